@@ -1,13 +1,17 @@
 //! Owners of the blocks, and places of the blocks in the shared array.
 //!
 //! The layout is the "contiguous blocks" variant of SPLASH-2 (Woo et al., ISCA '95). Blocks are
-//! dealt out two-dimensionally. The blocks of one owner lie beside each other and begin at a page,
-//! so that no page has two writers.
+//! dealt out two-dimensionally. The blocks of one owner lie beside each other, row by row, and each
+//! row begins at a page. No page has two writers, and one range holds an owner's part of a row.
+
+use std::ops::Range;
+
+use oikaze_apps::PAGE;
 
 use crate::block::{SIDE, VALUES};
 
-/// Blocks in one page of 4 KiB. An owner's part of the array is a multiple of this.
-const BLOCKS_PER_PAGE: usize = 4096 / (VALUES * size_of::<f64>());
+/// Blocks in one page. An owner's part of a row is a multiple of this.
+const BLOCKS_PER_PAGE: usize = PAGE / (VALUES * size_of::<f64>());
 
 /// Places and owners of all blocks of one matrix.
 pub struct Layout {
@@ -17,8 +21,6 @@ pub struct Layout {
     grid_columns: usize,
     /// First slot of each owner, and the end of the last owner's slots.
     starts: Vec<usize>,
-    /// Slot of each block, row by row.
-    slots: Vec<usize>,
 }
 
 impl Layout {
@@ -33,29 +35,14 @@ impl Layout {
             .last()
             .unwrap_or(1);
         let blocks = n / SIDE;
-        let mut layout = Self {
-            blocks,
-            grid_rows: nodes / grid_columns,
-            grid_columns,
-            starts: vec![0],
-            slots: vec![0; blocks * blocks],
-        };
-        let mut owned = vec![0; nodes];
-        for (place, slot) in layout.slots.iter_mut().enumerate() {
-            let owner =
-                place / blocks % layout.grid_rows * grid_columns + place % blocks % grid_columns;
-            *slot = owned[owner];
-            owned[owner] += 1;
-        }
-        for count in owned {
-            let start = layout.starts.last().copied().unwrap_or(0);
-            layout.starts.push(start + count.next_multiple_of(BLOCKS_PER_PAGE));
-        }
-        for i in 0..blocks {
-            for j in 0..blocks {
-                let start = layout.starts[layout.owner(i, j)];
-                layout.slots[i * blocks + j] += start;
-            }
+        let mut layout =
+            Self { blocks, grid_rows: nodes / grid_columns, grid_columns, starts: vec![0] };
+        let mut start = 0;
+        for owner in 0..nodes {
+            let first = owner / grid_columns;
+            let rows = (first..blocks).step_by(layout.grid_rows).len();
+            start += rows * layout.row_slots(owner % grid_columns);
+            layout.starts.push(start);
         }
         layout
     }
@@ -72,51 +59,122 @@ impl Layout {
         i % self.grid_rows * self.grid_columns + j % self.grid_columns
     }
 
+    /// Returns the columns from `from` on whose blocks `rank` owns, in those rows where it owns
+    /// any.
+    pub fn columns(
+        &self,
+        rank: usize,
+        from: usize,
+    ) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let column = rank % self.grid_columns;
+        let skipped = (from + self.grid_columns - 1 - column) / self.grid_columns;
+        (column + skipped * self.grid_columns..self.blocks).step_by(self.grid_columns)
+    }
+
+    /// Returns the rows from `from` on in which `rank` owns blocks.
+    pub fn rows(&self, rank: usize, from: usize) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let row = rank / self.grid_columns;
+        let skipped = (from + self.grid_rows - 1 - row) / self.grid_rows;
+        (row + skipped * self.grid_rows..self.blocks).step_by(self.grid_rows)
+    }
+
     /// Returns the range of block (i, j) in the array.
     #[must_use]
-    pub fn values(&self, i: usize, j: usize) -> std::ops::Range<usize> {
-        let slot = self.slots[i * self.blocks + j];
+    pub fn values(&self, i: usize, j: usize) -> Range<usize> {
+        let slot = self.slot(i, j);
         slot * VALUES..(slot + 1) * VALUES
     }
 
-    /// Returns the number of values in the array, with the padding of each owner's part to whole
+    /// Returns the range of the whole pages around block (i, j), which hold blocks of the same row
+    /// and owner alone.
+    #[must_use]
+    pub fn pages(&self, i: usize, j: usize) -> Range<usize> {
+        let first = self.slot(i, j) / BLOCKS_PER_PAGE * BLOCKS_PER_PAGE;
+        first * VALUES..(first + BLOCKS_PER_PAGE) * VALUES
+    }
+
+    /// Returns the range of those blocks of row `i` which lie in the columns of `rank` from column
+    /// `from` on. All of them have one owner.
+    #[must_use]
+    pub fn row(&self, i: usize, rank: usize, from: usize) -> Range<usize> {
+        let mut columns = self.columns(rank, from);
+        let count = columns.len();
+        let first = columns.next().map_or(0, |j| self.slot(i, j));
+        first * VALUES..(first + count) * VALUES
+    }
+
+    /// Returns the number of values in the array, with the padding of each owner's rows to whole
     /// pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.starts.last().copied().unwrap_or(0) * VALUES
     }
 
-    /// Returns the home of each page of the array.
-    #[must_use]
-    pub fn homes(&self) -> Vec<u32> {
-        let parts = self.starts.windows(2).zip(0u32..);
-        parts
-            .flat_map(|(part, rank)| {
-                std::iter::repeat_n(rank, (part[1] - part[0]) / BLOCKS_PER_PAGE)
-            })
-            .collect()
+    /// Returns the end of each rank's values.
+    pub fn ends(&self) -> impl Iterator<Item = usize> {
+        self.starts.iter().skip(1).map(|end| end * VALUES)
+    }
+
+    /// Returns the place of block (i, j), counted in blocks.
+    fn slot(&self, i: usize, j: usize) -> usize {
+        let start = self.starts[self.owner(i, j)];
+        let row = i / self.grid_rows * self.row_slots(j % self.grid_columns);
+        start + row + j / self.grid_columns
+    }
+
+    /// Returns the slots of one row of an owner in this column of the grid.
+    fn row_slots(&self, column: usize) -> usize {
+        (column..self.blocks).step_by(self.grid_columns).len().next_multiple_of(BLOCKS_PER_PAGE)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oikaze::shared::Homes;
+    use oikaze_apps::homes;
 
     #[test]
     fn blocks_lie_in_pages_of_their_owner_and_nowhere_twice() {
         for nodes in 1..=9 {
-            for n in [16, 48, 256] {
+            for n in [16, 48, 256, 272] {
                 let layout = Layout::new(n, nodes);
-                let homes = layout.homes();
-                assert_eq!(homes.len() * 4096, layout.len() * 8, "{nodes} nodes, n = {n}");
+                let Homes::Explicit(homes) = homes::<f64>(layout.ends()) else { unreachable!() };
+                assert_eq!(homes.len() * PAGE, layout.len() * 8, "{nodes} nodes, n = {n}");
                 let mut seen = std::collections::HashSet::new();
                 for i in 0..layout.blocks() {
                     for j in 0..layout.blocks() {
                         let values = layout.values(i, j);
                         assert!(values.end <= layout.len() && seen.insert(values.start));
-                        assert_eq!(homes[values.start * 8 / 4096] as usize, layout.owner(i, j));
+                        assert_eq!(homes[values.start * 8 / PAGE] as usize, layout.owner(i, j));
+                        let pages = layout.pages(i, j);
+                        assert!(pages.start <= values.start && values.end <= pages.end);
+                        assert_eq!(pages.start * 8 % PAGE, 0);
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn range_of_a_row_holds_the_blocks_of_one_owner_in_order() {
+        for nodes in 1..=9_usize {
+            let layout = Layout::new(272, nodes as u32);
+            for (i, rank, from) in (0..17).flat_map(|i| {
+                (0..nodes).flat_map(move |rank| (0..18).map(move |from| (i, rank, from)))
+            }) {
+                let row = layout.row(i, rank, from);
+                let expected: Vec<usize> = (from..layout.blocks())
+                    .filter(|&j| (0..layout.blocks()).any(|i| layout.owner(i, j) == rank))
+                    .collect();
+                assert_eq!(row.len(), expected.len() * VALUES);
+                for (n, &j) in expected.iter().enumerate() {
+                    assert_eq!(layout.values(i, j).start, row.start + n * VALUES);
+                }
+                assert_eq!(layout.columns(rank, from).collect::<Vec<_>>(), expected);
+                let rows = (from..layout.blocks())
+                    .filter(|&i| (0..layout.blocks()).any(|j| layout.owner(i, j) == rank));
+                assert_eq!(layout.rows(rank, from).collect::<Vec<_>>(), rows.collect::<Vec<_>>());
             }
         }
     }

@@ -1,14 +1,15 @@
 //! Parallel program over shared memory. Each node updates its own blocks and reads the step's row
 //! and column from other nodes.
 
+use std::ops::Range;
 use std::time::Instant;
 
-use oikaze::shared::{Homes, ReadGuard, WriteGuard};
+use oikaze::shared::{ReadGuard, WriteGuard};
 use oikaze::{Error, Job, Result};
-use oikaze_apps::{Progress, Touched};
+use oikaze_apps::{Progress, Touched, homes};
 
 use crate::Options;
-use crate::block::{self, Block};
+use crate::block::{self, Block, VALUES};
 use crate::layout::Layout;
 use crate::matrix::{Matrix, fingerprint};
 use crate::serial::Outcome;
@@ -30,21 +31,16 @@ pub struct Factors {
 pub fn factor(job: &Job, options: &Options, mut progress: Progress) -> Result<Factors> {
     let matrix = options.matrix();
     let layout = Layout::new(matrix.n, job.size());
-    let homes = Homes::Explicit(layout.homes());
+    let homes = homes::<f64>(layout.ends());
     let array = Touched::new(job, "matrix", layout.len(), homes, options.run.touch)?;
     let mut factors = Factors { matrix, layout, array, me: job.rank() as usize, seconds: 0.0 };
-    let blocks = factors.layout.blocks();
-    for (i, j) in factors.mine(0..blocks, 0..blocks) {
-        matrix.fill(i, j, &mut factors.write(i, j)?);
-    }
+    factors.fill()?;
     job.barrier()?;
     let started = Instant::now();
-    for k in 0..blocks {
+    for k in 0..factors.layout.blocks() {
         // No node reads the diagonal block before the first barrier, or the step's row and column
         // before the second one.
-        if factors.is_mine(k, k) {
-            block::factor(block_of(&mut factors.write(k, k)?)?);
-        }
+        factors.diagonal(k)?;
         job.barrier()?;
         factors.perimeter(k)?;
         job.barrier()?;
@@ -57,69 +53,86 @@ pub fn factor(job: &Job, options: &Options, mut progress: Progress) -> Result<Fa
 }
 
 impl Factors {
+    /// Computes this node's blocks of the matrix.
+    fn fill(&self) -> Result<()> {
+        for i in self.layout.rows(self.me, 0) {
+            let mut row = self.write(self.layout.row(i, self.me, 0))?;
+            for (j, block) in self.layout.columns(self.me, 0).zip(blocks_mut(&mut row)) {
+                self.matrix.fill(i, j, block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Factors the diagonal block, on its owner. The guard has the whole page, which no other node
+    /// reads meanwhile: the other nodes read row and column k − 1.
+    fn diagonal(&self, k: usize) -> Result<()> {
+        if self.layout.owner(k, k) != self.me {
+            return Ok(());
+        }
+        let (page, block) = (self.layout.pages(k, k), self.layout.values(k, k));
+        let mut values = self.write(page.clone())?;
+        let diagonal =
+            values[block.start - page.start..].first_chunk_mut().ok_or_else(too_short)?;
+        block::factor(diagonal);
+        Ok(())
+    }
+
     /// Updates this node's blocks in the step's column below the diagonal block and in its row to
     /// the right.
     fn perimeter(&self, k: usize) -> Result<()> {
-        let rest = k + 1..self.layout.blocks();
-        let column: Vec<_> = self.mine(rest.clone(), k..k + 1).collect();
-        let row: Vec<_> = self.mine(k..k + 1, rest).collect();
-        if column.is_empty() && row.is_empty() {
+        let in_column = self.layout.columns(self.me, k).next() == Some(k);
+        let in_row = self.layout.rows(self.me, k).next() == Some(k);
+        if !in_column && !in_row {
             return Ok(());
         }
-        let diagonal = self.get(k, k)?;
-        for (i, j) in column {
-            block::divide(block_of(&mut self.write(i, j)?)?, &diagonal);
+        let diagonal: Block = *self.block(k, k)?.first_chunk().ok_or_else(too_short)?;
+        for i in self.layout.rows(self.me, k + 1).filter(|_| in_column) {
+            let mut below = self.write(self.layout.values(i, k))?;
+            block::divide(below.first_chunk_mut().ok_or_else(too_short)?, &diagonal);
         }
-        for (i, j) in row {
-            block::eliminate(block_of(&mut self.write(i, j)?)?, &diagonal);
+        let row = self.layout.row(k, self.me, k + 1);
+        if in_row && !row.is_empty() {
+            for right in blocks_mut(&mut self.write(row)?) {
+                block::eliminate(right, &diagonal);
+            }
         }
         Ok(())
     }
 
     /// Updates this node's blocks below and to the right of the step's row and column.
     fn interior(&self, k: usize) -> Result<()> {
-        let rest = k + 1..self.layout.blocks();
-        let columns: Vec<usize> =
-            rest.clone().filter(|&j| rest.clone().any(|i| self.is_mine(i, j))).collect();
-        let above = columns.iter().map(|&j| self.get(k, j)).collect::<Result<Vec<_>>>()?;
-        for i in rest {
-            let mut row =
-                columns.iter().zip(&above).filter(|&(&j, _)| self.is_mine(i, j)).peekable();
-            if row.peek().is_none() {
-                continue;
-            }
-            let left = self.get(i, k)?;
-            for (&j, above) in row {
-                block::update(block_of(&mut self.write(i, j)?)?, &left, above);
+        let above = self.layout.row(k, self.me, k + 1);
+        if above.is_empty() {
+            return Ok(());
+        }
+        let rows = || self.layout.rows(self.me, k + 1);
+        let lefts = rows().map(|i| self.block(i, k)).collect::<Result<Vec<_>>>()?;
+        if lefts.is_empty() {
+            return Ok(());
+        }
+        let above = self.read(above)?;
+        for (i, left) in rows().zip(&lefts) {
+            let left = left.first_chunk().ok_or_else(too_short)?;
+            let mut row = self.write(self.layout.row(i, self.me, k + 1))?;
+            for (block, above) in blocks_mut(&mut row).zip(blocks(&above)) {
+                block::update(block, left, above);
             }
         }
         Ok(())
     }
 
-    fn is_mine(&self, i: usize, j: usize) -> bool {
-        self.layout.owner(i, j) == self.me
+    fn read(&self, values: Range<usize>) -> Result<ReadGuard<'_, f64>> {
+        self.array.read(values)
     }
 
-    fn mine(
-        &self,
-        rows: std::ops::Range<usize>,
-        columns: std::ops::Range<usize>,
-    ) -> impl Iterator<Item = (usize, usize)> + '_ {
-        rows.flat_map(move |i| columns.clone().map(move |j| (i, j)))
-            .filter(|&(i, j)| self.is_mine(i, j))
+    fn write(&self, values: Range<usize>) -> Result<WriteGuard<'_, f64>> {
+        self.array.write(values)
     }
 
-    fn read(&self, i: usize, j: usize) -> Result<ReadGuard<'_, f64>> {
-        self.array.read(self.layout.values(i, j))
-    }
-
-    fn write(&self, i: usize, j: usize) -> Result<WriteGuard<'_, f64>> {
-        self.array.write(self.layout.values(i, j))
-    }
-
-    /// Returns a copy of a block.
-    fn get(&self, i: usize, j: usize) -> Result<Block> {
-        self.read(i, j)?.first_chunk().copied().ok_or_else(too_short)
+    /// Returns a guard of block (i, j).
+    fn block(&self, i: usize, j: usize) -> Result<ReadGuard<'_, f64>> {
+        self.read(self.layout.values(i, j))
     }
 
     /// Tests the factors, which this node reads from all nodes.
@@ -127,15 +140,24 @@ impl Factors {
     /// # Errors
     /// A node is lost.
     pub fn outcome(&self) -> Result<Outcome> {
-        let error = self.matrix.error(|i, j| self.get(i, j))?;
-        let hash = fingerprint(self.layout.blocks(), |i, j| self.get(i, j))?;
+        let copy = |i, j| -> Result<Block> {
+            let values = self.array.array.read(self.layout.values(i, j))?;
+            values.first_chunk().copied().ok_or_else(too_short)
+        };
+        let error = self.matrix.error(copy)?;
+        let hash = fingerprint(self.layout.blocks(), copy)?;
         Ok(Outcome { error, hash, seconds: self.seconds })
     }
 }
 
-/// Returns the block that a guard holds.
-fn block_of(values: &mut [f64]) -> Result<&mut Block> {
-    values.first_chunk_mut().ok_or_else(too_short)
+/// Returns the blocks that a guard holds.
+fn blocks(values: &[f64]) -> impl Iterator<Item = &Block> {
+    values.as_chunks::<VALUES>().0.iter()
+}
+
+/// Returns the blocks that a guard holds, to be written.
+fn blocks_mut(values: &mut [f64]) -> impl Iterator<Item = &mut Block> {
+    values.as_chunks_mut::<VALUES>().0.iter_mut()
 }
 
 fn too_short() -> Error {
