@@ -40,6 +40,13 @@ impl Fingerprint {
         }
     }
 
+    /// Continues over the little-endian bytes of `values`.
+    pub fn u64s(&mut self, values: &[u64]) {
+        for value in values {
+            self.bytes(value.to_le_bytes());
+        }
+    }
+
     /// Returns the fingerprint of all bytes so far.
     #[must_use]
     pub const fn value(self) -> u64 {

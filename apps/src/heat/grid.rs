@@ -1,0 +1,107 @@
+//! Plate: its extent, its starting field, and one step of one row as a pure function from three
+//! rows to one.
+
+use std::ops::Range;
+
+use oikaze_apps::{PAGE, uniform};
+
+/// Minimum number of points along one side: two of the border and one inside.
+pub const SIZE_MIN: usize = 3;
+/// Maximum number of points along one side, for a field of 8 GiB.
+pub const SIZE_MAX: usize = 32_768;
+
+/// Diffusion number α·Δt/Δx². An explicit step is stable up to 1/4.
+const DIFFUSION: f64 = 0.2;
+/// Floating-point operations for each inner point, with the two of the sum of squares.
+const FLOPS_PER_POINT: f64 = 9.0;
+/// Number of independent partial sums, which fill vector registers.
+const LANES: usize = 8;
+/// Seed of the starting field.
+const SEED: u64 = 1;
+
+/// A square plate of `size` × `size` points, stored row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// Number of points along one side, the fixed border included.
+    pub size: usize,
+}
+
+impl Grid {
+    /// Returns the number of values from one row to the next. A row begins at a page, so that no
+    /// page has two writers.
+    #[must_use]
+    pub const fn stride(self) -> usize {
+        self.size.next_multiple_of(PAGE / size_of::<f64>())
+    }
+
+    /// Returns the places of some rows, with the padding of each row.
+    #[must_use]
+    pub const fn rows(self, rows: &Range<usize>) -> Range<usize> {
+        rows.start * self.stride()..rows.end * self.stride()
+    }
+
+    /// Fills row `i` with the starting field, which is random. The border keeps these values.
+    pub fn start(self, i: usize, row: &mut [f64]) {
+        for (j, value) in row[..self.size].iter_mut().enumerate() {
+            *value = uniform(SEED, (i * self.size + j) as u64);
+        }
+    }
+
+    /// Returns millions of floating-point operations per second.
+    #[must_use]
+    pub fn mflops(self, iterations: u32, seconds: f64) -> f64 {
+        let inner = (self.size - 2) as f64;
+        FLOPS_PER_POINT * inner * inner * f64::from(iterations) / seconds / 1e6
+    }
+}
+
+/// Computes the inner points of a row of the new field from three rows of the old one. All rows
+/// have the same length. Returns the sum of squared changes.
+#[inline(never)] // a separate function tells the compiler that `new` overlaps no other row
+pub fn step_row(above: &[f64], here: &[f64], below: &[f64], new: &mut [f64]) -> f64 {
+    let size = new.len();
+    let (above, here, below) = (&above[..size], &here[..size], &below[..size]);
+    let change = |j: usize| {
+        DIFFUSION * ((above[j] + below[j]) + (here[j - 1] + here[j + 1]) - 4.0 * here[j])
+    };
+    let mut sums = [0.0; LANES];
+    let vectors = (size - 2) / LANES;
+    for vector in 0..vectors {
+        let first = 1 + vector * LANES;
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            let change = change(first + lane);
+            new[first + lane] = here[first + lane] + change;
+            *sum += change * change;
+        }
+    }
+    for (sum, j) in sums.iter_mut().zip(1 + vectors * LANES..size - 1) {
+        let change = change(j);
+        new[j] = here[j] + change;
+        *sum += change * change;
+    }
+    ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_is_what_the_definition_says() {
+        for size in [3, 4, 10, 18, 33] {
+            let row = |seed| -> Vec<f64> { (0..size).map(|j| uniform(seed, j as u64)).collect() };
+            let (above, here, below, mut new) = (row(1), row(2), row(3), row(4));
+            let border = [new[0], new[size - 1]];
+            let sum = step_row(&above, &here, &below, &mut new);
+            let mut expected = 0.0;
+            for j in 1..size - 1 {
+                let around = above[j] + below[j] + (here[j - 1] + here[j + 1]);
+                let change = 0.2 * (around - 4.0 * here[j]);
+                assert_eq!(new[j].to_bits(), (here[j] + change).to_bits(), "{j} of {size}");
+                expected += change * change;
+            }
+            assert!((sum - expected).abs() < 1e-12, "{sum} and {expected}");
+            assert_eq!([new[0], new[size - 1]], border);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Parallel program over shared memory. Each node computes its rows and reads the adjacent rows
+//! with plain loads.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use oikaze::collective::ReduceOp;
+use oikaze::{Job, Result};
+use oikaze_apps::{Fingerprint, Progress, Touched, homes, part};
+
+use crate::grid::{Grid, step_row};
+use crate::{Options, Outcome};
+
+/// A field that is still in shared memory.
+pub struct Solution {
+    grid: Grid,
+    field: Touched<f64>,
+    residual: f64,
+    seconds: f64,
+}
+
+impl Solution {
+    /// Returns the result of the computation. With `fingerprint`, this node also reads the whole
+    /// field from all nodes and takes its fingerprint.
+    ///
+    /// # Errors
+    /// A node is lost.
+    pub fn outcome(&self, fingerprint: bool) -> Result<Outcome> {
+        let mut print = Fingerprint::new();
+        for i in (0..self.grid.size).filter(|_| fingerprint) {
+            let row = self.field.array.read(self.grid.rows(&(i..i + 1)))?;
+            print.f64s(&row[..self.grid.size]);
+        }
+        let hash = fingerprint.then(|| print.value());
+        Ok(Outcome { residual: self.residual, hash, seconds: self.seconds })
+    }
+}
+
+/// Computes the time steps with all nodes of the job.
+///
+/// # Errors
+/// A node is lost, or there is no memory.
+pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Solution> {
+    let grid = Grid { size: options.size };
+    let (nodes, touch) = (job.size(), options.run.touch);
+    let mine = part(grid.size, job.rank(), nodes);
+    let len = grid.size * grid.stride();
+    let ends = || (0..nodes).map(|rank| grid.rows(&part(grid.size, rank, nodes)).end);
+    let mut old = Touched::new(job, "plate0", len, homes::<f64>(ends()), touch)?;
+    let mut new = Touched::new(job, "plate1", len, homes::<f64>(ends()), touch)?;
+    for field in [&old, &new] {
+        let mut rows = field.write(grid.rows(&mine))?;
+        for (i, row) in mine.clone().zip(rows.chunks_exact_mut(grid.stride())) {
+            grid.start(i, row);
+        }
+    }
+    job.barrier()?;
+    let mut residual = 0.0;
+    let started = Instant::now();
+    for _ in 0..options.iterations {
+        let mine = step(grid, &mine, &old, &new)?;
+        // The reduction is also a barrier: now every node sees all rows of `new`, and no node reads
+        // `old` any more.
+        residual = job.reduce(mine, ReduceOp::Sum)?;
+        std::mem::swap(&mut old, &mut new);
+        progress.step();
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    progress.finish();
+    Ok(Solution { grid, field: old, residual, seconds })
+}
+
+/// Computes one step of the inner rows of `mine`. Returns their sum of squared changes.
+fn step(grid: Grid, mine: &Range<usize>, old: &Touched<f64>, new: &Touched<f64>) -> Result<f64> {
+    let inner = mine.start.max(1)..mine.end.min(grid.size - 1);
+    if inner.is_empty() {
+        return Ok(0.0); // more nodes than rows
+    }
+    let around = inner.start - 1..inner.end + 1;
+    let old = old.read(grid.rows(&around))?;
+    let mut new = new.write(grid.rows(&inner))?;
+    let row = |i: usize| {
+        let start = (i - around.start) * grid.stride();
+        &old[start..start + grid.size]
+    };
+    let mut residual = 0.0;
+    for (i, new) in inner.clone().zip(new.chunks_exact_mut(grid.stride())) {
+        let new = &mut new[..grid.size];
+        residual += step_row(row(i - 1), row(i), row(i + 1), new);
+    }
+    Ok(residual)
+}
