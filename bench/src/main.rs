@@ -6,6 +6,7 @@
 //! repeats figures of the papers.
 #![forbid(unsafe_code)]
 
+mod dsm;
 mod error;
 mod exchange;
 mod lab;
@@ -39,6 +40,8 @@ enum What {
     Remote(suite::WireRun),
     /// Compare two processes of one machine with UCX over shared memory.
     Shm(suite::Run),
+    /// Compare whole programs over shared arrays with the same programs over MPI.
+    Dsm(dsm::Run),
     /// Compare exchanges of pages with copies of their bytes.
     Exchange(exchange::Run),
     /// Repeat the measurements of the papers' figures.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         What::Wind(run) => wind::SUITE.on_wires(&run),
         What::Remote(run) => remote::SUITE.on_wires(&run),
         What::Shm(run) => shm::SUITE.here(&run),
+        What::Dsm(run) => dsm::bench(&run),
         What::Exchange(run) => exchange::bench(&run),
         What::Floor(role) => peers::floor::play(&role),
         What::Papers(run) => papers::bench(&run),

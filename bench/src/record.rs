@@ -34,20 +34,31 @@ pub struct Record {
     /// Number of busy threads of the process, if the case depends on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// Number of nodes, if the case depends on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// Delivery by which transfers of shared memory end, if the case depends on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<&'static str>,
 }
 
 impl Record {
-    /// Returns the case, with mode and threads where there is no wire.
+    /// Returns the case, with nodes and delivery if the case depends on them, and with mode and
+    /// threads where there is no wire.
     fn label(&self) -> String {
-        match (self.threads, self.mode) {
-            (Some(threads), Some(mode)) => format!("{} {mode} {threads}", self.case),
+        match (self.threads, self.mode, self.nodes) {
+            (Some(threads), Some(mode), _) => format!("{} {mode} {threads}", self.case),
+            (_, _, Some(nodes)) => {
+                let delivery = self.delivery.map(|delivery| format!(" {delivery}"));
+                format!("{} {nodes}{}", self.case, delivery.unwrap_or_default())
+            }
             _ => self.case.to_owned(),
         }
     }
 
     /// Returns the key of the measurement, which is the same for all systems.
     fn what(&self) -> impl PartialEq {
-        (self.case, self.size, self.mtu, self.mode, self.threads)
+        ((self.case, self.size, self.mtu, self.mode), (self.threads, self.nodes, self.delivery))
     }
 }
 
@@ -138,6 +149,8 @@ impl Record {
             mtu,
             mode,
             threads: None,
+            nodes: None,
+            delivery: None,
         }
     }
 }

@@ -209,6 +209,8 @@ fn of_one_page_size(
                         mtu,
                         mode: mode_name,
                         threads,
+                        nodes: None,
+                        delivery: None,
                     };
                     records.push((case, mode, record));
                 }

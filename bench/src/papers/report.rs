@@ -118,6 +118,8 @@ impl Figure {
             mtu: wire.map(|(mtu, _)| mtu),
             mode: wire.map(|(_, mode)| mode.name()),
             threads: None,
+            nodes: None,
+            delivery: None,
         };
         sizes
             .iter()

@@ -2,7 +2,7 @@
 //! of the machine affect all systems.
 
 pub mod case;
-mod cores;
+pub mod cores;
 pub mod goals;
 
 use std::path::PathBuf;
@@ -301,6 +301,8 @@ impl Series {
             mtu: lab.place.wire().map(|(mtu, _)| mtu),
             mode: lab.place.wire().map(|(_, mode)| mode.name()),
             threads: None,
+            nodes: None,
+            delivery: None,
         }
     }
 }

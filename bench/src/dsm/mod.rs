@@ -1,0 +1,308 @@
+//! Bench of whole programs over shared arrays, beside the same programs in C over MPI.
+//!
+//! All systems of a case take turns within each round. A program measures its own time, between two
+//! barriers, so that its start does not count. The bench compares the results of all systems, and
+//! leaves out a system whose result differs.
+
+mod case;
+mod goals;
+mod mpi;
+mod system;
+
+use std::time::Instant;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde_json::Value;
+
+use self::case::{Case, Unit};
+use self::system::{ALL, System, agree};
+use crate::error::Error;
+use crate::lab::{Lab, Place, WireMode};
+use crate::record::{Record, median, table, write_lines};
+use crate::suite::cores::{Cores, Wanted};
+use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
+
+/// Settings of the bench.
+#[derive(Args)]
+pub struct Run {
+    #[command(flatten)]
+    rounds: Rounds,
+    /// Only these cases; repeated, or several separated by commas.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    case: Vec<Case>,
+    /// Only these systems.
+    #[arg(long, value_delimiter = ',', value_parser = names())]
+    system: Vec<String>,
+    /// Leaves systems out.
+    #[arg(long, value_delimiter = ',', value_parser = names())]
+    without: Vec<String>,
+    /// Numbers of nodes; a quick bench measures two nodes unless it is asked. The serial program
+    /// always has one.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2))]
+    nodes: Vec<u32>,
+    /// MTU of the wire.
+    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(1500..=9000))]
+    mtu: u16,
+    /// Treatment of large buffers by the wire.
+    #[arg(long, value_enum, default_value_t = WireMode::Wire)]
+    mode: WireMode,
+    /// Measures only while the two cores have a cache in common (near), or have none (far): a
+    /// hypervisor moves them.
+    #[arg(long, value_enum, default_value_t)]
+    cores: Wanted,
+}
+
+/// Returns a parser for the names of the systems.
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(ALL.map(System::name))
+}
+
+impl Run {
+    fn systems(&self) -> Vec<System> {
+        let named =
+            |list: &[String], system: &System| list.iter().any(|name| name == system.name());
+        ALL.into_iter()
+            .filter(|system| self.system.is_empty() || named(&self.system, system))
+            .filter(|system| !named(&self.without, system))
+            .collect()
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        use clap::ValueEnum;
+        let wanted = |case: &Case| {
+            if self.case.is_empty() {
+                !self.rounds.quick || case.is_quick()
+            } else {
+                self.case.contains(case)
+            }
+        };
+        Case::value_variants().iter().copied().filter(wanted).collect()
+    }
+
+    /// Returns the numbers of nodes on which a system runs.
+    fn nodes_of(&self, system: System) -> Vec<u32> {
+        let wanted = match (self.nodes.as_slice(), self.rounds.quick) {
+            ([], true) => &[2],
+            ([], false) => [1, 2].as_slice(),
+            (wanted, _) => wanted,
+        };
+        match system {
+            System::Serial => vec![1],
+            _ => wanted.iter().copied().filter(|&nodes| system.runs_on(nodes)).collect(),
+        }
+    }
+
+    /// Returns all series of the bench, case by case.
+    fn series(&self) -> Vec<Series> {
+        let mut all = Vec::new();
+        for case in self.cases() {
+            for system in self.systems().into_iter().filter(|&system| case.has(system)) {
+                for nodes in self.nodes_of(system) {
+                    // A barrier of one node does nothing.
+                    if nodes > 1 || case.unit() != Unit::Us {
+                        all.push(Series { case, system, nodes, rounds: Vec::new(), failed: None });
+                    }
+                }
+            }
+        }
+        all
+    }
+}
+
+/// One system's part in one case, over all rounds.
+struct Series {
+    case: Case,
+    system: System,
+    nodes: u32,
+    rounds: Vec<f64>,
+    /// Cause for which the series ended early.
+    failed: Option<String>,
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// Open MPI is missing (the error names its packages), or the user is not root. A system that fails
+/// in a case is left out there and noted. If that system is Oikaze, the bench fails after all
+/// others have been measured and reported.
+pub fn bench(run: &Run) -> Result<(), Error> {
+    let mut series = run.series();
+    if series.is_empty() {
+        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
+    }
+    for one in &series {
+        one.system.prepare(one.case)?;
+    }
+    warn_if_busy();
+    let place = Place::Wire { mtu: run.mtu, mode: run.mode };
+    let mut cores = Cores::new(run.cores);
+    {
+        let lab = Lab::up(place)?;
+        in_lab(&lab, run, &mut series, &mut cores);
+    }
+    let records: Vec<Record> = series
+        .iter()
+        .filter(|one| one.failed.is_none())
+        .filter_map(|one| one.record(run))
+        .collect();
+    write_lines(&records, run.rounds.json.as_deref())?;
+    print!("{}", table(&records, System::Mpi.name()));
+    print!("{}", bounds::table(goals::goals(&records)));
+    println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
+    run.systems().iter().for_each(|system| println!("- {}", system.note()));
+    let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
+    failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
+    let ours = |one: &&&Series| matches!(one.system, System::Oikaze | System::OikazePlain);
+    failures.iter().find(ours).map_or(Ok(()), |one| Err(Error::new(one.failure())))
+}
+
+/// Runs all rounds.
+fn in_lab(lab: &Lab, run: &Run, series: &mut [Series], cores: &mut Cores) {
+    let quick = run.rounds.quick;
+    // Result of each case: that of the first system which has computed it.
+    let mut results: Vec<(Case, &'static str, Value)> = Vec::new();
+    let begun = Instant::now();
+    for round in 1..=run.rounds.count {
+        let seconds = begun.elapsed().as_secs_f64();
+        eprintln!("{}, round {round} of {} ({seconds:.0} s)", lab.place, run.rounds.count);
+        for one in series.iter_mut().filter(|one| one.failed.is_none()) {
+            if let Err(why) = one.measure(lab, quick, cores, &mut results) {
+                one.failed = Some(format!("round {round}: {why}"));
+                eprintln!("warning: {}", one.failure());
+            }
+        }
+    }
+}
+
+impl Series {
+    /// Measures one round. Repeats a run that failed once.
+    fn measure(
+        &mut self,
+        lab: &Lab,
+        quick: bool,
+        cores: &mut Cores,
+        results: &mut Vec<(Case, &'static str, Value)>,
+    ) -> Result<(), Error> {
+        let mut values = Vec::new();
+        for _ in 0..self.case.runs(quick) {
+            let once = || self.system.measure(lab, self.case, self.nodes, quick);
+            let found = cores.steady(|| {
+                once().or_else(|why| {
+                    let (system, case) = (self.system.name(), self.case.name());
+                    eprintln!("warning: {system}, {case} has failed and is tried once more: {why}");
+                    once()
+                })
+            })?;
+            self.compare(found.check, results)?;
+            values.push(found.value);
+        }
+        self.rounds.extend(median(&values));
+        Ok(())
+    }
+
+    /// Compares a check value with that of the other systems of the case.
+    fn compare(
+        &self,
+        check: Option<Value>,
+        results: &mut Vec<(Case, &'static str, Value)>,
+    ) -> Result<(), Error> {
+        let Some(check) = check.filter(|check| !check.is_null()) else { return Ok(()) };
+        let known = results.iter().find(|(case, ..)| *case == self.case);
+        match known {
+            Some((_, system, known)) if !agree(known, &check) => Err(Error::new(format!(
+                "wrong result: check value {check}, but {system} has computed {known}"
+            ))),
+            Some(_) => Ok(()),
+            None => {
+                results.push((self.case, self.system.name(), check));
+                Ok(())
+            }
+        }
+    }
+
+    fn failure(&self) -> String {
+        format!(
+            "{}, {}, {} node{}: {}",
+            self.system.name(),
+            self.case.name(),
+            self.nodes,
+            if self.nodes == 1 { "" } else { "s" },
+            self.failed.as_deref().unwrap_or("not measured")
+        )
+    }
+
+    /// Returns the record of the series, if it has rounds.
+    fn record(&self, run: &Run) -> Option<Record> {
+        Some(Record {
+            bench: "dsm",
+            case: self.case.name(),
+            size: self.case.size(),
+            system: self.system.name(),
+            value: median(&self.rounds)?,
+            unit: self.case.unit().name(),
+            rounds: self.rounds.clone(),
+            mtu: Some(run.mtu),
+            mode: Some(run.mode.name()),
+            threads: None,
+            nodes: Some(self.nodes),
+            delivery: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn series(arguments: &[&str]) -> Vec<Series> {
+        let words = ["dsm"].iter().chain(arguments);
+        Command::try_parse_from(words).map(|command| command.run.series()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_asked_for_is_measured() {
+        let names = |arguments: &[&str]| -> Vec<(&str, &str, u32)> {
+            let each = |one: &Series| (one.case.name(), one.system.name(), one.nodes);
+            series(arguments).iter().map(each).collect()
+        };
+        let lu = ["--quick", "--case", "lu_1024"];
+        let expected = [("lu_1024", "mpi", 2), ("lu_1024", "oikaze", 2), ("lu_1024", "serial", 1)];
+        assert_eq!(names(&lu), expected);
+        let alone = ["--case", "himeno_xs", "--nodes", "1", "--system", "mpi,oikaze-plain"];
+        assert_eq!(names(&alone), [("himeno_xs", "mpi", 1), ("himeno_xs", "oikaze-plain", 1)]);
+        let barriers = ["--case", "barrier"];
+        assert_eq!(names(&barriers), [("barrier", "mpi", 2), ("barrier", "oikaze", 2)]);
+        assert!(names(&["--nodes", "3"]).is_empty() && names(&["--case", "none"]).is_empty());
+        assert!(series(&[]).len() > series(&["--quick"]).len());
+    }
+
+    #[test]
+    fn wrong_result_fails_the_system_that_has_it() {
+        let one = |system| Series {
+            case: Case::HimenoXs,
+            system,
+            nodes: 2,
+            rounds: Vec::new(),
+            failed: None,
+        };
+        let mut results = Vec::new();
+        let check = |text: &str| Some(Value::from(text));
+        assert!(one(System::Mpi).compare(check("ab"), &mut results).is_ok());
+        assert!(one(System::Oikaze).compare(check("ab"), &mut results).is_ok());
+        let error = one(System::OikazePlain).compare(check("cd"), &mut results);
+        let error = error.expect_err("the results differ").to_string();
+        assert!(error.contains("\"cd\"") && error.contains("mpi has computed"), "{error}");
+        assert!(one(System::Serial).compare(None, &mut results).is_ok());
+        let other = Series { case: Case::HimenoS, ..one(System::Serial) };
+        assert!(other.compare(check("cd"), &mut results).is_ok(), "another case");
+    }
+}

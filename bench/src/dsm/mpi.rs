@@ -1,0 +1,139 @@
+//! Programs in C over Open MPI: how they are built, and how they are started on two hosts.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::error::{Error, Tried};
+
+/// Launcher of Open MPI.
+pub const LAUNCHER: &str = "mpirun";
+/// Compiler wrapper of Open MPI.
+const COMPILER: &str = "mpicc";
+/// Debian packages of launcher, compiler wrapper and compiler.
+const PACKAGES: &str = "openmpi-bin, libopenmpi-dev and gcc";
+/// Options of the compiler. Products and sums are not fused: Rust does not fuse them either, and
+/// the fields have the same bits on both sides.
+const OPTIONS: [&str; 4] = ["-std=gnu11", "-O3", "-march=native", "-ffp-contract=off"];
+/// Sources of the programs.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mpi");
+/// Header that all programs include.
+const HEADER: &str = "common.h";
+
+/// Builds a program if it is older than its sources. Returns its path.
+///
+/// # Errors
+/// Open MPI or a compiler is not installed, or the compiler reports an error.
+pub fn build(program: &str) -> Result<PathBuf, Error> {
+    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let folder = me.with_file_name("mpi");
+    std::fs::create_dir_all(&folder).tried(format!("making {}", folder.display()))?;
+    let built = folder.join(program);
+    let source = Path::new(SOURCES).join(program).with_extension("c");
+    let header = Path::new(SOURCES).join(HEADER);
+    if is_newer(&built, &[&source, &header]) && is_newer(&built, &[&me]) {
+        return Ok(built);
+    }
+    installed(LAUNCHER)?;
+    let mut compiler = Command::new(COMPILER);
+    compiler.args(OPTIONS).arg(&source).arg("-o").arg(&built).arg("-lm").stdin(Stdio::null());
+    let output = compiler.output().map_err(|why| missing(COMPILER, &why))?;
+    if output.status.success() {
+        return Ok(built);
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(Error::new(format!(
+        "building {}: {}; the Debian packages {PACKAGES} are needed",
+        source.display(),
+        why.trim()
+    )))
+}
+
+/// Returns `true` if `file` exists and is newer than all of `others`.
+fn is_newer(file: &Path, others: &[&Path]) -> bool {
+    let time = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    let Some(built) = time(file) else { return false };
+    others.iter().all(|other| time(other).is_some_and(|changed| changed < built))
+}
+
+/// Checks that a program of Open MPI is installed.
+fn installed(program: &str) -> Result<(), Error> {
+    let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    version.map(drop).map_err(|why| missing(program, &why))
+}
+
+fn missing(program: &str, why: &std::io::Error) -> Error {
+    Error::new(format!(
+        "{program}: {why}; install the Debian packages {PACKAGES}, or pass --without mpi"
+    ))
+}
+
+/// Returns the arguments of the launcher, up to the program: one process on each host, which it
+/// enters by the command `enter`, and TCP between them.
+pub fn launch(hosts: &[&str], enter: &str) -> Vec<String> {
+    let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:1")).collect();
+    let mut arguments = vec!["--host".to_owned(), slots.join(",")];
+    arguments.extend(["-n".to_owned(), hosts.len().to_string()]);
+    // The lab needs root, and has given each host its core.
+    arguments.extend(["--allow-run-as-root", "--bind-to", "none"].map(str::to_owned));
+    let settings = [
+        ("plm_rsh_agent", enter),
+        ("pml", "ob1"),
+        ("btl", "tcp,self"),
+        // One round trip less for each message that is longer than the default of 64 KiB.
+        ("btl_tcp_eager_limit", EAGER_MAX),
+        ("btl_tcp_if_include", NETWORK),
+        ("oob_tcp_if_include", NETWORK),
+    ];
+    for (name, value) in settings {
+        arguments.extend(["--mca", name, value].map(str::to_owned));
+    }
+    arguments
+}
+
+/// Maximum number of bytes that Open MPI sends before the receiver has asked for them.
+const EAGER_MAX: &str = "1048576";
+/// Network of the lab's hosts.
+const NETWORK: &str = "10.77.0.0/24";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::ADDRESSES;
+
+    #[test]
+    fn launcher_starts_one_process_on_each_host() {
+        for nodes in [1, 2] {
+            let arguments = launch(&ADDRESSES[..nodes], "bench enter");
+            let after = |name: &str| {
+                let place = arguments.iter().position(|argument| argument == name);
+                place.and_then(|place| arguments.get(place + 1)).map(String::as_str)
+            };
+            assert_eq!(after("-n"), Some(nodes.to_string().as_str()));
+            assert_eq!(after("--host").map(|hosts| hosts.split(',').count()), Some(nodes));
+            assert_eq!(after("plm_rsh_agent"), Some("bench enter"));
+            assert_eq!(after("btl"), Some("tcp,self"));
+        }
+    }
+
+    #[test]
+    fn network_is_that_of_the_hosts() {
+        let prefix = NETWORK.strip_suffix("0/24").expect("a network of 256 addresses");
+        assert!(ADDRESSES.iter().all(|address| address.starts_with(prefix)));
+    }
+
+    #[test]
+    fn every_program_has_a_source() {
+        use clap::ValueEnum;
+        for case in super::super::case::Case::value_variants() {
+            let source = Path::new(SOURCES).join(case.program()).with_extension("c");
+            assert!(source.is_file(), "{}", source.display());
+        }
+        assert!(Path::new(SOURCES).join(HEADER).is_file());
+    }
+
+    #[test]
+    fn missing_program_is_named_with_its_package() {
+        let error = missing("mpicc", &std::io::ErrorKind::NotFound.into()).to_string();
+        assert!(error.starts_with("mpicc: ") && error.contains("libopenmpi-dev"), "{error}");
+    }
+}

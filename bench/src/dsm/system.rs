@@ -1,0 +1,236 @@
+//! Systems of the bench: Oikaze with guards, Oikaze with plain loads and stores, MPI, and one
+//! processor alone.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::case::{Case, Unit};
+use super::mpi;
+use crate::error::{Error, Tried};
+use crate::lab::{ADDRESSES, CLIENT, Lab};
+use crate::peers::oikaze;
+use crate::process::alone;
+
+/// Time limit of one run.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Measured system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum System {
+    /// Oikaze, with guards that fetch ahead.
+    Oikaze,
+    /// Oikaze, with plain loads and stores that fault.
+    OikazePlain,
+    /// Open MPI over TCP, with the C programs of `bench/mpi`.
+    Mpi,
+    /// The serial program, without Oikaze.
+    Serial,
+}
+
+/// All systems, the baseline first.
+pub const ALL: [System; 4] = [System::Mpi, System::Oikaze, System::OikazePlain, System::Serial];
+
+/// Result of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Figure in the unit of the case.
+    pub value: f64,
+    /// Check value of the program's result, if it has one.
+    pub check: Option<Value>,
+}
+
+/// Line of JSON that every program prints. Each has a rate or a time, and a check value.
+#[derive(Deserialize)]
+struct Line {
+    mflops: Option<f64>,
+    mops: Option<f64>,
+    us: Option<f64>,
+    /// Median of `oikaze perf`.
+    latency_us: Option<f64>,
+    check: Option<Value>,
+    /// Check value of `himeno` and `lu`.
+    hash: Option<Value>,
+}
+
+impl System {
+    /// Returns the name in the records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Oikaze => "oikaze",
+            Self::OikazePlain => "oikaze-plain",
+            Self::Mpi => "mpi",
+            Self::Serial => "serial",
+        }
+    }
+
+    /// Returns `true` if the system runs on this many nodes.
+    pub const fn runs_on(self, nodes: u32) -> bool {
+        nodes == 1 || !matches!(self, Self::Serial)
+    }
+
+    /// Checks that the program of a case can be started, and builds the C programs.
+    ///
+    /// # Errors
+    /// A compiler or a program is missing. The error names it and its package.
+    pub fn prepare(self, case: Case) -> Result<(), Error> {
+        match self {
+            Self::Mpi => mpi::build(case.program()).map(drop),
+            _ if case == Case::Barrier => oikaze::program().map(drop),
+            _ => program(case).map(drop),
+        }
+    }
+
+    /// Runs the case once on `nodes` hosts of the lab, one core each.
+    ///
+    /// # Errors
+    /// The program fails, its result is wrong, or its output has no figure.
+    pub fn measure(self, lab: &Lab, case: Case, nodes: u32, quick: bool) -> Result<Found, Error> {
+        let printed = alone(self.command(lab, case, nodes, quick)?)?;
+        found(case.unit(), &printed).ok_or_else(|| {
+            let name = case.name();
+            Error::new(format!("{name} printed no figure in {:?}: {}", case.unit(), printed.trim()))
+        })
+    }
+
+    fn command(self, lab: &Lab, case: Case, nodes: u32, quick: bool) -> Result<Command, Error> {
+        let arguments = case.arguments(quick);
+        let me = std::env::current_exe().tried("finding the bench's own program")?;
+        let hosts = ADDRESSES.get(..nodes as usize).ok_or_else(|| {
+            Error::new(format!("the lab has {} hosts, not {nodes}", ADDRESSES.len()))
+        })?;
+        // A launcher enters the hosts by the bench's own program in place of ssh.
+        let enter = format!("{} enter", me.display());
+        Ok(match self {
+            Self::Mpi => {
+                let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);
+                command.args(mpi::launch(hosts, &enter)).arg(mpi::build(case.program())?);
+                command.args(arguments);
+                command
+            }
+            Self::Serial => {
+                let mut command = lab.on(CLIENT, LIMIT, program(case)?);
+                command.args(["--serial", "--json"]).args(arguments);
+                command
+            }
+            Self::Oikaze | Self::OikazePlain => {
+                let oikaze = oikaze::program()?;
+                let mut command = lab.on(CLIENT, LIMIT, &oikaze);
+                command.env("OIKAZE_RSH", enter);
+                command.args(["run", "--no-prefix", "--hosts", &hosts.join(","), "--"]);
+                if case == Case::Barrier {
+                    command.arg(oikaze).args(["perf", "barrier"]);
+                } else {
+                    command.arg(program(case)?);
+                }
+                command.arg("--json").args(arguments);
+                if self == Self::OikazePlain {
+                    command.args(["--touch", "lazily"]);
+                }
+                command
+            }
+        })
+    }
+
+    /// Returns a note that a reader of the system's figures must know.
+    pub const fn note(self) -> &'static str {
+        match self {
+            Self::Oikaze => {
+                "oikaze: guards that fetch what they cover. Started by oikaze run with its defaults, one process on each host."
+            }
+            Self::OikazePlain => {
+                "oikaze-plain: the same programs with --touch lazily: nothing is fetched before a load or a store faults."
+            }
+            Self::Mpi => {
+                "mpi: Open MPI over TCP with messages of up to 1 MiB sent eagerly; it polls without sleeping, as by default. C with -O3 -march=native."
+            }
+            Self::Serial => "serial: one process on one core, without Oikaze.",
+        }
+    }
+}
+
+/// Returns the path of one of Oikaze's programs, which are built beside the bench.
+fn program(case: Case) -> Result<PathBuf, Error> {
+    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let program = me.with_file_name(case.program());
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(Error::new(format!(
+        "{} is not there; build it: cargo build --release -p oikaze-apps",
+        program.display()
+    )))
+}
+
+/// Returns the figure and the check value of a program's output.
+fn found(unit: Unit, printed: &str) -> Option<Found> {
+    let line = printed.lines().find_map(|line| {
+        line.find('{').and_then(|start| serde_json::from_str::<Line>(&line[start..]).ok())
+    })?;
+    let value = match unit {
+        Unit::Mflops => line.mflops,
+        Unit::Mops => line.mops,
+        Unit::Us => line.us.or(line.latency_us),
+    }?;
+    let check = if unit == Unit::Us { None } else { line.check.or(line.hash) };
+    (value.is_finite() && value > 0.0).then_some(Found { value, check })
+}
+
+/// Maximum relative difference of two check values that are numbers. A sum depends on the order of
+/// its terms, and so on the number of nodes.
+const TOLERANCE: f64 = 1e-9;
+
+/// Returns `true` if two programs have computed the same. Fingerprints must be equal, and numbers
+/// must be close.
+pub fn agree(one: &Value, other: &Value) -> bool {
+    match (one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other)) => (one - other).abs() <= TOLERANCE * one.abs().max(other.abs()),
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_of_all_programs_is_understood() {
+        let mpi = r#"{"mflops":6194.906,"seconds":0.028,"check":"8d5d87ddd7e48c09","gosa":2.3e-3}"#;
+        let oikaze = r#"{"gosa":2.3e-3,"hash":"8d5d87ddd7e48c09","mflops":3000.0,"nodes":2,"nodes_did":[{"diffs":1}]}"#;
+        let (mpi, oikaze) = (found(Unit::Mflops, mpi), found(Unit::Mflops, oikaze));
+        let (Some(mpi), Some(oikaze)) = (mpi, oikaze) else { panic!("not understood") };
+        assert_eq!((mpi.value, oikaze.value), (6194.906, 3000.0));
+        assert_eq!(mpi.check, oikaze.check);
+        let keys = found(Unit::Mops, "warning\n{\"mops\":12.5,\"check\":\"ab\"}\n");
+        assert_eq!(keys.map(|found| found.value), Some(12.5));
+        let perf = r#"{"latency_us":9.5,"percentiles_us":{"p99":12.0},"per_second":null}"#;
+        let perf = found(Unit::Us, perf).expect("a latency");
+        assert_eq!((perf.value, perf.check), (9.5, None));
+    }
+
+    #[test]
+    fn output_without_the_figure_is_refused() {
+        for printed in ["", "{}", "{\"mops\":1.0}", "{\"mflops\":0.0}", "{\"mflops\":-1}", "{"] {
+            assert_eq!(found(Unit::Mflops, printed), None, "{printed:?}");
+        }
+    }
+
+    #[test]
+    fn fingerprints_must_be_equal_and_numbers_close() {
+        let text = |text: &str| Value::from(text);
+        assert!(agree(&text("8d5d87ddd7e48c09"), &text("8d5d87ddd7e48c09")));
+        assert!(!agree(&text("8d5d87ddd7e48c09"), &text("8d5d87ddd7e48c08")));
+        assert!(agree(&17.130235054029.into(), &17.130235054031.into()));
+        assert!(!agree(&17.130235054029.into(), &17.130235154029.into()));
+        assert!(!agree(&17.0.into(), &text("17")));
+    }
+
+    #[test]
+    fn serial_program_has_one_node() {
+        assert!(System::Serial.runs_on(1) && !System::Serial.runs_on(2));
+        assert!(System::Mpi.runs_on(1) && System::Oikaze.runs_on(2));
+    }
+}
