@@ -22,7 +22,7 @@ static const struct class {
     {"B", 75000, 13, 75, 60, 22.712745482631},
 };
 
-enum { STEPS = 25, LANES = 4, NONZEROS_MAX = 16 };
+enum { STEPS = 25, LANES = 8, NONZEROS_MAX = 16 };
 static const double CONDITION = 0.1;
 
 static const struct class *class;
@@ -146,8 +146,14 @@ static void make_matrix(void)
     }
 }
 
-/* Returns the product of a part of a row with the vector, by four sums that do not wait for each
- * other. */
+/* Adds lanes in pairs. */
+static inline double add_lanes(const double *sum)
+{
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+/* Returns the product of a part of a row with the vector, by eight sums that do not wait for
+ * each other. */
 static inline double part_of_row(long from, long to, const double *restrict vector)
 {
     double sum[LANES] = {0};
@@ -155,9 +161,10 @@ static inline double part_of_row(long from, long to, const double *restrict vect
     for (; k + LANES <= to; k += LANES)
         for (int l = 0; l < LANES; l++)
             sum[l] += value[k + l] * vector[column[k + l]];
+    double rest = 0;
     for (; k < to; k++)
-        sum[0] += value[k] * vector[column[k]];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        rest += value[k] * vector[column[k]];
+    return add_lanes(sum) + rest;
 }
 
 /* Requests that send this process's part of `vector` to all others and receive theirs. */
@@ -197,14 +204,14 @@ static void multiply(const double *vector, double *restrict result, MPI_Request 
 
 static double dot(const double *restrict a, const double *restrict b)
 {
-    double sum[8] = {0};
+    double sum[LANES] = {0}, rest = 0;
     long i = 0;
-    for (; i + 8 <= mine; i += 8)
-        for (int l = 0; l < 8; l++)
+    for (; i + LANES <= mine; i += LANES)
+        for (int l = 0; l < LANES; l++)
             sum[l] += a[i + l] * b[i + l];
     for (; i < mine; i++)
-        sum[0] += a[i] * b[i];
-    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+        rest += a[i] * b[i];
+    return add_lanes(sum) + rest;
 }
 
 static void add_all(double *values, int count)

@@ -57,18 +57,17 @@ static inline long number(int argc, char **argv, const char *name, long otherwis
     return value;
 }
 
-/* Returns zeroed memory of `count` elements of `size` bytes. The memory begins at a multiple of a
- * huge page plus `stagger` cache lines: streams that are read together would otherwise all fall
- * into the same sets of the first cache. */
+/* Returns zeroed memory of `count` elements of `size` bytes. The memory begins `stagger` cache
+ * lines after the start of a page. Arrays that are read together would otherwise fall into the same
+ * sets of the first cache. */
 static inline void *zeroed(size_t count, size_t size, size_t stagger)
 {
-    const size_t huge = (size_t)2 << 20;
-    char *memory = NULL;
-    size_t bytes = (count * size + stagger * 64 + huge - 1) / huge * huge;
-    if (posix_memalign((void **)&memory, bytes >= huge ? huge : 4096, bytes + huge) != 0)
+    void *memory = NULL;
+    size_t bytes = count * size + stagger * 64;
+    if (posix_memalign(&memory, 4096, bytes) != 0)
         fail("there is not enough memory");
-    memset(memory, 0, count * size + stagger * 64);
-    return memory + stagger * 64;
+    memset(memory, 0, bytes);
+    return (char *)memory + stagger * 64;
 }
 
 /* Returns the time in seconds, after all processes have arrived. */

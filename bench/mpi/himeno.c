@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     size_t first = (size_t)first_of((long)planes, rank);
     size_t mine = (size_t)first_of((long)planes, rank + 1) - first;
     for (int n = 0; n < ARRAYS; n++) {
-        coefficient[n] = zeroed(mine * plane, sizeof(float), (size_t)(3 + 5 * n));
+        coefficient[n] = zeroed(mine * plane, sizeof(float), (size_t)(5 * n));
         for (size_t i = 0; i < mine * plane; i++)
             coefficient[n][i] = VALUES[n];
     }

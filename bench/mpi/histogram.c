@@ -1,11 +1,32 @@
 /* Histogram of random keys with MPI: each process counts its share of a round's keys into a table
- * of its own, and one reduction adds the tables, so that every process knows the round's counts.
+ * of its own, and one reduction adds the tables. Every process then has the whole histogram and
+ * finds its fullest bin.
  *
  * Key number i of round t is splitmix64 of seed t; its bin is the upper half of key × bins.
  *
  *     histogram --size 4096 --iterations 100 --keys 262144
  */
 #include "common.h"
+
+/* Counts some keys of a round. */
+static void count(uint64_t round, uint64_t from, uint64_t to, uint64_t bins,
+                  uint64_t *restrict table)
+{
+    for (uint64_t i = from; i < to; i++)
+        table[(uint64_t)((unsigned __int128)splitmix(round, i) * bins >> 64)]++;
+}
+
+/* Finds the first of the fullest bins, and its count. */
+static void find_fullest(const uint64_t *table, long bins, uint64_t fullest[2])
+{
+    uint64_t most = 0;
+    for (long bin = 0; bin < bins; bin++)
+        most = table[bin] > most ? table[bin] : most;
+    long first = 0;
+    while (table[first] != most)
+        first++;
+    fullest[0] = (uint64_t)first, fullest[1] = most;
+}
 
 int main(int argc, char **argv)
 {
@@ -17,16 +38,18 @@ int main(int argc, char **argv)
     uint64_t *total = zeroed((size_t)bins, sizeof *total, 1);
     uint64_t first = (uint64_t)first_of(keys, rank), end = (uint64_t)first_of(keys, rank + 1);
 
+    uint64_t peaks = FINGERPRINT_START;
+
     double started = time_together();
     for (long round = 0; round < rounds; round++) {
         memset(table, 0, (size_t)bins * sizeof *table);
-        for (uint64_t i = first; i < end; i++) {
-            uint64_t key = splitmix((uint64_t)round, i);
-            table[(uint64_t)((unsigned __int128)key * (uint64_t)bins >> 64)]++;
-        }
+        count((uint64_t)round, first, end, (uint64_t)bins, table);
         MPI_Allreduce(MPI_IN_PLACE, table, (int)bins, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
         for (long bin = 0; bin < bins; bin++)
             total[bin] += table[bin];
+        uint64_t fullest[2];
+        find_fullest(total, bins, fullest);
+        peaks = fingerprint(peaks, fullest, sizeof fullest);
     }
     double seconds = time_together() - started;
 
@@ -37,8 +60,9 @@ int main(int argc, char **argv)
         if (counted != (uint64_t)(keys * rounds))
             fail("wrong result: the bins do not add up to the number of keys");
         uint64_t hash = fingerprint(FINGERPRINT_START, total, (size_t)bins * sizeof *total);
-        printf("{\"mops\":%.3f,\"seconds\":%.9f,\"check\":\"%016llx\"}\n",
-               (double)keys * (double)rounds / seconds / 1e6, seconds, (unsigned long long)hash);
+        printf("{\"mops\":%.3f,\"seconds\":%.9f,\"check\":\"%016llx\",\"peaks\":\"%016llx\"}\n",
+               (double)keys * (double)rounds / seconds / 1e6, seconds, (unsigned long long)hash,
+               (unsigned long long)peaks);
     }
     MPI_Finalize();
     return 0;

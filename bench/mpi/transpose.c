@@ -1,105 +1,105 @@
 /* Transposition of a matrix of f64 with MPI: in each iteration every process sends a part of its
- * rows to every other.
+ * rows to every other. The layout is that of `apps/src/transpose`.
  *
- * Rows are dealt out in blocks. An iteration stores B[i][j] = A[j][i] + 1, and the next one takes B
- * as its A. The addition changes every value, so that no memory system can skip equal bytes. The
- * process packs a stripe of target rows, sends it, and packs the next one while it travels.
+ * The matrix consists of tiles. Each process has a block of rows of tiles, and stores its tiles
+ * column by column, so that the tiles which another process needs are one range. An iteration
+ * stores B = Aᵀ + 1, and the next one takes B as its A. Parts go out column of tiles by column of
+ * tiles, and a process transposes its own part while the first ones travel.
  *
  *     transpose --size 2048 --iterations 10
  */
 #include "common.h"
 
-enum { TILE = 16, STRIPE = 64 };
+enum { SIDE = 32, VALUES = SIDE * SIDE, BLOCK = 8 };
 
-static size_t n, first, mine;
-
-/* Stores rows `from..to` of the transposed own part: `out[(c - from) * stride + i]` becomes
- * `in[i][c] + 1` for all own rows i. Tiles keep both sides in the first cache. */
-static void transpose(const double *restrict in, size_t from, size_t to, double *restrict out,
-                      size_t stride)
+/* Stores the transposed tile `from`, with one added to every value, in `to`. */
+static void transpose(const double *restrict from, double *restrict to)
 {
-    for (size_t c = from; c < to; c += TILE) {
-        size_t c_end = c + TILE < to ? c + TILE : to;
-        for (size_t i = 0; i < mine; i += TILE) {
-            size_t i_end = i + TILE < mine ? i + TILE : mine;
-            for (size_t column = c; column < c_end; column++)
-                for (size_t row = i; row < i_end; row++)
-                    out[(column - from) * stride + row] = in[row * n + column] + 1.0;
+    for (int i = 0; i < SIDE; i += BLOCK)
+        for (int j = 0; j < SIDE; j += BLOCK)
+            for (int row = i; row < i + BLOCK; row++)
+                for (int column = j; column < j + BLOCK; column++)
+                    to[row * SIDE + column] = from[column * SIDE + row] + 1.0;
+}
+
+/* Returns the fingerprint of some rows of tiles, continued row of values by row of values. */
+static uint64_t fingerprint_rows(uint64_t print, const double *part, long rows, long tiles)
+{
+    for (long i = 0; i < rows * SIDE; i++) {
+        for (long column = 0; column < tiles; column++) {
+            const double *tile = part + (column * rows + i / SIDE) * VALUES;
+            print = fingerprint(print, tile + i % SIDE * SIDE, SIDE * sizeof(double));
         }
     }
+    return print;
 }
 
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    n = (size_t)number(argc, argv, "--size", 2048);
+    long n = number(argc, argv, "--size", 2048);
     long iterations = number(argc, argv, "--iterations", 10);
-    first = (size_t)first_of((long)n, rank);
-    mine = (size_t)first_of((long)n, rank + 1) - first;
-    double *matrix[2] = {zeroed(mine * n, sizeof(double), 0), zeroed(mine * n, sizeof(double), 9)};
-    for (size_t k = 0; k < mine * n; k++)
-        matrix[0][k] = uniform(1, first * n + k);
-    /* All parts for others beside each other, and theirs: stripes of target rows. */
-    double *packed = zeroed(n * mine, sizeof(double), 0);
-    double *received = zeroed(n * mine, sizeof(double), 0);
-    size_t stripes = (size_t)ranks * (n / STRIPE / (size_t)ranks + 2);
-    MPI_Request *sends = zeroed(stripes, sizeof *sends, 0);
-    MPI_Request *receives = zeroed(stripes, sizeof *receives, 0);
-    struct stripe {
+    if (n % SIDE != 0)
+        fail("--size is a multiple of 32");
+    long tiles = n / SIDE;
+    if (tiles < ranks)
+        fail("there are more processes than rows of tiles");
+    long first = first_of(tiles, rank), mine = first_of(tiles, rank + 1) - first;
+    size_t values = (size_t)(mine * tiles * VALUES);
+    double *matrix[2] = {zeroed(values, sizeof(double), 0), zeroed(values, sizeof(double), 9)};
+    for (long column = 0; column < tiles; column++)
+        for (long row = 0; row < mine; row++)
+            for (long v = 0; v < VALUES; v++)
+                matrix[0][(column * mine + row) * VALUES + v] = uniform(
+                    1, (uint64_t)(((first + row) * SIDE + v / SIDE) * n + column * SIDE + v % SIDE));
+    double *received = zeroed(values, sizeof(double), 0);
+    size_t messages = (size_t)(tiles * ranks);
+    MPI_Request *sends = zeroed(messages, sizeof *sends, 0);
+    MPI_Request *receives = zeroed(messages, sizeof *receives, 0);
+    /* Tiles of a message: their first row in the matrix, their number, and this process's row that
+     * they become. */
+    struct arriving {
         const double *data;
-        size_t row, rows, column, columns;
-    } *arriving = zeroed(stripes, sizeof *arriving, 0);
+        long theirs, count, row;
+    } *arriving = zeroed(messages, sizeof *arriving, 0);
 
     double started = time_together();
     for (long step = 0; step < iterations; step++) {
-        const double *from = matrix[step % 2];
-        double *to = matrix[(step + 1) % 2];
+        const double *old = matrix[step % 2];
+        double *new = matrix[(step + 1) % 2];
         int sent = 0, expected = 0, done;
         double *place = received;
-        for (size_t row = 0; row < mine; row += STRIPE) {
-            size_t count = row + STRIPE < mine ? STRIPE : mine - row;
+        for (long row = 0; row < mine; row++) {
             for (int k = 1; k < ranks; k++) {
-                int r = (rank + ranks - k) % ranks;
-                size_t column = (size_t)first_of((long)n, r);
-                size_t columns = (size_t)first_of((long)n, r + 1) - column;
-                arriving[expected] = (struct stripe){place, row, count, column, columns};
-                MPI_Irecv(place, (int)(count * columns), MPI_DOUBLE, r, (int)(row / STRIPE),
-                          MPI_COMM_WORLD, &receives[expected++]);
-                place += count * columns;
+                int from = (rank + ranks - k) % ranks;
+                long theirs = first_of(tiles, from), count = first_of(tiles, from + 1) - theirs;
+                arriving[expected] = (struct arriving){place, theirs, count, row};
+                MPI_Irecv(place, (int)(count * VALUES), MPI_DOUBLE, from, (int)row, MPI_COMM_WORLD,
+                          &receives[expected++]);
+                place += count * VALUES;
             }
         }
-        size_t most = 0;
-        for (int r = 0; r < ranks; r++) {
-            size_t rows = (size_t)(first_of((long)n, r + 1) - first_of((long)n, r));
-            most = rows > most ? rows : most;
+        for (int k = 1; k < ranks; k++) {
+            int to = (rank + k) % ranks;
+            long begin = first_of(tiles, to), end = first_of(tiles, to + 1);
+            for (long column = begin; column < end; column++)
+                MPI_Isend(old + column * mine * VALUES, (int)(mine * VALUES), MPI_DOUBLE, to,
+                          (int)(column - begin), MPI_COMM_WORLD, &sends[sent++]);
         }
-        for (size_t row = 0; row < most; row += STRIPE) {
-            for (int k = 1; k < ranks; k++) {
-                int r = (rank + k) % ranks;
-                size_t begin = (size_t)first_of((long)n, r), end = (size_t)first_of((long)n, r + 1);
-                if (begin + row >= end)
-                    continue;
-                size_t count = begin + row + STRIPE < end ? STRIPE : end - begin - row;
-                double *part = packed + (begin + row) * mine;
-                transpose(from, begin + row, begin + row + count, part, mine);
-                MPI_Isend(part, (int)(count * mine), MPI_DOUBLE, r, (int)(row / STRIPE),
-                          MPI_COMM_WORLD, &sends[sent++]);
-            }
-            /* The own part, a stripe at a time. */
-            if (row < mine) {
-                size_t count = row + STRIPE < mine ? STRIPE : mine - row;
-                transpose(from, first + row, first + row + count, to + row * n + first, n);
-            }
+        for (long row = 0; row < mine; row++) {
+            const double *column = old + (first + row) * mine * VALUES;
+            for (long i = 0; i < mine; i++)
+                transpose(column + i * VALUES, new + ((first + i) * mine + row) * VALUES);
             /* Open MPI moves long messages only inside of calls. */
             MPI_Testall(sent, sends, &done, MPI_STATUSES_IGNORE);
         }
         for (int left = expected; left > 0; left--) {
             int which;
             MPI_Waitany(expected, receives, &which, MPI_STATUS_IGNORE);
-            const struct stripe *stripe = &arriving[which];
-            for (size_t i = 0; i < stripe->rows; i++)
-                memcpy(to + (stripe->row + i) * n + stripe->column,
-                       stripe->data + i * stripe->columns, stripe->columns * sizeof(double));
+            const struct arriving *here = &arriving[which];
+            for (long i = 0; i < here->count; i++)
+                transpose(here->data + i * VALUES,
+                          new + ((here->theirs + i) * mine + here->row) * VALUES);
         }
         MPI_Waitall(sent, sends, MPI_STATUSES_IGNORE);
     }
@@ -107,14 +107,15 @@ int main(int argc, char **argv)
 
     const double *result = matrix[iterations % 2];
     if (rank != 0) {
-        MPI_Send(result, (int)(mine * n), MPI_DOUBLE, 0, 9, MPI_COMM_WORLD);
+        MPI_Send(result, (int)values, MPI_DOUBLE, 0, 9, MPI_COMM_WORLD);
     } else {
-        uint64_t hash = fingerprint(FINGERPRINT_START, result, mine * n * sizeof(double));
+        uint64_t hash = fingerprint_rows(FINGERPRINT_START, result, mine, tiles);
         for (int r = 1; r < ranks; r++) {
-            size_t count = (size_t)(first_of((long)n, r + 1) - first_of((long)n, r)) * n;
+            long rows = first_of(tiles, r + 1) - first_of(tiles, r);
+            size_t count = (size_t)(rows * tiles * VALUES);
             double *theirs = zeroed(count, sizeof(double), 0);
             MPI_Recv(theirs, (int)count, MPI_DOUBLE, r, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            hash = fingerprint(hash, theirs, count * sizeof(double));
+            hash = fingerprint_rows(hash, theirs, rows, tiles);
         }
         printf("{\"mops\":%.3f,\"seconds\":%.9f,\"check\":\"%016llx\"}\n",
                (double)n * (double)n * (double)iterations / seconds / 1e6, seconds,

@@ -79,5 +79,26 @@ fn main() -> ExitCode {
 fn bench(arguments: &[String]) -> Result<(), String> {
     command::cargo(&["build", "--quiet", "--release", "-p", "oikaze-bench", "-p", "oikaze-cli"])
         .run()?;
+    if arguments.first().is_some_and(|bench| bench == "dsm") {
+        build_programs()?;
+    }
     command::Step::new(command::target().join("release/oikaze-bench")).args(arguments).run()
+}
+
+/// Builds the programs of `apps` for this machine's processor, as the bench builds their
+/// counterparts in C. The options apply to the programs only, so that no library is built twice.
+fn build_programs() -> Result<(), String> {
+    let folder = command::root().join("apps/src");
+    let failed = |why: std::io::Error| format!("reading {}: {why}", folder.display());
+    for entry in std::fs::read_dir(&folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.path().join("main.rs").is_file() {
+            continue;
+        }
+        let name = entry.file_name();
+        let program = name.to_str().ok_or_else(|| format!("{name:?} is no name of a program"))?;
+        let build = ["rustc", "--quiet", "--release", "-p", "oikaze-apps", "--bin", program];
+        command::cargo(&[&build, ["--", "-C", "target-cpu=native"].as_slice()].concat()).run()?;
+    }
+    Ok(())
 }

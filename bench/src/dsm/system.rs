@@ -183,10 +183,14 @@ fn found(unit: Unit, printed: &str) -> Option<Found> {
 /// its terms, and so on the number of nodes.
 const TOLERANCE: f64 = 1e-9;
 
-/// Returns `true` if two programs have computed the same. Fingerprints must be equal, and numbers
-/// must be close.
+/// Returns `true` if two programs have computed the same. Fingerprints must be equal. If one value
+/// is a number, the other one must be close to it, also where it is a number in text.
 pub fn agree(one: &Value, other: &Value) -> bool {
-    match (one.as_f64(), other.as_f64()) {
+    let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
+    if one.is_string() && other.is_string() {
+        return one == other;
+    }
+    match (number(one), number(other)) {
         (Some(one), Some(other)) => (one - other).abs() <= TOLERANCE * one.abs().max(other.abs()),
         _ => one == other,
     }
@@ -225,7 +229,9 @@ mod tests {
         assert!(!agree(&text("8d5d87ddd7e48c09"), &text("8d5d87ddd7e48c08")));
         assert!(agree(&17.130235054029.into(), &17.130235054031.into()));
         assert!(!agree(&17.130235054029.into(), &17.130235154029.into()));
-        assert!(!agree(&17.0.into(), &text("17")));
+        assert!(agree(&17.130235054029.into(), &text("17.1302350540290")));
+        assert!(!agree(&17.130235054029.into(), &text("17.2302350540290")));
+        assert!(!agree(&17.0.into(), &text("8d5d87ddd7e48c09")));
     }
 
     #[test]
