@@ -75,6 +75,8 @@ pub fn launch(hosts: &[&str], enter: &str) -> Vec<String> {
     arguments.extend(["-n".to_owned(), hosts.len().to_string()]);
     // The lab needs root, and has given each host its core.
     arguments.extend(["--allow-run-as-root", "--bind-to", "none"].map(str::to_owned));
+    // The daemons stay in the session of the bench, as Oikaze's nodes do, and share its priority.
+    arguments.push("--leave-session-attached".to_owned());
     let settings = [
         ("plm_rsh_agent", enter),
         ("pml", "ob1"),
