@@ -8,11 +8,21 @@
  */
 #include "common.h"
 
+enum { BATCH = 16 };
+
 /* Counts some keys of a round. */
 static void count(uint64_t round, uint64_t from, uint64_t to, uint64_t bins,
                   uint64_t *restrict table)
 {
-    for (uint64_t i = from; i < to; i++)
+    uint64_t i = from;
+    for (; i + BATCH <= to; i += BATCH) {
+        uint64_t bin[BATCH];
+        for (uint64_t k = 0; k < BATCH; k++)
+            bin[k] = (uint64_t)((unsigned __int128)splitmix(round, i + k) * bins >> 64);
+        for (uint64_t k = 0; k < BATCH; k++)
+            table[bin[k]]++;
+    }
+    for (; i < to; i++)
         table[(uint64_t)((unsigned __int128)splitmix(round, i) * bins >> 64)]++;
 }
 
