@@ -18,7 +18,7 @@ use crate::process::alone;
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Measured system.
+/// System that the bench measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum System {
     /// Oikaze, with guards that fetch ahead.
