@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 use support::{HIMENO, ONE_AT_A_TIME, oikaze, skip};
 
 const LU: &str = env!("CARGO_BIN_EXE_lu");
+const CG: &str = env!("CARGO_BIN_EXE_cg");
+const HEAT: &str = env!("CARGO_BIN_EXE_heat");
+const TRANSPOSE: &str = env!("CARGO_BIN_EXE_transpose");
+const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
 /// Time limit far above the time of any of these jobs. The launcher ends a job that hangs.
 const HANG: Duration = Duration::from_secs(60);
 /// Environment variable that marks every process of a job under test.
@@ -197,6 +201,13 @@ fn nonsense_in_arguments() {
         (format!("{HIMENO} --planes 3"), "unexpected argument '--planes'"),
         (format!("{LU} --n 0"), "a multiple of 16 from 16"),
         (format!("{LU} --n 17"), "a multiple of 16 from 16"),
+        (format!("{CG} --size d"), "[possible values: s, w, a, b]"),
+        (format!("{HEAT} --size 2"), "a number of points from 3"),
+        (format!("{HEAT} --size -1"), "unexpected argument '-1'"),
+        (format!("{TRANSPOSE} --size 100"), "a multiple of 32 from 32"),
+        (format!("{TRANSPOSE} --size 99999999999999999999"), "a multiple of 32 from 32"),
+        (format!("{HISTOGRAM} --size 0"), "0 is not in 1"),
+        (format!("{HISTOGRAM} --locks --table separate"), "cannot be used with"),
         ("$OIKAZE run --fault loss=2 -- true".into(), "a probability must be between 0 and 1"),
         ("$OIKAZE run --env OIKAZE_NO_SUCH -- true".into(), "write OIKAZE_NO_SUCH=VALUE"),
         ("$OIKAZE perf put --iterations 0".into(), "0 is not in 1"),
@@ -206,8 +217,15 @@ fn nonsense_in_arguments() {
         says(&format!("exec {arguments}"), &[], &[word]);
     }
     // More nodes than work is no mistake.
-    let (status, said) = shell("exec $OIKAZE run -n 40 -- $H --verify", &[]);
-    assert_eq!(status, Some(0), "{said}");
+    for program in [
+        "$H".to_owned(),
+        format!("{HEAT} --size 10 --iterations 3"),
+        format!("{TRANSPOSE} --size 64 --iterations 3"),
+        format!("{HISTOGRAM} --size 5 --keys 7 --iterations 3"),
+    ] {
+        let (status, said) = shell(&format!("exec $OIKAZE run -n 40 -- {program} --verify"), &[]);
+        assert_eq!(status, Some(0), "{program}: {said}");
+    }
 }
 
 #[test]
