@@ -65,4 +65,16 @@ impl<T: Element> Touched<T> {
             Touch::Lazily => self.array.write_lazily(elements),
         }
     }
+
+    /// Ends a write guard, and sends what it wrote to these nodes with the next barrier. (Plain
+    /// stores go to nobody: other nodes fetch what they read.)
+    ///
+    /// # Errors
+    /// As [`WriteGuard::push_to`].
+    pub fn push(&self, mut guard: WriteGuard<'_, T>, to: &[u32]) -> Result<()> {
+        match self.touch {
+            Touch::Ahead => guard.push_to(to),
+            Touch::Lazily => Ok(()),
+        }
+    }
 }

@@ -47,6 +47,27 @@ impl Layout {
         layout
     }
 
+    /// Returns the other nodes that own blocks of the columns of `rank`. They read the rows of
+    /// `rank`.
+    #[must_use]
+    pub fn readers_of_rows(&self, rank: usize) -> Vec<u32> {
+        let column = rank % self.grid_columns;
+        let reads = |other: &usize| *other != rank && other % self.grid_columns == column;
+        (0..self.grid_rows * self.grid_columns).filter(reads).map(|other| other as u32).collect()
+    }
+
+    /// Returns the other nodes that own blocks of the rows or of the columns of `rank`. They read
+    /// its diagonal blocks.
+    #[must_use]
+    pub fn readers_of_diagonal(&self, rank: usize) -> Vec<u32> {
+        let (row, column) = (rank / self.grid_columns, rank % self.grid_columns);
+        let reads = |other: &usize| {
+            *other != rank
+                && (other / self.grid_columns == row || other % self.grid_columns == column)
+        };
+        (0..self.grid_rows * self.grid_columns).filter(reads).map(|other| other as u32).collect()
+    }
+
     /// Returns the number of blocks along one side.
     #[must_use]
     pub const fn blocks(&self) -> usize {

@@ -64,8 +64,8 @@ impl Factors {
         Ok(())
     }
 
-    /// Factors the diagonal block, on its owner. The guard has the whole page, which no other node
-    /// reads meanwhile: the other nodes read row and column k − 1.
+    /// Factors the diagonal block, on its owner, and pushes it to its readers. The guard has the
+    /// whole page, which no other node reads meanwhile: the other nodes read row and column k − 1.
     fn diagonal(&self, k: usize) -> Result<()> {
         if self.layout.owner(k, k) != self.me {
             return Ok(());
@@ -75,11 +75,11 @@ impl Factors {
         let diagonal =
             values[block.start - page.start..].first_chunk_mut().ok_or_else(too_short)?;
         block::factor(diagonal);
-        Ok(())
+        self.array.push(values, &self.layout.readers_of_diagonal(self.me))
     }
 
     /// Updates this node's blocks in the step's column below the diagonal block and in its row to
-    /// the right.
+    /// the right. Pushes the row to its readers.
     fn perimeter(&self, k: usize) -> Result<()> {
         let in_column = self.layout.columns(self.me, k).next() == Some(k);
         let in_row = self.layout.rows(self.me, k).next() == Some(k);
@@ -93,9 +93,11 @@ impl Factors {
         }
         let row = self.layout.row(k, self.me, k + 1);
         if in_row && !row.is_empty() {
-            for right in blocks_mut(&mut self.write(row)?) {
+            let mut row = self.write(row)?;
+            for right in blocks_mut(&mut row) {
                 block::eliminate(right, &diagonal);
             }
+            self.array.push(row, &self.layout.readers_of_rows(self.me))?;
         }
         Ok(())
     }
