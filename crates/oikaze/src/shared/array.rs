@@ -8,8 +8,8 @@ use oikaze_engine::{Failure, Request, Value};
 use oikaze_os::memory::tracking::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    self, Access, ArrayStatistics, Coherence, CoherenceError, Declaration, Homes, Ownership,
-    WriteId,
+    self, Access, ArrayStatistics, Coherence, CoherenceError, Declaration, Delivery, Homes,
+    Ownership, WriteId,
 };
 use oikaze_protocol::limits::PAGE;
 use std::marker::PhantomData;
@@ -90,6 +90,7 @@ impl<T: Element> SharedArray<T> {
         name: &str,
         len: usize,
         homes: Homes,
+        delivery: Result<Option<Delivery>>,
         limit: Option<Duration>,
     ) -> Result<Self> {
         let what = format!("declare array \"{name}\"");
@@ -102,7 +103,9 @@ impl<T: Element> SharedArray<T> {
         };
         let declaration =
             Declaration { name: name.to_owned(), bytes, element, homes: homes.clone() };
-        let (memory, alias) = match Self::prepare(node, tracker, &declaration) {
+        let prepared = delivery
+            .and_then(|delivery| Ok((Self::prepare(node, tracker, &declaration)?, delivery)));
+        let ((memory, alias), delivery) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 // The others wait for this node in the same collective call, so this node tells
@@ -133,6 +136,7 @@ impl<T: Element> SharedArray<T> {
         }
         let nodes = node.with_engine(|engine| {
             engine.coherence().track_by_guards(memory.array());
+            engine.coherence().set_delivery(memory.array(), delivery);
             engine.nodes()
         });
         Ok(Self {

@@ -1,12 +1,36 @@
 //! Shared arrays: the same memory on every node, read and written with plain loads and stores.
 
 mod array;
+mod builder;
 mod guard;
 mod lock;
 
 pub use array::{Element, SharedArray};
+pub use builder::ArrayBuilder;
 pub use guard::{ReadGuard, WriteGuard};
 pub use lock::LockGuard;
+/// Counters of one shared array on this node, from [`SharedArray::statistics`].
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let array = job.array::<u8>("array", 100)?;
+/// assert_eq!(array.statistics().fetched_pages, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use oikaze_protocol::coherence::ArrayStatistics;
+/// How transfers of a shared array end at their receiver: the five deliveries of the Wind paper,
+/// for experiments. The runtime chooses well without a setting.
+///
+/// ```
+/// use oikaze::shared::Delivery;
+/// assert_eq!(Delivery::from_name("direct_map"), Some(Delivery::DirectMap));
+/// ```
+#[doc(inline)]
+pub use oikaze_protocol::coherence::Delivery;
 /// Assignment of the pages of a shared array to nodes.
 ///
 /// ```
@@ -48,7 +72,12 @@ impl Job {
         len: usize,
         homes: Homes,
     ) -> Result<SharedArray<T>> {
-        SharedArray::declare(&self.node, &self.tracker, name, len, homes, self.limit)
+        self.array_builder(name, len).homes(homes).build()
+    }
+
+    /// Returns a builder for a shared array with further settings.
+    pub fn array_builder<T: Element>(&self, name: &str, len: usize) -> ArrayBuilder<'_, T> {
+        ArrayBuilder::new(self, name, len)
     }
 
     /// Acquires lock number `lock` (any number) of the job. Guards of other threads may be alive.

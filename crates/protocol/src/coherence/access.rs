@@ -220,7 +220,8 @@ impl Coherence {
         }
     }
 
-    fn copy_to_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
+    /// Keeps a copy of a page, to find later what was written to it.
+    pub(super) fn copy_to_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
         let mut twin = vec![0u8; PAGE].into_boxed_slice();
         pages.read(id.0, id.1, &mut twin);
         if let Some(array) = self.arrays.get_mut(id.0 as usize) {

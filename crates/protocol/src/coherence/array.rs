@@ -3,6 +3,7 @@
 
 use super::fetch::Streams;
 use super::statistics::ArrayStatistics;
+use super::update::delivery::Delivery;
 use super::update::subscribe::Readers;
 use super::{ArrayId, Declaration, Homes};
 use crate::Rank;
@@ -168,6 +169,8 @@ pub(crate) struct Array {
     /// `true` while this node writes the array under guards alone, so that its pages need no
     /// protection (COH-10.13).
     pub guarded: bool,
+    /// How transfers end at their receiver; `None` if the runtime chooses.
+    pub delivery: Option<Delivery>,
     /// Histories of pages homed here that other nodes have fetched.
     pub readers: BTreeMap<u64, Readers>,
     /// Subscribers of pages homed elsewhere, as their homes told.
@@ -203,6 +206,7 @@ impl Array {
             states,
             twins: BTreeMap::new(),
             guarded: false,
+            delivery: None,
             readers: BTreeMap::new(),
             remote_subscribers: BTreeMap::new(),
             subscription: 0,

@@ -3,7 +3,7 @@
 
 use super::array::{Array, PageId, PageState};
 use super::codec::{Headline, PageRun, RequestedRun};
-use super::{Access, ArrayId, Coherence, Pages};
+use super::{Access, ArrayId, Coherence, Delivery, Pages};
 use crate::Rank;
 use crate::coherence::mailbox::Purpose;
 use crate::limits::PAGE;
@@ -378,8 +378,20 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
         let id = self.fetches.answers.remove(&(from, number)).ok_or(Refusal::UnknownObject)?;
+        let array = self.fetches.runs.get(&id).map(|run| run.pages.array);
+        let is_whole = array.is_some_and(|array| self.takes_whole(array));
+        self.count_delivery(match is_whole {
+            true => Delivery::MessageThrough,
+            false => Delivery::HeaderThrough,
+        });
         self.decide_filled(id, 0..usize::MAX, true, pages);
         Ok(())
+    }
+
+    /// Returns `true` if answers for this array are handed up whole (message through).
+    pub(super) fn takes_whole(&self, array: u32) -> bool {
+        let known = self.arrays.get(array as usize);
+        known.is_some_and(|known| known.delivery == Some(Delivery::MessageThrough))
     }
 
     /// Takes an answer that came in one piece.

@@ -6,7 +6,7 @@
 
 use super::array::{PageId, PageState, ranges};
 use super::range_set::RangeSet;
-use super::{Access, ArrayId, Coherence, Pages};
+use super::{Access, ArrayId, Coherence, Delivery, Pages};
 use crate::Rank;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -180,6 +180,7 @@ impl Coherence {
     /// Makes a valid page of a guarded array dirty, before a guard writes it.
     fn write_under_guard(&mut self, id: PageId, ownership: Ownership, pages: &mut dyn Pages) {
         let Some(array) = self.arrays.get_mut(id.0 as usize) else { return };
+        let was_clean = matches!(array.state(id.1), PageState::HomeRead | PageState::Read);
         match array.state(id.1) {
             PageState::HomeRead => array.set(id.1, PageState::HomeWrite),
             PageState::Read => array.set(id.1, PageState::Write),
@@ -188,8 +189,11 @@ impl Coherence {
         }
         self.dirty.insert(id);
         let is_home = array.state(id.1).is_home();
-        if ownership == Ownership::Merged && !is_home && !array.twins.contains_key(&id.1) {
-            self.make_twin(id, pages);
+        // Such a twin tells everything that is written from now to the release.
+        let sends_changes = was_clean && array.delivery.is_some_and(Delivery::is_diff);
+        let needs_twin = sends_changes || (ownership == Ownership::Merged && !is_home);
+        if needs_twin && !array.twins.contains_key(&id.1) {
+            self.copy_to_twin(id, pages);
         }
     }
 
@@ -244,6 +248,7 @@ impl Coherence {
         let Some(known) = self.arrays.get(array as usize) else { return };
         let withheld = |page: &u64| {
             known.guarded
+                && !known.twins.contains_key(page)
                 && known.state(*page).is_home()
                 && known.state(*page) != PageState::HomePrivate
         };

@@ -3,7 +3,7 @@
 
 use super::array::PageState;
 use super::codec::{Headline, PageRun, RequestedRun};
-use super::{Access, Coherence, Pages, array, diff};
+use super::{Access, Coherence, Delivery, Pages, array, diff};
 use crate::Rank;
 use crate::coherence::mailbox::Purpose;
 use crate::limits::PAGE;
@@ -137,6 +137,7 @@ impl Coherence {
             return Ok(());
         }
         self.statistics.applied_diffs += applied;
+        self.count_delivery(Delivery::HeaderThroughDiffDecode);
         diff::decode(body, |page, at, bytes| {
             pages.merge(id, page * PAGE as u64 + at as u64, bytes);
             // What other nodes wrote is no change of this node's.

@@ -134,7 +134,8 @@ impl Coherence {
                 self.touches_due = false;
                 self.advance_touches(pages);
                 self.advance_prefetches();
-            } else if !self.end_collective(pages)
+            } else if !self.take_header()
+                && !self.end_collective(pages)
                 && !self.advance_releases()
                 && !self.begin_collective(pages)
             {
@@ -191,6 +192,7 @@ impl Coherence {
     /// collected.
     pub(super) fn decide(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> Admission {
         match Headline::read(head) {
+            Ok(Headline::Pages(run)) if self.takes_whole(run.array) => Admission::Assemble,
             Ok(Headline::Pages(run)) => match self.expect_pages(from, number, run, len) {
                 Ok(()) => Admission::Place,
                 Err(refusal) => Admission::Refuse(refusal),

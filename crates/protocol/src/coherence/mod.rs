@@ -31,6 +31,7 @@ pub use sync::lock_manager::LockView;
 pub use types::{
     CoherenceError, CoherenceEvent, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values,
 };
+pub use update::delivery::Delivery;
 
 use crate::Rank;
 use crate::rma::MessageKind;

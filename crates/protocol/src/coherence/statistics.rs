@@ -46,6 +46,16 @@ pub struct CoherenceStatistics {
     pub updates_held: u64,
     /// Updates of pages that no guard had touched since the update before.
     pub updates_wasted: u64,
+    /// Updates delivered by direct map.
+    pub direct_map: u64,
+    /// Updates and answers to fetches delivered by header through.
+    pub header_through: u64,
+    /// Updates and answers to fetches delivered by message through.
+    pub message_through: u64,
+    /// Updates delivered by direct diff decode.
+    pub direct_diff_decode: u64,
+    /// Diffs at their home, and updates, delivered by header-through diff decode.
+    pub header_through_diff_decode: u64,
     /// Pages that were pushed to this node whole and became valid without a fetch.
     pub kept_pages: u64,
     /// Messages from other nodes that made no sense and were refused.

@@ -2,10 +2,12 @@
 //!
 //! - `send`: a writer sends what its guards and its diffs have written to the subscribers of each
 //!   page, and counts the messages.
+//! - `delivery`: the five ways in which a transfer ends at its receiver.
 //! - `receive`: a reader applies the bytes to valid pages, counts the messages, and holds those
 //!   that come too early.
 //! - `subscribe`: a home learns who reads which page after each update, and tells remote writers.
 
+pub(super) mod delivery;
 pub(super) mod receive;
 pub(super) mod send;
 pub(super) mod subscribe;
@@ -13,6 +15,7 @@ pub(super) mod subscribe;
 use super::ArrayId;
 use super::range_set::RangeSet;
 use alloc::collections::BTreeMap;
+use delivery::Delivery;
 
 /// Set of pages of several arrays.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +58,27 @@ pub(super) enum Form {
     Changes,
 }
 
+impl UpdateHead {
+    /// Returns the delivery that the writer chose.
+    pub fn delivery(&self) -> Delivery {
+        match (self.form, self.through) {
+            (Form::Range, Through::Nothing) => Delivery::DirectMap,
+            (Form::Range, Through::Header) => Delivery::HeaderThrough,
+            (Form::Range, Through::Message) => Delivery::MessageThrough,
+            (Form::Changes, Through::Header) => Delivery::HeaderThroughDiffDecode,
+            (Form::Changes, _) => Delivery::DirectDiffDecode,
+        }
+    }
+}
+
+/// What is handed up to the receiver's runtime when an update has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Through {
+    Nothing,
+    Header,
+    Message,
+}
+
 /// Head of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UpdateHead {
@@ -63,6 +87,7 @@ pub(super) struct UpdateHead {
     /// `true` if the writer chose the receiver ([`super::Coherence::end_write`]), and whole pages
     /// may be kept (COH-10.15).
     pub pushed: bool,
+    pub through: Through,
     /// The lower 16 bits of the epoch, which tell apart all epochs that are possible.
     pub epoch: u16,
     /// First byte of the range; 0 for changes.
@@ -78,7 +103,10 @@ impl UpdateHead {
     }
 
     pub fn fields(self) -> [u64; 3] {
-        let flags = u64::from(self.form == Form::Changes) | u64::from(self.pushed) << 1;
+        let flags = u64::from(self.form == Form::Changes)
+            | u64::from(self.pushed) << 1
+            | u64::from(self.through == Through::Header) << 2
+            | u64::from(self.through == Through::Message) << 3;
         let first = u64::from(self.array) | flags << 32 | u64::from(self.epoch) << 48;
         [first, self.offset, self.interval]
     }
@@ -86,13 +114,20 @@ impl UpdateHead {
     pub fn from_fields([first, offset, interval]: [u64; 3]) -> Result<Self, crate::wind::Refusal> {
         let flags = first >> 32 & 0xffff;
         let form = if flags & 1 == 1 { Form::Changes } else { Form::Range };
-        if flags > 3 || interval == 0 || (form == Form::Changes && offset != 0) {
+        let through = match flags >> 2 {
+            0 => Through::Nothing,
+            1 => Through::Header,
+            2 if form == Form::Range => Through::Message,
+            _ => return Err(crate::wind::Refusal::Malformed),
+        };
+        if interval == 0 || (form == Form::Changes && offset != 0) {
             return Err(crate::wind::Refusal::Malformed);
         }
         Ok(UpdateHead {
             array: first as u32,
             form,
             pushed: flags & 2 != 0,
+            through,
             epoch: (first >> 48) as u16,
             offset,
             interval,
@@ -109,8 +144,14 @@ mod tests {
         #[test]
         fn a_head_keeps_its_fields_and_its_epoch(near in 0..1u64 << 40, ahead in -9..9i64, offset: u64, interval in 1u64.., pushed: bool) {
             let epoch = near.saturating_add_signed(ahead);
-            let head = UpdateHead { array: 7, form: Form::Range, pushed, epoch: epoch as u16, offset, interval };
-            prop_assert_eq!(UpdateHead::from_fields(head.fields()), Ok(head));
+            for through in [Through::Nothing, Through::Header, Through::Message] {
+                let head = UpdateHead { array: 7, form: Form::Range, pushed, through, epoch: epoch as u16, offset, interval };
+                prop_assert_eq!(UpdateHead::from_fields(head.fields()), Ok(head));
+                let changes = UpdateHead { form: Form::Changes, offset: 0, ..head };
+                let read = UpdateHead::from_fields(changes.fields());
+                prop_assert_eq!(read.ok(), (through != Through::Message).then_some(changes));
+            }
+            let head = UpdateHead { array: 7, form: Form::Range, pushed, through: Through::Nothing, epoch: epoch as u16, offset, interval };
             prop_assert_eq!(head.epoch_near(near), epoch);
         }
     }

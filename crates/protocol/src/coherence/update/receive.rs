@@ -1,7 +1,7 @@
 //! A reader's part: it applies updates to valid pages, and knows when all of an epoch are here
 //! (COH-10.4 to 10.7, 10.15).
 
-use super::{Form, PageSets, UpdateHead};
+use super::{Form, PageSets, Through, UpdateHead};
 use crate::Rank;
 use crate::coherence::array::{PageId, PageState, ranges};
 use crate::coherence::clock::notices::Runs;
@@ -10,7 +10,7 @@ use crate::coherence::{Access, ArrayId, CONTROL_MAX, Coherence, Pages, diff};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Admission, Refusal};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -39,6 +39,8 @@ impl Update {
 pub(in crate::coherence) struct Receiving {
     /// Updates of several fragments, by sender and message number.
     incoming: BTreeMap<(Rank, u64), Update>,
+    /// Heads that were handed up and not taken yet (header through).
+    headers: VecDeque<Update>,
     /// Number of updates that have arrived, by epoch and sender.
     arrived: BTreeMap<(u64, Rank), u64>,
     /// Updates of epochs that this node has not reached.
@@ -111,7 +113,8 @@ impl Coherence {
             Err(refusal) => return Admission::Refuse(refusal),
         };
         let is_early = update.epoch > self.epoch && !planted(Bug::ApplyEarlyUpdate);
-        if head.form == Form::Changes || (is_early && self.has_room_for(from, len)) {
+        let is_whole = head.form == Form::Changes || head.through == Through::Message;
+        if is_whole || (is_early && self.has_room_for(from, len)) {
             return if len <= CONTROL_MAX {
                 Admission::Assemble
             } else {
@@ -173,6 +176,24 @@ impl Coherence {
         let Some(update) = self.updates.receiving.incoming.remove(&(from, number)) else {
             return false;
         };
+        self.end_update(&update);
+        true
+    }
+
+    /// Counts an update that has been applied or dropped, after its head was handed up if the
+    /// delivery says so.
+    fn end_update(&mut self, update: &Update) {
+        self.count_delivery(update.head.delivery());
+        if update.head.through == Through::Header {
+            self.updates.receiving.headers.push_back(*update);
+        } else {
+            self.count_update(update);
+        }
+    }
+
+    /// Takes the next head that was handed up. Returns `true` if there was one.
+    pub(in crate::coherence) fn take_header(&mut self) -> bool {
+        let Some(update) = self.updates.receiving.headers.pop_front() else { return false };
         self.count_update(&update);
         true
     }
@@ -210,7 +231,7 @@ impl Coherence {
         } else {
             self.apply_update(&update, body, pages);
         }
-        self.count_update(&update);
+        self.end_update(&update);
         Ok(())
     }
 

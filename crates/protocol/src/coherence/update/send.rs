@@ -1,7 +1,8 @@
 //! A writer's part: which bytes go to whom, and how many messages were sent (COH-10.1 to 10.3,
 //! 10.7 to 10.10).
 
-use super::{Form, UpdateHead};
+use super::delivery::Delivery;
+use super::{Form, Through, UpdateHead};
 use crate::Rank;
 use crate::coherence::array::{PageId, PageState};
 use crate::coherence::codec::Headline;
@@ -46,6 +47,8 @@ pub(in crate::coherence) struct Sending {
     offered: u64,
     /// Nodes that got everything that was written to a page in the open interval (COH-10.9).
     shares: BTreeMap<PageId, Vec<Rank>>,
+    /// Nodes that were named for a page whose twin will tell what was written.
+    pushes: BTreeMap<PageId, Vec<Rank>>,
     /// Bytes sent to each node in the open epoch (COH-10.8).
     sent: BTreeMap<(Rank, ArrayId), RangeSet>,
     /// Number of messages sent to each node in the open epoch.
@@ -77,6 +80,7 @@ impl Sending {
 
     /// Ends the interval. Returns the nodes that got everything that was written, for each page.
     pub fn take_shares(&mut self) -> BTreeMap<PageId, Vec<Rank>> {
+        self.pushes.clear();
         core::mem::take(&mut self.shares)
     }
 
@@ -121,6 +125,16 @@ impl Coherence {
                 known.set(page, PageState::HomeWrite);
                 self.dirty.insert((array, page));
             }
+        }
+        if known.delivery.is_some_and(Delivery::is_diff) {
+            for page in range.filter(|_| !push.is_empty()) {
+                if known.state(page).is_home() && !known.twins.contains_key(&page) {
+                    // The page was private, so nothing tells what was written.
+                    continue;
+                }
+                self.updates.sending.pushes.entry((array, page)).or_default().extend(&push);
+            }
+            return;
         }
         // Pages without copies have no readers.
         let known = &self.arrays[array as usize];
@@ -220,10 +234,11 @@ impl Coherence {
 
     /// Sends changes of a page that were found with its twin to the page's subscribers.
     pub(in crate::coherence) fn send_changes(&mut self, id: PageId, body: &[u8]) {
-        let targets = self.targets(id, &[]);
+        let push = self.updates.sending.pushes.remove(&id).unwrap_or_default();
+        let targets = self.targets(id, &push);
         self.updates.sending.share(id, &targets);
         for to in targets {
-            self.pack(to, id.0, false, body);
+            self.pack(to, id.0, push.contains(&to), body);
         }
     }
 
@@ -235,7 +250,8 @@ impl Coherence {
         pushed: bool,
         pages: &mut dyn Pages,
     ) {
-        if bytes.end - bytes.start < RANGE_MIN {
+        let is_chosen = self.arrays.get(array as usize).is_some_and(|a| a.delivery.is_some());
+        if bytes.end - bytes.start < RANGE_MIN && !is_chosen {
             for page in pages_of(&bytes) {
                 let of_page = bytes_of(page);
                 let part = bytes.start.max(of_page.start)..bytes.end.min(of_page.end);
@@ -313,7 +329,13 @@ impl Coherence {
         }
         let interval = self.knowledge.vector.get(self.me).saturating_add(1);
         let epoch = self.open_epoch() as u16;
-        let head = UpdateHead { array, form, pushed, epoch, offset, interval };
+        let delivery = self.arrays.get(array as usize).and_then(|array| array.delivery);
+        let through = match delivery {
+            Some(Delivery::MessageThrough) if form == Form::Range => Through::Message,
+            Some(delivery) if delivery.is_through() => Through::Header,
+            _ => Through::Nothing,
+        };
+        let head = UpdateHead { array, form, pushed, through, epoch, offset, interval };
         self.statistics.updates_sent += 1;
         self.statistics.update_bytes += body.len();
         if let Some(known) = self.arrays.get_mut(array as usize) {

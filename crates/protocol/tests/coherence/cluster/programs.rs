@@ -3,7 +3,7 @@
 use super::Cluster;
 use super::threads::{Cell, Op, Thread};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, Homes};
+use oikaze_protocol::coherence::{Access, Delivery, Homes};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
 use std::collections::BTreeMap;
@@ -172,6 +172,12 @@ pub fn run(nodes: u32, threads: usize, seed: u64) -> Cluster {
         let array = cluster.declare(name, PAGES, homes);
         if guarded >= number || (number == 3 && guarded > 0) {
             cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+        }
+        // Each node may choose for itself.
+        for node in &mut cluster.nodes {
+            let delivery = Delivery::ALL[random.below(Delivery::ALL.len())];
+            let chosen = random.chance(0.4).then_some(delivery);
+            node.coherence.set_delivery(array, chosen);
         }
     }
     let threads = program(&mut random, nodes, threads);
