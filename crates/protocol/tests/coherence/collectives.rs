@@ -254,6 +254,35 @@ fn nobody_hangs_whichever_node_of_the_tree_dies() {
     }
 }
 
+/// COH-8.10: a node that hears of a death before it arrives does not arrive. Nodes that wait in
+/// *leave*, at which the dead node had arrived, do not wait for it.
+#[test]
+fn nobody_waits_for_a_node_that_a_death_keeps_from_arriving() {
+    let places =
+        [(3, 0, 1), (3, 2, 1), (12, 0, 5), (12, 2, 5), (12, 3, 6), (70, 1, 5), (70, 11, 40)];
+    for (nodes, late, dead) in places {
+        for seed in seeds(0, if nodes < 20 { 12 } else { 1 }) {
+            let mut cluster = Cluster::new(nodes, seed);
+            let leaves: Vec<(Rank, Token)> = (0..nodes)
+                .filter(|rank| *rank != late)
+                .map(|rank| (rank, cluster.call(rank, |c, token, m| c.leave(token, m))))
+                .collect();
+            cluster.run_until_quiet();
+            cluster.kill(dead);
+            cluster.run_until_quiet();
+            for (rank, token) in leaves.into_iter().filter(|(rank, _)| *rank != dead) {
+                let outcome = cluster.take(rank, token);
+                assert!(
+                    matches!(outcome, Some(Err(CoherenceError::NodeDead { rank, .. })) if rank == dead),
+                    "seed {seed}: node {rank} of {nodes}: {outcome:?}"
+                );
+            }
+            let last = cluster.call(late, |c, token, m| c.leave(token, m));
+            assert!(matches!(cluster.take(late, last), Some(Err(CoherenceError::NodeDead { .. }))));
+        }
+    }
+}
+
 /// COH-6.13: rank 0 hears which nodes below other nodes are missing.
 #[test]
 fn rank_0_hears_who_is_missing() {

@@ -102,7 +102,7 @@ impl Departure {
 }
 
 impl Coherence {
-    /// Takes the departure that this node's parent sent.
+    /// Takes the departure that this node's parent sent, or that of a doomed collective.
     pub(crate) fn depart(
         &mut self,
         from: Rank,
@@ -110,10 +110,13 @@ impl Coherence {
         body: &[u8],
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
-        if self.gather.place.parent != Some(from) {
+        let departure = self.read_departure(body)?;
+        let is_parent = self.gather.place.parent == Some(from);
+        // A child tells that a death has doomed the collective (COH-8.10).
+        let is_doomed = matches!(departure.outcome, Outcome::Dead(_));
+        if !is_parent && !(is_doomed && self.gather.place.told_by(from).is_some()) {
             return Err(Refusal::Malformed);
         }
-        let departure = self.read_departure(body)?;
         if let Outcome::Dead(rank) = departure.outcome {
             // A node that takes this one for dead does not answer it any more (COH-8.1).
             let rank = if rank == self.me { from } else { rank };

@@ -137,6 +137,8 @@ pub(crate) struct Gather {
     /// By epoch: the collective that this node is in or will call next, and perhaps the one after
     /// it.
     epochs: BTreeMap<u64, Gathering>,
+    /// Epoch of the last collective that a death has ended here.
+    doomed: Option<u64>,
     /// Rounds in which this node tells its parent an incomplete subtree.
     pub reports: Rounds,
 }
@@ -144,7 +146,7 @@ pub(crate) struct Gather {
 impl Gather {
     pub fn new(me: Rank, nodes: u32) -> Gather {
         let place = TreePlace::new(me, nodes);
-        Gather { place, epochs: BTreeMap::new(), reports: Rounds::default() }
+        Gather { place, epochs: BTreeMap::new(), doomed: None, reports: Rounds::default() }
     }
 
     /// Returns how many arrivals this node has told its parent at this collective.
@@ -319,7 +321,7 @@ impl Coherence {
         ))
     }
 
-    /// Sends a departure to children.
+    /// Sends a departure to children, or a doomed one to the parent as well.
     fn post_departure(&mut self, epoch: u64, departure: &Departure, children: &[Range<Rank>]) {
         if !children.is_empty() {
             self.forward_departure(epoch, &departure.write(), departure, children);
@@ -337,7 +339,9 @@ impl Coherence {
     ) {
         let current = self.collective.current.as_ref();
         let call = current.map(|current| &current.call);
-        let last = call == Some(&Call::Leave) && !departure.is_repeated_for(&Call::Leave);
+        let is_doomed = matches!(departure.outcome, Outcome::Dead(_));
+        let is_repeated = departure.is_repeated_for(&Call::Leave);
+        let last = call == Some(&Call::Leave) && !is_repeated && !is_doomed;
         let doing = call.map_or(Doing::Barrier, Call::doing);
         for child in children {
             let purpose = if last {
@@ -430,8 +434,8 @@ impl Coherence {
         cause.or((!has_arrived(self.me)).then_some(first))
     }
 
-    /// Ends the collectives that a death has doomed. All nodes below this one are told, because one
-    /// of them may wait for a node that will not arrive.
+    /// Ends the collectives that a death has doomed. The nodes around this one are told, because
+    /// they may wait for a node that will not arrive.
     pub(crate) fn gather_death(&mut self) {
         for epoch in [self.epoch, self.epoch.saturating_add(1)] {
             let current = self.collective.current.as_ref();
@@ -444,11 +448,16 @@ impl Coherence {
         }
     }
 
-    /// Ends a collective that failed because of a dead node, here and below. It is not passed
-    /// (COH-8.2).
+    /// Ends a collective that failed because of a dead node, here, above and below. It is not
+    /// passed (COH-8.2). Parent and children are told once.
     pub(crate) fn end_gathering(&mut self, epoch: u64, dead: Rank) {
-        let children = self.gather.place.children.clone();
-        self.post_departure(epoch, &Departure::of_dead(dead), &children);
+        if self.left || self.gather.doomed >= Some(epoch) {
+            return;
+        }
+        self.gather.doomed = Some(epoch);
+        let mut around = self.gather.place.children.clone();
+        around.extend(self.gather.place.parent.map(|parent| parent..parent.saturating_add(1)));
+        self.post_departure(epoch, &Departure::of_dead(dead), &around);
         self.gather.epochs.remove(&epoch);
         if epoch == self.epoch {
             self.fail_current_by_death(dead);
