@@ -1,7 +1,7 @@
 //! How collectives travel: the pair, the tree, and rank 0 with its children (COH-6.11 to COH-6.13).
 
 use crate::cluster::machine::Machine;
-use crate::cluster::{Cluster, Outcome, seeds};
+use crate::cluster::{Cluster, Node, Outcome, seeds};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
     Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, KIND, ReduceOp,
@@ -281,6 +281,24 @@ fn nobody_waits_for_a_node_that_a_death_keeps_from_arriving() {
             assert!(matches!(cluster.take(late, last), Some(Err(CoherenceError::NodeDead { .. }))));
         }
     }
+}
+
+/// COH-8.1, 8.10: a process that has taken the place of a dead node is not believed.
+#[test]
+fn a_dead_node_dooms_nobody_else() {
+    let mut cluster = Cluster::new(3, 1);
+    let node = &mut cluster.nodes[0];
+    let doom = |node: &mut Node, from: Rank, dead: u8| {
+        let (head, body) = (head(DEPART, [0; 3]), [2, dead, 0, 0]);
+        node.coherence.receive(from, &head, &body, &mut node.machine)
+    };
+    node.coherence.node_died(2, &mut node.machine);
+    assert_eq!(doom(node, 2, 1), Ok(()));
+    // Node 1 manages lock 1.
+    node.coherence.lock(1, Token(5), &mut node.machine);
+    assert_eq!(node.coherence.poll_event(), None, "node 1 counts as alive");
+    assert_eq!(doom(node, 1, 2), Ok(()));
+    assert_eq!(node.coherence.poll_event(), None);
 }
 
 /// COH-6.13: rank 0 hears which nodes below other nodes are missing.

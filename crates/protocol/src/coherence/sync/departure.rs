@@ -117,6 +117,10 @@ impl Coherence {
         if !is_parent && !(is_doomed && self.gather.place.told_by(from).is_some()) {
             return Err(Refusal::Malformed);
         }
+        if self.dead.contains(&from) {
+            // A process that has taken the place of a dead node knows nothing of this job's deaths.
+            return Ok(());
+        }
         if let Outcome::Dead(rank) = departure.outcome {
             // A node that takes this one for dead does not answer it any more (COH-8.1).
             let rank = if rank == self.me { from } else { rank };
