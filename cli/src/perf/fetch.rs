@@ -1,4 +1,4 @@
-//! Measures reads of a shared array whose pages are not valid here: node 0 fetches them from node 1.
+//! Measures reads of a shared array whose pages are not valid here. Node 0 fetches from node 1.
 
 use super::measure::{Bench, Figures, Stream, histogram, since};
 use oikaze::prelude::SharedArray;
@@ -26,6 +26,7 @@ impl Bench<'_> {
         let (mut latency, mut spent) = (histogram()?, Duration::ZERO);
         // The kernel makes the memory of both nodes in the first round, which is not measured.
         let (mut left, mut round) = (places + iterations, 0);
+        let wanted = (left * size / PAGE) as u64;
         while left > 0 {
             self.write_each_page(&array, round)?;
             let count = left.min(places);
@@ -46,6 +47,13 @@ impl Bench<'_> {
             round += 1;
         }
         self.job.barrier()?;
+        let fetched = array.statistics().fetched_pages;
+        if self.job.rank() == 0 && fetched != wanted {
+            return Err(Error::invalid(
+                format!("measuring the fetch of {wanted} pages"),
+                format!("{fetched} were fetched (a defect)"),
+            ));
+        }
         let stream = Stream {
             bytes: (iterations * size) as u64,
             operations: iterations as u64,
@@ -56,8 +64,13 @@ impl Bench<'_> {
         Ok(Figures { latency: Some(latency), stream: Some(stream), reference: None })
     }
 
-    /// Writes one word of each page on node 1. After the barrier, no page is valid on node 0.
+    /// Writes one word of each page on node 1. After the barrier, no page is valid on node 0. A
+    /// node that fetches pages in each round would be sent them with the barrier, so node 0
+    /// declines that.
     fn write_each_page(&self, array: &SharedArray<u64>, round: u64) -> Result<()> {
+        if self.job.rank() == 0 {
+            array.unsubscribe(0..array.len())?;
+        }
         self.job.barrier()?;
         if self.job.rank() == 1 {
             let mut words = array.write(0..array.len())?;
