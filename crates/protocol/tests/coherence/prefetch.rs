@@ -1,4 +1,5 @@
 //! Fetches of several runs, and fetches ahead of their use (COH-3.3, COH-3.10).
+#![allow(clippy::single_range_in_vec_init, reason = "a list of ranges may have one of them")]
 
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Node};
