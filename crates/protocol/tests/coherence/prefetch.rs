@@ -379,7 +379,7 @@ fn ranges_outside_of_the_array_are_not_fetched() {
     let text = cluster.take(0, token).unwrap().unwrap_err().to_string();
     assert!(text.contains("7..9") || text.contains("7 to"), "{text}");
     let node = &mut cluster.nodes[0];
-    node.coherence.prefetch(0, &[9..20, 6..5], &mut node.machine);
+    node.coherence.prefetch(0, &[9..20, Range { start: 6, end: 5 }], &mut node.machine);
     node.coherence.prefetch(1, &[0..1], &mut node.machine);
     assert!(node.coherence.poll_message().is_none());
     assert_ne!(token, Token::NONE);
