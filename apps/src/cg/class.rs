@@ -17,13 +17,13 @@ pub const PIECES: usize = 96;
 /// Size of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Size {
-    /// 1,400 rows
+    /// Matrix of 1,400 rows
     S,
-    /// 7,000 rows
+    /// Matrix of 7,000 rows
     W,
-    /// 14,000 rows
+    /// Matrix of 14,000 rows
     A,
-    /// 75,000 rows
+    /// Matrix of 75,000 rows
     B,
 }
 

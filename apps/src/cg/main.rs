@@ -21,8 +21,8 @@ use class::{Class, Size, TOLERANCE};
 /// CG of the NAS Parallel Benchmarks over shared memory.
 ///
 /// Each node has a block of rows. It reads the whole search direction in every step, and writes its
-/// own part. Start it on n nodes with `oikaze run -n 4 -- cg --size A`, or alone: one node is a job,
-/// too.
+/// own part. Start it on n nodes with `oikaze run -n 4 -- cg --size A`, or alone: one node is a
+/// job, too.
 #[derive(Parser, Debug)]
 #[command(version, max_term_width = 120)]
 pub struct Options {

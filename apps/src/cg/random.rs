@@ -2,7 +2,7 @@
 
 /// Start value that the benchmark prescribes.
 const SEED: u64 = 314_159_265;
-/// Factor 5¹³.
+/// Factor of the sequence, 5¹³.
 const FACTOR: u64 = 1_220_703_125;
 /// Number of bits of a state.
 const BITS: u32 = 46;

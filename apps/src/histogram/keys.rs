@@ -21,7 +21,7 @@ impl Keys {
     pub fn each(self, round: u32, keys: Range<u64>, mut count: impl FnMut(usize)) {
         let seed = self.seed.wrapping_add(round.into());
         for index in keys {
-            let bin = u128::from(random(seed, index)) * self.bins as u128 >> u64::BITS;
+            let bin = (u128::from(random(seed, index)) * self.bins as u128) >> u64::BITS;
             count(bin as usize);
         }
     }

@@ -1,8 +1,8 @@
 //! Places of the tiles in the shared array.
 //!
 //! Each node has a block of rows of tiles. Its tiles lie column by column. The tiles that another
-//! node needs from it have neighbouring columns, so they are one range, and one guard fetches all
-//! of them.
+//! node needs from it are in adjacent columns, so they are one range, and one guard fetches all of
+//! them.
 
 use std::ops::Range;
 
