@@ -8,7 +8,7 @@ use crate::{fuzz, miri, test};
 /// Amount of work of a soak.
 #[derive(Args)]
 pub struct Settings {
-    /// Number of simulated clusters.
+    /// Number of simulated clusters, and of programs of shared memory in each case of the model.
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
     /// The first seed, so that a second soak need not repeat the first.
@@ -53,6 +53,22 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         "all_classes_for_long",
     ];
     test::some(cargo(&model))?;
+    let shared = [
+        "test",
+        "--release",
+        "-p",
+        "oikaze-protocol",
+        "--lib",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "programs_of_shared_memory_for_long",
+    ];
+    test::some(
+        cargo(&shared)
+            .env("OIKAZE_MODEL_FIRST", settings.first.to_string())
+            .env("OIKAZE_MODEL_SEEDS", settings.seeds.to_string()),
+    )?;
     cargo(&["build", "--release", "-p", "oikaze-sim"]).run()?;
     test::simulate("release", settings.first, settings.seeds)?;
     let (seeds, registrations) = (2 * settings.seeds, (100 * settings.seeds).to_string());

@@ -20,6 +20,7 @@ const TOUCH_AHEAD: u64 = 2 * FETCH_PAGES_MAX as u64;
 
 /// Ranges that are made valid page by page.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) struct Touch {
     pub array: ArrayId,
     /// Ranges of the pages that have not been valid since the call, in order and disjoint.

@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 /// Type and fields of a message (COH-9.2): second byte of the head, then fixed little-endian
 /// fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) enum Headline {
     /// Requests the pages of this run and of those in the body. `id` is the requester's number.
     Fetch(RequestedRun),
@@ -47,6 +48,7 @@ pub(super) enum Headline {
 
 /// Whether updates of pages are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) enum SubscriptionChange {
     Begin,
     End,
@@ -54,6 +56,7 @@ pub(super) enum SubscriptionChange {
 
 /// Answer for which a node waits (COH-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) enum Wait {
     /// End of the collective that follows `epoch` passed ones, at which the sender has told `told`
     /// arrivals.
@@ -92,6 +95,7 @@ const OWED: u64 = 1 << 8;
 
 /// Consecutive pages of one array and one home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) struct PageRun {
     pub array: u32,
     pub count: u32,
@@ -101,6 +105,7 @@ pub(super) struct PageRun {
 
 /// Run of a fetch. Runs after the first one are in the body, and have the numbers that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) struct RequestedRun {
     pub pages: PageRun,
     /// Number of pages, from the first one on, that a thread needs. The others are read ahead.

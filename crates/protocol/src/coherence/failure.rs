@@ -15,6 +15,7 @@ use core::fmt;
 
 /// Operation that was being tried, for messages to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) enum Doing {
     Barrier,
     Reduce,
@@ -49,6 +50,7 @@ impl fmt::Display for Doing {
 
 /// First page that was read with old bytes.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) struct Lost {
     page: PageId,
     home: Rank,

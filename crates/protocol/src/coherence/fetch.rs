@@ -25,9 +25,11 @@ const STREAMS: usize = 8;
 /// Recent sequences of faults of one array. A fault that continues a sequence fetches twice as far
 /// (COH-3.4).
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Streams(Vec<Stream>);
 
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
 struct Stream {
     /// First page that the sequence has not fetched.
     next: u64,
@@ -58,6 +60,7 @@ impl Streams {
 
 /// One page of a run.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 struct RunPage {
     /// Number of bytes that have arrived.
     filled: usize,
@@ -72,6 +75,7 @@ struct RunPage {
 
 /// Access for which threads of this node wait for a page that is on its way.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
 struct Wanted {
     access: Access,
     /// `true` if the page is mapped as soon as it has come. Otherwise it is mapped with its run,
@@ -119,6 +123,7 @@ pub(super) struct Run {
 
 /// All fetches under way to this node.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Fetches {
     next: u64,
     pub runs: BTreeMap<u64, Run>,
@@ -161,6 +166,22 @@ impl Run {
     fn slot(&mut self, page: u64) -> Option<&mut RunPage> {
         let index = self.index(page)?;
         self.slots.get_mut(index)
+    }
+}
+
+/// Leaves out the numbers of runs and of messages, which are only names. Runs under way to one node
+/// have no page in common that is not decided, so a run's pages tell which one it is.
+#[cfg(test)]
+impl core::hash::Hash for Fetches {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        let Fetches { next: _, runs, by_first: _, pages, answers: _, prefetches } = self;
+        let mut sorted: Vec<&Run> = runs.values().collect();
+        sorted.sort_by_key(|run| (run.pages.array, run.pages.first, run.pages.count));
+        for Run { pages, home, answer, slots, undecided } in sorted {
+            (pages.array, pages.first, pages.count, home).hash(state);
+            (answer.is_some(), slots, undecided).hash(state);
+        }
+        (pages, prefetches).hash(state);
     }
 }
 

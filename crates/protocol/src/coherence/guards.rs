@@ -31,6 +31,7 @@ pub enum Ownership {
 
 /// A write guard that has not ended.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
 struct LiveWrite {
     array: ArrayId,
     bytes: Range<u64>,
@@ -42,6 +43,7 @@ struct LiveWrite {
 
 /// All write guards of this node.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) struct Guards {
     next: u64,
     live: BTreeMap<WriteId, LiveWrite>,

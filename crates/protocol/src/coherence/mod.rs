@@ -10,6 +10,8 @@ mod fetch;
 mod guards;
 mod home;
 mod mailbox;
+#[cfg(test)]
+mod model;
 mod pages;
 mod prefetch;
 mod questions;
@@ -55,6 +57,7 @@ const TOKENS: u64 = 0xC0 << 56;
 /// One node's view of all shared arrays, its part in locks and collectives, and its duties as a
 /// home and as a manager.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Coherence {
     me: Rank,
     nodes: u32,

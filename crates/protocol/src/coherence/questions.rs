@@ -19,6 +19,7 @@ use core::time::Duration;
 
 /// Questions about the waits of this node for others.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Questions {
     /// Rounds of questions, while this node waits for anything.
     rounds: Rounds,
@@ -27,6 +28,7 @@ pub(super) struct Questions {
 
 /// One wait, and the questions about it.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct OpenQuestion {
     /// Token number of the latest question.
     posted: Option<u64>,

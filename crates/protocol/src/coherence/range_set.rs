@@ -6,6 +6,7 @@ use core::ops::Range;
 
 /// Sorted, disjoint ranges that do not touch each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct RangeSet(BTreeMap<u64, u64>);
 
 impl RangeSet {

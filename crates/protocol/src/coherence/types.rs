@@ -18,6 +18,7 @@ pub struct Element {
 
 /// Assignment of pages to homes. The home keeps the always valid copy of its page (COH-2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub enum Homes {
     /// One run of pages per node in rank order, of lengths as equal as possible.
     Block,
@@ -84,8 +85,20 @@ impl Values {
     }
 }
 
+#[cfg(test)]
+impl core::hash::Hash for Values {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        match self {
+            Values::F64(v) => v.iter().for_each(|value| value.to_bits().hash(state)),
+            Values::I64(v) => v.hash(state),
+            Values::U64(v) => v.hash(state),
+        }
+    }
+}
+
 /// One node's part of a reduction.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(test, derive(Hash))]
 pub struct Reduction {
     /// Operation that combines the values.
     pub op: ReduceOp,
@@ -141,6 +154,7 @@ pub enum CoherenceEvent {
 
 /// Error of an operation on shared memory: operation, cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(test, derive(Hash))]
 pub enum CoherenceError {
     /// A node that the operation needs is dead.
     #[error(

@@ -21,6 +21,7 @@ const _: () = assert!(TOLD_MAX as u64 * (5 + 10 + 10 + 1 + 5) < CONTROL_MAX);
 
 /// Sorted, disjoint runs of pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Runs(Vec<(ArrayId, Range<u64>)>);
 
 impl Runs {
@@ -156,6 +157,7 @@ impl Runs {
 /// Pages of an interval of which nodes got everything that the interval wrote, by updates
 /// (COH-10.9). Each entry has the ranks of the nodes, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Shared(Vec<(Vec<Rank>, Runs)>);
 
 impl Shared {
@@ -208,6 +210,7 @@ const OWNED_MAX: usize = 1 << 10;
 /// Bytes that guards own in an interval that a barrier closes, as sorted, disjoint ranges. Empty if
 /// there are too many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct OwnedBytes(Vec<(ArrayId, Range<u64>)>);
 
 impl OwnedBytes {
@@ -278,6 +281,7 @@ impl OwnedBytes {
 /// Pages that one node wrote between two of its releases. Several consecutive intervals may have
 /// been joined into one (COH-4.1, COH-4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Interval {
     pub writer: Rank,
     pub first: u64,

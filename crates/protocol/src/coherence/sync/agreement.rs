@@ -18,6 +18,7 @@ pub(crate) const TEXT_MAX: usize = 1024;
 
 /// One node's call of a collective.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) enum Call {
     Barrier,
     Reduce(Reduction),
@@ -29,6 +30,7 @@ pub(crate) enum Call {
 
 /// Declaration in the form that nodes compare. A list of homes is compared by a digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Declared {
     number: u32,
     name: String,

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 
 /// Outcome of a collective, the same for all nodes.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) enum Outcome {
     Agreed(Option<crate::coherence::Values>),
     /// The nodes called different collectives, or one of them is `unfit` (COH-8.4).
@@ -36,6 +37,7 @@ impl Default for Outcome {
 
 /// The collective that this node is in.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Current {
     pub call: Call,
     pub token: Token,
@@ -53,6 +55,7 @@ pub(crate) struct Current {
 
 /// The collectives that this node has called.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Collective {
     pub queue: VecDeque<(Call, Token)>,
     pub current: Option<Current>,

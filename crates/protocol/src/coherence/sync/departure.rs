@@ -23,6 +23,7 @@ const _: () = assert!(TOLD_MAX as u64 * 31 + COUNTS_MAX as u64 * 15 + (8 << 20) 
 
 /// Number of updates that one node sent another one before it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct UpdateCount {
     pub from: Rank,
     pub to: Rank,
@@ -64,6 +65,7 @@ impl UpdateCount {
 
 /// End of a collective, the same for all nodes.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Departure {
     pub outcome: Outcome,
     /// All intervals that were told at the collective, those of the receiver included.

@@ -33,6 +33,7 @@ const REPORT_PART: u32 = 8;
 
 /// Calls of several nodes, with what these nodes have written.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Arrivals {
     calls: Vec<(Call, Ranks)>,
     intervals: Vec<Interval>,
@@ -122,6 +123,7 @@ pub(crate) fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
 
 /// Arrivals at one collective that this node knows of.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
 struct Gathering {
     arrived: Ranks,
     /// Number of ranks that this node has told its parent.
@@ -132,6 +134,7 @@ struct Gathering {
 
 /// Collectives that this node gathers.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Gather {
     pub place: TreePlace,
     /// By epoch: the collective that this node is in or will call next, and perhaps the one after
@@ -141,6 +144,15 @@ pub(crate) struct Gather {
     doomed: Option<u64>,
     /// Rounds in which this node tells its parent an incomplete subtree.
     pub reports: Rounds,
+}
+
+/// Leaves out the times of reports, because the model has no time.
+#[cfg(test)]
+impl core::hash::Hash for Gather {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        let Gather { place, epochs, reports: _ } = self;
+        (place, epochs).hash(state);
+    }
 }
 
 impl Gather {

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 /// Nodes that have begun to leave, and whether this node has.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Leavers {
     /// Number of collectives that each leaving node had passed when it began to leave.
     epochs: BTreeMap<Rank, u64>,

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 
 /// Content of a lock's grant.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
 struct LockGrant {
     epoch: u64,
     vector: Vector,
@@ -26,6 +27,7 @@ struct LockGrant {
 
 /// A lock that a thread of this node waits for.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Request {
     lock: u64,
     /// Token of the operation; `None` if nobody waits any longer.
@@ -36,6 +38,7 @@ pub(crate) struct Request {
 
 /// Locks that this node waits for or holds.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Locks {
     next: u64,
     pub requests: BTreeMap<u64, Request>,

@@ -25,6 +25,7 @@ const LOCKS_MAX: usize = 1 << 20;
 
 /// One request: its node, its number there, and the node's vector time when it asked.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
 struct Waiting {
     rank: Rank,
     request: u64,
@@ -33,6 +34,7 @@ struct Waiting {
 
 /// Vector time of a lock's last holders, and the number of collectives that they had passed.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
 struct Past {
     vector: Vector,
     epoch: u64,
@@ -40,6 +42,7 @@ struct Past {
 
 /// State of one lock.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
 struct Lock {
     holder: Option<(Rank, u64)>,
     queue: VecDeque<Waiting>,
@@ -50,6 +53,7 @@ struct Lock {
 
 /// Reason why a lock cannot be acquired any more.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
 enum Broken {
     /// This node died while it held the lock.
     Died(Rank),
@@ -71,6 +75,7 @@ pub struct LockView {
 
 /// Locks that this node manages.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Managed {
     locks: BTreeMap<u64, Lock>,
     /// Joined past of all locks that are not kept apart.

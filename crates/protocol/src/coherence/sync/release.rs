@@ -21,6 +21,7 @@ const DIFF_BODY: usize = 32 << 10;
 
 /// Action that follows when all changes are at their homes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) enum Then {
     /// Arrive at the collective.
     Arrive,
@@ -30,6 +31,7 @@ pub(crate) enum Then {
 
 /// A release that waits for its diffs.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Release {
     /// Number below which all diff messages must be settled.
     boundary: u64,
@@ -41,6 +43,7 @@ struct Release {
 
 /// Releases under way, which finish in the order in which they began.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Releases {
     /// Numbers of diff messages that are not settled.
     pub outstanding: BTreeSet<u64>,
@@ -50,6 +53,20 @@ pub(crate) struct Releases {
     /// notice named them.
     early: BTreeSet<PageId>,
     queue: VecDeque<Release>,
+}
+
+/// Replaces the numbers of messages, which are only names, by their places in the order.
+#[cfg(test)]
+impl core::hash::Hash for Releases {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        let Releases { outstanding, diffs_to, early, queue } = self;
+        outstanding.len().hash(state);
+        diffs_to.iter().filter(|(_, count)| **count > 0).for_each(|to| to.hash(state));
+        (early, queue.len()).hash(state);
+        for Release { boundary, vector, then } in queue {
+            (outstanding.range(..boundary).count(), vector, then).hash(state);
+        }
+    }
 }
 
 /// Changes collected for each home.

@@ -12,6 +12,7 @@ pub(crate) const RADIX: u32 = 8;
 
 /// Place of one node in the tree.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct TreePlace {
     pub me: Rank,
     /// Node to which this node tells arrivals; `None` for rank 0.
@@ -81,6 +82,7 @@ fn parts(subtree: &Range<Rank>) -> Vec<Range<Rank>> {
 
 /// Set of ranks, as sorted runs with gaps between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Ranks(Vec<Range<Rank>>);
 
 impl Ranks {

@@ -19,6 +19,7 @@ use delivery::Delivery;
 
 /// Set of pages of several arrays.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) struct PageSets(BTreeMap<ArrayId, RangeSet>);
 
 impl PageSets {
@@ -43,6 +44,7 @@ impl PageSets {
 
 /// All state of updates on one node.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) struct Updates {
     pub sending: send::Sending,
     pub receiving: receive::Receiving,
@@ -51,6 +53,7 @@ pub(super) struct Updates {
 
 /// How an update's body is written (COH-9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) enum Form {
     /// The bytes of one range, from an offset in the array on.
     Range,
@@ -81,6 +84,7 @@ pub(super) enum Through {
 
 /// Head of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) struct UpdateHead {
     pub array: ArrayId,
     pub form: Form,

@@ -19,6 +19,7 @@ const HELD_MAX: u64 = 4 << 20;
 
 /// An update whose bytes arrive.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
 struct Update {
     from: Rank,
     head: UpdateHead,
@@ -36,6 +37,7 @@ impl Update {
 
 /// State of the receiving side.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(in crate::coherence) struct Receiving {
     /// Updates of several fragments, by sender and message number.
     incoming: BTreeMap<(Rank, u64), Update>,

@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Number of offered bytes from which on they are sent before the release. Fewer wait, because
-/// neighbours are joined.
-const SEND_EARLY: u64 = 16 << 10;
+/// neighbours are joined. The model of the tests has two pages, of which it sends parts early, too.
+const SEND_EARLY: u64 = if cfg!(test) { 3 << 10 } else { 16 << 10 };
 /// Number of bytes from which on a range is sent by itself, from memory. Shorter ranges are packed.
 const RANGE_MIN: u64 = 1 << 10;
 /// Maximum number of bytes of one range in one message.
@@ -30,6 +30,7 @@ const PACKED_MAX: usize = 32 << 10;
 
 /// Bytes that a guard has written and that were not sent yet.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
 struct Offer {
     array: ArrayId,
     bytes: Range<u64>,
@@ -41,6 +42,7 @@ type Packed = BTreeMap<(ArrayId, Rank, bool), Vec<u8>>;
 
 /// State of the sending side.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(in crate::coherence) struct Sending {
     offers: Vec<Offer>,
     /// Number of bytes of all offers.

@@ -27,6 +27,7 @@ const PROBE_EVERY: u32 = 64;
 
 /// History of one page, kept by its home from the first fetch on.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) struct Readers {
     /// Epoch of the last change, and of the last change before that epoch.
     changed: u64,
@@ -76,6 +77,7 @@ impl Array {
 
 /// Pages of which updates come, as one update brings them.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
 struct Feed {
     end: u64,
     /// `true` if a guard has touched them since the last update.
@@ -88,6 +90,7 @@ struct Feed {
 
 /// Updates that come to this node, by array and first page.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
 pub(in crate::coherence) struct Feeds {
     feeds: BTreeMap<(ArrayId, u64), Feed>,
     /// Ranges that the program has subscribed to, which do not end by themselves.
