@@ -201,6 +201,7 @@ impl core::hash::Hash for Array {
             states,
             twins,
             guarded,
+            delivery,
             readers,
             remote_subscribers,
             subscription,
@@ -210,7 +211,7 @@ impl core::hash::Hash for Array {
             streams,
         } = self;
         (name, homes, pages, nodes, agreed, states, twins, guarded).hash(state);
-        (readers, remote_subscribers, subscription, told_subscription).hash(state);
+        (delivery, readers, remote_subscribers, subscription, told_subscription).hash(state);
         (noticed, streams).hash(state);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::machine::{Page, WORDS};
 use crate::Rank;
-use crate::coherence::Ownership;
+use crate::coherence::{Delivery, Ownership};
 use crate::random::Random;
 use alloc::vec::Vec;
 
@@ -95,6 +95,8 @@ pub struct Program {
     /// `true` if the pages are one array, so that a fetch may have both.
     pub joined: bool,
     pub style: Style,
+    /// Delivery that each node chooses.
+    pub deliveries: Vec<Option<Delivery>>,
     /// `true` if the tracker can tell loads from stores.
     pub tells: bool,
     /// `true` if fetch answers arrive in fragments.
@@ -171,10 +173,16 @@ impl Program {
             joined: random.chance(0.5),
             style,
             tells: random.chance(0.7),
+            deliveries: Vec::new(),
             fragments: random.chance(0.3),
             threads,
             sections,
         };
+        for _ in 0..shape.nodes {
+            let chooses = random.chance(0.4);
+            let delivery = chooses.then(|| random.pick(&Delivery::ALL));
+            program.deliveries.push(delivery);
+        }
         if let Some(handover) = handover {
             program.threads.push((handover.node, handover.acts(program.style)));
         } else if let Some(cell) = rover {

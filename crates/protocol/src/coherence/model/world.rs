@@ -154,10 +154,13 @@ impl State {
         };
         for (number, homes) in program.arrays().into_iter().enumerate() {
             state.declare(number, homes);
-            if program.style == Style::Guarded {
-                for rank in 0..program.nodes {
-                    state.call(rank, |coherence, _| coherence.track_by_guards(number as ArrayId));
-                }
+            for (rank, delivery) in (0..).zip(&program.deliveries) {
+                state.call(rank, |coherence, _| {
+                    coherence.set_delivery(number as ArrayId, *delivery);
+                    if program.style == Style::Guarded {
+                        coherence.track_by_guards(number as ArrayId);
+                    }
+                });
             }
         }
         state.seal();

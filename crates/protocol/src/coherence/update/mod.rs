@@ -76,6 +76,7 @@ impl UpdateHead {
 
 /// What is handed up to the receiver's runtime when an update has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
 pub(super) enum Through {
     Nothing,
     Header,
