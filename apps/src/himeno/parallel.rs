@@ -95,17 +95,41 @@ fn relax(
     }
     let around = inner.start - 1..inner.end + 1;
     let old = old.read(elements(shape, &around))?;
-    let mut new = new.write(elements(shape, &inner))?;
     let plane = |i: usize| elements(shape, &(i - around.start..i - around.start + 1));
     let mut scratch = Vec::new();
-    for (i, new) in inner.clone().zip(new.chunks_exact_mut(shape.plane())) {
-        let three = [&old[plane(i - 1)], &old[plane(i)], &old[plane(i + 1)]];
-        sums[i] = relax_plane(shape, i, coefficients, three, new, &mut scratch);
+    for part in borders_first(&inner) {
+        let mut new = new.write(elements(shape, &part))?;
+        for (i, new) in part.zip(new.chunks_exact_mut(shape.plane())) {
+            let three = [&old[plane(i - 1)], &old[plane(i)], &old[plane(i + 1)]];
+            sums[i] = relax_plane(shape, i, coefficients, three, new, &mut scratch);
+        }
     }
     Ok(())
+}
+
+/// Returns the parts of a node's planes in the order in which they are computed. The planes at a
+/// border come first. When their guards end, they begin to travel to the nodes that read them,
+/// while this node computes the other planes.
+fn borders_first(inner: &std::ops::Range<usize>) -> [std::ops::Range<usize>; 3] {
+    let (first, last) = ((inner.start + 1).min(inner.end), inner.end.max(inner.start + 2) - 1);
+    [inner.start..first, last..inner.end.max(last), first..last.min(inner.end)]
 }
 
 /// Returns the elements of some planes.
 fn elements(shape: Shape, planes: &std::ops::Range<usize>) -> std::ops::Range<usize> {
     planes.start * shape.plane()..planes.end * shape.plane()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_plane_is_in_one_part() {
+        for (inner, parts) in
+            [(4..10, [4..5, 9..10, 5..9]), (4..6, [4..5, 5..6, 5..5]), (4..5, [4..5, 5..5, 5..5])]
+        {
+            assert_eq!(borders_first(&inner), parts);
+        }
+    }
 }

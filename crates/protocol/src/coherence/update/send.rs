@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Number of offered bytes from which on they are sent before the release. Fewer wait, because
-/// neighbours are joined. The model of the tests has two pages, of which it sends parts early, too.
-const SEND_EARLY: u64 = if cfg!(test) { 3 << 10 } else { 16 << 10 };
+/// neighbours are joined. A border of a small stencil, of a page or two, goes early.
+const SEND_EARLY: u64 = 3 << 10;
 /// Number of bytes from which on a range is sent by itself, from memory. Shorter ranges are packed.
 const RANGE_MIN: u64 = 1 << 10;
 /// Maximum number of bytes of one range in one message.
