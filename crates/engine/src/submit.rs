@@ -1,8 +1,7 @@
 //! Admits requests: checks each once, holds an operation back behind a fence if need be, and makes
 //! it a message.
 
-use crate::Value;
-use crate::client::completion::Keep;
+use crate::client::completion::{Keep, Value};
 use crate::client::submission::{Request, Submission};
 use crate::failure::Failure;
 use crate::inbox::Inbox;

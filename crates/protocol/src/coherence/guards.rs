@@ -5,7 +5,7 @@
 //! *plain*, and its pages are tracked.
 
 use super::array::{PageId, PageState, ranges};
-use super::range_set::RangeSet;
+use super::number_set::NumberSet;
 use super::{Access, ArrayId, Coherence, Delivery, Pages};
 use crate::Rank;
 use crate::limits::PAGE;
@@ -18,7 +18,7 @@ use core::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u64);
 
-/// What the bytes of a write guard are to other nodes.
+/// Meaning of the bytes of a write guard for other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ownership {
     /// All bytes of the guard count as written. No other node writes any of them before it
@@ -48,7 +48,7 @@ pub(super) struct Guards {
     next: u64,
     live: BTreeMap<WriteId, LiveWrite>,
     /// Bytes written under guards that have ended since the last release, by array.
-    written: BTreeMap<ArrayId, RangeSet>,
+    written: BTreeMap<ArrayId, NumberSet>,
 }
 
 /// Returns the pages that hold these bytes.
@@ -71,8 +71,8 @@ impl Guards {
 
     /// Returns the bytes of a page that guards own, relative to the page. Those of guards that have
     /// ended are taken out of the set.
-    pub fn take_owned(&mut self, id: PageId) -> RangeSet {
-        let (mut owned, bytes) = (RangeSet::default(), bytes_of(id.1));
+    pub fn take_owned(&mut self, id: PageId) -> NumberSet {
+        let (mut owned, bytes) = (NumberSet::default(), bytes_of(id.1));
         if let Some(written) = self.written.get_mut(&id.0) {
             written.overlaps(bytes.clone()).for_each(|part| owned.insert(part));
             written.remove(bytes.clone());
@@ -81,7 +81,7 @@ impl Guards {
         for guard in live {
             owned.insert(guard.bytes.start.max(bytes.start)..guard.bytes.end.min(bytes.end));
         }
-        let mut relative = RangeSet::default();
+        let mut relative = NumberSet::default();
         owned
             .iter()
             .for_each(|part| relative.insert(part.start - bytes.start..part.end - bytes.start));
@@ -89,7 +89,7 @@ impl Guards {
     }
 
     /// Ends the interval. Returns the bytes that guards own in it, by array.
-    pub fn take_written(&mut self) -> BTreeMap<ArrayId, RangeSet> {
+    pub fn take_written(&mut self) -> BTreeMap<ArrayId, NumberSet> {
         let mut written = core::mem::take(&mut self.written);
         for guard in self.live.values().filter(|guard| guard.is_owner) {
             written.entry(guard.array).or_default().insert(guard.bytes.clone());

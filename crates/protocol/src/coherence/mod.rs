@@ -12,10 +12,10 @@ mod home;
 mod mailbox;
 #[cfg(test)]
 mod model;
+mod number_set;
 mod pages;
 mod prefetch;
 mod questions;
-mod range_set;
 mod statistics;
 mod sync;
 mod types;
@@ -276,8 +276,8 @@ impl Coherence {
         })
     }
 
-    /// Returns `true` if all these pages are valid for loads at this moment, for a guard that begins
-    /// to read them.
+    /// Returns `true` if all these pages are valid for loads at this moment. A guard begins to read
+    /// them then.
     pub fn begin_read(&mut self, array: ArrayId, range: Range<u64>) -> bool {
         let holds = self.holds(array, range.clone(), Access::Read);
         if holds {

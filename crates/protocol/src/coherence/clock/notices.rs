@@ -5,7 +5,7 @@ use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::array::{ARRAY_PAGES_MAX, Array, PageId};
 use crate::coherence::clock::vector::INTERVALS_MAX;
 use crate::coherence::guards::pages_of;
-use crate::coherence::range_set::RangeSet;
+use crate::coherence::number_set::NumberSet;
 use crate::coherence::{ArrayId, CONTROL_MAX, array};
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
@@ -78,15 +78,15 @@ impl Runs {
         Runs(parts.collect())
     }
 
-    fn sets(&self) -> BTreeMap<ArrayId, RangeSet> {
-        let mut sets: BTreeMap<ArrayId, RangeSet> = BTreeMap::new();
+    fn sets(&self) -> BTreeMap<ArrayId, NumberSet> {
+        let mut sets: BTreeMap<ArrayId, NumberSet> = BTreeMap::new();
         for (array, range) in &self.0 {
             sets.entry(*array).or_default().insert(range.clone());
         }
         sets
     }
 
-    fn of_sets(sets: &BTreeMap<ArrayId, RangeSet>) -> Runs {
+    fn of_sets(sets: &BTreeMap<ArrayId, NumberSet>) -> Runs {
         let runs = sets.iter().flat_map(|(array, set)| set.iter().map(|range| (*array, range)));
         Runs(runs.collect())
     }
@@ -215,8 +215,8 @@ pub(crate) struct OwnedBytes(Vec<(ArrayId, Range<u64>)>);
 
 impl OwnedBytes {
     /// Returns the bytes that a barrier compares, if a barrier closes the interval.
-    pub fn of_barrier(is_barrier: bool, owned: BTreeMap<ArrayId, RangeSet>) -> OwnedBytes {
-        let ranges: usize = owned.values().map(RangeSet::ranges).sum();
+    pub fn of_barrier(is_barrier: bool, owned: BTreeMap<ArrayId, NumberSet>) -> OwnedBytes {
+        let ranges: usize = owned.values().map(NumberSet::ranges).sum();
         if !is_barrier || ranges > OWNED_MAX {
             return OwnedBytes::default();
         }

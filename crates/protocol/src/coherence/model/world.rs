@@ -72,7 +72,7 @@ struct Flying {
 
 /// Reason why a thread does not run its next act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Waiting {
+enum Pause {
     No,
     /// Waits for an operation with the thread's own token.
     Operation,
@@ -86,7 +86,7 @@ enum Waiting {
 struct Thread {
     /// Number of acts that are done.
     at: usize,
-    waiting: Waiting,
+    waiting: Pause,
     /// Value that the first half of [`Act::Add`] has loaded.
     loaded: Option<u64>,
     guard: Option<WriteId>,
@@ -133,8 +133,7 @@ impl State {
             machine: Machine::default(),
             digest: 0,
         };
-        let thread =
-            Thread { at: 0, waiting: Waiting::No, loaded: None, guard: None, again: false };
+        let thread = Thread { at: 0, waiting: Pause::No, loaded: None, guard: None, again: false };
         let mut state = State {
             program: program.clone(),
             settling,
@@ -222,7 +221,7 @@ impl State {
 
     /// Returns `true` if the thread can go on.
     fn can_run(&self, thread: usize) -> bool {
-        if self.threads[thread].waiting != Waiting::No {
+        if self.threads[thread].waiting != Pause::No {
             return false;
         }
         match self.act_of(thread) {
@@ -369,9 +368,9 @@ impl State {
         for thread in 0..self.threads.len() {
             let waiting = self.threads[thread].waiting;
             if self.node_of(thread) == rank
-                && matches!(waiting, Waiting::Asleep(page) if woken.contains(&page))
+                && matches!(waiting, Pause::Asleep(page) if woken.contains(&page))
             {
-                self.threads[thread].waiting = Waiting::No;
+                self.threads[thread].waiting = Pause::No;
             }
         }
     }
@@ -476,7 +475,7 @@ impl State {
             }
             _ if self.threads[thread].again => {
                 self.threads[thread].again = false;
-                self.threads[thread].waiting = Waiting::No;
+                self.threads[thread].waiting = Pause::No;
                 return;
             }
             _ => {}
@@ -494,7 +493,7 @@ impl State {
     fn ended(&mut self, thread: usize) {
         let thread = &mut self.threads[thread];
         thread.at += 1;
-        thread.waiting = Waiting::No;
+        thread.waiting = Pause::No;
     }
 
     fn break_promise(&mut self, what: String) {
@@ -593,20 +592,20 @@ impl State {
                 });
             }
             Act::Lock { lock, .. } => {
-                self.threads[thread].waiting = Waiting::Operation;
+                self.threads[thread].waiting = Pause::Operation;
                 self.call(rank, |coherence, machine| coherence.lock(lock, token, machine));
             }
             Act::Unlock(lock) => {
                 self.oracle.holders.remove(&lock);
-                self.threads[thread].waiting = Waiting::Operation;
+                self.threads[thread].waiting = Pause::Operation;
                 self.call(rank, |coherence, machine| coherence.unlock(lock, token, machine));
             }
             Act::Barrier => {
-                self.threads[thread].waiting = Waiting::AtBarrier;
+                self.threads[thread].waiting = Pause::AtBarrier;
                 let all_meet = self
                     .meeting(rank)
                     .into_iter()
-                    .all(|other| self.threads[other].waiting == Waiting::AtBarrier);
+                    .all(|other| self.threads[other].waiting == Pause::AtBarrier);
                 if all_meet {
                     self.oracle.called[rank as usize] += 1;
                     self.call(rank, |coherence, machine| coherence.barrier(token, machine));
@@ -618,7 +617,7 @@ impl State {
     /// Makes a page valid, and the thread tries its act again after that.
     fn touch(&mut self, thread: usize, cell: Cell, access: Access) {
         let (array, page) = self.program.page(cell);
-        self.threads[thread].waiting = Waiting::Operation;
+        self.threads[thread].waiting = Pause::Operation;
         self.threads[thread].again = true;
         self.call(self.node_of(thread), |coherence, machine| {
             coherence.touch(array, page..page + 1, access, Token(thread as u64 + 1), machine);
@@ -674,7 +673,7 @@ impl State {
     /// Makes the thread sleep until its page is mapped, as the kernel does.
     fn fault(&mut self, thread: usize, page: Page, access: Access) {
         let told = self.program.tells.then_some(access);
-        self.threads[thread].waiting = Waiting::Asleep(page);
+        self.threads[thread].waiting = Pause::Asleep(page);
         self.call(self.node_of(thread), |coherence, machine| {
             coherence.fault(page.0, page.1, told, machine);
         });

@@ -116,7 +116,8 @@ impl Coherence {
         let is_parent = self.gather.place.parent == Some(from);
         // A child tells that a death has doomed the collective (COH-8.10).
         let is_doomed = matches!(departure.outcome, Outcome::Dead(_));
-        if !is_parent && !(is_doomed && self.gather.place.told_by(from).is_some()) {
+        let is_child = self.gather.place.told_by(from).is_some();
+        if !(is_parent || (is_doomed && is_child)) {
             return Err(Refusal::Malformed);
         }
         if self.dead.contains(&from) {

@@ -150,8 +150,8 @@ pub(crate) struct Gather {
 #[cfg(test)]
 impl core::hash::Hash for Gather {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        let Gather { place, epochs, reports: _ } = self;
-        (place, epochs).hash(state);
+        let Gather { place, epochs, doomed, reports: _ } = self;
+        (place, epochs, doomed).hash(state);
     }
 }
 

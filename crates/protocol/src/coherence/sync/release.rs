@@ -201,9 +201,9 @@ impl Coherence {
         self.send_changes(id, &body);
     }
 
-    /// Finds what this node wrote to a page: the bytes of guards, and the bytes that differ from the
-    /// page's twin, which ends here. Adds them to the parcel for the page's home. Returns `true` if
-    /// there are any (COH-5.3).
+    /// Finds what this node wrote to a page. That is the bytes of guards, and the bytes that differ
+    /// from the page's twin, which ends here. Adds them to the parcel for the page's home. Returns
+    /// `true` if there are any (COH-5.3).
     fn parcel(
         &mut self,
         id: PageId,

@@ -18,7 +18,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// All deliveries.
+    /// All deliveries, in the order of the paper.
     pub const ALL: [Delivery; 5] = [
         Delivery::DirectMap,
         Delivery::HeaderThrough,

@@ -13,14 +13,14 @@ pub(super) mod send;
 pub(super) mod subscribe;
 
 use super::ArrayId;
-use super::range_set::RangeSet;
+use super::number_set::NumberSet;
 use alloc::collections::BTreeMap;
 use delivery::Delivery;
 
 /// Set of pages of several arrays.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct PageSets(BTreeMap<ArrayId, RangeSet>);
+pub(super) struct PageSets(BTreeMap<ArrayId, NumberSet>);
 
 impl PageSets {
     pub fn insert(&mut self, array: ArrayId, pages: core::ops::Range<u64>) {
@@ -74,7 +74,7 @@ impl UpdateHead {
     }
 }
 
-/// What is handed up to the receiver's runtime when an update has arrived.
+/// Part of an update that is handed up to the receiver's runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
 pub(super) enum Through {

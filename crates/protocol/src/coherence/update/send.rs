@@ -8,7 +8,7 @@ use crate::coherence::array::{PageId, PageState};
 use crate::coherence::codec::Headline;
 use crate::coherence::guards::{bytes_of, pages_of};
 use crate::coherence::mailbox::Purpose;
-use crate::coherence::range_set::RangeSet;
+use crate::coherence::number_set::NumberSet;
 use crate::coherence::{Access, ArrayId, Coherence, Pages, diff};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Number of offered bytes from which on they are sent before the release. Fewer wait, because
-/// neighbours are joined. A border of a small stencil, of a page or two, goes early.
+/// adjacent ranges are joined. A border of a small stencil, of a page or two, goes early.
 const SEND_EARLY: u64 = 3 << 10;
 /// Number of bytes from which on a range is sent by itself, from memory. Shorter ranges are packed.
 const RANGE_MIN: u64 = 1 << 10;
@@ -52,7 +52,7 @@ pub(in crate::coherence) struct Sending {
     /// Nodes that were named for a page whose twin will tell what was written.
     pushes: BTreeMap<PageId, Vec<Rank>>,
     /// Bytes sent to each node in the open epoch (COH-10.8).
-    sent: BTreeMap<(Rank, ArrayId), RangeSet>,
+    sent: BTreeMap<(Rank, ArrayId), NumberSet>,
     /// Number of messages sent to each node in the open epoch.
     counts: BTreeMap<Rank, u64>,
     packed: Packed,
@@ -139,7 +139,7 @@ impl Coherence {
             return;
         }
         // Pages without copies have no readers.
-        let known = &self.arrays[array as usize];
+        let Some(known) = self.arrays.get(array as usize) else { return };
         let mut parts: Vec<Range<u64>> = Vec::new();
         for page in range.filter(|page| known.state(*page) != PageState::HomePrivate) {
             match parts.last_mut() {
@@ -272,8 +272,9 @@ impl Coherence {
         while at < bytes.end {
             let end = bytes.end.min(at.saturating_add(RANGE_MAX));
             let body = Body::Segment(Segment { region, offset: at, len: end - at });
-            let order = [at..end];
-            self.send_update(to, array, Form::Range, pushed, at, body, &order);
+            let part = at..end;
+            let order = core::slice::from_ref(&part);
+            self.send_update(to, array, Form::Range, pushed, at, body, order);
             at = end;
         }
     }
@@ -298,7 +299,7 @@ impl Coherence {
     }
 
     fn send_one_packed(&mut self, to: Rank, array: ArrayId, pushed: bool, body: Vec<u8>) {
-        let mut ranges = RangeSet::default();
+        let mut ranges = NumberSet::default();
         // The body was written here, so it can be read.
         let _ = diff::decode(&body, |page, at, bytes| {
             let start = page * PAGE as u64 + at as u64;

@@ -7,9 +7,9 @@ use core::ops::Range;
 /// Sorted, disjoint ranges that do not touch each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(crate) struct RangeSet(BTreeMap<u64, u64>);
+pub(crate) struct NumberSet(BTreeMap<u64, u64>);
 
-impl RangeSet {
+impl NumberSet {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -86,7 +86,7 @@ mod tests {
             changes in prop::collection::vec((any::<bool>(), 0..60u64, 0..20u64), 0..40),
             asked in (0..70u64, 0..30u64),
         ) {
-            let (mut set, mut flags) = (RangeSet::default(), [false; 100]);
+            let (mut set, mut flags) = (NumberSet::default(), [false; 100]);
             for (adds, at, len) in changes {
                 if adds { set.insert(at..at + len) } else { set.remove(at..at + len) }
                 flags[at as usize..(at + len) as usize].fill(adds);
