@@ -467,6 +467,43 @@ std::process::Termination::report(main())
 
 mod docs_book_src_shared_arrays_md_3 {
 use oikaze::prelude::*;
+use oikaze::shared::Homes;
+
+const ROWS: usize = 64;
+const N: usize = 1024; // elements of a row: 8 KiB
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    // Row after row on node after node.
+    let matrix = job.array_with_homes::<f64>("matrix", ROWS * N, Homes::Cyclic { pages: 2 })?;
+    let row = |number: usize| number * N..(number + 1) * N;
+    for number in 0..ROWS {
+        if matrix.home_of(number * N) == Some(job.rank()) {
+            matrix.write(row(number))?.fill(number as f64);
+        }
+    }
+    job.barrier()?;
+
+    let blocks: Vec<_> =
+        (0..ROWS / 4).map(|block| [0, 1, 2, 3].map(|i| row(4 * block + i))).collect();
+    let mut sum = 0.0;
+    for (number, block) in blocks.iter().enumerate() {
+        let rows = matrix.read_many(block)?; // waits for the four rows together
+        if let Some(next) = blocks.get(number + 1) {
+            matrix.prefetch_many(next)?; // comes while this block is summed
+        }
+        sum += rows.iter().flat_map(|row| row.iter()).sum::<f64>();
+    }
+    assert_eq!(sum, (N * ROWS * (ROWS - 1) / 2) as f64);
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_4 {
+use oikaze::prelude::*;
 
 const BINS: usize = 8;
 
@@ -1442,6 +1479,108 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_shared_array_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let grid = job.array::<f64>("grid", 64 * 1024)?;
+// The first 16 elements of rows 3, 17 and 40, which have 1024 elements each.
+let rows = [3, 17, 40].map(|row| row * 1024..row * 1024 + 16);
+let sum: f64 = grid.read_many(&rows)?.iter().flat_map(|row| row.iter()).sum();
+assert_eq!(sum, 0.0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_array_rs_4 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let steps = job.array::<u64>("steps", 8 * 4096)?;
+steps.prefetch(0..4096)?;
+for step in 0..8 {
+    let next = (step + 1).min(7) * 4096;
+    steps.prefetch(next..next + 4096)?; // comes while this step computes
+    let sum: u64 = steps.read(step * 4096..(step + 1) * 4096)?.iter().sum();
+    assert_eq!(sum, 0);
+}
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_array_rs_5 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let table = job.array::<u32>("table", 100_000)?;
+let wanted = [0..100, 50_000..50_100, 99_000..99_100];
+table.prefetch_many(&wanted)?;
+assert!(table.read_many(&wanted)?.iter().all(|part| part.len() == 100));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_array_rs_6 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let marks = job.array::<u32>("marks", 1000)?;
+marks.write_merged(0..1000)?[job.rank() as usize] = 1; // all nodes at once
+job.barrier()?;
+assert_eq!(marks.read(0..1000)?.iter().sum::<u32>(), job.size());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_array_rs_7 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let steps = job.array::<u64>("steps", 512)?;
+steps.subscribe(0..512)?;
+job.barrier()?;
+if job.rank() == 0 {
+    steps.write(0..512)?.fill(7);
+}
+job.barrier()?; // brings the elements
+assert_eq!(steps.read(0..512)?[100], 7); // no fetch
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_builder_rs_1 {
+use oikaze::prelude::*;
+use oikaze::shared::{Delivery, Homes};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let field = job
+    .array_builder::<f64>("field", 10_000)
+    .homes(Homes::Cyclic { pages: 1 })
+    .delivery(Delivery::DirectDiffDecode)
+    .build()?;
+assert_eq!(field.len(), 10_000);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_shared_guard_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -1477,6 +1616,25 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_shared_guard_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let row = job.array::<f64>("row", 512)?;
+if job.rank() == 0 {
+    let mut guard = row.write(0..512)?;
+    guard.fill(1.5);
+    guard.push_to(&(1..job.size()).collect::<Vec<_>>())?;
+}
+job.barrier()?; // brings the row
+assert_eq!(row.read(0..512)?[511], 1.5); // no fetch
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_shared_lock_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -1496,6 +1654,29 @@ std::process::Termination::report(main())
 }
 
 mod crates_oikaze_src_shared_mod_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let array = job.array::<u8>("array", 100)?;
+assert_eq!(array.statistics().fetched_pages, 0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_mod_rs_2 {
+use oikaze::shared::Delivery;
+fn main() {
+assert_eq!(Delivery::from_name("direct_map"), Some(Delivery::DirectMap));
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_mod_rs_3 {
 use oikaze::shared::Homes;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -1558,6 +1739,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("docs/book/src/shared-arrays.md 1", docs_book_src_shared_arrays_md_1::start, false),
     ("docs/book/src/shared-arrays.md 2", docs_book_src_shared_arrays_md_2::start, false),
     ("docs/book/src/shared-arrays.md 3", docs_book_src_shared_arrays_md_3::start, false),
+    ("docs/book/src/shared-arrays.md 4", docs_book_src_shared_arrays_md_4::start, false),
     ("docs/book/src/tuning.md 1", docs_book_src_tuning_md_1::start, false),
     ("docs/book/src/tuning.md 2", docs_book_src_tuning_md_2::start, false),
     ("crates/oikaze/src/atomic.rs 1", crates_oikaze_src_atomic_rs_1::start, false),
@@ -1614,10 +1796,19 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/prelude.rs 1", crates_oikaze_src_prelude_rs_1::start, false),
     ("crates/oikaze/src/shared/array.rs 1", crates_oikaze_src_shared_array_rs_1::start, false),
     ("crates/oikaze/src/shared/array.rs 2", crates_oikaze_src_shared_array_rs_2::start, false),
+    ("crates/oikaze/src/shared/array.rs 3", crates_oikaze_src_shared_array_rs_3::start, false),
+    ("crates/oikaze/src/shared/array.rs 4", crates_oikaze_src_shared_array_rs_4::start, false),
+    ("crates/oikaze/src/shared/array.rs 5", crates_oikaze_src_shared_array_rs_5::start, false),
+    ("crates/oikaze/src/shared/array.rs 6", crates_oikaze_src_shared_array_rs_6::start, false),
+    ("crates/oikaze/src/shared/array.rs 7", crates_oikaze_src_shared_array_rs_7::start, false),
+    ("crates/oikaze/src/shared/builder.rs 1", crates_oikaze_src_shared_builder_rs_1::start, false),
     ("crates/oikaze/src/shared/guard.rs 1", crates_oikaze_src_shared_guard_rs_1::start, false),
     ("crates/oikaze/src/shared/guard.rs 2", crates_oikaze_src_shared_guard_rs_2::start, false),
+    ("crates/oikaze/src/shared/guard.rs 3", crates_oikaze_src_shared_guard_rs_3::start, false),
     ("crates/oikaze/src/shared/lock.rs 1", crates_oikaze_src_shared_lock_rs_1::start, false),
     ("crates/oikaze/src/shared/mod.rs 1", crates_oikaze_src_shared_mod_rs_1::start, false),
+    ("crates/oikaze/src/shared/mod.rs 2", crates_oikaze_src_shared_mod_rs_2::start, false),
+    ("crates/oikaze/src/shared/mod.rs 3", crates_oikaze_src_shared_mod_rs_3::start, false),
     ("crates/oikaze/src/testing/mod.rs 1", crates_oikaze_src_testing_mod_rs_1::start, false),
     ("crates/oikaze/src/testing/mod.rs 2", crates_oikaze_src_testing_mod_rs_2::start, false),
 ];

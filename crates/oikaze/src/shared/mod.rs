@@ -27,7 +27,9 @@ pub use oikaze_protocol::coherence::ArrayStatistics;
 ///
 /// ```
 /// use oikaze::shared::Delivery;
+/// # fn main() {
 /// assert_eq!(Delivery::from_name("direct_map"), Some(Delivery::DirectMap));
+/// # }
 /// ```
 #[doc(inline)]
 pub use oikaze_protocol::coherence::Delivery;
