@@ -101,7 +101,7 @@ impl Runs {
         let mut named: Vec<Runs> = news.clone().map(lacking).collect();
         // Updates of several writers to one page may arrive in another order than that of a lock.
         let unlocked = news.clone().filter(|interval| interval.unlocked);
-        for interval in unlocked.filter(|_| !planted(Bug::OmitUnlocked)) {
+        for interval in unlocked {
             let others = news.clone().filter(|other| other.writer != interval.writer);
             let others = Runs::union(others.map(|other| &other.runs));
             named.push(interval.runs.common(&others));

@@ -114,7 +114,7 @@ impl Coherence {
             Ok(update) => update,
             Err(refusal) => return Admission::Refuse(refusal),
         };
-        let is_early = update.epoch > self.epoch && !planted(Bug::ApplyEarlyUpdate);
+        let is_early = update.epoch > self.epoch;
         let is_whole = head.form == Form::Changes || head.through == Through::Message;
         if is_whole || (is_early && self.has_room_for(from, len)) {
             return if len <= CONTROL_MAX {
@@ -167,7 +167,7 @@ impl Coherence {
             return false;
         };
         let is_inside = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= update.len);
-        if is_inside && (update.epoch == self.epoch || planted(Bug::ApplyEarlyUpdate)) {
+        if is_inside && (update.epoch == self.epoch) {
             self.apply_range(&update, update.head.offset + offset, bytes, pages);
         }
         true
@@ -228,7 +228,7 @@ impl Coherence {
                 if array.state(page).is_home() { Err(Refusal::NotPermitted) } else { Ok(()) }
             })?;
         }
-        if update.epoch > self.epoch && !planted(Bug::ApplyEarlyUpdate) {
+        if update.epoch > self.epoch {
             self.hold(update, body);
         } else {
             self.apply_update(&update, body, pages);
@@ -310,9 +310,10 @@ impl Coherence {
             PageState::Read | PageState::Write => {
                 pages.merge(id.0, at, bytes);
                 let start = (at % PAGE as u64) as usize;
-                let twin = array.twins.get_mut(&id.1).and_then(|twin| {
-                    twin.get_mut(start..start + bytes.len()).filter(|_| !planted(Bug::ForgetTwin))
-                });
+                let twin = array
+                    .twins
+                    .get_mut(&id.1)
+                    .and_then(|twin| twin.get_mut(start..start + bytes.len()));
                 if let Some(twin) = twin {
                     twin.copy_from_slice(bytes);
                 }
@@ -359,10 +360,8 @@ impl Coherence {
         let later = self.updates.receiving.renew.split_off(&(epoch + 1));
         let ended = core::mem::replace(&mut self.updates.receiving.renew, later);
         let lacking: Vec<PageId> = ended.values().flat_map(PageSets::iter).collect();
-        if !(planted(Bug::KeepNamedPush)) {
-            for (array, range) in named.iter() {
-                range.clone().for_each(|page| self.updates.receiving.drop_kept((*array, page)));
-            }
+        for (array, range) in named.iter() {
+            range.clone().for_each(|page| self.updates.receiving.drop_kept((*array, page)));
         }
         let mut lacking = lacking;
         lacking.sort_unstable();

@@ -346,9 +346,7 @@ impl Coherence {
             known.statistics.update_bytes += body.len();
             // A page that somebody got an update of has a copy (COH-10.10).
             for page in bytes.iter().flat_map(pages_of) {
-                if !planted(Bug::UntrackUpdated) {
-                    known.noticed.remove(&page);
-                }
+                known.noticed.remove(&page);
             }
         }
         let token = self.await_settling(to, Purpose::Update);
