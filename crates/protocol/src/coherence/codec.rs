@@ -67,6 +67,8 @@ pub(super) enum Wait {
     Pages { id: u64 },
     /// Return of a lock, from the node that holds it.
     Holder { lock: u64, request: u64 },
+    /// Updates that a departure counts, from their writer.
+    Updates { epoch: u64 },
 }
 
 impl Wait {
@@ -76,6 +78,7 @@ impl Wait {
             Wait::Lock { lock, request } => [1, lock, request],
             Wait::Pages { id } => [2, id, 0],
             Wait::Holder { lock, request } => [3, lock, request],
+            Wait::Updates { epoch } => [4, epoch, 0],
         }
     }
 
@@ -85,6 +88,7 @@ impl Wait {
             (1, request) => Wait::Lock { lock: a, request },
             (2, 0) => Wait::Pages { id: a },
             (3, request) => Wait::Holder { lock: a, request },
+            (4, 0) => Wait::Updates { epoch: a },
             _ => return Err(Refusal::Malformed),
         })
     }

@@ -79,7 +79,11 @@ impl Coherence {
             .managed
             .holders_waited_for()
             .map(|(rank, lock, request)| (rank, Wait::Holder { lock, request }));
-        let all = collective.into_iter().chain(locks).chain(pages).chain(holders);
+        let updates = self
+            .writers_waited_for()
+            .into_iter()
+            .map(|writer| (writer, Wait::Updates { epoch: self.epoch }));
+        let all = collective.into_iter().chain(locks).chain(pages).chain(holders).chain(updates);
         all.filter(|(rank, _)| *rank != self.me && !self.dead.contains(rank)).collect()
     }
 
@@ -135,7 +139,7 @@ impl Coherence {
         let is_mine = match wait {
             Wait::Collective { .. } => self.gather.place.told_by(from).is_some(),
             Wait::Lock { lock, .. } => self.manager(lock) == self.me,
-            Wait::Pages { .. } => true,
+            Wait::Pages { .. } | Wait::Updates { .. } => true,
             Wait::Holder { lock, .. } => self.manager(lock) == from,
         };
         if !is_mine {
@@ -152,7 +156,7 @@ impl Coherence {
         let known = match wait {
             Wait::Collective { epoch, told } => self.owes_collective(to, epoch, told),
             Wait::Lock { lock, request } => self.managed.is_queued(to, lock, request),
-            Wait::Pages { .. } => false,
+            Wait::Pages { .. } | Wait::Updates { .. } => false,
             Wait::Holder { lock, request } => {
                 self.locks.knows(lock, request) || self.releases.will_unlock(lock, request)
             }
@@ -165,6 +169,7 @@ impl Coherence {
             ) => epoch == *told,
             (Wait::Lock { lock, .. }, Purpose::Grant(granted)) => lock == *granted,
             (Wait::Pages { .. }, Purpose::Pages) => true,
+            (Wait::Updates { .. }, Purpose::Update) => true,
             (Wait::Holder { lock, .. }, Purpose::Control(Doing::Unlock(unlocked))) => {
                 lock == *unlocked
             }

@@ -1,10 +1,10 @@
 //! Requests and answers that were acknowledged and never arrived (COH-13). Questions find them, and
 //! no wait lasts for ever.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Node};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, CoherenceEvent, Homes, KIND, Value};
-use oikaze_protocol::limits::{FAILURE_TIME, VAIN_QUESTIONS_MAX};
+use oikaze_protocol::coherence::{Access, CoherenceEvent, Homes, KIND, Ownership, Value};
+use oikaze_protocol::limits::{FAILURE_TIME, PAGE, VAIN_QUESTIONS_MAX};
 use oikaze_protocol::random::Random;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Nonsense, Refusal, Token};
@@ -19,6 +19,7 @@ const UNLOCK: u8 = 8;
 const LEAVING: u8 = 10;
 const QUESTION: u8 = 11;
 const REPLY: u8 = 12;
+const UPDATE: u8 = 13;
 
 fn head(code: u8, fields: [u64; 3]) -> Vec<u8> {
     [KIND, code].into_iter().chain(fields.into_iter().flat_map(u64::to_le_bytes)).collect()
@@ -250,7 +251,8 @@ fn questions_that_make_no_sense_are_refused() {
         (2, [0, 0, 0]),
         (2, [1, 5, 0]),
         (0, [3, 5, 0]),
-        (2, [4, 0, 0]),
+        (2, [5, 0, 0]),
+        (2, [4, 0, 1]),
         (2, [2, 0, 1]),
         (2, [1 << 8, 0, 0]),
     ] {
@@ -327,5 +329,33 @@ fn a_node_that_counts_as_dead_hears_of_leaving() {
         .collect();
     for dead in [0, 2] {
         assert!(notices.contains(&(dead, 0)) && notices.contains(&(dead, 1)), "{notices:?}");
+    }
+}
+
+/// COH-13.1: a barrier counts an update that was lost (COH-10.7).
+#[test]
+fn waits_for_updates_that_were_lost_end() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(3, seed);
+        let array = cluster.declare("p", 3, Homes::Block);
+        cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+        let Node { coherence, machine, .. } = &mut cluster.nodes[2];
+        let page = 2 * PAGE as u64..3 * PAGE as u64;
+        let write = coherence.begin_write(array, page, Ownership::Owned, machine).unwrap();
+        cluster.forged = Some(UPDATE);
+        let Node { coherence, machine, .. } = &mut cluster.nodes[2];
+        coherence.end_write(write, &[0], machine);
+        cluster.collect(2);
+        assert_eq!(cluster.forged, None, "the update was sent");
+        let tokens: Vec<Token> =
+            (0..3).map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m))).collect();
+        cluster.run_until_quiet();
+        let mut clock = Time(0);
+        ask(&mut cluster, &mut clock, 2 + VAIN_QUESTIONS_MAX);
+        assert_eq!(part(&mut cluster), 0, "seed {seed}: given up too early");
+        assert!(cluster.take(0, tokens[0]).is_none(), "node 0 waits for the update");
+        ask(&mut cluster, &mut clock, 1);
+        assert_eq!(part(&mut cluster), 1, "seed {seed}");
+        assert!(matches!(cluster.take(0, tokens[0]), Some(Err(_))), "seed {seed}");
     }
 }

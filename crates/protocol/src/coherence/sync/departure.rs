@@ -184,27 +184,37 @@ impl Coherence {
     /// Ends the collective once its departure and all updates of the epoch are here (COH-10.7).
     /// Returns `true` if it did.
     pub(crate) fn end_collective(&mut self, pages: &mut dyn Pages) -> bool {
-        let Some(current) = &mut self.collective.current else { return false };
+        let Some(current) = &self.collective.current else { return false };
         let Some(departure) = &current.departure else { return false };
-        let is_missing = |count: &&UpdateCount| {
-            count.to == self.me
-                && self.updates.receiving.arrived(self.epoch, count.from) < count.count
-        };
         // A node that leaves reads nothing any more.
         let leaves = current.call == Call::Leave && !departure.is_repeated_for(&current.call);
-        let mut missing = departure.counts.iter().filter(is_missing).map(|count| count.from);
-        if !leaves && !planted(Bug::LeaveUncounted) && missing.clone().next().is_some() {
-            let Some(dead) = missing.find(|from| self.dead.contains(from)) else { return false };
+        let missing = if leaves { Vec::new() } else { self.writers_waited_for() };
+        if !planted(Bug::LeaveUncounted) && !missing.is_empty() {
+            let dead = missing.into_iter().find(|from| self.dead.contains(from));
+            let Some(dead) = dead else { return false };
             // Not all bytes are here, and they will not come (COH-10.16).
             let (doing, token) = (current.call.doing().to_string(), current.token);
             self.collective.current = None;
             self.fail(token, CoherenceError::NodeDead { doing, rank: dead });
             return true;
         }
+        let Some(current) = &mut self.collective.current else { return false };
         let Some(departure) = current.departure.take() else { return false };
         let known = current.known.take();
         self.conclude_departure(departure, known, pages);
         true
+    }
+
+    /// Returns the nodes whose updates the departure counts and that are not here.
+    pub(crate) fn writers_waited_for(&self) -> Vec<Rank> {
+        let current = self.collective.current.as_ref();
+        let counts = current.and_then(|current| current.departure.as_ref());
+        let counts = counts.map_or(&[][..], |departure| &departure.counts);
+        let is_missing = |count: &&UpdateCount| {
+            count.to == self.me
+                && self.updates.receiving.arrived(self.epoch, count.from) < count.count
+        };
+        counts.iter().filter(is_missing).map(|count| count.from).collect()
     }
 
     /// Applies the write notices that this node did not know when it arrived, raises its knowledge

@@ -167,7 +167,7 @@ impl Coherence {
             return false;
         };
         let is_inside = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= update.len);
-        if is_inside && (update.epoch == self.epoch) {
+        if is_inside && update.epoch == self.epoch {
             self.apply_range(&update, update.head.offset + offset, bytes, pages);
         }
         true
