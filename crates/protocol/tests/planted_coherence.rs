@@ -25,7 +25,7 @@ fn first_failure(bug: Option<Bug>, seeds: u64) -> Option<u64> {
     (0..seeds).find(|seed| panic::catch_unwind(|| run(bug, *seed)).is_err())
 }
 
-/// COH-3.6.
+/// COH-3.6. Most of these bugs break one rule of COH-10.1 to 10.10, 10.13 or 10.15.
 #[test]
 fn planted_bugs_are_caught() {
     panic::set_hook(Box::new(|_| {}));

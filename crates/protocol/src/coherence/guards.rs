@@ -18,14 +18,14 @@ use core::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u64);
 
-/// Meaning of the bytes of a write guard for other nodes.
+/// Meaning of the bytes of a write guard to other nodes (COH-10.14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ownership {
     /// All bytes of the guard count as written. No other node writes any of them before it
-    /// synchronises with this one.
+    /// synchronises with this one (COH-10.10).
     Owned,
     /// Only bytes that change count as written. Other nodes may write other bytes of the same range
-    /// (COH-10.14).
+    /// meanwhile.
     Merged,
 }
 

@@ -33,8 +33,9 @@ pub trait Pages {
     fn read(&self, array: ArrayId, page: u64, into: &mut [u8]);
     /// Copies bytes in at a byte offset from the array's start, through the alias.
     fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]);
-    /// Merges another node's changes into a page whose home is here. It is like `write`, but bytes
-    /// under live guards wait until those guards end (COH-3.9).
+    /// Merges another node's changes into a valid page: a diff at its home, or an update elsewhere.
+    /// It is like `write`, but bytes under live guards wait until those guards end (COH-3.9,
+    /// COH-10.12).
     fn merge(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
         self.write(array, offset, bytes);
     }

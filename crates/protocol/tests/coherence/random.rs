@@ -4,7 +4,8 @@
 use crate::cluster::programs::{exchange, late_news, pass_baton, run};
 use crate::cluster::seeds;
 
-/// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1.
+/// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1, COH-10.1 to 10.10,
+/// 10.11 and 10.15. (The network reads the bytes of an update at any time before it is delivered.)
 #[test]
 fn random_programs_read_what_a_sequential_machine_would() {
     for seed in seeds(0, 1500) {
@@ -12,7 +13,7 @@ fn random_programs_read_what_a_sequential_machine_would() {
     }
 }
 
-/// COH-5.1, 5.5.
+/// COH-5.1, 5.5, COH-10.13.
 #[test]
 fn random_programs_with_several_threads_per_node() {
     for seed in seeds(1_000_000, 600) {

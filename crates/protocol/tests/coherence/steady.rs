@@ -27,8 +27,8 @@ fn private_pages_are_never_trapped() {
     );
 }
 
-/// COH-3.5: the home's store to a page traps once per round while another node reads the page each
-/// round. The store no longer traps once no node reads the page.
+/// COH-3.5, COH-10.10, COH-10.19: the home's store to a page traps once per round while another
+/// node reads the page each round. The store no longer traps once no node reads the page.
 #[test]
 fn home_pages_go_back_to_untracked() {
     let mut cluster = Cluster::new(2, 2);

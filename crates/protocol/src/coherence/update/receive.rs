@@ -14,7 +14,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Maximum number of bytes of one writer's updates that are held until their epoch begins.
+/// Maximum number of bytes of one writer's updates that are held until their epoch begins
+/// (COH-10.4).
 const HELD_MAX: u64 = 4 << 20;
 
 /// An update whose bytes arrive.
@@ -287,7 +288,8 @@ impl Coherence {
         }
     }
 
-    /// Applies bytes from a place in the array on, page by page (COH-10.5).
+    /// Applies bytes from a place in the array on, page by page, unless their interval is known
+    /// (COH-10.4).
     fn apply_range(&mut self, update: &Update, at: u64, bytes: &[u8], pages: &mut dyn Pages) {
         let known = self.knowledge.vector.get(update.from) >= update.head.interval;
         if known && !planted(Bug::ApplyKnownUpdate) {
@@ -303,6 +305,8 @@ impl Coherence {
         }
     }
 
+    /// Applies bytes to one page if it is valid (COH-10.5). Bytes under live guards wait
+    /// (COH-10.12).
     fn apply_to_page(&mut self, update: &Update, at: u64, bytes: &[u8], pages: &mut dyn Pages) {
         let id = (update.head.array, at / PAGE as u64);
         let Some(array) = self.arrays.get_mut(id.0 as usize) else { return };

@@ -18,8 +18,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Number of offered bytes from which on they are sent before the release. Fewer wait, because
-/// adjacent ranges are joined. A border of a small stencil, of a page or two, goes early.
+/// Number of offered bytes from which on they are sent before the release (COH-10.18). Fewer bytes
+/// wait, because adjacent ranges are joined. A border of a small stencil, of a page or two, goes
+/// early.
 const SEND_EARLY: u64 = 3 << 10;
 /// Number of bytes from which on a range is sent by itself, from memory. Shorter ranges are packed.
 const RANGE_MIN: u64 = 1 << 10;
@@ -53,7 +54,7 @@ pub(in crate::coherence) struct Sending {
     pushes: BTreeMap<PageId, Vec<Rank>>,
     /// Bytes sent to each node in the open epoch (COH-10.8).
     sent: BTreeMap<(Rank, ArrayId), NumberSet>,
-    /// Number of messages sent to each node in the open epoch.
+    /// Number of messages sent to each node in the open epoch (COH-10.7).
     counts: BTreeMap<Rank, u64>,
     packed: Packed,
 }
@@ -219,8 +220,8 @@ impl Coherence {
         }
     }
 
-    /// Returns the nodes that get what is written to a page, in order. The home gets a diff
-    /// instead.
+    /// Returns the nodes that get what is written to a page, in order. The home gets a diff instead
+    /// (COH-10.2).
     fn targets(&self, id: PageId, push: &[Rank]) -> Vec<Rank> {
         let Some(array) = self.arrays.get(id.0 as usize) else { return Vec::new() };
         let home = array.home(id.1);
@@ -244,6 +245,8 @@ impl Coherence {
         }
     }
 
+    /// Sends a range of bytes. Longer ranges are read from memory when they are sent, and again
+    /// when they are retransmitted (COH-10.11).
     fn send_range(
         &mut self,
         to: Rank,

@@ -1,4 +1,4 @@
-//! Subscriptions: who reads which page after each update (design of COH-10, "subscriptions").
+//! Subscriptions: who reads which page after each update (COH-10.18, COH-10.19).
 //!
 //! The home of a page sees each demand for it and each change of it. A node that demanded a page
 //! after each of two successive changes is subscribed from then on. The home sends changes of its
@@ -19,7 +19,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Number of updates in a row that no guard has read, after which a subscription ends.
+/// Number of updates in a row that no guard has used. With one more, the subscription ends
+/// (COH-10.19).
 const UNUSED_MAX: u32 = 8;
 /// In an array whose loads are not seen, the number of updates after which one is not applied, to
 /// see whether the page is demanded.
@@ -45,7 +46,7 @@ impl Readers {
         }
     }
 
-    /// Records a demand. Returns `true` if the node is subscribed from now on.
+    /// Records a demand. Returns `true` if the node is subscribed from now on (COH-10.18).
     fn demand(&mut self, from: Rank) -> bool {
         if self.subscribers.contains(&from) {
             return false;
