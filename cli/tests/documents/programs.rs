@@ -505,6 +505,95 @@ std::process::Termination::report(main())
 mod docs_book_src_shared_arrays_md_4 {
 use oikaze::prelude::*;
 
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let (rank, nodes) = (job.rank() as usize, job.size() as usize);
+    let counts = job.array::<u32>("counts", 1000)?;
+    // A block for each node: the guard owns what it writes.
+    let mine = 1000 * rank / nodes..1000 * (rank + 1) / nodes;
+    counts.write(mine)?.fill(1);
+    job.barrier()?;
+    // Every n-th element for each node: the guards overlap, and what they write does not.
+    for count in counts.write_merged(0..1000)?.iter_mut().skip(rank).step_by(nodes) {
+        *count += 1;
+    }
+    job.barrier()?;
+    assert!(counts.read(0..1000)?.iter().all(|count| *count == 2));
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_4 {
+use oikaze::prelude::*;
+
+const N: usize = 4096; // elements of a row: 32 KiB, whole pages
+const STEPS: usize = 8;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let rows = job.array::<f64>("rows", STEPS * N)?;
+    let others: Vec<_> = (0..job.size()).filter(|rank| *rank != job.rank()).collect();
+    for step in 0..STEPS {
+        let row = step * N..(step + 1) * N;
+        if step % job.size() as usize == job.rank() as usize {
+            let mut guard = rows.write(row.clone())?;
+            guard.fill(step as f64);
+            guard.push_to(&others)?; // all others read it in this step, and never again
+        }
+        job.barrier()?;
+        assert_eq!(rows.read(row)?[N - 1], step as f64);
+    }
+    let fetched = rows.statistics().fetched_pages; // to write a row elsewhere, not to read one
+    println!("node {} has fetched {fetched} pages", job.rank());
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_5 {
+use oikaze::prelude::*;
+use oikaze::shared::Homes;
+
+const ROWS: usize = 64;
+const N: usize = 1024; // elements of a row: 8 KiB
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    // Row after row on node after node.
+    let matrix = job.array_with_homes::<f64>("matrix", ROWS * N, Homes::Cyclic { pages: 2 })?;
+    let row = |number: usize| number * N..(number + 1) * N;
+    for number in 0..ROWS {
+        if matrix.home_of(number * N) == Some(job.rank()) {
+            matrix.write(row(number))?.fill(number as f64);
+        }
+    }
+    job.barrier()?;
+
+    let blocks: Vec<_> = (0..ROWS / 4).map(|block| [0, 1, 2, 3].map(|i| row(4 * block + i))).collect();
+    let mut sum = 0.0;
+    for (number, block) in blocks.iter().enumerate() {
+        let rows = matrix.read_many(block)?; // waits for the four rows together
+        if let Some(next) = blocks.get(number + 1) {
+            matrix.prefetch_many(next)?; // comes while this block is summed
+        }
+        sum += rows.iter().flat_map(|row| row.iter()).sum::<f64>();
+    }
+    assert_eq!(sum, (0..ROWS * N).map(|i| (i / N) as f64).sum());
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_6 {
+use oikaze::prelude::*;
+
 const BINS: usize = 8;
 
 #[oikaze::main]

@@ -427,18 +427,24 @@ impl<T: Element> SharedArray<T> {
     /// next barrier. A node that reads elements after each barrier is subscribed without a call.
     /// The subscription covers whole pages, and begins with the next barrier at the latest.
     ///
+    /// An update keeps valid pages valid, and brings no page that is not here. So the first read
+    /// fetches. A program can call [`SharedArray::prefetch`] together with `subscribe`.
+    ///
     /// ```
     /// use oikaze::prelude::*;
     /// # fn main() -> oikaze::Result<()> {
     /// let job = oikaze::join()?;
     /// let steps = job.array::<u64>("steps", 512)?;
     /// steps.subscribe(0..512)?;
-    /// job.barrier()?;
-    /// if job.rank() == 0 {
-    ///     steps.write(0..512)?.fill(7);
+    /// for step in 0..10 {
+    ///     assert_eq!(steps.read(0..512)?[100], step); // only the first one fetches
+    ///     job.barrier()?;
+    ///     if job.rank() == 0 {
+    ///         steps.write(0..512)?.fill(step + 1);
+    ///     }
+    ///     job.barrier()?; // brings the elements
     /// }
-    /// job.barrier()?; // brings the elements
-    /// assert_eq!(steps.read(0..512)?[100], 7); // no fetch
+    /// assert!(steps.statistics().fetched_pages <= 2);
     /// # Ok(())
     /// # }
     /// ```
@@ -470,7 +476,8 @@ impl<T: Element> SharedArray<T> {
         result.map_err(|error| self.node.failure(&"subscribe", Failure::Coherence(error)))
     }
 
-    /// Returns the counters of this array on this node.
+    /// Returns the counters of this array on this node since it was made: pages fetched and served,
+    /// and updates sent, received, and received in vain.
     #[must_use]
     pub fn statistics(&self) -> ArrayStatistics {
         let array = self.memory.array();
