@@ -45,9 +45,11 @@ fn updates_that_make_no_sense_are_refused() {
         ([now, 9 * PAGE as u64 - 4, 1], &word, Refusal::OutOfBounds),
         ([now, u64::MAX - 3, 1], &word, Refusal::OutOfBounds),
         ([now, 0, 1], &[], Refusal::OutOfBounds),
-        // No interval, unknown flags, changes with an offset.
+        // No interval, unknown flags, flags that exclude each other, changes with an offset.
         ([now, 0, 0], &word, Refusal::Malformed),
-        ([first_field(2, 4), 0, 1], &word, Refusal::Malformed),
+        ([first_field(2, 16), 0, 1], &word, Refusal::Malformed),
+        ([first_field(2, 12), 0, 1], &word, Refusal::Malformed),
+        ([first_field(2, 9), 0, 1], &word, Refusal::Malformed),
         ([changes, 8, 1], &[0, 0, 1, 0, 1, 7], Refusal::Malformed),
         // Changes of pages homed here and beyond the end, and changes that are cut off.
         ([changes, 0, 1], &[3, 0, 1, 0, 1, 7], Refusal::NotPermitted),

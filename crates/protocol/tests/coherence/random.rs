@@ -4,8 +4,8 @@
 use crate::cluster::programs::{exchange, late_news, pass_baton, run};
 use crate::cluster::seeds;
 
-/// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1, COH-10.1 to 10.10,
-/// 10.11 and 10.15. (The network reads the bytes of an update at any time before it is delivered.)
+/// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1, COH-10.1 to 10.11,
+/// 10.15 and 10.20. (The network reads the bytes of an update at any time before it is delivered.)
 #[test]
 fn random_programs_read_what_a_sequential_machine_would() {
     for seed in seeds(0, 1500) {

@@ -6,7 +6,7 @@ use oikaze_protocol::coherence::{
     Access, CoherenceError, CoherenceStatistics, Homes, KIND, Ownership, Value,
 };
 use oikaze_protocol::limits::PAGE;
-use oikaze_protocol::wind::{Admission, Class, Message, Refusal, Token};
+use oikaze_protocol::wind::{Admission, Class, Message, Token};
 use std::ops::Range;
 
 const DIFF: u8 = 3;
@@ -14,7 +14,7 @@ pub const ARRIVE: u8 = 4;
 const DEPART: u8 = 5;
 pub const UPDATE: u8 = 13;
 
-/// Length of what a guard sends before the barrier, in pages (16 KiB).
+/// Number of pages of a guard that is long enough to be sent before the barrier.
 const EARLY: u64 = 4;
 
 /// Returns a cluster with one array, which all nodes write under guards alone.

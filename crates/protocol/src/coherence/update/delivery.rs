@@ -1,4 +1,5 @@
-//! The five deliveries of paper 004: how a transfer of shared memory ends at its receiver.
+//! The five deliveries of paper 004: how a transfer of shared memory ends at its receiver
+//! (COH-10.20).
 
 use crate::coherence::{ArrayId, Coherence};
 
