@@ -70,3 +70,21 @@ fn percentiles_for_people() {
         assert!(out.contains(word), "no {word:?} in:\n{out}");
     }
 }
+
+#[test]
+fn barriers_bring_updates_to_all_nodes() {
+    let arguments = ["perf", "barrier-update", "--size", "64K", "--iterations", "30", "--json"];
+    for nodes in ["1", "2", "3"] {
+        let mut run = oikaze(&["run", "-n", nodes, "--no-prefix", "--", support::OIKAZE]);
+        let (status, out, err) = finish(run.args(arguments));
+        if nodes == "1" {
+            assert!(status != Some(0) && err.contains("two are needed"), "{err}");
+            continue;
+        }
+        assert_eq!(status, Some(0), "{nodes} nodes: {err}");
+        let line: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));
+        assert_eq!(line["operations"].as_u64(), Some(30), "{nodes} nodes");
+        assert!(line["latency_us"].as_f64() > Some(0.0), "{line}");
+        assert!(line["bandwidth_gbs"].as_f64() > Some(0.0), "{line}");
+    }
+}

@@ -22,7 +22,7 @@ impl Bench<'_> {
         let places = (ARRAY / size).max(1);
         let pages = places * size / PAGE;
         let homes = Homes::Explicit(vec![1; pages]);
-        let array = self.job.array_with_homes::<u64>("perf fetch", pages * WORDS, homes)?;
+        let array = self.array("perf fetch", pages * WORDS, homes)?;
         let (mut latency, mut spent) = (histogram()?, Duration::ZERO);
         // The kernel makes the memory of both nodes in the first round, which is not measured.
         let (mut left, mut round) = (places + iterations, 0);

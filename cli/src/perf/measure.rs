@@ -3,6 +3,7 @@
 use super::{Half, Perf, Test, consecutive};
 use hdrhistogram::Histogram;
 use oikaze::memory::{LocalRegion, Region, RegionSlice, RemoteRegion, Rights};
+use oikaze::shared::{Homes, SharedArray};
 use oikaze::{Error, Job, Peer, Result};
 use std::time::{Duration, Instant};
 
@@ -116,6 +117,7 @@ impl<'a> Bench<'a> {
             Test::Mixed => return self.mixed(),
             Test::Passive => return self.passive(),
             Test::Fetch => return self.fetches(),
+            Test::BarrierUpdate => return self.barriers_with_updates(),
             _ => {}
         }
         if self.perf.test == Test::Fifo {
@@ -127,6 +129,15 @@ impl<'a> Bench<'a> {
         let stream =
             if self.perf.wants(Half::Throughput) && streams { Some(self.stream()?) } else { None };
         Ok(Figures { latency, stream, reference: None })
+    }
+
+    /// Makes the shared array of a measurement.
+    pub fn array(&self, name: &str, len: usize, homes: Homes) -> Result<SharedArray<u64>> {
+        let builder = self.job.array_builder::<u64>(name, len).homes(homes);
+        match self.perf.delivery {
+            Some(delivery) => builder.delivery(delivery).build(),
+            None => builder.build(),
+        }
     }
 
     /// Returns how often a single operation is timed.

@@ -3,12 +3,13 @@
 //! Latency is that of one way: half of a ping and its pong. For put, it is half of a put and the
 //! answering put, each seen by polling memory, as `ucp_put_lat` does. Where only one side acts
 //! (put-done, get, fetch-add, compare-swap, block, exchange, fetch, barrier), latency lasts from
-//! call to completion.
+//! call to completion. In barrier-update, all nodes write in turn (see `barrier_update`).
 //!
 //! An exchange that takes hardly longer than reading the clock is timed in blocks, and counts as
 //! the mean of its block. Throughput is measured with several operations in flight, which walk
 //! through memory that no cache holds.
 
+mod barrier_update;
 mod block;
 mod consecutive;
 mod exchange;
@@ -23,6 +24,7 @@ mod stream;
 use clap::{Args, ValueEnum};
 use measure::Bench;
 use oikaze::message::Class;
+use oikaze::shared::Delivery;
 use oikaze::{Error, Result};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -55,6 +57,9 @@ pub enum Test {
     Exchange,
     /// Run barriers: from call to completion
     Barrier,
+    /// Run barriers that each bring SIZE bytes, which one node has written, to all other nodes: time
+    /// of write and barrier together
+    BarrierUpdate,
     /// Read pages of a shared array that are not valid here: from call to guard, and the bytes per
     /// second of these reads
     Fetch,
@@ -104,7 +109,8 @@ impl MessageClass {
   oikaze perf put --size 1M
   oikaze run -n 2 --hosts a,b --no-prefix -- oikaze perf message --size 8 --json
   oikaze run -n 2 --hosts a,b --checksum header -- oikaze perf put --size 1M --only throughput
-  oikaze run -n 4 -- oikaze perf barrier")]
+  oikaze run -n 4 -- oikaze perf barrier
+  oikaze run -n 4 -- oikaze perf barrier-update --size 64K")]
 pub struct Perf {
     /// Test to run
     #[arg(value_enum)]
@@ -124,6 +130,10 @@ pub struct Perf {
     /// Measure one half only, of tests that have both
     #[arg(long, value_enum)]
     only: Option<Half>,
+    /// Delivery of the shared array's transfers, of barrier-update and fetch; the runtime's choice
+    /// if absent
+    #[arg(long, value_name = "DELIVERY", value_parser = parse_delivery)]
+    delivery: Option<Delivery>,
     /// Reuse one buffer, which stays in the cache, instead of walking through more memory
     #[arg(long)]
     hot: bool,
@@ -179,6 +189,13 @@ fn start_two() -> Result<()> {
     Err(failed(error))
 }
 
+fn parse_delivery(text: &str) -> std::result::Result<Delivery, String> {
+    Delivery::from_name(text).ok_or_else(|| {
+        let names = Delivery::ALL.map(Delivery::name).join(", ");
+        format!("{text:?} is no delivery: use one of {names}")
+    })
+}
+
 fn parse_size(text: &str) -> std::result::Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
@@ -202,7 +219,13 @@ fn parse_size(text: &str) -> std::result::Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_size;
+    use super::{parse_delivery, parse_size};
+
+    #[test]
+    fn deliveries_have_names() {
+        assert_eq!(parse_delivery("message_through"), Ok(super::Delivery::MessageThrough));
+        assert!(parse_delivery("direct map").is_err_and(|why| why.contains("direct_map")));
+    }
 
     #[test]
     fn sizes_have_suffixes_and_bounds() {

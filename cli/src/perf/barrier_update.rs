@@ -1,0 +1,112 @@
+//! Measures barriers that bring an update: one node writes a part of a shared array, and every
+//! other node has subscribed to it.
+//!
+//! The nodes write in turn, each a part of its own that is homed there. A node writes after it has
+//! left the barrier before, so each round begins where the update of the round before has arrived.
+//! That needs no common clock, as a ping and a pong need none. The time of a round lasts from one
+//! departure to the next one: a write guard, a word stored in each page, the end of the guard, and
+//! the barrier with the update of `size` bytes. The paper on Wind measures the same (figure 7).
+
+use super::measure::{Bench, Figures, Stream, histogram, since};
+use oikaze::shared::{Homes, SharedArray};
+use oikaze::{Error, Result};
+use std::time::Instant;
+
+/// Bytes of a page of a shared array.
+const PAGE: usize = 4096;
+/// Elements of a page.
+const WORDS: usize = PAGE / size_of::<u64>();
+/// Number of turns of all nodes before the measurement.
+const WARM_UP: u64 = 16;
+
+/// The part of the array that each node writes.
+struct Parts {
+    array: SharedArray<u64>,
+    /// Elements from one part to the next.
+    stride: usize,
+    /// Elements that a node writes.
+    written: usize,
+}
+
+impl Bench<'_> {
+    /// Measures barriers with an update of `size` bytes, rounded up to whole words. The throughput
+    /// is that of the same rounds.
+    pub fn barriers_with_updates(&self) -> Result<Figures> {
+        let (nodes, rank) = (self.job.size() as usize, self.job.rank() as usize);
+        let written = self.perf.size.div_ceil(size_of::<u64>());
+        let stride = written.next_multiple_of(WORDS);
+        // A part's pages have the node that writes them as their home.
+        let array = self.array("perf barrier-update", stride * nodes, Homes::Block)?;
+        let parts = Parts { array, stride, written };
+        for other in (0..nodes).filter(|&other| other != rank) {
+            parts.array.subscribe(parts.of(other))?;
+        }
+        self.job.barrier()?;
+        let mut latency = histogram()?;
+        let turns = u64::from(self.iterations()).div_ceil(nodes as u64);
+        for turn in 0..WARM_UP {
+            self.one_turn(&parts, turn)?;
+        }
+        let fetched = self.job.statistics().pages_fetched;
+        let started = Instant::now();
+        for turn in WARM_UP..WARM_UP + turns {
+            let begun = Instant::now();
+            self.one_turn(&parts, turn)?;
+            // Nodes leave a barrier at different times, which a turn of all nodes evens out.
+            let of_one = since(begun).saturating_sub(self.clock) / nodes as u64;
+            let _ = latency.record_n(of_one, nodes as u64);
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let fetched = self.job.statistics().pages_fetched - fetched;
+        if fetched > 0 {
+            return Err(Error::invalid(
+                "measuring barriers with updates",
+                format!("{fetched} pages were fetched, and not updated (a defect)"),
+            ));
+        }
+        let rounds = turns * nodes as u64;
+        let stream = Stream {
+            bytes: rounds * (written * size_of::<u64>()) as u64,
+            operations: rounds,
+            seconds,
+            processor_seconds: None,
+            other_processor_seconds: None,
+        };
+        Ok(Figures { latency: Some(latency), stream: Some(stream), reference: None })
+    }
+
+    /// Lets every node write its part once, each with a barrier behind it.
+    fn one_turn(&self, parts: &Parts, turn: u64) -> Result<()> {
+        for writer in 0..self.job.size() as usize {
+            let word = turn + 1;
+            if writer == self.job.rank() as usize {
+                let mut words = parts.array.write(parts.of(writer))?;
+                words.iter_mut().step_by(WORDS).for_each(|at| *at = word);
+            }
+            self.job.barrier()?;
+            if writer != self.job.rank() as usize {
+                parts.check(writer, word)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Parts {
+    /// Returns the elements that a node writes.
+    fn of(&self, rank: usize) -> std::ops::Range<usize> {
+        rank * self.stride..rank * self.stride + self.written
+    }
+
+    /// Checks that a part has the words of this turn. A defect would otherwise look like speed.
+    fn check(&self, writer: usize, word: u64) -> Result<()> {
+        let words = self.array.read(self.of(writer))?;
+        match words.iter().step_by(WORDS).find(|at| **at != word) {
+            None => Ok(()),
+            Some(old) => Err(Error::invalid(
+                format!("reading what node {writer} wrote in turn {word}"),
+                format!("it has the bytes of turn {old} (a defect)"),
+            )),
+        }
+    }
+}
