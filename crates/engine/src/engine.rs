@@ -27,8 +27,9 @@ use oikaze_os::net::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
-use oikaze_protocol::rma::{Rights, Rma};
+use oikaze_protocol::rma::{Rights, Rma, USER_HEAD};
 use oikaze_protocol::time::Time;
+use oikaze_protocol::traffic::{MessagePurpose, Traffic};
 use oikaze_protocol::wind::congestion::Shares;
 use oikaze_protocol::wind::{self, Class, Introduction};
 use std::ops::Range;
@@ -173,7 +174,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if !self.submissions.is_empty() {
             return None;
         }
-        self.shm.send_fast(to, class, tag, body, &mut self.ops)
+        let position = self.shm.send_fast(to, class, tag, body, &mut self.ops)?;
+        self.layers.traffic.add(MessagePurpose::Message, USER_HEAD, body.len() as u64);
+        Some(position)
     }
 
     /// Returns the sender of the user's oldest message, if that message is in a local peer's ring,
@@ -349,6 +352,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.inbox.note(notice);
         }
         self.inbox.notices()
+    }
+
+    /// Returns the messages to other nodes, counted by purpose and size.
+    #[must_use]
+    pub fn traffic(&self) -> &Traffic {
+        &self.layers.traffic
     }
 
     /// Returns the engine's counters.

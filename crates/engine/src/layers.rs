@@ -6,6 +6,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
+use oikaze_protocol::traffic::Traffic;
 use oikaze_protocol::wind::Token;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub(crate) struct Layers<P> {
     /// Table of regions.
     pub memory: RegionTable,
     pub buffer_pool: Arc<BufferPool>,
+    /// Messages to other nodes.
+    pub traffic: Traffic,
     /// Time without a sign of life after which a peer counts as dead.
     pub failure_time: Duration,
 }
@@ -31,6 +34,7 @@ impl<P: Pages> Layers<P> {
             pages,
             memory: RegionTable::new(),
             buffer_pool: Arc::default(),
+            traffic: Traffic::default(),
             failure_time,
         }
     }

@@ -43,6 +43,9 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
             self.layers.rma.unposted(&message);
             return self.fail_unreadable(to, token, message.body.region());
         }
+        if to != self.peers.me() {
+            self.layers.traffic.count(&message);
+        }
         let (memory, now) = (&self.layers.memory, self.now);
         let posted = if let Some(local_peer) = self.shm.get_mut(to) {
             // The message is copied when it is put into the ring.

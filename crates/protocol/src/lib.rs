@@ -13,6 +13,7 @@
 //! - [`rma`]: one-sided operations and messages, as segments (region, offset, length), never bytes.
 //! - [`shm`]: records in the rings between two nodes of one machine.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
+//! - [`traffic`]: messages by purpose and size.
 //!
 //! The engine (crate `oikaze`) hands each datagram to [`wind::Connection::receive`], which calls
 //! *up* through [`wind::Handler`]. That path only marks what is due and never transmits. Only
@@ -41,6 +42,7 @@ pub mod random;
 pub mod rma;
 pub mod shm;
 pub mod time;
+pub mod traffic;
 pub mod wind;
 pub mod wire;
 pub mod wire_enum;

@@ -4,6 +4,7 @@
 use super::fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
 use super::update::UpdateHead;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::traffic::MessagePurpose;
 use crate::wind::{Head, Refusal};
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
@@ -186,6 +187,22 @@ impl Headline {
     }
 }
 
+/// Returns the purpose of a coherence message, from its head.
+#[must_use]
+pub fn purpose(head: &[u8]) -> MessagePurpose {
+    // The codes of [`Headline::write`].
+    match head.get(1) {
+        Some(1) => MessagePurpose::FetchRequest,
+        Some(2) => MessagePurpose::Pages,
+        Some(3) => MessagePurpose::Diff,
+        Some(4 | 5) => MessagePurpose::Barrier,
+        Some(6..=8) => MessagePurpose::Lock,
+        Some(13) => MessagePurpose::Update,
+        Some(14 | 15) => MessagePurpose::Subscription,
+        _ => MessagePurpose::OtherShared,
+    }
+}
+
 impl PageRun {
     fn fields(self) -> [u64; 3] {
         [u64::from(self.array) | u64::from(self.count) << 32, self.first, self.id]
@@ -247,6 +264,54 @@ impl RequestedRun {
             let (count, demanded) = (reader.leb128_u32()?, reader.leb128_u32()?);
             let id = id.checked_add(1).ok_or(Refusal::Malformed)?;
             next = RequestedRun { pages: PageRun { array, count, first, id }, demanded };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coherence::update::{Form, Through};
+
+    #[test]
+    fn every_message_has_its_purpose() {
+        let pages = PageRun { array: 1, count: 2, first: 3, id: 4 };
+        let update = UpdateHead {
+            array: 1,
+            form: Form::Changes,
+            pushed: false,
+            through: Through::Nothing,
+            epoch: 2,
+            offset: 0,
+            interval: 3,
+        };
+        let change = SubscriptionChange::Begin;
+        let (lock, request, epoch) = (1, 2, 3);
+        let wait = Wait::Lock { lock, request };
+        let messages = [
+            (Headline::Fetch(RequestedRun { pages, demanded: 1 }), MessagePurpose::FetchRequest),
+            (Headline::Pages(pages), MessagePurpose::Pages),
+            (Headline::Diff { array: 1 }, MessagePurpose::Diff),
+            (Headline::Update(update), MessagePurpose::Update),
+            (Headline::Arrive { epoch }, MessagePurpose::Barrier),
+            (Headline::Depart { epoch }, MessagePurpose::Barrier),
+            (Headline::Acquire { lock, request }, MessagePurpose::Lock),
+            (Headline::Grant { lock, request, epoch }, MessagePurpose::Lock),
+            (Headline::Unlock { lock, request, epoch }, MessagePurpose::Lock),
+            (
+                Headline::Subscribe { array: 1, change, first: 0, count: 1 },
+                MessagePurpose::Subscription,
+            ),
+            (Headline::Subscribers { array: 1 }, MessagePurpose::Subscription),
+            (Headline::Died { rank: 1 }, MessagePurpose::OtherShared),
+            (Headline::Leaving { epoch, silent: true }, MessagePurpose::OtherShared),
+            (Headline::Question { wait }, MessagePurpose::OtherShared),
+            (Headline::Reply { wait, owed: true }, MessagePurpose::OtherShared),
+        ];
+        for (message, expected) in messages {
+            let head = message.write();
+            assert_eq!(MessagePurpose::of(&head), expected, "{message:?}");
+            assert_eq!(Headline::read(&head), Ok(message));
         }
     }
 }

@@ -283,6 +283,9 @@ impl Coherence {
         }
         let Some(head) = requested.first().copied().map(Headline::Fetch) else { return };
         self.statistics.fetches += 1;
+        if let Some(known) = self.arrays.get_mut(array as usize) {
+            known.statistics.fetches += 1;
+        }
         for run in &requested {
             let range = run.pages.first..run.pages.first + u64::from(run.pages.count);
             self.renew_fetched(array, range.clone());

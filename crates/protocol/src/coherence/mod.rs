@@ -22,6 +22,7 @@ mod types;
 mod update;
 
 pub use array::ARRAY_PAGES_MAX;
+pub use codec::purpose;
 pub use fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
 pub use guards::{Ownership, WriteId};
 pub use mailbox::CONTROL_MAX;

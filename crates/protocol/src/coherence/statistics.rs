@@ -67,10 +67,14 @@ counters! {
 /// Counters of one shared array on this node since it was made. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArrayStatistics {
+    /// Fetch requests sent.
+    pub fetches: u64,
     /// Pages fetched to this node.
     pub fetched_pages: u64,
     /// Pages sent to other nodes that asked for them.
     pub served_pages: u64,
+    /// Diff messages sent, each with changes of one or more pages.
+    pub diffs_sent: u64,
     /// Bytes of the bodies of diff messages.
     pub diff_bytes: u64,
     /// Updates sent to readers.

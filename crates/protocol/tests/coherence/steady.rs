@@ -143,3 +143,26 @@ fn a_program_of_locks_alone_stays_bounded() {
     let read = cluster.run(vec![Thread::new(0, late)]);
     assert_eq!(read, [[3000]]);
 }
+
+/// Each array counts its own fetches, pages and diffs.
+#[test]
+fn arrays_count_their_own_transfers() {
+    let mut cluster = Cluster::new(2, 4);
+    cluster.declare("read", 64, Homes::Block);
+    cluster.declare("written", 64, Homes::Block);
+    let written = |page: usize| Cell { array: 1, at: page * PAGE, len: 8 };
+    // Node 1 reads three pages that are far apart, and writes two, all homed on node 0.
+    let mut ops: Vec<Op> = [0, 10, 20].map(|page| Op::Load(Cell::word(page, 0))).to_vec();
+    ops.extend([Op::Store(written(1), 7), Op::Store(written(9), 8), Op::Barrier]);
+    cluster.run(vec![Thread::new(0, vec![Op::Barrier]), Thread::new(1, ops)]);
+    let of = |rank: usize, array| {
+        *cluster.nodes[rank].coherence.array_statistics(array).expect("an array")
+    };
+    let (read, changed) = (of(1, 0), of(1, 1));
+    assert_eq!((read.fetches, read.fetched_pages, read.diffs_sent), (3, 3, 0));
+    // Both changes have one home, and fit into one message.
+    assert_eq!((changed.fetches, changed.fetched_pages, changed.diffs_sent), (2, 2, 1));
+    // A byte of each has changed.
+    assert!((2..100).contains(&changed.diff_bytes), "{changed:?}");
+    assert_eq!((of(0, 0).served_pages, of(0, 1).served_pages, of(0, 1).fetches), (3, 2, 0));
+}

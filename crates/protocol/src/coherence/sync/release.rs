@@ -263,6 +263,7 @@ impl Coherence {
         }
         self.statistics.diff_bytes += body.len() as u64;
         if let Some(known) = self.arrays.get_mut(array as usize) {
+            known.statistics.diffs_sent += 1;
             known.statistics.diff_bytes += body.len() as u64;
         }
         // An unordered message is settled when it is delivered, which here means applied. But an
