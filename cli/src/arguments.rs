@@ -1,6 +1,7 @@
 //! Arguments that the command understands, and their help texts.
 
 use crate::perf::Perf;
+use crate::stats::Destination;
 use crate::top::Top;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 use oikaze_launch::environment::KEEP_GOING;
@@ -10,6 +11,7 @@ use oikaze_launch::launcher::{LaunchError, Options};
 use oikaze_launch::{Checksum, Ports, Settings};
 use oikaze_os::net::FaultSettings;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,6 +35,7 @@ Examples:
                                                 through a firewall that leaves these ports open
   oikaze run -n 2 --fault loss=0.05,seed=7 -- himeno
                                                 on a bad network
+  oikaze run -n 4 --stats -- himeno             and print what the nodes have sent
   OIKAZE_RSH='ssh -i key' oikaze run --hosts a,b -- himeno
 
 Exit status: that of the first node that failed (128 + signal if it was killed), else 0.
@@ -138,6 +141,11 @@ pub struct Run {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
+    /// Print on stderr when the job has ended: messages and bytes that each node has sent, by
+    /// purpose, size and shared array. With FILE, write them there as lines of JSON instead
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    stats: Option<Option<PathBuf>>,
+
     /// Explain on stderr each wait that has lasted for this many seconds; 0: never [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none)]
     explain_after: Option<Duration>,
@@ -180,6 +188,22 @@ pub struct Hello {
 }
 
 impl Run {
+    /// Returns the destination of the job's statistics, if the user wants them. A file is made now,
+    /// so that a wrong path is an error before the job starts.
+    pub fn stats(&self) -> Result<Option<Destination>, LaunchError> {
+        Ok(match &self.stats {
+            None => None,
+            Some(None) => Some(Destination::Tables),
+            Some(Some(path)) => {
+                let file = File::create(path).map_err(|source| LaunchError::System {
+                    doing: format!("make {} (--stats)", path.display()),
+                    source,
+                })?;
+                Some(Destination::Lines(file))
+            }
+        })
+    }
+
     /// Returns the options in the launcher's form.
     pub fn options(self) -> Result<Options, LaunchError> {
         let helper = helper()?;
@@ -206,6 +230,7 @@ impl Run {
             settings,
             prefix: !self.no_prefix,
             timeout: self.timeout,
+            reports_traffic: self.stats.is_some(),
             environment: self
                 .environment
                 .iter()

@@ -6,9 +6,10 @@ mod doctor;
 mod documented;
 mod hello;
 mod perf;
+mod stats;
 mod top;
 
-use arguments::{Arguments, Subcommand};
+use arguments::{Arguments, Run, Subcommand};
 use clap::Parser;
 use oikaze_launch::launcher::{self, LaunchError, agent, guard};
 use std::io::{ErrorKind, Write};
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match Arguments::parse().subcommand {
-        Subcommand::Run(run) => finish(run.options().and_then(|options| launcher::run(&options))),
+        Subcommand::Run(run) => finish(start(run)),
         Subcommand::Perf(measurement) => match perf::run(&measurement) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
@@ -35,6 +36,19 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
     }
+}
+
+/// Runs a job, and reports its traffic if the user asks for it.
+fn start(run: Run) -> Result<u8, LaunchError> {
+    let stats = run.stats()?;
+    let finished = launcher::run(&run.options()?)?;
+    if let Some(destination) = stats {
+        stats::write(destination, &finished.traffic).map_err(|source| LaunchError::System {
+            doing: "write the file of --stats".into(),
+            source,
+        })?;
+    }
+    Ok(finished.status)
 }
 
 /// Prints text on standard output. A reader that closes the pipe is no error, because it has read

@@ -44,9 +44,18 @@ pub const CONGESTION: &str = "OIKAZE_CONGESTION";
 pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
 /// Number of nodes that a program becomes if no launcher has started it.
 pub const LOCAL: &str = "OIKAZE_LOCAL";
+/// Set (to `1`) if each node publishes its traffic under [`traffic_key`] before it ends
+/// (`oikaze run --stats`).
+pub const REPORT_TRAFFIC: &str = "OIKAZE_REPORT_TRAFFIC";
 /// Set (to `1`) if the launcher's standard error is a terminal. Rank 0 may then draw a progress bar
 /// with carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
+
+/// Returns the key in the store under which a node publishes its traffic.
+#[must_use]
+pub fn traffic_key(rank: u32) -> String {
+    format!("traffic/{rank}")
+}
 
 /// Settings that the user gave to the launcher and that every node should know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -25,7 +25,7 @@ mod run;
 mod ssh;
 
 pub use error::LaunchError;
-pub use run::{Options, run};
+pub use run::{Finished, Options, run};
 
 use oikaze_os::process::Signals;
 use std::io;

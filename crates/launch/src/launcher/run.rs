@@ -57,6 +57,8 @@ pub struct Options {
     pub prefix: bool,
     /// Time limit of the job.
     pub timeout: Option<Duration>,
+    /// Set if the nodes report their traffic before they end ([`Finished::traffic`]).
+    pub reports_traffic: bool,
     /// Further variables for all nodes.
     pub environment: Vec<(OsString, OsString)>,
     /// Set if the nodes get the job's secret in their environment, and not by a descriptor.
@@ -71,13 +73,23 @@ pub struct Options {
     pub rsh: Option<String>,
 }
 
-/// Runs a job and waits for its end. Returns the status of the first node that failed, else 0.
+/// Result of a job that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Status of the first node that failed, else 0.
+    pub status: u8,
+    /// Traffic as each node has reported it, in the order of ranks. `None` if the node has ended
+    /// without a report. Empty if nobody asked for it.
+    pub traffic: Vec<Option<Vec<u8>>>,
+}
+
+/// Runs a job and waits for its end.
 /// Called from the main thread, before any other thread is started. The launcher takes signals
 /// over, and children live no longer than the thread that starts them.
 ///
 /// # Errors
 /// The job could not be started. Nothing was left running.
-pub fn run(options: &Options) -> Result<u8, LaunchError> {
+pub fn run(options: &Options) -> Result<Finished, LaunchError> {
     let signals = take_signals()?;
     let blocks = plan::place(options.nodes, &options.hosts)?;
     let size = blocks.last().map_or(0, |block| block.end);
@@ -140,6 +152,8 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         policy.keep_going();
     }
     let status = job.supervise(policy, &inbox);
+    let reporters = if options.reports_traffic { 0..size } else { 0..0 };
+    let traffic = reporters.map(|rank| job.server.value(&environment::traffic_key(rank))).collect();
     // Children end first, then their namespaces. The guard ends last, because it watches over both.
     let Job { crew, remotes, server, guard, terminal, words, .. } = job;
     drop((crew, remotes, server));
@@ -152,9 +166,10 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         );
         // Standard error may be that very file.
         let _ = writeln!(std::io::stderr(), "oikaze: {lost}");
-        return Ok(if status == 0 { STATUS_LAUNCHER } else { status });
+        let status = if status == 0 { STATUS_LAUNCHER } else { status };
+        return Ok(Finished { status, traffic });
     }
-    Ok(status)
+    Ok(Finished { status, traffic })
 }
 
 /// Prints the launcher's own lines. A reader that has stopped reading holds up the thread that
@@ -231,6 +246,9 @@ fn variables(options: &Options) -> Vec<(OsString, OsString)> {
     let mut variables = options.environment.clone();
     if std::io::stderr().is_terminal() {
         variables.push((environment::TERMINAL.into(), "1".into()));
+    }
+    if options.reports_traffic {
+        variables.push((environment::REPORT_TRAFFIC.into(), "1".into()));
     }
     variables
 }

@@ -34,6 +34,8 @@ enum Command {
     Ended(NodeEnd),
     /// Question, limit, and the destination of each node's answer.
     AskAll(String, Duration, Sender<NodeAnswer>),
+    /// Key, and the destination of its value.
+    Read(String, Sender<Option<Vec<u8>>>),
 }
 
 /// Function that the store's thread calls for each request of a node to the launcher. It must not
@@ -131,6 +133,14 @@ impl Server {
         move || collect(size, deadline, &answers)
     }
 
+    /// Returns the value that a node has published under a key, if any.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<Vec<u8>> {
+        let (to, value) = channel();
+        self.tell(Command::Read(key.to_owned(), to));
+        value.recv_timeout(COLLECT_TIME).ok().flatten()
+    }
+
     fn tell(&self, command: Command) {
         // If the thread is gone, there is no node left to tell.
         let _ = self.commands.send(command);
@@ -194,6 +204,8 @@ impl Doors {
                     Command::AskAll(question, limit, to) => {
                         surveys.begin(now, &mut table, &question, limit, to)
                     }
+                    // Nobody waits any longer if this fails.
+                    Command::Read(key, to) => _ = to.send(table.value(&key).map(<[u8]>::to_vec)),
                 }
             }
             self.accept(now);

@@ -257,6 +257,11 @@ impl Table {
         self.replies.push_back((rank, id, reply));
     }
 
+    /// Returns the value under a key, if it is published.
+    pub fn value(&self, key: &str) -> Option<&[u8]> {
+        self.values.get(key).map(Vec::as_slice)
+    }
+
     fn put(&mut self, key: &str, value: Vec<u8>) -> Reply {
         if let Some(old) = self.values.get(key) {
             return if *old == value {

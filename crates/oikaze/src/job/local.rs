@@ -96,6 +96,7 @@ fn launch(nodes: u32) -> Result<u8, LaunchError> {
         settings: oikaze_launch::settings()?,
         prefix: true,
         timeout: None,
+        reports_traffic: false,
         environment: Vec::new(),
         secret_in_environment: false,
         program,
@@ -103,4 +104,5 @@ fn launch(nodes: u32) -> Result<u8, LaunchError> {
         agent: me,
         rsh: None,
     })
+    .map(|finished| finished.status)
 }

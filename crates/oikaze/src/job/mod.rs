@@ -16,6 +16,7 @@ pub use statistics::NodeStatistics;
 #[cfg(feature = "ffi")]
 use crate::ffi::Handles;
 use crate::node::Node;
+use crate::observe::TrafficReport;
 use crate::{Rank, Result};
 use oikaze_launch::Bootstrap;
 use oikaze_os::memory::tracking::Tracker;
@@ -166,6 +167,10 @@ impl Job {
 
     /// Says goodbye and stops the node.
     fn part(&self) {
+        if TrafficReport::is_wanted() {
+            let report = self.node.with_engine(|engine| TrafficReport::of(self.rank(), engine));
+            report.publish(&*self.bootstrap);
+        }
         self.node.say_goodbye(self.failure_time);
         self.node.stop();
     }

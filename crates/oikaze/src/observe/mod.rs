@@ -10,6 +10,7 @@ mod publish;
 mod slow;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod watch;
 mod words;
 
@@ -17,4 +18,5 @@ pub(crate) use publish::Publisher;
 pub use publish::VARIABLE;
 pub(crate) use slow::PathNotes;
 pub use slow::{PathStates, SlowPath, slow_paths};
+pub use traffic::{ArrayTraffic, DatagramCounts, SizeCounts, TrafficReport};
 pub use watch::{NodeView, Unreadable, nodes};
