@@ -32,6 +32,12 @@ pub enum Case {
     Histogram,
     /// Barriers without work in between.
     Barrier,
+    /// Barriers that each bring an update of one node to all others.
+    BarrierUpdate,
+    /// Read of one page that is not valid here.
+    Fetch,
+    /// Reads of 1 MiB of pages that are not valid here.
+    FetchBw,
 }
 
 /// Unit of a figure.
@@ -43,6 +49,8 @@ pub enum Unit {
     Mops,
     /// Microseconds, of which fewer are better.
     Us,
+    /// Billions of bytes per second.
+    Gbs,
 }
 
 impl Unit {
@@ -52,9 +60,24 @@ impl Unit {
             Self::Mflops => "MFLOPS",
             Self::Mops => "M/s",
             Self::Us => "us",
+            Self::Gbs => "GB/s",
         }
     }
 }
+
+/// Sizes of `barrier_update`, as in figure 7 of paper 004.
+pub const UPDATE_SIZES: [usize; 5] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB];
+
+/// Deliveries of paper 004, as `OIKAZE_DELIVERY` names them.
+pub const DELIVERIES: [&str; 5] = [
+    "direct_map",
+    "header_through",
+    "message_through",
+    "direct_diff_decode",
+    "header_through_diff_decode",
+];
+/// Deliveries of a quick bench.
+const QUICK_DELIVERIES: [&str; 2] = ["direct_map", "message_through"];
 
 /// Amount of work in one measurement: (of a quick bench, of a full bench).
 type Times = (u32, u32);
@@ -73,6 +96,19 @@ impl Case {
             Self::Transpose => "transpose",
             Self::Histogram => "histogram",
             Self::Barrier => "barrier",
+            Self::BarrierUpdate => "barrier_update",
+            Self::Fetch => "fetch",
+            Self::FetchBw => "fetch_bw",
+        }
+    }
+
+    /// Returns the test of `oikaze perf` that measures the case, if no program of `apps/` does.
+    pub const fn perf(self) -> Option<&'static str> {
+        match self {
+            Self::Barrier => Some("barrier"),
+            Self::BarrierUpdate => Some("barrier-update"),
+            Self::Fetch | Self::FetchBw => Some("fetch"),
+            _ => None,
         }
     }
 
@@ -86,6 +122,8 @@ impl Case {
             Self::Transpose => "transpose",
             Self::Histogram => "histogram",
             Self::Barrier => "barrier",
+            Self::BarrierUpdate => "barrier_update",
+            Self::Fetch | Self::FetchBw => "fetch",
         }
     }
 
@@ -95,13 +133,19 @@ impl Case {
             Self::HimenoXs | Self::HimenoS | Self::HimenoM => Unit::Mflops,
             Self::Lu1024 | Self::Lu2048 | Self::CgA | Self::Heat1024 => Unit::Mflops,
             Self::Transpose | Self::Histogram => Unit::Mops,
-            Self::Barrier => Unit::Us,
+            Self::Barrier | Self::BarrierUpdate | Self::Fetch => Unit::Us,
+            Self::FetchBw => Unit::Gbs,
         }
     }
 
-    /// Returns the bytes of shared memory that the program works on.
-    pub const fn size(self) -> usize {
-        match self {
+    /// Returns the sizes of the case: bytes of shared memory that the program works on, that a
+    /// barrier brings, or that are fetched.
+    pub fn sizes(self, quick: bool) -> Vec<usize> {
+        let size = match self {
+            Self::BarrierUpdate if quick => return [4, 64, 1024].map(|size| size * KIB).into(),
+            Self::BarrierUpdate => return UPDATE_SIZES.into(),
+            Self::Fetch => 4 * KIB,
+            Self::FetchBw => MIB,
             Self::HimenoXs => MIB / 2,
             Self::HimenoS => 4 * MIB,
             Self::HimenoM => 32 * MIB,
@@ -112,11 +156,31 @@ impl Case {
             Self::Transpose => 64 * MIB,
             Self::Histogram => 32 * KIB,
             Self::Barrier => 0,
-        }
+        };
+        vec![size]
+    }
+
+    /// Returns the deliveries that a system measures in the case: the runtime's own choice
+    /// (`None`), and those that are forced.
+    pub fn deliveries(self, system: System, quick: bool) -> Vec<Option<&'static str>> {
+        let forced: &[&str] = match (self, system, quick) {
+            (Self::BarrierUpdate, System::Oikaze, false) => &DELIVERIES,
+            (Self::BarrierUpdate, System::Oikaze, true) => &QUICK_DELIVERIES,
+            _ => &[],
+        };
+        std::iter::once(None).chain(forced.iter().copied().map(Some)).collect()
     }
 
     /// Returns the arguments of the program, which are the same for all systems.
-    pub fn arguments(self, quick: bool) -> Vec<String> {
+    pub fn arguments(self, size: usize, quick: bool) -> Vec<String> {
+        if matches!(self, Self::BarrierUpdate | Self::Fetch | Self::FetchBw) {
+            /// Bytes that a quick bench brings in one run, within the limits below.
+            const QUICK_BYTES: usize = 32 * MIB;
+            let times = (QUICK_BYTES / size).clamp(64, 1000) * if quick { 1 } else { 8 };
+            return ["--size", &size.to_string(), "--iterations", &times.to_string()]
+                .map(str::to_owned)
+                .into();
+        }
         let (size, times): (&[&str], Option<Times>) = match self {
             Self::HimenoXs => (&["--size", "XS"], Some((1000, 8000))),
             Self::HimenoS => (&["--size", "S"], Some((100, 800))),
@@ -131,6 +195,7 @@ impl Case {
             Self::Transpose => (&["--size", "2048"], Some((8, 40))),
             Self::Histogram => (&["--size", "4096"], Some((200, 1000))),
             Self::Barrier => (&[], Some((5000, 50_000))),
+            Self::BarrierUpdate | Self::Fetch | Self::FetchBw => (&[], None),
         };
         let mut arguments: Vec<String> = size.iter().map(|&word| word.to_owned()).collect();
         if let Some((few, many)) = times {
@@ -138,6 +203,15 @@ impl Case {
             arguments.extend(["--iterations".to_owned(), times.to_string()]);
         }
         arguments
+    }
+
+    /// Returns the arguments of `oikaze perf get` that the case is compared with.
+    pub fn get_arguments(self, size: usize) -> Vec<String> {
+        let (size, half) = match self {
+            Self::FetchBw => (size, "throughput"),
+            _ => (size_of::<u64>(), "latency"),
+        };
+        ["--size", &size.to_string(), "--only", half].map(str::to_owned).into()
     }
 
     /// Returns the number of runs in one round, the median of which counts. A factorization of a
@@ -158,9 +232,14 @@ impl Case {
     pub const fn has(self, system: System) -> bool {
         match self {
             // `lu` takes guards only.
-            Self::Lu1024 | Self::Lu2048 => !matches!(system, System::OikazePlain),
-            Self::Barrier => matches!(system, System::Oikaze | System::Mpi),
-            _ => true,
+            Self::Lu1024 | Self::Lu2048 => {
+                !matches!(system, System::OikazePlain | System::OikazeGet)
+            }
+            Self::Barrier | Self::BarrierUpdate => {
+                matches!(system, System::Oikaze | System::Mpi)
+            }
+            Self::Fetch | Self::FetchBw => matches!(system, System::Oikaze | System::OikazeGet),
+            _ => !matches!(system, System::OikazeGet),
         }
     }
 }
@@ -179,7 +258,8 @@ mod tests {
     #[test]
     fn quick_bench_does_less_of_the_same() {
         for case in Case::value_variants() {
-            let (quick, full) = (case.arguments(true), case.arguments(false));
+            let size = case.sizes(true).first().copied().expect("a size");
+            let (quick, full) = (case.arguments(size, true), case.arguments(size, false));
             assert_eq!(quick.len(), full.len());
             let differing = quick.iter().zip(&full).filter(|(one, other)| one != other);
             for (few, many) in differing {
@@ -190,9 +270,27 @@ mod tests {
     }
 
     #[test]
+    fn deliveries_are_those_of_the_library() {
+        let known = oikaze::shared::Delivery::ALL.map(|delivery| delivery.name());
+        assert_eq!(DELIVERIES, known);
+        assert!(QUICK_DELIVERIES.iter().all(|delivery| DELIVERIES.contains(delivery)));
+    }
+
+    #[test]
+    fn only_updates_have_deliveries_and_sizes() {
+        let updates = Case::BarrierUpdate;
+        assert_eq!(updates.deliveries(System::Oikaze, false).len(), 1 + DELIVERIES.len());
+        assert_eq!(updates.deliveries(System::Mpi, false), [None]);
+        assert!(updates.sizes(true).iter().all(|size| UPDATE_SIZES.contains(size)));
+        assert_eq!(Case::HimenoS.deliveries(System::Oikaze, false), [None]);
+        assert_eq!(Case::HimenoS.sizes(false).len(), 1);
+    }
+
+    #[test]
     fn every_case_has_both_sides() {
         for case in Case::value_variants() {
-            assert!(case.has(System::Oikaze) && case.has(System::Mpi), "{}", case.name());
+            let other = [System::Mpi, System::OikazeGet].map(|system| case.has(system));
+            assert!(case.has(System::Oikaze) && other != [false, false], "{}", case.name());
         }
     }
 }

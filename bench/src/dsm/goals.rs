@@ -1,38 +1,42 @@
-//! Goals for shared memory, as ratios to MPI and to one processor alone.
+//! Goals for shared memory, as ratios to MPI, to one-sided reads, and to one processor alone.
 
 use clap::ValueEnum;
 
-use super::case::{Case, Unit};
+use super::case::{Case, UPDATE_SIZES, Unit};
 use super::system::System;
 use crate::record::Record;
+use crate::suite::case::KIB;
 use crate::suite::goals::{Bound, Found, Goal};
 
+/// Maximum time of a cold page, in times of a one-sided read of 8 bytes.
+const PAGE_TIME: f64 = 3.0;
+/// Minimum bandwidth of cold reads of 1 MiB, as a share of that of one-sided reads.
+const COLD_SHARE: f64 = 0.7;
+
 /// Returns all goals: first two nodes beside MPI, then one node beside the serial program, then the
-/// equality of the kernels.
+/// equality of the kernels, then updates and fetches.
 pub fn goals(records: &[Record]) -> Vec<Goal> {
     let of = |case: Case, system: System, nodes| {
         let wanted = (case.name(), system.name(), Some(nodes));
-        records.iter().find(|record| (record.case, record.system, record.nodes) == wanted)
+        let same = |record: &&Record| (record.case, record.system, record.nodes) == wanted;
+        records.iter().find(same)
     };
     let ratio = |case, (one, one_nodes), (other, other_nodes)| {
         Found::ratio((of(case, one, one_nodes), of(case, other, other_nodes)))
     };
-    let cases = Case::value_variants();
+    let programs = |case: &&Case| matches!(case.unit(), Unit::Mflops | Unit::Mops);
+    let cases: Vec<Case> = Case::value_variants().iter().filter(programs).copied().collect();
     let mut goals: Vec<Goal> = Vec::new();
-    for &case in cases {
+    for &case in &cases {
         let name = case.name();
         let guards = ratio(case, (System::Oikaze, 2), (System::Mpi, 2));
-        if case.unit() == Unit::Us {
-            goals.push((format!("{name} / mpi, 2 nodes"), guards, Bound::AtMost(1.0)));
-            continue;
-        }
         let plain = ratio(case, (System::OikazePlain, 2), (System::Mpi, 2));
         let faster = ratio(case, (System::Oikaze, 2), (System::Serial, 1));
         goals.push((format!("{name}, guards / mpi, 2 nodes"), guards, Bound::AtLeast(1.0)));
         goals.push((format!("{name}, plain / mpi, 2 nodes"), plain, Bound::AtLeast(0.9)));
         goals.push((format!("{name}, 2 nodes / serial"), faster, Bound::AtLeast(1.5)));
     }
-    for &case in cases.iter().filter(|case| case.unit() != Unit::Us) {
+    for &case in &cases {
         let name = case.name();
         let alone = ratio(case, (System::Oikaze, 1), (System::Serial, 1));
         let kernels = ratio(case, (System::Mpi, 1), (System::Oikaze, 1));
@@ -43,7 +47,42 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
             Bound::AtLeast(0.95),
         ));
     }
+    let barrier = ratio(Case::Barrier, (System::Oikaze, 2), (System::Mpi, 2));
+    goals.push(("barrier / mpi, 2 nodes".to_owned(), barrier, Bound::AtMost(1.0)));
+    goals.extend(of_updates(records));
+    let fetch = |case| ratio(case, (System::Oikaze, 2), (System::OikazeGet, 2));
+    let page = ("cold page / get of 8 bytes".to_owned(), fetch(Case::Fetch));
+    let cold = ("cold 1 MiB / gets of 1 MiB".to_owned(), fetch(Case::FetchBw));
+    goals.push((page.0, page.1, Bound::AtMost(PAGE_TIME)));
+    goals.push((cold.0, cold.1, Bound::AtLeast(COLD_SHARE)));
     goals
+}
+
+/// Returns the goals of barriers with updates: for each size beside MPI, and for direct map beside
+/// message through, as in figure 7 of paper 004.
+fn of_updates(records: &[Record]) -> impl Iterator<Item = Goal> {
+    let of = |system: System, size, delivery| {
+        records.iter().find(|record| {
+            (record.case, record.system, record.nodes)
+                == (Case::BarrierUpdate.name(), system.name(), Some(2))
+                && (record.size, record.delivery) == (size, delivery)
+        })
+    };
+    UPDATE_SIZES.into_iter().flat_map(move |size| {
+        let chosen = of(System::Oikaze, size, None);
+        let mpi = Found::ratio((chosen, of(System::Mpi, size, None)));
+        let [direct, message] = ["direct_map", "message_through"]
+            .map(|delivery| of(System::Oikaze, size, Some(delivery)));
+        let kib = size / KIB;
+        [
+            (format!("barrier_update of {kib} KiB / mpi, 2 nodes"), mpi, Bound::AtMost(1.0)),
+            (
+                format!("barrier_update of {kib} KiB, direct map / message through"),
+                Found::ratio((direct, message)),
+                Bound::AtMost(1.0),
+            ),
+        ]
+    })
 }
 
 #[cfg(test)]
@@ -90,5 +129,29 @@ mod tests {
         assert!(
             matches!(found, Some((_, Some(found), Bound::AtMost(_))) if (found.value - 0.75).abs() < 1e-9)
         );
+    }
+    #[test]
+    fn updates_are_compared_with_the_same_size() {
+        let update = |system, size, delivery, value| Record {
+            size,
+            delivery,
+            ..record(Case::BarrierUpdate, system, 2, value)
+        };
+        let records = [
+            update(System::Mpi, 4 * KIB, None, 20.0),
+            update(System::Mpi, 64 * KIB, None, 80.0),
+            update(System::Oikaze, 64 * KIB, None, 60.0),
+            update(System::Oikaze, 64 * KIB, Some("direct_map"), 50.0),
+            update(System::Oikaze, 64 * KIB, Some("message_through"), 100.0),
+        ];
+        let found: Vec<(String, f64)> = goals(&records)
+            .into_iter()
+            .filter_map(|(what, found, _)| Some((what, found?.value)))
+            .collect();
+        let expected = [
+            ("barrier_update of 64 KiB / mpi, 2 nodes".to_owned(), 0.75),
+            ("barrier_update of 64 KiB, direct map / message through".to_owned(), 0.5),
+        ];
+        assert_eq!(found, expected);
     }
 }

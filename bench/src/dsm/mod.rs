@@ -9,6 +9,9 @@ mod goals;
 mod mpi;
 mod system;
 
+pub use self::case::{DELIVERIES, UPDATE_SIZES};
+pub use self::system::program;
+
 use std::time::Instant;
 
 use clap::Args;
@@ -16,7 +19,7 @@ use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
 use self::case::{Case, Unit};
-use self::system::{ALL, System, agree};
+use self::system::{ALL, Measurement, System, agree};
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
 use crate::record::{Record, median, table, write_lines};
@@ -98,23 +101,32 @@ impl Run {
         let mut all = Vec::new();
         for case in self.cases() {
             for system in self.systems().into_iter().filter(|&system| case.has(system)) {
-                for nodes in self.nodes_of(system) {
-                    // A barrier of one node does nothing.
-                    if nodes > 1 || case.unit() != Unit::Us {
-                        all.push(Series { case, system, nodes, rounds: Vec::new(), failed: None });
-                    }
-                }
+                // A barrier of one node does nothing, and a node fetches nothing from itself.
+                let alone = matches!(case.unit(), Unit::Mflops | Unit::Mops);
+                let nodes = self.nodes_of(system).into_iter().filter(|&nodes| nodes > 1 || alone);
+                all.extend(nodes.flat_map(|nodes| self.series_of(case, system, nodes)));
             }
         }
         all
+    }
+
+    /// Returns the series of one system in a case: one for each size and delivery.
+    fn series_of(&self, case: Case, system: System, nodes: u32) -> Vec<Series> {
+        let deliveries = case.deliveries(system, self.rounds.quick);
+        let of = |size| {
+            deliveries.iter().map(move |&delivery| {
+                let what = Measurement { case, size, nodes, delivery };
+                Series { what, system, rounds: Vec::new(), failed: None }
+            })
+        };
+        case.sizes(self.rounds.quick).into_iter().flat_map(of).collect()
     }
 }
 
 /// One system's part in one case, over all rounds.
 struct Series {
-    case: Case,
+    what: Measurement,
     system: System,
-    nodes: u32,
     rounds: Vec<f64>,
     /// Cause for which the series ended early.
     failed: Option<String>,
@@ -132,7 +144,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         return Err(Error::new("none of these systems has such a case; `--help` lists both"));
     }
     for one in &series {
-        one.system.prepare(one.case)?;
+        one.system.prepare(one.what.case)?;
     }
     warn_if_busy();
     let place = Place::Wire { mtu: run.mtu, mode: run.mode };
@@ -153,8 +165,8 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     run.systems().iter().for_each(|system| println!("- {}", system.note()));
     let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
     failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
-    let ours = |one: &&&Series| matches!(one.system, System::Oikaze | System::OikazePlain);
-    failures.iter().find(ours).map_or(Ok(()), |one| Err(Error::new(one.failure())))
+    let theirs = |one: &&&Series| matches!(one.system, System::Mpi | System::Serial);
+    failures.iter().find(|one| !theirs(one)).map_or(Ok(()), |one| Err(Error::new(one.failure())))
 }
 
 /// Runs all rounds.
@@ -185,11 +197,11 @@ impl Series {
         results: &mut Vec<(Case, &'static str, Value)>,
     ) -> Result<(), Error> {
         let mut values = Vec::new();
-        for _ in 0..self.case.runs(quick) {
-            let once = || self.system.measure(lab, self.case, self.nodes, quick);
+        for _ in 0..self.what.case.runs(quick) {
+            let once = || self.system.measure(lab, self.what, quick);
             let found = cores.steady(|| {
                 once().or_else(|why| {
-                    let (system, case) = (self.system.name(), self.case.name());
+                    let (system, case) = (self.system.name(), self.what.case.name());
                     eprintln!("warning: {system}, {case} has failed and is tried once more: {why}");
                     once()
                 })
@@ -208,14 +220,14 @@ impl Series {
         results: &mut Vec<(Case, &'static str, Value)>,
     ) -> Result<(), Error> {
         let Some(check) = check.filter(|check| !check.is_null()) else { return Ok(()) };
-        let known = results.iter().find(|(case, ..)| *case == self.case);
+        let known = results.iter().find(|(case, ..)| *case == self.what.case);
         match known {
             Some((_, system, known)) if !agree(known, &check) => Err(Error::new(format!(
                 "wrong result: check value {check}, but {system} has computed {known}"
             ))),
             Some(_) => Ok(()),
             None => {
-                results.push((self.case, self.system.name(), check));
+                results.push((self.what.case, self.system.name(), check));
                 Ok(())
             }
         }
@@ -223,11 +235,12 @@ impl Series {
 
     fn failure(&self) -> String {
         format!(
-            "{}, {}, {} node{}: {}",
+            "{}, {}{}, {} node{}: {}",
             self.system.name(),
-            self.case.name(),
-            self.nodes,
-            if self.nodes == 1 { "" } else { "s" },
+            self.what.case.name(),
+            self.what.delivery.map_or_else(String::new, |delivery| format!(" by {delivery}")),
+            self.what.nodes,
+            if self.what.nodes == 1 { "" } else { "s" },
             self.failed.as_deref().unwrap_or("not measured")
         )
     }
@@ -236,17 +249,17 @@ impl Series {
     fn record(&self, run: &Run) -> Option<Record> {
         Some(Record {
             bench: "dsm",
-            case: self.case.name(),
-            size: self.case.size(),
+            case: self.what.case.name(),
+            size: self.what.size,
             system: self.system.name(),
             value: median(&self.rounds)?,
-            unit: self.case.unit().name(),
+            unit: self.what.case.unit().name(),
             rounds: self.rounds.clone(),
             mtu: Some(run.mtu),
             mode: Some(run.mode.name()),
             threads: None,
-            nodes: Some(self.nodes),
-            delivery: None,
+            nodes: Some(self.what.nodes),
+            delivery: self.what.delivery,
         })
     }
 }
@@ -271,7 +284,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_measured() {
         let names = |arguments: &[&str]| -> Vec<(&str, &str, u32)> {
-            let each = |one: &Series| (one.case.name(), one.system.name(), one.nodes);
+            let each = |one: &Series| (one.what.case.name(), one.system.name(), one.what.nodes);
             series(arguments).iter().map(each).collect()
         };
         let lu = ["--quick", "--case", "lu_1024"];
@@ -281,19 +294,23 @@ mod tests {
         assert_eq!(names(&alone), [("himeno_xs", "mpi", 1), ("himeno_xs", "oikaze-plain", 1)]);
         let barriers = ["--case", "barrier"];
         assert_eq!(names(&barriers), [("barrier", "mpi", 2), ("barrier", "oikaze", 2)]);
+        let updates = ["--quick", "--case", "barrier_update"];
+        let of_mpi = |one: &&Series| one.system == System::Mpi;
+        assert_eq!(series(&updates).iter().filter(of_mpi).count(), 3, "one for each size");
+        assert_eq!(series(&updates).len(), 3 + 3 * 3, "and three deliveries of Oikaze");
+        let fetches = [("fetch", "oikaze", 2), ("fetch", "oikaze-get", 2)];
+        assert_eq!(names(&["--quick", "--case", "fetch"]), fetches);
         assert!(names(&["--nodes", "3"]).is_empty() && names(&["--case", "none"]).is_empty());
         assert!(series(&[]).len() > series(&["--quick"]).len());
     }
 
     #[test]
     fn wrong_result_fails_the_system_that_has_it() {
-        let one = |system| Series {
-            case: Case::HimenoXs,
-            system,
-            nodes: 2,
-            rounds: Vec::new(),
-            failed: None,
+        let of = |case, system| {
+            let what = Measurement { case, size: 0, nodes: 2, delivery: None };
+            Series { what, system, rounds: Vec::new(), failed: None }
         };
+        let one = |system| of(Case::HimenoXs, system);
         let mut results = Vec::new();
         let check = |text: &str| Some(Value::from(text));
         assert!(one(System::Mpi).compare(check("ab"), &mut results).is_ok());
@@ -302,7 +319,7 @@ mod tests {
         let error = error.expect_err("the results differ").to_string();
         assert!(error.contains("\"cd\"") && error.contains("mpi has computed"), "{error}");
         assert!(one(System::Serial).compare(None, &mut results).is_ok());
-        let other = Series { case: Case::HimenoS, ..one(System::Serial) };
+        let other = of(Case::HimenoS, System::Serial);
         assert!(other.compare(check("cd"), &mut results).is_ok(), "another case");
     }
 }

@@ -25,6 +25,9 @@ pub enum System {
     Oikaze,
     /// Oikaze, with plain loads and stores that fault.
     OikazePlain,
+    /// Oikaze's one-sided reads, beside which fetches stand: of 8 bytes for the time of one, of the
+    /// same size for the bandwidth.
+    OikazeGet,
     /// Open MPI over TCP, with the C programs of `bench/mpi`.
     Mpi,
     /// The serial program, without Oikaze.
@@ -32,7 +35,19 @@ pub enum System {
 }
 
 /// All systems, the baseline first.
-pub const ALL: [System; 4] = [System::Mpi, System::Oikaze, System::OikazePlain, System::Serial];
+pub const ALL: [System; 5] =
+    [System::Mpi, System::Oikaze, System::OikazePlain, System::OikazeGet, System::Serial];
+
+/// Measurement that a system takes in each round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measurement {
+    pub case: Case,
+    /// Size in bytes ([`Case::sizes`]).
+    pub size: usize,
+    pub nodes: u32,
+    /// Delivery of updates; the runtime's choice if absent.
+    pub delivery: Option<&'static str>,
+}
 
 /// Result of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +66,8 @@ struct Line {
     us: Option<f64>,
     /// Median of `oikaze perf`.
     latency_us: Option<f64>,
+    /// Throughput of `oikaze perf`.
+    bandwidth_gbs: Option<f64>,
     check: Option<Value>,
     /// Check value of `himeno` and `lu`.
     hash: Option<Value>,
@@ -62,6 +79,7 @@ impl System {
         match self {
             Self::Oikaze => "oikaze",
             Self::OikazePlain => "oikaze-plain",
+            Self::OikazeGet => "oikaze-get",
             Self::Mpi => "mpi",
             Self::Serial => "serial",
         }
@@ -79,25 +97,27 @@ impl System {
     pub fn prepare(self, case: Case) -> Result<(), Error> {
         match self {
             Self::Mpi => mpi::build(case.program()).map(drop),
-            _ if case == Case::Barrier => oikaze::program().map(drop),
-            _ => program(case).map(drop),
+            _ if case.perf().is_some() => oikaze::program().map(drop),
+            _ => program(case.program()).map(drop),
         }
     }
 
-    /// Runs the case once on `nodes` hosts of the lab, one core each.
+    /// Runs a series once on `nodes` hosts of the lab, one core each.
     ///
     /// # Errors
     /// The program fails, its result is wrong, or its output has no figure.
-    pub fn measure(self, lab: &Lab, case: Case, nodes: u32, quick: bool) -> Result<Found, Error> {
-        let printed = alone(self.command(lab, case, nodes, quick)?)?;
+    pub fn measure(self, lab: &Lab, what: Measurement, quick: bool) -> Result<Found, Error> {
+        let printed = alone(self.command(lab, what, quick)?)?;
+        let case = what.case;
         found(case.unit(), &printed).ok_or_else(|| {
             let name = case.name();
             Error::new(format!("{name} printed no figure in {:?}: {}", case.unit(), printed.trim()))
         })
     }
 
-    fn command(self, lab: &Lab, case: Case, nodes: u32, quick: bool) -> Result<Command, Error> {
-        let arguments = case.arguments(quick);
+    fn command(self, lab: &Lab, what: Measurement, quick: bool) -> Result<Command, Error> {
+        let Measurement { case, size, nodes, delivery } = what;
+        let arguments = case.arguments(size, quick);
         let me = std::env::current_exe().tried("finding the bench's own program")?;
         let hosts = ADDRESSES.get(..nodes as usize).ok_or_else(|| {
             Error::new(format!("the lab has {} hosts, not {nodes}", ADDRESSES.len()))
@@ -112,20 +132,25 @@ impl System {
                 command
             }
             Self::Serial => {
-                let mut command = lab.on(CLIENT, LIMIT, program(case)?);
+                let mut command = lab.on(CLIENT, LIMIT, program(case.program())?);
                 command.args(["--serial", "--json"]).args(arguments);
                 command
             }
-            Self::Oikaze | Self::OikazePlain => {
+            Self::Oikaze | Self::OikazePlain | Self::OikazeGet => {
                 let oikaze = oikaze::program()?;
                 let mut command = lab.on(CLIENT, LIMIT, &oikaze);
                 command.env("OIKAZE_RSH", enter);
                 command.args(["run", "--no-prefix", "--hosts", &hosts.join(","), "--"]);
-                if case == Case::Barrier {
-                    command.arg(oikaze).args(["perf", "barrier"]);
-                } else {
-                    command.arg(program(case)?);
-                }
+                command.envs(delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
+                match case.perf() {
+                    _ if self == Self::OikazeGet => {
+                        command.arg(oikaze).args(["perf", "get", "--json"]);
+                        command.args(case.get_arguments(size));
+                        return Ok(command);
+                    }
+                    Some(test) => command.arg(oikaze).args(["perf", test]),
+                    None => command.arg(program(case.program())?),
+                };
                 command.arg("--json").args(arguments);
                 if self == Self::OikazePlain {
                     command.args(["--touch", "lazily"]);
@@ -144,6 +169,9 @@ impl System {
             Self::OikazePlain => {
                 "oikaze-plain: the same programs with --touch lazily: nothing is fetched before a load or a store faults."
             }
+            Self::OikazeGet => {
+                "oikaze-get: one-sided reads of 8 bytes (beside fetch), or of 1 MiB, many in flight (beside fetch_bw)."
+            }
             Self::Mpi => {
                 "mpi: Open MPI over TCP with messages of up to 1 MiB sent eagerly; it polls without sleeping, as by default. C with -O3 -march=native."
             }
@@ -153,9 +181,12 @@ impl System {
 }
 
 /// Returns the path of one of Oikaze's programs, which are built beside the bench.
-fn program(case: Case) -> Result<PathBuf, Error> {
+///
+/// # Errors
+/// The program is not there.
+pub fn program(name: &str) -> Result<PathBuf, Error> {
     let me = std::env::current_exe().tried("finding the bench's own program")?;
-    let program = me.with_file_name(case.program());
+    let program = me.with_file_name(name);
     if program.is_file() {
         return Ok(program);
     }
@@ -174,8 +205,9 @@ fn found(unit: Unit, printed: &str) -> Option<Found> {
         Unit::Mflops => line.mflops,
         Unit::Mops => line.mops,
         Unit::Us => line.us.or(line.latency_us),
+        Unit::Gbs => line.bandwidth_gbs,
     }?;
-    let check = if unit == Unit::Us { None } else { line.check.or(line.hash) };
+    let check = if matches!(unit, Unit::Us | Unit::Gbs) { None } else { line.check.or(line.hash) };
     (value.is_finite() && value > 0.0).then_some(Found { value, check })
 }
 
