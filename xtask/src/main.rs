@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 fn bench(arguments: &[String]) -> Result<(), String> {
     command::cargo(&["build", "--quiet", "--release", "-p", "oikaze-bench", "-p", "oikaze-cli"])
         .run()?;
-    if arguments.first().is_some_and(|bench| bench == "dsm") {
+    if arguments.first().is_some_and(|bench| bench == "dsm" || bench == "papers") {
         build_programs()?;
     }
     command::Step::new(command::target().join("release/oikaze-bench")).args(arguments).run()

@@ -4,6 +4,8 @@ mod paper_000;
 mod paper_001;
 mod paper_003;
 mod paper_004;
+mod paper_004_barrier;
+mod paper_004_table;
 mod plot;
 mod report;
 
@@ -33,7 +35,7 @@ pub struct Run {
 type Measure = fn(&Run) -> Result<Vec<Record>, Error>;
 
 /// All figures: name and function.
-const FIGURES: [(&str, Measure); 8] = [
+const FIGURES: [(&str, Measure); 10] = [
     ("000-figure-3", paper_000::exchange),
     ("000-figure-5", paper_000::throughput),
     ("000-figure-6", paper_000::processor),
@@ -42,6 +44,8 @@ const FIGURES: [(&str, Measure); 8] = [
     ("001-figure-6", paper_001::latency),
     ("003-figure-5", paper_003::consecutive),
     ("004-figure-6", paper_004::throughput),
+    ("004-figure-7", paper_004_barrier::updates),
+    ("004-table-2", paper_004_table::messages),
 ];
 
 /// Measures the figures that the user asks for.

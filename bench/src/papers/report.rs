@@ -176,7 +176,7 @@ impl Figure {
 }
 
 /// Returns the date in UTC, in the form of ISO 8601.
-fn today() -> String {
+pub fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
     format!("{year:04}-{month:02}-{day:02}")

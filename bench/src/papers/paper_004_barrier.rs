@@ -1,0 +1,180 @@
+//! Paper 004, figure 7: barriers that bring updated memory to all nodes.
+//!
+//! In Fagus, nodes tell the owner that they have come to the barrier. The owner then sends the
+//! updated memory to all others. With Wind, which places the memory itself (*direct map*), every
+//! number of nodes that the paper measured was faster than with the ordinary path (here: *message
+//! through*). The paper's text has no numbers for the figure. The size is that of the memory.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::Run;
+use super::plot::Scale;
+use super::report::Figure;
+use crate::dsm::{DELIVERIES, UPDATE_SIZES};
+use crate::error::{Error, Tried};
+use crate::lab::{Lab, Place};
+use crate::peers::oikaze;
+use crate::process::alone;
+use crate::record::{Record, median};
+
+/// Numbers of nodes.
+const NODES: [u32; 7] = [2, 3, 4, 5, 6, 7, 8];
+/// Numbers of nodes that a quick run measures, and that the picture shows.
+const SHOWN: [u32; 3] = [2, 4, 8];
+/// Indices in [`UPDATE_SIZES`] of the sizes of a quick run.
+const QUICK_SIZES: [usize; 3] = [0, 2, 4];
+/// Time limit of one job.
+const LIMIT: Duration = Duration::from_secs(60);
+/// MTU of the cables between the nodes.
+const MTU: u16 = 9000;
+
+/// Declares the names of the lines of a number of nodes, in the order of [`DELIVERIES`].
+macro_rules! names {
+    ($($nodes:literal),*) => {
+        [$([
+            concat!($nodes, " nodes, direct map"),
+            concat!($nodes, " nodes, header through"),
+            concat!($nodes, " nodes, message through"),
+            concat!($nodes, " nodes, diff decode"),
+            concat!($nodes, " nodes, header through diff decode"),
+        ]),*]
+    };
+}
+
+/// Names of the lines, by number of nodes and delivery.
+const NAMES: [[&str; DELIVERIES.len()]; NODES.len()] = names!(2, 3, 4, 5, 6, 7, 8);
+/// Lines of the picture: with Wind's delivery, and by the ordinary path.
+const DRAWN: [&str; 6] =
+    [NAMES[0][0], NAMES[0][2], NAMES[2][0], NAMES[2][2], NAMES[6][0], NAMES[6][2]];
+
+/// Measures the figure and draws it.
+///
+/// # Errors
+/// Something could not be run or written.
+pub fn updates(run: &Run) -> Result<Vec<Record>, Error> {
+    let quick = run.rounds.quick;
+    let cores = cores()?;
+    let figure = Figure {
+        name: "004-figure-7",
+        title: "Paper 004, figure 7, measured again: barriers that bring updated memory to all nodes",
+        across: "bytes of updated memory",
+        up: "MB/s",
+        scale: Scale::Logarithmic,
+        now: format!(
+            "Each node in a network namespace of its own, joined by a bridge, mtu {MTU}: size divided by the median time of a barrier with its update (oikaze perf barrier-update). The machine has {cores} cores: jobs of more nodes are oversubscribed (mode oversubscribed), and their times are mostly those of changes between processes."
+        ),
+        then: "direct delivery by Wind is faster than the ordinary path for every number of nodes",
+        then_machine: "Pentium III, gigabit Ethernet, about 2002",
+        then_lines: Vec::new(),
+        systems: &DRAWN,
+        base: DRAWN[1],
+    };
+    // Holds the lock of the benches. The launcher makes the namespaces.
+    let lab = Lab::up(Place::Here)?;
+    let mut records = blank(quick, cores);
+    for round in 1..=run.rounds.count {
+        eprintln!("{}, round {round} of {}", figure.name, run.rounds.count);
+        for record in &mut records {
+            let value = one(record, cores, quick)?;
+            record.rounds.push(value);
+        }
+    }
+    drop(lab);
+    for record in &mut records {
+        record.value = median(&record.rounds).unwrap_or_default();
+    }
+    figure.save(run, &records)?;
+    Ok(records)
+}
+
+fn cores() -> Result<u32, Error> {
+    let cores = std::thread::available_parallelism().tried("counting this machine's cores")?;
+    Ok(u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
+/// Returns a record for each measurement, without values.
+fn blank(quick: bool, cores: u32) -> Vec<Record> {
+    let mut records = Vec::new();
+    for (nodes, names) in NODES.into_iter().zip(NAMES) {
+        if quick && !SHOWN.contains(&nodes) {
+            continue;
+        }
+        for (at, size) in UPDATE_SIZES.into_iter().enumerate() {
+            if quick && !QUICK_SIZES.contains(&at) {
+                continue;
+            }
+            let mode = if nodes > cores { "oversubscribed" } else { "a core for each node" };
+            records.extend(DELIVERIES.into_iter().zip(names).map(|(delivery, system)| Record {
+                bench: "papers",
+                case: "004-figure-7",
+                size,
+                system,
+                value: 0.0,
+                unit: "MB/s",
+                rounds: Vec::new(),
+                mtu: Some(MTU),
+                mode: Some(mode),
+                threads: None,
+                nodes: Some(nodes),
+                delivery: Some(delivery),
+            }));
+        }
+    }
+    records
+}
+
+/// Runs one job, and returns its throughput in MB/s.
+fn one(record: &Record, cores: u32, quick: bool) -> Result<f64, Error> {
+    let oikaze = oikaze::program()?;
+    let nodes = record.nodes.unwrap_or(2);
+    // As many barriers for each number of nodes.
+    let iterations = if quick { 160 } else { 800 };
+    let mut command = Command::new("timeout");
+    command.arg(LIMIT.as_secs().to_string()).arg(&oikaze);
+    command.envs(record.delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
+    command.args(["run", "--no-prefix", "--netns", "--mtu", &MTU.to_string()]);
+    command.args(["-n", &nodes.to_string(), "--", "sh", "-c"]);
+    // Each node has a core, as far as there are cores.
+    command.arg(format!("exec taskset -c $((OIKAZE_RANK % {cores})) \"$0\" \"$@\"")).arg(&oikaze);
+    command.args(["perf", "barrier-update", "--json", "--size", &record.size.to_string()]);
+    command.args(["--iterations", &iterations.to_string()]);
+    let printed = alone(command)?;
+    let microseconds = printed
+        .lines()
+        .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .and_then(|line| line["latency_us"].as_f64())
+        .filter(|&us| us > 0.0)
+        .ok_or_else(|| Error::new(format!("oikaze perf printed no time: {}", printed.trim())))?;
+    // Bytes in a microsecond are megabytes in a second.
+    Ok(record.size as f64 / microseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_in_the_order_of_nodes_and_deliveries() {
+        for (nodes, names) in NODES.into_iter().zip(NAMES) {
+            assert!(names.iter().all(|name| name.starts_with(&nodes.to_string())), "{names:?}");
+        }
+        let words = DELIVERIES.map(|delivery| delivery.replace("direct_diff", "diff"));
+        for (name, delivery) in NAMES[0].iter().zip(words) {
+            assert!(name.ends_with(&delivery.replace('_', " ")), "{name}, {delivery}");
+        }
+    }
+
+    #[test]
+    fn quick_run_has_what_the_picture_shows() {
+        let (quick, full) = (blank(true, 2), blank(false, 2));
+        assert_eq!((quick.len(), full.len()), (3 * 3 * 5, 7 * 5 * 5));
+        for drawn in DRAWN {
+            assert!(quick.iter().any(|record| record.system == drawn), "{drawn}");
+        }
+        for record in &full {
+            let is_over = record.nodes > Some(2);
+            assert_eq!(record.mode == Some("oversubscribed"), is_over, "{record:?}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Paper 004, table 2: numbers of small and of bulk messages of LU and Himeno on 8 nodes.
+//!
+//! The paper counts the packets of Fagus: control messages of at most 256 B, and bulk of one size
+//! for each program. Its numbers fit one node's share: 7 × n / 8 + 5 control messages and n / 8 rows
+//! of 8 n bytes for LU, and 8 × 200 + 5 and 400 halos for Himeno XS with 200 iterations.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Run;
+use super::report::today;
+use crate::dsm::program;
+use crate::error::{Error, Tried};
+use crate::lab::{Lab, Place};
+use crate::peers::oikaze;
+use crate::process::alone;
+use crate::record::Record;
+use crate::suite::machine;
+
+/// Number of nodes, as in the paper.
+const NODES: u32 = 8;
+/// Time limit of one job. Eight nodes share this machine's cores.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Name of the table and its files.
+const NAME: &str = "004-table-2";
+
+/// Program of the table, with the paper's numbers.
+struct Row {
+    name: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    /// Bytes of the shared data.
+    size: usize,
+    /// Messages of at most 256 B, in the paper.
+    small: u64,
+    /// Bulk messages in the paper, and the maximum size of one.
+    bulk: (u64, &'static str),
+    /// Set if a quick run has the row.
+    is_quick: bool,
+}
+
+const ROWS: [Row; 4] = [
+    Row {
+        name: "LU 1024",
+        program: "lu",
+        arguments: &["--n", "1024"],
+        size: 1024 * 1024 * 8,
+        small: 901,
+        bulk: (128, "8 KiB"),
+        is_quick: true,
+    },
+    Row {
+        name: "LU 2048",
+        program: "lu",
+        arguments: &["--n", "2048"],
+        size: 2048 * 2048 * 8,
+        small: 1797,
+        bulk: (256, "16 KiB"),
+        is_quick: true,
+    },
+    Row {
+        name: "LU 4096",
+        program: "lu",
+        arguments: &["--n", "4096"],
+        size: 4096 * 4096 * 8,
+        small: 3589,
+        bulk: (512, "32 KiB"),
+        is_quick: false,
+    },
+    Row {
+        name: "Himeno XS, 200 iterations",
+        program: "himeno",
+        arguments: &["--size", "XS", "--iterations", "200"],
+        size: 32 * 32 * 64 * 4,
+        small: 1605,
+        bulk: (400, "16 KiB"),
+        is_quick: true,
+    },
+];
+
+/// Messages of one node, of all purposes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Count {
+    small: u64,
+    bulk: u64,
+    /// Bulk messages that carry pages, diffs or updates. The others belong to barriers.
+    data: u64,
+    bytes: u64,
+}
+
+/// Counts the messages of all programs, and writes the table. Numbers of messages depend little on
+/// the machine's speed, so one run of each program suffices.
+///
+/// # Errors
+/// A program fails, or something could not be written.
+pub fn messages(run: &Run) -> Result<Vec<Record>, Error> {
+    // Holds the lock of the benches. The launcher makes the namespaces.
+    let lab = Lab::up(Place::Here)?;
+    let (mut records, mut rows) = (Vec::new(), Vec::new());
+    let mut text = String::from(
+        "| program | at most 256 B, then | bulk, then | at most 256 B, now | bulk, now | of these memory | sent by node 0, now |\n|---|---|---|---|---|---|---|\n",
+    );
+    for row in ROWS.iter().filter(|row| row.is_quick || !run.rounds.quick) {
+        eprintln!("{NAME}, {}", row.name);
+        let reports = reports(row, &run.out)?;
+        let node = reports
+            .first()
+            .ok_or_else(|| Error::new(format!("{} has no report of node 0", row.name)))?;
+        let count = count(node);
+        let (then, size) = row.bulk;
+        let kib = count.bytes >> 10;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {then} × {size} | {} | {} | {} | {kib} KiB |",
+            row.name, row.small, count.small, count.bulk, count.data
+        );
+        records.extend([("at most 256 B", count.small), ("bulk", count.bulk)].map(
+            |(system, value)| Record {
+                bench: "papers",
+                case: NAME,
+                size: row.size,
+                system,
+                value: value as f64,
+                unit: "messages",
+                rounds: vec![value as f64],
+                mtu: None,
+                mode: None,
+                threads: None,
+                nodes: Some(NODES),
+                delivery: None,
+            },
+        ));
+        rows.push(json!({
+            "program": row.name,
+            "then": { "at_most_256": row.small, "bulk": then, "bulk_size": size },
+            "now": { "at_most_256": count.small, "bulk": count.bulk, "data": count.data, "bytes": count.bytes },
+            "nodes": reports,
+        }));
+    }
+    drop(lab);
+    save(run, &rows, &text)?;
+    Ok(records)
+}
+
+/// Writes the table, and the data with the reports of all nodes.
+fn save(run: &Run, rows: &[Value], text: &str) -> Result<(), Error> {
+    let (date, machine) = (today(), machine());
+    let now = format!(
+        "Messages that node 0 of {NODES} sends, by oikaze run --stats; each node in a network namespace of its own. The size is that of the body. Bulk without memory are arrivals at barriers and their ends, which tell who wrote what."
+    );
+    let all = json!({ "table": NAME, "date": date, "machine": machine, "now": now, "rows": rows });
+    let data = serde_json::to_string_pretty(&all)
+        .map_err(|why| Error::new(format!("writing JSON: {why}")))?;
+    let page = format!(
+        "# Paper 004, table 2, counted again\n\n{text}\nThen: Fagus over UDP, about 2002. Now ({date}): {now}\n"
+    );
+    println!("{text}");
+    for (ending, text) in [("json", data + "\n"), ("md", page)] {
+        let file = run.out.join(format!("{NAME}.{ending}"));
+        std::fs::write(&file, text).tried(format!("writing {}", file.display()))?;
+        println!("{}", file.display());
+    }
+    Ok(())
+}
+
+/// Runs a program, and returns the reports of its nodes.
+fn reports(row: &Row, folder: &Path) -> Result<Vec<Value>, Error> {
+    let lines = folder.join(format!("{NAME}.lines"));
+    let mut command = Command::new("timeout");
+    command.arg(LIMIT.as_secs().to_string()).arg(oikaze::program()?);
+    command.args(["run", "--no-prefix", "--netns", "-n", &NODES.to_string()]);
+    command.arg(format!("--stats={}", lines.display())).arg("--").arg(program(row.program)?);
+    command.arg("--json").args(row.arguments);
+    let ran = alone(command);
+    let text = std::fs::read_to_string(&lines).tried(format!("reading {}", lines.display()));
+    let _ = std::fs::remove_file(&lines);
+    ran?;
+    let reports: Vec<Value> = text?
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|report| !report["node"].is_null())
+        .collect();
+    if reports.len() == NODES as usize {
+        return Ok(reports);
+    }
+    Err(Error::new(format!("{}: {} of {NODES} nodes have reported", row.name, reports.len())))
+}
+
+/// Counts the messages of a report.
+fn count(report: &Value) -> Count {
+    let purposes = report["purposes"].as_object();
+    let mut sum = Count::default();
+    for (purpose, counts) in purposes.into_iter().flatten() {
+        let of = |what: &str| {
+            let classes = counts[what].as_array();
+            classes.into_iter().flatten().map(|count| count.as_u64().unwrap_or(0))
+        };
+        sum.small += of("messages").next().unwrap_or(0);
+        let bulk = of("messages").skip(1).sum::<u64>();
+        sum.bulk += bulk;
+        sum.data += if matches!(purpose.as_str(), "pages" | "diff" | "update") { bulk } else { 0 };
+        sum.bytes += of("bytes").sum::<u64>();
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_class_is_small_and_the_rest_is_bulk() {
+        let report = json!({ "node": 0, "purposes": {
+            "barrier": { "messages": [7, 1, 0, 0, 0], "bytes": [300, 400, 0, 0, 0] },
+            "update": { "messages": [0, 0, 2, 0, 3], "bytes": [0, 0, 5000, 0, 90_000] },
+        }});
+        assert_eq!(count(&report), Count { small: 7, bulk: 6, data: 5, bytes: 95_700 });
+        assert_eq!(count(&json!({})), Count::default());
+    }
+
+    #[test]
+    fn papers_numbers_fit_one_nodes_share() {
+        for (row, n) in ROWS.iter().zip([1024, 2048, 4096]) {
+            assert_eq!((row.small, row.bulk.0), (7 * n / 8 + 5, n / 8), "{}", row.name);
+        }
+        assert_eq!((ROWS[3].small, ROWS[3].bulk.0), (8 * 200 + 5, 2 * 200));
+    }
+}
