@@ -1,8 +1,9 @@
 //! Paper 004, table 2: numbers of small and of bulk messages of LU and Himeno on 8 nodes.
 //!
 //! The paper counts the packets of Fagus: control messages of at most 256 B, and bulk of one size
-//! for each program. Its numbers fit one node's share: 7 × n / 8 + 5 control messages and n / 8 rows
-//! of 8 n bytes for LU, and 8 × 200 + 5 and 400 halos for Himeno XS with 200 iterations.
+//! for each program. Its numbers fit one node's share. For LU these are 7 × n / 8 + 5 control
+//! messages and n / 8 rows of 8 n bytes. For Himeno XS with 200 iterations they are 8 × 200 + 5 and
+//! 400 halos.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -57,8 +57,8 @@ pub enum Test {
     Exchange,
     /// Run barriers: from call to completion
     Barrier,
-    /// Run barriers that each bring SIZE bytes, which one node has written, to all other nodes: time
-    /// of write and barrier together
+    /// Run barriers that each bring SIZE bytes of one node to all others: time of write and barrier
+    /// together
     BarrierUpdate,
     /// Read pages of a shared array that are not valid here: from call to guard, and the bytes per
     /// second of these reads

@@ -79,7 +79,7 @@ sums! {
         pub sent: u64,
         /// Bytes sent, in UDP payloads and through memory that nodes of this machine share.
         pub bytes_sent: u64,
-        /// Datagrams received.
+        /// Number of datagrams received.
         pub received: u64,
         /// Bytes received, in the same ways.
         pub bytes_received: u64,
