@@ -2,6 +2,7 @@
 
 use super::array::{PageId, PageState};
 use super::fetch::{FETCH_PAGES_MAX, FetchCause};
+use super::number_set::NumberSet;
 use super::prefetch::take_pages;
 use super::{Access, ArrayId, Coherence, CoherenceError, Pages, Value};
 use crate::limits::PAGE;
@@ -33,20 +34,6 @@ pub(super) struct Touch {
     pub token: Token,
 }
 
-/// Sorts ranges, and joins those that meet.
-fn joined(mut ranges: Vec<Range<u64>>) -> VecDeque<Range<u64>> {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut all: VecDeque<Range<u64>> = VecDeque::with_capacity(ranges.len());
-    for range in ranges {
-        match all.back_mut() {
-            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
-            _ => all.push_back(range),
-        }
-    }
-    all
-}
-
 impl Coherence {
     pub(super) fn begin_touch(
         &mut self,
@@ -72,7 +59,9 @@ impl Coherence {
         }
         // A write guard of a guarded array makes its pages dirty when it begins.
         let access = if known.guarded { Access::Read } else { access };
-        let left = joined(ranges);
+        let mut joined = NumberSet::default();
+        ranges.into_iter().for_each(|range| joined.insert(range));
+        let left: VecDeque<Range<u64>> = joined.iter().collect();
         left.iter().for_each(|range| self.used(array, range.clone()));
         let unrequested = left.clone();
         self.touches.push(Touch { array, left, unrequested, ahead: 0, access, token });
@@ -169,6 +158,7 @@ impl Coherence {
         let Some(known) = self.arrays.get_mut(array as usize) else { return false };
         let one = page..page + 1;
         let guarded = known.guarded;
+        let for_loads = known.mapping(Access::Read);
         match (known.state(page), access) {
             (state, access) if state.holds(access) => {}
             (PageState::HomeUntouched, _) => {
@@ -179,7 +169,7 @@ impl Coherence {
             }
             (PageState::HomeShared, Access::Read) => {
                 known.set(page, PageState::HomeRead);
-                pages.install(array, one, if guarded { Access::Write } else { Access::Read });
+                pages.install(array, one, for_loads);
             }
             (PageState::HomeShared, Access::Write) => {
                 known.set(page, PageState::HomeWrite);

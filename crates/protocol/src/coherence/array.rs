@@ -5,7 +5,7 @@ use super::fetch::Streams;
 use super::statistics::ArrayStatistics;
 use super::update::delivery::Delivery;
 use super::update::subscribe::Readers;
-use super::{ArrayId, Declaration, Homes};
+use super::{Access, ArrayId, Declaration, Homes};
 use crate::Rank;
 use crate::limits::{NAME_MAX, PAGE};
 use alloc::boxed::Box;
@@ -55,10 +55,10 @@ impl PageState {
         )
     }
 
-    pub fn holds(self, access: super::Access) -> bool {
+    pub fn holds(self, access: Access) -> bool {
         match self {
             PageState::Write | PageState::HomePrivate | PageState::HomeWrite => true,
-            PageState::Read | PageState::HomeRead => access == super::Access::Read,
+            PageState::Read | PageState::HomeRead => access == Access::Read,
             _ => false,
         }
     }
@@ -266,6 +266,12 @@ impl Array {
         if let Some(slot) = usize::try_from(page).ok().and_then(|page| self.states.get_mut(page)) {
             *slot = state;
         }
+    }
+
+    /// Returns how pages are mapped that may be accessed so. Pages of guarded arrays need no
+    /// protection (COH-10.13).
+    pub fn mapping(&self, access: Access) -> Access {
+        if self.guarded { Access::Write } else { access }
     }
 
     pub fn home(&self, page: u64) -> Rank {

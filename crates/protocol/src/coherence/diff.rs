@@ -38,13 +38,8 @@ pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Appends the changes of one page to a message's body. Returns `false` if there are none
-/// (COH-9.3).
-pub(super) fn encode(page: u64, twin: &[u8], now: &[u8], out: &mut Vec<u8>) -> bool {
-    encode_runs(page, &changed(twin, now), now, out)
-}
-
-/// Appends these runs of bytes of one page, sorted and disjoint. Returns `false` if there are none.
+/// Appends these runs of bytes of one page, sorted and disjoint, to a message's body. Returns
+/// `false` if there are none (COH-9.3).
 pub(super) fn encode_runs(page: u64, runs: &[Range<usize>], now: &[u8], out: &mut Vec<u8>) -> bool {
     if runs.is_empty() {
         return false;
@@ -164,7 +159,7 @@ mod tests {
                 for i in (at..(at + len).min(PAGE)).step_by(if dense { 2 } else { 1 }) { now[i] = now[i].wrapping_add(add); }
             }
             let mut body = Vec::new();
-            let differs = encode(9, &twin, &now, &mut body);
+            let differs = encode_runs(9, &changed(&twin, &now), &now, &mut body);
             prop_assert_eq!(differs, twin != now);
             prop_assert!(body.len() <= PAGE + MASK_LEN + 8);
             let mut rebuilt = twin.clone();
@@ -186,7 +181,7 @@ mod tests {
     fn truncation_is_refused() {
         let (twin, now) = (vec![0u8; PAGE], (0..PAGE).map(|i| (i % 5) as u8).collect::<Vec<_>>());
         let mut body = Vec::new();
-        assert!(encode(1, &twin, &now, &mut body));
+        assert!(encode_runs(1, &changed(&twin, &now), &now, &mut body));
         for len in 1..body.len() {
             assert!(decode(&body[..len], |_, _, _| Ok(())).is_err(), "cut at {len}");
         }

@@ -5,7 +5,7 @@
 //! *plain*, and its pages are tracked.
 
 use super::array::{PageId, PageState, ranges};
-use super::number_set::NumberSet;
+use super::number_set::{NumberSet, common};
 use super::{Access, ArrayId, Coherence, Delivery, Pages};
 use crate::Rank;
 use crate::limits::PAGE;
@@ -19,7 +19,7 @@ use core::ops::Range;
 pub struct WriteId(pub u64);
 
 /// Meaning of the bytes of a write guard to other nodes (COH-10.14).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ownership {
     /// All bytes of the guard count as written. No other node writes any of them before it
     /// synchronises with this one (COH-10.10).
@@ -58,34 +58,37 @@ pub(super) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
 
 /// Returns the bytes of one page.
 pub(super) fn bytes_of(page: u64) -> Range<u64> {
-    page * PAGE as u64..(page + 1) * PAGE as u64
+    bytes_of_pages(&(page..page + 1))
+}
+
+/// Returns the bytes of consecutive pages.
+pub(super) fn bytes_of_pages(pages: &Range<u64>) -> Range<u64> {
+    pages.start * PAGE as u64..pages.end * PAGE as u64
 }
 
 impl Guards {
-    /// Returns `true` if a live guard covers bytes of this page.
-    fn is_live(&self, id: PageId) -> bool {
-        self.live
-            .values()
-            .any(|guard| guard.array == id.0 && pages_of(&guard.bytes).contains(&id.1))
+    /// Returns the ownership of the live guards that cover bytes of a page: *merged* if any of them
+    /// is.
+    fn live_ownership(&self, id: PageId) -> Option<Ownership> {
+        let covers =
+            |guard: &&LiveWrite| guard.array == id.0 && pages_of(&guard.bytes).contains(&id.1);
+        self.live.values().filter(covers).map(|guard| guard.ownership).max()
     }
 
     /// Returns the bytes of a page that guards own, relative to the page. Those of guards that have
     /// ended are taken out of the set.
     pub fn take_owned(&mut self, id: PageId) -> NumberSet {
         let (mut owned, bytes) = (NumberSet::default(), bytes_of(id.1));
+        let mut own =
+            |part: Range<u64>| owned.insert(part.start - bytes.start..part.end - bytes.start);
         if let Some(written) = self.written.get_mut(&id.0) {
-            written.overlaps(bytes.clone()).for_each(|part| owned.insert(part));
+            written.overlaps(bytes.clone()).for_each(&mut own);
             written.remove(bytes.clone());
         }
         let live = self.live.values().filter(|guard| guard.is_owner && guard.array == id.0);
-        for guard in live {
-            owned.insert(guard.bytes.start.max(bytes.start)..guard.bytes.end.min(bytes.end));
-        }
-        let mut relative = NumberSet::default();
+        let parts = live.map(|guard| common(&guard.bytes, &bytes));
+        parts.filter(|part| !part.is_empty()).for_each(&mut own);
         owned
-            .iter()
-            .for_each(|part| relative.insert(part.start - bytes.start..part.end - bytes.start));
-        relative
     }
 
     /// Ends the interval. Returns the bytes that guards own in it, by array.
@@ -132,7 +135,8 @@ impl Coherence {
         for (array, range) in ranges(clean) {
             pages.set_access(array, range, Access::Read);
         }
-        // What guards have written so far is known. Plain stores from here on differ from the twin.
+        // The twin has the bytes that guards have written so far. Plain stores from here on differ
+        // from it.
         written.into_iter().for_each(|id| self.make_twin(id, pages));
         self.settle(pages);
     }
@@ -201,16 +205,9 @@ impl Coherence {
 
     /// Makes a page dirty if a live guard covers it, because the guard writes it without a trap.
     pub(super) fn write_if_live(&mut self, id: PageId, pages: &mut dyn Pages) {
-        if self.is_guarded(id.0) && self.guards.is_live(id) {
-            let merged = |guard: &&LiveWrite| {
-                guard.array == id.0
-                    && guard.ownership == Ownership::Merged
-                    && pages_of(&guard.bytes).contains(&id.1)
-            };
-            let ownership = match self.guards.live.values().find(merged) {
-                Some(_) => Ownership::Merged,
-                None => Ownership::Owned,
-            };
+        if self.is_guarded(id.0)
+            && let Some(ownership) = self.guards.live_ownership(id)
+        {
             self.write_under_guard(id, ownership, pages);
         }
     }

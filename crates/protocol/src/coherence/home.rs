@@ -1,7 +1,7 @@
 //! A node's part as the home of pages: serving fetches, applying diffs, and ending tracking
 //! (COH-3.5).
 
-use super::array::PageState;
+use super::array::{PageId, PageState};
 use super::codec::{Headline, PageRun, RequestedRun};
 use super::{Access, Coherence, Delivery, Pages, array, diff};
 use crate::Rank;
@@ -120,38 +120,45 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
         let array = self.arrays.get(id as usize).ok_or(Refusal::UnknownObject)?;
-        let mut last = None;
-        let mut applied = 0;
         let mut changed = alloc::vec::Vec::new();
         diff::decode(body, |page, _, _| {
             if !array.state(page).is_home() {
                 return Err(Refusal::NotPermitted);
             }
-            if last.replace(page) != Some(page) {
-                applied += 1;
+            if changed.last() != Some(&page) {
                 changed.push(page);
             }
             Ok(())
         })?;
-        if planted(Bug::LoseDiff) && applied % 2 == 1 {
+        if planted(Bug::LoseDiff) && changed.len() % 2 == 1 {
             return Ok(());
         }
-        self.statistics.applied_diffs += applied;
+        self.statistics.applied_diffs += changed.len() as u64;
         self.count_delivery(Delivery::HeaderThroughDiffDecode);
         diff::decode(body, |page, at, bytes| {
-            pages.merge(id, page * PAGE as u64 + at as u64, bytes);
-            // What other nodes wrote is no change of this node's.
-            let twin =
-                self.arrays.get_mut(id as usize).and_then(|array| array.twins.get_mut(&page));
-            if let Some(part) = twin.and_then(|twin| twin.get_mut(at..at + bytes.len())) {
-                part.copy_from_slice(bytes);
-            }
+            self.apply_change((id, page), at, bytes, pages);
             Ok(())
         })?;
         changed.into_iter().for_each(|page| self.changed((id, page)));
         self.tell_subscribers(from, id);
         // Changes that could not be placed must not be told to anybody (COH-5.4).
         if pages.failure().is_some() { Err(Refusal::NoRoom) } else { Ok(()) }
+    }
+
+    /// Writes bytes of another node into a page, and into its twin, because they are no change of
+    /// this node's.
+    pub(super) fn apply_change(
+        &mut self,
+        id: PageId,
+        at: usize,
+        bytes: &[u8],
+        pages: &mut dyn Pages,
+    ) {
+        pages.merge(id.0, id.1 * PAGE as u64 + at as u64, bytes);
+        let twin = self.arrays.get_mut(id.0 as usize).and_then(|array| array.twins.get_mut(&id.1));
+        if let Some(part) = twin.and_then(|twin| twin.get_mut(at..at + bytes.len())) {
+            part.copy_from_slice(bytes);
+        }
     }
 
     /// Ends the tracking of pages whose copies are all invalid, after a collective that told all

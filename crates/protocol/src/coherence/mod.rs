@@ -293,10 +293,9 @@ impl Coherence {
         self.arrays.get(array as usize).map(|array| &array.statistics)
     }
 
-    /// Returns how pages are mapped that may be accessed so. Pages of guarded arrays need no
-    /// protection (COH-10.13).
+    /// As [`Array::mapping`], of an array by its number.
     fn mapping(&self, array: ArrayId, access: Access) -> Access {
-        if self.is_guarded(array) { Access::Write } else { access }
+        self.arrays.get(array as usize).map_or(access, |array| array.mapping(access))
     }
 
     /// Called when a thread touched a page and sleeps. `access` is the access that it wanted if the

@@ -4,6 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+/// Returns the numbers that are in both ranges; an empty range if there are none.
+pub(super) fn common(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
+    let start = one.start.max(other.start);
+    start..one.end.min(other.end).max(start)
+}
+
 /// Sorted, disjoint ranges that do not touch each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
@@ -64,8 +70,8 @@ impl NumberSet {
         let before = self.0.range(..=range.start).next_back();
         let rest = self.0.range(range.start.saturating_add(1)..range.end.max(range.start + 1));
         before.into_iter().chain(rest).filter_map(move |(first, last)| {
-            let part = (*first).max(range.start)..(*last).min(range.end);
-            (part.start < part.end).then_some(part)
+            let part = common(&(*first..*last), &range);
+            (!part.is_empty()).then_some(part)
         })
     }
 

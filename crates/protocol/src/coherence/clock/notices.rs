@@ -86,7 +86,7 @@ impl Runs {
         sets
     }
 
-    fn of_sets(sets: &BTreeMap<ArrayId, NumberSet>) -> Runs {
+    pub fn of_sets(sets: &BTreeMap<ArrayId, NumberSet>) -> Runs {
         let runs = sets.iter().flat_map(|(array, set)| set.iter().map(|range| (*array, range)));
         Runs(runs.collect())
     }

@@ -103,6 +103,11 @@ impl Knowledge {
         }
     }
 
+    /// Returns the number of this node's open interval.
+    pub fn open_interval(&self) -> u64 {
+        self.vector.get(self.me).saturating_add(1)
+    }
+
     /// Closes this node's interval.
     pub fn close(
         &mut self,
@@ -112,7 +117,7 @@ impl Knowledge {
         late: bool,
         unlocked: bool,
     ) {
-        let number = self.vector.get(self.me).saturating_add(1);
+        let number = self.open_interval();
         self.vector.raise(self.me, number);
         let (writer, first, last) = (self.me, number, number);
         self.insert(Interval { writer, first, last, late, unlocked, runs, shared, owned });

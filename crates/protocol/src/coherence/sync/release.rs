@@ -167,7 +167,7 @@ impl Coherence {
             return;
         }
         let late = self.collective.is_waiting();
-        let number = self.knowledge.vector.get(self.me).saturating_add(1);
+        let number = self.knowledge.open_interval();
         for id in &homed {
             self.changed(*id);
             let is_shared = shares.get(id).is_some_and(|share| !share.is_empty());
@@ -196,9 +196,7 @@ impl Coherence {
         }
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
-        let mut body = Vec::new();
-        diff::encode(id.1, &twin, &now, &mut body);
-        self.send_changes(id, &body);
+        self.send_changes(id, &diff::changed(&twin, &now), &now);
     }
 
     /// Finds what this node wrote to a page. That is the bytes of guards, and the bytes that differ
@@ -221,13 +219,11 @@ impl Coherence {
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
         if let Some(twin) = &twin {
-            let mut body = Vec::new();
             let runs = diff::changed(twin, &now);
-            if diff::encode_runs(id.1, &runs, &now, &mut body) {
-                match arrives {
-                    true => self.send_changes(id, &body),
-                    false => self.updates.sending.share_with_none(id),
-                }
+            match arrives {
+                _ if runs.is_empty() => {}
+                true => self.send_changes(id, &runs, &now),
+                false => self.updates.sending.share_with_none(id),
             }
             runs.into_iter().for_each(|run| owned.insert(run.start as u64..run.end as u64));
         }

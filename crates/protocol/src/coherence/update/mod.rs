@@ -13,6 +13,7 @@ pub(super) mod send;
 pub(super) mod subscribe;
 
 use super::ArrayId;
+use super::clock::notices::Runs;
 use super::number_set::NumberSet;
 use alloc::collections::BTreeMap;
 use delivery::Delivery;
@@ -37,8 +38,8 @@ impl PageSets {
         self.0.get(&array).is_some_and(|pages| pages.contains(page))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = super::array::PageId> + '_ {
-        self.0.iter().flat_map(|(array, pages)| pages.iter().flatten().map(|page| (*array, page)))
+    pub fn runs(&self) -> Runs {
+        Runs::of_sets(&self.0)
     }
 }
 
@@ -59,19 +60,6 @@ pub(super) enum Form {
     Range,
     /// Changes of pages, as in a diff.
     Changes,
-}
-
-impl UpdateHead {
-    /// Returns the delivery that the writer chose.
-    pub fn delivery(&self) -> Delivery {
-        match (self.form, self.through) {
-            (Form::Range, Through::Nothing) => Delivery::DirectMap,
-            (Form::Range, Through::Header) => Delivery::HeaderThrough,
-            (Form::Range, Through::Message) => Delivery::MessageThrough,
-            (Form::Changes, Through::Header) => Delivery::HeaderThroughDiffDecode,
-            (Form::Changes, _) => Delivery::DirectDiffDecode,
-        }
-    }
 }
 
 /// Part of an update that is handed up to the receiver's runtime.
@@ -102,6 +90,17 @@ pub(super) struct UpdateHead {
 }
 
 impl UpdateHead {
+    /// Returns the delivery that the writer chose.
+    pub fn delivery(&self) -> Delivery {
+        match (self.form, self.through) {
+            (Form::Range, Through::Nothing) => Delivery::DirectMap,
+            (Form::Range, Through::Header) => Delivery::HeaderThrough,
+            (Form::Range, Through::Message) => Delivery::MessageThrough,
+            (Form::Changes, Through::Header) => Delivery::HeaderThroughDiffDecode,
+            (Form::Changes, _) => Delivery::DirectDiffDecode,
+        }
+    }
+
     /// Returns the epoch nearest to `near` that has the lower bits of the head.
     pub fn epoch_near(&self, near: u64) -> u64 {
         near.wrapping_add_signed(i64::from(self.epoch.wrapping_sub(near as u16) as i16))

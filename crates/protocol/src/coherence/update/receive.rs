@@ -251,14 +251,11 @@ impl Coherence {
         match update.head.form {
             Form::Range => self.lack(&update, update.bytes()),
             Form::Changes => {
-                let mut changed: Vec<u64> = Vec::new();
+                // The body has been checked.
                 let _ = diff::decode(body, |page, _, _| {
-                    changed.push(page);
+                    self.lack(&update, bytes_of(page));
                     Ok(())
                 });
-                for page in changed {
-                    self.updates.receiving.renew(update.epoch, (update.head.array, page));
-                }
             }
         }
     }
@@ -270,20 +267,15 @@ impl Coherence {
                 self.apply_range(update, update.head.offset, body, pages);
             }
             Form::Changes => {
-                let mut runs: Vec<(u64, &[u8])> = Vec::new();
-                // The body has been checked.
+                // The body has been checked. A page may have several runs, one after another.
+                let mut last = None;
                 let _ = diff::decode(body, |page, at, bytes| {
-                    runs.push((page * PAGE as u64 + at as u64, bytes));
+                    if last.replace(page) != Some(page) {
+                        self.see(update, bytes_of(page));
+                    }
+                    self.apply_range(update, bytes_of(page).start + at as u64, bytes, pages);
                     Ok(())
                 });
-                // A page may have several runs, one after another.
-                let mut page = None;
-                for (at, bytes) in runs {
-                    if page.replace(at / PAGE as u64) != Some(at / PAGE as u64) {
-                        self.see(update, at..at + bytes.len() as u64);
-                    }
-                    self.apply_range(update, at, bytes, pages);
-                }
             }
         }
     }
@@ -309,18 +301,10 @@ impl Coherence {
     /// (COH-10.12).
     fn apply_to_page(&mut self, update: &Update, at: u64, bytes: &[u8], pages: &mut dyn Pages) {
         let id = (update.head.array, at / PAGE as u64);
-        let Some(array) = self.arrays.get_mut(id.0 as usize) else { return };
+        let Some(array) = self.arrays.get(id.0 as usize) else { return };
         match array.state(id.1) {
             PageState::Read | PageState::Write => {
-                pages.merge(id.0, at, bytes);
-                let start = (at % PAGE as u64) as usize;
-                let twin = array
-                    .twins
-                    .get_mut(&id.1)
-                    .and_then(|twin| twin.get_mut(start..start + bytes.len()));
-                if let Some(twin) = twin {
-                    twin.copy_from_slice(bytes);
-                }
+                self.apply_change(id, (at % PAGE as u64) as usize, bytes, pages);
             }
             PageState::Fetching if planted(Bug::UpdateFetching) => {
                 pages.merge(id.0, at, bytes);
@@ -363,15 +347,9 @@ impl Coherence {
         let epoch = self.epoch;
         let later = self.updates.receiving.renew.split_off(&(epoch + 1));
         let ended = core::mem::replace(&mut self.updates.receiving.renew, later);
-        let lacking: Vec<PageId> = ended.values().flat_map(PageSets::iter).collect();
-        for (array, range) in named.iter() {
-            range.clone().for_each(|page| self.updates.receiving.drop_kept((*array, page)));
-        }
-        let mut lacking = lacking;
-        lacking.sort_unstable();
-        lacking.dedup();
-        let all = Runs::union([named, &Runs::from_pages(lacking)]);
-        self.invalidate(&all, pages);
+        let lacking: Vec<Runs> = ended.values().map(PageSets::runs).collect();
+        // This drops the kept bytes of pages, too.
+        self.invalidate(&Runs::union(lacking.iter().chain([named])), pages);
         let kept = core::mem::take(&mut self.updates.receiving.kept);
         let mut whole: Vec<PageId> = Vec::new();
         for (id, filled) in kept {

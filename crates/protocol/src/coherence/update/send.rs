@@ -4,11 +4,11 @@
 use super::delivery::Delivery;
 use super::{Form, Through, UpdateHead};
 use crate::Rank;
-use crate::coherence::array::{PageId, PageState};
+use crate::coherence::array::{PageId, PageState, ranges};
 use crate::coherence::codec::Headline;
-use crate::coherence::guards::{bytes_of, pages_of};
+use crate::coherence::guards::{bytes_of, bytes_of_pages, pages_of};
 use crate::coherence::mailbox::Purpose;
-use crate::coherence::number_set::NumberSet;
+use crate::coherence::number_set::{NumberSet, common};
 use crate::coherence::{Access, ArrayId, Coherence, Pages, diff};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -39,7 +39,13 @@ struct Offer {
 }
 
 /// Changes that are packed for one receiver.
-type Packed = BTreeMap<(ArrayId, Rank, bool), Vec<u8>>;
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
+struct Packed {
+    body: Vec<u8>,
+    /// Bytes of the array that change.
+    bytes: Vec<Range<u64>>,
+}
 
 /// State of the sending side.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +62,8 @@ pub(in crate::coherence) struct Sending {
     sent: BTreeMap<(Rank, ArrayId), NumberSet>,
     /// Number of messages sent to each node in the open epoch (COH-10.7).
     counts: BTreeMap<Rank, u64>,
-    packed: Packed,
+    /// Changes by array, receiver, and whether the receiver was named.
+    packed: BTreeMap<(ArrayId, Rank, bool), Packed>,
 }
 
 impl Sending {
@@ -141,16 +148,9 @@ impl Coherence {
         }
         // Pages without copies have no readers.
         let Some(known) = self.arrays.get(array as usize) else { return };
-        let mut parts: Vec<Range<u64>> = Vec::new();
-        for page in range.filter(|page| known.state(*page) != PageState::HomePrivate) {
-            match parts.last_mut() {
-                Some(part) if part.end == page => part.end += 1,
-                _ => parts.push(page..page + 1),
-            }
-        }
-        for part in parts {
-            let of_pages = bytes_of(part.start).start..bytes_of(part.end - 1).end;
-            let part = bytes.start.max(of_pages.start)..bytes.end.min(of_pages.end);
+        let shared = range.filter(|page| known.state(*page) != PageState::HomePrivate);
+        for (_, part) in ranges(shared.map(|page| (array, page))) {
+            let part = common(&bytes, &bytes_of_pages(&part));
             self.updates.sending.offered += part.end - part.start;
             match self.updates.sending.offers.last_mut() {
                 Some(last)
@@ -193,11 +193,10 @@ impl Coherence {
                     self.updates.sending.share((offer.array, end), &targets);
                     end += 1;
                 }
-                let part = if planted(Bug::SendUnowned) {
-                    page * PAGE as u64..end * PAGE as u64
-                } else {
-                    offer.bytes.start.max(page * PAGE as u64)
-                        ..offer.bytes.end.min(end * PAGE as u64)
+                let whole = bytes_of_pages(&(page..end));
+                let part = match planted(Bug::SendUnowned) {
+                    true => whole,
+                    false => common(&offer.bytes, &whole),
                 };
                 for to in targets {
                     let pushed = offer.push.contains(&to);
@@ -236,12 +235,17 @@ impl Coherence {
     }
 
     /// Sends changes of a page that were found with its twin to the page's subscribers.
-    pub(in crate::coherence) fn send_changes(&mut self, id: PageId, body: &[u8]) {
+    pub(in crate::coherence) fn send_changes(
+        &mut self,
+        id: PageId,
+        runs: &[Range<usize>],
+        now: &[u8],
+    ) {
         let push = self.updates.sending.pushes.remove(&id).unwrap_or_default();
         let targets = self.targets(id, &push);
         self.updates.sending.share(id, &targets);
         for to in targets {
-            self.pack(to, id.0, push.contains(&to), body);
+            self.pack(to, id, push.contains(&to), runs, now);
         }
     }
 
@@ -259,14 +263,12 @@ impl Coherence {
         if bytes.end - bytes.start < RANGE_MIN && !is_chosen {
             for page in pages_of(&bytes) {
                 let of_page = bytes_of(page);
-                let part = bytes.start.max(of_page.start)..bytes.end.min(of_page.end);
+                let part = common(&bytes, &of_page);
                 let mut now = vec![0u8; PAGE];
                 pages.read(array, page, &mut now);
-                let mut body = Vec::new();
                 let run =
                     (part.start - of_page.start) as usize..(part.end - of_page.start) as usize;
-                diff::encode_runs(page, core::slice::from_ref(&run), &now, &mut body);
-                self.pack(to, array, pushed, &body);
+                self.pack(to, (array, page), pushed, core::slice::from_ref(&run), &now);
             }
             return;
         }
@@ -276,54 +278,47 @@ impl Coherence {
             let end = bytes.end.min(at.saturating_add(RANGE_MAX));
             let body = Body::Segment(Segment { region, offset: at, len: end - at });
             let part = at..end;
-            let order = core::slice::from_ref(&part);
-            self.send_update(to, array, Form::Range, pushed, at, body, order);
+            self.send_update(to, array, pushed, body, core::slice::from_ref(&part));
             at = end;
         }
     }
 
-    /// Adds changes to what is packed for a node.
-    fn pack(&mut self, to: Rank, array: ArrayId, pushed: bool, body: &[u8]) {
-        let packed = self.updates.sending.packed.entry((array, to, pushed)).or_default();
-        packed.extend_from_slice(body);
-        if packed.len() >= PACKED_MAX {
-            let body = core::mem::take(packed);
-            self.send_one_packed(to, array, pushed, body);
+    /// Adds changes of a page to what is packed for a node.
+    fn pack(&mut self, to: Rank, id: PageId, pushed: bool, runs: &[Range<usize>], now: &[u8]) {
+        let start = bytes_of(id.1).start;
+        let packed = self.updates.sending.packed.entry((id.0, to, pushed)).or_default();
+        diff::encode_runs(id.1, runs, now, &mut packed.body);
+        let bytes = runs.iter().map(|run| start + run.start as u64..start + run.end as u64);
+        packed.bytes.extend(bytes);
+        if packed.body.len() >= PACKED_MAX {
+            let Packed { body, bytes } = core::mem::take(packed);
+            self.send_update(to, id.0, pushed, Body::Inline(body), &bytes);
         }
     }
 
     /// Sends everything that is packed.
     pub(in crate::coherence) fn send_packed(&mut self) {
-        for ((array, to, pushed), body) in core::mem::take(&mut self.updates.sending.packed) {
+        let packed = core::mem::take(&mut self.updates.sending.packed);
+        for ((array, to, pushed), Packed { body, bytes }) in packed {
             if !body.is_empty() {
-                self.send_one_packed(to, array, pushed, body);
+                self.send_update(to, array, pushed, Body::Inline(body), &bytes);
             }
         }
     }
 
-    fn send_one_packed(&mut self, to: Rank, array: ArrayId, pushed: bool, body: Vec<u8>) {
-        let mut ranges = NumberSet::default();
-        // The body was written here, so it can be read.
-        let _ = diff::decode(&body, |page, at, bytes| {
-            let start = page * PAGE as u64 + at as u64;
-            ranges.insert(start..start + bytes.len() as u64);
-            Ok(())
-        });
-        let ranges: Vec<Range<u64>> = ranges.iter().collect();
-        self.send_update(to, array, Form::Changes, pushed, 0, Body::Inline(body), &ranges);
-    }
-
-    #[allow(clippy::too_many_arguments)]
+    /// Sends these bytes of an array: one range from memory, or packed changes.
     fn send_update(
         &mut self,
         to: Rank,
         array: ArrayId,
-        form: Form,
         pushed: bool,
-        offset: u64,
         body: Body,
         bytes: &[Range<u64>],
     ) {
+        let (form, offset) = match &body {
+            Body::Segment(range) => (Form::Range, range.offset),
+            _ => (Form::Changes, 0),
+        };
         let sent = self.updates.sending.sent.entry((to, array)).or_default();
         let again = bytes.iter().any(|range| sent.overlaps(range.clone()).next().is_some());
         bytes.iter().for_each(|range| sent.insert(range.clone()));
@@ -333,7 +328,7 @@ impl Coherence {
         if !(planted(Bug::MiscountUpdates) && form == Form::Changes) {
             *self.updates.sending.counts.entry(to).or_default() += 1;
         }
-        let interval = self.knowledge.vector.get(self.me).saturating_add(1);
+        let interval = self.knowledge.open_interval();
         let epoch = self.open_epoch() as u16;
         let delivery = self.arrays.get(array as usize).and_then(|array| array.delivery);
         let through = match delivery {
