@@ -83,6 +83,25 @@ bugs! {
     CombineOutOfOrder = 58,
 }
 
+impl Bug {
+    /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared
+    /// memory chooses.
+    pub const OF_UPDATES: [Bug; 12] = [
+        Bug::ReorderUpdates,
+        Bug::MiscountUpdates,
+        Bug::SendUnowned,
+        Bug::ShareParts,
+        Bug::ForgetRenew,
+        Bug::ForgetSeen,
+        Bug::ApplyKnownUpdate,
+        Bug::UpdateFetching,
+        Bug::OmitUnshared,
+        Bug::LeaveUncounted,
+        Bug::SkipDiffOfGuard,
+        Bug::ForgetLiveGuard,
+    ];
+}
+
 #[cfg(feature = "planted-bugs")]
 mod switch {
     use core::sync::atomic::{AtomicU8, Ordering};
