@@ -395,9 +395,7 @@ impl<T: Element> SharedArray<T> {
 
     /// Announces a write of these elements, whose pages become valid first.
     fn begin_write(&self, elements: &Range<usize>, ownership: Ownership) -> Result<WriteId> {
-        let (array, pages) = (self.memory.array(), self.pages_of(elements));
-        let size = size_of::<T>() as u64;
-        let bytes = elements.start as u64 * size..elements.end as u64 * size;
+        let (array, bytes) = (self.memory.array(), Self::bytes_of(elements));
         loop {
             let begun = self.node.with_engine(|engine| {
                 let (coherence, pages) = engine.coherence_and_pages();
@@ -405,7 +403,7 @@ impl<T: Element> SharedArray<T> {
             });
             match begun {
                 Some(write) => return Ok(write),
-                None => self.touch(pages.clone(), Access::Write)?,
+                None => self.touch(self.pages_of(elements), Access::Write)?,
             }
         }
     }
@@ -465,9 +463,7 @@ impl<T: Element> SharedArray<T> {
 
     fn change_subscription(&self, elements: Range<usize>, wanted: bool) -> Result<()> {
         self.check_range(&elements)?;
-        let size = size_of::<T>() as u64;
-        let bytes = elements.start as u64 * size..elements.end as u64 * size;
-        let array = self.memory.array();
+        let (array, bytes) = (self.memory.array(), Self::bytes_of(&elements));
         let result = self.node.with_engine(|engine| {
             let (coherence, pages) = engine.coherence_and_pages();
             coherence.subscribe(array, bytes, wanted, pages)
@@ -575,6 +571,12 @@ impl<T: Element> SharedArray<T> {
         Ok(())
     }
 
+    /// Returns the bytes of elements that are in bounds.
+    fn bytes_of(elements: &Range<usize>) -> Range<u64> {
+        let size = size_of::<T>() as u64;
+        elements.start as u64 * size..elements.end as u64 * size
+    }
+
     /// Returns the pages of elements that are in bounds.
     fn pages_of(&self, elements: &Range<usize>) -> Range<u64> {
         let first = elements.start * size_of::<T>() / PAGE;
@@ -603,26 +605,22 @@ impl<T: Element> SharedArray<T> {
     fn touch_many(&self, ranges: Vec<Range<u64>>) -> Result<()> {
         let (array, access) = (self.memory.array(), Access::Read);
         let what = format!("fetching {} ranges of array \"{}\"", ranges.len(), self.name);
-        let completion = self.node.submit(Request::TouchMany { array, ranges, access }, None);
-        let subject = || WaitSubject::Operation { what: what.clone(), peer: None };
-        self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit).map(drop)
+        self.wait_for(Request::TouchMany { array, ranges, access }, &what, None)
     }
 
     /// Makes pages valid, and waits for those that have to be fetched.
     fn touch(&self, pages: Range<u64>, access: Access) -> Result<()> {
         let array = self.memory.array();
-        let completion =
-            self.node.submit(Request::Touch { array, pages: pages.clone(), access }, None);
-        let what = format_args!(
-            "fetching pages {}..{} of array \"{}\"",
-            pages.start, pages.end, self.name
-        )
-        .to_string();
-        let home = self.homes.home(pages.start, self.memory.pages(), self.nodes);
-        let subject = || WaitSubject::Operation {
-            what: what.clone(),
-            peer: (pages.end - pages.start == 1).then_some(home),
-        };
+        let Range { start, end } = pages;
+        let what = format!("fetching pages {start}..{end} of array \"{}\"", self.name);
+        let home = self.homes.home(start, self.memory.pages(), self.nodes);
+        let peer = (end - start == 1).then_some(home);
+        self.wait_for(Request::Touch { array, pages, access }, &what, peer)
+    }
+
+    fn wait_for(&self, request: Request, what: &str, peer: Option<Rank>) -> Result<()> {
+        let completion = self.node.submit(request, None);
+        let subject = || WaitSubject::Operation { what: what.to_owned(), peer };
         self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit).map(drop)
     }
 }
