@@ -35,37 +35,20 @@ pub struct Settings {
     fuzz: u64,
 }
 
+/// Returns the arguments of cargo for a long test of a model in the protocol.
+fn model(test: &str) -> [&str; 9] {
+    ["test", "--release", "-p", "oikaze-protocol", "--lib", "--", "--ignored", "--nocapture", test]
+}
+
 /// Runs all of these tests.
 ///
 /// # Errors
 /// A test failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
     miri::run()?;
-    let model = [
-        "test",
-        "--release",
-        "-p",
-        "oikaze-protocol",
-        "--lib",
-        "--",
-        "--ignored",
-        "--nocapture",
-        "all_classes_for_long",
-    ];
-    test::some(cargo(&model))?;
-    let shared = [
-        "test",
-        "--release",
-        "-p",
-        "oikaze-protocol",
-        "--lib",
-        "--",
-        "--ignored",
-        "--nocapture",
-        "programs_of_shared_memory_for_long",
-    ];
+    test::some(cargo(&model("all_classes_for_long")))?;
     test::some(
-        cargo(&shared)
+        cargo(&model("programs_of_shared_memory_for_long"))
             .env("OIKAZE_MODEL_FIRST", settings.first.to_string())
             .env("OIKAZE_MODEL_SEEDS", settings.seeds.to_string()),
     )?;

@@ -44,34 +44,21 @@ struct Row {
     is_quick: bool,
 }
 
+/// LU of an n × n matrix.
+const fn lu(
+    name: &'static str,
+    arguments: &'static [&'static str],
+    n: usize,
+    small: u64,
+    bulk: (u64, &'static str),
+) -> Row {
+    Row { name, program: "lu", arguments, size: n * n * 8, small, bulk, is_quick: n < 4096 }
+}
+
 const ROWS: [Row; 4] = [
-    Row {
-        name: "LU 1024",
-        program: "lu",
-        arguments: &["--n", "1024"],
-        size: 1024 * 1024 * 8,
-        small: 901,
-        bulk: (128, "8 KiB"),
-        is_quick: true,
-    },
-    Row {
-        name: "LU 2048",
-        program: "lu",
-        arguments: &["--n", "2048"],
-        size: 2048 * 2048 * 8,
-        small: 1797,
-        bulk: (256, "16 KiB"),
-        is_quick: true,
-    },
-    Row {
-        name: "LU 4096",
-        program: "lu",
-        arguments: &["--n", "4096"],
-        size: 4096 * 4096 * 8,
-        small: 3589,
-        bulk: (512, "32 KiB"),
-        is_quick: false,
-    },
+    lu("LU 1024", &["--n", "1024"], 1024, 901, (128, "8 KiB")),
+    lu("LU 2048", &["--n", "2048"], 2048, 1797, (256, "16 KiB")),
+    lu("LU 4096", &["--n", "4096"], 4096, 3589, (512, "32 KiB")),
     Row {
         name: "Himeno XS, 200 iterations",
         program: "himeno",

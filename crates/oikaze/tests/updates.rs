@@ -44,7 +44,7 @@ fn pushes(job: &Job) {
     }
     let s = array.statistics();
     if job.rank() < 2 {
-        // Of the half page, the first round brought nothing that could be kept.
+        // The first round brought half of the page, which could not be kept.
         assert_eq!(s.fetched_pages, u64::from(job.rank()), "{s:?}");
     }
     assert_eq!(s.updates_sent > 0, job.rank() == 0, "{s:?}");

@@ -55,14 +55,3 @@ fn random_programs_along_a_tree() {
         pass_baton(10 + (seed % 3) as u32, seed);
     }
 }
-
-#[test]
-#[ignore]
-fn one_seed() {
-    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
-    if seed >= 1_000_000 {
-        run(1 + (seed % 4) as u32, 2 + (seed % 2) as usize, seed);
-    } else {
-        run(1 + (seed % 5) as u32, 1, seed);
-    }
-}

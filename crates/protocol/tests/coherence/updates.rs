@@ -325,7 +325,7 @@ fn page_fetched_after_its_update_is_invalid_after_the_barrier() {
     for seed in 0..20 {
         let mut cluster = guarded(3, 12, Homes::Block, seed);
         subscribe(&mut cluster, 1, pages(0..EARLY));
-        // What a merging guard writes at home is told by a notice alone.
+        // A notice alone tells of the bytes that a merging guard writes at home.
         fill(&mut cluster, 0, 0..8, 4, Ownership::Merged, &[]);
         cluster.collect(0);
         barrier(&mut cluster);
@@ -343,22 +343,29 @@ fn page_fetched_after_its_update_is_invalid_after_the_barrier() {
     }
 }
 
+/// Lets node 0 write for node 1, and both arrive at a barrier. The update is held back, so node 1
+/// waits. Returns the tokens of both calls, and the update.
+fn barrier_without_update(seed: u64) -> (Cluster, Token, Token, Vec<(Rank, Message)>) {
+    let mut cluster = guarded(2, 2, Homes::Block, seed);
+    subscribe(&mut cluster, 1, 0..8);
+    write(&mut cluster, 0, 0..8, 3);
+    let node = &mut cluster.nodes[0];
+    let here = node.token();
+    node.coherence.barrier(here, &mut node.machine);
+    let updates = hold_back(&mut cluster, 0, UPDATE);
+    assert_eq!(updates.len(), 1);
+    let there = cluster.call(1, |c, token, m| c.barrier(token, m));
+    cluster.run_until_quiet();
+    assert_eq!(cluster.take(1, there), None, "seed {seed}");
+    (cluster, here, there, updates)
+}
+
 /// COH-10.7: a node leaves the barrier when all updates that were counted for it are here.
 #[test]
 fn barrier_waits_for_its_updates() {
     for seed in 0..20 {
-        let mut cluster = guarded(2, 2, Homes::Block, seed);
-        subscribe(&mut cluster, 1, 0..8);
-        write(&mut cluster, 0, 0..8, 3);
-        let node = &mut cluster.nodes[0];
-        let here = node.token();
-        node.coherence.barrier(here, &mut node.machine);
-        let updates = hold_back(&mut cluster, 0, UPDATE);
-        assert_eq!(updates.len(), 1);
-        let there = cluster.call(1, |c, token, m| c.barrier(token, m));
-        cluster.run_until_quiet();
+        let (mut cluster, here, there, updates) = barrier_without_update(seed);
         assert_eq!(cluster.take(0, here), Some(Ok(Value::None)));
-        assert_eq!(cluster.take(1, there), None, "seed {seed}");
         post(&mut cluster, 0, updates);
         cluster.run_until_quiet();
         assert_eq!(cluster.take(1, there), Some(Ok(Value::None)), "seed {seed}");
@@ -509,16 +516,7 @@ fn pages_pushed_whole_become_valid_without_a_fetch() {
 #[test]
 fn barrier_fails_if_a_counted_writer_is_dead() {
     for seed in 0..20 {
-        let mut cluster = guarded(2, 2, Homes::Block, seed);
-        subscribe(&mut cluster, 1, 0..8);
-        write(&mut cluster, 0, 0..8, 3);
-        let node = &mut cluster.nodes[0];
-        let here = node.token();
-        node.coherence.barrier(here, &mut node.machine);
-        assert_eq!(hold_back(&mut cluster, 0, UPDATE).len(), 1);
-        let there = cluster.call(1, |c, token, m| c.barrier(token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(1, there), None);
+        let (mut cluster, _, there, _) = barrier_without_update(seed);
         cluster.kill(0);
         cluster.run_until_quiet();
         let outcome = cluster.take(1, there);
