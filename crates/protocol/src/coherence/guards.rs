@@ -91,13 +91,18 @@ impl Guards {
         owned
     }
 
-    /// Ends the interval. Returns the bytes that guards own in it, by array.
-    pub fn take_written(&mut self) -> BTreeMap<ArrayId, NumberSet> {
-        let mut written = core::mem::take(&mut self.written);
+    /// Returns the bytes that guards have owned since the last release, by array.
+    pub fn written(&self) -> BTreeMap<ArrayId, NumberSet> {
+        let mut written = self.written.clone();
         for guard in self.live.values().filter(|guard| guard.is_owner) {
             written.entry(guard.array).or_default().insert(guard.bytes.clone());
         }
         written
+    }
+
+    /// Forgets the guards that have ended, because a release has closed their interval.
+    pub fn end_interval(&mut self) {
+        self.written.clear();
     }
 }
 

@@ -110,6 +110,9 @@ fn counts_and_subscriptions_that_make_no_sense_are_refused() {
         (&[1, 3, 1, 1, 3], Refusal::Malformed),
         (&[1, 3, 1, 4, 0, 1, 2, 0], Refusal::Malformed),
         (&[2, 3, 1, 1, 2], Refusal::Malformed),
+        // A page twice, and pages out of order.
+        (&[2, 3, 2, 1, 2, 4, 1, 1, 0], Refusal::OutOfBounds),
+        (&[2, 4, 1, 1, 2, 3, 1, 1, 0], Refusal::OutOfBounds),
     ] {
         assert_eq!(tell(1, SUBSCRIBERS, [0, 0, 0], body), Err(refusal), "{body:?}");
     }

@@ -454,6 +454,27 @@ fn owned_ranges_that_overlap_fail_the_barrier_on_all_nodes() {
     }
 }
 
+/// COH-10.14: the homes of the bytes make no difference. Node 0 writes a page that is private to it
+/// then; the nodes after it write pages homed here and elsewhere.
+#[test]
+fn overlapping_guards_are_found_wherever_the_pages_are_homed() {
+    for writers in [[1, 2], [0, 1], [0, 2]] {
+        for seed in 0..5 {
+            let mut cluster = guarded(3, 2, all_at(0, 2), seed);
+            for rank in writers {
+                write(&mut cluster, rank, 64..80, u64::from(rank) + 1);
+            }
+            let [first, second] = writers;
+            let expected = std::format!("nodes {first} and {second} both wrote bytes 64..80");
+            for outcome in outcomes(&mut cluster) {
+                let text = outcome.expect("the barrier ends").unwrap_err().to_string();
+                assert!(text.starts_with(&expected), "seed {seed}: {text}");
+            }
+            barrier(&mut cluster);
+        }
+    }
+}
+
 /// COH-10.14: no error if a lock orders the writes, if they merge, or if a barrier lies between.
 #[test]
 fn guards_over_the_same_bytes_are_permitted_with_a_lock_or_a_barrier_between() {

@@ -224,6 +224,10 @@ impl OwnedBytes {
         OwnedBytes(ranges.collect())
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the first bytes that guards of two writers own in intervals that one barrier closes,
     /// and the two writers.
     pub fn conflict<'a>(

@@ -139,6 +139,8 @@ impl Coherence {
         } else {
             self.withdraw_offers();
         }
+        // Before the parcels take them.
+        let ranges = OwnedBytes::of_barrier(arrives, self.guards.written());
         let mut written = core::mem::take(&mut self.releases.early);
         // A reader of these pages lacks what went home early.
         written.iter().for_each(|id| self.updates.sending.share_with_none(*id));
@@ -160,10 +162,11 @@ impl Coherence {
         }
         self.send_packed();
         self.send_parcels(parcels);
-        let ranges = self.guards.take_written();
+        self.guards.end_interval();
         let shares = self.updates.sending.take_shares();
         self.write_live_again(pages);
-        if written.is_empty() {
+        // What guards wrote to pages that no other node has is no notice, but is compared.
+        if written.is_empty() && ranges.is_empty() {
             return;
         }
         let late = self.collective.is_waiting();
@@ -178,7 +181,7 @@ impl Coherence {
         let shared = Shared::of_pages(shares.into_iter().filter(|(id, _)| written.contains(id)));
         let runs = Runs::from_pages(written);
         self.statistics.notices += runs.pages();
-        self.knowledge.close(runs, shared, OwnedBytes::of_barrier(arrives, ranges), late, !arrives);
+        self.knowledge.close(runs, shared, ranges, late, !arrives);
     }
 
     /// Sends what this node wrote to a page homed here to the page's subscribers, if a twin tells

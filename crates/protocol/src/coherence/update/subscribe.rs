@@ -311,11 +311,14 @@ impl Coherence {
         let array = self.arrays.get_mut(id as usize).ok_or(Refusal::UnknownObject)?;
         let mut reader = ByteReader(body);
         let mut news: Vec<(u64, Vec<Rank>)> = Vec::new();
+        let mut last = 0;
         for _ in 0..reader.count(4)? {
             let (first, count) = (reader.leb128()?, reader.leb128()?);
-            if !array.contains(first, count) {
+            // In order, so that no page makes more state than one.
+            if first < last || !array.contains(first, count) {
                 return Err(Refusal::OutOfBounds);
             }
+            last = first + count;
             let ranks = (0..reader.count(1)?)
                 .map(|_| reader.leb128_u32())
                 .collect::<Result<Vec<Rank>, _>>()?;
