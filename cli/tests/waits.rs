@@ -103,7 +103,7 @@ impl Cases for Job {
                     stay_away();
                 }
                 let home = job.receive(Some(1)).unwrap().tag();
-                kill(u32::try_from(home).unwrap(), 19);
+                stop(u32::try_from(home).unwrap());
                 let there = array.read_lazily(PAGE_ELEMENTS..2 * PAGE_ELEMENTS).unwrap();
                 println!("{}", there[0]);
             }

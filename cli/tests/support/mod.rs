@@ -137,6 +137,22 @@ pub fn kill(pid: u32, signal: i32) {
     assert!(status.success());
 }
 
+/// Stops a process that this test started. Returns when all its threads have stopped, because the
+/// signal stops each of them only when it is scheduled.
+pub fn stop(pid: u32) {
+    kill(pid, 19);
+    until("all threads have stopped", || {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+        let stat = |thread: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()
+        };
+        threads.filter_map(stat).all(|stat| {
+            let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+            matches!(state, Some('T' | 'Z' | 'X'))
+        })
+    });
+}
+
 /// Polls until the condition is true.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
