@@ -47,8 +47,12 @@ struct LiveWrite {
 pub(super) struct Guards {
     next: u64,
     live: BTreeMap<WriteId, LiveWrite>,
-    /// Bytes written under guards that have ended since the last release, by array.
+    /// Bytes written under guards that have ended since the last release, by array, of which no
+    /// diff has been made.
     written: BTreeMap<ArrayId, NumberSet>,
+    /// All bytes written under guards that have ended since the last release while this node held
+    /// no lock, by array. The barrier compares them (COH-10.14).
+    claimed: BTreeMap<ArrayId, NumberSet>,
 }
 
 /// Returns the pages that hold these bytes.
@@ -91,18 +95,15 @@ impl Guards {
         owned
     }
 
-    /// Returns the bytes that guards have owned since the last release, by array.
-    pub fn written(&self) -> BTreeMap<ArrayId, NumberSet> {
-        let mut written = self.written.clone();
-        for guard in self.live.values().filter(|guard| guard.is_owner) {
-            written.entry(guard.array).or_default().insert(guard.bytes.clone());
-        }
-        written
-    }
-
-    /// Forgets the guards that have ended, because a release has closed their interval.
-    pub fn end_interval(&mut self) {
+    /// Ends the interval. Returns the bytes that guards have owned in it and that the barrier
+    /// compares, by array. Those of live guards are only compared if no lock may order them.
+    pub fn end_interval(&mut self, holds_lock: bool) -> BTreeMap<ArrayId, NumberSet> {
         self.written.clear();
+        let mut claimed = core::mem::take(&mut self.claimed);
+        for guard in self.live.values().filter(|guard| guard.is_owner && !holds_lock) {
+            claimed.entry(guard.array).or_default().insert(guard.bytes.clone());
+        }
+        claimed
     }
 }
 
@@ -238,6 +239,9 @@ impl Coherence {
         if ownership == Ownership::Owned {
             if is_owner {
                 self.guards.written.entry(array).or_default().insert(bytes.clone());
+                if !self.locks.holds_any() {
+                    self.guards.claimed.entry(array).or_default().insert(bytes.clone());
+                }
             }
             self.offer(array, bytes, push, pages);
         } else {

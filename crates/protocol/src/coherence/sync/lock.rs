@@ -63,6 +63,11 @@ impl Locks {
             .map(|(number, request)| (request.lock, *number))
     }
 
+    /// Returns `true` if this node holds any lock.
+    pub fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Returns `true` if this node waits for the lock by this request, or holds it.
     pub fn knows(&self, lock: u64, request: u64) -> bool {
         let wants = self.requests.get(&request).is_some_and(|known| known.lock == lock);

@@ -139,8 +139,6 @@ impl Coherence {
         } else {
             self.withdraw_offers();
         }
-        // Before the parcels take them.
-        let ranges = OwnedBytes::of_barrier(arrives, self.guards.written());
         let mut written = core::mem::take(&mut self.releases.early);
         // A reader of these pages lacks what went home early.
         written.iter().for_each(|id| self.updates.sending.share_with_none(*id));
@@ -162,7 +160,8 @@ impl Coherence {
         }
         self.send_packed();
         self.send_parcels(parcels);
-        self.guards.end_interval();
+        let claimed = self.guards.end_interval(self.locks.holds_any());
+        let ranges = OwnedBytes::of_barrier(arrives, claimed);
         let shares = self.updates.sending.take_shares();
         self.write_live_again(pages);
         // What guards wrote to pages that no other node has is no notice, but is compared.
