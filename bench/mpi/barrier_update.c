@@ -8,8 +8,6 @@
  */
 #include "common.h"
 
-/* Bytes between two words that a writer stores, and that readers check. */
-#define PAGE 4096
 /* Turns of all processes before the measurement, for each way to send. */
 #define WARM_UP 16
 
@@ -40,11 +38,11 @@ static void one_turn(long turn, int by_broadcast)
     uint64_t word = (uint64_t)turn + 1;
     for (int writer = 0; writer < ranks; writer++) {
         if (rank == writer)
-            for (int at = 0; at + 8 <= size; at += PAGE)
+            for (int at = 0; at + 8 <= size; at += 8)
                 memcpy(parts[writer] + at, &word, sizeof word);
         send_part(writer, by_broadcast);
         MPI_Barrier(MPI_COMM_WORLD);
-        for (int at = 0; rank != writer && at + 8 <= size; at += PAGE)
+        for (int at = 0; rank != writer && at + 8 <= size; at += 8)
             if (memcmp(parts[writer] + at, &word, sizeof word) != 0)
                 fail("a part does not have the bytes of its turn");
     }
@@ -60,7 +58,7 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv);
     long iterations = number(argc, argv, "--iterations", 2000);
-    long bytes = number(argc, argv, "--size", PAGE);
+    long bytes = number(argc, argv, "--size", 4096);
     if (bytes < 8 || bytes > 1 << 30)
         fail("--size must be 8 bytes to 1 GiB");
     size = (int)bytes;

@@ -34,6 +34,9 @@ pub enum Case {
     Barrier,
     /// Barriers that each bring an update of one node to all others.
     BarrierUpdate,
+    /// The same if every twentieth word of the update changes. Some deliveries send these alone.
+    #[value(name = "barrier_update_5")]
+    BarrierUpdate5,
     /// Read of one page that is not valid here.
     Fetch,
     /// Reads of 1 MiB of pages that are not valid here.
@@ -79,6 +82,10 @@ pub const DELIVERIES: [&str; 5] = [
 /// Deliveries of a quick bench.
 const QUICK_DELIVERIES: [&str; 2] = ["direct_map", "message_through"];
 
+/// Deliveries of an update of which a part changes.
+const CHANGE_DELIVERIES: [&str; 3] =
+    ["direct_map", "direct_diff_decode", "header_through_diff_decode"];
+
 /// Amount of work in one measurement: (of a quick bench, of a full bench).
 type Times = (u32, u32);
 
@@ -97,6 +104,7 @@ impl Case {
             Self::Histogram => "histogram",
             Self::Barrier => "barrier",
             Self::BarrierUpdate => "barrier_update",
+            Self::BarrierUpdate5 => "barrier_update_5",
             Self::Fetch => "fetch",
             Self::FetchBw => "fetch_bw",
         }
@@ -106,7 +114,7 @@ impl Case {
     pub const fn perf(self) -> Option<&'static str> {
         match self {
             Self::Barrier => Some("barrier"),
-            Self::BarrierUpdate => Some("barrier-update"),
+            Self::BarrierUpdate | Self::BarrierUpdate5 => Some("barrier-update"),
             Self::Fetch | Self::FetchBw => Some("fetch"),
             _ => None,
         }
@@ -122,7 +130,7 @@ impl Case {
             Self::Transpose => "transpose",
             Self::Histogram => "histogram",
             Self::Barrier => "barrier",
-            Self::BarrierUpdate => "barrier_update",
+            Self::BarrierUpdate | Self::BarrierUpdate5 => "barrier_update",
             Self::Fetch | Self::FetchBw => "fetch",
         }
     }
@@ -133,7 +141,7 @@ impl Case {
             Self::HimenoXs | Self::HimenoS | Self::HimenoM => Unit::Mflops,
             Self::Lu1024 | Self::Lu2048 | Self::CgA | Self::Heat1024 => Unit::Mflops,
             Self::Transpose | Self::Histogram => Unit::Mops,
-            Self::Barrier | Self::BarrierUpdate | Self::Fetch => Unit::Us,
+            Self::Barrier | Self::BarrierUpdate | Self::BarrierUpdate5 | Self::Fetch => Unit::Us,
             Self::FetchBw => Unit::Gbs,
         }
     }
@@ -144,6 +152,7 @@ impl Case {
         let size = match self {
             Self::BarrierUpdate if quick => return [4, 64, 1024].map(|size| size * KIB).into(),
             Self::BarrierUpdate => return UPDATE_SIZES.into(),
+            Self::BarrierUpdate5 => 64 * KIB,
             Self::Fetch => 4 * KIB,
             Self::FetchBw => MIB,
             Self::HimenoXs => MIB / 2,
@@ -166,6 +175,7 @@ impl Case {
         let forced: &[&str] = match (self, system, quick) {
             (Self::BarrierUpdate, System::Oikaze, false) => &DELIVERIES,
             (Self::BarrierUpdate, System::Oikaze, true) => &QUICK_DELIVERIES,
+            (Self::BarrierUpdate5, System::Oikaze, _) => &CHANGE_DELIVERIES,
             _ => &[],
         };
         std::iter::once(None).chain(forced.iter().copied().map(Some)).collect()
@@ -173,13 +183,17 @@ impl Case {
 
     /// Returns the arguments of the program, which are the same for all systems.
     pub fn arguments(self, size: usize, quick: bool) -> Vec<String> {
-        if matches!(self, Self::BarrierUpdate | Self::Fetch | Self::FetchBw) {
+        if self.is_of_perf() {
             /// Bytes that a quick bench brings in one run, within the limits below.
             const QUICK_BYTES: usize = 32 * MIB;
             let times = (QUICK_BYTES / size).clamp(64, 1000) * if quick { 1 } else { 8 };
-            return ["--size", &size.to_string(), "--iterations", &times.to_string()]
-                .map(str::to_owned)
-                .into();
+            let (size, times) = (size.to_string(), times.to_string());
+            let mut arguments = vec!["--size", &size, "--iterations", &times];
+            if self == Self::BarrierUpdate5 {
+                // MPI sends all bytes, and takes no notice of this.
+                arguments.extend(["--changed", "5"]);
+            }
+            return arguments.into_iter().map(str::to_owned).collect();
         }
         let (size, times): (&[&str], Option<Times>) = match self {
             Self::HimenoXs => (&["--size", "XS"], Some((1000, 8000))),
@@ -195,7 +209,7 @@ impl Case {
             Self::Transpose => (&["--size", "2048"], Some((8, 40))),
             Self::Histogram => (&["--size", "4096"], Some((200, 1000))),
             Self::Barrier => (&[], Some((5000, 50_000))),
-            Self::BarrierUpdate | Self::Fetch | Self::FetchBw => (&[], None),
+            Self::BarrierUpdate | Self::BarrierUpdate5 | Self::Fetch | Self::FetchBw => (&[], None),
         };
         let mut arguments: Vec<String> = size.iter().map(|&word| word.to_owned()).collect();
         if let Some((few, many)) = times {
@@ -203,6 +217,11 @@ impl Case {
             arguments.extend(["--iterations".to_owned(), times.to_string()]);
         }
         arguments
+    }
+
+    /// Returns `true` if `oikaze perf` measures the case with a size.
+    const fn is_of_perf(self) -> bool {
+        matches!(self, Self::BarrierUpdate | Self::BarrierUpdate5 | Self::Fetch | Self::FetchBw)
     }
 
     /// Returns the arguments of `oikaze perf get` that the case is compared with.
@@ -235,7 +254,7 @@ impl Case {
             Self::Lu1024 | Self::Lu2048 => {
                 !matches!(system, System::OikazePlain | System::OikazeGet)
             }
-            Self::Barrier | Self::BarrierUpdate => {
+            Self::Barrier | Self::BarrierUpdate | Self::BarrierUpdate5 => {
                 matches!(system, System::Oikaze | System::Mpi)
             }
             Self::Fetch | Self::FetchBw => matches!(system, System::Oikaze | System::OikazeGet),

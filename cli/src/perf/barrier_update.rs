@@ -4,8 +4,9 @@
 //! The nodes write in turn, each a part of its own that is homed there. A node writes after it has
 //! left the barrier before, so each round begins where the update of the round before has arrived.
 //! That needs no common clock, as a ping and a pong need none. The time of a round lasts from one
-//! departure to the next one: a write guard, a word stored in each page, the end of the guard, and
-//! the barrier with the update of `size` bytes. The paper on Wind measures the same (figure 7).
+//! departure to the next one: a write guard, stores, the end of the guard, and the barrier with the
+//! update of `size` bytes. The paper on Wind measures the same (figure 7). All words change, or
+//! with `--changed` only every so many, for deliveries that send changes alone.
 
 use super::measure::{Bench, Figures, Stream, histogram, since};
 use oikaze::shared::{Homes, SharedArray};
@@ -24,8 +25,10 @@ struct Parts {
     array: SharedArray<u64>,
     /// Elements from one part to the next.
     stride: usize,
-    /// Elements that a node writes.
+    /// Elements that a guard covers.
     written: usize,
+    /// Elements from one that changes to the next.
+    step: usize,
 }
 
 impl Bench<'_> {
@@ -37,7 +40,8 @@ impl Bench<'_> {
         let stride = written.next_multiple_of(WORDS);
         // A part's pages have the node that writes them as their home.
         let array = self.array("perf barrier-update", stride * nodes, Homes::Block)?;
-        let parts = Parts { array, stride, written };
+        let step = 100 / usize::from(self.perf.changed.clamp(1, 100));
+        let parts = Parts { array, stride, written, step };
         for other in (0..nodes).filter(|&other| other != rank) {
             parts.array.subscribe(parts.of(other))?;
         }
@@ -81,7 +85,7 @@ impl Bench<'_> {
             let word = turn + 1;
             if writer == self.job.rank() as usize {
                 let mut words = parts.array.write(parts.of(writer))?;
-                words.iter_mut().step_by(WORDS).for_each(|at| *at = word);
+                words.iter_mut().step_by(parts.step).for_each(|at| *at = word);
             }
             self.job.barrier()?;
             if writer != self.job.rank() as usize {
@@ -101,7 +105,7 @@ impl Parts {
     /// Checks that a part has the words of this turn. A defect would otherwise look like speed.
     fn check(&self, writer: usize, word: u64) -> Result<()> {
         let words = self.array.read(self.of(writer))?;
-        match words.iter().step_by(WORDS).find(|at| **at != word) {
+        match words.iter().step_by(self.step).find(|at| **at != word) {
             None => Ok(()),
             Some(old) => Err(Error::invalid(
                 format!("reading what node {writer} wrote in turn {word}"),

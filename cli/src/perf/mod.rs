@@ -134,6 +134,9 @@ pub struct Perf {
     /// if absent
     #[arg(long, value_name = "DELIVERY", value_parser = parse_delivery)]
     delivery: Option<Delivery>,
+    /// Percentage of the bytes of each update that change, of barrier-update
+    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(1..=100))]
+    changed: u8,
     /// Reuse one buffer, which stays in the cache, instead of walking through more memory
     #[arg(long)]
     hot: bool,
