@@ -70,6 +70,7 @@ pub(crate) fn apply<L: Link, P: Pages>(
         | Request::Push { .. }
         | Request::Lookup { .. }
         | Request::Send { .. }
+        | Request::Parcel { .. }
         | Request::Declare(_)
         | Request::CannotDeclare(..)
         | Request::Touch { .. }

@@ -3,7 +3,7 @@
 use crate::buffer_pool::Body;
 use crate::client::completion::Value;
 use crate::failure::Failure;
-use crate::inbox::{Arrived, Inbox};
+use crate::inbox::{Arrived, Inbox, Parcel};
 use crate::leaving::begin_to_leave;
 use crate::outcome::{acknowledged, lost, refused, returned};
 use crate::post::Outbound;
@@ -131,6 +131,10 @@ fn rma_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
                 if !out.shm.contains(by) {
                     out.peers.give_up(by, Nonsense::Unanswered, out.now);
                 }
+            }
+            RmaEvent::Parcel { from, head, body } => {
+                let body = Body::new(body, &out.layers.buffer_pool);
+                inbox.deliver_parcel(Parcel { from, head, body }, out.now);
             }
             RmaEvent::Arrived { from, class, tag, body } => {
                 let body = Body::new(body, &out.layers.buffer_pool);

@@ -3,6 +3,7 @@
 use crate::buffer_pool::{Body, BufferPool};
 use crate::client::shm_channel::Ahead;
 use oikaze_protocol::Rank;
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::limits::{BODY_POOL_IDLE_TIME, BODY_POOLED_MIN};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Death};
@@ -21,10 +22,22 @@ pub struct Arrived {
     pub body: Body,
 }
 
+/// A part of a collective operation that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// Rank of the sender.
+    pub from: Rank,
+    /// Head of the parcel.
+    pub head: ParcelHead,
+    /// Content of the parcel.
+    pub body: Body,
+}
+
 /// News that no thread has taken yet.
 #[derive(Default)]
 pub struct Inbox {
     pub(crate) arrived: VecDeque<Arrived>,
+    parcels: VecDeque<Parcel>,
     deaths: VecDeque<(Rank, Death)>,
     /// Nodes that have begun to leave; `true`: the node sends no more messages either.
     leaving: VecDeque<(Rank, bool)>,
@@ -44,6 +57,11 @@ impl Inbox {
     /// Takes the oldest message for the user.
     pub fn take_arrived(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
+    }
+
+    /// Takes the oldest part of a collective operation.
+    pub fn take_parcel(&mut self) -> Option<Parcel> {
+        self.parcels.pop_front()
     }
 
     /// Takes the oldest death of a peer.
@@ -83,6 +101,15 @@ impl Inbox {
             self.long_body = Some(now);
         }
         self.arrived.push_back(arrived);
+        self.news += 1;
+    }
+
+    /// Adds a part of a collective operation.
+    pub(crate) fn deliver_parcel(&mut self, parcel: Parcel, now: Time) {
+        if parcel.body.len() >= BODY_POOLED_MIN {
+            self.long_body = Some(now);
+        }
+        self.parcels.push_back(parcel);
         self.news += 1;
     }
 

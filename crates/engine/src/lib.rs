@@ -59,7 +59,7 @@ pub use client::untaken::UnreportedFailures;
 pub use counters::Counters;
 pub use engine::Engine;
 pub use failure::Failure;
-pub use inbox::{Arrived, Inbox};
+pub use inbox::{Arrived, Inbox, Parcel};
 pub use ops::Ops;
 pub use peers::Peers;
 pub use setup::Setup;

@@ -173,6 +173,17 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         Request::Push { to, key, body, urgent } => (to, Rma::push(key, body, urgent, token)),
         Request::Lookup { at, name } => (at, rma.lookup(at, &name, token)),
         Request::Send { to, class, tag, body } => (to, Rma::user(class, tag, body, token)),
+        Request::Parcel { to, head, body } => {
+            // Parcels use the room that is reserved for the library. Credit of their own bounds
+            // them (COLL-1.4).
+            match Rma::parcel(&head, body, token) {
+                Ok(message) => out.post(to, message),
+                Err(error) => {
+                    out.ops.in_flight.settle(token, Err(error.into()));
+                }
+            }
+            return;
+        }
         Request::Declare(declaration) => {
             coherence.declare(declaration, token, pages);
             return;

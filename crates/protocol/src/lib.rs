@@ -13,6 +13,7 @@
 //! - [`rma`]: one-sided operations and messages, as segments (region, offset, length), never bytes.
 //! - [`shm`]: records in the rings between two nodes of one machine.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
+//! - [`collective`]: collective operations as plans of rounds, and the heads of their parcels.
 //! - [`traffic`]: messages by purpose and size.
 //!
 //! The engine (crate `oikaze`) hands each datagram to [`wind::Connection::receive`], which calls
@@ -34,6 +35,7 @@ extern crate std;
 pub mod block;
 pub mod bytes;
 pub mod coherence;
+pub mod collective;
 pub mod counters;
 pub mod fnv;
 pub mod limits;

@@ -88,7 +88,7 @@ impl MessagePurpose {
                 MessagePurpose::Get
             }
             MessageKind::Atomic | MessageKind::Old => MessagePurpose::Atomic,
-            MessageKind::User => MessagePurpose::Message,
+            MessageKind::User | MessageKind::Parcel => MessagePurpose::Message,
             MessageKind::Lookup
             | MessageKind::Found
             | MessageKind::Missing

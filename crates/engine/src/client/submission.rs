@@ -6,6 +6,7 @@ use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
 use std::ops::Range;
@@ -125,6 +126,15 @@ pub enum Request {
         /// Tag that the user chose.
         tag: u64,
         /// Content of the message.
+        body: Body,
+    },
+    /// Sends a part of a collective operation.
+    Parcel {
+        /// Rank of the receiver.
+        to: Rank,
+        /// Head of the parcel.
+        head: ParcelHead,
+        /// Content of the parcel.
         body: Body,
     },
     /// Maps a region of a local peer, if that is allowed.
@@ -317,7 +327,8 @@ impl Request {
             | Request::Accumulate { to: peer, .. }
             | Request::Push { to: peer, .. }
             | Request::Lookup { at: peer, .. }
-            | Request::Send { to: peer, .. } => Some(*peer),
+            | Request::Send { to: peer, .. }
+            | Request::Parcel { to: peer, .. } => Some(*peer),
             // Requests that take effect at once on this node, and requests that concern all nodes.
             Request::Map { .. }
             | Request::Swap(_)

@@ -3,6 +3,7 @@
 use super::Published;
 use crate::Rank;
 use crate::block::BadBlock;
+use crate::collective::ParcelHead;
 use crate::limits::{NAME_MAX, NAMES_MAX, TICKETS_MAX};
 use crate::wind::{Class, Refusal, Token};
 use alloc::string::String;
@@ -46,6 +47,15 @@ pub enum RmaEvent {
         /// Tag that the sender chose.
         tag: u64,
         /// Body of the message.
+        body: Vec<u8>,
+    },
+    /// A part of a collective operation arrived.
+    Parcel {
+        /// Rank of the sender.
+        from: Rank,
+        /// Head of the parcel.
+        head: ParcelHead,
+        /// Body of the parcel.
         body: Vec<u8>,
     },
     /// A peer has acknowledged a request and never answers it (MEM-4.8). Its connection must end.

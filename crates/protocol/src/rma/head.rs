@@ -7,6 +7,7 @@
 use super::{Accumulation, AtomicOp, MessageKind, Rights};
 use crate::block::Block;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
+use crate::collective::ParcelHead;
 use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use crate::rma::kind;
 use crate::wind::{Head, Refusal};
@@ -129,6 +130,8 @@ pub enum Operation {
         /// Tag that the user chose.
         tag: u64,
     },
+    /// Part of a collective operation.
+    Parcel(ParcelHead),
     /// Answer with the requested bytes.
     Data {
         /// Ticket of the get.
@@ -215,6 +218,7 @@ impl Operation {
             }
             Operation::Lookup { ticket } => out.put_kind(MessageKind::Lookup).put_ticket(ticket),
             Operation::User { tag } => out.put_kind(MessageKind::User).put_u64(tag),
+            Operation::Parcel(head) => return head.encode(),
             Operation::Data { ticket } => out.put_kind(MessageKind::Data).put_ticket(ticket),
             Operation::Old { ticket, old } => {
                 out.put_kind(MessageKind::Old).put_ticket(ticket).put_u64(old)
@@ -282,6 +286,7 @@ impl Operation {
             },
             MessageKind::Lookup => Operation::Lookup { ticket: read_asker(bytes)? },
             MessageKind::User => Operation::User { tag: bytes.u64()? },
+            MessageKind::Parcel => Operation::Parcel(ParcelHead::read(bytes)?),
             MessageKind::Data => Operation::Data { ticket: read_ticket(bytes)? },
             MessageKind::Old => Operation::Old { ticket: read_ticket(bytes)?, old: bytes.u64()? },
             MessageKind::Found => {

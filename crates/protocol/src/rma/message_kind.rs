@@ -29,6 +29,8 @@ crate::wire_enum! {
         GetBlock = 0x0A,
         /// A user's message.
         User = 0x10,
+        /// Part of a collective operation. The rest of the head belongs to [`crate::collective`].
+        Parcel = 0x11,
         /// Message of shared arrays. The rest of the head belongs to [`crate::coherence`].
         Coherence = 0x20,
         /// Answer to a get, with the bytes as its body.

@@ -6,6 +6,7 @@ use super::{
     names,
 };
 use crate::Rank;
+use crate::collective::ParcelHead;
 use crate::limits::{BODY_MAX, FIFO_ELEMENT_MAX, MESSAGE_MAX};
 use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
 use alloc::borrow::ToOwned;
@@ -141,6 +142,22 @@ impl Rma {
             urgent,
             credited: true,
             head: Operation::User { tag }.encode(),
+            body,
+            token,
+        })
+    }
+
+    /// Makes a parcel, a part of a collective operation (COLL-1.1). It needs no credit.
+    ///
+    /// # Errors
+    /// The body is longer than a receiver would hold.
+    pub fn parcel(head: &ParcelHead, body: Body, token: Token) -> Result<Message, RmaError> {
+        fits(body.len(), MESSAGE_MAX)?;
+        Ok(Message {
+            class: Class::Unordered,
+            urgent: false,
+            credited: false,
+            head: head.encode(),
             body,
             token,
         })

@@ -40,6 +40,7 @@ impl Rma {
             }
             Some(Operation::Push { key, offset }) => admit_push(key, offset, len, memory),
             Some(Operation::User { .. }) => room(len, MESSAGE_MAX, Refusal::NoRoom),
+            Some(Operation::Parcel(_)) => room(len, MESSAGE_MAX, Refusal::NoRoom),
             Some(Operation::Lookup { .. }) => room(len, NAME_MAX as u64, Refusal::Malformed),
             Some(Operation::Missing { .. }) => room(len, NAMES_LISTED as u64, Refusal::Malformed),
             _ => Err(Refusal::Malformed),
@@ -207,6 +208,11 @@ impl Rma {
                 self.deliver_data(from, number, ticket, transfer, &body, memory)
             }
             Operation::User { tag } => self.deliver_user(from, class, tag, body),
+            Operation::Parcel(head) => {
+                let body = owned(body).ok_or(Refusal::Malformed)?;
+                self.events.push_back(RmaEvent::Parcel { from, head, body });
+                Ok(())
+            }
             Operation::Lookup { ticket } => {
                 self.serve_lookup(from, ticket, bytes_of(&body).ok_or(Refusal::Malformed)?)
             }
@@ -312,13 +318,18 @@ impl Rma {
         tag: u64,
         body: Delivered<'_>,
     ) -> Result<(), Refusal> {
-        let body = match body {
-            Delivered::Bytes(bytes) => bytes.to_vec(),
-            Delivered::Owned(bytes) => bytes,
-            Delivered::Placed(_) => return Err(Refusal::Malformed),
-        };
+        let body = owned(body).ok_or(Refusal::Malformed)?;
         self.events.push_back(RmaEvent::Arrived { from, class, tag, body });
         Ok(())
+    }
+}
+
+/// Returns the bytes of a body that was not placed.
+fn owned(body: Delivered<'_>) -> Option<Vec<u8>> {
+    match body {
+        Delivered::Bytes(bytes) => Some(bytes.to_vec()),
+        Delivered::Owned(bytes) => Some(bytes),
+        Delivered::Placed(_) => None,
     }
 }
 

@@ -1,0 +1,292 @@
+//! Heads of parcels (spec/collective.md, COLL-1): what a rank calls, and for which collective.
+
+use crate::Rank;
+use crate::bytes::{ByteReader, ByteWriter, Invalid};
+use crate::rma::MessageKind;
+use crate::wind::Head;
+use core::fmt;
+
+crate::wire_enum! {
+    /// Kind of a collective.
+    pub enum CollectiveKind {
+        /// One rank's vector for all.
+        Broadcast = 1,
+        /// All ranks' blocks for one.
+        Gather = 2,
+        /// All ranks' blocks for all.
+        AllGather = 3,
+        /// One rank's blocks, one for each.
+        Scatter = 4,
+        /// Combined vectors for one.
+        Reduce = 5,
+        /// Combined vectors for all.
+        AllReduce = 6,
+        /// Combined vectors, a block for each.
+        ReduceScatter = 7,
+        /// Combined vectors of all lower ranks and this one.
+        Scan = 8,
+        /// Combined vectors of all lower ranks.
+        ExclusiveScan = 9,
+        /// A block of each rank for each rank.
+        AllToAll = 10,
+    }
+}
+
+impl CollectiveKind {
+    /// Returns the name of the method that a program calls.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            CollectiveKind::Broadcast => "broadcast",
+            CollectiveKind::Gather => "gather",
+            CollectiveKind::AllGather => "all_gather",
+            CollectiveKind::Scatter => "scatter",
+            CollectiveKind::Reduce => "reduce",
+            CollectiveKind::AllReduce => "all_reduce",
+            CollectiveKind::ReduceScatter => "reduce_scatter",
+            CollectiveKind::Scan => "scan",
+            CollectiveKind::ExclusiveScan => "exclusive_scan",
+            CollectiveKind::AllToAll => "all_to_all",
+        }
+    }
+
+    /// Returns `true` if one rank has a part of its own.
+    #[must_use]
+    pub const fn has_root(self) -> bool {
+        matches!(
+            self,
+            CollectiveKind::Broadcast
+                | CollectiveKind::Gather
+                | CollectiveKind::Scatter
+                | CollectiveKind::Reduce
+        )
+    }
+}
+
+impl fmt::Display for CollectiveKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+crate::wire_enum! {
+    /// Operator of a reduction, as far as other ranks can compare it.
+    pub enum Operator {
+        /// The collective combines nothing.
+        None = 0,
+        /// Sum.
+        Sum = 1,
+        /// Product.
+        Product = 2,
+        /// Minimum.
+        Min = 3,
+        /// Maximum.
+        Max = 4,
+        /// Bitwise and.
+        And = 5,
+        /// Bitwise or.
+        Or = 6,
+        /// Bitwise exclusive or.
+        Xor = 7,
+        /// Minimum and its location.
+        MinLocation = 8,
+        /// Maximum and its location.
+        MaxLocation = 9,
+        /// Exact sum of floating-point numbers.
+        SumExact = 10,
+        /// Function of the program that commutes.
+        Commuting = 11,
+        /// Function of the program whose operands keep the order of ranks.
+        Ordered = 12,
+    }
+}
+
+impl Operator {
+    const fn name(self) -> &'static str {
+        match self {
+            Operator::None => "no operator",
+            Operator::Sum => "Sum",
+            Operator::Product => "Product",
+            Operator::Min => "Min",
+            Operator::Max => "Max",
+            Operator::And => "And",
+            Operator::Or => "Or",
+            Operator::Xor => "Xor",
+            Operator::MinLocation => "MinLocation",
+            Operator::MaxLocation => "MaxLocation",
+            Operator::SumExact => "the exact sum",
+            Operator::Commuting => "a commuting function",
+            Operator::Ordered => "an ordered function",
+        }
+    }
+}
+
+/// Type of elements, as far as other ranks can compare it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ElementCode {
+    /// Hash of the type's name.
+    pub name: u32,
+    /// Bytes of one element.
+    pub size: u32,
+}
+
+impl ElementCode {
+    /// Returns the code of a type with this name and size.
+    #[must_use]
+    pub fn new(name: &str, size: usize) -> ElementCode {
+        let hash = crate::fnv::fnv1a(name.bytes());
+        ElementCode {
+            name: (hash ^ hash >> 32) as u32,
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Returns the name of a number type with this code.
+    fn known(self) -> Option<&'static str> {
+        const KNOWN: [(&str, usize); 14] = [
+            ("u8", 1),
+            ("i8", 1),
+            ("u16", 2),
+            ("i16", 2),
+            ("u32", 4),
+            ("i32", 4),
+            ("u64", 8),
+            ("i64", 8),
+            ("u128", 16),
+            ("i128", 16),
+            ("usize", 8),
+            ("isize", 8),
+            ("f32", 4),
+            ("f64", 8),
+        ];
+        KNOWN
+            .iter()
+            .find(|(name, size)| ElementCode::new(name, *size) == self)
+            .map(|(name, _)| *name)
+    }
+}
+
+impl fmt::Display for ElementCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.known() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "a type of {} bytes (number {:08x})", self.size, self.name),
+        }
+    }
+}
+
+/// What a rank calls. All ranks of a team must call the same (COLL-3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Kind of the collective.
+    pub kind: CollectiveKind,
+    /// Blocks may differ in length.
+    pub uneven: bool,
+    /// Type of the elements.
+    pub element: ElementCode,
+    /// Operator.
+    pub operator: Operator,
+    /// Root, for kinds that have one, and otherwise 0.
+    pub root: Rank,
+    /// Number of elements, or `None` if this rank does not know it.
+    pub count: Option<u64>,
+}
+
+impl Call {
+    /// Returns `true` if two ranks cannot mean the same collective.
+    #[must_use]
+    pub fn contradicts(&self, other: &Call) -> bool {
+        let counts = matches!((self.count, other.count), (Some(one), Some(two)) if one != two);
+        counts || Call { count: None, ..*self } != Call { count: None, ..*other }
+    }
+}
+
+/// Displays the call as "broadcast of 5 u64 from rank 0".
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{} of ", self.kind, if self.uneven { "_uneven" } else { "" })?;
+        match self.count {
+            Some(count) => write!(f, "{count} {}", self.element)?,
+            None => write!(f, "{}", self.element)?,
+        }
+        if self.kind.has_root() {
+            write!(f, " with root {}", self.root)?;
+        }
+        if self.operator != Operator::None {
+            write!(f, " with {}", self.operator.name())?;
+        }
+        Ok(())
+    }
+}
+
+crate::wire_enum! {
+    /// Purpose of a parcel.
+    pub enum ParcelPurpose {
+        /// Data of a round. The body is the part.
+        Data = 0,
+        /// What the sender calls, without data. It waits for the receiver.
+        Notice = 1,
+        /// The collective has failed. The body says why.
+        Failed = 2,
+        /// Bytes that the sender of this parcel has read, of all that it got from the receiver in
+        /// this team. The body is a u64.
+        Credit = 3,
+    }
+}
+
+/// Length of an encoded head in bytes.
+pub const PARCEL_HEAD: usize = 45;
+
+/// Head of a parcel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParcelHead {
+    /// Purpose.
+    pub purpose: ParcelPurpose,
+    /// Number of the team.
+    pub team: u64,
+    /// Number of the collective in its team.
+    pub number: u64,
+    /// Number of the round.
+    pub round: u32,
+    /// What the sender calls.
+    pub call: Call,
+}
+
+/// Count in a head that stands for an unknown count.
+const UNKNOWN: u64 = u64::MAX;
+
+impl ParcelHead {
+    /// Encodes the head (COLL-1.2).
+    #[must_use]
+    pub fn encode(&self) -> Head {
+        let Call { kind, uneven, element, operator, root, count } = self.call;
+        let mut out = Head::new();
+        out.put_u8(MessageKind::Parcel as u8).put_u8(self.purpose as u8);
+        out.put_u64(self.team).put_u64(self.number).put_u32(self.round);
+        out.put_u8(kind as u8).put_u8(u8::from(uneven)).put_u8(operator as u8);
+        out.put_u32(element.name).put_u32(element.size);
+        out.put_u32(root).put_u64(count.unwrap_or(UNKNOWN));
+        out
+    }
+
+    /// Decodes what follows the kind of the message.
+    ///
+    /// # Errors
+    /// The bytes are no head of a parcel.
+    pub fn read(bytes: &mut ByteReader<'_>) -> Result<ParcelHead, Invalid> {
+        let purpose = bytes.code(ParcelPurpose::from_code)?;
+        let (team, number, round) = (bytes.u64()?, bytes.u64()?, bytes.u32()?);
+        let kind = bytes.code(CollectiveKind::from_code)?;
+        let uneven = match bytes.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Invalid),
+        };
+        let operator = bytes.code(Operator::from_code)?;
+        let element = ElementCode { name: bytes.u32()?, size: bytes.u32()? };
+        let (root, count) = (bytes.u32()?, bytes.u64()?);
+        let count = (count != UNKNOWN).then_some(count);
+        let call = Call { kind, uneven, element, operator, root, count };
+        Ok(ParcelHead { purpose, team, number, round, call })
+    }
+}

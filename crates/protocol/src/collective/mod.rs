@@ -1,0 +1,42 @@
+//! Collective operations as plans (spec/collective.md).
+//!
+//! A [`Plan`] is what one rank does in one collective: a list of steps in rounds. A step sends a
+//! part of the work buffer, receives into a part, combines two parts, or copies one. Plans are pure:
+//! they know neither element types nor time. The node runs them, and the tests of this module run
+//! the plans of all ranks on one thread.
+//!
+//! | operation | algorithms |
+//! |---|---|
+//! | broadcast | binomial tree; scatter and ring all-gather |
+//! | gather, scatter | binomial tree |
+//! | reduce | binomial tree; Rabenseifner |
+//! | all_reduce | recursive doubling; ring; Rabenseifner |
+//! | all_gather | recursive doubling; ring; Bruck |
+//! | reduce_scatter | ring; reduce and scatter |
+//! | scan, exclusive_scan | recursive doubling |
+//! | all_to_all | Bruck; pairwise exchange |
+//!
+//! Sources: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in
+//! MPICH", 2005; Bruck et al., "Efficient Algorithms for All-to-All Communications", 1997.
+
+mod bruck;
+mod call;
+mod choice;
+mod doubling;
+mod hierarchy;
+mod pairwise;
+mod plan;
+mod rabenseifner;
+mod request;
+mod ring;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use call::{
+    Call, CollectiveKind, ElementCode, Operator, PARCEL_HEAD, ParcelHead, ParcelPurpose,
+};
+pub use choice::{Algorithm, Facts, choose};
+pub use plan::{Arrival, Order, Part, Plan, Round, Step};
+pub use request::{Lengths, PlanError, PlanRequest, plan};

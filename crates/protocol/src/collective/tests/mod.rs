@@ -1,0 +1,195 @@
+//! Plans of all ranks against an oracle, and their number of rounds.
+
+mod heads;
+mod world;
+
+use super::*;
+use crate::Rank;
+use std::vec;
+use std::vec::Vec;
+use world::World;
+
+/// Kinds and algorithms, with the kinds that take unequal lengths.
+const CASES: &[(CollectiveKind, Algorithm, bool)] = &[
+    (CollectiveKind::Broadcast, Algorithm::Binomial, false),
+    (CollectiveKind::Broadcast, Algorithm::ScatterAllGather, false),
+    (CollectiveKind::Broadcast, Algorithm::Hierarchical, false),
+    (CollectiveKind::Gather, Algorithm::Binomial, true),
+    (CollectiveKind::Scatter, Algorithm::Binomial, true),
+    (CollectiveKind::Reduce, Algorithm::Binomial, false),
+    (CollectiveKind::Reduce, Algorithm::Rabenseifner, false),
+    (CollectiveKind::Reduce, Algorithm::Hierarchical, false),
+    (CollectiveKind::AllReduce, Algorithm::RecursiveDoubling, false),
+    (CollectiveKind::AllReduce, Algorithm::Rabenseifner, false),
+    (CollectiveKind::AllReduce, Algorithm::Ring, false),
+    (CollectiveKind::AllReduce, Algorithm::Hierarchical, false),
+    (CollectiveKind::AllGather, Algorithm::RecursiveDoubling, false),
+    (CollectiveKind::AllGather, Algorithm::Bruck, true),
+    (CollectiveKind::AllGather, Algorithm::Ring, true),
+    (CollectiveKind::ReduceScatter, Algorithm::Ring, false),
+    (CollectiveKind::ReduceScatter, Algorithm::ReduceThenScatter, false),
+    (CollectiveKind::Scan, Algorithm::RecursiveDoubling, false),
+    (CollectiveKind::ExclusiveScan, Algorithm::RecursiveDoubling, false),
+    (CollectiveKind::AllToAll, Algorithm::Bruck, false),
+    (CollectiveKind::AllToAll, Algorithm::Pairwise, true),
+];
+
+/// Machines of the ranks: one for all, blocks of three, and every third.
+fn placements(ranks: Rank) -> [Vec<u32>; 3] {
+    [
+        vec![0; ranks as usize],
+        (0..ranks).map(|rank| rank / 3).collect(),
+        (0..ranks).map(|rank| rank % 3).collect(),
+    ]
+}
+
+fn check_case(case: (CollectiveKind, Algorithm, bool), ranks: Rank, roots: &[Rank]) {
+    let (kind, algorithm, has_uneven) = case;
+    for commutes in [true, false] {
+        for machines in placements(ranks) {
+            for &root in roots {
+                for len in [0, 1, 5, 40] {
+                    let world =
+                        World { kind, algorithm, ranks, root, commutes, machines: &machines, len };
+                    world.check(false);
+                    if has_uneven {
+                        world.check(true);
+                    }
+                }
+            }
+            if algorithm != Algorithm::Hierarchical {
+                break;
+            }
+        }
+    }
+}
+
+/// COLL-2.1, COLL-2.2.
+#[test]
+fn plans_of_all_ranks_give_the_oracles_result() {
+    for &case in CASES {
+        for ranks in 1..=17 {
+            let roots = if case.0.has_root() { vec![0, ranks / 2, ranks - 1] } else { vec![0] };
+            check_case(case, ranks, &roots);
+        }
+    }
+}
+
+#[test]
+fn plans_of_many_ranks_give_the_oracles_result() {
+    for &case in CASES {
+        for ranks in [64, 100] {
+            let machines = placements(ranks)[1].clone();
+            let (kind, algorithm, _) = case;
+            let world = World {
+                kind,
+                algorithm,
+                ranks,
+                root: ranks / 3,
+                commutes: true,
+                machines: &machines,
+                len: 3,
+            };
+            world.check(false);
+        }
+    }
+}
+
+fn request(
+    kind: CollectiveKind,
+    algorithm: Algorithm,
+    rank: Rank,
+    len: usize,
+) -> PlanRequest<'static> {
+    PlanRequest {
+        kind,
+        algorithm,
+        rank,
+        ranks: 1024,
+        root: 0,
+        lengths: Lengths::Even(len),
+        element: 8,
+        commutes: true,
+        machines: &[],
+    }
+}
+
+/// COLL-2.3.
+#[test]
+fn rounds_of_1024_ranks_grow_with_the_logarithm() {
+    let logarithmic = [
+        (CollectiveKind::Broadcast, Algorithm::Binomial, 10),
+        (CollectiveKind::Gather, Algorithm::Binomial, 10),
+        (CollectiveKind::Scatter, Algorithm::Binomial, 10),
+        (CollectiveKind::Reduce, Algorithm::Binomial, 10),
+        (CollectiveKind::Reduce, Algorithm::Rabenseifner, 11),
+        (CollectiveKind::AllReduce, Algorithm::RecursiveDoubling, 10),
+        (CollectiveKind::AllReduce, Algorithm::Rabenseifner, 20),
+        (CollectiveKind::AllGather, Algorithm::RecursiveDoubling, 10),
+        (CollectiveKind::AllGather, Algorithm::Bruck, 10),
+        (CollectiveKind::ReduceScatter, Algorithm::ReduceThenScatter, 30),
+        (CollectiveKind::Scan, Algorithm::RecursiveDoubling, 10),
+        (CollectiveKind::ExclusiveScan, Algorithm::RecursiveDoubling, 10),
+        (CollectiveKind::AllToAll, Algorithm::Bruck, 10),
+    ];
+    for (kind, algorithm, most) in logarithmic {
+        for rank in [0, 1, 511, 1023] {
+            let plan = plan(&request(kind, algorithm, rank, 1)).unwrap();
+            assert!(plan.rounds() <= most, "{kind} {algorithm:?}: {}", plan.rounds());
+        }
+    }
+}
+
+/// COLL-2.4: what a rank sends of a long vector.
+#[test]
+fn long_vectors_are_sent_at_most_twice() {
+    let len = 1 << 20;
+    for algorithm in [Algorithm::Rabenseifner, Algorithm::Ring] {
+        let plan = plan(&request(CollectiveKind::AllReduce, algorithm, 7, len)).unwrap();
+        assert!(plan.sent() <= 2 * len, "{algorithm:?}: {}", plan.sent());
+    }
+}
+
+/// The choice fits: whatever it names has a plan.
+#[test]
+fn every_choice_has_a_plan() {
+    let kinds = CASES.iter().map(|(kind, ..)| *kind);
+    for kind in kinds {
+        for ranks in [1, 2, 3, 4, 7, 8, 16, 33] {
+            for bytes in [0, 8, 4096, 1 << 16, 1 << 20, 1 << 24] {
+                for (commutes, several_machines) in [(true, false), (false, false), (true, true)] {
+                    let facts = Facts { kind, bytes, ranks, commutes, several_machines };
+                    let machines: Vec<u32> = (0..ranks as u32).map(|rank| rank / 2).collect();
+                    let request = PlanRequest {
+                        algorithm: choose(&facts),
+                        ranks: ranks as Rank,
+                        commutes,
+                        lengths: Lengths::Even(bytes / 8),
+                        machines: &machines,
+                        ..request(kind, Algorithm::Ring, 0, 0)
+                    };
+                    assert!(plan(&request).is_ok(), "{facts:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_that_do_not_fit_are_refused() {
+    let sound = request(CollectiveKind::Broadcast, Algorithm::Binomial, 0, 1);
+    let refused = |request: PlanRequest<'_>| plan(&request).unwrap_err();
+    assert_eq!(
+        refused(PlanRequest { root: 1024, ..sound }),
+        PlanError::NoSuchRank { rank: 1024, ranks: 1024 }
+    );
+    assert_eq!(
+        refused(PlanRequest { lengths: Lengths::Even(usize::MAX / 2), ..sound }),
+        PlanError::Lengths
+    );
+    let uneven = Lengths::Uneven { sent: &[1], received: &[1] };
+    let gather = PlanRequest { kind: CollectiveKind::Gather, lengths: uneven, ..sound };
+    assert_eq!(refused(gather), PlanError::Lengths);
+    let (algorithm, kind) = (Algorithm::Pairwise, CollectiveKind::Broadcast);
+    assert_eq!(refused(PlanRequest { algorithm, ..sound }), PlanError::Unfit { algorithm, kind });
+}
