@@ -205,7 +205,7 @@ fn work(job: &Job, seed: u64, traffic: Duration, goes_on: bool, errors: &mut u32
             count(objects.step(job, &mut random))?;
         }
         let over = begun.elapsed() >= traffic;
-        match job.reduce(u64::from(over), ReduceOp::Max) {
+        match job.barrier_reduce(u64::from(over), ReduceOp::Max) {
             Ok(0) if begun.elapsed() < 3 * traffic => {}
             Ok(_) => return Ok(()),
             Err(error) => {

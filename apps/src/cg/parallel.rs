@@ -115,6 +115,6 @@ impl<'a> Part<'a> {
     fn dot(&self, one: &[f64], other: &[f64]) -> Result<f64> {
         let sums: PieceSums = dot_pieces(&self.class, &self.pieces, one, other);
         // Other nodes pass zero for these pieces, so this addition is exact.
-        Ok(self.job.reduce_all(&sums, ReduceOp::Sum)?.iter().sum())
+        Ok(self.job.barrier_reduce_all(&sums, ReduceOp::Sum)?.iter().sum())
     }
 }

@@ -61,7 +61,7 @@ pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Sol
         let mine = step(grid, &mine, &old, &new)?;
         // The reduction is also a barrier: now every node sees all rows of `new`, and no node reads
         // `old` any more.
-        residual = job.reduce(mine, ReduceOp::Sum)?;
+        residual = job.barrier_reduce(mine, ReduceOp::Sum)?;
         std::mem::swap(&mut old, &mut new);
         progress.step();
     }

@@ -43,7 +43,7 @@ fn main(job: &Job) -> oikaze::Result<()> {
     let mine = (job.rank()..STEPS).step_by(job.size() as usize);
     let height = |x: f64| 4.0 / (1.0 + x * x);
     let part: f64 = mine.map(|step| height((f64::from(step) + 0.5) * width) * width).sum();
-    let pi = job.reduce(part, ReduceOp::Sum)?; // all nodes call it; it is also a barrier
+    let pi = job.barrier_reduce(part, ReduceOp::Sum)?; // all nodes call it; it is also a barrier
     assert!((pi - std::f64::consts::PI).abs() < 1e-9);
     if job.rank() == 0 {
         println!("π is {pi:.9}");
@@ -61,7 +61,7 @@ use oikaze::testing::cluster;
 
 /// Returns the mean of the values of all nodes.
 fn mean(job: &Job, value: f64) -> oikaze::Result<f64> {
-    Ok(job.reduce(value, ReduceOp::Sum)? / f64::from(job.size()))
+    Ok(job.barrier_reduce(value, ReduceOp::Sum)? / f64::from(job.size()))
 }
 
 fn main() {
@@ -425,7 +425,7 @@ fn main(job: &Job) -> oikaze::Result<()> {
                 }
             }
         } // guards end before the collective
-        change = job.reduce(change, ReduceOp::Max)?; // also a barrier: writes are visible now
+        change = job.barrier_reduce(change, ReduceOp::Max)?; // also a barrier: writes are visible now
         step += 1;
     }
     if job.rank() == 0 {
@@ -698,7 +698,7 @@ mod crates_oikaze_src_collective_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
-let last = job.reduce(u64::from(job.rank()), ReduceOp::Max)?;
+let last = job.barrier_reduce(u64::from(job.rank()), ReduceOp::Max)?;
 assert_eq!(last, u64::from(job.size()) - 1);
 Ok(())
 }
@@ -713,7 +713,7 @@ use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 fn mean<T: Reducible + Into<f64>>(job: &Job, value: T) -> oikaze::Result<f64> {
-    let sum = job.reduce(value, ReduceOp::Sum)?;
+    let sum = job.barrier_reduce(value, ReduceOp::Sum)?;
     Ok(sum.into() / f64::from(job.size()))
 }
 assert_eq!(mean(&job, 3.0)?, 3.0);
@@ -1750,7 +1750,7 @@ use oikaze::prelude::*;
 
 fn main() {
 let sums = oikaze::testing::cluster(4, |job| {
-    Ok(job.reduce(u64::from(job.rank()), ReduceOp::Sum)?)
+    Ok(job.barrier_reduce(u64::from(job.rank()), ReduceOp::Sum)?)
 });
 assert_eq!(sums, [6; 4]);
 }

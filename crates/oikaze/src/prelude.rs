@@ -13,7 +13,9 @@
 #[doc(no_inline)]
 pub use crate::atomic::Combine;
 #[doc(no_inline)]
-pub use crate::collective::ReduceOp;
+pub use crate::collective::{
+    And, Collectives, Max, MaxLocation, Min, MinLocation, Or, Product, ReduceOp, Sum, Team, Xor,
+};
 #[doc(no_inline)]
 pub use crate::completion::{CompletionQueue, Counter, Operation};
 #[doc(no_inline)]

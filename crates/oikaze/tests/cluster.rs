@@ -144,7 +144,7 @@ fn shared_arrays(nodes: u32, settings: &Settings) {
             drop(all);
             job.barrier().unwrap();
         }
-        let total = job.reduce(f64::from(job.rank()), ReduceOp::Sum).unwrap();
+        let total = job.barrier_reduce(f64::from(job.rank()), ReduceOp::Sum).unwrap();
         assert_eq!(total, f64::from(nodes * (nodes - 1) / 2));
     });
 }

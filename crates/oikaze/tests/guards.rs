@@ -48,7 +48,7 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
         let guard = array.read(3..5).unwrap();
         let refused = [
             text(job.barrier()),
-            text(job.reduce(1_u64, ReduceOp::Sum)),
+            text(job.barrier_reduce(1_u64, ReduceOp::Sum)),
             text(job.array::<u64>("b", 1)),
         ];
         for (what, text) in
@@ -76,7 +76,7 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
             drop(over);
         });
         job.barrier().unwrap();
-        assert_eq!(job.reduce(1_u64, ReduceOp::Sum).unwrap(), 2);
+        assert_eq!(job.barrier_reduce(1_u64, ReduceOp::Sum).unwrap(), 2);
         job.array::<u64>("b", 1).unwrap();
     });
 }

@@ -1,6 +1,7 @@
 //! Joins a job: from the launcher's environment variables to a node that is connected to all
 //! others.
 
+use crate::collective::Team;
 use crate::job::JobBuilder;
 use crate::job::meeting::Meeting;
 use crate::job::membership::Claim;
@@ -117,6 +118,7 @@ fn join_explaining(
         Arc::clone(&bootstrap),
         publisher,
     )?;
+    let machines = meeting.machines();
     if let Err(error) = meeting.connect(bootstrap.as_ref(), &node, waits) {
         node.stop();
         bootstrap.abort(&error.to_string());
@@ -134,7 +136,9 @@ fn join_explaining(
             node.take_launcher_news();
         }
     }));
+    let world = Team::world(&node, bootstrap.rank(), machines, limit);
     Ok(Job {
+        world,
         node,
         bootstrap,
         tracker,

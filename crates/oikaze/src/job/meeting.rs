@@ -65,6 +65,26 @@ impl Meeting {
         Ok(Self { candidates, left_out, topology, mine, others })
     }
 
+    /// Returns the machine of each rank: the lowest rank of that machine. All nodes compare the same
+    /// records, so all return the same.
+    pub fn machines(&self) -> Vec<u32> {
+        let hosts: Vec<_> =
+            self.others.iter().map(|theirs| &theirs.as_ref().unwrap_or(&self.mine).host).collect();
+        let mut first: Vec<u32> = Vec::new();
+        let mut machines = Vec::with_capacity(hosts.len());
+        for (rank, host) in (0..).zip(&hosts) {
+            let same = |at: &&u32| {
+                hosts.get(**at as usize).is_some_and(|other| other.shares_loopback(host))
+            };
+            let machine = first.iter().find(same).copied();
+            if machine.is_none() {
+                first.push(rank);
+            }
+            machines.push(machine.unwrap_or(rank));
+        }
+        machines
+    }
+
     /// Returns `true` if each node of this machine may have this many threads spin without taking
     /// another's processor. `started` is the number of nodes that the launcher started here.
     pub fn leaves_room_for(&self, threads: usize, started: u32) -> bool {

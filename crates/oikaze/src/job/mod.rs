@@ -13,6 +13,7 @@ pub use builder::JobBuilder;
 pub use peer::Peer;
 pub use statistics::NodeStatistics;
 
+use crate::collective::Team;
 #[cfg(feature = "ffi")]
 use crate::ffi::Handles;
 use crate::node::Node;
@@ -44,6 +45,8 @@ pub struct Job {
     pub(crate) limit: Option<Duration>,
     pub(crate) failure_time: Duration,
     pub(crate) tracking: String,
+    /// Team of all nodes.
+    pub(crate) world: Team,
     pub(crate) left: bool,
     #[cfg(feature = "ffi")]
     pub(crate) handles: Handles,

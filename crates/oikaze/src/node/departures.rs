@@ -160,6 +160,19 @@ impl Node {
         loss.or_else(|| self.over())
     }
 
+    /// Returns the loss of the first of these nodes that is gone without having left in order, or
+    /// why no result comes any more.
+    pub fn loss_in(&self, ranks: &[Rank]) -> Option<Failure> {
+        let loss = self.look(|inside| {
+            let lost = inside
+                .dead
+                .iter()
+                .find(|(rank, death)| ranks.contains(rank) && inside.is_lost(*rank, *death));
+            lost.map(|&(peer, death)| Failure::PeerLost { peer, death })
+        });
+        loss.or_else(|| self.over())
+    }
+
     /// Returns why no result comes any more: this node has left, or the job was aborted.
     fn over(&self) -> Option<Failure> {
         if self.left.load(Ordering::Acquire) {
@@ -222,6 +235,8 @@ impl Node {
             // (COH-8.3).
             engine.pages().release();
         });
+        self.collectives().wake_all();
+        self.collectives().run(self);
         self.tell_waiters();
     }
 

@@ -30,6 +30,7 @@ pub(crate) use mailbox::next_or_end;
 pub(crate) use shm_route::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 
+use crate::collective::Registry;
 use crate::observe::{PathNotes, Publisher};
 use crate::{Error, Result};
 use crossbeam_queue::SegQueue;
@@ -91,6 +92,7 @@ pub(crate) struct Node {
     /// See [`Node::has_failed`].
     failed: AtomicBool,
     mailbox: Mailbox,
+    collectives: Arc<Registry>,
     departures: departures::Departures,
     keeps_going: AtomicBool,
     handlers: signal_masking::HandlerCheck,
@@ -152,6 +154,7 @@ impl Node {
             bootstrap,
             failed: AtomicBool::new(false),
             mailbox: Mailbox::default(),
+            collectives: Arc::default(),
             departures: departures::Departures::default(),
             keeps_going: AtomicBool::new(false),
             handlers: signal_masking::HandlerCheck::default(),
@@ -240,7 +243,13 @@ impl Node {
                 self.driver.wake_sleepers();
             }
         });
+        self.collectives.run(self);
         total
+    }
+
+    /// Returns the teams of this node.
+    pub fn collectives(&self) -> &Arc<Registry> {
+        &self.collectives
     }
 
     #[inline]
@@ -255,11 +264,16 @@ impl Node {
         for read in self.mailbox.deposit(|| engine.inbox().take_arrived()) {
             self.leave_to_holder(Submission { request: read, completion: None, keep: None });
         }
+        while let Some(parcel) = engine.inbox().take_parcel() {
+            self.collectives.deposit(parcel);
+        }
         while let Some(death) = engine.inbox().take_death() {
             self.note_death(death);
+            self.collectives.wake_all();
         }
         while let Some(leaving) = engine.inbox().take_leaving() {
             self.note_leaving(leaving);
+            self.collectives.wake_all();
         }
         while let Some(warning) = engine.inbox().take_warning() {
             oikaze_os::signals::say(&format!("oikaze: node {}: {warning}", self.bootstrap.rank()));
@@ -430,6 +444,7 @@ impl Node {
         self.with_engine(|engine| {
             engine.end(&Failure::Left);
             self.left.store(true, Ordering::Release);
+            self.collectives.wake_all();
             self.publisher.end();
             // No thread serves page faults any more. A thread that touches an array from here on
             // sees its last bytes, and does not wait.

@@ -5,7 +5,7 @@
 //!
 //! # fn main() {
 //! let sums = oikaze::testing::cluster(4, |job| {
-//!     Ok(job.reduce(u64::from(job.rank()), ReduceOp::Sum)?)
+//!     Ok(job.barrier_reduce(u64::from(job.rank()), ReduceOp::Sum)?)
 //! });
 //! assert_eq!(sums, [6; 4]);
 //! # }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn cluster_returns_results_by_rank() {
         let results = cluster(3, |job| {
-            let sum = job.reduce(u64::from(job.rank()), ReduceOp::Sum)?;
+            let sum = job.barrier_reduce(u64::from(job.rank()), ReduceOp::Sum)?;
             Ok((job.rank(), job.size(), sum))
         });
         assert_eq!(results, [(0, 3, 3), (1, 3, 3), (2, 3, 3)]);

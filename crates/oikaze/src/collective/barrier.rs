@@ -1,12 +1,12 @@
-//! Collectives: calls that all nodes make, in the same order.
+//! Barriers of all nodes, which make writes to shared arrays visible, and reductions with them.
 
-/// Operation of a reduction.
+/// Operation of a reduction that is also a barrier.
 ///
 /// ```
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
-/// let last = job.reduce(u64::from(job.rank()), ReduceOp::Max)?;
+/// let last = job.barrier_reduce(u64::from(job.rank()), ReduceOp::Max)?;
 /// assert_eq!(last, u64::from(job.size()) - 1);
 /// # Ok(())
 /// # }
@@ -45,25 +45,25 @@ impl Job {
         self.node.collective("barrier", Request::Barrier, limit).map(drop)
     }
 
-    /// Combines one value of each node, in rank order, so that all nodes have the same bits. It is
-    /// also a barrier.
+    /// Waits for all nodes as [`Job::barrier`] does, and combines one value of each, in rank order.
+    /// All nodes get the same bits.
     ///
     /// # Errors
     /// As [`Job::barrier`].
-    pub fn reduce<T: Reducible>(&self, value: T, op: ReduceOp) -> Result<T> {
-        let combined = self.reduce_all(&[value], op)?;
+    pub fn barrier_reduce<T: Reducible>(&self, value: T, op: ReduceOp) -> Result<T> {
+        let combined = self.barrier_reduce_all(&[value], op)?;
         combined
             .into_iter()
             .next()
             .ok_or_else(|| Error::invalid("reduce", "the result is empty (a defect)"))
     }
 
-    /// Combines vectors of equal length, element by element: at most
-    /// [`REDUCE_MAX`](crate::limits::REDUCE_MAX) values (65,536). It is also a barrier.
+    /// Waits for all nodes as [`Job::barrier`] does, and combines vectors of equal length, element
+    /// by element: at most [`REDUCE_MAX`](crate::limits::REDUCE_MAX) values (65,536).
     ///
     /// # Errors
     /// As [`Job::barrier`]; the lengths differ between nodes; there are too many values.
-    pub fn reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
+    pub fn barrier_reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
         self.node.check_no_guard("reduce")?;
         let reduction = Reduction { op, values: T::to_values(values) };
         match self.node.collective("reduce", Request::Reduce(reduction), self.limit)? {
@@ -74,7 +74,7 @@ impl Job {
     }
 }
 
-/// Value type that [`Job::reduce`] can combine.
+/// Value type that [`Job::barrier_reduce`] can combine.
 ///
 /// ```
 /// use oikaze::collective::Reducible;
@@ -82,7 +82,7 @@ impl Job {
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
 /// fn mean<T: Reducible + Into<f64>>(job: &Job, value: T) -> oikaze::Result<f64> {
-///     let sum = job.reduce(value, ReduceOp::Sum)?;
+///     let sum = job.barrier_reduce(value, ReduceOp::Sum)?;
 ///     Ok(sum.into() / f64::from(job.size()))
 /// }
 /// assert_eq!(mean(&job, 3.0)?, 3.0);

@@ -1,0 +1,239 @@
+//! The collectives of teams and jobs, in their blocking forms.
+
+use super::exact::{Accumulator, Float};
+use super::operator::SumExact;
+use super::{Item, Operator, Start, Team};
+use crate::{Job, Rank, Result};
+
+/// Collectives of a [`Team`], and of a [`Job`] as the team of all its nodes.
+///
+/// All ranks of a team call the same collectives in the same order, with the same root, operator,
+/// type and length. If they do not, the call fails on all ranks, with an error that names two of
+/// them and what each called. A rank whose part was done before the mistake was found gets the
+/// error from its next collective.
+///
+/// A collective returns when this rank's part is done. Only [`Job::barrier`] and its relatives make
+/// writes to shared arrays visible.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let table = job.broadcast(0, &[1.5, 2.5])?; // the argument counts at rank 0
+/// let ranks = job.all_gather(&[job.rank()])?;
+/// let sum = job.all_reduce(table[0], Sum)?;
+/// assert_eq!(sum, 1.5 * ranks.len() as f64);
+/// let before_me = job.scan(&[1_u32], Sum)?[0] - 1;
+/// assert_eq!(before_me, job.rank());
+/// # Ok(())
+/// # }
+/// ```
+pub trait Collectives {
+    /// Returns the team. A job is the team of all its nodes.
+    fn team(&self) -> &Team;
+
+    /// Starts collectives without waiting for them.
+    fn start(&self) -> Start<'_> {
+        Start { team: self.team() }
+    }
+
+    /// Sends the root's elements to all ranks. The argument counts only at the root.
+    ///
+    /// # Errors
+    /// The ranks do not call the same; a root is no rank of the team; a node is lost; or the job's
+    /// time limit passed, after which the collective goes on without its caller.
+    fn broadcast<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
+        self.start().broadcast(root, values).wait()
+    }
+
+    /// Sends the root's elements to all ranks, into a slice that is equally long on all ranks.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`].
+    fn broadcast_into<T: Item>(&self, root: Rank, values: &mut [T]) -> Result<()> {
+        let is_root = self.team().rank() == root;
+        let all = self.start().broadcast_counted(root, values).wait()?;
+        if !is_root {
+            copy(values, &all);
+        }
+        Ok(())
+    }
+
+    /// Collects the elements of all ranks at the root, in the order of ranks. Other ranks get an
+    /// empty vector.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`].
+    fn gather<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
+        self.start().gather(root, values).wait()
+    }
+
+    /// Collects the elements of all ranks at the root, one vector a rank. Lengths may differ. Other
+    /// ranks get no vectors.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`].
+    fn gather_uneven<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<Vec<T>>> {
+        self.start().gather_uneven(root, values).wait()
+    }
+
+    /// Collects the elements of all ranks on all ranks, in the order of ranks.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`].
+    fn all_gather<T: Item>(&self, values: &[T]) -> Result<Vec<T>> {
+        self.start().all_gather(values).wait()
+    }
+
+    /// Collects the elements of all ranks on all ranks, one vector a rank. Lengths may differ.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`].
+    fn all_gather_uneven<T: Item>(&self, values: &[T]) -> Result<Vec<Vec<T>>> {
+        self.start().all_gather_uneven(values).wait()
+    }
+
+    /// Divides the root's elements among all ranks, in equal blocks. The argument counts only at
+    /// the root.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`]; or the elements cannot be divided equally.
+    fn scatter<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
+        self.start().scatter(root, values).wait()
+    }
+
+    /// Sends vector `r` of the root to rank `r`. Lengths may differ. The argument counts only at
+    /// the root. The result is the vector for this rank.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`]; or there is not one vector for each rank.
+    fn scatter_uneven<T: Item>(&self, root: Rank, vectors: &[Vec<T>]) -> Result<Vec<T>> {
+        self.start().scatter_uneven(root, vectors).wait()
+    }
+
+    /// Combines the elements of all ranks one by one, at the root. Other ranks get an empty vector.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`]; or the operator panics.
+    fn reduce<T: Item, O: Operator<T>>(
+        &self,
+        root: Rank,
+        values: &[T],
+        operator: O,
+    ) -> Result<Vec<T>> {
+        self.start().reduce(root, values, operator).wait()
+    }
+
+    /// Combines one value of each rank. All ranks get the same bits.
+    ///
+    /// # Errors
+    /// As [`Collectives::reduce`].
+    fn all_reduce<T: Item, O: Operator<T>>(&self, value: T, operator: O) -> Result<T> {
+        let combined = self.start().all_reduce(&[value], operator).wait()?;
+        Ok(combined.first().copied().unwrap_or(value))
+    }
+
+    /// Combines the elements of all ranks one by one, in place. All ranks get the same bits.
+    ///
+    /// # Errors
+    /// As [`Collectives::reduce`].
+    fn all_reduce_into<T: Item, O: Operator<T>>(
+        &self,
+        values: &mut [T],
+        operator: O,
+    ) -> Result<()> {
+        let combined = self.start().all_reduce(values, operator).wait()?;
+        copy(values, &combined);
+        Ok(())
+    }
+
+    /// Returns the sum of all elements of all ranks, correctly rounded. It has the same bits for any
+    /// number of ranks and any order of elements. NaN and infinities add as in IEEE 754.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let mine = [1e100, 0.1, -1e100]; // adding in this order would give 0
+    /// assert_eq!(job.sum_exact(&mine)?, 0.1 * f64::from(job.size()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`].
+    fn sum_exact<F: Float>(&self, values: &[F]) -> Result<F> {
+        let mine = Accumulator::of(values);
+        let words = self.start().all_reduce(mine.words(), SumExact).wait()?;
+        Ok(F::of_accumulator(&Accumulator::of_words(&words)))
+    }
+
+    /// Combines the elements of all ranks one by one, and divides the result among the ranks in
+    /// equal blocks.
+    ///
+    /// # Errors
+    /// As [`Collectives::reduce`]; or the elements cannot be divided equally.
+    fn reduce_scatter<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
+        self.start().reduce_scatter(values, operator).wait()
+    }
+
+    /// Combines the elements of all lower ranks and this one.
+    ///
+    /// # Errors
+    /// As [`Collectives::reduce`].
+    fn scan<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
+        self.start().scan(values, operator).wait()
+    }
+
+    /// Combines the elements of all lower ranks. Rank 0 gets an empty vector.
+    ///
+    /// # Errors
+    /// As [`Collectives::reduce`].
+    fn exclusive_scan<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
+        self.start().exclusive_scan(values, operator).wait()
+    }
+
+    /// Sends block `r` of the elements to rank `r`. The result has the blocks of all ranks for this
+    /// one, in the order of ranks. Blocks are equal.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`]; or the elements cannot be divided equally.
+    fn all_to_all<T: Item>(&self, values: &[T]) -> Result<Vec<T>> {
+        self.start().all_to_all(values).wait()
+    }
+
+    /// Sends vector `r` to rank `r`. Lengths may differ. The result has the vectors of all ranks
+    /// for this one, in the order of ranks.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`]; or there is not one vector for each rank.
+    fn all_to_all_uneven<T: Item>(&self, vectors: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
+        self.start().all_to_all_uneven(vectors).wait()
+    }
+
+    /// Splits the team: ranks of the same color form a new team, in the order of their keys, and of
+    /// their ranks if keys are equal. A rank without a color gets no team. All ranks call it.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`].
+    fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Team>> {
+        self.team().split_by(color, key)
+    }
+}
+
+impl Collectives for Team {
+    fn team(&self) -> &Team {
+        self
+    }
+}
+
+impl Collectives for Job {
+    fn team(&self) -> &Team {
+        &self.world
+    }
+}
+
+/// Copies the result of a collective to the caller's slice, which is equally long.
+fn copy<T: Item>(to: &mut [T], from: &[T]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+}

@@ -1,0 +1,297 @@
+//! Operators of reductions.
+
+pub use oikaze_protocol::collective::Operator as OperatorCode;
+
+/// Element of a collective: any plain type, as [`bytemuck::Pod`] says. The ranks compare its name
+/// and size.
+///
+/// ```
+/// use oikaze::collective::Item;
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// fn first_of<T: Item>(job: &Job, value: T) -> oikaze::Result<T> {
+///     Ok(job.broadcast(0, &[value])?[0])
+/// }
+/// assert_eq!(first_of(&job, job.rank())?, 0);
+/// # Ok(())
+/// # }
+/// ```
+pub trait Item: bytemuck::Pod + Send + Sync {}
+
+impl<T: bytemuck::Pod + Send + Sync> Item for T {}
+
+/// Operator that combines two elements. It must be associative.
+///
+/// An operator of the program is a function in [`commuting`] or [`ordered`]. It must not use the
+/// job, because it runs while the library works for the team.
+///
+/// ```
+/// use oikaze::collective::Operator;
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// fn combine<O: Operator<u32>>(job: &Job, operator: O) -> oikaze::Result<u32> {
+///     job.all_reduce(job.rank() + 1, operator)
+/// }
+/// assert_eq!(combine(&job, Max)?, job.size());
+/// # Ok(())
+/// # }
+/// ```
+pub trait Operator<T>: Send + 'static {
+    /// Combines two elements, of which the first is of lower ranks.
+    fn combine(&self, first: T, second: T) -> T;
+
+    /// Returns `true` if the order of the operands does not matter.
+    fn commutes(&self) -> bool {
+        true
+    }
+
+    /// Returns the number by which the ranks compare their operators.
+    #[doc(hidden)]
+    fn code(&self) -> OperatorCode {
+        if self.commutes() { OperatorCode::Commuting } else { OperatorCode::Ordered }
+    }
+}
+
+/// Operator of collectives that combine nothing.
+pub(super) struct NoOperator;
+
+impl<T: Send + 'static> Operator<T> for NoOperator {
+    fn combine(&self, first: T, _: T) -> T {
+        first
+    }
+    fn code(&self) -> OperatorCode {
+        OperatorCode::None
+    }
+}
+
+/// Sum of the words of accumulators, which never overflows.
+pub(super) struct SumExact;
+
+impl Operator<i64> for SumExact {
+    fn combine(&self, first: i64, second: i64) -> i64 {
+        first.wrapping_add(second)
+    }
+    fn code(&self) -> OperatorCode {
+        OperatorCode::SumExact
+    }
+}
+
+/// Function of the program as an operator; see [`commuting`] and [`ordered`].
+///
+/// ```
+/// use oikaze::collective::{Function, commuting};
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let gcd: Function<fn(u64, u64) -> u64> = commuting(|mut a, mut b| {
+///     while b > 0 {
+///         (a, b) = (b, a % b);
+///     }
+///     a
+/// });
+/// assert_eq!(job.all_reduce(12, gcd)?, 12);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Function<F> {
+    function: F,
+    commutes: bool,
+}
+
+/// Makes an operator of an associative function whose operands may come in any order.
+///
+/// ```
+/// use oikaze::collective::commuting;
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let longest = job.all_reduce(1.5_f64, commuting(f64::hypot))?;
+/// assert!(longest >= 1.5);
+/// # Ok(())
+/// # }
+/// ```
+pub const fn commuting<F>(function: F) -> Function<F> {
+    Function { function, commutes: true }
+}
+
+/// Makes an operator of an associative function. Its first operand is always of lower ranks than
+/// the second.
+///
+/// ```
+/// use oikaze::collective::ordered;
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let last = job.all_reduce(job.rank(), ordered(|_, second| second))?;
+/// assert_eq!(last, job.size() - 1);
+/// # Ok(())
+/// # }
+/// ```
+pub const fn ordered<F>(function: F) -> Function<F> {
+    Function { function, commutes: false }
+}
+
+impl<T, F: Fn(T, T) -> T + Send + 'static> Operator<T> for Function<F> {
+    fn combine(&self, first: T, second: T) -> T {
+        (self.function)(first, second)
+    }
+    fn commutes(&self) -> bool {
+        self.commutes
+    }
+}
+
+macro_rules! operators {
+    ($($(#[$text:meta])* $name:ident),* $(,)?) => {
+        $($(#[$text])*
+        ///
+        /// ```
+        /// use oikaze::prelude::*;
+        /// # fn main() -> oikaze::Result<()> {
+        /// let job = oikaze::join()?;
+        #[doc = concat!("let combined = job.all_reduce(1_u64, ", stringify!($name), ")?;")]
+        /// assert!(combined <= u64::from(job.size()));
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;)*
+    };
+}
+operators! {
+    /// Sum. Integers wrap.
+    Sum,
+    /// Product. Integers wrap.
+    Product,
+    /// Minimum. A NaN gives way to a number, and −0 is smaller than +0.
+    Min,
+    /// Maximum. A NaN gives way to a number, and +0 is greater than −0.
+    Max,
+    /// Bitwise and of integers.
+    And,
+    /// Bitwise or of integers.
+    Or,
+    /// Bitwise exclusive or of integers.
+    Xor,
+}
+
+/// Minimum of values with their locations: elements are `[value, location]`. Of equal values, the
+/// lower location counts.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let mine = [7.5, f64::from(job.rank())];
+/// assert_eq!(job.all_reduce(mine, MinLocation)?, [7.5, 0.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MinLocation;
+
+/// Maximum of values with their locations: elements are `[value, location]`. Of equal values, the
+/// lower location counts.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let rank = i64::from(job.rank());
+/// let most = i64::from(job.size()) - 1;
+/// assert_eq!(job.all_reduce([rank, rank], MaxLocation)?, [most, most]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MaxLocation;
+
+macro_rules! implement {
+    ($operator:ident for $($type:ty),*: |$first:ident, $second:ident| $value:expr) => {
+        $(impl Operator<$type> for $operator {
+            #[inline]
+            fn combine(&self, $first: $type, $second: $type) -> $type {
+                $value
+            }
+            fn code(&self) -> OperatorCode {
+                OperatorCode::$operator
+            }
+        })*
+    };
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {
+        implement!(Sum for $($type),*: |first, second| first.wrapping_add(second));
+        implement!(Product for $($type),*: |first, second| first.wrapping_mul(second));
+        implement!(Min for $($type),*: |first, second| first.min(second));
+        implement!(Max for $($type),*: |first, second| first.max(second));
+        implement!(And for $($type),*: |first, second| first & second);
+        implement!(Or for $($type),*: |first, second| first | second);
+        implement!(Xor for $($type),*: |first, second| first ^ second);
+    };
+}
+integers!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize);
+
+implement!(Sum for f32, f64: |first, second| first + second);
+implement!(Product for f32, f64: |first, second| first * second);
+implement!(Min for f32, f64: |first, second| {
+    let is_less = first < second || first == second && first.is_sign_negative();
+    if is_less || second.is_nan() { first } else { second }
+});
+implement!(Max for f32, f64: |first, second| {
+    let is_more = first > second || first == second && first.is_sign_positive();
+    if is_more || second.is_nan() { first } else { second }
+});
+
+macro_rules! locations {
+    ($($type:ty),*) => {
+        implement!(MinLocation for $([$type; 2]),*: |first, second| {
+            let [(one, at), (other, there)] = [(first[0], first[1]), (second[0], second[1])];
+            if one < other || one == other && at <= there || is_nan(other) { first } else { second }
+        });
+        implement!(MaxLocation for $([$type; 2]),*: |first, second| {
+            let [(one, at), (other, there)] = [(first[0], first[1]), (second[0], second[1])];
+            if one > other || one == other && at <= there || is_nan(other) { first } else { second }
+        });
+    };
+}
+locations!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64);
+
+/// Returns `true` for a number that does not equal itself.
+#[expect(clippy::eq_op, reason = "only a NaN differs from itself, and integers have none")]
+fn is_nan<T: PartialEq>(value: T) -> bool {
+    value != value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extremes_of_floats_prefer_numbers_and_know_signed_zeros() {
+        let nan = f64::NAN;
+        assert_eq!([Min.combine(nan, 1.0), Min.combine(1.0, nan)], [1.0, 1.0]);
+        assert_eq!([Max.combine(nan, 1.0), Max.combine(1.0, nan)], [1.0, 1.0]);
+        let signs = |zeros: [f64; 2]| zeros.map(f64::is_sign_negative);
+        assert_eq!(signs([Min.combine(0.0, -0.0), Min.combine(-0.0, 0.0)]), [true, true]);
+        assert_eq!(signs([Max.combine(0.0, -0.0), Max.combine(-0.0, 0.0)]), [false, false]);
+        assert!(Operator::<f64>::combine(&Min, nan, nan).is_nan());
+    }
+
+    #[test]
+    fn locations_of_equal_values_are_the_lowest() {
+        assert_eq!(MinLocation.combine([1, 5], [1, 3]), [1, 3]);
+        assert_eq!(MaxLocation.combine([1, 2], [1, 3]), [1, 2]);
+        assert_eq!(MaxLocation.combine([1, 2], [4, 3]), [4, 3]);
+        assert_eq!(MinLocation.combine([f64::NAN, 0.0], [4.0, 3.0]), [4.0, 3.0]);
+    }
+
+    #[test]
+    fn integers_wrap() {
+        assert_eq!((Sum.combine(250_u8, 10), Product.combine(i8::MAX, 2)), (4, -2));
+        assert_eq!((And.combine(6, 3), Or.combine(6, 3), Xor.combine(6, 3)), (2, 7, 5));
+    }
+}

@@ -1,0 +1,167 @@
+//! Parcels that came before their step, and the credit for them (COLL-1.4).
+
+use oikaze_engine::Body;
+use oikaze_protocol::Rank;
+use oikaze_protocol::collective::{Call, ParcelHead, Round};
+use oikaze_protocol::limits::MESSAGE_MAX;
+use std::collections::BTreeMap;
+
+/// Bytes of unread parcels that a rank may have at another one, in one team. The parcel that
+/// exceeds it is still sent.
+const CREDIT: u64 = 1 << 20;
+/// Bytes that a parcel costs beyond its body.
+const OVERHEAD: u64 = 1 << 10;
+/// Bytes read at which the reader reports them.
+const TOLD_TOGETHER: u64 = CREDIT / 4;
+
+/// A parcel that waits for its step.
+pub(super) struct Kept {
+    pub call: Call,
+    /// `None`: the sender waits, and sent no data.
+    pub body: Option<Body>,
+}
+
+/// Traffic with one rank, in bytes with their overhead.
+#[derive(Clone, Copy, Debug, Default)]
+struct Traffic {
+    sent: u64,
+    /// Bytes that the other has read, of those sent.
+    granted: u64,
+    arrived: u64,
+    read: u64,
+    /// Bytes read that the other knows of.
+    told: u64,
+}
+
+/// Parcels of a team that were not read.
+#[derive(Default)]
+pub(super) struct Mail {
+    kept: BTreeMap<(u64, Round, Rank), Kept>,
+    traffic: BTreeMap<Rank, Traffic>,
+}
+
+fn cost(len: usize) -> u64 {
+    OVERHEAD + len as u64
+}
+
+impl Mail {
+    /// Counts a parcel that has come. Returns `false` if its sender exceeds its credit.
+    pub fn arrived(&mut self, from: Rank, len: usize) -> bool {
+        let traffic = self.traffic.entry(from).or_default();
+        traffic.arrived += cost(len);
+        // Reports of credit may be under way, so the bound holds for all that is not reported.
+        traffic.arrived - traffic.told <= 2 * (CREDIT + MESSAGE_MAX + OVERHEAD)
+    }
+
+    /// Keeps a parcel for its step.
+    pub fn keep(&mut self, from: Rank, head: &ParcelHead, body: Option<Body>) {
+        // A parcel without data has the last round, which no data uses.
+        let round = if body.is_some() { head.round } else { Round::MAX };
+        if let Some(old) =
+            self.kept.insert((head.number, round, from), Kept { call: head.call, body })
+        {
+            self.read(from, old.body.as_ref());
+        }
+    }
+
+    /// Takes the parcel of this step.
+    pub fn take(&mut self, number: u64, round: Round, from: Rank) -> Option<Body> {
+        self.kept.remove(&(number, round, from))?.body
+    }
+
+    /// Returns all that came for a collective: senders, and what they call.
+    pub fn of(&self, number: u64) -> impl Iterator<Item = (Rank, &Call)> {
+        self.kept
+            .range((number, 0, 0)..=(number, Round::MAX, Rank::MAX))
+            .map(|((.., from), kept)| (*from, &kept.call))
+    }
+
+    /// Drops what is left of a collective.
+    pub fn forget(&mut self, number: u64) {
+        let next = (number + 1, 0, 0);
+        if self.kept.first_key_value().is_none_or(|(key, _)| *key >= next) {
+            return;
+        }
+        let later = self.kept.split_off(&next);
+        for ((.., from), kept) in std::mem::replace(&mut self.kept, later) {
+            self.read(from, kept.body.as_ref());
+        }
+    }
+
+    fn read(&mut self, from: Rank, body: Option<&Body>) {
+        if let Some(body) = body {
+            self.has_read(from, body.len());
+        }
+    }
+
+    /// Counts a parcel as read.
+    pub fn has_read(&mut self, from: Rank, len: usize) {
+        self.traffic.entry(from).or_default().read += cost(len);
+    }
+
+    /// Returns the bytes to report to this rank, if they are many.
+    pub fn report(&mut self, to: Rank) -> Option<u64> {
+        let traffic = self.traffic.get_mut(&to)?;
+        (traffic.read - traffic.told >= TOLD_TOGETHER).then(|| {
+            traffic.told = traffic.read;
+            traffic.read
+        })
+    }
+
+    /// Returns the bytes to report, for each rank for which they are many.
+    pub fn reports(&mut self) -> Vec<(Rank, u64)> {
+        let ranks: Vec<Rank> = self.traffic.keys().copied().collect();
+        ranks.into_iter().filter_map(|rank| Some((rank, self.report(rank)?))).collect()
+    }
+
+    /// Notes what a rank has read, of all that it was sent.
+    pub fn granted(&mut self, by: Rank, bytes: u64) {
+        let traffic = self.traffic.entry(by).or_default();
+        traffic.granted = traffic.granted.max(bytes.min(traffic.sent));
+    }
+
+    /// Counts a parcel to be sent. Returns `false` if there is no credit for it.
+    pub fn may_send(&mut self, to: Rank, len: usize) -> bool {
+        let traffic = self.traffic.entry(to).or_default();
+        let may = traffic.sent - traffic.granted < CREDIT;
+        if may {
+            traffic.sent += cost(len);
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// COLL-1.4: a sender never stops for good while its receiver reads.
+    #[test]
+    fn credit_comes_back_before_it_is_used_up() {
+        let (mut sender, mut receiver) = (Mail::default(), Mail::default());
+        let mut unread = 0;
+        for n in 0..10_000usize {
+            let len = [0, 8, 4096, 3 << 20][n % 4];
+            if !sender.may_send(1, len) {
+                let bytes = receiver.report(0);
+                assert!(bytes.is_some(), "all was read, and nothing is reported");
+                sender.granted(1, bytes.unwrap_or(0));
+                assert!(sender.may_send(1, len));
+            }
+            assert!(receiver.arrived(0, len));
+            receiver.has_read(0, len);
+            unread += 1;
+        }
+        assert_eq!(unread, 10_000);
+    }
+
+    #[test]
+    fn unread_parcels_are_bounded() {
+        let mut sender = Mail::default();
+        let sent = (0..100_000).filter(|_| sender.may_send(1, 8)).count() as u64;
+        assert!(sent <= CREDIT / OVERHEAD + 1, "{sent}");
+        let mut receiver = Mail::default();
+        let taken = (0..10).filter(|_| receiver.arrived(0, MESSAGE_MAX as usize)).count();
+        assert!(taken < 4, "{taken}");
+    }
+}

@@ -1,0 +1,26 @@
+//! Execution of plans: one collective after the other in each team, driven by parcels.
+//!
+//! A turn deposits the parcels that have come ([`Registry::deposit`]). The thread that ran the turn
+//! then runs the teams that have news ([`Registry::run`]), outside of the engine. So collectives
+//! advance whenever any thread of this node drives the engine.
+//!
+//! | file | part |
+//! |---|---|
+//! | `registry.rs` | all teams of a node |
+//! | `core.rs` | one team: its collectives in their order, parcels, failures |
+//! | `task.rs` | one collective: the steps of its plan |
+//! | `mail.rs` | parcels that came before their step, and the credit for them |
+//! | `stage.rs` | the typed buffer on which a plan works |
+//! | `slot.rs` | where the outcome appears |
+
+mod core;
+mod mail;
+mod registry;
+mod slot;
+mod stage;
+mod task;
+
+pub(crate) use self::core::TeamCore;
+pub(crate) use registry::Registry;
+pub(super) use slot::{CollectiveFailure, Slot};
+pub(super) use stage::{End, Shape, Stage, Vector};

@@ -1,0 +1,252 @@
+//! Stages: the typed buffer on which one plan works, and what follows when the plan is done.
+
+use super::slot::{CollectiveFailure, Fail};
+use crate::collective::{Item, Operator};
+use oikaze_protocol::Rank;
+use oikaze_protocol::collective::{
+    Arrival, CollectiveKind, Facts, Lengths, Order, Part, Plan, PlanRequest, choose, plan,
+};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Lengths and place of a collective, from which its plan is made.
+pub(in crate::collective) struct Shape {
+    pub kind: CollectiveKind,
+    pub rank: Rank,
+    pub root: Rank,
+    pub machines: Arc<[u32]>,
+    /// Some machine has several ranks, and there are several machines.
+    pub several_machines: bool,
+    /// Lengths of the blocks to each rank, and from each, if they differ.
+    pub uneven: Option<(Vec<usize>, Vec<usize>)>,
+}
+
+impl Shape {
+    fn ranks(&self) -> usize {
+        self.machines.len()
+    }
+
+    /// Makes the plan for `count` elements: of the vector, or of one block.
+    fn plan(&self, count: usize, element: usize, commutes: bool) -> Result<Plan, String> {
+        let ranks = self.ranks();
+        let elements = match (self.kind, &self.uneven) {
+            (_, Some((sent, received))) => sent.iter().chain(received).copied().max().unwrap_or(0),
+            (CollectiveKind::AllGather, _) => count.saturating_mul(ranks),
+            _ => count,
+        };
+        let facts = Facts {
+            kind: self.kind,
+            // Blocks that differ are exchanged by the algorithm for long ones, which takes them.
+            bytes: match self.kind {
+                CollectiveKind::AllToAll if self.uneven.is_some() => usize::MAX,
+                _ => elements.saturating_mul(element),
+            },
+            ranks,
+            commutes,
+            several_machines: self.several_machines && commutes,
+        };
+        let lengths = match &self.uneven {
+            Some((sent, received)) => Lengths::Uneven { sent, received },
+            None => Lengths::Even(count),
+        };
+        let request = PlanRequest {
+            kind: self.kind,
+            algorithm: self.fitting(choose(&facts)),
+            rank: self.rank,
+            ranks: Rank::try_from(ranks).unwrap_or(Rank::MAX),
+            root: self.root,
+            lengths,
+            element,
+            commutes,
+            machines: &self.machines,
+        };
+        plan(&request).map_err(|error| error.to_string())
+    }
+
+    /// Recursive doubling gathers equal blocks only.
+    fn fitting(
+        &self,
+        chosen: oikaze_protocol::collective::Algorithm,
+    ) -> oikaze_protocol::collective::Algorithm {
+        use oikaze_protocol::collective::Algorithm;
+        match (chosen, &self.uneven) {
+            (Algorithm::RecursiveDoubling, Some(_)) => Algorithm::Bruck,
+            (chosen, _) => chosen,
+        }
+    }
+}
+
+/// What follows when a plan is done.
+pub(in crate::collective) enum End {
+    /// The outcome is in its slot; the task is to be woken.
+    Settled(Option<Waker>),
+    /// The collective goes on with another plan.
+    Next(Box<dyn Stage>),
+    /// The collective fails on all ranks, for this reason.
+    Mistake(String),
+}
+
+/// A plan's work on a typed buffer.
+pub(in crate::collective) trait Stage: Send {
+    /// Returns the plan. `count` is what another rank says, and is used if this rank does not know.
+    /// Returns `None` if nobody has said.
+    fn plan(&mut self, count: Option<u64>) -> Result<Option<Plan>, String>;
+    /// Returns the bytes of one element.
+    fn element(&self) -> usize;
+    /// Returns the bytes of a part.
+    fn bytes(&self, part: Part) -> &[u8];
+    /// Takes a part that has come, whose length was checked.
+    fn receive(&mut self, part: Part, how: Arrival, body: &[u8]);
+    /// Combines two parts.
+    fn combine(&mut self, new: Part, into: usize, order: Order);
+    /// Copies a part.
+    fn copy(&mut self, part: Part, into: usize);
+    /// Ends the plan, whose result is this part.
+    fn end(self: Box<Self>, output: Part) -> End;
+    /// Settles the outcome with a failure.
+    fn fail(&self, failure: CollectiveFailure) -> Option<Waker>;
+}
+
+/// What is done with the result of a plan.
+type Finish<T> = Box<dyn FnOnce(Vec<T>) -> End + Send>;
+
+/// Stage over elements of type `T` with an operator.
+pub(in crate::collective) struct Vector<T, O> {
+    shape: Shape,
+    operator: O,
+    values: Vec<T>,
+    /// Plan of the first call, if this rank knows the count.
+    plan: Option<Plan>,
+    finish: Finish<T>,
+    slot: Arc<dyn Fail>,
+}
+
+impl<T: Item, O: Operator<T>> Vector<T, O> {
+    /// Makes a stage. `count` is the number of elements of the vector or block, or `None` if the
+    /// root knows it.
+    ///
+    /// # Errors
+    /// There is no plan for the lengths.
+    pub fn new(
+        shape: Shape,
+        operator: O,
+        count: Option<usize>,
+        input: &[T],
+        finish: Finish<T>,
+        slot: Arc<dyn Fail>,
+    ) -> Result<Box<Self>, String> {
+        let mut stage =
+            Box::new(Vector { shape, operator, values: Vec::new(), plan: None, finish, slot });
+        if let Some(count) = count {
+            stage.prepare(count, input)?;
+        }
+        Ok(stage)
+    }
+
+    fn prepare(&mut self, count: usize, input: &[T]) -> Result<(), String> {
+        let plan = self.shape.plan(count, size_of::<T>(), self.operator.commutes())?;
+        if plan.input.start == 0 && plan.input.len == plan.len {
+            self.values = input.to_vec();
+        } else {
+            self.values
+                .try_reserve_exact(plan.len)
+                .map_err(|_| format!("there is not enough memory for {} elements", plan.len))?;
+            self.values.resize(plan.len, T::zeroed());
+            if let Some(place) = self.values.get_mut(plan.input.range()) {
+                place.iter_mut().zip(input).for_each(|(place, value)| *place = *value);
+            }
+        }
+        self.plan = Some(plan);
+        Ok(())
+    }
+}
+
+/// Combines each element of `new` into `here`.
+#[inline]
+fn combine_all<T: Item, O: Operator<T>>(
+    operator: &O,
+    here: &mut [T],
+    new: impl Iterator<Item = T>,
+    order: Order,
+) {
+    match order {
+        Order::NewFirst => {
+            here.iter_mut().zip(new).for_each(|(here, new)| *here = operator.combine(new, *here));
+        }
+        Order::NewLast => {
+            here.iter_mut().zip(new).for_each(|(here, new)| *here = operator.combine(*here, new));
+        }
+    }
+}
+
+impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
+    fn plan(&mut self, count: Option<u64>) -> Result<Option<Plan>, String> {
+        if self.plan.is_none()
+            && let Some(count) = count
+        {
+            let count = usize::try_from(count).map_err(|_| "the count is too large".to_owned())?;
+            let blocks =
+                if self.shape.kind == CollectiveKind::Scatter { self.shape.ranks() } else { 1 };
+            self.prepare(count / blocks.max(1), &[])?;
+        }
+        Ok(self.plan.take())
+    }
+
+    fn element(&self) -> usize {
+        size_of::<T>()
+    }
+
+    fn bytes(&self, part: Part) -> &[u8] {
+        bytemuck::cast_slice(self.values.get(part.range()).unwrap_or_default())
+    }
+
+    fn receive(&mut self, part: Part, how: Arrival, body: &[u8]) {
+        let Some(here) = self.values.get_mut(part.range()) else { return };
+        match how {
+            Arrival::Replace => {
+                let here: &mut [u8] = bytemuck::cast_slice_mut(here);
+                if here.len() == body.len() {
+                    here.copy_from_slice(body);
+                }
+            }
+            Arrival::Combine(order) => {
+                let new = body.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned);
+                combine_all(&self.operator, here, new, order);
+            }
+        }
+    }
+
+    fn combine(&mut self, new: Part, into: usize, order: Order) {
+        // The plan keeps the two parts apart.
+        let middle = new.start.max(into);
+        let Some((low, high)) = self.values.split_at_mut_checked(middle) else { return };
+        let (here, new) = if into < new.start {
+            (low.get_mut(into..into + new.len), high.get(..new.len))
+        } else {
+            (high.get_mut(..new.len), low.get(new.range()))
+        };
+        if let (Some(here), Some(new)) = (here, new) {
+            combine_all(&self.operator, here, new.iter().copied(), order);
+        }
+    }
+
+    fn copy(&mut self, part: Part, into: usize) {
+        let fits = |end: Option<usize>| end.is_some_and(|end| end <= self.values.len());
+        if fits(part.start.checked_add(part.len)) && fits(into.checked_add(part.len)) {
+            self.values.copy_within(part.range(), into);
+        }
+    }
+
+    fn end(self: Box<Self>, output: Part) -> End {
+        let Vector { mut values, finish, .. } = *self;
+        if output.start > 0 && output.start + output.len <= values.len() {
+            values.copy_within(output.range(), 0);
+        }
+        values.truncate(output.len);
+        finish(values)
+    }
+
+    fn fail(&self, failure: CollectiveFailure) -> Option<Waker> {
+        self.slot.fail(failure)
+    }
+}

@@ -1,0 +1,176 @@
+//! One collective of one team: the steps of its plan.
+
+use super::TeamCore;
+use super::mail::Mail;
+use super::slot::CollectiveFailure;
+use super::stage::{End, Stage};
+use crate::job::run::message_of_panic;
+use crate::node::Node;
+use oikaze_engine::{Body, Request};
+use oikaze_protocol::Rank;
+use oikaze_protocol::collective::{Arrival, Call, ParcelHead, ParcelPurpose, Plan, Round, Step};
+use oikaze_protocol::limits::MESSAGE_MAX;
+use oikaze_protocol::wind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+
+/// Position of the number of a collective's plan in the number of a round.
+const STAGE_SHIFT: u32 = 24;
+
+/// A collective that this rank has called.
+pub(super) struct Task {
+    pub number: u64,
+    pub call: Call,
+    /// `None`: it has ended.
+    stage: Option<Box<dyn Stage>>,
+    /// Number of plans before the present one.
+    stages: Round,
+    plan: Option<Plan>,
+    next: usize,
+    /// Reason for which it fails as soon as it is its turn. `true`: the other ranks are told.
+    pub doomed: Option<(CollectiveFailure, bool)>,
+}
+
+/// Result of running a task.
+pub(super) enum Progress {
+    /// It has ended well.
+    Ended,
+    /// It waits for this rank, or for a parcel of any rank.
+    Waits(Option<Rank>),
+    /// It cannot go on.
+    Fails(CollectiveFailure),
+}
+
+impl Task {
+    pub fn new(number: u64, call: Call, stage: Box<dyn Stage>) -> Task {
+        Task { number, call, stage: Some(stage), stages: 0, plan: None, next: 0, doomed: None }
+    }
+
+    /// Settles with a failure.
+    pub fn fail(&mut self, failure: CollectiveFailure) -> Option<Waker> {
+        self.stage.take()?.fail(failure)
+    }
+
+    /// Runs steps until one has to wait.
+    pub fn run(
+        &mut self,
+        team: &TeamCore,
+        node: &Node,
+        mail: &mut Mail,
+        wakers: &mut Vec<Waker>,
+    ) -> Progress {
+        // A function of the program may panic.
+        match catch_unwind(AssertUnwindSafe(|| self.run_steps(team, node, mail, wakers))) {
+            Ok(progress) => progress,
+            Err(payload) => Progress::Fails(CollectiveFailure::Mistake(format!(
+                "the operator panicked on rank {}: {}. Mend the function that was given as operator",
+                team.me(),
+                message_of_panic(payload.as_ref())
+            ))),
+        }
+    }
+
+    fn run_steps(
+        &mut self,
+        team: &TeamCore,
+        node: &Node,
+        mail: &mut Mail,
+        wakers: &mut Vec<Waker>,
+    ) -> Progress {
+        loop {
+            let Some(stage) = &mut self.stage else { return Progress::Ended };
+            let plan = match &self.plan {
+                Some(plan) => plan,
+                None => {
+                    let said = mail.of(self.number).find_map(|(_, call)| call.count);
+                    match stage.plan(said) {
+                        Ok(Some(plan)) => {
+                            let bytes = plan.longest().saturating_mul(stage.element());
+                            if bytes as u64 > MESSAGE_MAX {
+                                return Progress::Fails(too_long(bytes));
+                            }
+                            self.call.count = self.call.count.or(said);
+                            self.plan.insert(plan)
+                        }
+                        Ok(None) => return Progress::Waits(Some(self.call.root)),
+                        Err(why) => return Progress::Fails(CollectiveFailure::Mistake(why)),
+                    }
+                }
+            };
+            let Some(&(round, step)) = plan.steps.get(self.next) else {
+                let output = plan.output;
+                let Some(stage) = self.stage.take() else { return Progress::Ended };
+                match stage.end(output) {
+                    End::Settled(waker) => {
+                        wakers.extend(waker);
+                        return Progress::Ended;
+                    }
+                    End::Next(stage) => {
+                        (self.stage, self.plan, self.next) = (Some(stage), None, 0);
+                        self.stages += 1;
+                        continue;
+                    }
+                    End::Mistake(why) => return Progress::Fails(CollectiveFailure::Mistake(why)),
+                }
+            };
+            let round = self.stages << STAGE_SHIFT | round;
+            match step {
+                Step::Send { to, part } => {
+                    let bytes = stage.bytes(part);
+                    if !mail.may_send(to, bytes.len()) {
+                        return Progress::Waits(Some(to));
+                    }
+                    let purpose = ParcelPurpose::Data;
+                    let head = team.head(purpose, self.number, round, self.call);
+                    team.send(node, to, head, wind::Body::copy_of(bytes));
+                }
+                Step::Receive { from, part, how } => {
+                    let Some(body) = mail.take(self.number, round, from) else {
+                        return Progress::Waits(Some(from));
+                    };
+                    mail.has_read(from, body.len());
+                    if let Err(failure) = receive(&mut **stage, part, how, &body, from) {
+                        return Progress::Fails(failure);
+                    }
+                    drop(body);
+                    if let Some(bytes) = mail.report(from) {
+                        team.report_credit(node, from, bytes, self.call);
+                    }
+                }
+                Step::Combine { new, into, order } => stage.combine(new, into, order),
+                Step::Copy { part, into } => stage.copy(part, into),
+            }
+            self.next += 1;
+        }
+    }
+}
+
+fn receive(
+    stage: &mut dyn Stage,
+    part: oikaze_protocol::collective::Part,
+    how: Arrival,
+    body: &Body,
+    from: Rank,
+) -> Result<(), CollectiveFailure> {
+    if Some(body.len()) != part.len.checked_mul(stage.element()) {
+        return Err(CollectiveFailure::Mistake(format!(
+            "rank {from} sent {} bytes where {} elements of {} bytes belong; do all nodes run the same version of Oikaze?",
+            body.len(),
+            part.len,
+            stage.element()
+        )));
+    }
+    stage.receive(part, how, body);
+    Ok(())
+}
+
+fn too_long(bytes: usize) -> CollectiveFailure {
+    CollectiveFailure::Mistake(format!(
+        "a part of {bytes} bytes is longer than one message may be ({MESSAGE_MAX} bytes): cut the vector into several"
+    ))
+}
+
+/// Returns the request that sends a parcel to a node.
+pub(super) fn request(to: Rank, head: ParcelHead, body: wind::Body) -> Request {
+    Request::Parcel { to, head, body }
+}

@@ -1,0 +1,417 @@
+//! Beginning of collectives, which all forms of a collective share.
+
+use super::operator::NoOperator;
+use super::run::{CollectiveFailure, End, Shape, Slot, Stage, Vector};
+use super::{Item, Operator, Pending, Team};
+use crate::Rank;
+use oikaze_protocol::collective::{Arrival, Call, CollectiveKind, ElementCode, Order, Part, Plan};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Starts collectives of a team without waiting for them. Its methods have the names of the
+/// blocking ones ([`Collectives`](super::Collectives)), and return [`Pending`] results.
+///
+/// ```
+/// use oikaze::collective::Start;
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let start: Start<'_> = job.start();
+/// let (sums, ranks) = (start.all_reduce(&[1_u32], Sum), start.all_gather(&[job.rank()]));
+/// assert_eq!(sums.wait()?, [ranks.wait()?.len() as u32]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'t> {
+    pub(super) team: &'t Team,
+}
+
+/// Arguments of a collective, before it begins.
+struct Arguments<'a, T, O> {
+    kind: CollectiveKind,
+    root: Rank,
+    operator: O,
+    /// Elements of the vector or of one block; `None`: the root knows.
+    count: Option<usize>,
+    input: &'a [T],
+    /// Why the arguments do not fit, if so.
+    sound: Result<(), String>,
+}
+
+/// Stage of a collective whose arguments do not fit.
+struct Broken<R>(Arc<Slot<R>>);
+
+impl<R: Send> Stage for Broken<R> {
+    fn plan(&mut self, _: Option<u64>) -> Result<Option<Plan>, String> {
+        Ok(None)
+    }
+    fn element(&self) -> usize {
+        1
+    }
+    fn bytes(&self, _: Part) -> &[u8] {
+        &[]
+    }
+    fn receive(&mut self, _: Part, _: Arrival, _: &[u8]) {}
+    fn combine(&mut self, _: Part, _: usize, _: Order) {}
+    fn copy(&mut self, _: Part, _: usize) {}
+    fn end(self: Box<Self>, _: Part) -> End {
+        End::Settled(None)
+    }
+    fn fail(&self, failure: CollectiveFailure) -> Option<Waker> {
+        self.0.settle(Err(failure))
+    }
+}
+
+fn code_of<T>() -> ElementCode {
+    ElementCode::new(std::any::type_name::<T>(), size_of::<T>())
+}
+
+impl Start<'_> {
+    fn shape(&self, kind: CollectiveKind, root: Rank) -> Shape {
+        let Team { core, machines, several_machines, .. } = self.team;
+        let (rank, machines) = (core.me(), Arc::clone(machines));
+        Shape { kind, rank, root, machines, several_machines: *several_machines, uneven: None }
+    }
+
+    /// Returns why a root is none, if so.
+    fn check_root(&self, root: Rank) -> Result<(), String> {
+        let size = self.team.size();
+        if root < size {
+            return Ok(());
+        }
+        Err(format!("root {root} is no rank of this team of {size}; ranks are 0 to {}", size - 1))
+    }
+
+    fn begin<T: Item, O: Operator<T>, R: Send + 'static>(
+        self,
+        arguments: Arguments<'_, T, O>,
+        finish: impl FnOnce(Vec<T>) -> R + Send + 'static,
+    ) -> Pending<R> {
+        let Arguments { kind, root, operator, count, input, sound } = arguments;
+        let total = match kind {
+            CollectiveKind::Scatter => count.map(|_| input.len()),
+            _ => count,
+        };
+        let call = Call {
+            kind,
+            uneven: false,
+            element: code_of::<T>(),
+            operator: operator.code(),
+            root,
+            count: total.map(|total| total as u64),
+        };
+        let slot = Arc::new(Slot::default());
+        let settled = Arc::clone(&slot);
+        let finish = Box::new(move |values| End::Settled(settled.settle(Ok(finish(values)))));
+        let stage = sound.and_then(|()| {
+            let failing = Arc::clone(&slot);
+            Vector::new(self.shape(kind, root), operator, count, input, finish, failing)
+        });
+        self.begin_stage(call, stage.map(|stage| stage as Box<dyn Stage>), slot)
+    }
+
+    fn begin_stage<R: Send + 'static>(
+        self,
+        call: Call,
+        stage: Result<Box<dyn Stage>, String>,
+        slot: Arc<Slot<R>>,
+    ) -> Pending<R> {
+        let Team { core, node, limit, .. } = self.team;
+        let (stage, sound) = match stage {
+            Ok(stage) => (stage, Ok(())),
+            Err(why) => (Box::new(Broken(Arc::clone(&slot))) as Box<dyn Stage>, Err(why)),
+        };
+        let pending = Pending::new(slot, core, node, call, *limit);
+        if !node.is_forked() {
+            core.begin(node, call, stage, sound);
+        }
+        pending
+    }
+
+    /// Sends the root's elements to all ranks. The argument counts only at the root.
+    pub fn broadcast<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
+        let is_root = self.team.rank() == root;
+        let arguments = Arguments {
+            kind: CollectiveKind::Broadcast,
+            root,
+            operator: NoOperator,
+            count: is_root.then_some(values.len()),
+            input: values,
+            sound: self.check_root(root),
+        };
+        self.begin(arguments, |values| values)
+    }
+
+    /// Sends as many elements of the root to all ranks as the slice has on each of them.
+    pub(super) fn broadcast_counted<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
+        let input = if self.team.rank() == root { values } else { &[] };
+        let arguments = Arguments {
+            kind: CollectiveKind::Broadcast,
+            root,
+            operator: NoOperator,
+            count: Some(values.len()),
+            input,
+            sound: self.check_root(root),
+        };
+        self.begin(arguments, |values| values)
+    }
+
+    /// Collects the elements of all ranks at the root, in the order of ranks. Other ranks get an
+    /// empty vector.
+    pub fn gather<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
+        let arguments = Arguments {
+            kind: CollectiveKind::Gather,
+            root,
+            operator: NoOperator,
+            count: Some(values.len()),
+            input: values,
+            sound: self.check_root(root),
+        };
+        self.begin(arguments, |values| values)
+    }
+
+    /// Collects the elements of all ranks on all ranks, in the order of ranks.
+    pub fn all_gather<T: Item>(self, values: &[T]) -> Pending<Vec<T>> {
+        let arguments = Arguments {
+            kind: CollectiveKind::AllGather,
+            root: 0,
+            operator: NoOperator,
+            count: Some(values.len()),
+            input: values,
+            sound: Ok(()),
+        };
+        self.begin(arguments, |values| values)
+    }
+
+    /// Divides the root's elements among all ranks, in equal blocks. The argument counts only at
+    /// the root.
+    pub fn scatter<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
+        let is_root = self.team.rank() == root;
+        let block = self.block(values.len());
+        let sound = self.check_root(root);
+        let arguments = Arguments {
+            kind: CollectiveKind::Scatter,
+            root,
+            operator: NoOperator,
+            count: is_root.then_some(*block.as_ref().unwrap_or(&0)),
+            input: if is_root { values } else { &[] },
+            sound: if is_root { sound.and(block.map(drop)) } else { sound },
+        };
+        self.begin(arguments, |values| values)
+    }
+
+    /// Returns the length of one block of so many elements.
+    fn block(&self, len: usize) -> Result<usize, String> {
+        let size = self.team.size() as usize;
+        if len.is_multiple_of(size) {
+            return Ok(len / size);
+        }
+        Err(format!(
+            "{len} elements cannot be divided among {size} ranks equally: pad them, or use the form with unequal counts"
+        ))
+    }
+
+    /// Combines the elements of all ranks one by one, at the root. Other ranks get an empty vector.
+    pub fn reduce<T: Item, O: Operator<T>>(
+        self,
+        root: Rank,
+        values: &[T],
+        operator: O,
+    ) -> Pending<Vec<T>> {
+        let sound = self.check_root(root);
+        let count = Some(values.len());
+        let kind = CollectiveKind::Reduce;
+        self.begin(Arguments { kind, root, operator, count, input: values, sound }, |values| values)
+    }
+
+    /// Combines the elements of all ranks one by one, on all ranks. All get the same bits.
+    pub fn all_reduce<T: Item, O: Operator<T>>(self, values: &[T], operator: O) -> Pending<Vec<T>> {
+        self.combine(CollectiveKind::AllReduce, values, Ok(values.len()), operator)
+    }
+
+    /// Combines the elements of all ranks one by one, and divides the result among the ranks in
+    /// equal blocks.
+    pub fn reduce_scatter<T: Item, O: Operator<T>>(
+        self,
+        values: &[T],
+        operator: O,
+    ) -> Pending<Vec<T>> {
+        let block = self.block(values.len());
+        self.combine(CollectiveKind::ReduceScatter, values, block, operator)
+    }
+
+    /// Combines the elements of all lower ranks and this one.
+    pub fn scan<T: Item, O: Operator<T>>(self, values: &[T], operator: O) -> Pending<Vec<T>> {
+        self.combine(CollectiveKind::Scan, values, Ok(values.len()), operator)
+    }
+
+    /// Combines the elements of all lower ranks. Rank 0 gets an empty vector.
+    pub fn exclusive_scan<T: Item, O: Operator<T>>(
+        self,
+        values: &[T],
+        operator: O,
+    ) -> Pending<Vec<T>> {
+        self.combine(CollectiveKind::ExclusiveScan, values, Ok(values.len()), operator)
+    }
+
+    fn combine<T: Item, O: Operator<T>>(
+        self,
+        kind: CollectiveKind,
+        input: &[T],
+        count: Result<usize, String>,
+        operator: O,
+    ) -> Pending<Vec<T>> {
+        let arguments = Arguments {
+            kind,
+            root: 0,
+            operator,
+            count: Some(*count.as_ref().unwrap_or(&input.len())),
+            input,
+            sound: count.map(drop),
+        };
+        self.begin(arguments, |values| values)
+    }
+
+    /// Sends block `r` of the elements to rank `r`. The result has the blocks of all ranks for this
+    /// one, in the order of ranks. Blocks are equal.
+    pub fn all_to_all<T: Item>(self, values: &[T]) -> Pending<Vec<T>> {
+        let block = self.block(values.len());
+        self.combine(CollectiveKind::AllToAll, values, block, NoOperator)
+    }
+
+    /// Collects the elements of all ranks at the root, one vector a rank. Lengths may differ. Other
+    /// ranks get no vectors.
+    pub fn gather_uneven<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<Vec<T>>> {
+        let sound = self.check_root(root);
+        self.gather_of_any_length(CollectiveKind::Gather, root, values, sound)
+    }
+
+    /// Collects the elements of all ranks on all ranks, one vector a rank. Lengths may differ.
+    pub fn all_gather_uneven<T: Item>(self, values: &[T]) -> Pending<Vec<Vec<T>>> {
+        self.gather_of_any_length(CollectiveKind::AllGather, 0, values, Ok(()))
+    }
+
+    fn gather_of_any_length<T: Item>(
+        self,
+        kind: CollectiveKind,
+        root: Rank,
+        values: &[T],
+        sound: Result<(), String>,
+    ) -> Pending<Vec<Vec<T>>> {
+        let input = [values.len() as u64];
+        let counts = (self.shape(CollectiveKind::AllGather, 0), Some(1), &input[..]);
+        let takes = kind == CollectiveKind::AllGather || root == self.team.rank();
+        self.begin_uneven(kind, root, sound, counts, values.to_vec(), move |counts| {
+            let received = lens_of(&counts)?;
+            let results = if takes { received.clone() } else { Vec::new() };
+            let sent = vec![0; received.len()];
+            Ok(UnevenPlan { sent, received, finish: Box::new(move |all| cut(&all, &results)) })
+        })
+    }
+
+    /// Sends vector `r` of the root to rank `r`. Lengths may differ. The argument counts only at
+    /// the root. The result is the vector for this rank.
+    pub fn scatter_uneven<T: Item>(self, root: Rank, vectors: &[Vec<T>]) -> Pending<Vec<T>> {
+        let size = self.team.size() as usize;
+        let vectors = if self.team.rank() == root { Some(vectors) } else { None };
+        let sound = self
+            .check_root(root)
+            .and_then(|()| vectors.map_or(Ok(()), |vectors| check_vectors(vectors.len(), size)));
+        let vectors = vectors.unwrap_or_default();
+        let input: Vec<u64> = vectors.iter().map(|one| one.len() as u64).collect();
+        let counts = (self.shape(CollectiveKind::Broadcast, root), Some(size), &input[..]);
+        let kind = CollectiveKind::Scatter;
+        self.begin_uneven(kind, root, sound, counts, vectors.concat(), move |counts| {
+            let sent = lens_of(&counts)?;
+            let received = vec![0; sent.len()];
+            Ok(UnevenPlan { sent, received, finish: Box::new(|mine| mine) })
+        })
+    }
+
+    /// Sends vector `r` to rank `r`. Lengths may differ. The result has the vectors of all ranks
+    /// for this one, in the order of ranks.
+    pub fn all_to_all_uneven<T: Item>(self, vectors: &[Vec<T>]) -> Pending<Vec<Vec<T>>> {
+        let sound = check_vectors(vectors.len(), self.team.size() as usize);
+        let input: Vec<u64> = vectors.iter().map(|one| one.len() as u64).collect();
+        let sent: Vec<usize> = vectors.iter().map(Vec::len).collect();
+        let counts = (self.shape(CollectiveKind::AllToAll, 0), Some(1), &input[..]);
+        let kind = CollectiveKind::AllToAll;
+        self.begin_uneven(kind, 0, sound, counts, vectors.concat(), move |counts| {
+            let received = lens_of(&counts)?;
+            let results = received.clone();
+            Ok(UnevenPlan { sent, received, finish: Box::new(move |all| cut(&all, &results)) })
+        })
+    }
+
+    /// Begins a collective of two plans. The first exchanges lengths, by a shape, a count and an
+    /// input. The second moves the data, as `lens` says.
+    fn begin_uneven<T: Item, R: Send + 'static>(
+        self,
+        kind: CollectiveKind,
+        root: Rank,
+        sound: Result<(), String>,
+        (counts, count, input): (Shape, Option<usize>, &[u64]),
+        values: Vec<T>,
+        lens: impl FnOnce(Vec<u64>) -> Result<UnevenPlan<T, R>, String> + Send + 'static,
+    ) -> Pending<R> {
+        let call = Call {
+            kind,
+            uneven: true,
+            element: code_of::<T>(),
+            operator: super::operator::OperatorCode::None,
+            root,
+            count: None,
+        };
+        let slot = Arc::new(Slot::default());
+        let (settled, failing) = (Arc::clone(&slot), Arc::clone(&slot));
+        let shape = self.shape(kind, root);
+        let then = Box::new(move |counts| {
+            let made = lens(counts).and_then(|UnevenPlan { sent, received, finish }| {
+                let shape = Shape { uneven: Some((sent, received)), ..shape };
+                let finish = Box::new(move |all| End::Settled(settled.settle(Ok(finish(all)))));
+                Vector::new(shape, NoOperator, Some(0), &values, finish, failing)
+            });
+            match made {
+                Ok(stage) => End::Next(stage),
+                Err(why) => End::Mistake(why),
+            }
+        });
+        let stage = sound.and_then(|()| {
+            Vector::new(counts, NoOperator, count, input, then, Arc::clone(&slot) as _)
+        });
+        self.begin_stage(call, stage.map(|stage| stage as Box<dyn Stage>), slot)
+    }
+}
+
+/// Lengths of the second plan of a collective with unequal counts, and what becomes of its result.
+struct UnevenPlan<T, R> {
+    /// Length of the block to each rank.
+    sent: Vec<usize>,
+    /// Length of the block of each rank.
+    received: Vec<usize>,
+    finish: Box<dyn FnOnce(Vec<T>) -> R + Send>,
+}
+
+fn check_vectors(given: usize, size: usize) -> Result<(), String> {
+    if given == size {
+        return Ok(());
+    }
+    Err(format!("{given} vectors are given for {size} ranks: give one for each rank"))
+}
+
+fn lens_of(counts: &[u64]) -> Result<Vec<usize>, String> {
+    let lens = counts.iter().map(|count| usize::try_from(*count));
+    lens.collect::<Result<_, _>>().map_err(|_| "a length is too large".to_owned())
+}
+
+/// Cuts elements into vectors of these lengths.
+fn cut<T: Item>(mut values: &[T], lens: &[usize]) -> Vec<Vec<T>> {
+    let mut vectors = Vec::with_capacity(lens.len());
+    for len in lens {
+        let (first, rest) = values.split_at_checked(*len).unwrap_or((values, &[]));
+        vectors.push(first.to_vec());
+        values = rest;
+    }
+    vectors
+}

@@ -1,0 +1,138 @@
+//! Teams: ranks that have collectives of their own.
+
+use super::run::TeamCore;
+use super::{Collectives, Start};
+use crate::node::Node;
+use crate::{Error, Rank, Result};
+use oikaze_protocol::fnv::fnv1a;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Number of the team of all nodes.
+const WORLD: u64 = 0;
+
+/// Some or all nodes of a job, with collectives of their own. Ranks of a team are numbered from 0.
+///
+/// Different teams may work at the same time, from different threads. The collectives of one team
+/// must be called in the same order by all its ranks. Dropping the team releases it.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let row = job.split(Some(job.rank() / 2), 0)?.expect("a color was given");
+/// let members = row.all_gather(&[job.rank()])?;
+/// assert_eq!(members, row.ranks());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Team {
+    pub(super) core: Arc<TeamCore>,
+    pub(super) node: Arc<Node>,
+    pub(super) limit: Option<Duration>,
+    /// Machine of each rank.
+    pub(super) machines: Arc<[u32]>,
+    pub(super) several_machines: bool,
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Team").field("rank", &self.rank()).field("ranks", &self.ranks()).finish()
+    }
+}
+
+impl Team {
+    /// Makes the team of all nodes.
+    pub(crate) fn world(
+        node: &Arc<Node>,
+        rank: Rank,
+        machines: Vec<u32>,
+        limit: Option<Duration>,
+    ) -> Team {
+        let ranks = (0..).take(machines.len()).collect();
+        let core = TeamCore::new(WORLD, ranks, rank);
+        Team::of(core, node, machines.into(), limit)
+    }
+
+    fn of(
+        core: Arc<TeamCore>,
+        node: &Arc<Node>,
+        machines: Arc<[u32]>,
+        limit: Option<Duration>,
+    ) -> Team {
+        node.collectives().add(&core);
+        let distinct: std::collections::BTreeSet<_> = machines.iter().collect();
+        let several_machines = distinct.len() > 1 && distinct.len() < machines.len();
+        Team { core, node: Arc::clone(node), limit, machines, several_machines }
+    }
+
+    /// Returns this node's rank in the team.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.core.me()
+    }
+
+    /// Returns the number of ranks in the team.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        Rank::try_from(self.ranks().len()).unwrap_or(Rank::MAX)
+    }
+
+    /// Returns the job's ranks of the members, by rank in the team.
+    #[must_use]
+    pub fn ranks(&self) -> &[Rank] {
+        self.core.ranks()
+    }
+
+    /// Splits the team: ranks of the same color form a new team, in the order of their keys, and of
+    /// their ranks if keys are equal. A rank without a color gets no team. All ranks call it.
+    ///
+    /// # Errors
+    /// As all collectives ([`Pending::wait`](super::Pending::wait)).
+    pub(super) fn split_by(&self, color: Option<u32>, key: i64) -> Result<Option<Team>> {
+        let number = self.core.next_split();
+        let mine = [color.map_or(0, |color| u64::from(color) + 1), key.cast_unsigned()];
+        let all = Start { team: self }.all_gather(&[mine]).wait()?;
+        let Some(color) = color else { return Ok(None) };
+        let mut members: Vec<(i64, usize)> = all
+            .iter()
+            .enumerate()
+            .filter(|(_, [theirs, _])| *theirs == u64::from(color) + 1)
+            .map(|(place, [_, key])| (key.cast_signed(), place))
+            .collect();
+        members.sort_unstable();
+        let of = |from: &[u32]| -> Vec<u32> {
+            members.iter().filter_map(|(_, place)| from.get(*place)).copied().collect()
+        };
+        let ranks = of(self.ranks());
+        let mine = self.ranks().get(self.rank() as usize);
+        let me = ranks.iter().position(|rank| Some(rank) == mine);
+        let Some(me) = me.and_then(|me| Rank::try_from(me).ok()) else {
+            return Err(Error::invalid("split", "this rank is not in its own team (a defect)"));
+        };
+        let words = [self.core.id(), number, u64::from(color)];
+        // 0 is the team of all nodes.
+        let id = fnv1a(words.into_iter().flat_map(u64::to_le_bytes)).max(1);
+        let core = TeamCore::new(id, ranks.into(), me);
+        Ok(Some(Team::of(core, &self.node, of(&self.machines).into(), self.limit)))
+    }
+
+    /// Waits for all ranks of the team.
+    ///
+    /// # Errors
+    /// As all collectives ([`Pending::wait`](super::Pending::wait)).
+    pub fn barrier(&self) -> Result<()> {
+        self.start().all_reduce::<u8, _>(&[], super::Or).wait().map(drop)
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        if !self.node.is_forked() {
+            self.core.dropped();
+            self.node.collectives().ask(&self.core);
+            self.node.collectives().run(&self.node);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Collectives and teams on several nodes of this process, over UDP and through shared memory.
+
+use oikaze::collective::{Pending, commuting, ordered};
+use oikaze::prelude::*;
+use oikaze::testing::{cluster, cluster_with};
+use std::error::Error;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs a program on so many nodes, over UDP and through shared memory.
+fn everywhere(nodes: u32, program: impl Fn(&Job) -> Result<(), Box<dyn Error>> + Sync) {
+    for without in ["shm", ""] {
+        let settings = Job::builder().without(without).time_limit(LIMIT);
+        cluster_with(nodes, settings, &program);
+    }
+}
+
+fn value(rank: u32, n: usize) -> u64 {
+    u64::from(rank) << 32 | n as u64
+}
+
+/// Values of a rank.
+fn values(rank: u32, len: usize) -> Vec<u64> {
+    (0..len).map(|n| value(rank, n)).collect()
+}
+
+fn check_all(job: &Job, len: usize) -> Result<(), Box<dyn Error>> {
+    let (me, size) = (job.rank(), job.size());
+    let root = size / 2;
+    let mine = values(me, len);
+    let all: Vec<u64> = (0..size).flat_map(|rank| values(rank, len)).collect();
+    let sum = |ranks: std::ops::Range<u32>| -> Vec<u64> {
+        (0..len).map(|n| ranks.clone().map(|rank| value(rank, n)).sum()).collect()
+    };
+    assert_eq!(job.broadcast(root, if me == root { &mine } else { &[] })?, values(root, len));
+    let mut there = mine.clone();
+    job.broadcast_into(root, &mut there)?;
+    assert_eq!(there, values(root, len));
+    let gathered = job.gather(root, &mine)?;
+    assert_eq!(gathered, if me == root { all.clone() } else { Vec::new() });
+    assert_eq!(job.all_gather(&mine)?, all);
+    let scattered = job.scatter(root, if me == root { &all } else { &[] })?;
+    assert_eq!(scattered, mine);
+    let reduced = job.reduce(root, &mine, Sum)?;
+    assert_eq!(reduced, if me == root { sum(0..size) } else { Vec::new() });
+    there.clone_from(&mine);
+    job.all_reduce_into(&mut there, Sum)?;
+    assert_eq!(there, sum(0..size));
+    assert_eq!(job.scan(&mine, Sum)?, sum(0..me + 1));
+    let before = job.exclusive_scan(&mine, Sum)?;
+    assert_eq!(before, if me == 0 { Vec::new() } else { sum(0..me) });
+    let blocks: Vec<u64> = (0..size).flat_map(|to| values(me * 1000 + to, len)).collect();
+    let exchanged = job.all_to_all(&blocks)?;
+    let expected: Vec<u64> = (0..size).flat_map(|from| values(from * 1000 + me, len)).collect();
+    assert_eq!(exchanged, expected);
+    let block = job.reduce_scatter(&all, Max)?;
+    assert_eq!(block, mine);
+    Ok(())
+}
+
+fn check_uneven(job: &Job) -> Result<(), Box<dyn Error>> {
+    let (me, size) = (job.rank(), job.size());
+    let len = |from: u32, to: u32| ((3 * from + to) % 5) as usize;
+    let mine = values(me, len(me, 0));
+    let all: Vec<Vec<u64>> = (0..size).map(|rank| values(rank, len(rank, 0))).collect();
+    assert_eq!(job.all_gather_uneven(&mine)?, all);
+    let gathered = job.gather_uneven(1, &mine)?;
+    assert_eq!(gathered, if me == 1 { all } else { Vec::new() });
+    let vectors: Vec<Vec<u64>> = (0..size).map(|to| values(me, len(me, to))).collect();
+    let exchanged = job.all_to_all_uneven(&vectors)?;
+    let expected: Vec<Vec<u64>> = (0..size).map(|from| values(from, len(from, me))).collect();
+    assert_eq!(exchanged, expected);
+    assert_eq!(job.scatter_uneven(1, &vectors)?, values(1, len(1, me)));
+    Ok(())
+}
+
+/// COLL-2.1: all collectives, short and long.
+#[test]
+fn all_collectives_move_and_combine_what_they_say() {
+    for nodes in [2, 5] {
+        everywhere(nodes, |job| {
+            for len in [0, 1, 1000, 50_000] {
+                check_all(job, len)?;
+            }
+            check_uneven(job)?;
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_job_of_one_node_has_collectives() {
+    cluster(1, |job| {
+        check_all(job, 3)?;
+        assert_eq!(job.all_gather_uneven(&[7])?, [[7]]);
+        Ok(())
+    });
+}
+
+/// COLL-2.2: operators of the program, in the order of ranks, and the same bits everywhere.
+#[test]
+fn operators_of_the_program_get_their_operands_in_order() {
+    let results = cluster(5, |job| {
+        let mine = [u64::from(job.rank()), u64::from(job.rank())];
+        // Of two ranges, the first must end where the second begins.
+        let join = |first: [u64; 2], second: [u64; 2]| {
+            if first[1] + 1 == second[0] { [first[0], second[1]] } else { [u64::MAX; 2] }
+        };
+        let range = job.all_reduce(mine, ordered(join))?;
+        assert_eq!(range, [0, u64::from(job.size()) - 1]);
+        let root = job.reduce(3, &[mine], ordered(join))?;
+        assert!(job.rank() != 3 || root == [range]);
+        let biggest = job.all_reduce(job.rank(), commuting(u32::max))?;
+        assert_eq!(biggest, 4);
+        let third = 1.0 / (3.0 + f64::from(job.rank()));
+        let mut sums = vec![third; 5000];
+        job.all_reduce_into(&mut sums, Sum)?;
+        Ok((job.all_reduce(third, Sum)?.to_bits(), sums[4999].to_bits()))
+    });
+    assert!(results.iter().all(|bits| *bits == results[0]), "{results:?}");
+}
+
+/// The sum does not depend on how the elements are spread.
+#[test]
+fn exact_sums_have_the_same_bits_for_any_number_of_nodes() {
+    let all: Vec<f64> = (0..120).map(|n| f64::from(n).sin() * 10f64.powi(n % 60 - 30)).collect();
+    let bits = [1, 3, 4].map(|nodes| {
+        let sums = cluster(nodes, |job| {
+            let each = all.len() / job.size() as usize;
+            let mine = &all[job.rank() as usize * each..][..each];
+            Ok(job.sum_exact(mine)?.to_bits())
+        });
+        assert!(sums.iter().all(|sum| *sum == sums[0]));
+        sums[0]
+    });
+    assert_eq!(bits, [bits[0]; 3]);
+}
+
+/// COLL-4.1: several non-blocking collectives at once, also as futures.
+#[test]
+fn pending_collectives_advance_while_others_are_waited_for() {
+    everywhere(3, |job| {
+        let start = job.start();
+        let sums: Vec<Pending<Vec<u32>>> =
+            (0..100).map(|n| start.all_reduce(&[n + job.rank()], Sum)).collect();
+        let last = start.all_gather(&[job.rank()]);
+        assert_eq!(last.wait()?, [0, 1, 2]);
+        for (n, sum) in (0..).zip(sums) {
+            // They come before the last one, and are done.
+            assert!(sum.is_done());
+            assert_eq!(sum.wait_for(LIMIT)?, [3 * n + 3]);
+            assert!(sum.wait_for(LIMIT).is_err(), "the result is returned once");
+        }
+        Ok(())
+    });
+}
+
+/// COLL-1.3, COLL-1.4: parcels wait for the call, and hold back no message.
+#[test]
+fn a_long_broadcast_before_the_call_holds_back_no_message() {
+    everywhere(2, |job| {
+        let long = vec![7_u8; 24 << 20];
+        if job.rank() == 0 {
+            let all: Vec<_> = (0..3).map(|_| job.start().broadcast(0, &long)).collect();
+            job.peer(1)?.send(Class::Ordered, 1, b"go").wait()?;
+            for one in all {
+                one.wait()?;
+            }
+        } else {
+            assert_eq!(job.receive(Some(0))?.tag(), 1);
+            for _ in 0..3 {
+                assert!(job.broadcast::<u8>(0, &[])? == long);
+            }
+        }
+        Ok(())
+    });
+}
+
+/// COLL-1.3: unread messages hold back no parcel.
+#[test]
+fn unread_messages_hold_back_no_collective() {
+    everywhere(2, |job| {
+        let other = job.peer(1 - job.rank())?;
+        let sent: Vec<_> =
+            (0..40).map(|tag| other.send(Class::Ordered, tag, &vec![1; 1 << 20])).collect();
+        assert_eq!(job.all_reduce(1, Sum)?, 2);
+        for _ in 0..40 {
+            job.receive(Some(1 - job.rank()))?;
+        }
+        sent.iter().try_for_each(|one| one.wait())?;
+        Ok(())
+    });
+}
+
+/// COLL-5.1.
+#[test]
+fn teams_work_at_the_same_time_and_are_released() {
+    everywhere(4, |job| {
+        let me = job.rank();
+        let row = job.split(Some(me / 2), 0)?.ok_or("a team")?;
+        let column = job.split(Some(me % 2), -i64::from(me))?.ok_or("a team")?;
+        assert_eq!(row.ranks(), [me / 2 * 2, me / 2 * 2 + 1]);
+        assert_eq!(column.ranks(), [2 + me % 2, me % 2]);
+        assert_eq!((row.rank(), column.rank(), row.size()), (me % 2, 1 - me / 2, 2));
+        assert!(job.split(None, 0)?.is_none());
+        std::thread::scope(|scope| {
+            let rows = scope.spawn(|| (0..200).map(|n| row.all_reduce(n + me, Sum)).collect());
+            let columns =
+                scope.spawn(|| (0..200).map(|n| column.all_reduce(n * me, Max)).collect());
+            let rows: Result<Vec<u32>, oikaze::Error> = rows.join().unwrap();
+            let columns: Result<Vec<u32>, oikaze::Error> = columns.join().unwrap();
+            let pair = me / 2 * 4 + 1;
+            assert_eq!(rows.unwrap(), Vec::from_iter((0..200).map(|n| 2 * n + pair)));
+            assert_eq!(columns.unwrap(), Vec::from_iter((0..200).map(|n| n * (2 + me % 2))));
+        });
+        for n in 0..50 {
+            let team = job.split(Some(n % 2), 0)?.ok_or("a team")?;
+            assert_eq!(team.all_reduce(1, Sum)?, 4);
+        }
+        let nested = row.split(Some(0), 0)?.ok_or("a team")?;
+        nested.barrier()?;
+        Ok(())
+    });
+}
+
+/// Runs a program whose collective must fail, and returns the texts.
+fn texts(nodes: u32, call: impl Fn(&Job) -> oikaze::Result<()> + Sync) -> Vec<String> {
+    let settings = Job::builder().time_limit(LIMIT);
+    cluster_with(nodes, settings, |job| {
+        // A rank whose part was done gets the error from the next collective.
+        let failed = call(job).err().or_else(|| job.all_reduce(0_u8, Or).err());
+        let text = failed.map_or_else(|| "no error".to_owned(), |error| error.to_string());
+        Ok(text)
+    })
+}
+
+fn all_say(texts: &[String], parts: &[&str]) {
+    for text in texts {
+        assert!(parts.iter().all(|part| text.contains(part)), "{parts:?} in {texts:#?}");
+    }
+}
+
+/// COLL-3.1.
+#[test]
+fn calls_that_differ_fail_everywhere_and_name_two_ranks() {
+    let lens = texts(3, |job| {
+        let len = if job.rank() == 1 { 5 } else { 4 };
+        job.start().all_reduce(&vec![1_u32; len], Sum).wait().map(drop)
+    });
+    all_say(&lens, &["rank 1 calls all_reduce of 5 u32 with Sum", "all_reduce of 4 u32"]);
+    let kinds = texts(3, |job| {
+        if job.rank() == 2 {
+            job.all_gather(&[1_u32]).map(drop)
+        } else {
+            job.all_reduce(1_u32, Sum).map(drop)
+        }
+    });
+    all_say(&kinds, &["rank 2 calls all_gather of 1 u32", "calls all_reduce of 1 u32 with Sum"]);
+    let types = texts(2, |job| {
+        if job.rank() == 0 {
+            job.all_reduce(1_u32, Sum).map(drop)
+        } else {
+            job.all_reduce(1_i32, Sum).map(drop)
+        }
+    });
+    all_say(&types, &["rank 0 calls all_reduce of 1 u32", "rank 1 calls all_reduce of 1 i32"]);
+    let operators = texts(2, |job| {
+        if job.rank() == 0 {
+            job.all_reduce(1, Sum).map(drop)
+        } else {
+            job.all_reduce(1, Max).map(drop)
+        }
+    });
+    all_say(&operators, &["with Sum", "with Max"]);
+}
+
+/// COLL-3.1, COLL-3.3: both wait for each other, or both have sent.
+#[test]
+fn roots_that_differ_fail_everywhere() {
+    let each_waits = texts(2, |job| job.broadcast::<u8>(1 - job.rank(), &[]).map(drop));
+    all_say(&each_waits, &["rank 0 calls broadcast of u8 with root 1", "rank 1 calls"]);
+    let each_sends = texts(2, |job| job.broadcast::<u8>(job.rank(), &[1]).map(drop));
+    all_say(&each_sends, &["rank 0 calls broadcast of 1 u8 with root 0", "with root 1"]);
+    let reduced = texts(3, |job| job.reduce(job.rank(), &[1], Sum).map(drop));
+    all_say(&reduced, &["calls reduce of 1 i32 with root"]);
+}
+
+/// COLL-3.2.
+#[test]
+fn arguments_that_do_not_fit_fail_everywhere() {
+    let roots = texts(2, |job| job.broadcast(5, &[1]).map(drop));
+    all_say(&roots, &["root 5 is no rank of this team of 2", "ranks are 0 to 1"]);
+    let one =
+        texts(3, |job| job.scatter(0, &vec![1_u8; if job.rank() == 0 { 7 } else { 0 }]).map(drop));
+    all_say(&one, &["on rank 0: 7 elements cannot be divided among 3 ranks equally"]);
+    let vectors = texts(2, |job| job.scatter_uneven(1, &[vec![1_u8]]).map(drop));
+    all_say(&vectors, &["1 vectors are given for 2 ranks"]);
+}
+
+/// COLL-3.2: and the team goes on afterwards.
+#[test]
+fn an_operator_that_panics_fails_everywhere() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let texts = cluster(3, |job| {
+        let bad = commuting(|first: u32, second: u32| {
+            assert!(first + second < 3, "too much");
+            first + second
+        });
+        let error = job.all_reduce(job.rank(), bad).err().or_else(|| job.all_reduce(1, Sum).err());
+        Ok(error.map_or_else(String::new, |error| error.to_string()))
+    });
+    std::panic::set_hook(hook);
+    all_say(&texts, &["the operator panicked on rank", "too much"]);
+}
+
+/// COLL-3.2: a mistake concerns one collective.
+#[test]
+fn a_team_goes_on_after_a_mistake_of_all_ranks() {
+    everywhere(3, |job| {
+        for _ in 0..3 {
+            assert!(job.broadcast(9, &[1]).is_err());
+            assert_eq!(job.all_reduce(1, Sum)?, 3);
+        }
+        Ok(())
+    });
+}
+
+/// COLL-3.4.
+#[test]
+fn a_node_that_leaves_ends_the_wait_for_it() {
+    let texts = cluster(3, |job| {
+        if job.rank() == 2 {
+            return Ok("left".to_owned());
+        }
+        Ok(job.all_gather(&[job.rank()]).map_or_else(|error| error.to_string(), |_| "none".into()))
+    });
+    assert!(texts[..2].iter().all(|text| text.contains("node 2 is leaving")), "{texts:?}");
+}
+
+#[test]
+fn a_time_limit_ends_the_wait_and_not_the_collective() {
+    cluster(2, |job| {
+        if job.rank() == 0 {
+            let pending = job.start().all_reduce(&[1], Sum);
+            assert!(pending.wait_for(Duration::from_millis(20)).unwrap_err().is_timeout());
+            job.peer(1)?.send(Class::Ordered, 1, b"").wait()?;
+            assert_eq!(pending.wait_for(LIMIT)?, [2]);
+        } else {
+            job.receive(Some(0))?;
+            assert_eq!(job.all_reduce(1, Sum)?, 2);
+        }
+        Ok(())
+    });
+}
