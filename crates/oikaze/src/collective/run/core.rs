@@ -137,13 +137,11 @@ impl TeamCore {
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             let mismatch = other.map(|(from, theirs)| self.mismatch(from, theirs, &call));
             task.doomed = if let Some(failure) = state.failed.remove(&number) {
-                Some((failure, false))
+                Some(failure)
             } else if let Err(why) = sound {
-                Some((CollectiveFailure::Mistake(format!("on rank {}: {why}", self.me)), true))
-            } else if let Some(failure) = mismatch {
-                Some((failure, true))
+                Some(CollectiveFailure::Mistake(format!("on rank {}: {why}", self.me)))
             } else {
-                state.late.take().map(|failure| (failure, true))
+                mismatch.or_else(|| state.late.take())
             };
             state.tasks.push_back(task);
         }
@@ -210,7 +208,7 @@ impl TeamCore {
                     Incoming::Parcel(parcel) => self.take(state, parcel),
                     Incoming::Unsent(number, failure) => {
                         if let Some(task) = state.task(number) {
-                            task.doomed = Some((CollectiveFailure::Lost(failure), true));
+                            task.doomed = Some(CollectiveFailure::Lost(failure));
                         }
                     }
                 }
@@ -223,10 +221,7 @@ impl TeamCore {
             let TeamState { tasks, mail, wakers, .. } = state;
             let Some(task) = tasks.front_mut() else { return };
             let progress = match task.doomed.take() {
-                Some((failure, tells)) => {
-                    self.fail_front(state, node, failure, tells);
-                    continue;
-                }
+                Some(failure) => Progress::Fails(failure),
                 None => match node.loss_in(&self.ranks) {
                     Some(failure) => Progress::Fails(CollectiveFailure::Lost(failure)),
                     None => task.run(self, node, mail, wakers),
@@ -234,11 +229,7 @@ impl TeamCore {
             };
             match progress {
                 Progress::Ended => state.end_front(true),
-                Progress::Fails(failure) => {
-                    // Every rank sees by itself that a node is lost.
-                    let tells = matches!(failure, CollectiveFailure::Mistake(_));
-                    self.fail_front(state, node, failure, tells);
-                }
+                Progress::Fails(failure) => self.fail_front(state, node, failure),
                 Progress::Waits(for_rank) => {
                     state.waits_for = for_rank;
                     if !self.incoming.is_empty() {
@@ -250,7 +241,7 @@ impl TeamCore {
                         Some(_) if !self.incoming.is_empty() => {}
                         Some(failure) => {
                             let failure = CollectiveFailure::Lost(failure);
-                            self.fail_front(state, node, failure, true);
+                            self.fail_front(state, node, failure);
                         }
                         None => return,
                     }
@@ -259,32 +250,30 @@ impl TeamCore {
         }
     }
 
-    fn fail_front(
-        &self,
-        state: &mut TeamState,
-        node: &Node,
-        failure: CollectiveFailure,
-        tells: bool,
-    ) {
+    /// Fails the oldest collective, and tells the other ranks. A rank that was told itself tells
+    /// them again, so that nobody sees this rank leave before it knows why.
+    fn fail_front(&self, state: &mut TeamState, node: &Node, failure: CollectiveFailure) {
         let Some(task) = state.tasks.front_mut() else { return };
         let (number, call) = (task.number, task.call);
         let waker = task.fail(failure.clone());
         state.wakers.extend(waker);
         state.end_front(false);
-        if tells {
-            let mut text = match &failure {
-                CollectiveFailure::Mistake(why) => why.clone(),
-                CollectiveFailure::Lost(failure) => format!("on rank {}: {failure}", self.me),
-            };
-            let mut end = text.len().min(REASON_MAX);
-            while !text.is_char_boundary(end) {
-                end -= 1;
-            }
-            text.truncate(end);
-            for to in (0..).take(self.ranks.len()).filter(|to| *to != self.me) {
-                let head = self.head(ParcelPurpose::Failed, number, 0, call);
-                self.send(node, to, head, Body::copy_of(text.as_bytes()));
-            }
+        let mut text = match failure {
+            CollectiveFailure::Mistake(why) => why,
+            // Every rank sees by itself that a node is dead, or that the job is over.
+            CollectiveFailure::Lost(
+                Failure::PeerLost { .. } | Failure::Left | Failure::Aborted(_),
+            ) => return,
+            CollectiveFailure::Lost(failure) => format!("on rank {}: {failure}", self.me),
+        };
+        let mut end = text.len().min(REASON_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        for to in (0..).take(self.ranks.len()).filter(|to| *to != self.me) {
+            let head = self.head(ParcelPurpose::Failed, number, 0, call);
+            self.send(node, to, head, Body::copy_of(text.as_bytes()));
         }
     }
 
@@ -311,7 +300,7 @@ impl TeamCore {
                         state.fail_next(failure);
                     }
                 } else if let Some(task) = state.task(number) {
-                    task.doomed.get_or_insert((failure, false));
+                    task.doomed.get_or_insert(failure);
                 } else {
                     state.failed.insert(number, failure);
                 }
@@ -337,7 +326,7 @@ impl TeamCore {
         if let Some(failure) = mismatch {
             match state.task(number) {
                 Some(task) => {
-                    task.doomed.get_or_insert((failure, true));
+                    task.doomed.get_or_insert(failure);
                 }
                 None => state.fail_next(failure),
             }
@@ -402,7 +391,7 @@ impl TeamState {
     fn fail_next(&mut self, failure: CollectiveFailure) {
         match self.tasks.front_mut() {
             Some(task) => {
-                task.doomed.get_or_insert((failure, true));
+                task.doomed.get_or_insert(failure);
             }
             None => {
                 self.late.get_or_insert(failure);

@@ -27,8 +27,8 @@ pub(super) struct Task {
     stages: Round,
     plan: Option<Plan>,
     next: usize,
-    /// Reason for which it fails as soon as it is its turn. `true`: the other ranks are told.
-    pub doomed: Option<(CollectiveFailure, bool)>,
+    /// Reason for which it fails as soon as it is its turn.
+    pub doomed: Option<CollectiveFailure>,
 }
 
 /// Result of running a task.
