@@ -11,6 +11,7 @@
 
 mod barrier_update;
 mod block;
+mod collectives;
 mod consecutive;
 mod exchange;
 mod fetch;
@@ -63,6 +64,8 @@ pub enum Test {
     /// Read pages of a shared array that are not valid here: from call to guard, and the bytes per
     /// second of these reads
     Fetch,
+    /// Run collectives of all nodes, of SIZE bytes: from call to return
+    Collectives,
     /// Put latency during bulk puts, and the bandwidth of these; then each alone
     Mixed,
     /// Put to a node that computes and does not call Oikaze; then to one that waits: from call to
@@ -110,7 +113,8 @@ impl MessageClass {
   oikaze run -n 2 --hosts a,b --no-prefix -- oikaze perf message --size 8 --json
   oikaze run -n 2 --hosts a,b --checksum header -- oikaze perf put --size 1M --only throughput
   oikaze run -n 4 -- oikaze perf barrier
-  oikaze run -n 4 -- oikaze perf barrier-update --size 64K")]
+  oikaze run -n 4 -- oikaze perf barrier-update --size 64K
+  oikaze run -n 4 -- oikaze perf collectives --case all-reduce --sweep")]
 pub struct Perf {
     /// Test to run
     #[arg(value_enum)]
@@ -137,6 +141,12 @@ pub struct Perf {
     /// Percentage of the bytes of each update that change, of barrier-update
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(1..=100))]
     changed: u8,
+    /// Collective to measure; all of them if absent
+    #[arg(long, value_enum)]
+    case: Option<collectives::Case>,
+    /// Measure collectives of 8 bytes to 4 MiB
+    #[arg(long)]
+    sweep: bool,
     /// Reuse one buffer, which stays in the cache, instead of walking through more memory
     #[arg(long)]
     hot: bool,
@@ -168,6 +178,10 @@ pub fn run(perf: &Perf) -> Result<()> {
         return start_two();
     }
     let job = oikaze::join()?;
+    if perf.test == Test::Collectives {
+        let said = collectives::run(perf, &job);
+        return job.leave().and(said);
+    }
     let bench = Bench::new(&job, perf)?;
     let figures = bench.run()?;
     let said = match (job.rank(), perf.json) {

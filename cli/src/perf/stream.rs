@@ -35,8 +35,10 @@ impl Bench<'_> {
         self.job.barrier()?;
         let spent = if self.pair.is_some() { (meter.spent() - before).as_secs_f64() } else { 0.0 };
         let processor_seconds = Some(self.job.barrier_reduce(spent, ReduceOp::Sum)?);
-        let other_processor_seconds =
-            Some(self.job.barrier_reduce(if self.job.rank() == 1 { spent } else { 0.0 }, ReduceOp::Sum)?);
+        let other_processor_seconds = Some(
+            self.job
+                .barrier_reduce(if self.job.rank() == 1 { spent } else { 0.0 }, ReduceOp::Sum)?,
+        );
         let bytes = operations as u64 * self.perf.size as u64;
         Ok(Stream {
             bytes,

@@ -79,6 +79,8 @@ pub(crate) fn apply<L: Link, P: Pages>(
         | Request::Fault { .. }
         | Request::Barrier
         | Request::Reduce(_)
+        | Request::ReleaseToTeam
+        | Request::AcquireFromTeam(_)
         | Request::Leave
         | Request::Lock(_)
         | Request::Unlock(_) => return,

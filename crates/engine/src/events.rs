@@ -152,6 +152,7 @@ fn coherence_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
                     coherence::Value::None => Value::Done,
                     coherence::Value::Array(array) => Value::Array(array),
                     coherence::Value::Reduced(values) => Value::Reduced(values),
+                    coherence::Value::Knowledge(bytes) => Value::Knowledge(bytes),
                 };
                 out.ops.in_flight.settle(token, Ok(value));
             }

@@ -208,6 +208,10 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         }
         Request::Barrier => return coherence.barrier(token, pages),
         Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
+        Request::ReleaseToTeam => return coherence.release_to_team(token, pages),
+        Request::AcquireFromTeam(told) => {
+            return coherence.acquire_from_team(&told, token, pages);
+        }
         Request::Leave => return leave_after_operations(token, out.ops, out.layers),
         Request::Lock(lock) => return coherence.lock(lock, token, pages),
         Request::Unlock(lock) => return coherence.unlock(lock, token, pages),

@@ -16,6 +16,7 @@ chapters! {
     remote_memory: "remote-memory.md",
     messages: "messages.md",
     shared_arrays: "shared-arrays.md",
+    collectives: "collectives.md",
     running: "running.md",
     firewalls_and_containers: "firewalls-and-containers.md",
     observing: "observing.md",

@@ -224,6 +224,35 @@ fn teams_work_at_the_same_time_and_are_released() {
     });
 }
 
+/// COH-14.2: writes are visible to the members, and later to all.
+#[test]
+fn a_team_barrier_makes_writes_visible_to_its_members() {
+    everywhere(4, |job| {
+        let me = job.rank() as usize;
+        let array = job.array::<u64>("shared", 4 * 1024)?;
+        let pair = job.split(Some(job.rank() / 2), 0)?.ok_or("a team")?;
+        let other = (me ^ 1) * 1024;
+        for n in 1..20 {
+            // A copy of the old page is here, so that forgetting to invalidate it would show.
+            assert_eq!(array.read(other..other + 1)?[0], n - 1);
+            pair.barrier()?;
+            array.write(me * 1024..me * 1024 + 1)?[0] = n;
+            pair.barrier()?;
+            assert_eq!(array.read(other..other + 1)?[0], n);
+            if n % 5 == 0 {
+                job.barrier()?;
+                let all = (0..4).map(|rank| Ok(array.read(rank * 1024..rank * 1024 + 1)?[0]));
+                assert_eq!(all.collect::<oikaze::Result<Vec<u64>>>()?, [n; 4]);
+                job.barrier()?;
+            }
+        }
+        let guard = array.read(0..1)?;
+        assert!(pair.barrier().unwrap_err().to_string().contains("guard"));
+        drop(guard);
+        Ok(())
+    });
+}
+
 /// Runs a program whose collective must fail, and returns the texts.
 fn texts(nodes: u32, call: impl Fn(&Job) -> oikaze::Result<()> + Sync) -> Vec<String> {
     let settings = Job::builder().time_limit(LIMIT);

@@ -32,6 +32,8 @@ pub enum Value {
     Array(ArrayId),
     /// The result of a reduction.
     Reduced(oikaze_protocol::coherence::Values),
+    /// What this node knows of writes to shared arrays, for the other members of a team.
+    Knowledge(Vec<u8>),
 }
 
 /// Holds the outcome of one operation. A turn writes it once.

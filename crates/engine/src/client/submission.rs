@@ -233,6 +233,10 @@ pub enum Request {
     Barrier,
     /// Combines values of all nodes.
     Reduce(Reduction),
+    /// Brings all writes home, and returns what this node knows, for the other members of a team.
+    ReleaseToTeam,
+    /// Learns what other members of a team know.
+    AcquireFromTeam(Vec<Vec<u8>>),
     /// Leaves the job, so that this node takes part in no later collective (COH-6.7). Settles when
     /// all nodes have left.
     Leave,
@@ -307,6 +311,8 @@ impl Request {
             | Request::Fault { .. }
             | Request::Barrier
             | Request::Reduce(_)
+            | Request::ReleaseToTeam
+            | Request::AcquireFromTeam(_)
             | Request::Leave
             | Request::Lock(_)
             | Request::Unlock(_) => true,
@@ -348,6 +354,8 @@ impl Request {
             | Request::Fault { .. }
             | Request::Barrier
             | Request::Reduce(_)
+            | Request::ReleaseToTeam
+            | Request::AcquireFromTeam(_)
             | Request::Leave
             | Request::Lock(_)
             | Request::Unlock(_)

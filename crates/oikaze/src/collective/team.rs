@@ -1,9 +1,11 @@
 //! Teams: ranks that have collectives of their own.
 
+use super::Start;
 use super::run::TeamCore;
-use super::{Collectives, Start};
 use crate::node::Node;
 use crate::{Error, Rank, Result};
+use oikaze_engine::{Request, Value};
+use oikaze_protocol::collective::{CollectiveKind, Facts, choose};
 use oikaze_protocol::fnv::fnv1a;
 use std::fmt;
 use std::sync::Arc;
@@ -85,6 +87,32 @@ impl Team {
         self.core.ranks()
     }
 
+    /// Returns the name of the algorithm that a collective uses for this many bytes: of one rank's
+    /// vector, or of one block of an exchange.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// assert_eq!(job.team().algorithm("all_reduce", 8), "recursive doubling");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn algorithm(&self, collective: &str, bytes: usize) -> &'static str {
+        let Some(kind) = (0..=u8::MAX)
+            .filter_map(CollectiveKind::from_code)
+            .find(|kind| kind.name() == collective)
+        else {
+            return "none";
+        };
+        let ranks = self.ranks().len();
+        let all = if kind == CollectiveKind::AllGather { ranks } else { 1 };
+        let several_machines = self.several_machines;
+        let bytes = bytes.saturating_mul(all);
+        choose(&Facts { kind, bytes, ranks, commutes: true, several_machines }).name()
+    }
+
     /// Splits the team: ranks of the same color form a new team, in the order of their keys, and of
     /// their ranks if keys are equal. A rank without a color gets no team. All ranks call it.
     ///
@@ -118,12 +146,44 @@ impl Team {
         Ok(Some(Team::of(core, &self.node, of(&self.machines).into(), self.limit)))
     }
 
-    /// Waits for all ranks of the team.
+    /// Waits for all ranks of the team. After the barrier, all of them see in shared arrays what any
+    /// of them wrote, or knew of, before it. Other nodes see these writes at a barrier or lock of
+    /// their own.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let seen = job.array::<u32>("seen", job.size() as usize)?;
+    /// let pair = job.split(Some(job.rank() / 2), 0)?.expect("a color was given");
+    /// let me = job.rank() as usize;
+    /// seen.write(me..me + 1)?[0] = 7;
+    /// pair.barrier()?;
+    /// let first = me / 2 * 2;
+    /// let both = first..first + pair.size() as usize;
+    /// assert!(seen.read(both)?.iter().all(|value| *value == 7));
+    /// # job.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As all collectives ([`Pending::wait`](super::Pending::wait)).
+    /// As all collectives ([`Pending::wait`](super::Pending::wait)); or a guard of any array of this
+    /// node is alive. In the last case this node does not come, and the others go on waiting for it.
     pub fn barrier(&self) -> Result<()> {
-        self.start().all_reduce::<u8, _>(&[], super::Or).wait().map(drop)
+        self.node.check_no_guard("team barrier")?;
+        let what = "team barrier";
+        // COH-14.1: what this node knows, once its writes are at their homes.
+        let released = self.node.submit(Request::ReleaseToTeam, None);
+        let Value::Knowledge(mine) = self.node.outcome(&what, &released, self.limit)? else {
+            return Err(Error::invalid(what, "the release has no result (a defect)"));
+        };
+        let mut told = Start { team: self }.all_gather_uneven(&mine).wait()?;
+        if (self.rank() as usize) < told.len() {
+            told.swap_remove(self.rank() as usize);
+        }
+        let learnt = self.node.submit(Request::AcquireFromTeam(told), None);
+        self.node.outcome(&what, &learnt, self.limit).map(drop)
     }
 }
 

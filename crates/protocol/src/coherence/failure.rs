@@ -18,6 +18,7 @@ use core::fmt;
 #[cfg_attr(test, derive(Hash))]
 pub(crate) enum Doing {
     Barrier,
+    TeamBarrier,
     Reduce,
     Declare(String),
     Leave,
@@ -34,6 +35,7 @@ impl fmt::Display for Doing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Doing::Barrier => f.write_str("barrier"),
+            Doing::TeamBarrier => f.write_str("team barrier"),
             Doing::Reduce => f.write_str("reduce"),
             Doing::Declare(name) => write!(f, "declare array \"{name}\""),
             Doing::Leave => f.write_str("leave"),

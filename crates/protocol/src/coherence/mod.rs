@@ -77,6 +77,7 @@ pub struct Coherence {
     touches_due: bool,
     knowledge: clock::vector::Knowledge,
     releases: sync::release::Releases,
+    team_acquires: sync::team::TeamAcquires,
     collective: sync::collective::Collective,
     /// Arrivals at collectives, and this node's place in the tree.
     gather: sync::gather::Gather,
@@ -123,6 +124,7 @@ impl Coherence {
             touches_due: false,
             knowledge: clock::vector::Knowledge::new(me, nodes),
             releases: sync::release::Releases::default(),
+            team_acquires: sync::team::TeamAcquires::default(),
             collective: sync::collective::Collective::default(),
             gather: sync::gather::Gather::new(me, nodes),
             locks: sync::lock::Locks::default(),
@@ -361,6 +363,7 @@ impl Coherence {
         self.collective.cancel(token);
         self.locks.cancel(token);
         self.releases.cancel(token);
+        self.team_acquires.cancel(token);
         self.settle(pages);
     }
 

@@ -115,6 +115,8 @@ pub enum Value {
     Array(ArrayId),
     /// The combined values.
     Reduced(Values),
+    /// What this node knows, for the other members of a team.
+    Knowledge(alloc::vec::Vec<u8>),
 }
 
 /// Event about an operation. Each token given to an operation comes back exactly once.

@@ -12,4 +12,5 @@ mod prefetch;
 mod questions;
 mod random;
 mod steady;
+mod teams;
 mod updates;

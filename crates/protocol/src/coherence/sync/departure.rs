@@ -247,6 +247,7 @@ impl Coherence {
         self.forget_known_locks();
         self.untrack(current.told, pages);
         self.take_deferred_grants(pages);
+        self.take_team_acquires(pages);
         if departure.is_repeated_for(&current.call) {
             self.collective.queue.push_front((current.call, current.token));
         } else {

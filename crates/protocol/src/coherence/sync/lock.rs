@@ -16,13 +16,14 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Content of a lock's grant.
+/// What an acquirer learns: the content of a lock's grant, or of what a member of a team tells.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
-struct LockGrant {
-    epoch: u64,
-    vector: Vector,
-    intervals: Vec<Interval>,
+pub(crate) struct Grant {
+    /// Number of collectives that the acquirer must have passed.
+    pub epoch: u64,
+    pub vector: Vector,
+    pub intervals: Vec<Interval>,
 }
 
 /// A lock that a thread of this node waits for.
@@ -33,7 +34,7 @@ pub(crate) struct Request {
     /// Token of the operation; `None` if nobody waits any longer.
     token: Option<Token>,
     /// Grant as of an epoch that this node has not reached (COH-7.4).
-    early: Option<LockGrant>,
+    early: Option<Grant>,
 }
 
 /// Locks that this node waits for or holds.
@@ -173,7 +174,7 @@ impl Coherence {
         if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
-        known.early = Some(LockGrant { epoch, vector, intervals });
+        known.early = Some(Grant { epoch, vector, intervals });
         self.take_deferred_grants(pages);
         Ok(())
     }
@@ -223,8 +224,8 @@ impl Coherence {
         }
     }
 
-    /// COH-7.3: this node learns everything that happened before the last unlock.
-    fn learn(&mut self, grant: LockGrant, pages: &mut dyn Pages) {
+    /// COH-7.3: this node learns everything that happened before a release.
+    pub(crate) fn learn(&mut self, grant: Grant, pages: &mut dyn Pages) {
         let vector = &self.knowledge.vector;
         let news =
             grant.intervals.iter().filter(|i| i.writer != self.me && i.last > vector.get(i.writer));
@@ -261,6 +262,7 @@ impl Coherence {
             }
         }
         self.take_deferred_grants(pages);
+        self.take_team_acquires(pages);
         self.manager_death(rank);
     }
 

@@ -8,4 +8,5 @@ pub(crate) mod leaving;
 pub(crate) mod lock;
 pub(crate) mod lock_manager;
 pub(crate) mod release;
+pub(crate) mod team;
 pub(crate) mod tree;

@@ -25,6 +25,8 @@ const DIFF_BODY: usize = 32 << 10;
 pub(crate) enum Then {
     /// Arrive at the collective.
     Arrive,
+    /// Tell the caller what this node knows, for the other members of its team.
+    TellTeam { token: Token },
     /// Give a lock back.
     Unlock { lock: u64, request: u64, token: Token },
 }
@@ -107,7 +109,7 @@ impl Releases {
     /// Called when nobody waits for this unlock any longer.
     pub fn cancel(&mut self, cancelled: Token) {
         for release in &mut self.queue {
-            if let Then::Unlock { token, .. } = &mut release.then
+            if let Then::Unlock { token, .. } | Then::TellTeam { token } = &mut release.then
                 && *token == cancelled
             {
                 *token = Token::NONE;
@@ -324,6 +326,7 @@ impl Coherence {
         let Some(release) = self.releases.queue.pop_front() else { return false };
         match release.then {
             Then::Arrive => self.arrive(&release.vector),
+            Then::TellTeam { token } => self.tell_team(token, &release.vector),
             Then::Unlock { lock, request, token } => {
                 // The lock is given back in any case, so that other nodes get it or their own
                 // error.

@@ -53,6 +53,8 @@ pub struct Cluster {
     pub network: Network,
     /// Code of a message that is lost: the next such message is acknowledged and does not arrive.
     pub forged: Option<u8>,
+    /// What the members of each team barrier have told, by its number.
+    pub told: BTreeMap<usize, BTreeMap<Rank, Vec<u8>>>,
     /// Is `true` if stores to plain arrays sometimes take a guard.
     pub takes_guards: bool,
 }
@@ -74,6 +76,7 @@ impl Cluster {
             nodes,
             network: Network::default(),
             forged: None,
+            told: BTreeMap::new(),
             takes_guards: false,
         }
     }

@@ -4,7 +4,9 @@
 use super::machine::Machine;
 use super::{Cluster, Node, Outcome};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, ArrayId, Coherence, CoherenceError, Ownership, WriteId};
+use oikaze_protocol::coherence::{
+    Access, ArrayId, Coherence, CoherenceError, Ownership, Value, WriteId,
+};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::Token;
 
@@ -35,6 +37,8 @@ pub enum Op {
     Lock(u64),
     Unlock(u64),
     Barrier,
+    /// Barrier of the team of these nodes, with a number of its own. One thread of each calls it.
+    TeamBarrier(usize, Vec<Rank>),
     /// Makes all threads of a node wait for each other, as with `std::sync::Barrier`. Each such op
     /// has a number.
     Together(usize),
@@ -69,6 +73,10 @@ pub struct Thread {
     /// Value that the first half of an `Add` has loaded.
     loaded: Option<u64>,
     pub registers: Vec<u64>,
+    /// What this node tells its team.
+    told: Option<Vec<u8>>,
+    /// Is `true` from telling the team until learning from it.
+    learns: bool,
     /// Error of the operation that ended the thread.
     pub failed: Option<CoherenceError>,
 }
@@ -86,6 +94,8 @@ impl Thread {
             sleeps: None,
             loaded: None,
             registers,
+            told: None,
+            learns: false,
             failed: None,
         }
     }
@@ -141,7 +151,11 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
     if let Some(token) = thread.waits {
         let Some(outcome): Option<Outcome> = node.outcomes.remove(&token) else { return false };
         thread.waits = None;
-        thread.failed = outcome.err();
+        match outcome {
+            Ok(Value::Knowledge(told)) => thread.told = Some(told),
+            Ok(_) => {}
+            Err(error) => thread.failed = Some(error),
+        }
         return core::mem::take(&mut thread.again) || thread.ended_op();
     }
     if let Some((array, page, wakes)) = thread.sleeps {
@@ -195,6 +209,7 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
         Op::Unlock(lock) => {
             wait(thread, cluster.call(rank, |c, token, pages| c.unlock(lock, token, pages)))
         }
+        Op::TeamBarrier(number, members) => team_barrier(cluster, thread, number, &members),
         Op::Barrier => wait(thread, cluster.call(rank, |c, token, pages| c.barrier(token, pages))),
         Op::Touch(cell, access) => {
             let page = (cell.at / PAGE) as u64;
@@ -245,6 +260,31 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
             if all { threads[index].ended_op() } else { false }
         }
     }
+}
+
+/// Releases, tells the other members, and learns from them when all have told.
+fn team_barrier(
+    cluster: &mut Cluster,
+    thread: &mut Thread,
+    number: usize,
+    members: &[Rank],
+) -> bool {
+    let rank = thread.node;
+    if let Some(told) = thread.told.take() {
+        cluster.told.entry(number).or_default().insert(rank, told);
+        thread.learns = true;
+        return true;
+    }
+    if !thread.learns {
+        thread.again = true;
+        return wait(thread, cluster.call(rank, |c, token, pages| c.release_to_team(token, pages)));
+    }
+    let told = cluster.told.get(&number).filter(|told| told.len() == members.len());
+    let Some(told) = told else { return false };
+    let others: Vec<Vec<u8>> =
+        told.iter().filter(|(of, _)| **of != rank).map(|(_, told)| told.clone()).collect();
+    thread.learns = false;
+    wait(thread, cluster.call(rank, |c, token, pages| c.acquire_from_team(&others, token, pages)))
 }
 
 fn wait(thread: &mut Thread, token: Token) -> bool {
