@@ -196,3 +196,25 @@ impl Drop for Team {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Collectives;
+    use crate::testing::cluster;
+
+    /// COLL-5.1.
+    #[test]
+    fn a_dropped_team_leaves_nothing_behind() {
+        cluster(3, |job| {
+            for n in 0..30 {
+                let team = job.split(Some(n % 2), 0)?.ok_or("a team")?;
+                team.all_gather(&[n])?;
+            }
+            // The last parcels of other ranks may still come, for a team that is gone.
+            job.all_gather(&[0])?;
+            assert_eq!(job.node.collectives().len(), 1);
+            Ok(())
+        });
+    }
+}

@@ -22,6 +22,7 @@ impl Hash for Coherence {
             touches_due,
             knowledge,
             releases,
+            team_acquires,
             collective,
             gather,
             locks,
@@ -49,7 +50,7 @@ impl Hash for Coherence {
         (guards, updates).hash(state);
         (touches, touches_due, knowledge, releases, collective, gather).hash(state);
         (locks, managed, dead, lost_page, lost_diff, broken).hash(state);
-        (left, leaving, leavers).hash(state);
+        (left, leaving, leavers, team_acquires).hash(state);
         owed.iter().filter(|(_, count)| **count > 0).for_each(|owed| owed.hash(state));
     }
 }
