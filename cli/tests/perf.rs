@@ -36,6 +36,21 @@ fn percentiles_in_json() {
 }
 
 #[test]
+fn collectives_name_their_algorithms() {
+    let mut run = oikaze(&["run", "-n", "3", "--no-prefix", "--", support::OIKAZE]);
+    let arguments = ["perf", "collectives", "--size", "1000", "--iterations", "20", "--json"];
+    let (status, out, err) = finish(run.args(arguments));
+    assert_eq!(status, Some(0), "{err}");
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let cases: Vec<&str> = lines.iter().filter_map(|line| line["case"].as_str()).collect();
+    assert_eq!(cases, ["broadcast", "all-reduce", "all-gather", "all-to-all", "barrier"]);
+    for line in &lines {
+        assert!(line["latency_us"].as_f64() > Some(0.0) && line["nodes"] == 3, "{line}");
+        assert!(line["algorithm"].as_str().is_some_and(|name| name != "none"), "{line}");
+    }
+}
+
+#[test]
 fn blocks_are_made_of_rows() {
     let (status, out, err) = finish(&mut oikaze(&[
         "perf",

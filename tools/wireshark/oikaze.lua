@@ -22,7 +22,11 @@ local ORDERS = { "little-endian", "big-endian" }
 local HEADS = {
   [0x01] = "put", [0x02] = "put with signal", [0x03] = "get", [0x04] = "atomic", [0x05] = "lookup", [0x06] = "accumulate",
   [0x07] = "push", [0x08] = "put block", [0x09] = "put block with signal", [0x0a] = "get block", [0x10] = "user message",
-  [0x20] = "coherence", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
+  [0x11] = "parcel", [0x20] = "coherence", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
+}
+local PURPOSES = { [0] = "data", "notice", "failed", "credit" }
+local COLLECTIVES = {
+  "broadcast", "gather", "all_gather", "scatter", "reduce", "all_reduce", "reduce_scatter", "scan", "exclusive_scan", "all_to_all",
 }
 local ATOMICS = { "add", "compare-and-swap", "swap", "and", "or", "xor", "min", "max", "signed min", "signed max" }
 for operation = 1, 10 do ATOMICS[operation + 128] = ATOMICS[operation] .. ", 32 bits" end
@@ -64,6 +68,17 @@ local F = {
   version = ProtoField.uint16("oikaze.hello.version", "Version"),
   byte_order = ProtoField.uint8("oikaze.hello.byte_order", "Byte order", base.DEC, ORDERS),
   architecture = ProtoField.uint8("oikaze.hello.architecture", "Architecture", base.DEC, ARCHITECTURES),
+  parcel_purpose = ProtoField.uint8("oikaze.parcel.purpose", "Purpose", base.DEC, PURPOSES),
+  team = ProtoField.uint64("oikaze.parcel.team", "Team", base.HEX),
+  collective_number = ProtoField.uint64("oikaze.parcel.number", "Number of the collective"),
+  round = ProtoField.uint32("oikaze.parcel.round", "Round", base.HEX),
+  collective = ProtoField.uint8("oikaze.parcel.collective", "Collective", base.DEC, COLLECTIVES),
+  uneven = ProtoField.uint8("oikaze.parcel.uneven", "Unequal counts"),
+  operator = ProtoField.uint8("oikaze.parcel.operator", "Operator"),
+  type_name = ProtoField.uint32("oikaze.parcel.type_name", "Sum of the type's name", base.HEX),
+  type_size = ProtoField.uint32("oikaze.parcel.type_size", "Bytes of an element"),
+  root = ProtoField.uint32("oikaze.parcel.root", "Root"),
+  elements = ProtoField.uint64("oikaze.parcel.elements", "Elements"),
   rank = ProtoField.uint32("oikaze.rank", "Rank"),
   nodes = ProtoField.uint32("oikaze.hello.nodes", "Nodes"),
   page_size = ProtoField.uint32("oikaze.hello.page_size", "Page size"),
@@ -182,6 +197,10 @@ local HEAD = {
   end,
   [0x0a] = function(c) ticket(c); u64(c, F.key); block(c) end,
   [0x10] = function(c) u64(c, F.user_tag) end,
+  [0x11] = function(c)
+    u8(c, F.parcel_purpose); u64(c, F.team); u64(c, F.collective_number); u32(c, F.round); u8(c, F.collective)
+    u8(c, F.uneven); u8(c, F.operator); u32(c, F.type_name); u32(c, F.type_size); u32(c, F.root); u64(c, F.elements)
+  end,
   [0x81] = ticket,
   [0x82] = function(c) ticket(c); u64(c, F.old) end,
   [0x83] = function(c) ticket(c); u64(c, F.key); u64(c, F.len); u8(c, F.rights) end,

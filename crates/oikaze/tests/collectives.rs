@@ -75,7 +75,7 @@ fn check_uneven(job: &Job) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// COLL-2.1: all collectives, short and long.
+/// COLL-2.1, COLL-2.5: all collectives, short and long.
 #[test]
 fn all_collectives_move_and_combine_what_they_say() {
     for nodes in [2, 5] {
@@ -156,7 +156,7 @@ fn pending_collectives_advance_while_others_are_waited_for() {
     });
 }
 
-/// COLL-1.3, COLL-1.4: parcels wait for the call, and hold back no message.
+/// COLL-1.1, COLL-1.3, COLL-1.4: parcels wait for the call, and hold back no message.
 #[test]
 fn a_long_broadcast_before_the_call_holds_back_no_message() {
     everywhere(2, |job| {
@@ -224,7 +224,7 @@ fn teams_work_at_the_same_time_and_are_released() {
     });
 }
 
-/// COH-14.2: writes are visible to the members, and later to all.
+/// COH-14.2, COH-14.3: writes are visible to the members, and later to all.
 #[test]
 fn a_team_barrier_makes_writes_visible_to_its_members() {
     everywhere(4, |job| {
@@ -304,7 +304,7 @@ fn calls_that_differ_fail_everywhere_and_name_two_ranks() {
     all_say(&operators, &["with Sum", "with Max"]);
 }
 
-/// COLL-3.1, COLL-3.3: both wait for each other, or both have sent.
+/// COLL-3.1, COLL-3.3, COLL-3.5: both wait for each other, or both have sent.
 #[test]
 fn roots_that_differ_fail_everywhere() {
     let each_waits = texts(2, |job| job.broadcast::<u8>(1 - job.rank(), &[]).map(drop));
@@ -366,6 +366,54 @@ fn a_node_that_leaves_ends_the_wait_for_it() {
         Ok(job.all_gather(&[job.rank()]).map_or_else(|error| error.to_string(), |_| "none".into()))
     });
     assert!(texts[..2].iter().all(|text| text.contains("node 2 is leaving")), "{texts:?}");
+}
+
+/// COLL-3.4: survivors go on, and their teams without the lost node work.
+#[test]
+fn a_lost_node_fails_the_collectives_of_its_teams_alone() {
+    let seen = std::sync::Mutex::new(Vec::new());
+    let settings = Job::builder().time_limit(LIMIT).keep_going(true);
+    let run = || {
+        cluster_with(4, settings.clone(), |job| {
+            let pair = job.split(Some(job.rank() / 2), 0)?.ok_or("a team")?;
+            if job.rank() == 3 {
+                return Err("it fails".into());
+            }
+            let waiting = job.start().all_gather(&[1]);
+            let text = |lost: Option<u32>| format!("{} lost {lost:?}", job.rank());
+            let lost = job.all_reduce(1, Sum).err().and_then(|error| error.lost_peer());
+            seen.lock().unwrap().push(text(lost));
+            assert_eq!(waiting.wait().err().and_then(|error| error.lost_peer()), Some(3));
+            let of_pair = pair.all_reduce(1, Sum);
+            match job.rank() {
+                2 => assert_eq!(of_pair.err().and_then(|error| error.lost_peer()), Some(3)),
+                _ => assert_eq!(of_pair?, 2),
+            }
+            Ok(())
+        })
+    };
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+    let said = failed.downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(said.contains("node 3 of 4 failed: it fails"), "{said}");
+    let mut seen = seen.into_inner().unwrap();
+    seen.sort();
+    assert_eq!(seen, ["0 lost Some(3)", "1 lost Some(3)", "2 lost Some(3)"]);
+}
+
+#[test]
+fn an_abort_ends_collectives() {
+    let texts = std::sync::Mutex::new(Vec::new());
+    let settings = Job::builder().time_limit(LIMIT);
+    cluster_with(3, settings, |job| {
+        if job.rank() == 2 {
+            job.abort("enough");
+        }
+        let error = job.all_reduce(1, Sum).unwrap_err().to_string();
+        texts.lock().unwrap().push(error);
+        Ok(())
+    });
+    let texts = texts.into_inner().unwrap();
+    assert!(texts.len() == 3 && texts.iter().all(|text| text.contains("enough")), "{texts:?}");
 }
 
 #[test]

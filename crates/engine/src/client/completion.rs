@@ -32,7 +32,7 @@ pub enum Value {
     Array(ArrayId),
     /// The result of a reduction.
     Reduced(oikaze_protocol::coherence::Values),
-    /// What this node knows of writes to shared arrays, for the other members of a team.
+    /// Knowledge of writes to shared arrays, for the other members of a team.
     Knowledge(Vec<u8>),
 }
 

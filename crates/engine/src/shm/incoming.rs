@@ -7,7 +7,7 @@ use crate::buffer_pool::{Body, BufferPool};
 use oikaze_os::shm::{Reader, STEP_BODY};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    BODY_INLINE_MAX, BODY_MAX, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK,
+    BODY_INLINE_MAX, BODY_MAX, CREDIT, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK,
     RESERVED_MAX,
 };
 use oikaze_protocol::rma::{self, USER_HEAD};
@@ -210,8 +210,9 @@ impl Incoming {
         let number = self.next_number();
         delivery.messages += 1;
         delivery.bytes += len as u64;
-        if rma::costs_credit(head) {
-            let charge = self.credit.take(len as u64)?;
+        if rma::is_handed_up(head) {
+            let is_credited = rma::costs_credit(head);
+            let charge = if is_credited { self.credit.take(len as u64)? } else { 0 };
             let Some(mut body) = handler.buffer(len) else {
                 self.credit.refund(charge);
                 return Ok(Err(Refusal::NoMemory));
@@ -306,6 +307,9 @@ impl Incoming {
                 let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
                 if rma::costs_credit(&head) {
                     charge = self.credit.take(len)?;
+                } else if rma::is_handed_up(&head) {
+                    // Parcels have a credit of their own (COLL-1.4), which one parcel may exceed.
+                    reserved = reserved.min(CREDIT as usize);
                 } else {
                     reserved = reserved.min(RESERVED_MAX);
                 }

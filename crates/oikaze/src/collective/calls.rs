@@ -147,8 +147,8 @@ pub trait Collectives {
         Ok(())
     }
 
-    /// Returns the sum of all elements of all ranks, correctly rounded. It has the same bits for any
-    /// number of ranks and any order of elements. NaN and infinities add as in IEEE 754.
+    /// Returns the sum of all elements of all ranks, correctly rounded. The sum has the same bits
+    /// for any number of ranks and any order of elements. NaN and infinities add as in IEEE 754.
     ///
     /// ```
     /// use oikaze::prelude::*;

@@ -4,7 +4,7 @@ use super::run::{CollectiveFailure, Slot, TeamCore};
 use crate::error::Cause;
 use crate::node::{Node, WaitSubject};
 use crate::{Error, Result};
-use oikaze_protocol::collective::Call;
+use oikaze_protocol::collective::CollectiveCall;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 /// Time after which a waiting rank tells the rank it waits for what it calls.
 const NOTICE_AFTER: Duration = Duration::from_millis(100);
 
-/// A collective under way, which [`Collectives::start`](super::Collectives::start) begins. It
-/// advances whenever any thread of this node waits for anything, or the helper thread runs. Dropping
-/// it does not end the collective.
+/// A collective under way, which [`Collectives::start`](super::Collectives::start) begins.
+///
+/// A collective advances whenever any thread of this node waits for anything, or the helper thread
+/// runs (COLL-4.1). Dropping this handle does not end the collective.
 ///
 /// ```
 /// use oikaze::collective::Pending;
@@ -35,7 +36,7 @@ pub struct Pending<R> {
     slot: Arc<Slot<R>>,
     core: Arc<TeamCore>,
     node: Arc<Node>,
-    call: Call,
+    call: CollectiveCall,
     limit: Option<Duration>,
 }
 
@@ -50,7 +51,7 @@ impl<R> Pending<R> {
         slot: Arc<Slot<R>>,
         core: &Arc<TeamCore>,
         node: &Arc<Node>,
-        call: Call,
+        call: CollectiveCall,
         limit: Option<Duration>,
     ) -> Self {
         Pending { slot, core: Arc::clone(core), node: Arc::clone(node), call, limit }

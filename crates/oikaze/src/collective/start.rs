@@ -4,7 +4,9 @@ use super::operator::NoOperator;
 use super::run::{CollectiveFailure, End, Shape, Slot, Stage, Vector};
 use super::{Item, Operator, Pending, Team};
 use crate::Rank;
-use oikaze_protocol::collective::{Arrival, Call, CollectiveKind, ElementCode, Order, Part, Plan};
+use oikaze_protocol::collective::{
+    Arrival, CollectiveCall, CollectiveKind, ElementCode, Order, Part, Plan,
+};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -93,7 +95,7 @@ impl Start<'_> {
             CollectiveKind::Scatter => count.map(|_| input.len()),
             _ => count,
         };
-        let call = Call {
+        let call = CollectiveCall {
             kind,
             uneven: false,
             element: code_of::<T>(),
@@ -113,7 +115,7 @@ impl Start<'_> {
 
     fn begin_stage<R: Send + 'static>(
         self,
-        call: Call,
+        call: CollectiveCall,
         stage: Result<Box<dyn Stage>, String>,
         slot: Arc<Slot<R>>,
     ) -> Pending<R> {
@@ -344,8 +346,8 @@ impl Start<'_> {
         })
     }
 
-    /// Begins a collective of two plans. The first exchanges lengths, by a shape, a count and an
-    /// input. The second moves the data, as `lens` says.
+    /// Begins a collective of two plans (COLL-2.5). The first exchanges lengths, by a shape, a count
+    /// and an input. The second moves the data, as `lens` says.
     fn begin_uneven<T: Item, R: Send + 'static>(
         self,
         kind: CollectiveKind,
@@ -355,7 +357,7 @@ impl Start<'_> {
         values: Vec<T>,
         lens: impl FnOnce(Vec<u64>) -> Result<UnevenPlan<T, R>, String> + Send + 'static,
     ) -> Pending<R> {
-        let call = Call {
+        let call = CollectiveCall {
             kind,
             uneven: true,
             element: code_of::<T>(),

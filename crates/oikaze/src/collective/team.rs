@@ -113,8 +113,8 @@ impl Team {
         choose(&Facts { kind, bytes, ranks, commutes: true, several_machines }).name()
     }
 
-    /// Splits the team: ranks of the same color form a new team, in the order of their keys, and of
-    /// their ranks if keys are equal. A rank without a color gets no team. All ranks call it.
+    /// Splits the team (COLL-5.1): ranks of the same color form a new team, in the order of their
+    /// keys, and of their ranks if keys are equal. A rank without a color gets no team.
     ///
     /// # Errors
     /// As all collectives ([`Pending::wait`](super::Pending::wait)).
@@ -146,9 +146,9 @@ impl Team {
         Ok(Some(Team::of(core, &self.node, of(&self.machines).into(), self.limit)))
     }
 
-    /// Waits for all ranks of the team. After the barrier, all of them see in shared arrays what any
-    /// of them wrote, or knew of, before it. Other nodes see these writes at a barrier or lock of
-    /// their own.
+    /// Waits for all ranks of the team (COH-14.1 to 14.3). After the barrier, all of them see in
+    /// shared arrays what any of them wrote, or knew of, before it. Other nodes see these writes at
+    /// a barrier or lock of their own.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -168,8 +168,9 @@ impl Team {
     /// ```
     ///
     /// # Errors
-    /// As all collectives ([`Pending::wait`](super::Pending::wait)); or a guard of any array of this
-    /// node is alive. In the last case this node does not come, and the others go on waiting for it.
+    /// As all collectives ([`Pending::wait`](super::Pending::wait)); or a guard of any array of
+    /// this node is alive. In the last case this node does not come, and the others go on waiting
+    /// for it.
     pub fn barrier(&self) -> Result<()> {
         self.node.check_no_guard("team barrier")?;
         let what = "team barrier";

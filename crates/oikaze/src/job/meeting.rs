@@ -65,8 +65,8 @@ impl Meeting {
         Ok(Self { candidates, left_out, topology, mine, others })
     }
 
-    /// Returns the machine of each rank: the lowest rank of that machine. All nodes compare the same
-    /// records, so all return the same.
+    /// Returns the machine of each rank, as the lowest rank of that machine. All nodes compare the
+    /// same records, so all return the same (COLL-2.1).
     pub fn machines(&self) -> Vec<u32> {
         let hosts: Vec<_> =
             self.others.iter().map(|theirs| &theirs.as_ref().unwrap_or(&self.mine).host).collect();

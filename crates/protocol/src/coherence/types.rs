@@ -115,7 +115,7 @@ pub enum Value {
     Array(ArrayId),
     /// The combined values.
     Reduced(Values),
-    /// What this node knows, for the other members of a team.
+    /// Knowledge of this node, for the other members of a team.
     Knowledge(alloc::vec::Vec<u8>),
 }
 

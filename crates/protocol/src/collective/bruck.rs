@@ -1,11 +1,11 @@
 //! Bruck's algorithms: all-gather and all-to-all in `log2(size)` rounds for any number of places.
 
-use super::plan::{Arrival, Builder, Group, Part, log2_ceil};
+use super::plan::{Arrival, Group, Part, PlanBuilder, log2_ceil};
 use alloc::vec::Vec;
 
 /// Gathers blocks, whose lengths `len` returns. Returns input and output.
 pub(super) fn all_gather(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     group: &Group<'_>,
     len: &dyn Fn(usize) -> usize,
 ) -> (Part, Part) {
@@ -43,7 +43,7 @@ pub(super) fn all_gather(
 }
 
 /// Exchanges equal blocks: block `p` of this place goes to place `p`.
-pub(super) fn all_to_all(out: &mut Builder, group: &Group<'_>, each: usize) -> (Part, Part) {
+pub(super) fn all_to_all(out: &mut PlanBuilder, group: &Group<'_>, each: usize) -> (Part, Part) {
     let Group { size, me, .. } = *group;
     let input = out.reserve(size * each);
     let turned = out.reserve(size * each);

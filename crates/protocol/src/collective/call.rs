@@ -1,4 +1,4 @@
-//! Heads of parcels (spec/collective.md, COLL-1): what a rank calls, and for which collective.
+//! Heads of parcels (spec/collective.md, COLL-1), with the call of their sender.
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
@@ -74,17 +74,17 @@ crate::wire_enum! {
     pub enum Operator {
         /// The collective combines nothing.
         None = 0,
-        /// Sum.
+        /// Sum of the elements.
         Sum = 1,
-        /// Product.
+        /// Product of the elements.
         Product = 2,
-        /// Minimum.
+        /// Minimum of the elements.
         Min = 3,
-        /// Maximum.
+        /// Maximum of the elements.
         Max = 4,
-        /// Bitwise and.
+        /// Bitwise and of integers.
         And = 5,
-        /// Bitwise or.
+        /// Bitwise or of integers.
         Or = 6,
         /// Bitwise exclusive or.
         Xor = 7,
@@ -175,16 +175,16 @@ impl fmt::Display for ElementCode {
     }
 }
 
-/// What a rank calls. All ranks of a team must call the same (COLL-3.1).
+/// Call of a rank. All ranks of a team must call the same (COLL-3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct CollectiveCall {
     /// Kind of the collective.
     pub kind: CollectiveKind,
     /// Blocks may differ in length.
     pub uneven: bool,
     /// Type of the elements.
     pub element: ElementCode,
-    /// Operator.
+    /// Operator of the reduction.
     pub operator: Operator,
     /// Root, for kinds that have one, and otherwise 0.
     pub root: Rank,
@@ -192,17 +192,18 @@ pub struct Call {
     pub count: Option<u64>,
 }
 
-impl Call {
+impl CollectiveCall {
     /// Returns `true` if two ranks cannot mean the same collective.
     #[must_use]
-    pub fn contradicts(&self, other: &Call) -> bool {
+    pub fn contradicts(&self, other: &CollectiveCall) -> bool {
         let counts = matches!((self.count, other.count), (Some(one), Some(two)) if one != two);
-        counts || Call { count: None, ..*self } != Call { count: None, ..*other }
+        counts
+            || CollectiveCall { count: None, ..*self } != CollectiveCall { count: None, ..*other }
     }
 }
 
 /// Displays the call as "broadcast of 5 u64 from rank 0".
-impl fmt::Display for Call {
+impl fmt::Display for CollectiveCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{} of ", self.kind, if self.uneven { "_uneven" } else { "" })?;
         match self.count {
@@ -224,7 +225,7 @@ crate::wire_enum! {
     pub enum ParcelPurpose {
         /// Data of a round. The body is the part.
         Data = 0,
-        /// What the sender calls, without data. It waits for the receiver.
+        /// Call of the sender, without data. The sender waits for the receiver.
         Notice = 1,
         /// The collective has failed. The body says why.
         Failed = 2,
@@ -240,7 +241,7 @@ pub const PARCEL_HEAD: usize = 45;
 /// Head of a parcel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParcelHead {
-    /// Purpose.
+    /// Purpose of the parcel.
     pub purpose: ParcelPurpose,
     /// Number of the team.
     pub team: u64,
@@ -248,8 +249,8 @@ pub struct ParcelHead {
     pub number: u64,
     /// Number of the round.
     pub round: u32,
-    /// What the sender calls.
-    pub call: Call,
+    /// Call of the sender.
+    pub call: CollectiveCall,
 }
 
 /// Count in a head that stands for an unknown count.
@@ -259,7 +260,7 @@ impl ParcelHead {
     /// Encodes the head (COLL-1.2).
     #[must_use]
     pub fn encode(&self) -> Head {
-        let Call { kind, uneven, element, operator, root, count } = self.call;
+        let CollectiveCall { kind, uneven, element, operator, root, count } = self.call;
         let mut out = Head::new();
         out.put_u8(MessageKind::Parcel as u8).put_u8(self.purpose as u8);
         out.put_u64(self.team).put_u64(self.number).put_u32(self.round);
@@ -286,7 +287,7 @@ impl ParcelHead {
         let element = ElementCode { name: bytes.u32()?, size: bytes.u32()? };
         let (root, count) = (bytes.u32()?, bytes.u64()?);
         let count = (count != UNKNOWN).then_some(count);
-        let call = Call { kind, uneven, element, operator, root, count };
+        let call = CollectiveCall { kind, uneven, element, operator, root, count };
         Ok(ParcelHead { purpose, team, number, round, call })
     }
 }

@@ -1,10 +1,12 @@
 //! Choice of the algorithm, by the size of the data and the number of ranks: one table.
 
 use super::CollectiveKind;
+use CollectiveAlgorithm as By;
+use CollectiveKind as On;
 
-/// Algorithm of a collective.
+/// CollectiveAlgorithm of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
+pub enum CollectiveAlgorithm {
     /// Binomial tree: `log2(ranks)` rounds, of the whole data.
     Binomial,
     /// Scatter by a tree, then all-gather by a ring.
@@ -25,33 +27,33 @@ pub enum Algorithm {
     Hierarchical,
 }
 
-impl Algorithm {
-    /// All algorithms.
-    pub const ALL: [Algorithm; 9] = [
-        Algorithm::Binomial,
-        Algorithm::ScatterAllGather,
-        Algorithm::RecursiveDoubling,
-        Algorithm::Ring,
-        Algorithm::Bruck,
-        Algorithm::Pairwise,
-        Algorithm::Rabenseifner,
-        Algorithm::ReduceThenScatter,
-        Algorithm::Hierarchical,
+impl CollectiveAlgorithm {
+    /// All algorithms there are.
+    pub const ALL: [CollectiveAlgorithm; 9] = [
+        CollectiveAlgorithm::Binomial,
+        CollectiveAlgorithm::ScatterAllGather,
+        CollectiveAlgorithm::RecursiveDoubling,
+        CollectiveAlgorithm::Ring,
+        CollectiveAlgorithm::Bruck,
+        CollectiveAlgorithm::Pairwise,
+        CollectiveAlgorithm::Rabenseifner,
+        CollectiveAlgorithm::ReduceThenScatter,
+        CollectiveAlgorithm::Hierarchical,
     ];
 
     /// Returns the name, for tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Algorithm::Binomial => "binomial tree",
-            Algorithm::ScatterAllGather => "scatter and all-gather",
-            Algorithm::RecursiveDoubling => "recursive doubling",
-            Algorithm::Ring => "ring",
-            Algorithm::Bruck => "Bruck",
-            Algorithm::Pairwise => "pairwise exchange",
-            Algorithm::Rabenseifner => "Rabenseifner",
-            Algorithm::ReduceThenScatter => "reduce and scatter",
-            Algorithm::Hierarchical => "hierarchical",
+            CollectiveAlgorithm::Binomial => "binomial tree",
+            CollectiveAlgorithm::ScatterAllGather => "scatter and all-gather",
+            CollectiveAlgorithm::RecursiveDoubling => "recursive doubling",
+            CollectiveAlgorithm::Ring => "ring",
+            CollectiveAlgorithm::Bruck => "Bruck",
+            CollectiveAlgorithm::Pairwise => "pairwise exchange",
+            CollectiveAlgorithm::Rabenseifner => "Rabenseifner",
+            CollectiveAlgorithm::ReduceThenScatter => "reduce and scatter",
+            CollectiveAlgorithm::Hierarchical => "hierarchical",
         }
     }
 }
@@ -81,43 +83,43 @@ enum Needs {
 }
 
 /// One row: from this many bytes and ranks on, this algorithm.
-struct Row(CollectiveKind, usize, usize, Needs, Algorithm);
+struct Row(CollectiveKind, usize, usize, Needs, CollectiveAlgorithm);
 
 const KIB: usize = 1 << 10;
 
 /// The choice. Of the rows that apply, the last one counts. The first row of each kind always
 /// applies.
 const TABLE: &[Row] = &[
-    Row(CollectiveKind::Broadcast, 0, 1, Needs::Nothing, Algorithm::Binomial),
-    Row(CollectiveKind::Broadcast, 256 * KIB, 5, Needs::Nothing, Algorithm::ScatterAllGather),
-    Row(CollectiveKind::Broadcast, 0, 3, Needs::Machines, Algorithm::Hierarchical),
-    Row(CollectiveKind::Gather, 0, 1, Needs::Nothing, Algorithm::Binomial),
-    Row(CollectiveKind::Scatter, 0, 1, Needs::Nothing, Algorithm::Binomial),
-    Row(CollectiveKind::Reduce, 0, 1, Needs::Nothing, Algorithm::Binomial),
-    Row(CollectiveKind::Reduce, 64 * KIB, 4, Needs::Nothing, Algorithm::Rabenseifner),
-    Row(CollectiveKind::Reduce, 0, 3, Needs::Machines, Algorithm::Hierarchical),
-    Row(CollectiveKind::AllReduce, 0, 1, Needs::Nothing, Algorithm::RecursiveDoubling),
-    Row(CollectiveKind::AllReduce, 16 * KIB, 2, Needs::Nothing, Algorithm::Rabenseifner),
-    Row(CollectiveKind::AllReduce, 1024 * KIB, 5, Needs::Commuting, Algorithm::Ring),
-    Row(CollectiveKind::AllReduce, 0, 3, Needs::Machines, Algorithm::Hierarchical),
-    Row(CollectiveKind::AllGather, 0, 1, Needs::Nothing, Algorithm::Bruck),
-    Row(CollectiveKind::AllGather, 0, 2, Needs::PowerOfTwo, Algorithm::RecursiveDoubling),
-    Row(CollectiveKind::AllGather, 256 * KIB, 2, Needs::Nothing, Algorithm::Ring),
-    Row(CollectiveKind::ReduceScatter, 0, 1, Needs::Nothing, Algorithm::ReduceThenScatter),
-    Row(CollectiveKind::ReduceScatter, 0, 2, Needs::Commuting, Algorithm::Ring),
-    Row(CollectiveKind::ReduceScatter, 0, 9, Needs::Nothing, Algorithm::ReduceThenScatter),
-    Row(CollectiveKind::ReduceScatter, 64 * KIB, 9, Needs::Commuting, Algorithm::Ring),
-    Row(CollectiveKind::Scan, 0, 1, Needs::Nothing, Algorithm::RecursiveDoubling),
-    Row(CollectiveKind::ExclusiveScan, 0, 1, Needs::Nothing, Algorithm::RecursiveDoubling),
-    Row(CollectiveKind::AllToAll, 0, 1, Needs::Nothing, Algorithm::Pairwise),
-    Row(CollectiveKind::AllToAll, 0, 5, Needs::Nothing, Algorithm::Bruck),
-    Row(CollectiveKind::AllToAll, KIB, 5, Needs::Nothing, Algorithm::Pairwise),
+    Row(On::Broadcast, 0, 1, Needs::Nothing, By::Binomial),
+    Row(On::Broadcast, 256 * KIB, 5, Needs::Nothing, By::ScatterAllGather),
+    Row(On::Broadcast, 0, 3, Needs::Machines, By::Hierarchical),
+    Row(On::Gather, 0, 1, Needs::Nothing, By::Binomial),
+    Row(On::Scatter, 0, 1, Needs::Nothing, By::Binomial),
+    Row(On::Reduce, 0, 1, Needs::Nothing, By::Binomial),
+    Row(On::Reduce, 64 * KIB, 4, Needs::Nothing, By::Rabenseifner),
+    Row(On::Reduce, 0, 3, Needs::Machines, By::Hierarchical),
+    Row(On::AllReduce, 0, 1, Needs::Nothing, By::RecursiveDoubling),
+    Row(On::AllReduce, 16 * KIB, 2, Needs::Nothing, By::Rabenseifner),
+    Row(On::AllReduce, 1024 * KIB, 5, Needs::Commuting, By::Ring),
+    Row(On::AllReduce, 0, 3, Needs::Machines, By::Hierarchical),
+    Row(On::AllGather, 0, 1, Needs::Nothing, By::Bruck),
+    Row(On::AllGather, 0, 2, Needs::PowerOfTwo, By::RecursiveDoubling),
+    Row(On::AllGather, 256 * KIB, 2, Needs::Nothing, By::Ring),
+    Row(On::ReduceScatter, 0, 1, Needs::Nothing, By::ReduceThenScatter),
+    Row(On::ReduceScatter, 0, 2, Needs::Commuting, By::Ring),
+    Row(On::ReduceScatter, 0, 9, Needs::Nothing, By::ReduceThenScatter),
+    Row(On::ReduceScatter, 64 * KIB, 9, Needs::Commuting, By::Ring),
+    Row(On::Scan, 0, 1, Needs::Nothing, By::RecursiveDoubling),
+    Row(On::ExclusiveScan, 0, 1, Needs::Nothing, By::RecursiveDoubling),
+    Row(On::AllToAll, 0, 1, Needs::Nothing, By::Pairwise),
+    Row(On::AllToAll, 0, 5, Needs::Nothing, By::Bruck),
+    Row(On::AllToAll, KIB, 5, Needs::Nothing, By::Pairwise),
 ];
 
 /// Chooses the algorithm.
 ///
 /// ```
-/// use oikaze_protocol::collective::{Algorithm, CollectiveKind, Facts, choose};
+/// use oikaze_protocol::collective::{CollectiveAlgorithm, CollectiveKind, Facts, choose};
 /// let small = Facts {
 ///     kind: CollectiveKind::AllReduce,
 ///     bytes: 8,
@@ -125,11 +127,11 @@ const TABLE: &[Row] = &[
 ///     commutes: true,
 ///     several_machines: false,
 /// };
-/// assert_eq!(choose(&small), Algorithm::RecursiveDoubling);
-/// assert_eq!(choose(&Facts { bytes: 1 << 20, ..small }), Algorithm::Ring);
+/// assert_eq!(choose(&small), CollectiveAlgorithm::RecursiveDoubling);
+/// assert_eq!(choose(&Facts { bytes: 1 << 20, ..small }), CollectiveAlgorithm::Ring);
 /// ```
 #[must_use]
-pub fn choose(facts: &Facts) -> Algorithm {
+pub fn choose(facts: &Facts) -> CollectiveAlgorithm {
     let applies = |row: &&Row| {
         let Row(kind, bytes, ranks, needs, _) = **row;
         let meets = match needs {
@@ -140,5 +142,5 @@ pub fn choose(facts: &Facts) -> Algorithm {
         };
         kind == facts.kind && facts.bytes >= bytes && facts.ranks >= ranks && meets
     };
-    TABLE.iter().rev().find(applies).map_or(Algorithm::Binomial, |row| row.4)
+    TABLE.iter().rev().find(applies).map_or(CollectiveAlgorithm::Binomial, |row| row.4)
 }

@@ -1,6 +1,6 @@
 //! Recursive doubling: in each round, the places of a pair exchange all that they have.
 
-use super::plan::{Arrival, Builder, Group, Order, Part, log2_ceil};
+use super::plan::{Arrival, Group, Order, Part, PlanBuilder, log2_ceil};
 
 /// Reduction of a group to a power of two of places, which keeps the order of places.
 ///
@@ -32,7 +32,7 @@ impl Fold {
     }
 
     /// Combines the pairs.
-    pub fn enter(&self, out: &mut Builder, group: &Group<'_>, part: Part) {
+    pub fn enter(&self, out: &mut PlanBuilder, group: &Group<'_>, part: Part) {
         if group.me >= 2 * self.extra {
             return;
         }
@@ -44,7 +44,7 @@ impl Fold {
     }
 
     /// Gives the result to those that took no part.
-    pub fn leave(&self, out: &mut Builder, group: &Group<'_>, round: usize, part: Part) {
+    pub fn leave(&self, out: &mut PlanBuilder, group: &Group<'_>, round: usize, part: Part) {
         if group.me >= 2 * self.extra {
             return;
         }
@@ -62,8 +62,8 @@ pub(super) fn order_of(from: usize, me: usize) -> Order {
 }
 
 /// Combines a part of all, in place. Each pair combines the same two operands in the same order, so
-/// all have the same bits.
-pub(super) fn all_reduce(out: &mut Builder, group: &Group<'_>, part: Part) {
+/// all have the same bits (COLL-2.2).
+pub(super) fn all_reduce(out: &mut PlanBuilder, group: &Group<'_>, part: Part) {
     let fold = Fold::new(group);
     fold.enter(out, group, part);
     let rounds = log2_ceil(fold.size);
@@ -80,7 +80,7 @@ pub(super) fn all_reduce(out: &mut Builder, group: &Group<'_>, part: Part) {
 
 /// Gathers equal blocks of a power of two of places. Returns the output, which begins with the
 /// block of place 0.
-pub(super) fn all_gather(out: &mut Builder, group: &Group<'_>, each: usize) -> (Part, Part) {
+pub(super) fn all_gather(out: &mut PlanBuilder, group: &Group<'_>, each: usize) -> (Part, Part) {
     let all = out.reserve(group.size * each);
     for bit in 0..log2_ceil(group.size) {
         let partner = group.me ^ (1 << bit);
@@ -97,7 +97,7 @@ pub(super) fn all_gather(out: &mut Builder, group: &Group<'_>, each: usize) -> (
 /// Combines the values of all places up to this one, or up to the one before if `exclusive`. The
 /// output of place 0 is empty if `exclusive`.
 pub(super) fn scan(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     group: &Group<'_>,
     count: usize,
     exclusive: bool,

@@ -1,7 +1,7 @@
 //! Hierarchy: the ranks of one machine combine at a leader, the leaders among themselves.
 
-use super::plan::{Builder, Group, Part};
-use super::{Algorithm, doubling, rabenseifner, ring, tree};
+use super::plan::{Group, Part, PlanBuilder};
+use super::{CollectiveAlgorithm, doubling, rabenseifner, ring, tree};
 use crate::Rank;
 use alloc::vec::Vec;
 
@@ -61,7 +61,7 @@ impl Machines {
 }
 
 /// Sends a part of the root to all.
-pub(super) fn broadcast(out: &mut Builder, machines: &Machines, root: Rank, part: Part) {
+pub(super) fn broadcast(out: &mut PlanBuilder, machines: &Machines, root: Rank, part: Part) {
     if let Some(leaders) = Machines::group(&machines.leaders, machines.me) {
         let root = machines.leaders.iter().position(|leader| *leader == root).unwrap_or(0);
         tree::broadcast(out, &leaders, root, part);
@@ -72,7 +72,7 @@ pub(super) fn broadcast(out: &mut Builder, machines: &Machines, root: Rank, part
 
 /// Combines a part of all at the root, in place.
 pub(super) fn reduce(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     machines: &Machines,
     root: Rank,
     part: Part,
@@ -88,18 +88,18 @@ pub(super) fn reduce(
 
 /// Combines a part of all, in place. The leaders use this algorithm.
 pub(super) fn all_reduce(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     machines: &Machines,
     part: Part,
-    among_leaders: Algorithm,
+    among_leaders: CollectiveAlgorithm,
     commutes: bool,
 ) {
     tree::reduce(out, &machines.local(), machines.local_leader(), part, commutes);
     out.next_phase();
     if let Some(leaders) = Machines::group(&machines.leaders, machines.me) {
         match among_leaders {
-            Algorithm::Rabenseifner => rabenseifner::all_reduce(out, &leaders, part),
-            Algorithm::Ring => ring_all_reduce(out, &leaders, part),
+            CollectiveAlgorithm::Rabenseifner => rabenseifner::all_reduce(out, &leaders, part),
+            CollectiveAlgorithm::Ring => ring_all_reduce(out, &leaders, part),
             _ => doubling::all_reduce(out, &leaders, part),
         }
     }
@@ -108,7 +108,7 @@ pub(super) fn all_reduce(
 }
 
 /// Combines a part of all, in place, by two rings.
-pub(super) fn ring_all_reduce(out: &mut Builder, group: &Group<'_>, part: Part) {
+pub(super) fn ring_all_reduce(out: &mut PlanBuilder, group: &Group<'_>, part: Part) {
     let size = group.size;
     let at = |place: usize| super::plan::cut(part.len, size, place);
     let block = |place: usize| part.slice(at(place), at(place + 1));

@@ -1,9 +1,9 @@
 //! Collective operations as plans (spec/collective.md).
 //!
-//! A [`Plan`] is what one rank does in one collective: a list of steps in rounds. A step sends a
-//! part of the work buffer, receives into a part, combines two parts, or copies one. Plans are pure:
-//! they know neither element types nor time. The node runs them, and the tests of this module run
-//! the plans of all ranks on one thread.
+//! A [`Plan`] is what one rank does in one collective: a list of steps in rounds (COLL-2.1). A step
+//! sends a part of the work buffer, receives into a part, combines two parts, or copies one. Plans
+//! are pure: they know neither element types nor time. The node runs them, and the tests of this
+//! module run the plans of all ranks on one thread.
 //!
 //! | operation | algorithms |
 //! |---|---|
@@ -35,8 +35,8 @@ mod tree;
 mod tests;
 
 pub use call::{
-    Call, CollectiveKind, ElementCode, Operator, PARCEL_HEAD, ParcelHead, ParcelPurpose,
+    CollectiveCall, CollectiveKind, ElementCode, Operator, PARCEL_HEAD, ParcelHead, ParcelPurpose,
 };
-pub use choice::{Algorithm, Facts, choose};
-pub use plan::{Arrival, Order, Part, Plan, Round, Step};
+pub use choice::{CollectiveAlgorithm, Facts, choose};
+pub use plan::{Arrival, Order, Part, Plan, PlanStep, RoundNumber};
 pub use request::{Lengths, PlanError, PlanRequest, plan};

@@ -1,10 +1,10 @@
 //! Pairwise exchange: in each round, each place sends to one other place and receives from one.
 
-use super::plan::{Arrival, Builder, Group, Part};
+use super::plan::{Arrival, Group, Part, PlanBuilder};
 
 /// Exchanges blocks. `sent` and `received` return the lengths of the blocks to and from a place.
 pub(super) fn all_to_all(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     group: &Group<'_>,
     sent: &dyn Fn(usize) -> usize,
     received: &dyn Fn(usize) -> usize,

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Number of a round. A parcel that is sent in a round is received in the round of the same number.
-pub type Round = u32;
+pub type RoundNumber = u32;
 
 /// Contiguous elements of the work buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// First element.
+    /// Number of the first element.
     pub start: usize,
     /// Number of elements.
     pub len: usize,
@@ -44,7 +44,7 @@ pub enum Order {
     NewLast,
 }
 
-/// What happens to a received part.
+/// Effect of a received part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It replaces the elements there.
@@ -55,17 +55,17 @@ pub enum Arrival {
 
 /// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PlanStep {
     /// Sends a part to a rank.
     Send {
-        /// Receiver.
+        /// Rank of the receiver.
         to: Rank,
         /// Elements to send, as they are when the step is reached.
         part: Part,
     },
     /// Waits for the part that a rank sends in this round.
     Receive {
-        /// Sender.
+        /// Rank of the sender.
         from: Rank,
         /// Elements to write.
         part: Part,
@@ -90,11 +90,11 @@ pub enum Step {
     },
 }
 
-/// What one rank does in one collective.
+/// Work of one rank in one collective.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Steps in their order, each with the number of its round. Numbers never fall.
-    pub steps: Vec<(Round, Step)>,
+    pub steps: Vec<(RoundNumber, PlanStep)>,
     /// Number of elements of the work buffer.
     pub len: usize,
     /// Elements that hold this rank's contribution at the beginning.
@@ -107,10 +107,10 @@ impl Plan {
     /// Returns the number of different rounds in which this rank sends or receives.
     #[must_use]
     pub fn rounds(&self) -> usize {
-        let mut numbers: Vec<Round> = self
+        let mut numbers: Vec<RoundNumber> = self
             .steps
             .iter()
-            .filter(|(_, step)| matches!(step, Step::Send { .. } | Step::Receive { .. }))
+            .filter(|(_, step)| matches!(step, PlanStep::Send { .. } | PlanStep::Receive { .. }))
             .map(|(round, _)| *round)
             .collect();
         numbers.dedup();
@@ -122,7 +122,7 @@ impl Plan {
     pub fn sent(&self) -> usize {
         self.steps
             .iter()
-            .map(|(_, step)| if let Step::Send { part, .. } = step { part.len } else { 0 })
+            .map(|(_, step)| if let PlanStep::Send { part, .. } = step { part.len } else { 0 })
             .sum()
     }
 
@@ -131,7 +131,7 @@ impl Plan {
     pub fn longest(&self) -> usize {
         self.steps
             .iter()
-            .map(|(_, step)| if let Step::Send { part, .. } = step { part.len } else { 0 })
+            .map(|(_, step)| if let PlanStep::Send { part, .. } = step { part.len } else { 0 })
             .max()
             .unwrap_or(0)
     }
@@ -158,16 +158,16 @@ impl Group<'_> {
 }
 
 /// Number of rounds that one phase of a plan may have. It exceeds the number of ranks of any job.
-const ROUNDS_A_PHASE: Round = 1 << 20;
+const ROUNDS_A_PHASE: RoundNumber = 1 << 20;
 
 /// Plan under construction.
 #[derive(Debug, Default)]
-pub(super) struct Builder {
+pub(super) struct PlanBuilder {
     plan: Plan,
-    phase: Round,
+    phase: RoundNumber,
 }
 
-impl Builder {
+impl PlanBuilder {
     /// Reserves elements of the work buffer.
     pub fn reserve(&mut self, len: usize) -> Part {
         let part = Part::new(self.plan.len, len);
@@ -182,7 +182,7 @@ impl Builder {
     }
 
     pub fn send(&mut self, group: &Group<'_>, round: usize, to: usize, part: Part) {
-        self.step(round, Step::Send { to: group.rank(to), part });
+        self.step(round, PlanStep::Send { to: group.rank(to), part });
     }
 
     pub fn receive(
@@ -193,21 +193,21 @@ impl Builder {
         part: Part,
         how: Arrival,
     ) {
-        self.step(round, Step::Receive { from: group.rank(from), part, how });
+        self.step(round, PlanStep::Receive { from: group.rank(from), part, how });
     }
 
     pub fn combine(&mut self, round: usize, new: Part, into: usize, order: Order) {
-        self.step(round, Step::Combine { new, into, order });
+        self.step(round, PlanStep::Combine { new, into, order });
     }
 
     pub fn copy(&mut self, round: usize, part: Part, into: usize) {
         if part.len > 0 && part.start != into {
-            self.step(round, Step::Copy { part, into });
+            self.step(round, PlanStep::Copy { part, into });
         }
     }
 
-    fn step(&mut self, round: usize, step: Step) {
-        let round = Round::try_from(round).unwrap_or(ROUNDS_A_PHASE - 1);
+    fn step(&mut self, round: usize, step: PlanStep) {
+        let round = RoundNumber::try_from(round).unwrap_or(ROUNDS_A_PHASE - 1);
         self.plan.steps.push((self.phase + round, step));
     }
 
@@ -218,7 +218,7 @@ impl Builder {
     }
 }
 
-/// Returns the number of rounds in which a value that doubles reaches `size` places.
+/// Returns the number of rounds in which a value that doubles reaches `size` places (COLL-2.3).
 pub(super) const fn log2_ceil(size: usize) -> usize {
     size.next_power_of_two().trailing_zeros() as usize
 }

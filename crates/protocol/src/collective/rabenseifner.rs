@@ -1,11 +1,11 @@
-//! Rabenseifner's algorithm for long vectors: reduce-scatter by recursive halving, then all-gather
-//! by recursive doubling, or gather at a root.
+//! Rabenseifner's algorithm for long vectors (COLL-2.4): reduce-scatter by recursive halving, then
+//! all-gather by recursive doubling, or gather at a root.
 //!
-//! The first round is between neighbours. So each combination is of two contiguous ranges of
+//! The first round is between adjacent places. So each combination is of two contiguous ranges of
 //! places, and operators that do not commute get their operands in order.
 
 use super::doubling::{Fold, order_of};
-use super::plan::{Arrival, Builder, Group, Part, cut, log2_ceil};
+use super::plan::{Arrival, Group, Part, PlanBuilder, cut, log2_ceil};
 
 /// Blocks that a place has after its rounds down to this bit: first, and number.
 fn blocks_of(me: usize, bits: usize, size: usize) -> (usize, usize) {
@@ -22,7 +22,7 @@ fn part_of(part: Part, size: usize, (first, count): (usize, usize)) -> Part {
 }
 
 /// Combines, so that each place that takes part has one block. Rounds 0 to `log2(size)`.
-fn halve(out: &mut Builder, group: &Group<'_>, fold: &Fold, part: Part) {
+fn halve(out: &mut PlanBuilder, group: &Group<'_>, fold: &Fold, part: Part) {
     fold.enter(out, group, part);
     let Some(me) = fold.me else { return };
     for bit in 0..log2_ceil(fold.size) {
@@ -36,7 +36,7 @@ fn halve(out: &mut Builder, group: &Group<'_>, fold: &Fold, part: Part) {
 }
 
 /// Combines a part of all, in place.
-pub(super) fn all_reduce(out: &mut Builder, group: &Group<'_>, part: Part) {
+pub(super) fn all_reduce(out: &mut PlanBuilder, group: &Group<'_>, part: Part) {
     let fold = Fold::new(group);
     halve(out, group, &fold, part);
     let bits = log2_ceil(fold.size);
@@ -53,7 +53,7 @@ pub(super) fn all_reduce(out: &mut Builder, group: &Group<'_>, part: Part) {
 }
 
 /// Combines a part of all at the root, in place. The blocks go to the root directly.
-pub(super) fn reduce(out: &mut Builder, group: &Group<'_>, root: usize, part: Part) {
+pub(super) fn reduce(out: &mut PlanBuilder, group: &Group<'_>, root: usize, part: Part) {
     let fold = Fold::new(group);
     halve(out, group, &fold, part);
     let bits = log2_ceil(fold.size);

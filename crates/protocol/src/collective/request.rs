@@ -2,8 +2,10 @@
 
 use super::choice::{Facts, choose};
 use super::hierarchy::{self, Machines};
-use super::plan::{Builder, Group, Part, Plan};
-use super::{Algorithm, CollectiveKind, bruck, doubling, pairwise, rabenseifner, ring, tree};
+use super::plan::{Group, Part, Plan, PlanBuilder};
+use super::{
+    CollectiveAlgorithm, CollectiveKind, bruck, doubling, pairwise, rabenseifner, ring, tree,
+};
 use crate::Rank;
 use alloc::vec::Vec;
 
@@ -28,9 +30,9 @@ pub enum Lengths<'l> {
 pub struct PlanRequest<'r> {
     /// Kind of the collective.
     pub kind: CollectiveKind,
-    /// Algorithm, chosen by [`choose`] or by a test.
-    pub algorithm: Algorithm,
-    /// This rank.
+    /// CollectiveAlgorithm, chosen by [`choose`] or by a test.
+    pub algorithm: CollectiveAlgorithm,
+    /// Rank that asks for its plan.
     pub rank: Rank,
     /// Number of ranks.
     pub ranks: Rank,
@@ -42,7 +44,7 @@ pub struct PlanRequest<'r> {
     pub element: usize,
     /// The operator commutes, or there is none.
     pub commutes: bool,
-    /// Machine of each rank, for [`Algorithm::Hierarchical`].
+    /// Machine of each rank, for [`CollectiveAlgorithm::Hierarchical`].
     pub machines: &'r [u32],
 }
 
@@ -60,8 +62,8 @@ pub enum PlanError {
     /// The algorithm is not for this kind, number of ranks, lengths or operator.
     #[error("{algorithm:?} is no algorithm for this {kind}")]
     Unfit {
-        /// Algorithm in question.
-        algorithm: Algorithm,
+        /// CollectiveAlgorithm in question.
+        algorithm: CollectiveAlgorithm,
         /// Kind of the collective.
         kind: CollectiveKind,
     },
@@ -111,7 +113,7 @@ impl PlanRequest<'_> {
     }
 
     /// Returns the algorithm among the leaders of machines.
-    fn among_leaders(&self, bytes: usize, ranks: usize) -> Algorithm {
+    fn among_leaders(&self, bytes: usize, ranks: usize) -> CollectiveAlgorithm {
         choose(&Facts {
             kind: self.kind,
             bytes,
@@ -126,11 +128,11 @@ impl PlanRequest<'_> {
 ///
 /// ```
 /// use oikaze_protocol::collective::{
-///     Algorithm, CollectiveKind, Lengths, PlanRequest, Step, plan,
+///     CollectiveAlgorithm, CollectiveKind, Lengths, PlanRequest, PlanStep, plan,
 /// };
 /// let plan = plan(&PlanRequest {
 ///     kind: CollectiveKind::Broadcast,
-///     algorithm: Algorithm::Binomial,
+///     algorithm: CollectiveAlgorithm::Binomial,
 ///     rank: 0,
 ///     ranks: 4,
 ///     root: 0,
@@ -139,7 +141,8 @@ impl PlanRequest<'_> {
 ///     commutes: true,
 ///     machines: &[],
 /// })?;
-/// assert!(matches!(plan.steps[..], [(0, Step::Send { to: 2, .. }), (1, Step::Send { to: 1, .. })]));
+/// let sends_to_2 = matches!(plan.steps[0], (0, PlanStep::Send { to: 2, .. }));
+/// assert!(sends_to_2 && plan.steps.len() == 2);
 /// # Ok::<(), oikaze_protocol::collective::PlanError>(())
 /// ```
 ///
@@ -153,7 +156,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let unfit = Err(PlanError::Unfit { algorithm, kind });
     let group = Group { members: None, size: request.ranks as usize, me: rank as usize };
     let place = root as usize;
-    let out = &mut Builder::default();
+    let out = &mut PlanBuilder::default();
     let at = |lens: &[usize], place: usize| lens.get(place).copied().unwrap_or(0);
     let sent = |place: usize| match lengths {
         Lengths::Even(len) => len,
@@ -172,14 +175,14 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         (CollectiveKind::Broadcast, _, Some(len)) => {
             let part = out.reserve(len);
             match algorithm {
-                Algorithm::Binomial => tree::broadcast(out, &group, place, part),
-                Algorithm::ScatterAllGather => {
+                CollectiveAlgorithm::Binomial => tree::broadcast(out, &group, place, part),
+                CollectiveAlgorithm::ScatterAllGather => {
                     tree::scatter_in_place(out, &group, place, part);
                     out.next_phase();
                     let at = |place| super::plan::cut(len, group.size, place);
                     ring::all_gather(out, &group, 0, &|place| part.slice(at(place), at(place + 1)));
                 }
-                Algorithm::Hierarchical => {
+                CollectiveAlgorithm::Hierarchical => {
                     let machines = Machines::new(machines, rank, Some(root));
                     hierarchy::broadcast(out, &machines, root, part);
                 }
@@ -187,18 +190,18 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
             }
             (if rank == root { part } else { nothing }, part)
         }
-        (CollectiveKind::Gather, Algorithm::Binomial, _) => {
+        (CollectiveKind::Gather, CollectiveAlgorithm::Binomial, _) => {
             tree::gather(out, &group, place, &received)
         }
-        (CollectiveKind::Scatter, Algorithm::Binomial, _) => {
+        (CollectiveKind::Scatter, CollectiveAlgorithm::Binomial, _) => {
             tree::scatter(out, &group, place, &sent)
         }
         (CollectiveKind::Reduce, _, Some(len)) => {
             let part = out.reserve(len);
             match algorithm {
-                Algorithm::Binomial => tree::reduce(out, &group, place, part, commutes),
-                Algorithm::Rabenseifner => rabenseifner::reduce(out, &group, place, part),
-                Algorithm::Hierarchical => {
+                CollectiveAlgorithm::Binomial => tree::reduce(out, &group, place, part, commutes),
+                CollectiveAlgorithm::Rabenseifner => rabenseifner::reduce(out, &group, place, part),
+                CollectiveAlgorithm::Hierarchical => {
                     let machines = Machines::new(machines, rank, Some(root));
                     if !(commutes || machines.contiguous) {
                         return unfit;
@@ -212,10 +215,12 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         (CollectiveKind::AllReduce, _, Some(len)) => {
             let part = out.reserve(len);
             match algorithm {
-                Algorithm::RecursiveDoubling => doubling::all_reduce(out, &group, part),
-                Algorithm::Rabenseifner => rabenseifner::all_reduce(out, &group, part),
-                Algorithm::Ring if commutes => hierarchy::ring_all_reduce(out, &group, part),
-                Algorithm::Hierarchical => {
+                CollectiveAlgorithm::RecursiveDoubling => doubling::all_reduce(out, &group, part),
+                CollectiveAlgorithm::Rabenseifner => rabenseifner::all_reduce(out, &group, part),
+                CollectiveAlgorithm::Ring if commutes => {
+                    hierarchy::ring_all_reduce(out, &group, part)
+                }
+                CollectiveAlgorithm::Hierarchical => {
                     let machines = Machines::new(machines, rank, None);
                     if !(commutes || machines.contiguous) {
                         return unfit;
@@ -228,28 +233,28 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
             }
             (part, part)
         }
-        (CollectiveKind::AllGather, Algorithm::RecursiveDoubling, Some(each))
+        (CollectiveKind::AllGather, CollectiveAlgorithm::RecursiveDoubling, Some(each))
             if group.size.is_power_of_two() =>
         {
             doubling::all_gather(out, &group, each)
         }
-        (CollectiveKind::AllGather, Algorithm::Bruck, _) => {
+        (CollectiveKind::AllGather, CollectiveAlgorithm::Bruck, _) => {
             bruck::all_gather(out, &group, &received)
         }
-        (CollectiveKind::AllGather, Algorithm::Ring, _) => {
+        (CollectiveKind::AllGather, CollectiveAlgorithm::Ring, _) => {
             let starts = starts(group.size, &received);
             let all = out.reserve(at(&starts, group.size));
             let block = |place| all.slice(at(&starts, place), at(&starts, place + 1));
             ring::all_gather(out, &group, 0, &block);
             (block(group.me), all)
         }
-        (CollectiveKind::ReduceScatter, Algorithm::Ring, Some(each)) if commutes => {
+        (CollectiveKind::ReduceScatter, CollectiveAlgorithm::Ring, Some(each)) if commutes => {
             let all = out.reserve(group.size * each);
             let block = |place| all.slice(place * each, (place + 1) * each);
             ring::reduce_scatter(out, &group, &block);
             (all, block(group.me))
         }
-        (CollectiveKind::ReduceScatter, Algorithm::ReduceThenScatter, Some(each)) => {
+        (CollectiveKind::ReduceScatter, CollectiveAlgorithm::ReduceThenScatter, Some(each)) => {
             let all = out.reserve(group.size * each);
             tree::reduce(out, &group, 0, all, commutes);
             out.next_phase();
@@ -258,13 +263,13 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         }
         (
             CollectiveKind::Scan | CollectiveKind::ExclusiveScan,
-            Algorithm::RecursiveDoubling,
+            CollectiveAlgorithm::RecursiveDoubling,
             Some(len),
         ) => doubling::scan(out, &group, len, kind == CollectiveKind::ExclusiveScan),
-        (CollectiveKind::AllToAll, Algorithm::Bruck, Some(each)) => {
+        (CollectiveKind::AllToAll, CollectiveAlgorithm::Bruck, Some(each)) => {
             bruck::all_to_all(out, &group, each)
         }
-        (CollectiveKind::AllToAll, Algorithm::Pairwise, _) => {
+        (CollectiveKind::AllToAll, CollectiveAlgorithm::Pairwise, _) => {
             pairwise::all_to_all(out, &group, &sent, &received)
         }
         _ => return unfit,

@@ -1,12 +1,12 @@
 //! Rings: each place sends to the next one only. All links are busy in all rounds, so rings suit
 //! long vectors.
 
-use super::plan::{Arrival, Builder, Group, Order, Part};
+use super::plan::{Arrival, Group, Order, Part, PlanBuilder};
 
 /// Gathers blocks in place: before, each place has its own block. `block` returns the part of a
 /// place.
 pub(super) fn all_gather(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     group: &Group<'_>,
     first_round: usize,
     block: &dyn Fn(usize) -> Part,
@@ -21,7 +21,11 @@ pub(super) fn all_gather(
 }
 
 /// Combines blocks in place: afterwards each place has its own block of all. The operator commutes.
-pub(super) fn reduce_scatter(out: &mut Builder, group: &Group<'_>, block: &dyn Fn(usize) -> Part) {
+pub(super) fn reduce_scatter(
+    out: &mut PlanBuilder,
+    group: &Group<'_>,
+    block: &dyn Fn(usize) -> Part,
+) {
     let Group { size, me, .. } = *group;
     for round in 0..size.saturating_sub(1) {
         let (next, previous) = ((me + 1) % size, (me + size - 1) % size);

@@ -4,7 +4,7 @@
 //! The parent of distance `v` is `v` without its lowest set bit. The subtree of `v` has the
 //! distances from `v` to `v + 2^k`, where `k` is the position of that bit.
 
-use super::plan::{Arrival, Builder, Group, Order, Part, log2_ceil};
+use super::plan::{Arrival, Group, Order, Part, PlanBuilder, log2_ceil};
 use alloc::vec::Vec;
 
 /// Place of this rank in a binomial tree.
@@ -50,7 +50,7 @@ impl Tree {
 }
 
 /// Sends a part of the root to all.
-pub(super) fn broadcast(out: &mut Builder, group: &Group<'_>, root: usize, part: Part) {
+pub(super) fn broadcast(out: &mut PlanBuilder, group: &Group<'_>, root: usize, part: Part) {
     let tree = Tree::new(group, root);
     let round = |level: usize| tree.rounds - 1 - level;
     if let Some(parent) = tree.parent() {
@@ -64,7 +64,7 @@ pub(super) fn broadcast(out: &mut Builder, group: &Group<'_>, root: usize, part:
 /// Combines a part of all at the root, in place. If the operator does not commute, the operands are
 /// taken in the order of places. The part of other places is changed too.
 pub(super) fn reduce(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     group: &Group<'_>,
     root: usize,
     part: Part,
@@ -108,7 +108,7 @@ fn between(bounds: &[usize], from: usize, to: usize) -> Part {
 
 /// Gathers blocks at the root. Returns input and output; the output is empty elsewhere.
 pub(super) fn gather(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     group: &Group<'_>,
     root: usize,
     len: &dyn Fn(usize) -> usize,
@@ -147,7 +147,7 @@ pub(super) fn gather(
 
 /// Distributes blocks of the root. Returns input and output; the input is empty elsewhere.
 pub(super) fn scatter(
-    out: &mut Builder,
+    out: &mut PlanBuilder,
     group: &Group<'_>,
     root: usize,
     len: &dyn Fn(usize) -> usize,
@@ -182,7 +182,7 @@ pub(super) fn scatter(
 
 /// Distributes the blocks of a part of the root, in place: afterwards each place has its own block
 /// of the part. Block `place` is cut by [`super::plan::cut`].
-pub(super) fn scatter_in_place(out: &mut Builder, group: &Group<'_>, root: usize, part: Part) {
+pub(super) fn scatter_in_place(out: &mut PlanBuilder, group: &Group<'_>, root: usize, part: Part) {
     let tree = Tree::new(group, root);
     let size = group.size;
     let at = |place: usize| super::plan::cut(part.len, size, place);

@@ -59,6 +59,12 @@ pub fn costs_credit(head: &[u8]) -> bool {
     kind(head) == MessageKind::User
 }
 
+/// Returns `true` if the body of such a message is handed up in a buffer of its own.
+#[must_use]
+pub fn is_handed_up(head: &[u8]) -> bool {
+    matches!(kind(head), MessageKind::User | MessageKind::Parcel)
+}
+
 /// Returns `true` if the body of such a message, once admitted, is placed directly into its
 /// destination.
 #[must_use]

@@ -37,7 +37,7 @@ pub use destination::{Destination, read_rows};
 pub use event::{OperationValue, RmaError, RmaEvent};
 pub use head::{Operation, Published, Signal, TicketId};
 pub use memory::{Memory, Rights};
-pub use message_kind::{MessageKind, costs_credit, kind, places};
+pub use message_kind::{MessageKind, costs_credit, is_handed_up, kind, places};
 pub use ops::atomic::{AtomicOp, Change, Width, Word};
 pub use ops::element::{Accumulation, Combine, Number, NumberKind};
 pub use refusals::{RefusalCounts, Refused, RegionAccess};

@@ -111,7 +111,7 @@ fn a_team_barrier_after_a_barrier_waits_for_the_departure() {
     }
 }
 
-/// What a member tells comes from another process.
+/// COH-14.1: a member's words come from another process.
 #[test]
 fn what_makes_no_sense_is_refused() {
     let mut cluster = Cluster::new(2, 1);

@@ -2,6 +2,9 @@
 
 use super::vectors::{any_accumulation, any_atomic};
 use oikaze_protocol::block::Block;
+use oikaze_protocol::collective::{
+    CollectiveCall, CollectiveKind, ElementCode, Operator, ParcelHead, ParcelPurpose,
+};
 use oikaze_protocol::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use oikaze_protocol::rma::{
     Accumulation, AtomicOp, Combine, MessageKind, NumberKind, Operation, Published, Rights, Signal,
@@ -65,6 +68,20 @@ fn operation() -> impl Strategy<Value = Operation> {
         (any::<(u64, u64)>(), any_accumulation())
             .prop_map(|((key, offset), how)| Operation::Accumulate { key, offset, how }),
         any::<u64>().prop_map(|tag| Operation::User { tag }),
+        (any::<(u64, u64, u32)>(), 0..4u8, prop::option::of(0..u64::MAX)).prop_map(
+            |((team, number, round), purpose, count)| {
+                let call = CollectiveCall {
+                    kind: CollectiveKind::AllReduce,
+                    uneven: false,
+                    element: ElementCode::new("u64", 8),
+                    operator: Operator::Sum,
+                    root: 0,
+                    count,
+                };
+                let purpose = ParcelPurpose::from_code(purpose).unwrap();
+                Operation::Parcel(ParcelHead { purpose, team, number, round, call })
+            }
+        ),
         ticket().prop_map(|ticket| Operation::Data { ticket }),
         (ticket(), any::<u64>()).prop_map(|(ticket, old)| Operation::Old { ticket, old }),
         (ticket(), any::<(u64, u64)>(), 0..=15u8).prop_map(|(ticket, (key, len), rights)| {
@@ -100,9 +117,9 @@ proptest! {
 
     /// MEM-2.2: random bytes are refused, or are the one encoding of what they mean.
     #[test]
-    fn random_bytes_have_one_meaning_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), first in 0..20usize) {
+    fn random_bytes_have_one_meaning_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..80), first in 0..21usize) {
         if let Some(byte) = bytes.first_mut() {
-            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x85, 7, 8, 9, 10][first];
+            *byte = [1, 2, 3, 4, 5, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0, 6, 0x80, 0xFF, 0x85, 7, 8, 9, 10, 0x11][first];
         }
         if let Some(operation) = Operation::decode(&bytes) {
             prop_assert_eq!(operation.encode().to_vec(), bytes);

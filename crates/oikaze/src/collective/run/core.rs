@@ -3,12 +3,12 @@
 use super::mail::Mail;
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
-use super::task::{self, Progress, Task};
+use super::task::{self, CollectiveRun, Progress};
 use crate::node::{Needs, Node, lock};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Completion, Failure, Outcome, Parcel, Request, Sink, Submission};
 use oikaze_protocol::Rank;
-use oikaze_protocol::collective::{Call, ParcelHead, ParcelPurpose, Round};
+use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose, RoundNumber};
 use oikaze_protocol::wind::Body;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -53,12 +53,12 @@ struct TeamState {
     /// Number of the next collective.
     next: u64,
     /// Collectives that were called and have not ended, in their order.
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<CollectiveRun>,
     mail: Mail,
     /// Collectives not yet called here that other ranks say have failed.
     failed: BTreeMap<u64, CollectiveFailure>,
     /// The latest collectives that have ended; `true`: well.
-    history: VecDeque<(u64, Call, bool)>,
+    history: VecDeque<(u64, CollectiveCall, bool)>,
     /// Failure of a collective that had ended well here. The next one reports it.
     late: Option<CollectiveFailure>,
     /// Rank for which the oldest collective waits.
@@ -121,11 +121,12 @@ impl TeamCore {
         self.asked.store(true, Ordering::SeqCst);
     }
 
-    /// Begins a collective. With an error, this rank's arguments do not fit, and all ranks fail.
+    /// Begins a collective. With an error, this rank's arguments do not fit, and all ranks fail
+    /// (COLL-3.2).
     pub(in crate::collective) fn begin(
         self: &Arc<Self>,
         node: &Node,
-        call: Call,
+        call: CollectiveCall,
         stage: Box<dyn Stage>,
         sound: Result<(), String>,
     ) {
@@ -133,7 +134,7 @@ impl TeamCore {
             let mut state = lock(&self.state);
             let number = state.next;
             state.next += 1;
-            let mut task = Task::new(number, call, stage);
+            let mut task = CollectiveRun::new(number, call, stage);
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             let mismatch = other.map(|(from, theirs)| self.mismatch(from, theirs, &call));
             task.doomed = if let Some(failure) = state.failed.remove(&number) {
@@ -149,7 +150,12 @@ impl TeamCore {
         node.collectives().run(node);
     }
 
-    fn mismatch(&self, from: Rank, theirs: &Call, mine: &Call) -> CollectiveFailure {
+    fn mismatch(
+        &self,
+        from: Rank,
+        theirs: &CollectiveCall,
+        mine: &CollectiveCall,
+    ) -> CollectiveFailure {
         // All ranks get the same text, whoever finds it.
         let (me, from) = ((self.me, mine), (from, theirs));
         let (low, high) = if me.0 < from.0 { (me, from) } else { (from, me) };
@@ -260,7 +266,7 @@ impl TeamCore {
         state.end_front(false);
         let mut text = match failure {
             CollectiveFailure::Mistake(why) => why,
-            // Every rank sees by itself that a node is dead, or that the job is over.
+            // Every rank sees by itself that a node is dead, or that the job is over (COLL-3.4).
             CollectiveFailure::Lost(
                 Failure::PeerLost { .. } | Failure::Left | Failure::Aborted(_),
             ) => return,
@@ -342,8 +348,8 @@ impl TeamCore {
         &self,
         purpose: ParcelPurpose,
         number: u64,
-        round: Round,
-        call: Call,
+        round: RoundNumber,
+        call: CollectiveCall,
     ) -> ParcelHead {
         ParcelHead { purpose, team: self.id, number, round, call }
     }
@@ -364,7 +370,7 @@ impl TeamCore {
     }
 
     /// Tells a rank how many bytes of its parcels were read.
-    pub fn report_credit(&self, node: &Node, to: Rank, bytes: u64, call: Call) {
+    pub fn report_credit(&self, node: &Node, to: Rank, bytes: u64, call: CollectiveCall) {
         let head = self.head(ParcelPurpose::Credit, 0, 0, call);
         self.send(node, to, head, Body::copy_of(&bytes.to_le_bytes()));
     }
@@ -377,12 +383,12 @@ impl TeamCore {
 }
 
 impl TeamState {
-    fn task(&mut self, number: u64) -> Option<&mut Task> {
+    fn task(&mut self, number: u64) -> Option<&mut CollectiveRun> {
         let first = self.next - self.tasks.len() as u64;
         self.tasks.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
     }
 
-    fn ended(&self, number: u64) -> Option<(Call, bool)> {
+    fn ended(&self, number: u64) -> Option<(CollectiveCall, bool)> {
         let ended = self.history.iter().rev().find(|(ended, ..)| *ended == number);
         ended.map(|(_, call, well)| (*call, *well))
     }
@@ -400,7 +406,7 @@ impl TeamState {
     }
 
     /// Any call of this rank, for heads of parcels that concern no collective.
-    fn some_call(&self) -> Option<Call> {
+    fn some_call(&self) -> Option<CollectiveCall> {
         let ended = self.history.back().map(|(_, call, _)| *call);
         self.tasks.front().map(|task| task.call).or(ended)
     }

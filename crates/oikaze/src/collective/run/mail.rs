@@ -1,8 +1,8 @@
-//! Parcels that came before their step, and the credit for them (COLL-1.4).
+//! Parcels that came before their step (COLL-1.3), and the credit for them (COLL-1.4).
 
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
-use oikaze_protocol::collective::{Call, ParcelHead, Round};
+use oikaze_protocol::collective::{CollectiveCall, ParcelHead, RoundNumber};
 use oikaze_protocol::limits::MESSAGE_MAX;
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const TOLD_TOGETHER: u64 = CREDIT / 4;
 
 /// A parcel that waits for its step.
 pub(super) struct Kept {
-    pub call: Call,
+    pub call: CollectiveCall,
     /// `None`: the sender waits, and sent no data.
     pub body: Option<Body>,
 }
@@ -36,7 +36,7 @@ struct Traffic {
 /// Parcels of a team that were not read.
 #[derive(Default)]
 pub(super) struct Mail {
-    kept: BTreeMap<(u64, Round, Rank), Kept>,
+    kept: BTreeMap<(u64, RoundNumber, Rank), Kept>,
     traffic: BTreeMap<Rank, Traffic>,
 }
 
@@ -56,7 +56,7 @@ impl Mail {
     /// Keeps a parcel for its step.
     pub fn keep(&mut self, from: Rank, head: &ParcelHead, body: Option<Body>) {
         // A parcel without data has the last round, which no data uses.
-        let round = if body.is_some() { head.round } else { Round::MAX };
+        let round = if body.is_some() { head.round } else { RoundNumber::MAX };
         if let Some(old) =
             self.kept.insert((head.number, round, from), Kept { call: head.call, body })
         {
@@ -65,14 +65,14 @@ impl Mail {
     }
 
     /// Takes the parcel of this step.
-    pub fn take(&mut self, number: u64, round: Round, from: Rank) -> Option<Body> {
+    pub fn take(&mut self, number: u64, round: RoundNumber, from: Rank) -> Option<Body> {
         self.kept.remove(&(number, round, from))?.body
     }
 
     /// Returns all that came for a collective: senders, and what they call.
-    pub fn of(&self, number: u64) -> impl Iterator<Item = (Rank, &Call)> {
+    pub fn of(&self, number: u64) -> impl Iterator<Item = (Rank, &CollectiveCall)> {
         self.kept
-            .range((number, 0, 0)..=(number, Round::MAX, Rank::MAX))
+            .range((number, 0, 0)..=(number, RoundNumber::MAX, Rank::MAX))
             .map(|((.., from), kept)| (*from, &kept.call))
     }
 

@@ -66,17 +66,17 @@ impl Shape {
     /// Recursive doubling gathers equal blocks only.
     fn fitting(
         &self,
-        chosen: oikaze_protocol::collective::Algorithm,
-    ) -> oikaze_protocol::collective::Algorithm {
-        use oikaze_protocol::collective::Algorithm;
+        chosen: oikaze_protocol::collective::CollectiveAlgorithm,
+    ) -> oikaze_protocol::collective::CollectiveAlgorithm {
+        use oikaze_protocol::collective::CollectiveAlgorithm;
         match (chosen, &self.uneven) {
-            (Algorithm::RecursiveDoubling, Some(_)) => Algorithm::Bruck,
+            (CollectiveAlgorithm::RecursiveDoubling, Some(_)) => CollectiveAlgorithm::Bruck,
             (chosen, _) => chosen,
         }
     }
 }
 
-/// What follows when a plan is done.
+/// Continuation after a plan.
 pub(in crate::collective) enum End {
     /// The outcome is in its slot; the task is to be woken.
     Settled(Option<Waker>),
@@ -107,7 +107,7 @@ pub(in crate::collective) trait Stage: Send {
     fn fail(&self, failure: CollectiveFailure) -> Option<Waker>;
 }
 
-/// What is done with the result of a plan.
+/// Use of the result of a plan.
 type Finish<T> = Box<dyn FnOnce(Vec<T>) -> End + Send>;
 
 /// Stage over elements of type `T` with an operator.

@@ -8,7 +8,9 @@ use crate::job::run::message_of_panic;
 use crate::node::Node;
 use oikaze_engine::{Body, Request};
 use oikaze_protocol::Rank;
-use oikaze_protocol::collective::{Arrival, Call, ParcelHead, ParcelPurpose, Plan, Round, Step};
+use oikaze_protocol::collective::{
+    Arrival, CollectiveCall, ParcelHead, ParcelPurpose, Plan, PlanStep, RoundNumber,
+};
 use oikaze_protocol::limits::MESSAGE_MAX;
 use oikaze_protocol::wind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,13 +20,13 @@ use std::task::Waker;
 const STAGE_SHIFT: u32 = 24;
 
 /// A collective that this rank has called.
-pub(super) struct Task {
+pub(super) struct CollectiveRun {
     pub number: u64,
-    pub call: Call,
+    pub call: CollectiveCall,
     /// `None`: it has ended.
     stage: Option<Box<dyn Stage>>,
     /// Number of plans before the present one.
-    stages: Round,
+    stages: RoundNumber,
     plan: Option<Plan>,
     next: usize,
     /// Reason for which it fails as soon as it is its turn.
@@ -41,9 +43,17 @@ pub(super) enum Progress {
     Fails(CollectiveFailure),
 }
 
-impl Task {
-    pub fn new(number: u64, call: Call, stage: Box<dyn Stage>) -> Task {
-        Task { number, call, stage: Some(stage), stages: 0, plan: None, next: 0, doomed: None }
+impl CollectiveRun {
+    pub fn new(number: u64, call: CollectiveCall, stage: Box<dyn Stage>) -> CollectiveRun {
+        CollectiveRun {
+            number,
+            call,
+            stage: Some(stage),
+            stages: 0,
+            plan: None,
+            next: 0,
+            doomed: None,
+        }
     }
 
     /// Settles with a failure.
@@ -115,7 +125,7 @@ impl Task {
             };
             let round = self.stages << STAGE_SHIFT | round;
             match step {
-                Step::Send { to, part } => {
+                PlanStep::Send { to, part } => {
                     let bytes = stage.bytes(part);
                     if !mail.may_send(to, bytes.len()) {
                         return Progress::Waits(Some(to));
@@ -124,7 +134,7 @@ impl Task {
                     let head = team.head(purpose, self.number, round, self.call);
                     team.send(node, to, head, wind::Body::copy_of(bytes));
                 }
-                Step::Receive { from, part, how } => {
+                PlanStep::Receive { from, part, how } => {
                     let Some(body) = mail.take(self.number, round, from) else {
                         return Progress::Waits(Some(from));
                     };
@@ -137,8 +147,8 @@ impl Task {
                         team.report_credit(node, from, bytes, self.call);
                     }
                 }
-                Step::Combine { new, into, order } => stage.combine(new, into, order),
-                Step::Copy { part, into } => stage.copy(part, into),
+                PlanStep::Combine { new, into, order } => stage.combine(new, into, order),
+                PlanStep::Copy { part, into } => stage.copy(part, into),
             }
             self.next += 1;
         }

@@ -16,10 +16,10 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// What an acquirer learns: the content of a lock's grant, or of what a member of a team tells.
+/// Knowledge that an acquirer gets, by a lock's grant or from a member of its team.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
-pub(crate) struct Grant {
+pub(crate) struct AcquireGrant {
     /// Number of collectives that the acquirer must have passed.
     pub epoch: u64,
     pub vector: Vector,
@@ -34,7 +34,7 @@ pub(crate) struct Request {
     /// Token of the operation; `None` if nobody waits any longer.
     token: Option<Token>,
     /// Grant as of an epoch that this node has not reached (COH-7.4).
-    early: Option<Grant>,
+    early: Option<AcquireGrant>,
 }
 
 /// Locks that this node waits for or holds.
@@ -174,7 +174,7 @@ impl Coherence {
         if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
-        known.early = Some(Grant { epoch, vector, intervals });
+        known.early = Some(AcquireGrant { epoch, vector, intervals });
         self.take_deferred_grants(pages);
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Coherence {
     }
 
     /// COH-7.3: this node learns everything that happened before a release.
-    pub(crate) fn learn(&mut self, grant: Grant, pages: &mut dyn Pages) {
+    pub(crate) fn learn(&mut self, grant: AcquireGrant, pages: &mut dyn Pages) {
         let vector = &self.knowledge.vector;
         let news =
             grant.intervals.iter().filter(|i| i.writer != self.me && i.last > vector.get(i.writer));

@@ -1,7 +1,7 @@
 //! Barriers of teams (COH-14): a release by each member, and an acquire from all others. The
 //! members exchange what they know by other means, as bytes.
 
-use super::lock::Grant;
+use super::lock::AcquireGrant;
 use super::release::Then;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::clock::notices::Interval;
@@ -21,7 +21,7 @@ pub(crate) struct TeamAcquires(Vec<TeamAcquire>);
 #[cfg_attr(test, derive(Clone, Hash))]
 struct TeamAcquire {
     token: Token,
-    grants: Vec<Grant>,
+    grants: Vec<AcquireGrant>,
 }
 
 impl TeamAcquires {
@@ -45,7 +45,7 @@ impl Coherence {
     /// Learns what other members of a team know, as [`Coherence::release_to_team`] has returned it
     /// there.
     pub fn acquire_from_team(&mut self, told: &[Vec<u8>], token: Token, pages: &mut dyn Pages) {
-        let grants: Result<Vec<Grant>, Refusal> =
+        let grants: Result<Vec<AcquireGrant>, Refusal> =
             told.iter().map(|body| self.read_team_grant(body)).collect();
         match (self.collective_impediment(&Doing::TeamBarrier), grants) {
             (Some(error), _) => self.fail(token, error),
@@ -64,7 +64,7 @@ impl Coherence {
         self.settle(pages);
     }
 
-    fn read_team_grant(&self, body: &[u8]) -> Result<Grant, Refusal> {
+    fn read_team_grant(&self, body: &[u8]) -> Result<AcquireGrant, Refusal> {
         let mut reader = ByteReader(body);
         let epoch = reader.u64()?;
         let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
@@ -73,7 +73,7 @@ impl Coherence {
         if epoch > self.epoch_possible() {
             return Err(Refusal::Malformed);
         }
-        Ok(Grant { epoch, vector, intervals })
+        Ok(AcquireGrant { epoch, vector, intervals })
     }
 
     /// Ends the release of a team barrier, now that the writes are at their homes.

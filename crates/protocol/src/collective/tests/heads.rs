@@ -7,9 +7,9 @@ use crate::rma::{MessageKind, kind};
 use proptest::prelude::*;
 use std::string::ToString;
 
-fn call() -> impl Strategy<Value = Call> {
+fn call() -> impl Strategy<Value = CollectiveCall> {
     (1..=10u8, any::<bool>(), 0..=12u8, any::<(u32, u32, u32)>(), prop::option::of(0..u64::MAX))
-        .prop_map(|(kind, uneven, operator, (name, size, root), count)| Call {
+        .prop_map(|(kind, uneven, operator, (name, size, root), count)| CollectiveCall {
             kind: CollectiveKind::from_code(kind).unwrap(),
             uneven,
             element: ElementCode { name, size },
@@ -49,7 +49,7 @@ proptest! {
 /// COLL-3.1.
 #[test]
 fn calls_are_compared_and_named() {
-    let call = Call {
+    let call = CollectiveCall {
         kind: CollectiveKind::Broadcast,
         uneven: false,
         element: ElementCode::new("u64", 8),
@@ -57,11 +57,12 @@ fn calls_are_compared_and_named() {
         root: 1,
         count: Some(5),
     };
-    assert!(!call.contradicts(&Call { count: None, ..call }));
-    assert!(call.contradicts(&Call { count: Some(6), ..call }));
-    assert!(call.contradicts(&Call { root: 0, ..call }));
-    assert!(call.contradicts(&Call { element: ElementCode::new("i64", 8), ..call }));
+    assert!(!call.contradicts(&CollectiveCall { count: None, ..call }));
+    assert!(call.contradicts(&CollectiveCall { count: Some(6), ..call }));
+    assert!(call.contradicts(&CollectiveCall { root: 0, ..call }));
+    assert!(call.contradicts(&CollectiveCall { element: ElementCode::new("i64", 8), ..call }));
     assert_eq!(call.to_string(), "broadcast of 5 u64 with root 1");
-    let reduce = Call { kind: CollectiveKind::AllReduce, operator: Operator::Sum, ..call };
+    let reduce =
+        CollectiveCall { kind: CollectiveKind::AllReduce, operator: Operator::Sum, ..call };
     assert_eq!(reduce.to_string(), "all_reduce of 5 u64 with Sum");
 }

@@ -10,28 +10,28 @@ use std::vec::Vec;
 use world::World;
 
 /// Kinds and algorithms, with the kinds that take unequal lengths.
-const CASES: &[(CollectiveKind, Algorithm, bool)] = &[
-    (CollectiveKind::Broadcast, Algorithm::Binomial, false),
-    (CollectiveKind::Broadcast, Algorithm::ScatterAllGather, false),
-    (CollectiveKind::Broadcast, Algorithm::Hierarchical, false),
-    (CollectiveKind::Gather, Algorithm::Binomial, true),
-    (CollectiveKind::Scatter, Algorithm::Binomial, true),
-    (CollectiveKind::Reduce, Algorithm::Binomial, false),
-    (CollectiveKind::Reduce, Algorithm::Rabenseifner, false),
-    (CollectiveKind::Reduce, Algorithm::Hierarchical, false),
-    (CollectiveKind::AllReduce, Algorithm::RecursiveDoubling, false),
-    (CollectiveKind::AllReduce, Algorithm::Rabenseifner, false),
-    (CollectiveKind::AllReduce, Algorithm::Ring, false),
-    (CollectiveKind::AllReduce, Algorithm::Hierarchical, false),
-    (CollectiveKind::AllGather, Algorithm::RecursiveDoubling, false),
-    (CollectiveKind::AllGather, Algorithm::Bruck, true),
-    (CollectiveKind::AllGather, Algorithm::Ring, true),
-    (CollectiveKind::ReduceScatter, Algorithm::Ring, false),
-    (CollectiveKind::ReduceScatter, Algorithm::ReduceThenScatter, false),
-    (CollectiveKind::Scan, Algorithm::RecursiveDoubling, false),
-    (CollectiveKind::ExclusiveScan, Algorithm::RecursiveDoubling, false),
-    (CollectiveKind::AllToAll, Algorithm::Bruck, false),
-    (CollectiveKind::AllToAll, Algorithm::Pairwise, true),
+const CASES: &[(CollectiveKind, CollectiveAlgorithm, bool)] = &[
+    (CollectiveKind::Broadcast, CollectiveAlgorithm::Binomial, false),
+    (CollectiveKind::Broadcast, CollectiveAlgorithm::ScatterAllGather, false),
+    (CollectiveKind::Broadcast, CollectiveAlgorithm::Hierarchical, false),
+    (CollectiveKind::Gather, CollectiveAlgorithm::Binomial, true),
+    (CollectiveKind::Scatter, CollectiveAlgorithm::Binomial, true),
+    (CollectiveKind::Reduce, CollectiveAlgorithm::Binomial, false),
+    (CollectiveKind::Reduce, CollectiveAlgorithm::Rabenseifner, false),
+    (CollectiveKind::Reduce, CollectiveAlgorithm::Hierarchical, false),
+    (CollectiveKind::AllReduce, CollectiveAlgorithm::RecursiveDoubling, false),
+    (CollectiveKind::AllReduce, CollectiveAlgorithm::Rabenseifner, false),
+    (CollectiveKind::AllReduce, CollectiveAlgorithm::Ring, false),
+    (CollectiveKind::AllReduce, CollectiveAlgorithm::Hierarchical, false),
+    (CollectiveKind::AllGather, CollectiveAlgorithm::RecursiveDoubling, false),
+    (CollectiveKind::AllGather, CollectiveAlgorithm::Bruck, true),
+    (CollectiveKind::AllGather, CollectiveAlgorithm::Ring, true),
+    (CollectiveKind::ReduceScatter, CollectiveAlgorithm::Ring, false),
+    (CollectiveKind::ReduceScatter, CollectiveAlgorithm::ReduceThenScatter, false),
+    (CollectiveKind::Scan, CollectiveAlgorithm::RecursiveDoubling, false),
+    (CollectiveKind::ExclusiveScan, CollectiveAlgorithm::RecursiveDoubling, false),
+    (CollectiveKind::AllToAll, CollectiveAlgorithm::Bruck, false),
+    (CollectiveKind::AllToAll, CollectiveAlgorithm::Pairwise, true),
 ];
 
 /// Machines of the ranks: one for all, blocks of three, and every third.
@@ -43,7 +43,7 @@ fn placements(ranks: Rank) -> [Vec<u32>; 3] {
     ]
 }
 
-fn check_case(case: (CollectiveKind, Algorithm, bool), ranks: Rank, roots: &[Rank]) {
+fn check_case(case: (CollectiveKind, CollectiveAlgorithm, bool), ranks: Rank, roots: &[Rank]) {
     let (kind, algorithm, has_uneven) = case;
     for commutes in [true, false] {
         for machines in placements(ranks) {
@@ -57,7 +57,7 @@ fn check_case(case: (CollectiveKind, Algorithm, bool), ranks: Rank, roots: &[Ran
                     }
                 }
             }
-            if algorithm != Algorithm::Hierarchical {
+            if algorithm != CollectiveAlgorithm::Hierarchical {
                 break;
             }
         }
@@ -97,7 +97,7 @@ fn plans_of_many_ranks_give_the_oracles_result() {
 
 fn request(
     kind: CollectiveKind,
-    algorithm: Algorithm,
+    algorithm: CollectiveAlgorithm,
     rank: Rank,
     len: usize,
 ) -> PlanRequest<'static> {
@@ -118,19 +118,19 @@ fn request(
 #[test]
 fn rounds_of_1024_ranks_grow_with_the_logarithm() {
     let logarithmic = [
-        (CollectiveKind::Broadcast, Algorithm::Binomial, 10),
-        (CollectiveKind::Gather, Algorithm::Binomial, 10),
-        (CollectiveKind::Scatter, Algorithm::Binomial, 10),
-        (CollectiveKind::Reduce, Algorithm::Binomial, 10),
-        (CollectiveKind::Reduce, Algorithm::Rabenseifner, 11),
-        (CollectiveKind::AllReduce, Algorithm::RecursiveDoubling, 10),
-        (CollectiveKind::AllReduce, Algorithm::Rabenseifner, 20),
-        (CollectiveKind::AllGather, Algorithm::RecursiveDoubling, 10),
-        (CollectiveKind::AllGather, Algorithm::Bruck, 10),
-        (CollectiveKind::ReduceScatter, Algorithm::ReduceThenScatter, 30),
-        (CollectiveKind::Scan, Algorithm::RecursiveDoubling, 10),
-        (CollectiveKind::ExclusiveScan, Algorithm::RecursiveDoubling, 10),
-        (CollectiveKind::AllToAll, Algorithm::Bruck, 10),
+        (CollectiveKind::Broadcast, CollectiveAlgorithm::Binomial, 10),
+        (CollectiveKind::Gather, CollectiveAlgorithm::Binomial, 10),
+        (CollectiveKind::Scatter, CollectiveAlgorithm::Binomial, 10),
+        (CollectiveKind::Reduce, CollectiveAlgorithm::Binomial, 10),
+        (CollectiveKind::Reduce, CollectiveAlgorithm::Rabenseifner, 11),
+        (CollectiveKind::AllReduce, CollectiveAlgorithm::RecursiveDoubling, 10),
+        (CollectiveKind::AllReduce, CollectiveAlgorithm::Rabenseifner, 20),
+        (CollectiveKind::AllGather, CollectiveAlgorithm::RecursiveDoubling, 10),
+        (CollectiveKind::AllGather, CollectiveAlgorithm::Bruck, 10),
+        (CollectiveKind::ReduceScatter, CollectiveAlgorithm::ReduceThenScatter, 30),
+        (CollectiveKind::Scan, CollectiveAlgorithm::RecursiveDoubling, 10),
+        (CollectiveKind::ExclusiveScan, CollectiveAlgorithm::RecursiveDoubling, 10),
+        (CollectiveKind::AllToAll, CollectiveAlgorithm::Bruck, 10),
     ];
     for (kind, algorithm, most) in logarithmic {
         for rank in [0, 1, 511, 1023] {
@@ -144,7 +144,7 @@ fn rounds_of_1024_ranks_grow_with_the_logarithm() {
 #[test]
 fn long_vectors_are_sent_at_most_twice() {
     let len = 1 << 20;
-    for algorithm in [Algorithm::Rabenseifner, Algorithm::Ring] {
+    for algorithm in [CollectiveAlgorithm::Rabenseifner, CollectiveAlgorithm::Ring] {
         let plan = plan(&request(CollectiveKind::AllReduce, algorithm, 7, len)).unwrap();
         assert!(plan.sent() <= 2 * len, "{algorithm:?}: {}", plan.sent());
     }
@@ -166,7 +166,7 @@ fn every_choice_has_a_plan() {
                         commutes,
                         lengths: Lengths::Even(bytes / 8),
                         machines: &machines,
-                        ..request(kind, Algorithm::Ring, 0, 0)
+                        ..request(kind, CollectiveAlgorithm::Ring, 0, 0)
                     };
                     assert!(plan(&request).is_ok(), "{facts:?}");
                 }
@@ -177,7 +177,7 @@ fn every_choice_has_a_plan() {
 
 #[test]
 fn requests_that_do_not_fit_are_refused() {
-    let sound = request(CollectiveKind::Broadcast, Algorithm::Binomial, 0, 1);
+    let sound = request(CollectiveKind::Broadcast, CollectiveAlgorithm::Binomial, 0, 1);
     let refused = |request: PlanRequest<'_>| plan(&request).unwrap_err();
     assert_eq!(
         refused(PlanRequest { root: 1024, ..sound }),
@@ -190,6 +190,6 @@ fn requests_that_do_not_fit_are_refused() {
     let uneven = Lengths::Uneven { sent: &[1], received: &[1] };
     let gather = PlanRequest { kind: CollectiveKind::Gather, lengths: uneven, ..sound };
     assert_eq!(refused(gather), PlanError::Lengths);
-    let (algorithm, kind) = (Algorithm::Pairwise, CollectiveKind::Broadcast);
+    let (algorithm, kind) = (CollectiveAlgorithm::Pairwise, CollectiveKind::Broadcast);
     assert_eq!(refused(PlanRequest { algorithm, ..sound }), PlanError::Unfit { algorithm, kind });
 }

@@ -12,7 +12,7 @@ type Element = Vec<(Rank, usize)>;
 /// One collective of all ranks.
 pub(super) struct World<'w> {
     pub kind: CollectiveKind,
-    pub algorithm: Algorithm,
+    pub algorithm: CollectiveAlgorithm,
     pub ranks: Rank,
     pub root: Rank,
     pub commutes: bool,
@@ -191,18 +191,18 @@ impl World<'_> {
     }
 }
 
-type Mail = BTreeMap<(Rank, Rank, Round), Vec<Element>>;
+type Mail = BTreeMap<(Rank, Rank, RoundNumber), Vec<Element>>;
 
 impl Runner {
     fn step(&mut self, me: Rank, mail: &mut Mail, what: &str) -> bool {
         let Some(&(round, step)) = self.plan.steps.get(self.next) else { return false };
         match step {
-            Step::Send { to, part } => {
+            PlanStep::Send { to, part } => {
                 assert!(to != me, "{what}");
                 let body = self.buffer[part.range()].to_vec();
                 assert!(mail.insert((me, to, round), body).is_none(), "{what}: two in one round");
             }
-            Step::Receive { from, part, how } => {
+            PlanStep::Receive { from, part, how } => {
                 let Some(body) = mail.remove(&(from, me, round)) else { return false };
                 assert_eq!(body.len(), part.len, "{what}: part of another length");
                 for (place, new) in self.buffer[part.range()].iter_mut().zip(body) {
@@ -212,13 +212,13 @@ impl Runner {
                     }
                 }
             }
-            Step::Combine { new, into, order } => {
+            PlanStep::Combine { new, into, order } => {
                 for n in 0..new.len {
                     let value = self.buffer[new.start + n].clone();
                     combine(&mut self.buffer[into + n], &value, order);
                 }
             }
-            Step::Copy { part, into } => {
+            PlanStep::Copy { part, into } => {
                 let (from, to) = (part.range(), into..into + part.len);
                 assert!(from.end <= to.start || to.end <= from.start, "{what}: overlap");
                 for n in 0..part.len {

@@ -53,7 +53,7 @@ pub struct Cluster {
     pub network: Network,
     /// Code of a message that is lost: the next such message is acknowledged and does not arrive.
     pub forged: Option<u8>,
-    /// What the members of each team barrier have told, by its number.
+    /// Knowledge that the members of each team barrier have told, by its number.
     pub told: BTreeMap<usize, BTreeMap<Rank, Vec<u8>>>,
     /// Is `true` if stores to plain arrays sometimes take a guard.
     pub takes_guards: bool,

@@ -73,7 +73,7 @@ pub struct Thread {
     /// Value that the first half of an `Add` has loaded.
     loaded: Option<u64>,
     pub registers: Vec<u64>,
-    /// What this node tells its team.
+    /// Knowledge that this node tells its team.
     told: Option<Vec<u8>>,
     /// Is `true` from telling the team until learning from it.
     learns: bool,
