@@ -346,8 +346,8 @@ impl Start<'_> {
         })
     }
 
-    /// Begins a collective of two plans (COLL-2.5). The first exchanges lengths, by a shape, a count
-    /// and an input. The second moves the data, as `lens` says.
+    /// Begins a collective of two plans (COLL-2.5). The first exchanges lengths, by a shape, a
+    /// count and an input. The second moves the data, as `lens` says.
     fn begin_uneven<T: Item, R: Send + 'static>(
         self,
         kind: CollectiveKind,

@@ -200,7 +200,6 @@ impl Drop for Team {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::collective::Collectives;
     use crate::testing::cluster;
 

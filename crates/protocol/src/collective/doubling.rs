@@ -36,7 +36,7 @@ impl Fold {
         if group.me >= 2 * self.extra {
             return;
         }
-        if group.me % 2 == 0 {
+        if group.me.is_multiple_of(2) {
             out.send(group, 0, group.me + 1, part);
         } else {
             out.receive(group, 0, group.me - 1, part, Arrival::Combine(Order::NewFirst));
@@ -48,7 +48,7 @@ impl Fold {
         if group.me >= 2 * self.extra {
             return;
         }
-        if group.me % 2 == 0 {
+        if group.me.is_multiple_of(2) {
             out.receive(group, round, group.me + 1, part, Arrival::Replace);
         } else {
             out.send(group, round, group.me - 1, part);
