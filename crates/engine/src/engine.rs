@@ -26,6 +26,7 @@ use oikaze_os::memory::{Holder, MemoryError, Region, RegionTable, Registered};
 use oikaze_os::net::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
+use oikaze_protocol::collective::{PARCEL_HEAD, ParcelHead};
 use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
 use oikaze_protocol::rma::{Rights, Rma, USER_HEAD};
 use oikaze_protocol::time::Time;
@@ -177,6 +178,18 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let position = self.shm.send_fast(to, class, tag, body, &mut self.ops)?;
         self.layers.traffic.add(MessagePurpose::Message, USER_HEAD, body.len() as u64);
         Some(position)
+    }
+
+    /// Puts a parcel into a local peer's ring, if no earlier request is in its way. Returns `true`
+    /// if it is there. The local peer is to be woken if it sleeps.
+    #[inline]
+    pub fn send_parcel_fast(&mut self, to: Rank, head: &ParcelHead, body: &[u8]) -> bool {
+        let is_sent =
+            self.submissions.is_empty() && self.shm.send_parcel_fast(to, head, body, &mut self.ops);
+        if is_sent {
+            self.layers.traffic.add(MessagePurpose::Message, PARCEL_HEAD, body.len() as u64);
+        }
+        is_sent
     }
 
     /// Returns the sender of the user's oldest message, if that message is in a local peer's ring,

@@ -401,22 +401,6 @@ fn a_lost_node_fails_the_collectives_of_its_teams_alone() {
 }
 
 #[test]
-fn an_abort_ends_collectives() {
-    let texts = std::sync::Mutex::new(Vec::new());
-    let settings = Job::builder().time_limit(LIMIT);
-    cluster_with(3, settings, |job| {
-        if job.rank() == 2 {
-            job.abort("enough");
-        }
-        let error = job.all_reduce(1, Sum).unwrap_err().to_string();
-        texts.lock().unwrap().push(error);
-        Ok(())
-    });
-    let texts = texts.into_inner().unwrap();
-    assert!(texts.len() == 3 && texts.iter().all(|text| text.contains("enough")), "{texts:?}");
-}
-
-#[test]
 fn a_time_limit_ends_the_wait_and_not_the_collective() {
     cluster(2, |job| {
         if job.rank() == 0 {

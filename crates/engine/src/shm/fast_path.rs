@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::inbox::{Arrived, Inbox};
 use crate::ops::Ops;
 use oikaze_protocol::Rank;
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::limits::{FAST_BATCH_MAX, FAST_PER_TURN_MAX};
 use oikaze_protocol::wind::Class;
 use std::sync::Arc;
@@ -42,6 +43,26 @@ impl ShmPeers {
         local_peer.sent_fast(position, ops.in_flight.outstanding.begin(to));
         self.fast_messages += 1;
         Some(position)
+    }
+
+    /// Puts a parcel into a local peer's ring, if no earlier request is in its way. Returns `true`
+    /// if it is there. The local peer is to be woken if it sleeps.
+    #[inline]
+    pub(crate) fn send_parcel_fast(
+        &mut self,
+        to: Rank,
+        head: &ParcelHead,
+        body: &[u8],
+        ops: &mut Ops,
+    ) -> bool {
+        if self.owes_a_look() || ops.ended.is_some() || ops.fences.holds_back() {
+            return false;
+        }
+        let Some(local_peer) = self.rings.get_mut(to) else { return false };
+        let Some(position) = local_peer.put_parcel_fast(head, body) else { return false };
+        local_peer.sent_fast(position, ops.in_flight.outstanding.begin(to));
+        self.fast_messages += 1;
+        true
     }
 
     /// Returns the sender of the user's oldest message, if that message is in a local peer's ring

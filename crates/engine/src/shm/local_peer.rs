@@ -14,6 +14,7 @@ use crate::ops::backoff::RetryTimer;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::limits::{FAST_BATCH_BYTES_MAX, FAST_PATH_RECENT, LAST_LOOKS};
 use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::time::Time;
@@ -92,6 +93,15 @@ impl LocalPeer {
     #[inline]
     pub fn put_fast(&mut self, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         let position = self.outgoing.put_fast(class, tag, body, &mut self.pair.outward)?;
+        self.counters.messages_out += 1;
+        self.counters.bytes_out += body.len() as u64;
+        Some(position)
+    }
+
+    /// See [`Outgoing::put_parcel_fast`].
+    #[inline]
+    pub fn put_parcel_fast(&mut self, head: &ParcelHead, body: &[u8]) -> Option<u64> {
+        let position = self.outgoing.put_parcel_fast(head, body, &mut self.pair.outward)?;
         self.counters.messages_out += 1;
         self.counters.bytes_out += body.len() as u64;
         Some(position)

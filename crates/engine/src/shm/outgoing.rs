@@ -7,11 +7,12 @@
 //! therefore overtake messages that wait for credit, which WIND-2.3 allows.
 
 use super::credit::Credit;
-use super::record::{self, PutOutcome, put_user};
+use super::record::{self, PutOutcome, put_parcel, put_user};
 use super::unsettled::{Settled, UnsettledQueue};
 use crate::ops::backoff::RetryTimer;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Part, Writer};
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::limits::{
     BODY_MAX, GRANTS, HEAD_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY,
 };
@@ -136,6 +137,23 @@ impl Outgoing {
         let end = put_user(class, tag, body, writer).ok()?;
         self.posted += 1;
         self.credit.take(charge);
+        Some(end)
+    }
+
+    /// Puts a parcel into the ring, if no message waits and there is room for all of it in one
+    /// record. Returns the position behind the record. [`UnsettledQueue::push_fast`] follows.
+    #[inline]
+    pub fn put_parcel_fast(
+        &mut self,
+        head: &ParcelHead,
+        body: &[u8],
+        writer: &mut Writer,
+    ) -> Option<u64> {
+        if self.closed || body.len() > RECORD_BODY || self.waiting() > 0 {
+            return None;
+        }
+        let end = put_parcel(head, body, writer).ok()?;
+        self.posted += 1;
         Some(end)
     }
 

@@ -3,6 +3,7 @@
 
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Full, Part, STEP_BODY, Writer};
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
 use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::wind::{Body, Class, Rows, Segment};
@@ -94,6 +95,19 @@ pub(super) fn put_user(
         .chain(words)
         .map(|word| std::mem::replace(&mut last, word >> 56) | word << 8);
     writer.put_step(user_heading(class), len, shifted)
+}
+
+/// Puts a parcel into the ring as a whole.
+pub(super) fn put_parcel(head: &ParcelHead, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
+    let head = head.encode();
+    let heading = Heading {
+        kind: RecordKind::Whole,
+        class: Class::Unordered,
+        head: head.len(),
+        len: 0,
+        flag: false,
+    };
+    writer.put(heading, &[Part::Bytes(&head), Part::Bytes(body)])
 }
 
 fn user_heading(class: Class) -> Heading {

@@ -10,6 +10,7 @@ use crate::node::driver::limits::{
 use crate::node::driver::lock::CombiningLockGuard;
 use oikaze_engine::{Arrived, ShmChannel};
 use oikaze_protocol::Rank;
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::wind::Class;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -80,6 +81,20 @@ impl Node {
         drop(engine);
         self.after_leaving_to(sent.is_some().then_some(route.channel()));
         sent
+    }
+
+    /// Sends a parcel directly into a local peer's ring. Returns `false` if the engine is taken, or
+    /// if earlier requests must go first.
+    pub fn send_parcel_fast(&self, to: Rank, head: &ParcelHead, body: &[u8]) -> bool {
+        let Some(channel) = self.channels.of(to) else { return false };
+        if self.driver.helper.is_watching() || self.is_forked() || self.engine.masks_entries() {
+            return false;
+        }
+        let Some(mut engine) = self.engine.try_enter_often() else { return false };
+        let is_sent = engine.send_parcel_fast(to, head, body);
+        drop(engine);
+        self.after_leaving_to(is_sent.then_some(channel));
+        is_sent
     }
 
     /// Takes a message that is there, or comes within about a microsecond, for a thread that does

@@ -3,12 +3,13 @@
 use super::mail::Mail;
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
-use super::task::{self, CollectiveRun, Progress};
+use super::task::{CollectiveRun, Progress};
 use crate::node::{Needs, Node, lock};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Completion, Failure, Outcome, Parcel, Request, Sink, Submission};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose, RoundNumber};
+use oikaze_protocol::limits::RECORD_BODY;
 use oikaze_protocol::wind::Body;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -176,7 +177,7 @@ impl TeamCore {
             && to != self.me
         {
             let head = self.head(ParcelPurpose::Notice, number, 0, call);
-            self.send(node, to, head, Body::Empty);
+            self.send(node, to, head, &[]);
         }
     }
 
@@ -279,7 +280,7 @@ impl TeamCore {
         text.truncate(end);
         for to in (0..).take(self.ranks.len()).filter(|to| *to != self.me) {
             let head = self.head(ParcelPurpose::Failed, number, 0, call);
-            self.send(node, to, head, Body::copy_of(text.as_bytes()));
+            self.send(node, to, head, text.as_bytes());
         }
     }
 
@@ -355,8 +356,12 @@ impl TeamCore {
     }
 
     /// Sends a parcel to a rank of the team.
-    pub fn send(self: &TeamCore, node: &Node, to: Rank, head: ParcelHead, body: Body) {
+    pub fn send(&self, node: &Node, to: Rank, head: ParcelHead, body: &[u8]) {
         let Some(&to) = self.ranks.get(to as usize) else { return };
+        if body.len() <= RECORD_BODY && node.send_parcel_fast(to, &head, body) {
+            return;
+        }
+        let body = Body::copy_of(body);
         let completion = (body.len() >= REFUSABLE_MIN).then(|| {
             let (team, number) = (self.id, head.number);
             Completion::telling(Box::new(Unsent {
@@ -365,14 +370,14 @@ impl TeamCore {
                 number,
             }))
         });
-        let request: Request = task::request(to, head, body);
+        let request = Request::Parcel { to, head, body };
         node.push(Submission { request, completion, keep: None });
     }
 
     /// Tells a rank how many bytes of its parcels were read.
     pub fn report_credit(&self, node: &Node, to: Rank, bytes: u64, call: CollectiveCall) {
         let head = self.head(ParcelPurpose::Credit, 0, 0, call);
-        self.send(node, to, head, Body::copy_of(&bytes.to_le_bytes()));
+        self.send(node, to, head, &bytes.to_le_bytes());
     }
 
     /// Notes that a parcel could not be sent.

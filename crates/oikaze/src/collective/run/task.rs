@@ -6,13 +6,12 @@ use super::slot::CollectiveFailure;
 use super::stage::{End, Stage};
 use crate::job::run::message_of_panic;
 use crate::node::Node;
-use oikaze_engine::{Body, Request};
+use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
-    Arrival, CollectiveCall, ParcelHead, ParcelPurpose, Plan, PlanStep, RoundNumber,
+    Arrival, CollectiveCall, ParcelPurpose, Plan, PlanStep, RoundNumber,
 };
 use oikaze_protocol::limits::MESSAGE_MAX;
-use oikaze_protocol::wind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
@@ -132,7 +131,7 @@ impl CollectiveRun {
                     }
                     let purpose = ParcelPurpose::Data;
                     let head = team.head(purpose, self.number, round, self.call);
-                    team.send(node, to, head, wind::Body::copy_of(bytes));
+                    team.send(node, to, head, bytes);
                 }
                 PlanStep::Receive { from, part, how } => {
                     let Some(body) = mail.take(self.number, round, from) else {
@@ -178,9 +177,4 @@ fn too_long(bytes: usize) -> CollectiveFailure {
     CollectiveFailure::Mistake(format!(
         "a part of {bytes} bytes is longer than one message may be ({MESSAGE_MAX} bytes): cut the vector into several"
     ))
-}
-
-/// Returns the request that sends a parcel to a node.
-pub(super) fn request(to: Rank, head: ParcelHead, body: wind::Body) -> Request {
-    Request::Parcel { to, head, body }
 }
