@@ -32,6 +32,42 @@ std::process::Termination::report(main())
 }
 }
 
+mod docs_book_src_collectives_md_1 {
+use oikaze::prelude::*;
+
+fn main() -> oikaze::Result<()> {
+    let job = oikaze::join()?;
+    let (me, size) = (job.rank(), job.size());
+
+    // Move: from one to all, from all to all, blocks for each.
+    let table = job.broadcast(0, &[0.5, 1.5])?; // the argument counts at rank 0
+    let ranks = job.all_gather(&[me])?;
+    let blocks: Vec<u32> = (0..size).map(|to| 100 * me + to).collect();
+    let mixed = job.all_to_all(&blocks)?;
+    assert_eq!((table[1], ranks.len(), mixed[0]), (1.5, size as usize, me));
+
+    // Combine: on all ranks, up to this rank, at one rank.
+    let most = job.all_reduce(f64::from(me), Max)?;
+    let before = job.scan(&[1_u32], Sum)?[0] - 1;
+    let products = job.reduce(0, &[2_u64, 3], Product)?; // empty at other ranks
+    assert_eq!((most, before), (f64::from(size - 1), me));
+    assert!(me > 0 || products[0] == 2_u64.pow(size));
+
+    // Let other work go on meanwhile.
+    let pending = job.start().all_reduce(&vec![1_u32; 1000], Sum);
+    let local: u32 = (0..1000).sum();
+    assert_eq!(pending.wait()?[0] * local, size * local); // or: pending.await?
+
+    // Teams: the even and the odd ranks.
+    let half = job.split(Some(me % 2), 0)?.expect("every rank gave a color");
+    assert_eq!(half.all_reduce(me % 2, Sum)?, half.size() * (me % 2));
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod docs_book_src_getting_started_md_1 {
 use oikaze::prelude::*;
 
@@ -43,7 +79,7 @@ fn main(job: &Job) -> oikaze::Result<()> {
     let mine = (job.rank()..STEPS).step_by(job.size() as usize);
     let height = |x: f64| 4.0 / (1.0 + x * x);
     let part: f64 = mine.map(|step| height((f64::from(step) + 0.5) * width) * width).sum();
-    let pi = job.barrier_reduce(part, ReduceOp::Sum)?; // all nodes call it; it is also a barrier
+    let pi = job.all_reduce(part, Sum)?; // all nodes call it, and all get the same bits
     assert!((pi - std::f64::consts::PI).abs() < 1e-9);
     if job.rank() == 0 {
         println!("π is {pi:.9}");
@@ -694,7 +730,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_collective_rs_1 {
+mod crates_oikaze_src_collective_barrier_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -707,7 +743,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_collective_rs_2 {
+mod crates_oikaze_src_collective_barrier_rs_2 {
 use oikaze::collective::Reducible;
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -717,6 +753,268 @@ fn mean<T: Reducible + Into<f64>>(job: &Job, value: T) -> oikaze::Result<f64> {
     Ok(sum.into() / f64::from(job.size()))
 }
 assert_eq!(mean(&job, 3.0)?, 3.0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_calls_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let table = job.broadcast(0, &[1.5, 2.5])?; // the argument counts at rank 0
+let ranks = job.all_gather(&[job.rank()])?;
+let sum = job.all_reduce(table[0], Sum)?;
+assert_eq!(sum, 1.5 * ranks.len() as f64);
+let before_me = job.scan(&[1_u32], Sum)?[0] - 1;
+assert_eq!(before_me, job.rank());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_calls_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let mine = [1e100, 0.1, -1e100]; // adding in this order would give 0
+assert_eq!(job.sum_exact(&mine)?, 0.1 * f64::from(job.size()));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_exact_rs_1 {
+use oikaze::collective::Float;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn total<F: Float>(job: &Job, values: &[F]) -> oikaze::Result<F> {
+    job.sum_exact(values)
+}
+assert_eq!(total(&job, &[1e300, 1.0, -1e300])?, f64::from(job.size()));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_operator_rs_1 {
+use oikaze::collective::Item;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn first_of<T: Item>(job: &Job, value: T) -> oikaze::Result<T> {
+    Ok(job.broadcast(0, &[value])?[0])
+}
+assert_eq!(first_of(&job, job.rank())?, 0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_operator_rs_2 {
+use oikaze::collective::Operator;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn combine<O: Operator<u32>>(job: &Job, operator: O) -> oikaze::Result<u32> {
+    job.all_reduce(job.rank() + 1, operator)
+}
+assert_eq!(combine(&job, Max)?, job.size());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_operator_rs_3 {
+use oikaze::collective::{Function, commuting};
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let gcd: Function<fn(u64, u64) -> u64> = commuting(|mut a, mut b| {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+});
+assert_eq!(job.all_reduce(12, gcd)?, 12);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_operator_rs_4 {
+use oikaze::collective::commuting;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let longest = job.all_reduce(1.5_f64, commuting(f64::hypot))?;
+assert!(longest >= 1.5);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_operator_rs_5 {
+use oikaze::collective::ordered;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let last = job.all_reduce(job.rank(), ordered(|_, second| second))?;
+assert_eq!(last, job.size() - 1);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_operator_rs_6 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+assert!(combined <= u64::from(job.size()));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_operator_rs_7 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let mine = [7.5, f64::from(job.rank())];
+assert_eq!(job.all_reduce(mine, MinLocation)?, [7.5, 0.0]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_operator_rs_8 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let rank = i64::from(job.rank());
+let most = i64::from(job.size()) - 1;
+assert_eq!(job.all_reduce([rank, rank], MaxLocation)?, [most, most]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_pending_rs_1 {
+use oikaze::collective::Pending;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let sums: Pending<Vec<u32>> = job.start().all_reduce(&[1, 2], Sum);
+// Other work goes here.
+assert_eq!(sums.wait()?, [job.size(), 2 * job.size()]); // or: sums.await?
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_pending_rs_2 {
+use oikaze::collective::PendingFuture;
+use oikaze::prelude::*;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let mut future: PendingFuture<Vec<u32>> = job.start().all_gather(&[job.rank()]).into_future();
+let mut context = Context::from_waker(Waker::noop()); // an executor wakes the task instead
+let ranks = loop {
+    if let Poll::Ready(outcome) = Pin::new(&mut future).poll(&mut context) {
+        break outcome?;
+    }
+};
+assert_eq!(ranks.len(), job.size() as usize);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_start_rs_1 {
+use oikaze::collective::Start;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let start: Start<'_> = job.start();
+let (sums, ranks) = (start.all_reduce(&[1_u32], Sum), start.all_gather(&[job.rank()]));
+assert_eq!(sums.wait()?, [ranks.wait()?.len() as u32]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_team_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let row = job.split(Some(job.rank() / 2), 0)?.expect("a color was given");
+let members = row.all_gather(&[job.rank()])?;
+assert_eq!(members, row.ranks());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_team_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+assert_eq!(job.team().algorithm("all_reduce", 8), "recursive doubling");
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_team_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let seen = job.array::<u32>("seen", job.size() as usize)?;
+let pair = job.split(Some(job.rank() / 2), 0)?.expect("a color was given");
+let me = job.rank() as usize;
+seen.write(me..me + 1)?[0] = 7;
+pair.barrier()?;
+let first = me / 2 * 2;
+let both = first..first + pair.size() as usize;
+assert!(seen.read(both)?.iter().all(|value| *value == 7));
+job.barrier()?;
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -1779,6 +2077,7 @@ std::process::Termination::report(main())
 /// Name, start, and whether the program aborts the job.
 pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("README.md 1", readme_md_1::start, false),
+    ("docs/book/src/collectives.md 1", docs_book_src_collectives_md_1::start, false),
     ("docs/book/src/getting-started.md 1", docs_book_src_getting_started_md_1::start, false),
     ("docs/book/src/getting-started.md 2", docs_book_src_getting_started_md_2::start, false),
     ("docs/book/src/memory-model.md 1", docs_book_src_memory_model_md_1::start, false),
@@ -1804,8 +2103,25 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/atomic.rs 2", crates_oikaze_src_atomic_rs_2::start, false),
     ("crates/oikaze/src/atomic.rs 3", crates_oikaze_src_atomic_rs_3::start, false),
     ("crates/oikaze/src/atomic.rs 4", crates_oikaze_src_atomic_rs_4::start, false),
-    ("crates/oikaze/src/collective.rs 1", crates_oikaze_src_collective_rs_1::start, false),
-    ("crates/oikaze/src/collective.rs 2", crates_oikaze_src_collective_rs_2::start, false),
+    ("crates/oikaze/src/collective/barrier.rs 1", crates_oikaze_src_collective_barrier_rs_1::start, false),
+    ("crates/oikaze/src/collective/barrier.rs 2", crates_oikaze_src_collective_barrier_rs_2::start, false),
+    ("crates/oikaze/src/collective/calls.rs 1", crates_oikaze_src_collective_calls_rs_1::start, false),
+    ("crates/oikaze/src/collective/calls.rs 2", crates_oikaze_src_collective_calls_rs_2::start, false),
+    ("crates/oikaze/src/collective/exact.rs 1", crates_oikaze_src_collective_exact_rs_1::start, false),
+    ("crates/oikaze/src/collective/operator.rs 1", crates_oikaze_src_collective_operator_rs_1::start, false),
+    ("crates/oikaze/src/collective/operator.rs 2", crates_oikaze_src_collective_operator_rs_2::start, false),
+    ("crates/oikaze/src/collective/operator.rs 3", crates_oikaze_src_collective_operator_rs_3::start, false),
+    ("crates/oikaze/src/collective/operator.rs 4", crates_oikaze_src_collective_operator_rs_4::start, false),
+    ("crates/oikaze/src/collective/operator.rs 5", crates_oikaze_src_collective_operator_rs_5::start, false),
+    ("crates/oikaze/src/collective/operator.rs 6", crates_oikaze_src_collective_operator_rs_6::start, false),
+    ("crates/oikaze/src/collective/operator.rs 7", crates_oikaze_src_collective_operator_rs_7::start, false),
+    ("crates/oikaze/src/collective/operator.rs 8", crates_oikaze_src_collective_operator_rs_8::start, false),
+    ("crates/oikaze/src/collective/pending.rs 1", crates_oikaze_src_collective_pending_rs_1::start, false),
+    ("crates/oikaze/src/collective/pending.rs 2", crates_oikaze_src_collective_pending_rs_2::start, false),
+    ("crates/oikaze/src/collective/start.rs 1", crates_oikaze_src_collective_start_rs_1::start, false),
+    ("crates/oikaze/src/collective/team.rs 1", crates_oikaze_src_collective_team_rs_1::start, false),
+    ("crates/oikaze/src/collective/team.rs 2", crates_oikaze_src_collective_team_rs_2::start, false),
+    ("crates/oikaze/src/collective/team.rs 3", crates_oikaze_src_collective_team_rs_3::start, false),
     ("crates/oikaze/src/completion/counter.rs 1", crates_oikaze_src_completion_counter_rs_1::start, false),
     ("crates/oikaze/src/completion/counter.rs 2", crates_oikaze_src_completion_counter_rs_2::start, false),
     ("crates/oikaze/src/completion/mod.rs 1", crates_oikaze_src_completion_mod_rs_1::start, false),

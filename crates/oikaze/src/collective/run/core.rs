@@ -19,6 +19,9 @@ use std::task::Waker;
 
 /// Number of ended collectives that a team remembers, to compare late parcels with them.
 const HISTORY: usize = 64;
+/// Maximum number of collectives by which another rank may be ahead of this one, for parcels that
+/// need no credit.
+const AHEAD_MAX: u64 = 1 << 16;
 /// Maximum length of a reason that another rank sends, in bytes.
 const REASON_MAX: usize = 4096;
 /// Length of a body from which on the sender hears of its refusal. A receiver refuses a body only
@@ -291,6 +294,9 @@ impl TeamCore {
         let Some(&from) = self.places.get(&from) else { return };
         let number = head.number;
         let first = state.next - state.tasks.len() as u64;
+        if head.purpose != ParcelPurpose::Data && number > state.next.saturating_add(AHEAD_MAX) {
+            return;
+        }
         match head.purpose {
             ParcelPurpose::Credit => {
                 if let Some(bytes) = body.first_chunk() {

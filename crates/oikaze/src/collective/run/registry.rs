@@ -4,6 +4,7 @@ use super::TeamCore;
 use crate::node::{Node, lock};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel};
+use oikaze_protocol::limits::MESSAGE_MAX;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,11 @@ use std::sync::{Arc, Mutex};
 /// Maximum number of teams of which it is remembered that they are gone. A parcel for an older one
 /// is kept until the node ends.
 const GONE_MAX: usize = 1024;
+
+/// Maximum number of teams of which parcels are kept before this node makes them, and of their
+/// bytes. Nobody who obeys the credit comes near.
+const EARLY_TEAMS_MAX: usize = 4096;
+const EARLY_BYTES_MAX: u64 = 2 * MESSAGE_MAX;
 
 /// Teams of a node, by number.
 #[derive(Default)]
@@ -28,7 +34,25 @@ struct Teams {
     here: BTreeMap<u64, Arc<TeamCore>>,
     /// Parcels for teams that this node has not made yet. The senders' credit bounds them.
     early: BTreeMap<u64, Vec<Parcel>>,
+    early_bytes: u64,
     gone: std::collections::VecDeque<u64>,
+}
+
+impl Teams {
+    fn keep_early(&mut self, id: u64, parcel: Parcel) {
+        let bytes = self.early_bytes + parcel.body.len() as u64;
+        let is_known = self.early.contains_key(&id) || self.early.len() < EARLY_TEAMS_MAX;
+        if is_known && bytes <= EARLY_BYTES_MAX {
+            self.early_bytes = bytes;
+            self.early.entry(id).or_default().push(parcel);
+        }
+    }
+
+    fn take_early(&mut self, id: u64) -> Vec<Parcel> {
+        let parcels = self.early.remove(&id).unwrap_or_default();
+        self.early_bytes -= parcels.iter().map(|parcel| parcel.body.len() as u64).sum::<u64>();
+        parcels
+    }
 }
 
 std::thread_local! {
@@ -43,7 +67,7 @@ impl Registry {
         if teams.here.insert(core.id(), Arc::clone(core)).is_some() {
             return false;
         }
-        for parcel in teams.early.remove(&core.id()).unwrap_or_default() {
+        for parcel in teams.take_early(core.id()) {
             core.deposit(parcel);
         }
         self.due.push(Arc::clone(core));
@@ -54,7 +78,7 @@ impl Registry {
     pub fn remove(&self, id: u64) {
         let mut teams = lock(&self.teams);
         teams.here.remove(&id);
-        teams.early.remove(&id);
+        teams.take_early(id);
         teams.gone.push_back(id);
         if teams.gone.len() > GONE_MAX {
             teams.gone.pop_front();
@@ -75,7 +99,7 @@ impl Registry {
             core.deposit(parcel);
             self.due.push(Arc::clone(core));
         } else if !teams.gone.contains(&id) {
-            teams.early.entry(id).or_default().push(parcel);
+            teams.keep_early(id, parcel);
         }
     }
 
