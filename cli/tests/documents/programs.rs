@@ -889,7 +889,10 @@ mod crates_oikaze_src_collective_operator_rs_6 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
-assert!(combined <= u64::from(job.size()));
+let (sum, product) = (job.all_reduce(1, Sum)?, job.all_reduce(1, Product)?);
+let (least, most) = (job.all_reduce(5, Min)?, job.all_reduce(5, Max)?);
+let bits = [job.all_reduce(6, And)?, job.all_reduce(6, Or)?, job.all_reduce(0, Xor)?];
+assert_eq!((sum, product, least, most, bits), (job.size(), 1, 5, 5, [6, 6, 0]));
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {

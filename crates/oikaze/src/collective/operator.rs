@@ -151,8 +151,10 @@ macro_rules! operators {
         /// use oikaze::prelude::*;
         /// # fn main() -> oikaze::Result<()> {
         /// let job = oikaze::join()?;
-        #[doc = concat!("let combined = job.all_reduce(1_u64, ", stringify!($name), ")?;")]
-        /// assert!(combined <= u64::from(job.size()));
+        /// let (sum, product) = (job.all_reduce(1, Sum)?, job.all_reduce(1, Product)?);
+        /// let (least, most) = (job.all_reduce(5, Min)?, job.all_reduce(5, Max)?);
+        /// let bits = [job.all_reduce(6, And)?, job.all_reduce(6, Or)?, job.all_reduce(0, Xor)?];
+        /// assert_eq!((sum, product, least, most, bits), (job.size(), 1, 5, 5, [6, 6, 0]));
         /// # Ok(())
         /// # }
         /// ```

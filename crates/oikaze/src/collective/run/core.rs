@@ -7,6 +7,7 @@ use super::task::{CollectiveRun, Progress};
 use crate::node::{Needs, Node, lock};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Completion, Failure, Outcome, Parcel, Request, Sink, Submission};
+use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose, RoundNumber};
 use oikaze_protocol::limits::RECORD_BODY;
@@ -187,6 +188,8 @@ impl TeamCore {
     /// Runs collectives until all wait. Returns at once if another thread does so, which then looks
     /// again.
     pub fn advance(self: &Arc<Self>, node: &Node) {
+        // A handler that interrupts this thread must not wait for the lock.
+        let _masked = locked(|| ());
         loop {
             let mut state = match self.state.try_lock() {
                 Ok(state) => state,
