@@ -40,7 +40,10 @@ struct Held {
 #[derive(Debug)]
 struct LiveGuard {
     ticket: u64,
+    /// Bytes from the first one to the last one.
     bytes: Range<usize>,
+    /// Rows of a guard that is not one range, in order and disjoint. It is empty for one range.
+    rows: Vec<Range<usize>>,
     writer: bool,
     taker: Taker,
     taken_at: &'static Location<'static>,
@@ -72,6 +75,21 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
 }
 
 impl LiveGuard {
+    /// Returns the parts of `bytes` that the guard covers, in order.
+    fn parts(&self, bytes: &Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+        let rows = match self.rows.is_empty() {
+            true => std::slice::from_ref(&self.bytes),
+            false => &*self.rows,
+        };
+        let (first, bytes) = (rows.partition_point(|row| row.end <= bytes.start), bytes.clone());
+        let rows = rows.get(first..).unwrap_or_default();
+        rows.iter().map(move |row| overlap(row, &bytes)).take_while(|part| !part.is_empty())
+    }
+
+    fn covers(&self, byte: usize) -> bool {
+        self.parts(&(byte..byte + 1)).next().is_some()
+    }
+
     fn describe(&self) -> String {
         let Range { start, end } = self.bytes;
         let does = if self.writer { "writes" } else { "reads" };
@@ -84,17 +102,16 @@ impl Held {
     fn covered(&self, bytes: &Range<usize>, incoming: Incoming) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for entry in &self.ranges {
-            let common = overlap(&entry.bytes, bytes);
-            if common.is_empty() {
-                continue;
-            }
-            match incoming {
-                Incoming::Diff => runs.push(common),
-                Incoming::Fetched => {
-                    let shown = entry.shown.range(common.start / PAGE..common.end.div_ceil(PAGE));
-                    runs.extend(
-                        shown.map(|page| overlap(&common, &(page * PAGE..(page + 1) * PAGE))),
-                    );
+            for common in entry.parts(bytes) {
+                match incoming {
+                    Incoming::Diff => runs.push(common),
+                    Incoming::Fetched => {
+                        let pages = common.start / PAGE..common.end.div_ceil(PAGE);
+                        let shown = entry.shown.range(pages);
+                        runs.extend(
+                            shown.map(|page| overlap(&common, &(page * PAGE..(page + 1) * PAGE))),
+                        );
+                    }
                 }
             }
         }
@@ -111,7 +128,7 @@ impl Held {
 
     /// Reports, once for each array, that the program has a race.
     fn report(&mut self, array: &str, at: usize) {
-        let guard = self.ranges.iter().find(|entry| entry.bytes.contains(&at));
+        let guard = self.ranges.iter().find(|entry| entry.covers(at));
         if let Some(guard) = guard.filter(|_| !self.is_reported) {
             crate::signals::say(&format!(
                 "oikaze: data race on array {array:?}: another node has changed byte {at} while {} is alive in this process. The \
@@ -158,9 +175,26 @@ impl Borrows {
         bytes: Range<usize>,
         writer: bool,
     ) -> Result<u64, SharedError> {
+        self.borrow_rows(array, bytes, Vec::new(), writer)
+    }
+
+    /// Lends the rows, which are in order, disjoint and in `bytes`, or reports a conflicting guard.
+    /// Without rows, it lends all of `bytes`.
+    #[track_caller]
+    pub(super) fn borrow_rows(
+        &self,
+        array: &str,
+        bytes: Range<usize>,
+        rows: Vec<Range<usize>>,
+        writer: bool,
+    ) -> Result<u64, SharedError> {
         let taken_at = Location::caller();
         let mut held = self.lock();
-        let overlaps = |e: &&LiveGuard| !overlap(&e.bytes, &bytes).is_empty();
+        let parts = if rows.is_empty() { std::slice::from_ref(&bytes) } else { &*rows };
+        let overlaps = |e: &&LiveGuard| {
+            !overlap(&e.bytes, &bytes).is_empty()
+                && parts.iter().any(|part| e.parts(part).next().is_some())
+        };
         let conflict = held.ranges.iter().filter(overlaps).find(|e| writer || e.writer);
         if let Some(e) = conflict {
             return Err(SharedError::invalid(
@@ -181,6 +215,7 @@ impl Borrows {
         held.ranges.push(LiveGuard {
             ticket,
             bytes,
+            rows,
             writer,
             taker,
             taken_at,
@@ -203,7 +238,7 @@ impl Borrows {
         self.live.ended(&ended.taker);
         let Held { ranges, pending, .. } = &mut *held;
         if !pending.is_empty() {
-            let is_free = |byte| !ranges.iter().any(|entry| entry.bytes.contains(&byte));
+            let is_free = |byte| !ranges.iter().any(|entry| entry.covers(byte));
             // If the guard itself has written there since, its own byte is the newer one.
             pending.take(is_free, |at, arrived, kept| {
                 if alias.load(at) == kept {
@@ -253,10 +288,10 @@ impl Borrows {
         // Hold the lock until the pages are unmapped: a guard that begins before has shown them.
         let mut held = self.lock();
         for entry in &mut held.ranges {
-            let common = overlap(&entry.bytes, &bytes);
-            if !common.is_empty() {
-                entry.shown.extend(common.start / PAGE..common.end.div_ceil(PAGE));
-            }
+            let shown =
+                entry.parts(&bytes).flat_map(|part| part.start / PAGE..part.end.div_ceil(PAGE));
+            let shown: Vec<usize> = shown.collect();
+            entry.shown.extend(shown);
         }
         unmap()
     }

@@ -1,9 +1,10 @@
 //! Guards, which lend an array's elements to threads of this process.
 
+use std::any::TypeId;
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 
-use bytemuck::Pod;
+use bytemuck::{CheckedBitPattern, NoUninit};
 
 use super::error::SharedError;
 use super::shared_memory::SharedMemory;
@@ -87,7 +88,7 @@ impl<T> fmt::Debug for WriteGuard<'_, T> {
 }
 
 impl SharedMemory {
-    fn element_bytes<T: Pod>(&self, elements: &Range<usize>) -> Result<Range<usize>, SharedError> {
+    fn element_bytes<T>(&self, elements: &Range<usize>) -> Result<Range<usize>, SharedError> {
         let size = size_of::<T>();
         let refuse = |why: String| {
             SharedError::invalid(
@@ -116,41 +117,207 @@ impl SharedMemory {
         }
     }
 
+    /// Returns the address of the first of these bytes in the view.
+    fn address(&self, bytes: &Range<usize>) -> usize {
+        self.view().base() + bytes.start
+    }
+
     /// Lends elements for reading. A touch of an invalid page waits for its home.
     ///
     /// # Errors
-    /// Outside the array, or a live guard of this process writes some of them.
+    /// Outside the array, or a live guard of this process writes some of them. Or an element is no
+    /// valid `T`.
     #[track_caller]
-    pub fn slice<T: Pod>(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>, SharedError> {
+    pub fn slice<T: CheckedBitPattern + 'static>(
+        &self,
+        elements: Range<usize>,
+    ) -> Result<ReadGuard<'_, T>, SharedError> {
         let bytes = self.element_bytes::<T>(&elements)?;
         self.expect_touches(&bytes, Access::Read)?;
-        let first = (self.view().base() + bytes.start) as *const T;
         let ticket = self.borrows().borrow(self.name(), bytes.clone(), false)?;
         let loan = Loan { memory: self, ticket, bytes };
+        let first = self.address(&loan.bytes);
         // SAFETY: inside the view, which lives as long as `self`; aligned, since the view starts on
-        // a page and `T`'s size is a multiple of its alignment; any bits are a `T` (Pod). No guard
-        // of this process writes here, and no byte that another node sends gets here before the
-        // loan has ended (registry, COH-3.9).
-        let elements = unsafe { std::slice::from_raw_parts(first, elements.len()) };
+        // a page and `T`'s size is a multiple of its alignment; `checked` has seen that all bits
+        // are a `T`. No guard of this process writes here, and no byte that another node sends gets
+        // here before the loan has ended (registry, COH-3.9).
+        let elements = unsafe {
+            self.checked::<T>(first, &elements)?;
+            std::slice::from_raw_parts(first as *const T, elements.len())
+        };
         Ok(ReadGuard { elements, loan })
     }
 
     /// Lends elements for reading and writing.
     ///
     /// # Errors
-    /// Outside the array, or a live guard of this process covers some of them.
+    /// Outside the array, or a live guard of this process covers some of them. Or an element is no
+    /// valid `T`.
     #[track_caller]
-    pub fn slice_mut<T: Pod>(
+    pub fn slice_mut<T: CheckedBitPattern + NoUninit + 'static>(
         &self,
         elements: Range<usize>,
     ) -> Result<WriteGuard<'_, T>, SharedError> {
         let bytes = self.element_bytes::<T>(&elements)?;
         self.expect_touches(&bytes, Access::Write)?;
-        let first = (self.view().base() + bytes.start) as *mut T;
         let ticket = self.borrows().borrow(self.name(), bytes.clone(), true)?;
         let loan = Loan { memory: self, ticket, bytes };
+        let first = self.address(&loan.bytes);
         // SAFETY: as in `slice`, and the registry gives these bytes to this guard alone.
-        let elements = unsafe { std::slice::from_raw_parts_mut(first, elements.len()) };
+        let elements = unsafe {
+            self.checked::<T>(first, &elements)?;
+            std::slice::from_raw_parts_mut(first as *mut T, elements.len())
+        };
         Ok(WriteGuard { elements, loan })
+    }
+
+    /// Checks that the bits of lent elements, from the address `first` on, are of type `T`. Other
+    /// nodes may have sent any bits.
+    ///
+    /// # Safety
+    /// The elements must be in the view, aligned, and lent to the caller.
+    unsafe fn checked<T: CheckedBitPattern + 'static>(
+        &self,
+        first: usize,
+        elements: &Range<usize>,
+    ) -> Result<(), SharedError> {
+        // A type that is its own `Bits` takes any bits.
+        if TypeId::of::<T>() == TypeId::of::<T::Bits>() {
+            return Ok(());
+        }
+        // SAFETY: `T` and `T::Bits` have one layout, and the caller lends the elements.
+        let bits = unsafe { std::slice::from_raw_parts(first as *const T::Bits, elements.len()) };
+        match bits.iter().position(|bits| !T::is_valid_bit_pattern(bits)) {
+            None => Ok(()),
+            Some(bad) => Err(SharedError::invalid(
+                format!("element {} of array {:?}", elements.start + bad, self.name()),
+                format!("its bits are no {}", std::any::type_name::<T>()),
+                "Only a broken program can have written them; look at what the nodes write.",
+            )),
+        }
+    }
+
+    /// Returns the bytes of rows of elements, and all bytes from the first one to the last one.
+    fn row_bytes<T: CheckedBitPattern + 'static>(
+        &self,
+        rows: &[Range<usize>],
+    ) -> Result<(Range<usize>, Vec<Range<usize>>), SharedError> {
+        let bytes = rows.iter().map(|row| self.element_bytes::<T>(row));
+        let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
+        if bytes.windows(2).any(|pair| matches!(pair, [one, next] if one.end > next.start)) {
+            return Err(SharedError::invalid(
+                format!("rows of array {:?}", self.name()),
+                "they are not in order and disjoint",
+                "Sort the rows.",
+            ));
+        }
+        let start = bytes.first().map_or(0, |row| row.start);
+        Ok((start..bytes.last().map_or(start, |row| row.end), bytes))
+    }
+
+    /// Lends several rows of elements for reading. The rows are in order and disjoint.
+    ///
+    /// # Errors
+    /// As [`slice`](Self::slice).
+    #[track_caller]
+    pub fn rows<T: CheckedBitPattern + 'static>(
+        &self,
+        rows: &[Range<usize>],
+    ) -> Result<ReadRows<'_, T>, SharedError> {
+        let (hull, bytes) = self.row_bytes::<T>(rows)?;
+        for row in &bytes {
+            self.expect_touches(row, Access::Read)?;
+        }
+        let ticket = self.borrows().borrow_rows(self.name(), hull.clone(), bytes.clone(), false)?;
+        let loan = Loan { memory: self, ticket, bytes: hull };
+        let mut slices = Vec::with_capacity(rows.len());
+        for (bytes, elements) in bytes.iter().zip(rows) {
+            let first = self.address(bytes);
+            // SAFETY: as in `slice`, for each row; the loan covers all of them.
+            slices.push(unsafe {
+                self.checked::<T>(first, elements)?;
+                std::slice::from_raw_parts(first as *const T, elements.len())
+            });
+        }
+        Ok(ReadRows { rows: slices, loan })
+    }
+
+    /// Lends several rows of elements for reading and writing. The rows are in order and disjoint.
+    ///
+    /// # Errors
+    /// As [`slice_mut`](Self::slice_mut).
+    #[track_caller]
+    pub fn rows_mut<T: CheckedBitPattern + NoUninit + 'static>(
+        &self,
+        rows: &[Range<usize>],
+    ) -> Result<WriteRows<'_, T>, SharedError> {
+        let (hull, bytes) = self.row_bytes::<T>(rows)?;
+        for row in &bytes {
+            self.expect_touches(row, Access::Write)?;
+        }
+        let ticket = self.borrows().borrow_rows(self.name(), hull.clone(), bytes.clone(), true)?;
+        let loan = Loan { memory: self, ticket, bytes: hull };
+        let mut slices = Vec::with_capacity(rows.len());
+        for (bytes, elements) in bytes.iter().zip(rows) {
+            let first = self.address(bytes);
+            // SAFETY: as in `slice_mut`, for each row; the rows are disjoint.
+            slices.push(unsafe {
+                self.checked::<T>(first, elements)?;
+                std::slice::from_raw_parts_mut(first as *mut T, elements.len())
+            });
+        }
+        Ok(WriteRows { rows: slices, loan })
+    }
+}
+
+/// Read access to rows of elements of a shared array.
+pub struct ReadRows<'a, T> {
+    rows: Vec<&'a [T]>,
+    loan: Loan<'a>,
+}
+
+/// Read and write access to rows of elements of a shared array.
+pub struct WriteRows<'a, T> {
+    rows: Vec<&'a mut [T]>,
+    loan: Loan<'a>,
+}
+
+impl<T> ReadRows<'_, T> {
+    /// Returns the rows, in the order in which they were asked for.
+    #[must_use]
+    pub fn rows(&self) -> &[&[T]] {
+        &self.rows
+    }
+
+    /// As [`ReadGuard::lost_page`], of all pages from the first row to the last one.
+    #[must_use]
+    pub fn lost_page(&self) -> Option<(u64, u32)> {
+        self.loan.memory.lost_page(&self.loan.bytes)
+    }
+}
+
+impl<'a, T> WriteRows<'a, T> {
+    /// Returns one row.
+    #[must_use]
+    pub fn row(&self, number: usize) -> Option<&[T]> {
+        self.rows.get(number).map(|row| &**row)
+    }
+
+    /// Returns the rows, in the order in which they were asked for.
+    #[must_use]
+    pub fn rows_mut(&mut self) -> &mut [&'a mut [T]] {
+        &mut self.rows
+    }
+
+    /// Returns the number of rows.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// As [`ReadGuard::lost_page`], of all pages from the first row to the last one.
+    #[must_use]
+    pub fn lost_page(&self) -> Option<(u64, u32)> {
+        self.loan.memory.lost_page(&self.loan.bytes)
     }
 }

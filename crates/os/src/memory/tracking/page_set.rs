@@ -175,6 +175,10 @@ impl Pages for PageSet {
         }
     }
 
+    fn free(&mut self, array: ArrayId) {
+        self.arrays.remove(&array);
+    }
+
     fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
