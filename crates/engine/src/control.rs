@@ -72,7 +72,9 @@ pub(crate) fn apply<L: Link, P: Pages>(
         | Request::Send { .. }
         | Request::Parcel { .. }
         | Request::Declare(_)
-        | Request::CannotDeclare(..)
+        | Request::CannotDeclare(_)
+        | Request::Free(_)
+        | Request::Cannot(_)
         | Request::Touch { .. }
         | Request::TouchMany { .. }
         | Request::Prefetch { .. }

@@ -188,8 +188,8 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
             coherence.declare(declaration, token, pages);
             return;
         }
-        Request::CannotDeclare(declaration, why) => {
-            coherence.declare_unfit(declaration, why, token, pages);
+        Request::CannotDeclare(why) => {
+            coherence.declare_unfit(why, token, pages);
             return;
         }
         Request::Touch { array, pages: range, access } => {
@@ -207,6 +207,8 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
             return coherence.fault(array, page, access, pages);
         }
         Request::Barrier => return coherence.barrier(token, pages),
+        Request::Free(array) => return coherence.free(array, token, pages),
+        Request::Cannot(why) => return coherence.cannot(why, token, pages),
         Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
         Request::ReleaseToTeam => return coherence.release_to_team(token, pages),
         Request::AcquireFromTeam(told) => {

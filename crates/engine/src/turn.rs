@@ -129,6 +129,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // The next turn posts the messages that these events set free, such as a barrier's arrival
         // after its diffs.
         let begun = settle(&mut out, inbox);
+        while let Some(slot) = out.layers.coherence.poll_unused_region() {
+            regions::remove(slot, &mut out, egress);
+        }
         out.peers.settle(now);
         inbox.rest_buffer_pool(now, &out.layers.buffer_pool);
         let unposted = self.layers.rma.answers() > deferred

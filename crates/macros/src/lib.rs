@@ -1,6 +1,8 @@
-//! The attribute macro of Oikaze. Programs use it as `oikaze::main`.
+//! The macros of Oikaze. Programs use them as `oikaze::main` and `oikaze::shared::Element`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+
+mod element;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -30,6 +32,16 @@ pub fn main(
     let made = syn::parse(arguments)
         .and_then(|nodes: Nodes| Ok((nodes, syn::parse::<ItemFn>(item)?)))
         .and_then(|(nodes, function)| expand(nodes, &function));
+    made.unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Makes a struct an element of shared arrays.
+///
+/// The struct is `Copy` and `#[repr(C)]`. It has no padding, and its fields are elements other than
+/// `bool`. The macro also implements `Zeroable` and `Pod` of `bytemuck`.
+#[proc_macro_derive(Element)]
+pub fn element(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let made = syn::parse(item).and_then(|input| element::expand(&input));
     made.unwrap_or_else(Error::into_compile_error).into()
 }
 

@@ -143,7 +143,7 @@ fn read_many_with_a_wrong_range_leaves_no_guard() {
         let error =
             array.prefetch_many(&[0..1, Range { start: 7, end: 3 }]).unwrap_err().to_string();
         assert!(error.contains("elements 7..3 of array \"numbered\""), "{error}");
-        let written = array.write(5 * PAGE..5 * PAGE + 1).unwrap();
+        let written = array.write_merged(5 * PAGE..5 * PAGE + 1).unwrap();
         let overlaps = text(&[0..1, 5 * PAGE..5 * PAGE + 3]);
         assert!(overlaps.contains("prefetch.rs:"), "{overlaps}");
         drop(written);

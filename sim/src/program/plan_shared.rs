@@ -168,6 +168,7 @@ fn declaration(number: u64, size: Size, random: &mut Random) -> Declaration {
         bytes,
         element: Element { kind: element.0, size: element.1 },
         homes,
+        ..Declaration::default()
     }
 }
 

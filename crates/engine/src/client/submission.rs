@@ -193,8 +193,12 @@ pub enum Request {
     },
     /// Creates a shared array together with all other nodes.
     Declare(Declaration),
-    /// Reports to all nodes that declare this array why this node cannot declare it.
-    CannotDeclare(Declaration, String),
+    /// Reports to all nodes that declare an array why this node cannot declare it.
+    CannotDeclare(String),
+    /// Frees an array that all nodes have dropped, or drop by this request. It is also a barrier.
+    Free(ArrayId),
+    /// Reports to all nodes in a collective why this node cannot perform its part.
+    Cannot(String),
     /// Makes pages of an array valid for this access.
     Touch {
         /// Id of the array.
@@ -304,7 +308,9 @@ impl Request {
     pub fn is_operation(&self) -> bool {
         match self {
             Request::Declare(_)
-            | Request::CannotDeclare(..)
+            | Request::CannotDeclare(_)
+            | Request::Free(_)
+            | Request::Cannot(_)
             | Request::Touch { .. }
             | Request::TouchMany { .. }
             | Request::Prefetch { .. }
@@ -347,7 +353,9 @@ impl Request {
             | Request::Promise { .. }
             | Request::Consumed { .. }
             | Request::Declare(_)
-            | Request::CannotDeclare(..)
+            | Request::CannotDeclare(_)
+            | Request::Free(_)
+            | Request::Cannot(_)
             | Request::Touch { .. }
             | Request::TouchMany { .. }
             | Request::Prefetch { .. }

@@ -1,14 +1,18 @@
 //! Handle of a shared array.
 
+use super::block::ArrayBlock;
+use super::distribution::Distribution;
+use super::element::{Element, description};
+use super::part::Part;
+use super::shape::{ElementIndex, Extents};
 use super::{ReadGuard, WriteGuard};
 use crate::node::{Node, WaitSubject};
 use crate::{Error, Result};
-use bytemuck::Pod;
 use oikaze_engine::{Failure, Request, Value};
 use oikaze_os::memory::tracking::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    self, Access, ArrayStatistics, Coherence, CoherenceError, Declaration, Delivery, Homes,
+    Access, ArrayId, ArrayStatistics, Coherence, CoherenceError, Declaration, Delivery, Homes,
     Ownership, WriteId,
 };
 use oikaze_protocol::limits::PAGE;
@@ -17,38 +21,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Element type of a shared array: a plain number. The nodes compare element types when they make
-/// the array.
-///
-/// ```
-/// use oikaze::prelude::*;
-/// use oikaze::shared::Element;
-/// # fn main() -> oikaze::Result<()> {
-/// let job = oikaze::join()?;
-/// fn sum<T: Element + Into<f64>>(array: &SharedArray<T>) -> oikaze::Result<f64> {
-///     Ok(array.read(0..array.len())?.iter().map(|&element| element.into()).sum())
-/// }
-/// let ones = job.array::<f32>("ones", 100)?;
-/// if job.rank() == 0 {
-///     ones.write(0..100)?.fill(1.0);
-/// }
-/// job.barrier()?;
-/// assert_eq!(sum(&ones)?, 100.0);
-/// # Ok(())
-/// # }
-/// ```
-pub trait Element: Pod {
-    /// A number that differs between element types of equal size.
-    const KIND: u32;
-}
-
-macro_rules! elements {
-    ($($kind:literal: $type:ty),* $(,)?) => {
-        $(impl Element for $type { const KIND: u32 = $kind; })*
-    };
-}
-elements!(1: u8, 2: i8, 3: u16, 4: i16, 5: u32, 6: i32, 7: u64, 8: i64, 9: f32, 10: f64);
-
 /// An array that all nodes of a job share.
 ///
 /// Each page has a home. A program uses plain loads and stores through guards, and release
@@ -56,9 +28,11 @@ elements!(1: u8, 2: i8, 3: u16, 4: i16, 5: u32, 6: i32, 7: u64, 8: i64, 9: f32, 
 /// Writes before a lock is given back are visible to its next holder. Two nodes must not touch the
 /// same element without such synchronisation in between if one of them writes.
 ///
-/// Dropping the array gives back this handle alone. Other nodes may still need the pages, so the
-/// memory stays until this node leaves the job. A handle that outlives the job shows the last bytes
-/// this node had.
+/// An array has one to four dimensions ([`Shape`](super::Shape)), in row-major order.
+///
+/// Dropping the array tells that this node needs it no more. The first barrier before which all
+/// nodes have dropped it frees memory and name on all of them. [`SharedArray::free`] does both. A
+/// handle that outlives the job shows the last bytes this node had.
 ///
 /// ```
 /// use oikaze::prelude::*;
@@ -73,52 +47,64 @@ elements!(1: u8, 2: i8, 3: u16, 4: i16, 5: u32, 6: i32, 7: u64, 8: i64, 9: f32, 
 /// # }
 /// ```
 pub struct SharedArray<T> {
-    node: Arc<Node>,
-    memory: Arc<SharedMemory>,
+    pub(super) node: Arc<Node>,
+    pub(super) memory: Arc<SharedMemory>,
     homes: Homes,
-    nodes: u32,
-    name: Arc<str>,
+    pub(super) settings: Settings,
+    pub(super) nodes: u32,
+    pub(super) name: Arc<str>,
     len: usize,
-    limit: Option<Duration>,
+    pub(super) limit: Option<Duration>,
     holds: PhantomData<T>,
 }
 
+/// What a program says about an array that it makes.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub extents: Extents,
+    pub distribution: Distribution,
+    pub delivery: Option<Delivery>,
+}
+
 impl<T: Element> SharedArray<T> {
-    pub(crate) fn declare(
+    /// Makes an array, or an array that replaces one of the same name.
+    pub(super) fn declare(
         node: &Arc<Node>,
         tracker: &Arc<dyn Tracker>,
         name: &str,
-        len: usize,
-        homes: Homes,
-        delivery: Result<Option<Delivery>>,
+        settings: Result<Settings>,
+        replaces: Option<ArrayId>,
         limit: Option<Duration>,
     ) -> Result<Self> {
         let what = format!("declare array \"{name}\"");
         node.check_process(|| what.clone())?;
         node.check_no_guard(&what)?;
-        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        let element = coherence::Element {
-            kind: T::KIND,
-            size: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX),
-        };
-        let declaration =
-            Declaration { name: name.to_owned(), bytes, element, homes: homes.clone() };
-        let prepared = delivery
-            .and_then(|delivery| Ok((Self::prepare(node, tracker, &declaration)?, delivery)));
-        let ((memory, alias), delivery) = match prepared {
+        let prepared = settings.and_then(|settings| {
+            if size_of::<T>() == 0 {
+                let why = "its elements have no bytes: choose an element type that has";
+                return Err(Error::invalid(what.clone(), why));
+            }
+            let Settings { extents, distribution, .. } = &settings;
+            let bytes = (extents.len() as u64).saturating_mul(size_of::<T>() as u64);
+            let (element, fields) = description::<T>();
+            let homes = distribution.homes(extents, size_of::<T>());
+            let homes = homes.map_err(|why| Error::invalid(what.clone(), why))?;
+            let shape = extents.as_slice().iter().map(|extent| *extent as u64).collect();
+            let name = name.to_owned();
+            let declaration = Declaration { name, bytes, element, homes, shape, fields, replaces };
+            Ok((Self::prepare(node, tracker, &declaration)?, declaration, settings))
+        });
+        let ((memory, alias), declaration, settings) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 // The others wait for this node in the same collective call, so this node tells
                 // them of its error. The result is this node's own message, or a loss that its next
                 // call reports.
-                let _ = node.collective(
-                    &what,
-                    Request::CannotDeclare(declaration, error.to_string()),
-                    limit,
-                );
+                let _ = node.collective(&what, Request::CannotDeclare(error.to_string()), limit);
                 return Err(error);
             }
         };
+        let homes = declaration.homes.clone();
         match node.collective(&what, Request::Declare(declaration), limit) {
             Ok(Value::Array(array)) if array == memory.array() => {}
             Ok(_) => return Err(at_the_same_time(name)),
@@ -130,13 +116,15 @@ impl<T: Element> SharedArray<T> {
                         engine.memory().remove(alias);
                         engine.pages().remove(memory.array());
                     });
+                } else {
+                    node.with_engine(|engine| engine.coherence().drop_array(memory.array()));
                 }
                 return Err(error);
             }
         }
         let nodes = node.with_engine(|engine| {
             engine.coherence().track_by_guards(memory.array());
-            engine.coherence().set_delivery(memory.array(), delivery);
+            engine.coherence().set_delivery(memory.array(), settings.delivery);
             engine.nodes()
         });
         Ok(Self {
@@ -145,7 +133,8 @@ impl<T: Element> SharedArray<T> {
             homes,
             nodes,
             name: name.into(),
-            len,
+            len: settings.extents.len(),
+            settings,
             limit,
             holds: PhantomData,
         })
@@ -198,23 +187,111 @@ impl<T: Element> SharedArray<T> {
         self.len
     }
 
-    /// Returns `true` if there are no elements, which never happens, because an array has at least
-    /// one.
+    /// Returns `true` if there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns the node whose memory is the reference for this element's page. Writing at home
-    /// costs no fault and no transfer.
+    /// Returns the number of elements along each axis.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let field = job.array::<f32>("field", [4, 8, 16])?;
+    /// assert_eq!(field.shape().as_slice(), [4, 8, 16]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn home_of(&self, element: usize) -> Option<Rank> {
-        let page = (element < self.len).then(|| element * size_of::<T>() / PAGE)?;
+    pub fn shape(&self) -> Extents {
+        self.settings.extents
+    }
+
+    /// Returns the block of the whole array.
+    #[must_use]
+    pub fn whole(&self) -> ArrayBlock {
+        ArrayBlock::whole(self.settings.extents, self.settings.distribution.axis())
+    }
+
+    /// Returns the block with these indices, a range for each axis.
+    ///
+    /// # Errors
+    /// There are not as many ranges as axes, or a range lies outside the array.
+    pub fn block<const N: usize>(&self, ranges: [Range<usize>; N]) -> Result<ArrayBlock> {
+        let extents = self.settings.extents;
+        let is_inside = |(axis, range): (usize, &Range<usize>)| {
+            range.start <= range.end && range.end <= extents.extent(axis)
+        };
+        if N != extents.dimensions() || !ranges.iter().enumerate().all(is_inside) {
+            return Err(Error::invalid(
+                format!("block {ranges:?} of array \"{}\"", self.name),
+                format!("the array has the shape {extents:?}"),
+            ));
+        }
+        let ranges = ranges.into_iter().enumerate();
+        Ok(ranges.fold(self.whole(), |block, (axis, range)| block.with_range(axis, range)))
+    }
+
+    /// Returns the block of elements that belong to a node, if they are one block, as with
+    /// [`Distribution::Block`]. Otherwise it is the first one of [`home_blocks`](Self::home_blocks).
+    /// It never changes. A node without elements has an empty block.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let field = job.array::<f32>("field", [12, 30])?;
+    /// let mine = field.home_block(job.rank());
+    /// field.write(mine)?.fill(job.rank() as f32);
+    /// job.barrier()?;
+    /// assert_eq!(field.read(field.whole())?[[11, 29]], (job.size() - 1) as f32);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn home_block(&self, rank: Rank) -> ArrayBlock {
+        let axis = self.settings.distribution.axis();
+        let none = || self.whole().with_range(axis, 0..0);
+        self.home_blocks(rank).into_iter().next().unwrap_or_else(none)
+    }
+
+    /// Returns the blocks of elements that belong to a node. The blocks of all nodes hold each
+    /// element once. They never change.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// use oikaze::shared::Distribution;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let dealt = job
+    ///     .array_builder::<u8>("dealt", [10, 4096])
+    ///     .distribution(Distribution::Cyclic { axis: 0, indices: 1 })
+    ///     .build()?;
+    /// let rows: usize = (0..job.size()).map(|rank| dealt.home_blocks(rank).len()).sum();
+    /// assert!(job.size() == 1 || rows == 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn home_blocks(&self, rank: Rank) -> Vec<ArrayBlock> {
+        let Settings { extents, distribution, .. } = &self.settings;
+        distribution.blocks(rank, extents, size_of::<T>(), self.nodes)
+    }
+
+    /// Returns the node whose memory is the reference for this element's page. Writing at home
+    /// costs no fault and no transfer. Of a page with elements of several blocks
+    /// ([`home_blocks`](Self::home_blocks)), one node is the home.
+    #[must_use]
+    pub fn home_of(&self, element: impl ElementIndex) -> Option<Rank> {
+        let element = element.position(&self.settings.extents)?;
+        let page = element * size_of::<T>() / PAGE;
         Some(self.homes.home(page as u64, self.memory.pages(), self.nodes))
     }
 
-    /// Returns the elements in the pages whose home is `rank`, if they are one run (as with
-    /// `Homes::Block`). Otherwise the first run is returned.
+    /// Returns the elements, in row-major order, in the pages whose home is `rank`, if they are one
+    /// run (as with `Homes::Block`). Otherwise the first run is returned.
     #[must_use]
     pub fn home_range(&self, rank: Rank) -> Range<usize> {
         let Some(run) = self.homes.runs(rank, self.memory.pages(), self.nodes).next() else {
@@ -224,18 +301,24 @@ impl<T: Element> SharedArray<T> {
         first(run.start)..first(run.end)
     }
 
-    /// Returns a guard of elements to read. Elements that are not valid here are fetched first, in
-    /// runs, without a page fault.
+    /// Returns a guard of elements to read: of a range in row-major order, of a [`ArrayBlock`], or of a
+    /// range for each axis ([`Part`]). Elements that are not valid here are fetched first, in runs,
+    /// without a page fault.
     ///
     /// The guard counts as a read of all its elements for as long as it lives. A node that writes
     /// one of them meanwhile makes a data race. The contents that the guard shows do not change
     /// even then.
     ///
     /// # Errors
-    /// The range is out of bounds; a write guard of this process overlaps; a page was lost with its
+    /// The part is out of bounds; a write guard of this process overlaps; a page was lost with its
     /// home; the time limit passed.
     #[track_caller]
-    pub fn read(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
+    pub fn read<P: Part>(&self, part: P) -> Result<P::Reading<'_, T>> {
+        part.read_from(self)
+    }
+
+    #[track_caller]
+    pub(super) fn read_range(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
         self.check_range(&elements)?;
         let pages = self.pages_of(&elements);
         let array = self.memory.array();
@@ -244,6 +327,19 @@ impl<T: Element> SharedArray<T> {
         }
         self.check_not_lost(&elements)?;
         Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
+    }
+
+    /// Makes ranges of elements valid for loads, all at once.
+    pub(super) fn make_readable(&self, ranges: &[Range<usize>]) -> Result<()> {
+        let array = self.memory.array();
+        loop {
+            let invalid =
+                self.invalid_ranges(ranges, |coherence, pages| coherence.begin_read(array, pages))?;
+            if invalid.is_empty() {
+                return ranges.iter().try_for_each(|elements| self.check_not_lost(elements));
+            }
+            self.touch_many(invalid)?;
+        }
     }
 
     /// Returns guards of several ranges to read, in the order of the ranges. Elements that are not
@@ -267,18 +363,9 @@ impl<T: Element> SharedArray<T> {
     /// As [`SharedArray::read`], if any range is wrong. No guard is left then.
     #[track_caller]
     pub fn read_many(&self, ranges: &[Range<usize>]) -> Result<Vec<ReadGuard<'_, T>>> {
-        let array = self.memory.array();
-        loop {
-            let invalid =
-                self.invalid_ranges(ranges, |coherence, pages| coherence.begin_read(array, pages))?;
-            if invalid.is_empty() {
-                break;
-            }
-            self.touch_many(invalid)?;
-        }
+        self.make_readable(ranges)?;
         let mut guards = Vec::with_capacity(ranges.len());
         for elements in ranges {
-            self.check_not_lost(elements)?;
             guards.push(ReadGuard { array: self, guard: self.memory.slice(elements.clone())? });
         }
         Ok(guards)
@@ -309,9 +396,9 @@ impl<T: Element> SharedArray<T> {
     /// ```
     ///
     /// # Errors
-    /// The range is out of bounds.
-    pub fn prefetch(&self, elements: Range<usize>) -> Result<()> {
-        self.prefetch_many(&[elements])
+    /// The part is out of bounds.
+    pub fn prefetch(&self, part: impl Part) -> Result<()> {
+        self.prefetch_many(&part.rows_of(self)?)
     }
 
     /// Begins to fetch several ranges, as [`SharedArray::prefetch`] does with one. Each home gets
@@ -342,7 +429,7 @@ impl<T: Element> SharedArray<T> {
         Ok(())
     }
 
-    /// Returns a guard of elements to write (and read). The guard owns its elements: no other node
+    /// Returns a guard of elements to write (and read), of any [`Part`]. The guard owns its elements: no other node
     /// writes any of them before it synchronises with this one, and all of them count as written.
     /// [`SharedArray::write_merged`] is for elements between which other nodes write.
     ///
@@ -355,8 +442,8 @@ impl<T: Element> SharedArray<T> {
     /// home; the time limit passed. If guards of two nodes own one byte between two barriers, the
     /// barrier fails on all nodes and names both.
     #[track_caller]
-    pub fn write(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
-        self.write_as(elements, Ownership::Owned)
+    pub fn write<P: Part>(&self, part: P) -> Result<P::Writing<'_, T>> {
+        part.write_to(self, Ownership::Owned)
     }
 
     /// Returns a guard of elements to write (and read) in which only elements that change count as
@@ -377,33 +464,49 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// As [`SharedArray::write`].
     #[track_caller]
-    pub fn write_merged(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
-        self.write_as(elements, Ownership::Merged)
+    pub fn write_merged<P: Part>(&self, part: P) -> Result<P::Writing<'_, T>> {
+        part.write_to(self, Ownership::Merged)
     }
 
     #[track_caller]
-    fn write_as(&self, elements: Range<usize>, ownership: Ownership) -> Result<WriteGuard<'_, T>> {
+    pub(super) fn write_range(
+        &self,
+        elements: Range<usize>,
+        ownership: Ownership,
+    ) -> Result<WriteGuard<'_, T>> {
         self.check_range(&elements)?;
         self.check_not_lost(&elements)?;
-        let write = self.begin_write(&elements, ownership)?;
+        let write = self.begin_write(std::slice::from_ref(&elements), ownership)?;
         let is_owner = ownership == Ownership::Owned;
-        let guard = self.memory.slice_mut(elements).inspect_err(|_| {
-            self.node.with_engine(|engine| engine.coherence().abandon_write(write));
-        })?;
+        let guard = self.memory.slice_mut(elements).inspect_err(|_| self.abandon_write(write))?;
         Ok(WriteGuard { array: self, guard, write: Some(write), push: Vec::new(), is_owner })
     }
 
-    /// Announces a write of these elements, whose pages become valid first.
-    fn begin_write(&self, elements: &Range<usize>, ownership: Ownership) -> Result<WriteId> {
-        let (array, bytes) = (self.memory.array(), Self::bytes_of(elements));
+    /// Ends a write under which nothing was written.
+    pub(super) fn abandon_write(&self, write: WriteId) {
+        self.node.with_engine(|engine| engine.coherence().abandon_write(write));
+    }
+
+    /// Announces a write of rows of elements, whose pages become valid first. The rows are in
+    /// order.
+    pub(super) fn begin_write(
+        &self,
+        rows: &[Range<usize>],
+        ownership: Ownership,
+    ) -> Result<WriteId> {
+        let (array, bytes) = (self.memory.array(), Self::spans(rows));
         loop {
             let begun = self.node.with_engine(|engine| {
                 let (coherence, pages) = engine.coherence_and_pages();
                 coherence.begin_write(array, bytes.clone(), ownership, pages)
             });
-            match begun {
-                Some(write) => return Ok(write),
-                None => self.touch(self.pages_of(elements), Access::Write)?,
+            match (begun, rows) {
+                (Some(write), _) => return Ok(write),
+                (None, [row]) => self.touch(self.pages_of(row), Access::Write)?,
+                (None, rows) => {
+                    let pages = rows.iter().map(|row| self.pages_of(row)).collect();
+                    self.touch_pages(pages, Access::Write)?;
+                }
             }
         }
     }
@@ -448,25 +551,28 @@ impl<T: Element> SharedArray<T> {
     /// ```
     ///
     /// # Errors
-    /// The range is out of bounds.
-    pub fn subscribe(&self, elements: Range<usize>) -> Result<()> {
-        self.change_subscription(elements, true)
+    /// The part is out of bounds.
+    pub fn subscribe(&self, part: impl Part) -> Result<()> {
+        self.change_subscription(part, true)
     }
 
     /// Ends what [`SharedArray::subscribe`] began.
     ///
     /// # Errors
-    /// The range is out of bounds.
-    pub fn unsubscribe(&self, elements: Range<usize>) -> Result<()> {
-        self.change_subscription(elements, false)
+    /// The part is out of bounds.
+    pub fn unsubscribe(&self, part: impl Part) -> Result<()> {
+        self.change_subscription(part, false)
     }
 
-    fn change_subscription(&self, elements: Range<usize>, wanted: bool) -> Result<()> {
-        self.check_range(&elements)?;
-        let (array, bytes) = (self.memory.array(), Self::bytes_of(&elements));
+    fn change_subscription(&self, part: impl Part, wanted: bool) -> Result<()> {
+        let rows = part.rows_of(self)?;
+        rows.iter().try_for_each(|row| self.check_range(row))?;
+        let array = self.memory.array();
         let result = self.node.with_engine(|engine| {
             let (coherence, pages) = engine.coherence_and_pages();
-            coherence.subscribe(array, bytes, wanted, pages)
+            rows.iter()
+                .map(Self::bytes_of)
+                .try_for_each(|bytes| coherence.subscribe(array, bytes, wanted, pages))
         });
         self.node.send_now();
         result.map_err(|error| self.node.failure(&"subscribe", Failure::Coherence(error)))
@@ -538,7 +644,7 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Refuses pages whose home was lost, because their bytes are old (COH-8.8).
-    fn check_not_lost(&self, elements: &Range<usize>) -> Result<()> {
+    pub(super) fn check_not_lost(&self, elements: &Range<usize>) -> Result<()> {
         let bytes = elements.start.saturating_mul(size_of::<T>())
             ..elements.end.saturating_mul(size_of::<T>());
         self.memory.lost_page(&bytes).map_or(Ok(()), |lost| Err(self.lost("take a guard", lost)))
@@ -556,7 +662,7 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Fails in a child of fork, which has no view of the array (MEM-24.3).
-    fn check_process(&self) -> Result<()> {
+    pub(super) fn check_process(&self) -> Result<()> {
         self.node.check_process(|| format!("using array \"{}\"", self.name))
     }
 
@@ -571,8 +677,21 @@ impl<T: Element> SharedArray<T> {
         Ok(())
     }
 
+    /// Checks that the block is one of an array of this shape.
+    pub(super) fn check_block(&self, block: &ArrayBlock) -> Result<()> {
+        self.check_process()?;
+        if block.array_extents() == self.settings.extents {
+            return Ok(());
+        }
+        let (other, own) = (block.array_extents(), self.settings.extents);
+        Err(Error::invalid(
+            format!("block {block:?} of array \"{}\"", self.name),
+            format!("the block is one of an array of shape {other:?}, this one has {own:?}"),
+        ))
+    }
+
     /// Returns the bytes of elements that are in bounds.
-    fn bytes_of(elements: &Range<usize>) -> Range<u64> {
+    pub(super) fn bytes_of(elements: &Range<usize>) -> Range<u64> {
         let size = size_of::<T>() as u64;
         elements.start as u64 * size..elements.end as u64 * size
     }
@@ -603,7 +722,11 @@ impl<T: Element> SharedArray<T> {
 
     /// Makes pages of several ranges valid for loads, and waits for those that have to be fetched.
     fn touch_many(&self, ranges: Vec<Range<u64>>) -> Result<()> {
-        let (array, access) = (self.memory.array(), Access::Read);
+        self.touch_pages(ranges, Access::Read)
+    }
+
+    fn touch_pages(&self, ranges: Vec<Range<u64>>, access: Access) -> Result<()> {
+        let array = self.memory.array();
         let what = format!("fetching {} ranges of array \"{}\"", ranges.len(), self.name);
         self.wait_for(Request::TouchMany { array, ranges, access }, &what, None)
     }
@@ -622,6 +745,15 @@ impl<T: Element> SharedArray<T> {
         let completion = self.node.submit(request, None);
         let subject = || WaitSubject::Operation { what: what.to_owned(), peer };
         self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit).map(drop)
+    }
+}
+
+impl<T> Drop for SharedArray<T> {
+    /// Tells that no thread of this node uses the array any more (COH-14.1).
+    fn drop(&mut self) {
+        if !self.node.is_forked() {
+            self.node.with_engine(|engine| engine.coherence().drop_array(self.memory.array()));
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! Settings of a shared array.
 
+use super::array::Settings;
+use super::distribution::Distribution;
+use super::shape::{Extents, Shape};
 use super::{Element, Homes, SharedArray};
 use crate::job::Job;
 use crate::{Error, Result};
@@ -29,22 +32,30 @@ const VARIABLE: &str = "OIKAZE_DELIVERY";
 pub struct ArrayBuilder<'a, T> {
     job: &'a Job,
     name: String,
-    len: usize,
-    homes: Homes,
+    extents: Extents,
+    distribution: Distribution,
     delivery: Option<Delivery>,
     element: std::marker::PhantomData<T>,
 }
 
 impl<'a, T: Element> ArrayBuilder<'a, T> {
-    pub(super) fn new(job: &'a Job, name: &str, len: usize) -> Self {
+    pub(super) fn new(job: &'a Job, name: &str, shape: impl Shape) -> Self {
         let (name, element) = (name.to_owned(), std::marker::PhantomData);
-        Self { job, name, len, homes: Homes::Block, delivery: None, element }
+        let extents = shape.extents();
+        let distribution = Distribution::of(&extents);
+        Self { job, name, extents, distribution, delivery: None, element }
     }
 
-    /// Sets the homes of the array's pages. The default is one block for each node.
-    pub fn homes(mut self, homes: Homes) -> Self {
-        self.homes = homes;
+    /// Sets which node is home to which elements. The default is one block for each node: of the
+    /// pages of an array of one dimension, and otherwise of the indices of the outermost axis.
+    pub fn distribution(mut self, distribution: impl Into<Distribution>) -> Self {
+        self.distribution = distribution.into();
         self
+    }
+
+    /// Sets the homes of the array's pages, whatever elements they hold.
+    pub fn homes(self, homes: Homes) -> Self {
+        self.distribution(homes)
     }
 
     /// Sets how transfers of the array end at their receiver (`OIKAZE_DELIVERY`). Without it, the
@@ -60,12 +71,13 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
     /// # Errors
     /// As [`Job::array`]; `OIKAZE_DELIVERY` names no delivery.
     pub fn build(self) -> Result<SharedArray<T>> {
-        let Self { job, name, len, homes, delivery, .. } = self;
+        let Self { job, name, extents, distribution, delivery, .. } = self;
         let delivery = match delivery {
             Some(delivery) => Ok(Some(delivery)),
             None => from_environment(&name),
         };
-        SharedArray::declare(&job.node, &job.tracker, &name, len, homes, delivery, job.limit)
+        let settings = delivery.map(|delivery| Settings { extents, distribution, delivery });
+        SharedArray::declare(&job.node, &job.tracker, &name, settings, None, job.limit)
     }
 }
 

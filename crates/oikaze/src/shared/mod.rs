@@ -1,14 +1,48 @@
 //! Shared arrays: the same memory on every node, read and written with plain loads and stores.
 
 mod array;
+mod block;
+mod block_guard;
 mod builder;
+mod distribution;
+mod element;
 mod guard;
+mod lifetime;
 mod lock;
+mod part;
+mod shape;
 
-pub use array::{Element, SharedArray};
+pub use array::SharedArray;
+pub use block::ArrayBlock;
+pub use block_guard::{BlockReadGuard, BlockWriteGuard};
 pub use builder::ArrayBuilder;
+pub use distribution::Distribution;
+#[doc(hidden)]
+pub use element::derive;
+pub use element::{Element, ElementField};
 pub use guard::{ReadGuard, WriteGuard};
 pub use lock::LockGuard;
+/// Makes a struct an element of shared arrays. [`trait@Element`] says which structs can be one.
+///
+/// ```compile_fail
+/// use oikaze::shared::Element;
+/// #[derive(Clone, Copy, Element)]
+/// #[repr(C)]
+/// struct Padded {
+///     small: u8,
+///     large: u64, // seven bytes of padding before it
+/// }
+/// ```
+///
+/// ```compile_fail
+/// use oikaze::shared::Element;
+/// #[derive(Clone, Copy, Element)]
+/// #[repr(C)]
+/// struct Named {
+///     name: &'static str, // an address of one node
+/// }
+/// ```
+pub use oikaze_macros::Element;
 /// Counters of one shared array on this node, from [`SharedArray::statistics`].
 ///
 /// ```
@@ -44,24 +78,41 @@ pub use oikaze_protocol::coherence::Delivery;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// [`Distribution`] assigns elements along an axis instead.
 #[doc(inline)]
 pub use oikaze_protocol::coherence::Homes;
+pub use part::Part;
+pub use shape::{ElementIndex, Extents, Shape};
 
 use crate::Result;
 use crate::job::Job;
 use std::time::Duration;
 
 impl Job {
-    /// Makes a shared array of `len` elements under this name of up to 48 bytes. The array has at
-    /// most 1 TiB ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)), and each node is home to
-    /// one block of its pages. Collective: all nodes make the same arrays in the same order.
+    /// Makes a shared array of this shape under this name of up to 48 bytes: a number of elements,
+    /// or an array of one to four extents. It has at most 1 TiB
+    /// ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)). Each node is home to one block, of the
+    /// pages of an array of one dimension, and otherwise of the indices of the outermost axis.
+    /// Collective: all nodes make the same arrays in the same order.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let line = job.array::<u64>("line", 1000)?;
+    /// let field = job.array::<f32>("field", [10, 20, 30])?;
+    /// assert_eq!((line.len(), field.len()), (1000, 6000));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// Nodes disagree on name, length, element or homes (the error names them); a node has no
+    /// Nodes disagree on name, shape, element or homes (the error names them); a node has no
     /// memory for the array (all nodes get the error); a node is lost; a guard of any array of this
     /// node is alive (as for [`Job::barrier`]).
-    pub fn array<T: Element>(&self, name: &str, len: usize) -> Result<SharedArray<T>> {
-        self.array_with_homes(name, len, Homes::Block)
+    pub fn array<T: Element>(&self, name: &str, shape: impl Shape) -> Result<SharedArray<T>> {
+        self.array_builder(name, shape).build()
     }
 
     /// Makes a shared array as [`Job::array`] does, with the given homes of its pages.
@@ -71,15 +122,15 @@ impl Job {
     pub fn array_with_homes<T: Element>(
         &self,
         name: &str,
-        len: usize,
+        shape: impl Shape,
         homes: Homes,
     ) -> Result<SharedArray<T>> {
-        self.array_builder(name, len).homes(homes).build()
+        self.array_builder(name, shape).homes(homes).build()
     }
 
     /// Returns a builder for a shared array with further settings.
-    pub fn array_builder<T: Element>(&self, name: &str, len: usize) -> ArrayBuilder<'_, T> {
-        ArrayBuilder::new(self, name, len)
+    pub fn array_builder<T: Element>(&self, name: &str, shape: impl Shape) -> ArrayBuilder<'_, T> {
+        ArrayBuilder::new(self, name, shape)
     }
 
     /// Acquires lock number `lock` (any number) of the job. Guards of other threads may be alive.

@@ -11,7 +11,11 @@ fn arrays_that_differ_between_nodes() {
         job.array::<u64>(&differ(job, "a", "b"), 10).map(drop)
     });
     all_fail(
-        &["array \"x\"", "node 0 declared 800 bytes, node 1 declared 808 bytes", advice],
+        &[
+            "array \"x\"",
+            "node 0 declared the shape [100], node 1 declared the shape [101]",
+            advice,
+        ],
         |job| job.array::<u64>("x", 100 + job.rank() as usize).map(drop),
     );
     all_fail(&["array \"x\"", "elements of type", advice], |job| match job.rank() {
@@ -34,13 +38,10 @@ fn arrays_that_differ_between_nodes() {
 
 #[test]
 fn arrays_that_cannot_be() {
-    all_fail(&["array \"x\"", "0 bytes", "allowed are 1 to"], |job| {
-        job.array::<u64>("x", 0).map(drop)
-    });
-    all_fail(&["array \"x\"", "allowed are 1 to"], |job| {
+    all_fail(&["array \"x\"", "allowed are at most"], |job| {
         job.array::<u64>("x", usize::MAX).map(drop)
     });
-    all_fail(&["array \"x\"", "10000000000000 bytes", "allowed are 1 to"], |job| {
+    all_fail(&["array \"x\"", "10000000000000 bytes", "allowed are at most"], |job| {
         job.array::<u8>("x", 10_000_000_000_000).map(drop)
     });
     all_fail(&["its name has 0 bytes"], |job| job.array::<u8>("", 1).map(drop));
@@ -81,7 +82,7 @@ fn an_array_larger_than_memory_fails_on_all_nodes_and_the_job_goes_on() {
 fn an_array_that_was_not_agreed_on_leaves_no_memory_and_no_name() {
     cluster(2, &Settings::default(), |job| {
         let array = job.array::<u64>("disagreed", 1000 + 1000 * job.rank() as usize).map(drop);
-        failure(array, &["node 0 declared 8000 bytes, node 1 declared 16000 bytes"]);
+        failure(array, &["node 0 declared the shape [1000], node 1 declared the shape [2000]"]);
         job.barrier().unwrap();
         let mappings = std::fs::read_to_string("/proc/self/maps").unwrap();
         assert!(!mappings.contains("disagreed"), "{mappings}");

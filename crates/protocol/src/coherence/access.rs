@@ -43,7 +43,7 @@ impl Coherence {
         token: Token,
     ) {
         let doing = || String::from("touch");
-        let Some(known) = self.arrays.get(array as usize).filter(|known| known.agreed) else {
+        let Some(known) = self.arrays.get(array).filter(|known| known.agreed) else {
             return self.fail(token, CoherenceError::UnknownArray { doing: doing(), array });
         };
         let is_outside = |range: &&Range<u64>| range.start > range.end || range.end > known.pages;
@@ -118,8 +118,7 @@ impl Coherence {
 
     /// Takes one fault of a thread that sleeps until the page is mapped for the wanted access.
     pub(super) fn take_fault(&mut self, id: PageId, access: Option<Access>, pages: &mut dyn Pages) {
-        let Some(array) = self.arrays.get(id.0 as usize).filter(|array| array.contains(id.1, 1))
-        else {
+        let Some(array) = self.arrays.get(id.0).filter(|array| array.contains(id.1, 1)) else {
             return;
         };
         let state = array.state(id.1);
@@ -155,7 +154,7 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> bool {
         let (array, page) = id;
-        let Some(known) = self.arrays.get_mut(array as usize) else { return false };
+        let Some(known) = self.arrays.get_mut(array) else { return false };
         let one = page..page + 1;
         let guarded = known.guarded;
         let for_loads = known.mapping(Access::Read);
@@ -205,7 +204,7 @@ impl Coherence {
     /// Keeps a copy of a clean page before it is written. The page is dirty from now on.
     pub(super) fn make_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
         self.copy_to_twin(id, pages);
-        if let Some(array) = self.arrays.get_mut(id.0 as usize) {
+        if let Some(array) = self.arrays.get_mut(id.0) {
             array.set(id.1, PageState::Write);
             self.dirty.insert(id);
         }
@@ -215,7 +214,7 @@ impl Coherence {
     pub(super) fn copy_to_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
         let mut twin = vec![0u8; PAGE].into_boxed_slice();
         pages.read(id.0, id.1, &mut twin);
-        if let Some(array) = self.arrays.get_mut(id.0 as usize) {
+        if let Some(array) = self.arrays.get_mut(id.0) {
             array.twins.insert(id.1, twin);
         }
     }

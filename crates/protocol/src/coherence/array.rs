@@ -64,60 +64,6 @@ impl PageState {
     }
 }
 
-impl Homes {
-    /// Returns the home of `page` in an array of `pages` pages on `nodes` nodes (COH-2.2).
-    #[must_use]
-    pub fn home(&self, page: u64, pages: u64, nodes: u32) -> Rank {
-        let last = nodes.saturating_sub(1);
-        match self {
-            Homes::Block => {
-                let rank = u128::from(page) * u128::from(nodes) / u128::from(pages.max(1));
-                Rank::try_from(rank).unwrap_or(last).min(last)
-            }
-            Homes::Cyclic { pages: run } => {
-                (page / (*run).max(1) % u64::from(nodes.max(1))) as Rank
-            }
-            Homes::Explicit(ranks) => usize::try_from(page)
-                .ok()
-                .and_then(|page| ranks.get(page))
-                .copied()
-                .unwrap_or(0)
-                .min(last),
-        }
-    }
-
-    /// Returns the pages homed at `rank` under [`Homes::Block`].
-    #[must_use]
-    pub fn block(rank: Rank, pages: u64, nodes: u32) -> Range<u64> {
-        let nodes = u128::from(nodes.max(1));
-        let start = |rank: u128| {
-            u64::try_from((rank * u128::from(pages)).div_ceil(nodes)).unwrap_or(pages).min(pages)
-        };
-        start(u128::from(rank))..start(u128::from(rank) + 1)
-    }
-
-    /// Returns the pages homed at `rank`, in runs, of `pages` pages on `nodes` nodes.
-    pub fn runs(
-        &self,
-        rank: Rank,
-        pages: u64,
-        nodes: u32,
-    ) -> impl Iterator<Item = Range<u64>> + '_ {
-        let is_home = move |page: &u64| self.home(*page, pages, nodes) == rank;
-        let mut block = Some(Homes::block(rank, pages, nodes));
-        let mut next = 0;
-        core::iter::from_fn(move || {
-            // A scan of all pages would be slow, because such arrays may be large.
-            if matches!(self, Homes::Block) {
-                return block.take().filter(|block| !block.is_empty());
-            }
-            let first = (next..pages).find(is_home)?;
-            next = (first..pages).find(|page| !is_home(page)).unwrap_or(pages);
-            Some(first..next)
-        })
-    }
-}
-
 impl Declaration {
     /// Returns the number of pages that hold the array's bytes.
     #[must_use]
@@ -132,26 +78,14 @@ impl Declaration {
         if name.is_empty() || name.len() > NAME_MAX {
             return Some(format!("its name has {} bytes, allowed are 1 to {NAME_MAX}", name.len()));
         }
-        if pages == 0 || pages > ARRAY_PAGES_MAX {
+        if pages > ARRAY_PAGES_MAX {
             return Some(format!(
-                "it has {} bytes, allowed are 1 to {}",
+                "it has {} bytes, allowed are at most {}",
                 self.bytes,
                 ARRAY_PAGES_MAX * PAGE as u64
             ));
         }
-        match &self.homes {
-            Homes::Cyclic { pages: 0 } => {
-                Some(String::from("cyclic homes need at least 1 page a turn"))
-            }
-            Homes::Explicit(ranks) if ranks.len() as u64 != pages => {
-                Some(format!("it names {} homes for its {pages} pages", ranks.len()))
-            }
-            Homes::Explicit(ranks) => {
-                let bad = ranks.iter().position(|rank| *rank >= nodes)?;
-                Some(format!("the home of page {bad} is not one of the {nodes} nodes"))
-            }
-            _ => None,
-        }
+        self.homes.problem(pages, nodes)
     }
 }
 
@@ -247,12 +181,6 @@ impl Array {
         }
     }
 
-    /// Removes all pages, because not all nodes have declared the same. No node has pages of it.
-    pub fn disown(&mut self) {
-        self.pages = 0;
-        self.states = Vec::new();
-    }
-
     /// Returns the state of a page. A page outside the array is invalid.
     pub fn state(&self, page: u64) -> PageState {
         usize::try_from(page)
@@ -308,47 +236,4 @@ pub(super) fn ranges(sorted: impl IntoIterator<Item = PageId>) -> Vec<(ArrayId, 
         }
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::vec::Vec;
-
-    fn homes(homes: &Homes, pages: u64, nodes: u32) -> Vec<Rank> {
-        (0..pages).map(|page| homes.home(page, pages, nodes)).collect()
-    }
-
-    /// COH-2.2, to the page.
-    #[test]
-    fn each_page_has_its_home() {
-        assert_eq!(homes(&Homes::Block, 8, 3), [0, 0, 0, 1, 1, 1, 2, 2]);
-        assert_eq!(homes(&Homes::Block, 2, 4), [0, 2]);
-        assert_eq!(homes(&Homes::Cyclic { pages: 1 }, 5, 2), [0, 1, 0, 1, 0]);
-        assert_eq!(homes(&Homes::Cyclic { pages: 2 }, 7, 3), [0, 0, 1, 1, 2, 2, 0]);
-        assert_eq!(homes(&Homes::Explicit([2, 0, 1].into()), 3, 3), [2, 0, 1]);
-        for (pages, nodes) in [(1u64, 1u32), (8, 3), (100, 7), (3, 8)] {
-            let all = homes(&Homes::Block, pages, nodes);
-            for rank in 0..nodes {
-                let block = Homes::block(rank, pages, nodes);
-                assert!(
-                    (0..pages).all(|page| (all[page as usize] == rank) == block.contains(&page))
-                );
-            }
-            for homes in [
-                Homes::Block,
-                Homes::Cyclic { pages: 1 },
-                Homes::Cyclic { pages: 3 },
-                Homes::Explicit(all),
-            ] {
-                for rank in 0..nodes {
-                    let mine: Vec<u64> = homes.runs(rank, pages, nodes).flatten().collect();
-                    let expected: Vec<u64> =
-                        (0..pages).filter(|page| homes.home(*page, pages, nodes) == rank).collect();
-                    assert_eq!(mine, expected, "{homes:?}, node {rank} of {nodes}");
-                    assert!(homes.runs(rank, pages, nodes).all(|run| !run.is_empty()));
-                }
-            }
-        }
-    }
 }

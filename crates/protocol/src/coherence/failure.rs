@@ -21,6 +21,7 @@ pub(crate) enum Doing {
     TeamBarrier,
     Reduce,
     Declare(String),
+    Free(String),
     Leave,
     Lock(u64),
     Unlock(u64),
@@ -38,6 +39,7 @@ impl fmt::Display for Doing {
             Doing::TeamBarrier => f.write_str("team barrier"),
             Doing::Reduce => f.write_str("reduce"),
             Doing::Declare(name) => write!(f, "declare array \"{name}\""),
+            Doing::Free(name) => write!(f, "free array \"{name}\""),
             Doing::Leave => f.write_str("leave"),
             Doing::Lock(lock) => write!(f, "lock {lock}"),
             Doing::Unlock(lock) => write!(f, "unlock {lock}"),
@@ -69,11 +71,8 @@ impl Coherence {
             return Some(broken.clone());
         }
         if let Some(lost) = &self.lost_page {
-            let array = self
-                .arrays
-                .get(lost.page.0 as usize)
-                .map(|array| array.name.clone())
-                .unwrap_or_default();
+            let array =
+                self.arrays.get(lost.page.0).map(|array| array.name.clone()).unwrap_or_default();
             return Some(CoherenceError::PageLost {
                 doing,
                 array,
@@ -114,7 +113,7 @@ impl Coherence {
     ) {
         self.lost_page.get_or_insert(Lost { page: id, home });
         pages.lost(id.0, id.1, home);
-        if let Some(array) = self.arrays.get_mut(id.0 as usize) {
+        if let Some(array) = self.arrays.get_mut(id.0) {
             array.set(id.1, PageState::Read);
         }
         // The page may never have been here, and a page that was never written through the alias
@@ -236,10 +235,10 @@ impl Coherence {
             match purpose {
                 Purpose::Diff => self.releases.settled(number, to),
                 Purpose::LastDeparture => self.end_leaving(),
-                Purpose::Pages | Purpose::Grant(_) | Purpose::Reply => self.answered(to),
+                Purpose::Pages(_) | Purpose::Grant(_) | Purpose::Reply => self.answered(to),
                 Purpose::Fetch { .. }
                 | Purpose::Arrival { .. }
-                | Purpose::Update
+                | Purpose::Update(_)
                 | Purpose::Departure { .. }
                 | Purpose::Control(_) => {}
             }
@@ -250,7 +249,7 @@ impl Coherence {
     pub(super) fn message_refused(&mut self, number: u64, refusal: Refusal, pages: &mut dyn Pages) {
         let Some(Posted { to, purpose }) = self.posted.remove(&number) else { return };
         if matches!(refusal, Refusal::Malformed | Refusal::UnknownObject)
-            && !matches!(purpose, Purpose::Pages)
+            && !matches!(purpose, Purpose::Pages(_))
         {
             self.contradicts(to, Nonsense::RefusedShared { refusal });
         }
@@ -264,8 +263,8 @@ impl Coherence {
                 self.break_down(Doing::Fetch, to, refusal, pages);
             }
             Purpose::LastDeparture => self.end_leaving(),
-            Purpose::Update => self.break_down(Doing::Update, to, refusal, pages),
-            Purpose::Pages | Purpose::Reply => self.answered(to),
+            Purpose::Update(_) => self.break_down(Doing::Update, to, refusal, pages),
+            Purpose::Pages(_) | Purpose::Reply => self.answered(to),
             Purpose::Grant(lock) => {
                 self.answered(to);
                 self.break_down(Doing::Lock(lock), to, refusal, pages);

@@ -227,8 +227,7 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> bool {
         let (array, first) = id;
-        let Some(known) =
-            self.arrays.get_mut(array as usize).filter(|known| known.contains(first, 1))
+        let Some(known) = self.arrays.get_mut(array).filter(|known| known.contains(first, 1))
         else {
             return false;
         };
@@ -267,7 +266,7 @@ impl Coherence {
         for &(first, count) in runs {
             let number = self.fetches.next;
             self.fetches.next += 1;
-            let Some(known) = self.arrays.get_mut(array as usize) else { return };
+            let Some(known) = self.arrays.get_mut(array) else { return };
             for page in first..first + u64::from(count) {
                 known.set(page, PageState::Fetching);
             }
@@ -283,7 +282,7 @@ impl Coherence {
         }
         let Some(head) = requested.first().copied().map(Headline::Fetch) else { return };
         self.statistics.fetches += 1;
-        if let Some(known) = self.arrays.get_mut(array as usize) {
+        if let Some(known) = self.arrays.get_mut(array) {
             known.statistics.fetches += 1;
         }
         for run in &requested {
@@ -320,7 +319,7 @@ impl Coherence {
             wanted.at_once |= at_once;
             self.decide_filled(number, index..index + 1, false, pages);
         }
-        self.arrays.get(id.0 as usize).is_some_and(|array| array.state(id.1).holds(access))
+        self.arrays.get(id.0).is_some_and(|array| array.state(id.1).holds(access))
     }
 
     /// Marks a page on its way as stale, because a notice names it.
@@ -414,7 +413,7 @@ impl Coherence {
 
     /// Returns `true` if answers for this array are handed up whole (message through).
     pub(super) fn takes_whole(&self, array: u32) -> bool {
-        let known = self.arrays.get(array as usize);
+        let known = self.arrays.get(array);
         known.is_some_and(|known| known.delivery == Some(Delivery::MessageThrough))
     }
 
@@ -459,7 +458,7 @@ impl Coherence {
             slot.decided = true;
             run.undecided -= 1;
             self.fetches.pages -= 1;
-            let Some(known) = self.arrays.get_mut(array as usize) else { continue };
+            let Some(known) = self.arrays.get_mut(array) else { continue };
             if slot.stale {
                 self.statistics.stale_pages += 1;
                 known.set(page, PageState::Invalid);
@@ -518,7 +517,7 @@ impl Coherence {
                 continue;
             }
             self.fetches.pages -= 1;
-            if let Some(array) = self.arrays.get_mut(id.0 as usize) {
+            if let Some(array) = self.arrays.get_mut(id.0) {
                 array.set(page, PageState::Invalid);
             }
             if let Some(wanted) = slot.wanted {

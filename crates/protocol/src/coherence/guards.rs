@@ -29,12 +29,60 @@ pub enum Ownership {
     Merged,
 }
 
+/// Ranges of bytes of one guard, in order and disjoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+pub enum Spans {
+    /// One range, as most guards have.
+    One(Range<u64>),
+    /// The rows of a block.
+    Many(Vec<Range<u64>>),
+}
+
+impl From<Range<u64>> for Spans {
+    fn from(range: Range<u64>) -> Spans {
+        Spans::One(range)
+    }
+}
+
+impl Spans {
+    /// Returns the ranges.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Range<u64>] {
+        match self {
+            Spans::One(range) => core::slice::from_ref(range),
+            Spans::Many(ranges) => ranges,
+        }
+    }
+
+    /// Returns the pages that hold these bytes, in order, each once.
+    fn pages(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut next = 0;
+        self.as_slice().iter().flat_map(move |bytes| {
+            let pages = pages_of(bytes);
+            let pages = pages.start.max(next)..pages.end;
+            next = next.max(pages.end);
+            pages
+        })
+    }
+
+    /// Returns `true` if the ranges are in order and disjoint.
+    fn are_sound(&self) -> bool {
+        let mut end = 0;
+        self.as_slice().iter().all(|range| {
+            let is_behind = end <= range.start && range.start <= range.end;
+            end = range.end;
+            is_behind
+        })
+    }
+}
+
 /// A write guard that has not ended.
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(Hash))]
 struct LiveWrite {
     array: ArrayId,
-    bytes: Range<u64>,
+    bytes: Spans,
     ownership: Ownership,
     /// `true` if the guard itself tells what is written, because its pages were not tracked when it
     /// began.
@@ -50,9 +98,8 @@ pub(super) struct Guards {
     /// Bytes written under guards that have ended since the last release, by array, of which no
     /// diff has been made.
     written: BTreeMap<ArrayId, NumberSet>,
-    /// All bytes written under guards that have ended since the last release while this node held
-    /// no lock, by array. The barrier compares them (COH-10.14).
-    claimed: BTreeMap<ArrayId, NumberSet>,
+    /// `true` if a lock was held in the open interval, which orders its writes (COH-10.14).
+    pub under_lock: bool,
 }
 
 /// Returns the pages that hold these bytes.
@@ -74,8 +121,10 @@ impl Guards {
     /// Returns the ownership of the live guards that cover bytes of a page: *merged* if any of them
     /// is.
     fn live_ownership(&self, id: PageId) -> Option<Ownership> {
-        let covers =
-            |guard: &&LiveWrite| guard.array == id.0 && pages_of(&guard.bytes).contains(&id.1);
+        let covers = |guard: &&LiveWrite| {
+            let mut spans = guard.bytes.as_slice().iter();
+            guard.array == id.0 && spans.any(|bytes| pages_of(bytes).contains(&id.1))
+        };
         self.live.values().filter(covers).map(|guard| guard.ownership).max()
     }
 
@@ -90,20 +139,31 @@ impl Guards {
             written.remove(bytes.clone());
         }
         let live = self.live.values().filter(|guard| guard.is_owner && guard.array == id.0);
-        let parts = live.map(|guard| common(&guard.bytes, &bytes));
+        let spans = live.flat_map(|guard| guard.bytes.as_slice());
+        let parts = spans.map(|span| common(span, &bytes));
         parts.filter(|part| !part.is_empty()).for_each(&mut own);
         owned
     }
 
-    /// Ends the interval. Returns the bytes that guards have owned in it and that the barrier
-    /// compares, by array. Those of live guards are only compared if no lock may order them.
-    pub fn end_interval(&mut self, holds_lock: bool) -> BTreeMap<ArrayId, NumberSet> {
-        self.written.clear();
-        let mut claimed = core::mem::take(&mut self.claimed);
-        for guard in self.live.values().filter(|guard| guard.is_owner && !holds_lock) {
-            claimed.entry(guard.array).or_default().insert(guard.bytes.clone());
+    /// Forgets a freed array.
+    pub fn forget(&mut self, array: ArrayId) {
+        self.live.retain(|_, guard| guard.array != array);
+        self.written.remove(&array);
+    }
+
+    /// Returns the bytes that guards have owned since the last release, by array.
+    pub fn written(&self) -> BTreeMap<ArrayId, NumberSet> {
+        let mut written = self.written.clone();
+        for guard in self.live.values().filter(|guard| guard.is_owner) {
+            let written = written.entry(guard.array).or_default();
+            guard.bytes.as_slice().iter().for_each(|span| written.insert(span.clone()));
         }
-        claimed
+        written
+    }
+
+    /// Forgets the guards that have ended, because a release has closed their interval.
+    pub fn end_interval(&mut self) {
+        self.written.clear();
     }
 }
 
@@ -111,7 +171,7 @@ impl Coherence {
     /// Tells that this node writes the array under guards alone, so its pages are not tracked. All
     /// pages must be as they were when the array was declared.
     pub fn track_by_guards(&mut self, array: ArrayId) {
-        if let Some(array) = self.arrays.get_mut(array as usize) {
+        if let Some(array) = self.arrays.get_mut(array) {
             array.guarded = true;
         }
     }
@@ -119,13 +179,13 @@ impl Coherence {
     /// Returns `true` if the array is written under guards alone.
     #[must_use]
     pub fn is_guarded(&self, array: ArrayId) -> bool {
-        self.arrays.get(array as usize).is_some_and(|array| array.guarded)
+        self.arrays.get(array).is_some_and(|array| array.guarded)
     }
 
     /// Tells that this node will also write the array with plain stores. From now on its pages are
     /// tracked (COH-10.13).
     pub fn track_by_pages(&mut self, array: ArrayId, pages: &mut dyn Pages) {
-        let Some(known) = self.arrays.get_mut(array as usize).filter(|known| known.guarded) else {
+        let Some(known) = self.arrays.get_mut(array).filter(|known| known.guarded) else {
             return;
         };
         known.guarded = false;
@@ -147,24 +207,26 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Begins a write guard over these bytes. Returns `None` if a page is not valid: touch the
+    /// Begins a write guard over these bytes, which are in order and disjoint. Returns `None` if a page is not valid: touch the
     /// pages, and try again.
     pub fn begin_write(
         &mut self,
         array: ArrayId,
-        bytes: Range<u64>,
+        bytes: impl Into<Spans>,
         ownership: Ownership,
         pages: &mut dyn Pages,
     ) -> Option<WriteId> {
-        let known = self.arrays.get(array as usize).filter(|known| known.agreed)?;
-        let (range, guarded) = (pages_of(&bytes), known.guarded);
-        if bytes.start > bytes.end || range.end > known.pages {
+        let bytes = bytes.into();
+        let known = self.arrays.get(array).filter(|known| known.agreed)?;
+        let guarded = known.guarded;
+        let is_inside = |span: &Range<u64>| pages_of(span).end <= known.pages;
+        if !bytes.are_sound() || !bytes.as_slice().iter().all(is_inside) {
             return None;
         }
         let needed = if guarded { Access::Read } else { Access::Write };
         let mut unmapped: Vec<u64> = Vec::new();
         let mut copied: Vec<u64> = Vec::new();
-        for page in range.clone() {
+        for page in bytes.pages() {
             match known.state(page) {
                 PageState::HomeUntouched | PageState::HomeShared => unmapped.push(page),
                 PageState::HomePrivate => {}
@@ -180,7 +242,7 @@ impl Coherence {
                 .into_iter()
                 .for_each(|page| self.write_under_guard((array, page), ownership, pages));
         }
-        self.used(array, range);
+        bytes.as_slice().iter().for_each(|span| self.used(array, pages_of(span)));
         let id = WriteId(self.guards.next);
         self.guards.next += 1;
         let is_owner = guarded && ownership == Ownership::Owned;
@@ -191,7 +253,7 @@ impl Coherence {
 
     /// Makes a valid page of a guarded array dirty, before a guard writes it.
     fn write_under_guard(&mut self, id: PageId, ownership: Ownership, pages: &mut dyn Pages) {
-        let Some(array) = self.arrays.get_mut(id.0 as usize) else { return };
+        let Some(array) = self.arrays.get_mut(id.0) else { return };
         let was_clean = matches!(array.state(id.1), PageState::HomeRead | PageState::Read);
         match array.state(id.1) {
             PageState::HomeRead => array.set(id.1, PageState::HomeWrite),
@@ -225,7 +287,7 @@ impl Coherence {
             if planted(Bug::ForgetLiveGuard) || !self.is_guarded(guard.array) {
                 continue;
             }
-            for page in pages_of(&guard.bytes) {
+            for page in guard.bytes.pages() {
                 self.write_under_guard((guard.array, page), guard.ownership, pages);
             }
         }
@@ -236,16 +298,15 @@ impl Coherence {
     pub fn end_write(&mut self, id: WriteId, push: &[Rank], pages: &mut dyn Pages) {
         let Some(guard) = self.guards.live.remove(&id) else { return };
         let LiveWrite { array, bytes, ownership, is_owner } = guard;
-        if ownership == Ownership::Owned {
-            if is_owner {
-                self.guards.written.entry(array).or_default().insert(bytes.clone());
-                if !self.locks.holds_any() {
-                    self.guards.claimed.entry(array).or_default().insert(bytes.clone());
+        for span in bytes.as_slice() {
+            if ownership == Ownership::Owned {
+                if is_owner {
+                    self.guards.written.entry(array).or_default().insert(span.clone());
                 }
+                self.offer(array, span.clone(), push, pages);
+            } else {
+                self.withhold(array, span);
             }
-            self.offer(array, bytes, push, pages);
-        } else {
-            self.withhold(array, &bytes);
         }
         self.settle(pages);
     }
@@ -253,7 +314,7 @@ impl Coherence {
     /// Records that readers do not get what was written to the pages of these bytes. (Where a twin
     /// tells what was written, the release sends that.)
     fn withhold(&mut self, array: ArrayId, bytes: &Range<u64>) {
-        let Some(known) = self.arrays.get(array as usize) else { return };
+        let Some(known) = self.arrays.get(array) else { return };
         let withheld = |page: &u64| {
             known.guarded
                 && !known.twins.contains_key(page)
@@ -268,9 +329,10 @@ impl Coherence {
     /// Records that readers do not get what live guards have written so far.
     pub(super) fn withhold_live(&mut self, dirty: &BTreeSet<PageId>) {
         for guard in self.guards.live.values() {
-            let range = pages_of(&guard.bytes);
-            for id in dirty.range((guard.array, range.start)..(guard.array, range.end)) {
-                self.updates.sending.share_with_none(*id);
+            for range in guard.bytes.as_slice().iter().map(pages_of) {
+                for id in dirty.range((guard.array, range.start)..(guard.array, range.end)) {
+                    self.updates.sending.share_with_none(*id);
+                }
             }
         }
     }

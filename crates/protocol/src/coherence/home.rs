@@ -30,7 +30,7 @@ impl Coherence {
 
     /// Checks that this node is the home of all pages of a run that a peer requests.
     fn check_run(&self, from: Rank, run: PageRun) -> Result<(), Refusal> {
-        let array = self.arrays.get(run.array as usize).ok_or(Refusal::UnknownObject)?;
+        let array = self.arrays.get(run.array).ok_or(Refusal::UnknownObject)?;
         let count = u64::from(run.count);
         if from == self.me {
             return Err(Refusal::Malformed);
@@ -60,7 +60,7 @@ impl Coherence {
     ) -> Result<(), Refusal> {
         let region = *self.regions.get(&run.array).ok_or(Refusal::UnknownObject)?;
         self.take_demands(from, run.array, run.first..run.first + u64::from(demanded));
-        let array = self.arrays.get_mut(run.array as usize).ok_or(Refusal::UnknownObject)?;
+        let array = self.arrays.get_mut(run.array).ok_or(Refusal::UnknownObject)?;
         let count = u64::from(run.count);
         let range = run.first..run.first + count;
         array.statistics.served_pages += count;
@@ -103,7 +103,7 @@ impl Coherence {
             })
         };
         let head = Headline::Pages(run).write();
-        let token = self.await_settling(from, Purpose::Pages);
+        let token = self.await_settling(from, Purpose::Pages(run.array));
         let message =
             Message { class: Class::Unordered, urgent: false, credited: false, head, body, token };
         self.out.push_back((from, message));
@@ -119,7 +119,7 @@ impl Coherence {
         body: &[u8],
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
-        let array = self.arrays.get(id as usize).ok_or(Refusal::UnknownObject)?;
+        let array = self.arrays.get(id).ok_or(Refusal::UnknownObject)?;
         let mut changed = alloc::vec::Vec::new();
         diff::decode(body, |page, _, _| {
             if !array.state(page).is_home() {
@@ -155,7 +155,7 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) {
         pages.merge(id.0, id.1 * PAGE as u64 + at as u64, bytes);
-        let twin = self.arrays.get_mut(id.0 as usize).and_then(|array| array.twins.get_mut(&id.1));
+        let twin = self.arrays.get_mut(id.0).and_then(|array| array.twins.get_mut(&id.1));
         if let Some(part) = twin.and_then(|twin| twin.get_mut(at..at + bytes.len())) {
             part.copy_from_slice(bytes);
         }
@@ -165,7 +165,7 @@ impl Coherence {
     /// nodes this node's intervals up to `told`. Those are pages that the intervals name and that
     /// nobody has fetched since.
     pub(super) fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
-        for (id, array) in (0..).zip(self.arrays.iter_mut()) {
+        for (id, array) in self.arrays.iter_mut() {
             let guarded = array.guarded;
             let mut free = alloc::vec::Vec::new();
             let noticed = core::mem::take(&mut array.noticed);

@@ -4,7 +4,7 @@
 use super::codec::Headline;
 use super::failure::Doing;
 use super::sync::tree::Ranks;
-use super::{Coherence, CoherenceError, CoherenceEvent, Pages, TOKENS, Value};
+use super::{ArrayId, Coherence, CoherenceError, CoherenceEvent, Pages, TOKENS, Value};
 use crate::Rank;
 use crate::wind::{Admission, Body, Class, Message, Refusal, Token};
 use alloc::vec::Vec;
@@ -21,8 +21,8 @@ const OWED_MAX: usize = 1 << 16;
 pub(super) enum Purpose {
     /// Changes to a home, which a release waits for.
     Diff,
-    /// Written bytes for a reader.
-    Update,
+    /// Written bytes of this array for a reader.
+    Update(ArrayId),
     /// Request for pages, with the numbers of its runs.
     Fetch { first: u64, end: u64 },
     /// End of the collective of this epoch.
@@ -32,14 +32,24 @@ pub(super) enum Purpose {
     /// Arrival of these nodes at a collective. With `says_why` the sender cannot go on, and the
     /// arrival gives the reason.
     Arrival { doing: Doing, says_why: bool, epoch: u64, ranks: Ranks },
-    /// Answer to a fetch, which the requester may have given up meanwhile.
-    Pages,
+    /// Answer to a fetch of this array, which the requester may have given up meanwhile.
+    Pages(ArrayId),
     /// Answer to a request for this lock.
     Grant(u64),
     /// Reply to a question (COH-13).
     Reply,
     /// Notice of leaving, or a request for a lock, or its return.
     Control(Doing),
+}
+
+impl Purpose {
+    /// Returns the array whose memory is read when the message is sent or retransmitted.
+    pub fn reads(&self) -> Option<ArrayId> {
+        match self {
+            Purpose::Update(array) | Purpose::Pages(array) => Some(*array),
+            _ => None,
+        }
+    }
 }
 
 /// A message on its way.
@@ -139,7 +149,7 @@ impl Coherence {
                 && !self.advance_releases()
                 && !self.begin_collective(pages)
             {
-                return;
+                return self.end_arrays(pages);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod access;
 mod array;
+mod arrays;
 mod clock;
 mod codec;
 mod diff;
@@ -9,6 +10,7 @@ mod failure;
 mod fetch;
 mod guards;
 mod home;
+mod homes;
 mod mailbox;
 #[cfg(test)]
 mod model;
@@ -24,15 +26,16 @@ mod update;
 pub use array::ARRAY_PAGES_MAX;
 pub use codec::purpose;
 pub use fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
-pub use guards::{Ownership, WriteId};
+pub use guards::{Ownership, Spans, WriteId};
+pub use homes::{AxisHomes, Homes, Spread};
 pub use mailbox::CONTROL_MAX;
 pub use pages::{Access, ArrayId, Pages};
 pub use prefetch::PREFETCH_PAGES_MAX;
 pub use statistics::{ArrayStatistics, CoherenceStatistics};
-pub use sync::agreement::REDUCE_MAX;
+pub use sync::agreement::{AXES_MAX, REDUCE_MAX};
 pub use sync::lock_manager::LockView;
 pub use types::{
-    CoherenceError, CoherenceEvent, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values,
+    CoherenceError, CoherenceEvent, Declaration, Element, Field, ReduceOp, Reduction, Value, Values,
 };
 pub use update::delivery::Delivery;
 
@@ -45,6 +48,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use array::{Array, PageId};
+use arrays::Arrays;
 use core::ops::Range;
 use sync::agreement::{Call, Declared};
 
@@ -62,7 +66,7 @@ const TOKENS: u64 = 0xC0 << 56;
 pub struct Coherence {
     me: Rank,
     nodes: u32,
-    arrays: Vec<Array>,
+    arrays: Arrays,
     /// Slots of the arrays' aliases in the engine's region table.
     regions: BTreeMap<ArrayId, u32>,
     /// Number of collectives that this node has passed.
@@ -113,7 +117,7 @@ impl Coherence {
         Coherence {
             me,
             nodes,
-            arrays: Vec::new(),
+            arrays: Arrays::default(),
             regions: BTreeMap::new(),
             epoch: 0,
             dirty: BTreeSet::new(),
@@ -159,7 +163,7 @@ impl Coherence {
     /// nodes may fetch from it as soon as all have declared it (COH-2.3).
     #[must_use]
     pub fn next_array(&self) -> ArrayId {
-        self.arrays.len() as ArrayId
+        self.arrays.next()
     }
 
     /// Sets the slot in the engine's region table of an array's alias.
@@ -176,9 +180,7 @@ impl Coherence {
         token: Token,
         pages: &mut dyn Pages,
     ) -> ArrayId {
-        // An array without pages was not agreed on.
-        let taken =
-            self.arrays.iter().any(|array| array.pages > 0 && array.name == declaration.name);
+        let taken = self.arrays.has_name(&declaration.name, declaration.replaces);
         let problem = if taken {
             Some("an array of that name exists already".into())
         } else {
@@ -186,11 +188,11 @@ impl Coherence {
         };
         if let Some(problem) = problem {
             let problem = format!("declare array \"{}\": {problem}", declaration.name);
-            return self.declare_unfit(declaration, problem, token, pages);
+            return self.declare_unfit(problem, token, pages);
         }
         let number = self.next_array();
         let call = Call::Declare(Declared::new(number, &declaration));
-        self.arrays.push(Array::new(declaration, self.me, self.nodes));
+        self.arrays.add(Some(Array::new(declaration, self.me, self.nodes)));
         self.collective.call(call, token);
         self.settle(pages);
         number
@@ -200,32 +202,20 @@ impl Coherence {
     /// (COH-6.3). It uses up a number, as every declaration does.
     pub fn declare_unfit(
         &mut self,
-        mut declaration: Declaration,
         problem: String,
         token: Token,
         pages: &mut dyn Pages,
     ) -> ArrayId {
-        let number = self.next_array();
-        declaration.bytes = 0;
-        self.arrays.push(Array::new(declaration, self.me, self.nodes));
+        let number = self.arrays.add(None);
         self.collective.call(Call::Unfit(problem), token);
         self.settle(pages);
         number
     }
 
-    /// Frees the name of an array that not all nodes have declared alike. The number stays used up,
-    /// as on every node.
-    fn disown(&mut self, number: ArrayId) {
-        if let Some(array) = self.arrays.get_mut(number as usize) {
-            array.disown();
-        }
-        self.regions.remove(&number);
-    }
-
     /// Returns the name of an array and the number of its pages.
     #[must_use]
     pub fn array(&self, array: ArrayId) -> Option<(&str, u64)> {
-        self.arrays.get(array as usize).map(|array| (array.name.as_str(), array.pages))
+        self.arrays.get(array).map(|array| (array.name.as_str(), array.pages))
     }
 
     /// Makes pages valid for `access`. The operation is done when each page has been valid since
@@ -266,14 +256,14 @@ impl Coherence {
     /// Returns the home of a page that has been requested and has not arrived yet.
     #[must_use]
     pub fn fetching_from(&self, array: ArrayId, page: u64) -> Option<Rank> {
-        let known = self.arrays.get(array as usize).filter(|array| array.contains(page, 1))?;
+        let known = self.arrays.get(array).filter(|array| array.contains(page, 1))?;
         (known.state(page) == array::PageState::Fetching).then(|| known.home(page))
     }
 
     /// Returns `true` if all these pages are valid for `access` at this moment.
     #[must_use]
     pub fn holds(&self, array: ArrayId, range: Range<u64>, access: Access) -> bool {
-        let known = self.arrays.get(array as usize);
+        let known = self.arrays.get(array);
         known.is_some_and(|known| {
             range.end <= known.pages && range.clone().all(|page| known.state(page).holds(access))
         })
@@ -292,12 +282,12 @@ impl Coherence {
     /// Returns the counters of one array.
     #[must_use]
     pub fn array_statistics(&self, array: ArrayId) -> Option<&ArrayStatistics> {
-        self.arrays.get(array as usize).map(|array| &array.statistics)
+        self.arrays.get(array).map(|array| &array.statistics)
     }
 
     /// As [`Array::mapping`], of an array by its number.
     fn mapping(&self, array: ArrayId, access: Access) -> Access {
-        self.arrays.get(array as usize).map_or(access, |array| array.mapping(access))
+        self.arrays.get(array).map_or(access, |array| array.mapping(access))
     }
 
     /// Called when a thread touched a page and sleeps. `access` is the access that it wanted if the
@@ -317,6 +307,24 @@ impl Coherence {
     /// it.
     pub fn barrier(&mut self, token: Token, pages: &mut dyn Pages) {
         self.collective.call(Call::Barrier, token);
+        self.settle(pages);
+    }
+
+    /// Frees an array that all nodes have dropped, or drop by this call. It is also a barrier.
+    pub fn free(&mut self, array: ArrayId, token: Token, pages: &mut dyn Pages) {
+        let Some(known) = self.arrays.get(array) else {
+            let doing = String::from("free");
+            return self.fail(token, CoherenceError::UnknownArray { doing, array });
+        };
+        let call = Call::Free { number: array, name: known.name.clone() };
+        self.drop_array(array);
+        self.collective.call(call, token);
+        self.settle(pages);
+    }
+
+    /// Takes part in a collective that this node cannot perform, so that all nodes learn why.
+    pub fn cannot(&mut self, problem: String, token: Token, pages: &mut dyn Pages) {
+        self.collective.call(Call::Unfit(problem), token);
         self.settle(pages);
     }
 

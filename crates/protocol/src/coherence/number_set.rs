@@ -1,5 +1,6 @@
 //! Set of numbers, such as bytes or pages of one array, kept as disjoint ranges.
 
+use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -18,6 +19,42 @@ pub(crate) struct NumberSet(BTreeMap<u64, u64>);
 impl NumberSet {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns the numbers that are in both sets.
+    pub fn intersection(&self, other: &NumberSet) -> NumberSet {
+        let mut both = NumberSet::default();
+        for range in self.iter() {
+            other.overlaps(range).for_each(|part| both.insert(part));
+        }
+        both
+    }
+
+    /// Writes the count of the ranges, then the gap since the end of the range before it and the
+    /// length of each.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.put_leb128(self.0.len() as u64);
+        let mut end = 0;
+        for range in self.iter() {
+            out.put_leb128(range.start - end).put_leb128(range.end - range.start);
+            end = range.end;
+        }
+    }
+
+    /// Reads a set. Its ranges are in order and apart, and none is empty.
+    pub fn read(reader: &mut ByteReader<'_>) -> Result<NumberSet, Invalid> {
+        let mut set = NumberSet::default();
+        let mut end = 0u64;
+        for number in 0..reader.count(2)? {
+            let (gap, len) = (reader.leb128()?, reader.leb128()?);
+            if len == 0 || (gap == 0 && number > 0) {
+                return Err(Invalid);
+            }
+            let start = end.checked_add(gap).ok_or(Invalid)?;
+            end = start.checked_add(len).ok_or(Invalid)?;
+            set.0.insert(start, end);
+        }
+        Ok(set)
     }
 
     /// Returns the number of ranges.

@@ -50,6 +50,8 @@ pub trait Pages {
     /// Called when a page is mapped with old bytes because its home is dead (COH-8.3). Guards over
     /// the page report that (COH-8.8).
     fn lost(&mut self, _array: ArrayId, _page: u64, _home: Rank) {}
+    /// Gives back the memory of an array that no node uses any more (COH-14.3).
+    fn free(&mut self, _array: ArrayId) {}
     /// Returns why a change could not be made, from the first such failure on. All views are
     /// untracked then. Threads that wait in a view go on, and nothing is changed any more
     /// (COH-8.5).

@@ -46,7 +46,7 @@ impl Coherence {
     /// Begins to fetch the invalid pages of these ranges. Nothing waits for them. Pages outside
     /// the array are left out.
     pub(super) fn begin_prefetch(&mut self, array: ArrayId, ranges: &[Range<u64>]) {
-        let Some(known) = self.arrays.get(array as usize).filter(|known| known.agreed) else {
+        let Some(known) = self.arrays.get(array).filter(|known| known.agreed) else {
             return;
         };
         let inside = ranges.iter().map(|range| range.start..range.end.min(known.pages));
@@ -91,7 +91,7 @@ impl Coherence {
     ) {
         let mut batches: BTreeMap<Rank, Batch> = BTreeMap::new();
         for mut range in ranges {
-            while let Some(known) = self.arrays.get_mut(array as usize)
+            while let Some(known) = self.arrays.get_mut(array)
                 && !range.is_empty()
             {
                 let first = range.start;

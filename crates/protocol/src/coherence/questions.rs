@@ -168,8 +168,8 @@ impl Coherence {
                 Purpose::Arrival { epoch: told, .. } | Purpose::Departure { epoch: told, .. },
             ) => epoch == *told,
             (Wait::Lock { lock, .. }, Purpose::Grant(granted)) => lock == *granted,
-            (Wait::Pages { .. }, Purpose::Pages) => true,
-            (Wait::Updates { .. }, Purpose::Update) => true,
+            (Wait::Pages { .. }, Purpose::Pages(_)) => true,
+            (Wait::Updates { .. }, Purpose::Update(_)) => true,
             (Wait::Holder { lock, .. }, Purpose::Control(Doing::Unlock(unlocked))) => {
                 lock == *unlocked
             }

@@ -6,6 +6,8 @@ counters! {
 /// Counters since the start. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoherenceStatistics {
+    /// Arrays that were freed (COH-14.3).
+    pub arrays_freed: u64,
     /// Touches of pages that were invalid here.
     pub read_faults: u64,
     /// Touches that made a page dirty.

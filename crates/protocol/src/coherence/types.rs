@@ -1,13 +1,13 @@
 //! Types shared by the engine and coherence: declarations, reductions, events, errors.
 
-use super::ArrayId;
+use super::{ArrayId, Homes};
 use crate::Rank;
 use crate::wind::{Nonsense, Refusal, Token};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Type of an array's elements. Nodes compare it and never interpret it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Element {
     /// Number of the type, the same in every program that wants to share it (the caller's own
     /// list).
@@ -16,23 +16,19 @@ pub struct Element {
     pub size: u32,
 }
 
-/// Assignment of pages to homes. The home keeps the always valid copy of its page (COH-2.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One number in an element: its path from the element, and its type. Nodes compare both and never
+/// interpret them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(test, derive(Hash))]
-pub enum Homes {
-    /// One run of pages per node in rank order, of lengths as equal as possible.
-    Block,
-    /// Runs of `pages` pages for each node in turn.
-    Cyclic {
-        /// Number of consecutive pages on one node, at least 1.
-        pages: u64,
-    },
-    /// One rank per page.
-    Explicit(Vec<Rank>),
+pub struct Field {
+    /// Path, such as `position[3].x`. It is empty if the element is one number.
+    pub name: String,
+    /// Name of the type, such as `f64`.
+    pub kind: String,
 }
 
 /// A shared array as one node declares it; every node must declare the same (COH-2.1).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declaration {
     /// Name of the array, at most [`crate::limits::NAME_MAX`] bytes.
     pub name: String,
@@ -42,6 +38,13 @@ pub struct Declaration {
     pub element: Element,
     /// Homes of its pages.
     pub homes: Homes,
+    /// Number of elements along each axis, outermost first. Nodes compare it and never interpret
+    /// it. It may be empty.
+    pub shape: Vec<u64>,
+    /// Numbers that an element consists of, in order. It may be empty.
+    pub fields: Vec<Field>,
+    /// An array of the same name that this one replaces, and that is freed later.
+    pub replaces: Option<ArrayId>,
 }
 
 crate::wire_enum! {

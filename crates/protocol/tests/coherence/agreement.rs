@@ -14,6 +14,7 @@ fn declaration(name: &str, bytes: u64) -> Declaration {
         bytes,
         element: Element { kind: 1, size: 8 },
         homes: Homes::Block,
+        ..Declaration::default()
     }
 }
 

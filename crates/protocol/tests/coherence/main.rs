@@ -4,6 +4,7 @@ mod agreement;
 mod cluster;
 mod collectives;
 mod failures;
+mod freeing;
 mod hostile;
 mod hostile_updates;
 mod litmus;

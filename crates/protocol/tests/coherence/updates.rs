@@ -433,7 +433,7 @@ fn owned_ranges_that_overlap_fail_the_barrier_on_all_nodes() {
     // Nodes 1 and 2 tell one interval each: page 1, and the bytes that a guard owned.
     for (rank, first) in [(1, 0), (2, 8)] {
         let node = &mut cluster.nodes[0];
-        let body = [1, 0, 1, rank, 1, 1, rank, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 64 + first, 16, 0];
+        let body = [1, 0, 1, rank, 1, 1, rank, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 64 + first, 16, 0, 0];
         let head = head(ARRIVE, [1, 0, 0]);
         let from = Rank::from(rank);
         assert_eq!(node.coherence.receive(from, &head, &body, &mut node.machine), Ok(()));

@@ -2,7 +2,8 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::array::{ARRAY_PAGES_MAX, Array, PageId};
+use crate::coherence::array::{ARRAY_PAGES_MAX, PageId};
+use crate::coherence::arrays::Arrays;
 use crate::coherence::clock::vector::INTERVALS_MAX;
 use crate::coherence::guards::pages_of;
 use crate::coherence::number_set::NumberSet;
@@ -136,19 +137,17 @@ impl Runs {
     }
 
     /// Reads runs and checks that their pages exist and are in order.
-    pub fn read(reader: &mut ByteReader<'_>, arrays: &[Array]) -> Result<Runs, Refusal> {
+    pub fn read(reader: &mut ByteReader<'_>, arrays: &Arrays) -> Result<Runs, Refusal> {
         let count = reader.count(3)?;
         let mut runs: Vec<(ArrayId, Range<u64>)> = Vec::with_capacity(count);
         for _ in 0..count {
             let (id, first, pages) = (reader.leb128_u32()?, reader.leb128()?, reader.leb128()?);
-            let array = arrays.get(id as usize).ok_or(Refusal::UnknownObject)?;
-            if !array.contains(first, pages) {
-                return Err(Refusal::OutOfBounds);
-            }
+            arrays.check(id, first, pages)?;
+            let end = first.checked_add(pages).ok_or(Refusal::OutOfBounds)?;
             if runs.last().is_some_and(|(last, range)| (id, first) < (*last, range.end)) {
                 return Err(Refusal::Malformed);
             }
-            runs.push((id, first..first + pages));
+            runs.push((id, first..end));
         }
         Ok(Runs(runs))
     }
@@ -191,7 +190,7 @@ impl Shared {
         }
     }
 
-    fn read(reader: &mut ByteReader<'_>, nodes: u32, arrays: &[Array]) -> Result<Shared, Refusal> {
+    fn read(reader: &mut ByteReader<'_>, nodes: u32, arrays: &Arrays) -> Result<Shared, Refusal> {
         let group = |reader: &mut ByteReader<'_>| {
             let count = reader.count(1)?;
             let ranks = (0..count).map(|_| reader.leb128_u32()).collect::<Result<Vec<_>, _>>()?;
@@ -263,15 +262,12 @@ impl OwnedBytes {
         }
     }
 
-    fn read(reader: &mut ByteReader<'_>, arrays: &[Array]) -> Result<OwnedBytes, Refusal> {
+    fn read(reader: &mut ByteReader<'_>, arrays: &Arrays) -> Result<OwnedBytes, Refusal> {
         let range = |reader: &mut ByteReader<'_>| {
             let (array, start, len) = (reader.leb128_u32()?, reader.leb128()?, reader.leb128()?);
             let end = start.checked_add(len).ok_or(Refusal::Malformed)?;
             let pages = pages_of(&(start..end));
-            let known = arrays.get(array as usize).ok_or(Refusal::UnknownObject)?;
-            if !known.contains(pages.start, pages.end.saturating_sub(pages.start)) {
-                return Err(Refusal::OutOfBounds);
-            }
+            arrays.check(array, pages.start, pages.end.saturating_sub(pages.start))?;
             Ok((array, start..end))
         };
         let count = reader.count(3)?;
@@ -319,7 +315,7 @@ impl Interval {
     pub fn read(
         reader: &mut ByteReader<'_>,
         nodes: u32,
-        arrays: &[Array],
+        arrays: &Arrays,
     ) -> Result<Interval, Refusal> {
         let (writer, first, more, flags) =
             (reader.leb128_u32()?, reader.leb128()?, reader.leb128()?, reader.u8()?);
@@ -396,7 +392,7 @@ impl Interval {
     pub fn read_all(
         reader: &mut ByteReader<'_>,
         nodes: u32,
-        arrays: &[Array],
+        arrays: &Arrays,
     ) -> Result<Vec<Interval>, Refusal> {
         let count = reader.count(5)?;
         if count > (nodes as usize).saturating_mul(INTERVALS_MAX) {
@@ -409,9 +405,9 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coherence::array::Array;
     use crate::coherence::{CONTROL_MAX, Declaration, Element, Homes};
     use alloc::string::String;
-    use alloc::vec;
 
     const PAGES: u64 = 1 << 20;
 
@@ -438,8 +434,10 @@ mod tests {
             bytes: PAGES * crate::limits::PAGE as u64,
             element: Element { kind: 1, size: 1 },
             homes: Homes::Block,
+            ..Declaration::default()
         };
-        let arrays = vec![Array::new(declaration, 0, 3)];
+        let mut arrays = Arrays::default();
+        arrays.add(Some(Array::new(declaration, 0, 3)));
         let known: Vec<Interval> =
             (0..3).flat_map(|writer| (5..15).map(move |number| sparse(writer, number))).collect();
         let mut body = Vec::new();

@@ -3,7 +3,7 @@
 use super::notices::{Interval, OwnedBytes, Runs, Shared};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
-use crate::coherence::array::Array;
+use crate::coherence::arrays::Arrays;
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
@@ -184,7 +184,7 @@ impl Knowledge {
     pub fn read(
         &self,
         reader: &mut ByteReader<'_>,
-        arrays: &[Array],
+        arrays: &Arrays,
     ) -> Result<(Vector, Vec<Interval>), Refusal> {
         let vector = self.read_vector(reader)?;
         Ok((vector, self.read_intervals(reader, arrays)?))
@@ -195,7 +195,7 @@ impl Knowledge {
     pub fn read_intervals(
         &self,
         reader: &mut ByteReader<'_>,
-        arrays: &[Array],
+        arrays: &Arrays,
     ) -> Result<Vec<Interval>, Refusal> {
         let intervals = Interval::read_all(reader, self.nodes(), arrays)?;
         let own = self.vector.get(self.me);

@@ -175,6 +175,7 @@ impl State {
                 bytes: pages * PAGE as u64,
                 element: Element { kind: 1, size: 8 },
                 homes: Homes::Explicit(homes.clone()),
+                ..Declaration::default()
             };
             self.call(rank, |coherence, machine| {
                 let array = coherence.next_array();

@@ -3,7 +3,9 @@
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::failure::Doing;
-use crate::coherence::{Declaration, Element, Homes, ReduceOp, Reduction, Values};
+use crate::coherence::{
+    ArrayId, Declaration, Element, Field, Homes, ReduceOp, Reduction, Spread, Values,
+};
 use crate::fnv::fnv1a;
 use crate::limits::{NAME_MAX, PAGE};
 use crate::wind::Refusal;
@@ -13,6 +15,13 @@ use alloc::vec::Vec;
 
 /// Maximum number of values in one reduction.
 pub const REDUCE_MAX: usize = 1 << 16;
+/// Maximum number of axes of an array.
+pub const AXES_MAX: usize = 4;
+/// Maximum number of fields of an element that a declaration tells. The number of the element's
+/// type stands for the others.
+const FIELDS_MAX: usize = 64;
+/// Maximum length of the name of a field, or of its type, in bytes.
+const FIELD_MAX: usize = 128;
 /// Maximum length of the text that goes with a failure, in bytes.
 pub(crate) const TEXT_MAX: usize = 1024;
 
@@ -24,6 +33,11 @@ pub(crate) enum Call {
     Reduce(Reduction),
     Declare(Declared),
     Leave,
+    /// Frees an array, which has a name for the text of errors.
+    Free {
+        number: ArrayId,
+        name: String,
+    },
     /// This node cannot take part, for the given reason.
     Unfit(String),
 }
@@ -37,29 +51,82 @@ pub(crate) struct Declared {
     bytes: u64,
     element: Element,
     page: u64,
-    homes: (u8, u64),
+    homes: HomesDigest,
+    shape: Vec<u64>,
+    fields: Vec<Field>,
+    replaces: Option<ArrayId>,
+}
+
+/// Homes in the form that nodes compare: their kind, its parameter or the digest of a list, and the
+/// number of the axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+struct HomesDigest {
+    kind: u8,
+    value: u64,
+    axis: u8,
+}
+
+impl HomesDigest {
+    fn new(homes: &Homes) -> HomesDigest {
+        let digest = |ranks: &[Rank]| fnv1a(ranks.iter().flat_map(|rank| rank.to_le_bytes()));
+        let (kind, value, axis) = match homes {
+            Homes::Block => (0, 0, 0),
+            Homes::Cyclic { pages } => (1, *pages, 0),
+            Homes::Explicit(ranks) => (2, digest(ranks), 0),
+            Homes::Axis(homes) => match &homes.spread {
+                Spread::Block => (3, 0, homes.axis),
+                Spread::Cyclic { indices } => (4, *indices, homes.axis),
+                Spread::Explicit(ranks) => (5, digest(ranks), homes.axis),
+            },
+        };
+        HomesDigest { kind, value, axis }
+    }
+
+    fn text(self) -> String {
+        let HomesDigest { kind, value, axis } = self;
+        match kind {
+            0 => String::from("homes in blocks"),
+            1 => format!("cyclic homes of {value} pages"),
+            2 => format!("a list of homes with digest {value:016x}"),
+            3 => format!("blocks along axis {axis}"),
+            4 => format!("a cyclic distribution of {value} indices along axis {axis}"),
+            _ => format!("a list of owners along axis {axis} with digest {value:016x}"),
+        }
+    }
+}
+
+/// Returns fields that go with a declaration: as many of the first ones as the limits allow.
+fn told_fields(fields: &[Field]) -> Vec<Field> {
+    let fits = |field: &&Field| field.name.len() <= FIELD_MAX && field.kind.len() <= FIELD_MAX;
+    fields.iter().take(FIELDS_MAX).take_while(fits).cloned().collect()
 }
 
 impl Declared {
     pub fn new(number: u32, declaration: &Declaration) -> Declared {
-        let homes = match &declaration.homes {
-            Homes::Block => (0, 0),
-            Homes::Cyclic { pages } => (1, *pages),
-            Homes::Explicit(ranks) => (2, fnv1a(ranks.iter().flat_map(|rank| rank.to_le_bytes()))),
-        };
-        let Declaration { name, bytes, element, .. } = declaration.clone();
-        Declared { number, name, bytes, element, page: PAGE as u64, homes }
+        let homes = HomesDigest::new(&declaration.homes);
+        let fields = told_fields(&declaration.fields);
+        let Declaration { name, bytes, element, shape, replaces, .. } = declaration.clone();
+        Declared { number, name, bytes, element, page: PAGE as u64, homes, shape, fields, replaces }
     }
 
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    fn homes_text(&self) -> String {
-        match self.homes {
-            (0, _) => String::from("homes in blocks"),
-            (1, pages) => format!("cyclic homes of {pages} pages"),
-            (_, digest) => format!("a list of homes with digest {digest:016x}"),
+    fn shape_text(&self) -> String {
+        let extents: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
+        format!("the shape [{}]", extents.join(", "))
+    }
+
+    /// Returns the fields at `number` in words.
+    fn field_text(&self, number: usize) -> String {
+        match self.fields.get(number) {
+            None => format!("no field {number} in its elements"),
+            Some(Field { name, kind }) if name.is_empty() => format!("elements of type {kind}"),
+            Some(Field { name, kind }) => {
+                format!("elements of type struct, whose field {number} is {name}: {kind}")
+            }
         }
     }
 
@@ -69,7 +136,15 @@ impl Declared {
         if self.name != other.name {
             return pair(&|d| format!("the name \"{}\"", d.name));
         }
-        if self.bytes != other.bytes {
+        let fields = self.fields.len().max(other.fields.len());
+        let differs = |number: &usize| self.fields.get(*number) != other.fields.get(*number);
+        if let Some(number) = (0..fields).find(differs) {
+            return pair(&|d| d.field_text(number));
+        }
+        if self.shape != other.shape {
+            return pair(&Declared::shape_text);
+        }
+        if self.bytes != other.bytes && self.element == other.element {
             return pair(&|d| format!("{} bytes", d.bytes));
         }
         if self.element != other.element {
@@ -81,7 +156,13 @@ impl Declared {
             return pair(&|d| format!("pages of {} bytes", d.page));
         }
         if self.homes != other.homes {
-            return pair(&Declared::homes_text);
+            return pair(&|d| d.homes.text());
+        }
+        if self.replaces != other.replaces {
+            return pair(&|d| match d.replaces {
+                Some(number) => format!("that it replaces array number {number}"),
+                None => String::from("a new array"),
+            });
         }
         if self.number != other.number {
             return pair(&|d| {
@@ -92,6 +173,51 @@ impl Declared {
     }
 }
 
+impl Declared {
+    fn write<'a>(&self, out: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
+        let Declared { number, name, bytes, element, page, homes, shape, fields, replaces } = self;
+        out.put_prefixed(name.as_bytes()).put_leb128(u64::from(*number)).put_leb128(*bytes);
+        out.put_leb128(u64::from(element.kind)).put_leb128(u64::from(element.size));
+        out.put_leb128(*page).put_u8(homes.kind).put_leb128(homes.value).put_u8(homes.axis);
+        out.put_leb128(replaces.map_or(0, |number| u64::from(number) + 1));
+        out.put_leb128(shape.len() as u64);
+        shape.iter().for_each(|extent| {
+            out.put_leb128(*extent);
+        });
+        out.put_leb128(fields.len() as u64);
+        fields.iter().fold(out, |out, field| {
+            out.put_prefixed(field.name.as_bytes()).put_prefixed(field.kind.as_bytes())
+        })
+    }
+
+    fn read(reader: &mut ByteReader<'_>) -> Result<Declared, Refusal> {
+        let name = read_text(reader, NAME_MAX)?;
+        let (number, bytes) = (reader.leb128_u32()?, reader.leb128()?);
+        let element = Element { kind: reader.leb128_u32()?, size: reader.leb128_u32()? };
+        let page = reader.leb128()?;
+        let homes = HomesDigest { kind: reader.u8()?, value: reader.leb128()?, axis: reader.u8()? };
+        let replaces = match reader.leb128()? {
+            0 => None,
+            next => Some(ArrayId::try_from(next - 1).map_err(|_| Refusal::Malformed)?),
+        };
+        let axes = reader.count(1)?;
+        if axes > AXES_MAX {
+            return Err(Refusal::Malformed);
+        }
+        let shape = (0..axes).map(|_| reader.leb128()).collect::<Result<Vec<_>, _>>()?;
+        let count = reader.count(2)?;
+        if count > FIELDS_MAX {
+            return Err(Refusal::Malformed);
+        }
+        let mut fields = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (name, kind) = (read_text(reader, FIELD_MAX)?, read_text(reader, FIELD_MAX)?);
+            fields.push(Field { name, kind });
+        }
+        Ok(Declared { number, name, bytes, element, page, homes, shape, fields, replaces })
+    }
+}
+
 impl Call {
     pub fn doing(&self) -> Doing {
         match self {
@@ -99,6 +225,7 @@ impl Call {
             Call::Reduce(_) => Doing::Reduce,
             Call::Declare(declared) => Doing::Declare(declared.name.clone()),
             Call::Leave => Doing::Leave,
+            Call::Free { name, .. } => Doing::Free(name.clone()),
         }
     }
 
@@ -136,14 +263,12 @@ impl Call {
                 out.put_u8(1).put_u8(*op as u8);
                 write_values(values, out)
             }
-            Call::Declare(Declared { number, name, bytes, element, page, homes }) => {
-                out.put_u8(2).put_prefixed(name.as_bytes());
-                out.put_leb128(u64::from(*number)).put_leb128(*bytes);
-                out.put_leb128(u64::from(element.kind)).put_leb128(u64::from(element.size));
-                out.put_leb128(*page).put_u8(homes.0).put_leb128(homes.1)
-            }
+            Call::Declare(declared) => declared.write(out.put_u8(2)),
             Call::Leave => out.put_u8(3),
             Call::Unfit(reason) => write_text(reason, out.put_u8(4)),
+            Call::Free { number, name } => {
+                out.put_u8(5).put_leb128(u64::from(*number)).put_prefixed(name.as_bytes())
+            }
         };
     }
 
@@ -154,15 +279,10 @@ impl Call {
                 let op = reader.code(ReduceOp::from_code)?;
                 Call::Reduce(Reduction { op, values: read_values(reader)? })
             }
-            2 => {
-                let name = read_text(reader, NAME_MAX)?;
-                let (number, bytes) = (reader.leb128_u32()?, reader.leb128()?);
-                let element = Element { kind: reader.leb128_u32()?, size: reader.leb128_u32()? };
-                let (page, homes) = (reader.leb128()?, (reader.u8()?, reader.leb128()?));
-                Call::Declare(Declared { number, name, bytes, element, page, homes })
-            }
+            2 => Call::Declare(Declared::read(reader)?),
             3 => Call::Leave,
             4 => Call::Unfit(read_text(reader, TEXT_MAX)?),
+            5 => Call::Free { number: reader.leb128_u32()?, name: read_text(reader, NAME_MAX)? },
             _ => return Err(Refusal::Malformed),
         })
     }
@@ -238,6 +358,7 @@ pub(crate) fn agree<'a>(
     for (rank, call) in rest {
         match (first, call) {
             (Call::Barrier, Call::Barrier) | (Call::Leave, Call::Leave) => {}
+            (Call::Free { number: a, .. }, Call::Free { number: b, .. }) if a == b => {}
             (Call::Declare(a), Call::Declare(b)) => {
                 if let Some((ours, theirs)) = a.difference(b) {
                     let name = &a.name;

@@ -10,6 +10,7 @@ use crate::coherence::clock::notices::Interval;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::Purpose;
+use crate::coherence::number_set::NumberSet;
 use crate::coherence::{Coherence, CoherenceError, Pages, Value};
 use crate::wind::Token;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -49,6 +50,8 @@ pub(crate) struct Current {
     pub known: Option<Vector>,
     /// Number of updates sent to each node in the epoch that the collective ends (COH-10.7).
     pub counts: BTreeMap<Rank, u64>,
+    /// Arrays that this node had dropped when its interval was closed (COH-14.2).
+    pub dropped: NumberSet,
     /// The departure, once it is here.
     pub departure: Option<Departure>,
 }
@@ -99,6 +102,13 @@ impl Coherence {
         if self.collective.current.is_some() && self.dead.is_empty() {
             return false;
         }
+        // Pages of an array that is freed are waited for, unless a dead node would send them.
+        if let Some((Call::Free { number, .. }, _)) = self.collective.queue.front()
+            && self.dead.is_empty()
+            && self.is_fetching(*number)
+        {
+            return false;
+        }
         let Some((call, token)) = self.collective.queue.pop_front() else { return false };
         let impediment = self.collective_impediment(&call.doing());
         let call = match impediment {
@@ -126,6 +136,7 @@ impl Coherence {
             told: u64::MAX,
             known: None,
             counts: BTreeMap::new(),
+            dropped: self.arrays_to_free(),
             departure: None,
         });
         self.begin_release(Then::Arrive, pages);
@@ -157,12 +168,14 @@ impl Coherence {
             // this node would report may not be at their homes (COH-8.4).
             current.call = Call::Unfit(broken.to_string());
             current.told = self.knowledge.base.get(self.me);
+            current.dropped = NumberSet::default();
             Arrivals::new(self.me, current.call.clone(), Vec::new(), counts)
         } else {
             current.known = Some(known.clone());
             let intervals = Interval::bounded(self.knowledge.arrival(known).cloned().collect());
             self.knowledge.arrived = known.get(self.me);
             Arrivals::new(self.me, current.call.clone(), intervals, counts)
+                .dropping(current.dropped.clone())
         };
         if self.me != 0 || current.call != Call::Leave {
             self.send_across(own.clone());
@@ -174,7 +187,7 @@ impl Coherence {
         let value = match (current.call, values) {
             (Call::Declare(declared), _) => {
                 let number = declared.number();
-                if let Some(array) = self.arrays.get_mut(number as usize) {
+                if let Some(array) = self.arrays.get_mut(number) {
                     array.agreed = true;
                 }
                 Value::Array(number)

@@ -8,6 +8,7 @@ use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::CONTROL_MAX;
 use crate::coherence::clock::notices::{Interval, Runs, TOLD_MAX};
 use crate::coherence::clock::vector::Vector;
+use crate::coherence::number_set::NumberSet;
 use crate::coherence::{Coherence, CoherenceError, Pages};
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
@@ -71,6 +72,8 @@ pub(crate) struct Departure {
     /// All intervals that were told at the collective, those of the receiver included.
     pub intervals: Vec<Interval>,
     pub counts: Vec<UpdateCount>,
+    /// Numbers of the arrays that all nodes have dropped (COH-14.3).
+    pub freed: NumberSet,
 }
 
 impl Departure {
@@ -93,6 +96,7 @@ impl Departure {
         };
         Interval::write_all(self.intervals.iter(), &mut body);
         UpdateCount::write_all(&self.counts, &mut body);
+        self.freed.write(&mut body);
         body
     }
 
@@ -138,6 +142,11 @@ impl Coherence {
             // After a death this node may have given up already.
             return if self.dead.is_empty() { Err(Refusal::Malformed) } else { Ok(()) };
         }
+        // Nothing is freed that this node has not dropped.
+        let dropped = current.map(|current| &current.dropped);
+        if dropped.is_none_or(|dropped| departure.freed.intersection(dropped) != departure.freed) {
+            return Err(Refusal::Malformed);
+        }
         self.gather.end(epoch);
         let children = self.gather.place.children.clone();
         self.forward_departure(epoch, body, &departure, &children);
@@ -166,11 +175,12 @@ impl Coherence {
         };
         let intervals = self.knowledge.read_intervals(&mut reader, &self.arrays)?;
         let counts = UpdateCount::read_all(&mut reader, self.nodes)?;
+        let freed = NumberSet::read(&mut reader)?;
         reader.end()?;
         if matches!(outcome, Outcome::Dead(rank) if rank >= self.nodes) {
             return Err(Refusal::Malformed);
         }
-        Ok(Departure { outcome, intervals: merged(intervals), counts })
+        Ok(Departure { outcome, intervals: merged(intervals), counts, freed })
     }
 
     /// Keeps the departure of the collective that this node is in. [`Self::end_collective`] does
@@ -243,6 +253,7 @@ impl Coherence {
         self.knowledge.forget(&base);
         self.gather.end(self.epoch);
         self.epoch += 1;
+        self.free_arrays(&departure.freed);
         self.begin_update_epoch(pages);
         self.forget_known_locks();
         self.untrack(current.told, pages);
@@ -255,7 +266,7 @@ impl Coherence {
                 Outcome::Agreed(values) => self.conclude(current, values),
                 Outcome::Mismatch { text, .. } => {
                     if let Call::Declare(declared) = &current.call {
-                        self.disown(declared.number());
+                        self.remove_array(declared.number());
                     }
                     self.fail(current.token, CoherenceError::Mismatch(text));
                 }

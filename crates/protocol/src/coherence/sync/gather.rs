@@ -12,6 +12,7 @@ use crate::coherence::clock::notices::{Interval, OwnedBytes};
 use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::Purpose;
+use crate::coherence::number_set::NumberSet;
 use crate::planted::{Bug, planted};
 use crate::time::{Rounds, Time};
 use crate::wind::{Class, Refusal};
@@ -38,12 +39,20 @@ pub(crate) struct Arrivals {
     calls: Vec<(Call, Ranks)>,
     intervals: Vec<Interval>,
     counts: Vec<UpdateCount>,
+    /// Numbers of the arrays that all these nodes have dropped (COH-14.2).
+    dropped: NumberSet,
 }
 
 impl Arrivals {
-    /// Returns the arrival of one node.
+    /// Returns the arrival of one node, which has dropped no array.
     pub fn new(rank: Rank, call: Call, intervals: Vec<Interval>, counts: Vec<UpdateCount>) -> Self {
-        Arrivals { calls: vec![(call, Ranks::one(rank))], intervals, counts }
+        let calls = vec![(call, Ranks::one(rank))];
+        Arrivals { calls, intervals, counts, dropped: NumberSet::default() }
+    }
+
+    /// Adds the arrays that the node has dropped.
+    pub fn dropping(self, dropped: NumberSet) -> Self {
+        Arrivals { dropped, ..self }
     }
 
     fn ranks(&self) -> Ranks {
@@ -54,6 +63,10 @@ impl Arrivals {
 
     /// Adds other arrivals. Nodes that called the same share one entry.
     fn merge(&mut self, other: Arrivals) {
+        self.dropped = match self.calls.is_empty() {
+            true => other.dropped,
+            false => self.dropped.intersection(&other.dropped),
+        };
         for (call, ranks) in other.calls {
             match self.calls.iter_mut().find(|(known, _)| known.is_identical(&call)) {
                 Some((_, known)) => known.merge(&ranks),
@@ -68,6 +81,7 @@ impl Arrivals {
     fn replace(&mut self, rank: Rank, call: Call) {
         self.calls.iter_mut().for_each(|(_, ranks)| ranks.remove(rank));
         self.calls.retain(|(_, ranks)| !ranks.is_empty());
+        self.dropped = NumberSet::default();
         self.merge(Arrivals::new(rank, call, Vec::new(), Vec::new()));
     }
 
@@ -97,6 +111,7 @@ impl Arrivals {
                 if number == last { (&*intervals, &*self.counts) } else { (&[][..], &[][..]) };
             Interval::write_all(told.0.iter(), &mut body);
             UpdateCount::write_all(told.1, &mut body);
+            self.dropped.write(&mut body);
             (body, ranks)
         });
         bodies.collect()
@@ -238,13 +253,14 @@ impl Coherence {
         }
         let intervals = self.knowledge.read_intervals(&mut reader, &self.arrays)?;
         let counts = UpdateCount::read_all(&mut reader, self.nodes)?;
+        let dropped = NumberSet::read(&mut reader)?;
         reader.end()?;
         let is_told = |interval: &Interval| subtree.contains(&interval.writer) || interval.late;
         let is_counted = |count: &UpdateCount| subtree.contains(&count.from);
         if calls.is_empty() || !intervals.iter().all(is_told) || !counts.iter().all(is_counted) {
             return Err(Refusal::Malformed);
         }
-        Ok(Arrivals { calls, intervals, counts })
+        Ok(Arrivals { calls, intervals, counts, dropped })
     }
 
     /// Returns `true` if another node may have arrived at this collective. A node can be one
@@ -290,7 +306,7 @@ impl Coherence {
     fn conclude_gathering(&mut self) {
         let epoch = self.epoch;
         let Some(gathering) = self.gather.epochs.remove(&epoch) else { return };
-        let Arrivals { calls, intervals, mut counts } = gathering.kept;
+        let Arrivals { calls, intervals, mut counts, dropped } = gathering.kept;
         let mut by_rank: Vec<(Rank, &Call)> =
             calls.iter().flat_map(|(call, ranks)| ranks.iter().map(move |r| (r, call))).collect();
         if !planted(Bug::CombineOutOfOrder) {
@@ -311,7 +327,7 @@ impl Coherence {
             }
             _ => outcome,
         };
-        let departure = Departure { outcome, intervals, counts };
+        let departure = Departure { outcome, intervals, counts, freed: dropped };
         let current = self.collective.current.as_ref();
         let leaves = current.is_some_and(|current| current.call == Call::Leave);
         if !self.gather.place.is_pair || (self.gather.place.me == 0 && leaves) {
@@ -325,7 +341,7 @@ impl Coherence {
     /// (COH-10.14).
     fn write_conflict(&self, intervals: &[Interval]) -> Option<String> {
         let (array, bytes, one, other) = OwnedBytes::conflict(intervals.iter())?;
-        let name = self.arrays.get(array as usize).map_or("", |array| array.name.as_str());
+        let name = self.arrays.get(array).map_or("", |array| array.name.as_str());
         Some(format!(
             "nodes {one} and {other} both wrote bytes {}..{} of array \"{name}\" under guards since the last barrier: cut the ranges so \
              that they do not overlap, order the writes by a lock, or use write_merged",

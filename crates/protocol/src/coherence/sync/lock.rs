@@ -56,17 +56,17 @@ impl Locks {
 }
 
 impl Locks {
+    /// Returns `true` if this node holds a lock.
+    pub fn are_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Returns lock and number of each request that is not answered.
     pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> {
         self.requests
             .iter()
             .filter(|(_, request)| request.early.is_none())
             .map(|(number, request)| (request.lock, *number))
-    }
-
-    /// Returns `true` if this node holds any lock.
-    pub fn holds_any(&self) -> bool {
-        !self.held.is_empty()
     }
 
     /// Returns `true` if this node waits for the lock by this request, or holds it.
@@ -208,6 +208,7 @@ impl Coherence {
                 (Some(token), _) if in_time && self.broken.is_none() => {
                     self.statistics.locks += 1;
                     self.locks.held.insert(lock, number);
+                    self.guards.under_lock = true;
                     self.done(token, Value::None);
                 }
                 (token, rank) => {

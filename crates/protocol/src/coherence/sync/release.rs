@@ -80,6 +80,11 @@ struct Parcels {
 }
 
 impl Releases {
+    /// Forgets a freed array.
+    pub fn forget(&mut self, array: ArrayId) {
+        self.early.retain(|id| id.0 != array);
+    }
+
     /// Called when a diff message is settled, or never will be.
     pub fn settled(&mut self, number: u64, to: Rank) {
         if self.outstanding.remove(&number)
@@ -141,13 +146,18 @@ impl Coherence {
         } else {
             self.withdraw_offers();
         }
+        // Before the parcels take them.
+        // Another node may have written the same bytes before it gave back a lock.
+        let is_compared = arrives && !self.guards.under_lock;
+        self.guards.under_lock = self.locks.are_held();
+        let ranges = OwnedBytes::of_barrier(is_compared, self.guards.written());
         let mut written = core::mem::take(&mut self.releases.early);
         // A reader of these pages lacks what went home early.
         written.iter().for_each(|id| self.updates.sending.share_with_none(*id));
         let mut homed: Vec<PageId> = Vec::new();
         let mut parcels = self.releases.parcels();
         for id in dirty {
-            let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
+            let Some(array) = self.arrays.get_mut(id.0) else { continue };
             if array.state(id.1) == PageState::HomeWrite {
                 array.set(id.1, PageState::HomeRead);
                 homed.push(id);
@@ -162,8 +172,7 @@ impl Coherence {
         }
         self.send_packed();
         self.send_parcels(parcels);
-        let claimed = self.guards.end_interval(self.locks.holds_any());
-        let ranges = OwnedBytes::of_barrier(arrives, claimed);
+        self.guards.end_interval();
         let shares = self.updates.sending.take_shares();
         self.write_live_again(pages);
         // What guards wrote to pages that no other node has is no notice, but is compared.
@@ -175,7 +184,7 @@ impl Coherence {
         for id in &homed {
             self.changed(*id);
             let is_shared = shares.get(id).is_some_and(|share| !share.is_empty());
-            if let Some(array) = self.arrays.get_mut(id.0 as usize).filter(|_| !is_shared) {
+            if let Some(array) = self.arrays.get_mut(id.0).filter(|_| !is_shared) {
                 array.noticed.insert(id.1, number);
             }
         }
@@ -188,7 +197,7 @@ impl Coherence {
     /// Sends what this node wrote to a page homed here to the page's subscribers, if a twin tells
     /// what it is.
     fn share_home_changes(&mut self, id: PageId, arrives: bool, pages: &mut dyn Pages) {
-        let Some(array) = self.arrays.get_mut(id.0 as usize) else { return };
+        let Some(array) = self.arrays.get_mut(id.0) else { return };
         let Some(twin) = array.twins.remove(&id.1) else {
             if !array.guarded {
                 self.updates.sending.share_with_none(id);
@@ -214,7 +223,7 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> bool {
         let mut owned = self.guards.take_owned(id);
-        let Some(array) = self.arrays.get_mut(id.0 as usize) else { return false };
+        let Some(array) = self.arrays.get_mut(id.0) else { return false };
         let twin = array.twins.remove(&id.1);
         if twin.is_none() && owned.is_empty() {
             return false;
@@ -262,7 +271,7 @@ impl Coherence {
             return;
         }
         self.statistics.diff_bytes += body.len() as u64;
-        if let Some(known) = self.arrays.get_mut(array as usize) {
+        if let Some(known) = self.arrays.get_mut(array) {
             known.statistics.diffs_sent += 1;
             known.statistics.diff_bytes += body.len() as u64;
         }
@@ -281,7 +290,7 @@ impl Coherence {
         let mut dirty: Vec<PageId> = Vec::new();
         for (id, range) in runs.iter() {
             for page in range.clone() {
-                let Some(array) = self.arrays.get_mut(*id as usize) else { break };
+                let Some(array) = self.arrays.get_mut(*id) else { break };
                 match array.state(page) {
                     PageState::Read => clean.push((*id, page)),
                     PageState::Write => dirty.push((*id, page)),

@@ -62,7 +62,7 @@ impl Coherence {
     /// its fetches. Without a delivery the runtime chooses for each transfer. The array must be as
     /// it was when it was declared.
     pub fn set_delivery(&mut self, array: ArrayId, delivery: Option<Delivery>) {
-        if let Some(array) = self.arrays.get_mut(array as usize) {
+        if let Some(array) = self.arrays.get_mut(array) {
             array.delivery = delivery;
         }
     }

@@ -38,6 +38,10 @@ impl PageSets {
         self.0.get(&array).is_some_and(|pages| pages.contains(page))
     }
 
+    pub fn forget(&mut self, array: ArrayId) {
+        self.0.remove(&array);
+    }
+
     pub fn runs(&self) -> Runs {
         Runs::of_sets(&self.0)
     }
@@ -50,6 +54,16 @@ pub(super) struct Updates {
     pub sending: send::Sending,
     pub receiving: receive::Receiving,
     pub feeds: subscribe::Feeds,
+}
+
+impl Updates {
+    /// Forgets a freed array. No update of it is under way, because the departure that frees it
+    /// counts them all.
+    pub fn forget(&mut self, array: ArrayId) {
+        self.sending.forget(array);
+        self.receiving.forget(array);
+        self.feeds.forget(array);
+    }
 }
 
 /// How an update's body is written (COH-9.2).

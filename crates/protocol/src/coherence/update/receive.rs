@@ -63,6 +63,13 @@ impl Receiving {
         self.kept.remove(&id);
     }
 
+    /// Forgets a freed array.
+    pub fn forget(&mut self, array: ArrayId) {
+        self.seen.forget(array);
+        self.renew.values_mut().for_each(|pages| pages.forget(array));
+        self.kept.retain(|id, _| id.0 != array);
+    }
+
     fn renew(&mut self, epoch: u64, (array, page): PageId) {
         if !planted(Bug::ForgetRenew) {
             self.renew.entry(epoch).or_default().insert(array, page..page + 1);
@@ -83,7 +90,7 @@ impl Receiving {
 impl Coherence {
     /// Checks the head of an update.
     fn expect_update(&self, from: Rank, head: UpdateHead, len: u64) -> Result<Update, Refusal> {
-        let array = self.arrays.get(head.array as usize).ok_or(Refusal::UnknownObject)?;
+        let array = self.arrays.get(head.array).ok_or(Refusal::UnknownObject)?;
         let epoch = head.epoch_near(self.epoch);
         // A writer is at most in the collective after the next one (COH-10.3).
         let last = self.epoch_possible().saturating_add(1);
@@ -205,7 +212,7 @@ impl Coherence {
         let key = (update.epoch, update.from);
         *self.updates.receiving.arrived.entry(key).or_default() += 1;
         self.statistics.updates_received += 1;
-        if let Some(known) = self.arrays.get_mut(update.head.array as usize) {
+        if let Some(known) = self.arrays.get_mut(update.head.array) {
             known.statistics.updates_received += 1;
         }
     }
@@ -221,7 +228,7 @@ impl Coherence {
         let len = body.len() as u64;
         let update = self.expect_update(from, head, len)?;
         if head.form == Form::Changes {
-            let array = self.arrays.get(head.array as usize).ok_or(Refusal::UnknownObject)?;
+            let array = self.arrays.get(head.array).ok_or(Refusal::UnknownObject)?;
             diff::decode(body, |page, _, _| {
                 if !array.contains(page, 1) {
                     return Err(Refusal::OutOfBounds);
@@ -301,7 +308,7 @@ impl Coherence {
     /// (COH-10.12).
     fn apply_to_page(&mut self, update: &Update, at: u64, bytes: &[u8], pages: &mut dyn Pages) {
         let id = (update.head.array, at / PAGE as u64);
-        let Some(array) = self.arrays.get(id.0 as usize) else { return };
+        let Some(array) = self.arrays.get(id.0) else { return };
         match array.state(id.1) {
             PageState::Read | PageState::Write => {
                 self.apply_change(id, (at % PAGE as u64) as usize, bytes, pages);
@@ -353,7 +360,7 @@ impl Coherence {
         let kept = core::mem::take(&mut self.updates.receiving.kept);
         let mut whole: Vec<PageId> = Vec::new();
         for (id, filled) in kept {
-            let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
+            let Some(array) = self.arrays.get_mut(id.0) else { continue };
             if filled >= PAGE && array.state(id.1) == PageState::Invalid {
                 array.set(id.1, PageState::Read);
                 self.statistics.kept_pages += 1;

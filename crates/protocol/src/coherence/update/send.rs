@@ -67,6 +67,15 @@ pub(in crate::coherence) struct Sending {
 }
 
 impl Sending {
+    /// Forgets a freed array.
+    pub fn forget(&mut self, array: ArrayId) {
+        self.offers.retain(|offer| offer.array != array);
+        self.shares.retain(|id, _| id.0 != array);
+        self.pushes.retain(|id, _| id.0 != array);
+        self.sent.retain(|(_, other), _| *other != array);
+        self.packed.retain(|(other, ..), _| *other != array);
+    }
+
     /// Records that these nodes, and no others, got a part of what was written to a page.
     fn share(&mut self, id: PageId, targets: &[Rank]) {
         match self.shares.get_mut(&id) {
@@ -122,7 +131,7 @@ impl Coherence {
             push.iter().copied().filter(|rank| *rank != self.me && *rank < self.nodes).collect();
         push.sort_unstable();
         push.dedup();
-        let Some(known) = self.arrays.get_mut(array as usize) else { return };
+        let Some(known) = self.arrays.get_mut(array) else { return };
         if !known.guarded && push.is_empty() {
             return; // the pages' twins tell what was written
         }
@@ -147,7 +156,7 @@ impl Coherence {
             return;
         }
         // Pages without copies have no readers.
-        let Some(known) = self.arrays.get(array as usize) else { return };
+        let Some(known) = self.arrays.get(array) else { return };
         let shared = range.filter(|page| known.state(*page) != PageState::HomePrivate);
         for (_, part) in ranges(shared.map(|page| (array, page))) {
             let part = common(&bytes, &bytes_of_pages(&part));
@@ -222,7 +231,7 @@ impl Coherence {
     /// Returns the nodes that get what is written to a page, in order. The home gets a diff instead
     /// (COH-10.2).
     fn targets(&self, id: PageId, push: &[Rank]) -> Vec<Rank> {
-        let Some(array) = self.arrays.get(id.0 as usize) else { return Vec::new() };
+        let Some(array) = self.arrays.get(id.0) else { return Vec::new() };
         let home = array.home(id.1);
         let gets = |rank: &Rank| {
             *rank != self.me && *rank != home && *rank < self.nodes && !self.dead.contains(rank)
@@ -259,7 +268,7 @@ impl Coherence {
         pushed: bool,
         pages: &mut dyn Pages,
     ) {
-        let is_chosen = self.arrays.get(array as usize).is_some_and(|a| a.delivery.is_some());
+        let is_chosen = self.arrays.get(array).is_some_and(|a| a.delivery.is_some());
         if bytes.end - bytes.start < RANGE_MIN && !is_chosen {
             for page in pages_of(&bytes) {
                 let of_page = bytes_of(page);
@@ -330,7 +339,7 @@ impl Coherence {
         }
         let interval = self.knowledge.open_interval();
         let epoch = self.open_epoch() as u16;
-        let delivery = self.arrays.get(array as usize).and_then(|array| array.delivery);
+        let delivery = self.arrays.get(array).and_then(|array| array.delivery);
         let through = match delivery {
             Some(Delivery::MessageThrough) if form == Form::Range => Through::Message,
             Some(delivery) if delivery.is_through() => Through::Header,
@@ -339,7 +348,7 @@ impl Coherence {
         let head = UpdateHead { array, form, pushed, through, epoch, offset, interval };
         self.statistics.updates_sent += 1;
         self.statistics.update_bytes += body.len();
-        if let Some(known) = self.arrays.get_mut(array as usize) {
+        if let Some(known) = self.arrays.get_mut(array) {
             known.statistics.updates_sent += 1;
             known.statistics.update_bytes += body.len();
             // A page that somebody got an update of has a copy (COH-10.10).
@@ -347,7 +356,7 @@ impl Coherence {
                 known.noticed.remove(&page);
             }
         }
-        let token = self.await_settling(to, Purpose::Update);
+        let token = self.await_settling(to, Purpose::Update(array));
         let head = Headline::Update(head).write();
         let message = Message { class, urgent: false, credited: false, head, body, token };
         self.out.push_back((to, message));

@@ -98,6 +98,14 @@ pub(in crate::coherence) struct Feeds {
     declared: super::PageSets,
 }
 
+impl Feeds {
+    /// Forgets a freed array.
+    pub fn forget(&mut self, array: ArrayId) {
+        self.feeds.retain(|(other, _), _| *other != array);
+        self.declared.forget(array);
+    }
+}
+
 impl Coherence {
     /// Records an update of these pages.
     pub(super) fn feed(&mut self, array: ArrayId, range: Range<u64>) {
@@ -112,7 +120,7 @@ impl Coherence {
         let is_probe = !guarded && feed.updates.is_multiple_of(PROBE_EVERY);
         let is_waste = guarded && !was_used;
         self.statistics.updates_wasted += u64::from(is_waste);
-        if let Some(known) = self.arrays.get_mut(array as usize) {
+        if let Some(known) = self.arrays.get_mut(array) {
             known.statistics.updates_wasted += u64::from(is_waste);
         }
         if is_probe {
@@ -132,7 +140,7 @@ impl Coherence {
     }
 
     fn is_invalid(&self, array: ArrayId, range: &Range<u64>) -> bool {
-        let known = self.arrays.get(array as usize);
+        let known = self.arrays.get(array);
         known.is_some_and(|known| range.clone().all(|page| known.state(page) == PageState::Invalid))
     }
 
@@ -159,7 +167,7 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> Result<(), CoherenceError> {
         let doing = || String::from("subscribe");
-        let Some(known) = self.arrays.get(array as usize).filter(|known| known.agreed) else {
+        let Some(known) = self.arrays.get(array).filter(|known| known.agreed) else {
             return Err(CoherenceError::UnknownArray { doing: doing(), array });
         };
         let range = pages_of(&bytes);
@@ -190,7 +198,7 @@ impl Coherence {
         range: Range<u64>,
         change: SubscriptionChange,
     ) {
-        let Some(known) = self.arrays.get(array as usize) else { return };
+        let Some(known) = self.arrays.get(array) else { return };
         let mut runs: Vec<(Rank, Range<u64>)> = Vec::new();
         for page in range {
             let home = known.home(page);
@@ -217,7 +225,10 @@ impl Coherence {
         change: SubscriptionChange,
         range: Range<u64>,
     ) -> Result<(), Refusal> {
-        let array = self.arrays.get_mut(id as usize).ok_or(Refusal::UnknownObject)?;
+        if self.arrays.is_over(id) {
+            return Ok(()); // sent before its sender dropped the array (COH-14.4)
+        }
+        let array = self.arrays.get_mut(id).ok_or(Refusal::UnknownObject)?;
         if !array.contains(range.start, range.end - range.start) || from == self.me {
             return Err(Refusal::OutOfBounds);
         }
@@ -251,7 +262,7 @@ impl Coherence {
         id: ArrayId,
         demanded: Range<u64>,
     ) {
-        let Some(array) = self.arrays.get_mut(id as usize) else { return };
+        let Some(array) = self.arrays.get_mut(id) else { return };
         for page in demanded {
             if array.readers.entry(page).or_default().demand(from) {
                 array.subscription += 1;
@@ -262,7 +273,7 @@ impl Coherence {
     /// Records a change of a page homed here.
     pub(in crate::coherence) fn changed(&mut self, (id, page): (ArrayId, u64)) {
         let epoch = self.epoch;
-        if let Some(array) = self.arrays.get_mut(id as usize)
+        if let Some(array) = self.arrays.get_mut(id)
             && let Some(readers) = array.readers.get_mut(&page)
         {
             readers.change(epoch + 1);
@@ -272,7 +283,7 @@ impl Coherence {
     /// Tells a node that has sent changes of pages homed here who reads these pages, unless it
     /// knows.
     pub(in crate::coherence) fn tell_subscribers(&mut self, writer: Rank, id: ArrayId) {
-        let Some(array) = self.arrays.get_mut(id as usize) else { return };
+        let Some(array) = self.arrays.get_mut(id) else { return };
         let told = array.told_subscription.entry(writer).or_default();
         if core::mem::replace(told, array.subscription) == array.subscription {
             return;
@@ -308,7 +319,10 @@ impl Coherence {
         body: &[u8],
     ) -> Result<(), Refusal> {
         let nodes = self.nodes;
-        let array = self.arrays.get_mut(id as usize).ok_or(Refusal::UnknownObject)?;
+        if self.arrays.is_over(id) {
+            return Ok(()); // sent before its sender heard that the array is freed (COH-14.4)
+        }
+        let array = self.arrays.get_mut(id).ok_or(Refusal::UnknownObject)?;
         let mut reader = ByteReader(body);
         let mut news: Vec<(u64, Vec<Rank>)> = Vec::new();
         let mut last = 0;

@@ -46,6 +46,10 @@ impl Machine {
         &self.alias[&array]
     }
 
+    pub fn has(&self, array: ArrayId) -> bool {
+        self.alias.contains_key(&array)
+    }
+
     pub fn mapped(&self, array: ArrayId, page: u64) -> Option<Access> {
         self.view.get(&(array, page)).copied()
     }
@@ -78,6 +82,11 @@ impl Machine {
 }
 
 impl Pages for Machine {
+    fn free(&mut self, array: ArrayId) {
+        assert!(self.alias.remove(&array).is_some(), "array {array} is freed twice");
+        self.view.retain(|(other, _), _| *other != array);
+    }
+
     fn install(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
         assert!(pages.end as usize * PAGE <= self.alias[&array].len());
         if !self.works() {

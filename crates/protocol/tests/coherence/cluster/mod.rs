@@ -140,6 +140,7 @@ impl Cluster {
             bytes: pages * PAGE as u64,
             element: Element { kind: 1, size: 8 },
             homes,
+            ..Declaration::default()
         };
         let ranks = 0..self.nodes.len() as Rank;
         let tokens: Vec<Token> =

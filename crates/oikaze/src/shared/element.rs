@@ -1,0 +1,119 @@
+//! Types of the elements of shared arrays.
+
+use bytemuck::{CheckedBitPattern, NoUninit};
+use oikaze_protocol::coherence::{self, Field};
+use oikaze_protocol::fnv::fnv1a;
+
+/// Element type of a shared array: a number, a `bool`, a fixed array of elements, or a struct with
+/// `#[derive(Element)]`. The nodes compare the types when they make the array.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// use oikaze::shared::Element;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// fn sum<T: Element + Into<f64>>(array: &SharedArray<T>) -> oikaze::Result<f64> {
+///     Ok(array.read(0..array.len())?.iter().map(|&element| element.into()).sum())
+/// }
+/// let ones = job.array::<f32>("ones", 100)?;
+/// if job.rank() == 0 {
+///     ones.write(0..100)?.fill(1.0);
+/// }
+/// job.barrier()?;
+/// assert_eq!(sum(&ones)?, 100.0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A struct has `#[repr(C)]`, no padding, and fields of element types other than `bool`. If nodes
+/// differ in a field, the error names the field, both nodes, and what each of them has.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// use oikaze::shared::Element;
+///
+/// #[derive(Clone, Copy, Element)]
+/// #[repr(C)]
+/// struct Particle {
+///     position: [f64; 3],
+///     mass: f64,
+/// }
+///
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let particles = job.array::<Particle>("particles", 1000)?;
+/// let mut guard = particles.write(particles.home_range(job.rank()))?;
+/// guard.fill(Particle { position: [0.5; 3], mass: 1.0 });
+/// drop(guard);
+/// job.barrier()?;
+/// assert_eq!(particles.read(0..1)?[0].position[2], 0.5);
+/// # Ok(())
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an element of a shared array",
+    note = "elements are numbers, `bool`, fixed arrays of numbers, and structs with `#[derive(Element)]`"
+)]
+pub trait Element: CheckedBitPattern + NoUninit + Send + Sync + 'static {
+    /// Adds the numbers that an element consists of to `fields`. `path` leads to the element.
+    fn describe(path: &str, fields: &mut Vec<ElementField>);
+}
+
+/// A number in an element: its path, such as `position[3]`, and its type. It is empty for an
+/// element that is one number.
+///
+/// ```
+/// use oikaze::shared::Element;
+/// # fn main() {
+/// let mut fields = Vec::new();
+/// <[f32; 3]>::describe("position", &mut fields);
+/// assert_eq!((fields[0].name.as_str(), fields[0].kind.as_str()), ("position[3]", "f32"));
+/// # }
+/// ```
+#[doc(inline)]
+pub use oikaze_protocol::coherence::Field as ElementField;
+
+macro_rules! elements {
+    ($($type:ident)*) => {
+        $(impl Element for $type {
+            fn describe(path: &str, fields: &mut Vec<ElementField>) {
+                let kind = stringify!($type).to_owned();
+                fields.push(ElementField { name: path.to_owned(), kind });
+            }
+        })*
+    };
+}
+elements!(u8 i8 u16 i16 u32 i32 u64 i64 u128 i128 usize isize f32 f64 bool);
+
+impl<T: Element + bytemuck::Pod, const N: usize> Element for [T; N] {
+    fn describe(path: &str, fields: &mut Vec<ElementField>) {
+        T::describe(&format!("{path}[{N}]"), fields);
+    }
+}
+
+/// Returns what the nodes compare: the fields, and a digest that also covers those that are too
+/// many or too long to be told.
+pub(super) fn description<T: Element>() -> (coherence::Element, Vec<Field>) {
+    let mut fields = Vec::new();
+    T::describe("", &mut fields);
+    let words = fields.iter().flat_map(|field| [field.name.as_bytes(), field.kind.as_bytes()]);
+    let digest = fnv1a(words.flat_map(|word| word.iter().copied().chain([0])));
+    let size = u32::try_from(size_of::<T>()).unwrap_or(u32::MAX);
+    (coherence::Element { kind: (digest ^ (digest >> 32)) as u32, size }, fields)
+}
+
+/// Items that the code of `#[derive(Element)]` names.
+#[doc(hidden)]
+pub mod derive {
+    pub use super::{Element, ElementField};
+    pub use bytemuck::{Pod, Zeroable};
+
+    /// Checks at compile time that a field can be part of an element.
+    pub const fn is_field<T: Element + Pod>() {}
+
+    /// Returns the path of a field.
+    #[must_use]
+    pub fn path(outer: &str, field: &str) -> String {
+        if outer.is_empty() { field.to_owned() } else { format!("{outer}.{field}") }
+    }
+}

@@ -1,0 +1,80 @@
+//! The end of a shared array, and operations that replace it.
+
+use super::{Element, SharedArray};
+use crate::Result;
+use oikaze_engine::Request;
+
+impl<T: Element> SharedArray<T> {
+    /// Frees the array on all nodes: its memory, its address space and its name. Collective, and a
+    /// barrier: all nodes free the same array.
+    ///
+    /// A program that drops the array on all nodes and calls a barrier frees it as well. Pages that
+    /// are still on their way to a node are waited for here. A dropped array stays until a later
+    /// barrier in this case.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// for step in 0..10 {
+    ///     let scratch = job.array::<f64>("scratch", 1000)?; // the name is free again
+    ///     scratch.fill(f64::from(step))?;
+    ///     scratch.free()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Nodes disagree on the array; a node is lost; a guard of any array of this node is alive.
+    pub fn free(self) -> Result<()> {
+        let what = format!("free array \"{}\"", self.name);
+        self.node.check_process(|| what.clone())?;
+        self.node.check_no_guard(&what)?;
+        let request = Request::Free(self.memory.array());
+        self.node.collective(&what, request, self.limit).map(drop)
+    }
+
+    /// Gives all elements one value. Collective, and a barrier: each node fills its own blocks
+    /// ([`home_blocks`](Self::home_blocks)), and afterwards all nodes see all of them.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let ones = job.array::<i32>("ones", [50, 50])?;
+    /// ones.fill(1)?;
+    /// assert_eq!(ones.read(ones.whole())?.iter().sum::<i32>(), 2500);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A node could not write its elements (all nodes get the error); a node is lost; a guard of any
+    /// array of this node is alive.
+    pub fn fill(&self, value: T) -> Result<()> {
+        self.together("fill", || {
+            let blocks = self.home_blocks(self.node.rank());
+            blocks.into_iter().try_for_each(|block| {
+                self.write(block)?.fill(value);
+                Ok(())
+            })
+        })
+    }
+
+    /// Does this node's part of a collective. If it fails on any node, all nodes get an error.
+    pub(super) fn together<R>(&self, doing: &str, part: impl FnOnce() -> Result<R>) -> Result<R> {
+        let what = format!("{doing} array \"{}\"", self.name);
+        self.node.check_process(|| what.clone())?;
+        self.node.check_no_guard(&what)?;
+        let done = part();
+        let request = match &done {
+            Ok(_) => Request::Barrier,
+            Err(error) => Request::Cannot(error.to_string()),
+        };
+        let agreed = self.node.collective(&what, request, self.limit);
+        // The error of this node says more than what the others are told.
+        let done = done?;
+        agreed.map(|_| done)
+    }
+}
