@@ -136,6 +136,34 @@ impl ArrayBlock {
         self.with_range(self.axis, from..end.saturating_sub(n).max(from))
     }
 
+    /// Returns the elements of [`grow`](Self::grow) that are not in the block, as blocks that share
+    /// no element. They are the halo of the block.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let field = job.array::<u8>("field", [10, 10])?;
+    /// let halo = field.block([4..6, 0..10])?.border(1);
+    /// assert_eq!(halo.iter().map(|block| block.range(0)).collect::<Vec<_>>(), [3..4, 6..7]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn border(&self, n: usize) -> Vec<Self> {
+        let mut parts = Vec::new();
+        let mut inside = *self;
+        for axis in 0..self.dimensions() {
+            let grown = inside.grow_along(axis, n);
+            let (inner, outer) = (inside.range(axis), grown.range(axis));
+            parts.push(grown.with_range(axis, outer.start..inner.start));
+            parts.push(grown.with_range(axis, inner.end..outer.end));
+            inside = grown;
+        }
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+
     /// Returns the elements that both blocks hold.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
@@ -252,6 +280,18 @@ mod tests {
             let mut found: Vec<_> = parts.iter().flat_map(all).collect();
             found.sort();
             prop_assert_eq!(found, all(&block));
+        }
+    }
+
+    #[test]
+    fn border_and_block_are_the_grown_block() {
+        let whole = ArrayBlock::whole([6, 7, 8].extents(), 1);
+        let block = whole.with_range(0, 2..4).with_range(1, 0..3).with_range(2, 5..8);
+        for n in 0..4 {
+            let mut found: Vec<_> = block.border(n).iter().flat_map(all).collect();
+            found.extend(all(&block));
+            found.sort();
+            assert_eq!(found, all(&block.grow(n)));
         }
     }
 

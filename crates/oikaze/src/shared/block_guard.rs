@@ -146,6 +146,11 @@ impl<'a, T: Element> BlockReadGuard<'a, T> {
         self.guard.rows().concat()
     }
 
+    /// Returns the rows of elements that lie side by side, in row-major order.
+    pub(super) fn slices(&self) -> &[&[T]] {
+        self.guard.rows()
+    }
+
     /// Ends the guard, as [`ReadGuard::release`](super::ReadGuard::release).
     ///
     /// # Errors
@@ -216,6 +221,11 @@ impl<'a, T: Element> BlockWriteGuard<'a, T> {
     /// Iterates over the elements in row-major order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> + use<'_, 'a, T> {
         self.guard.rows_mut().iter_mut().flat_map(|row| row.iter_mut())
+    }
+
+    /// Returns the rows of elements that lie side by side, in row-major order.
+    pub(super) fn slices_mut(&mut self) -> &mut [&'a mut [T]] {
+        self.guard.rows_mut()
     }
 
     /// Gives all elements one value.

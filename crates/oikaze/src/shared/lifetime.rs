@@ -1,4 +1,4 @@
-//! The end of a shared array, and operations that replace it.
+//! Operations of all nodes on a whole array: the end of it, and what each does for its blocks.
 
 use super::{Element, SharedArray};
 use crate::Result;

@@ -6,10 +6,13 @@ mod block_guard;
 mod builder;
 mod distribution;
 mod element;
+mod files;
 mod guard;
 mod lifetime;
 mod lock;
+mod npy;
 mod part;
+mod replace;
 mod shape;
 
 pub use array::SharedArray;

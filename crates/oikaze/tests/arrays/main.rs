@@ -2,7 +2,9 @@
 #![forbid(clippy::undocumented_unsafe_blocks)]
 
 mod elements;
+mod files;
 mod freeing;
+mod replacing;
 mod shapes;
 
 use oikaze::Result;

@@ -1,0 +1,198 @@
+//! Parallel reading and writing of files: each node moves the elements of its own blocks.
+
+use super::block::ArrayBlock;
+use super::element::description;
+use super::npy::{self, ElementFormat};
+use super::{Element, SharedArray};
+use crate::{Error, Result};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Number of bytes that are read from a file at a time.
+const CHUNK: usize = 1 << 20;
+
+impl<T: Element> SharedArray<T> {
+    /// Writes all elements to a file. Collective, and a barrier: all nodes name the same file, on a
+    /// file system that they share. Each node writes the elements of its own blocks.
+    ///
+    /// A file whose name ends in `.npy` is one of NumPy (version 1.0, little-endian, C order). Any
+    /// other file has the bytes of the elements alone. The file appears under its name when it is
+    /// whole. Until then its name ends in `.part`.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let plate = job.array::<f32>("plate", [20, 30])?;
+    /// plate.fill(1.5)?;
+    /// # let path = std::env::temp_dir().join(format!("oikaze-doc-{}.npy", std::process::id()));
+    /// plate.save(&path)?; // numpy.load(path)
+    /// let again = job.array::<f32>("again", [20, 30])?;
+    /// again.load(&path)?;
+    /// assert_eq!(again.read(again.whole())?[[19, 29]], 1.5);
+    /// # job.barrier()?;
+    /// # let _ = std::fs::remove_file(&path);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A node could not write (all nodes get the error); a node is lost; a guard of any array of
+    /// this node is alive. The file is not there then, or as it was before.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let what = format!("save array \"{}\" to {}", self.name, path.display());
+        let part = part_of(path);
+        let is_first = self.node.rank() == 0;
+        let saved = self.save_parts(path, &part, &what);
+        if saved.is_err() && is_first {
+            // The file may not exist, and the error is known already.
+            let _ = fs::remove_file(&part);
+        }
+        saved
+    }
+
+    fn save_parts(&self, path: &Path, part: &Path, what: &str) -> Result<()> {
+        let failed = |why: io::Error| file_error(what, part, &why);
+        let is_first = self.node.rank() == 0;
+        let header = self.together("save", || {
+            let header = if is_npy(path) { self.header(what)? } else { Vec::new() };
+            if is_first {
+                let file = File::create(part).map_err(failed)?;
+                file.set_len((header.len() + self.byte_len()) as u64).map_err(failed)?;
+                file.write_all_at(&header, 0).map_err(failed)?;
+            }
+            Ok(header.len())
+        })?;
+        self.together("save", || {
+            let file = OpenOptions::new().write(true).open(part).map_err(failed)?;
+            for block in self.home_blocks(self.node.rank()) {
+                let guard = self.read(block)?;
+                for (row, elements) in block.rows().into_iter().zip(guard.slices()) {
+                    let at = header + row.start * size_of::<T>();
+                    let bytes = bytemuck::cast_slice::<T, u8>(elements);
+                    file.write_all_at(bytes, at as u64).map_err(failed)?;
+                }
+            }
+            file.sync_data().map_err(failed)
+        })?;
+        self.together("save", || match is_first {
+            true => fs::rename(part, path).map_err(failed),
+            false => Ok(()),
+        })
+    }
+
+    /// Reads all elements from a file that [`save`](Self::save) or NumPy has written. Collective,
+    /// and a barrier: all nodes name the same file. Each node reads the elements of its own blocks.
+    ///
+    /// # Errors
+    /// The file has another size, element type or shape than the array, or cannot be read (all
+    /// nodes get the error); a node is lost; a guard of any array of this node is alive. The
+    /// elements are partly read after an error.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let what = format!("load array \"{}\" from {}", self.name, path.display());
+        let failed = |why: io::Error| file_error(&what, path, &why);
+        self.together("load", || {
+            let file = File::open(path).map_err(failed)?;
+            let header = match is_npy(path) {
+                true => self.check_header(&file, &what, path)?,
+                false => 0,
+            };
+            let (len, expected) =
+                (file.metadata().map_err(failed)?.len(), header + self.byte_len() as u64);
+            if len != expected {
+                let why = format!("the file has {len} bytes, the array needs {expected}");
+                return Err(Error::invalid(what.clone(), why));
+            }
+            let blocks = self.home_blocks(self.node.rank());
+            blocks
+                .into_iter()
+                .try_for_each(|block| self.load_block(&file, header, block, &what, path))
+        })
+    }
+
+    fn load_block(
+        &self,
+        file: &File,
+        header: u64,
+        block: ArrayBlock,
+        what: &str,
+        path: &Path,
+    ) -> Result<()> {
+        let mut guard = self.write(block)?;
+        let size = size_of::<T>();
+        let mut bytes = vec![0; (CHUNK / size).max(1) * size];
+        for (row, slots) in block.rows().into_iter().zip(guard.slices_mut()) {
+            let Range { mut start, .. } = row;
+            for part in slots.chunks_mut(bytes.len() / size) {
+                let bytes = bytes.get_mut(..part.len() * size).unwrap_or_default();
+                let at = header + (start * size) as u64;
+                file.read_exact_at(bytes, at).map_err(|why| file_error(what, path, &why))?;
+                for (slot, bytes) in part.iter_mut().zip(bytes.chunks_exact(size)) {
+                    *slot = bytemuck::checked::try_pod_read_unaligned(bytes).map_err(|_| {
+                        let kind = std::any::type_name::<T>();
+                        Error::invalid(what, format!("the bytes of an element are no {kind}"))
+                    })?;
+                }
+                start += part.len();
+            }
+        }
+        Ok(())
+    }
+
+    fn byte_len(&self) -> usize {
+        self.len().saturating_mul(size_of::<T>())
+    }
+
+    fn format(&self) -> ElementFormat {
+        ElementFormat::of(&description::<T>().1, size_of::<T>())
+    }
+
+    fn header(&self, what: &str) -> Result<Vec<u8>> {
+        npy::header(&self.format(), self.shape().as_slice())
+            .map_err(|why| Error::invalid(what.to_owned(), why))
+    }
+
+    /// Checks that the file has the elements of this array. Returns the length of its header.
+    fn check_header(&self, file: &File, what: &str, path: &Path) -> Result<u64> {
+        let failed = |why: io::Error| file_error(what, path, &why);
+        let mut bytes = vec![0; npy::HEADER_MAX];
+        let mut len = 0;
+        while let Some(rest) = bytes.get_mut(len..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, len as u64) {
+                Ok(0) => break,
+                Ok(read) => len += read,
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(why) => return Err(failed(why)),
+            }
+        }
+        let bytes = bytes.get(..len).unwrap_or_default();
+        npy::check(bytes, &self.format(), self.shape().as_slice())
+            .map(|len| len as u64)
+            .map_err(|why| Error::invalid(what.to_owned(), why))
+    }
+}
+
+fn is_npy(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
+}
+
+/// Returns the name of the file while it is being written.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".part");
+    name.into()
+}
+
+fn file_error(what: &str, path: &Path, why: &io::Error) -> Error {
+    let why = format!(
+        "{}: {why}; all nodes need the same file, on a file system that they share",
+        path.display()
+    );
+    Error::invalid(what.to_owned(), why)
+}

@@ -1,0 +1,128 @@
+//! Operations that replace an array by another one with the same content.
+
+use super::array::Settings;
+use super::distribution::Distribution;
+use super::shape::Shape;
+use super::{ArrayBlock, Element, SharedArray};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+impl<T: Element> SharedArray<T> {
+    /// Gives the array another shape with as many axes. Elements keep their indices. Elements that
+    /// were not there before are zero, and those outside the new shape are gone. Collective, and a
+    /// barrier. While the elements are copied, memory for both shapes is needed.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let mut table = job.array::<u64>("table", [4, 100])?;
+    /// table.fill(7)?;
+    /// table.resize([8, 50])?;
+    /// let all = table.read(table.whole())?;
+    /// assert_eq!((all[[3, 49]], all[[4, 0]]), (7, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The new shape has another number of axes, or does not fit the distribution; nodes disagree;
+    /// a node has no memory (all nodes get these errors); a node is lost; a guard of any array of
+    /// this node is alive. The array is as before then.
+    pub fn resize(&mut self, shape: impl Shape) -> Result<()> {
+        let extents = shape.extents();
+        let settings = match extents.dimensions() == self.shape().dimensions() {
+            true => Ok(Settings { extents, ..self.settings.clone() }),
+            false => Err(Error::invalid(
+                format!("resize array \"{}\"", self.name),
+                format!("it has the shape {:?}, and {extents:?} has other axes", self.shape()),
+            )),
+        };
+        self.replace("resize", settings)
+    }
+
+    /// Gives the array another distribution over the nodes. All elements stay. Collective, and a
+    /// barrier. While the elements are copied, memory for both arrays is needed.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// use oikaze::shared::Distribution;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let mut grid = job.array::<f64>("grid", [64, 64])?;
+    /// grid.redistribute(Distribution::Block { axis: 1 })?;
+    /// assert_eq!(grid.home_block(job.rank()).range(0), 0..64);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The distribution does not fit the shape; nodes disagree; a node has no memory (all nodes get
+    /// these errors); a node is lost; a guard of any array of this node is alive. The array is as
+    /// before then.
+    pub fn redistribute(&mut self, distribution: impl Into<Distribution>) -> Result<()> {
+        let distribution = distribution.into();
+        self.replace("redistribute", Ok(Settings { distribution, ..self.settings.clone() }))
+    }
+
+    fn replace(&mut self, doing: &str, settings: Result<Settings>) -> Result<()> {
+        let (node, tracker) = (Arc::clone(&self.node), Arc::clone(self.memory.tracker()));
+        let old = Some(self.memory.array());
+        let mut new = Self::declare(&node, &tracker, &self.name, settings, old, self.limit)?;
+        self.together(doing, || self.copy_to(&new))?;
+        std::mem::swap(self, &mut new);
+        Ok(())
+    }
+
+    /// Copies the elements that both arrays have, as far as they belong to this node in the other
+    /// one.
+    fn copy_to(&self, other: &Self) -> Result<()> {
+        for block in other.home_blocks(self.node.rank()) {
+            let ranges = (0..block.dimensions()).map(|axis| {
+                let extent = self.shape().extent(axis);
+                (axis, block.range(axis).start.min(extent)..block.range(axis).end.min(extent))
+            });
+            let cut = |whole: ArrayBlock| {
+                ranges.clone().fold(whole, |block, (axis, range)| block.with_range(axis, range))
+            };
+            let (from, to) = (cut(self.whole()), cut(block));
+            if from.is_empty() {
+                continue;
+            }
+            let from = self.read(from)?;
+            let mut to = other.write(to)?;
+            to.iter_mut().zip(from.iter()).for_each(|(to, from)| *to = *from);
+        }
+        Ok(())
+    }
+
+    /// Fetches the `n` elements around the block, and subscribes to them: whoever writes them sends
+    /// them to this node with the next barrier. Returns without waiting for the elements.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let field = job.array::<f32>("field", [64, 64])?;
+    /// let mine = field.home_block(job.rank());
+    /// field.halo(mine, 1)?;
+    /// for _ in 0..3 {
+    ///     let mut sum = 0.0;
+    ///     field.read(mine.grow(1))?.iter().for_each(|value| sum += value); // no page is fetched
+    ///     job.barrier()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The block is one of an array of another shape.
+    pub fn halo(&self, block: ArrayBlock, n: usize) -> Result<()> {
+        self.check_block(&block)?;
+        let parts = block.border(n);
+        let mut rows: Vec<_> = parts.iter().flat_map(ArrayBlock::rows).collect();
+        rows.sort_unstable_by_key(|row| row.start);
+        self.prefetch_many(&rows)?;
+        parts.into_iter().try_for_each(|part| self.subscribe(part))
+    }
+}

@@ -1,0 +1,136 @@
+//! Files of arrays: raw bytes and `.npy`.
+
+use super::failure;
+use oikaze::shared::{Distribution, Element};
+use oikaze::testing::cluster;
+use std::path::PathBuf;
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Cell {
+    value: f64,
+    flags: [u16; 4],
+}
+
+/// Folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("oikaze-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn saved_arrays_are_loaded_by_any_number_of_nodes() {
+    let folder = Folder::new("files");
+    let value = |i: usize, j: usize| (i * 100 + j) as f32;
+    for (nodes, name) in [(3, "a.npy"), (2, "a.raw")] {
+        let path = folder.0.join(name);
+        cluster(nodes, |job| {
+            let plate = job
+                .array_builder::<f32>("plate", [50, 60])
+                .distribution(Distribution::Block { axis: 1 })
+                .build()?;
+            let mine = plate.home_block(job.rank());
+            let mut guard = plate.write(mine)?;
+            for i in 0..50 {
+                mine.range(1).for_each(|j| guard[[i, j]] = value(i, j));
+            }
+            drop(guard);
+            Ok(plate.save(&path)?)
+        });
+        let bytes = std::fs::read(&path).unwrap();
+        let header = bytes.len() - 50 * 60 * 4;
+        if name.ends_with("npy") {
+            assert!(bytes.starts_with(b"\x93NUMPY\x01\x00") && header % 64 == 0);
+            let text = String::from_utf8_lossy(&bytes[10..header]);
+            let start = "{'descr': '<f4', 'fortran_order': False, 'shape': (50,60), }";
+            assert!(text.starts_with(start), "{text}");
+        } else {
+            assert_eq!(header, 0);
+        }
+        let at = header + (7 * 60 + 9) * 4;
+        assert_eq!(bytes[at..at + 4], value(7, 9).to_le_bytes());
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), usize::from(nodes == 2) + 1);
+        for nodes in [1, 4] {
+            cluster(nodes, |job| {
+                let plate = job.array::<f32>("plate", [50, 60])?;
+                plate.load(&path)?;
+                let all = plate.read(plate.whole())?;
+                assert!((0..50).all(|i| (0..60).all(|j| all[[i, j]] == value(i, j))));
+                drop(all);
+                Ok(job.barrier()?)
+            });
+        }
+    }
+}
+
+#[test]
+fn structs_and_bools_are_saved_and_loaded() {
+    let folder = Folder::new("cells");
+    let paths = [folder.0.join("cells.npy"), folder.0.join("flags.npy")];
+    cluster(2, |job| {
+        let cells = job.array::<Cell>("cells", [9, 2, 3])?;
+        let cell = Cell { value: 0.5, flags: [1, 2, 3, 4] };
+        cells.fill(cell)?;
+        cells.save(&paths[0])?;
+        cells.fill(Cell { value: 0.0, flags: [0; 4] })?;
+        cells.load(&paths[0])?;
+        assert!(cells.read(cells.whole())?.iter().all(|found| *found == cell));
+        let flags = job.array::<bool>("flags", 1000)?;
+        flags.fill(true)?;
+        flags.save(&paths[1])?;
+        if job.rank() == 0 {
+            let mut bytes = std::fs::read(&paths[1])?;
+            assert!(String::from_utf8_lossy(&bytes[..80]).contains("'|b1'"));
+            *bytes.last_mut().unwrap() = 2;
+            std::fs::write(&paths[1], bytes)?;
+        }
+        job.barrier()?;
+        failure(flags.load(&paths[1]), &["load array \"flags\"", "no bool"]);
+        Ok(job.barrier()?)
+    });
+}
+
+/// Each mistake is an error on all nodes. No file is left, and an older file stays.
+#[test]
+fn files_that_do_not_fit_are_refused_on_all_nodes() {
+    let folder = Folder::new("wrong");
+    let path = folder.0.join("a.npy");
+    cluster(2, |job| {
+        let array = job.array::<i32>("a", [10, 20])?;
+        array.save(&path)?;
+        let told = |outcome, words: &[&str]| failure(outcome, &[words, &["array \"a"]].concat());
+        let longer = job.array::<i32>("a1", [10, 21])?;
+        told(longer.load(&path), &["shape (10,20)", "(10,21)"]);
+        let other = job.array::<f32>("a2", [10, 20])?;
+        told(other.load(&path), &["'<i4'", "'<f4'"]);
+        let raw = folder.0.join("a.raw");
+        if job.rank() == 0 {
+            std::fs::write(&raw, [0; 799])?;
+        }
+        job.barrier()?;
+        told(array.load(&raw), &["799 bytes", "800"]);
+        told(array.load(folder.0.join("absent")), &["absent", "share"]);
+        told(array.save(folder.0.join("absent/a.npy")), &["absent", "share"]);
+        // One node names another file.
+        let name = if job.rank() == 0 { "a.npy" } else { "b.npy" };
+        told(array.save(folder.0.join(name)), &["b.npy.part", "share"]);
+        let text = told(array.load(folder.0.join(name)), &["b.npy"]);
+        assert!(job.rank() == 1 || text.contains("node 1 cannot go on"), "{text}");
+        array.load(&path)?;
+        Ok(job.barrier()?)
+    });
+    let left: Vec<_> =
+        std::fs::read_dir(&folder.0).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
