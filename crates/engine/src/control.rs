@@ -74,6 +74,7 @@ pub(crate) fn apply<L: Link, P: Pages>(
         | Request::Declare(_)
         | Request::CannotDeclare(_)
         | Request::Free(_)
+        | Request::Target { .. }
         | Request::Cannot(_)
         | Request::Touch { .. }
         | Request::TouchMany { .. }

@@ -153,6 +153,7 @@ fn coherence_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
                     coherence::Value::Array(array) => Value::Array(array),
                     coherence::Value::Reduced(values) => Value::Reduced(values),
                     coherence::Value::Knowledge(bytes) => Value::Knowledge(bytes),
+                    coherence::Value::Bytes(bytes) => Value::Bytes(bytes),
                 };
                 out.ops.in_flight.settle(token, Ok(value));
             }

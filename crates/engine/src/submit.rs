@@ -207,6 +207,9 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
             return coherence.fault(array, page, access, pages);
         }
         Request::Barrier => return coherence.barrier(token, pages),
+        Request::Target { array, offset, len, op, operands } => {
+            return coherence.target(array, offset, len, op, &operands, token, pages);
+        }
         Request::Free(array) => return coherence.free(array, token, pages),
         Request::Cannot(why) => return coherence.cannot(why, token, pages),
         Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),

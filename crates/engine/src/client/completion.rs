@@ -34,6 +34,8 @@ pub enum Value {
     Reduced(oikaze_protocol::coherence::Values),
     /// Knowledge of writes to shared arrays, for the other members of a team.
     Knowledge(Vec<u8>),
+    /// Bytes of an array, from its homes.
+    Bytes(Vec<u8>),
 }
 
 /// Holds the outcome of one operation. A turn writes it once.

@@ -5,7 +5,7 @@ use super::shm_channel::ShmChannel;
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
-use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
+use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction, TargetOp};
 use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
@@ -195,6 +195,19 @@ pub enum Request {
     Declare(Declaration),
     /// Reports to all nodes that declare an array why this node cannot declare it.
     CannotDeclare(String),
+    /// Performs an operation on elements of an array at their homes.
+    Target {
+        /// Id of the array.
+        array: ArrayId,
+        /// Offset in bytes from the start of the array.
+        offset: u64,
+        /// Number of bytes of the array.
+        len: u64,
+        /// Operation to perform.
+        op: TargetOp,
+        /// Bytes to write, or operands of the changes.
+        operands: Vec<u8>,
+    },
     /// Frees an array that all nodes have dropped, or drop by this request. It is also a barrier.
     Free(ArrayId),
     /// Reports to all nodes in a collective why this node cannot perform its part.
@@ -310,6 +323,7 @@ impl Request {
             Request::Declare(_)
             | Request::CannotDeclare(_)
             | Request::Free(_)
+            | Request::Target { .. }
             | Request::Cannot(_)
             | Request::Touch { .. }
             | Request::TouchMany { .. }
@@ -355,6 +369,7 @@ impl Request {
             | Request::Declare(_)
             | Request::CannotDeclare(_)
             | Request::Free(_)
+            | Request::Target { .. }
             | Request::Cannot(_)
             | Request::Touch { .. }
             | Request::TouchMany { .. }

@@ -14,6 +14,7 @@ mod npy;
 mod part;
 mod replace;
 mod shape;
+mod targets;
 
 pub use array::SharedArray;
 pub use block::ArrayBlock;

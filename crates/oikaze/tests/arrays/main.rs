@@ -6,6 +6,7 @@ mod files;
 mod freeing;
 mod replacing;
 mod shapes;
+mod targets;
 
 use oikaze::Result;
 

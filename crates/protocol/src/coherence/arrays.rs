@@ -92,12 +92,16 @@ impl Coherence {
             let number = u64::from(run.pages.array);
             dropped.remove(number..number + 1);
         }
+        for array in self.targets.arrays().map(u64::from) {
+            dropped.remove(array..array + 1);
+        }
         dropped
     }
 
     /// Returns `true` if pages of the array are on their way to this node.
     pub(super) fn is_fetching(&self, array: ArrayId) -> bool {
         self.fetches.runs.values().any(|run| run.pages.array == array)
+            || self.targets.arrays().any(|other| other == array)
     }
 
     /// Removes all state of an array. No node uses it any more, or not all nodes have declared it

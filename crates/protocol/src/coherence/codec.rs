@@ -2,6 +2,7 @@
 //! every field is checked (COH-9.1).
 
 use super::fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
+use super::targets::TargetOp;
 use super::update::UpdateHead;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::traffic::MessagePurpose;
@@ -42,6 +43,10 @@ pub(super) enum Headline {
     Subscribe { array: u32, change: SubscriptionChange, first: u64, count: u64 },
     /// The nodes that want updates of pages homed at the sender, in the body.
     Subscribers { array: u32 },
+    /// Operation on elements at the receiver, which is their home (COH-12).
+    Target { array: u32, op: TargetOp, offset: u64, id: u64 },
+    /// The operation is done. The body has its result.
+    TargetDone { id: u64 },
     /// The sender leaves the job after `epoch` collectives. With `silent` it sends no more messages
     /// either (COH-6.7).
     Leaving { epoch: u64, silent: bool },
@@ -141,6 +146,12 @@ impl Headline {
                 (14, [u64::from(array) | begins << 32, first, count])
             }
             Headline::Subscribers { array } => (15, [u64::from(array), 0, 0]),
+            Headline::Target { array, op, offset, id } => {
+                let (code, element) = op.encode();
+                let a = u64::from(array) | u64::from(code) << 32 | u64::from(element) << 40;
+                (16, [a, offset, id])
+            }
+            Headline::TargetDone { id } => (17, [id, 0, 0]),
         };
         let mut head = Head::new();
         head.push(super::KIND);
@@ -182,6 +193,11 @@ impl Headline {
                 Headline::Subscribe { array: a as u32, change, first: b, count: c }
             }
             15 => Headline::Subscribers { array: small(a)? },
+            16 if a >> 48 == 0 => {
+                let op = TargetOp::decode((a >> 32) as u8, (a >> 40) as u8)?;
+                Headline::Target { array: a as u32, op, offset: b, id: c }
+            }
+            17 => Headline::TargetDone { id: a },
             _ => return Err(Refusal::Malformed),
         })
     }
@@ -199,6 +215,7 @@ pub fn purpose(head: &[u8]) -> MessagePurpose {
         Some(6..=8) => MessagePurpose::Lock,
         Some(13) => MessagePurpose::Update,
         Some(14 | 15) => MessagePurpose::Subscription,
+        Some(16 | 17) => MessagePurpose::Atomic,
         _ => MessagePurpose::OtherShared,
     }
 }
@@ -303,6 +320,11 @@ mod tests {
                 MessagePurpose::Subscription,
             ),
             (Headline::Subscribers { array: 1 }, MessagePurpose::Subscription),
+            (
+                Headline::Target { array: 1, op: TargetOp::Write, offset: 2, id: 3 },
+                MessagePurpose::Atomic,
+            ),
+            (Headline::TargetDone { id: 1 }, MessagePurpose::Atomic),
             (Headline::Died { rank: 1 }, MessagePurpose::OtherShared),
             (Headline::Leaving { epoch, silent: true }, MessagePurpose::OtherShared),
             (Headline::Question { wait }, MessagePurpose::OtherShared),

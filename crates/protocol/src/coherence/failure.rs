@@ -29,6 +29,7 @@ pub(crate) enum Doing {
     Fetch,
     Update,
     Subscribe,
+    Target,
     Message,
 }
 
@@ -47,6 +48,7 @@ impl fmt::Display for Doing {
             Doing::Fetch => f.write_str("fetch pages"),
             Doing::Update => f.write_str("send updates of written pages"),
             Doing::Subscribe => f.write_str("subscribe to updates"),
+            Doing::Target => f.write_str("read elements at their home"),
             Doing::Message => f.write_str("read a message of shared memory"),
         }
     }
@@ -182,6 +184,8 @@ impl Coherence {
         for number in runs {
             self.give_up_run(number, pages);
         }
+        let doing = Doing::Target.to_string();
+        self.fail_targets(&CoherenceError::NodeDead { doing, rank }, Some(rank));
         self.collective_death(rank);
         self.gather_death();
         self.lock_death(rank, pages);
@@ -227,6 +231,7 @@ impl Coherence {
         self.broken = Some(error.clone());
         self.fail_collectives(&error);
         self.fail_locks(&error, pages);
+        self.fail_targets(&error, None);
     }
 
     /// Called when a message of this node is settled.
@@ -235,7 +240,9 @@ impl Coherence {
             match purpose {
                 Purpose::Diff => self.releases.settled(number, to),
                 Purpose::LastDeparture => self.end_leaving(),
-                Purpose::Pages(_) | Purpose::Grant(_) | Purpose::Reply => self.answered(to),
+                Purpose::Pages(_) | Purpose::Grant(_) | Purpose::Reply | Purpose::Answer => {
+                    self.answered(to)
+                }
                 Purpose::Fetch { .. }
                 | Purpose::Arrival { .. }
                 | Purpose::Update(_)
@@ -264,7 +271,7 @@ impl Coherence {
             }
             Purpose::LastDeparture => self.end_leaving(),
             Purpose::Update(_) => self.break_down(Doing::Update, to, refusal, pages),
-            Purpose::Pages(_) | Purpose::Reply => self.answered(to),
+            Purpose::Pages(_) | Purpose::Reply | Purpose::Answer => self.answered(to),
             Purpose::Grant(lock) => {
                 self.answered(to);
                 self.break_down(Doing::Lock(lock), to, refusal, pages);

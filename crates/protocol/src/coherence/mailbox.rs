@@ -38,6 +38,8 @@ pub(super) enum Purpose {
     Grant(u64),
     /// Reply to a question (COH-13).
     Reply,
+    /// Answer to an operation on elements (COH-12).
+    Answer,
     /// Notice of leaving, or a request for a lock, or its return.
     Control(Doing),
 }
@@ -183,6 +185,10 @@ impl Coherence {
             Headline::Subscribe { array, change, first, count } => empty()
                 .and_then(|()| self.take_subscription(from, array, change, first..first + count)),
             Headline::Subscribers { array } => self.take_subscribers(from, array, body),
+            Headline::Target { array, op, offset, id } => {
+                self.serve_target(from, (array, op, offset, id), body, pages)
+            }
+            Headline::TargetDone { id } => self.take_target(from, id, body),
             Headline::Question { wait } => empty().and_then(|()| self.take_question(from, wait)),
             Headline::Reply { wait, owed } => empty().map(|()| self.take_reply(from, wait, owed)),
             Headline::Died { rank } => {

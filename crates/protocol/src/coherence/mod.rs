@@ -20,6 +20,7 @@ mod prefetch;
 mod questions;
 mod statistics;
 mod sync;
+mod targets;
 mod types;
 mod update;
 
@@ -34,6 +35,7 @@ pub use prefetch::PREFETCH_PAGES_MAX;
 pub use statistics::{ArrayStatistics, CoherenceStatistics};
 pub use sync::agreement::{AXES_MAX, REDUCE_MAX};
 pub use sync::lock_manager::LockView;
+pub use targets::TargetOp;
 pub use types::{
     CoherenceError, CoherenceEvent, Declaration, Element, Field, ReduceOp, Reduction, Value, Values,
 };
@@ -86,6 +88,7 @@ pub struct Coherence {
     /// Arrivals at collectives, and this node's place in the tree.
     gather: sync::gather::Gather,
     locks: sync::lock::Locks,
+    targets: targets::Targets,
     managed: sync::lock_manager::Managed,
     /// Dead nodes, in the order in which this node heard of them. The first one is the cause. Later
     /// ones may have ended because of it (COH-8.2).
@@ -132,6 +135,7 @@ impl Coherence {
             collective: sync::collective::Collective::default(),
             gather: sync::gather::Gather::new(me, nodes),
             locks: sync::lock::Locks::default(),
+            targets: targets::Targets::default(),
             managed: sync::lock_manager::Managed::new(nodes),
             dead: Vec::new(),
             lost_page: None,
@@ -370,6 +374,7 @@ impl Coherence {
         self.touches.retain(|touch| touch.token != token);
         self.collective.cancel(token);
         self.locks.cancel(token);
+        self.targets.cancel(token);
         self.releases.cancel(token);
         self.team_acquires.cancel(token);
         self.settle(pages);

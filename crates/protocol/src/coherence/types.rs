@@ -120,6 +120,8 @@ pub enum Value {
     Reduced(Values),
     /// Knowledge of this node, for the other members of a team.
     Knowledge(alloc::vec::Vec<u8>),
+    /// Bytes that an operation at homes has read, or those from before a change.
+    Bytes(Vec<u8>),
 }
 
 /// Event about an operation. Each token given to an operation comes back exactly once.

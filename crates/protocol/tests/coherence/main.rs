@@ -14,4 +14,5 @@ mod questions;
 mod random;
 mod steady;
 mod teams;
+mod targets;
 mod updates;

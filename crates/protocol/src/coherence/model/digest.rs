@@ -26,6 +26,7 @@ impl Hash for Coherence {
             collective,
             gather,
             locks,
+            targets,
             managed,
             dead,
             lost_page,
@@ -49,7 +50,7 @@ impl Hash for Coherence {
         (me, nodes, arrays, regions, epoch, dirty, fetches).hash(state);
         (guards, updates).hash(state);
         (touches, touches_due, knowledge, releases, collective, gather).hash(state);
-        (locks, managed, dead, lost_page, lost_diff, broken).hash(state);
+        (locks, targets, managed, dead, lost_page, lost_diff, broken).hash(state);
         (left, leaving, leavers, team_acquires).hash(state);
         owed.iter().filter(|(_, count)| **count > 0).for_each(|owed| owed.hash(state));
     }

@@ -80,6 +80,11 @@ struct Parcels {
 }
 
 impl Releases {
+    /// Makes the interval name a page that this node has changed at its home.
+    pub fn name(&mut self, id: PageId) {
+        self.early.insert(id);
+    }
+
     /// Forgets a freed array.
     pub fn forget(&mut self, array: ArrayId) {
         self.early.retain(|id| id.0 != array);
@@ -146,10 +151,10 @@ impl Coherence {
         } else {
             self.withdraw_offers();
         }
-        // Before the parcels take them.
         // Another node may have written the same bytes before it gave back a lock.
         let is_compared = arrives && !self.guards.under_lock;
         self.guards.under_lock = self.locks.are_held();
+        // Before the parcels take them.
         let ranges = OwnedBytes::of_barrier(is_compared, self.guards.written());
         let mut written = core::mem::take(&mut self.releases.early);
         // A reader of these pages lacks what went home early.

@@ -1,0 +1,215 @@
+//! Shared arrays as targets of one-sided operations, which act at the homes of the elements.
+
+use super::{Element, SharedArray};
+use crate::node::WaitSubject;
+use crate::{Error, Result};
+use bytemuck::Pod;
+use oikaze_engine::{Request, Value};
+use oikaze_protocol::coherence::TargetOp;
+use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
+use std::ops::Range;
+
+use super::shape::ElementIndex;
+
+/// Maximum number of bytes that one request has. Longer operations are several requests.
+const REQUEST_MAX: usize = 1 << 20;
+
+impl<T: Element + Pod> SharedArray<T> {
+    /// Copies elements of plain memory to the array, from element `first` in row-major order on.
+    /// They are written at their homes, no page is fetched, and no guard is needed. The call
+    /// returns when they are there.
+    ///
+    /// The elements count as written by this node since its last barrier or unlock, so other nodes
+    /// see them after the next one, as writes under a guard. The same holds for the other
+    /// operations of this kind.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let table = job.array::<f64>("table", 10_000)?;
+    /// if job.rank() == 0 {
+    ///     table.put(5000, &[1.5, 2.5])?;
+    /// }
+    /// job.barrier()?;
+    /// assert_eq!(table.get(5000..5002)?, [1.5, 2.5]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The elements do not fit; a home is lost; the time limit passed.
+    pub fn put(&self, first: usize, elements: &[T]) -> Result<()> {
+        let range = first..first.saturating_add(elements.len());
+        self.check_target("put", &range)?;
+        let each = (REQUEST_MAX / size_of::<T>()).max(1);
+        for (number, part) in elements.chunks(each).enumerate() {
+            let start = first + number * each;
+            let operands = bytemuck::cast_slice(part).to_vec();
+            self.act("put", start..start + part.len(), TargetOp::Write, operands)?;
+        }
+        Ok(())
+    }
+
+    /// Returns copies of elements, in row-major order, as they are at their homes. No page is
+    /// fetched, and this node's copies stay as they are.
+    ///
+    /// # Errors
+    /// The range is out of bounds; a home is lost; the time limit passed.
+    pub fn get(&self, elements: Range<usize>) -> Result<Vec<T>> {
+        self.check_target("get", &elements)?;
+        let mut got = vec![T::zeroed(); elements.len()];
+        let each = (REQUEST_MAX / size_of::<T>()).max(1);
+        for (number, part) in got.chunks_mut(each).enumerate() {
+            let start = elements.start + number * each;
+            let bytes = self.act("get", start..start + part.len(), TargetOp::Read, Vec::new())?;
+            for (place, byte) in bytemuck::cast_slice_mut::<T, u8>(part).iter_mut().zip(bytes) {
+                *place = byte;
+            }
+        }
+        Ok(got)
+    }
+
+    fn check_target(&self, doing: &str, elements: &Range<usize>) -> Result<()> {
+        self.check_process()?;
+        if elements.start <= elements.end && elements.end <= self.len() {
+            return Ok(());
+        }
+        let Range { start, end } = elements;
+        Err(Error::invalid(
+            format!("{doing} of elements {start}..{end} of array \"{}\"", self.name),
+            format!("the array has {} elements", self.len()),
+        ))
+    }
+
+    /// Performs an operation on elements that are in bounds.
+    fn act(
+        &self,
+        doing: &str,
+        elements: Range<usize>,
+        op: TargetOp,
+        operands: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        let bytes = Self::bytes_of(&elements);
+        let what = format!(
+            "{doing} of elements {}..{} of array \"{}\"",
+            elements.start, elements.end, self.name
+        );
+        let (array, offset, len) = (self.memory.array(), bytes.start, bytes.end - bytes.start);
+        let request = Request::Target { array, offset, len, op, operands };
+        let completion = self.node.submit(request, None);
+        let subject = || WaitSubject::Operation { what: what.clone(), peer: None };
+        match self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit)? {
+            Value::Bytes(bytes) => Ok(bytes),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+impl<T: Element + Pod + Number> SharedArray<T> {
+    /// Adds to an element at its home, and returns the element from before. No other operation of
+    /// this kind comes between. Integers wrap.
+    ///
+    /// Between two barriers, use an element either by such operations or by plain loads and stores.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let tickets = job.array::<u64>("tickets", [4, 4])?;
+    /// let mine = tickets.fetch_add([1, 2], 1)?;
+    /// assert!(mine < u64::from(job.size()));
+    /// job.barrier()?;
+    /// assert_eq!(tickets.read(tickets.whole())?[[1, 2]], u64::from(job.size()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The index is out of bounds; the home is lost; the time limit passed.
+    pub fn fetch_add(&self, index: impl ElementIndex, add: T) -> Result<T> {
+        self.fetch_combine(index, Combine::Sum, add)
+    }
+
+    /// Combines an element with a number at its home, and returns the element from before, as
+    /// [`fetch_add`](Self::fetch_add) does.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    pub fn fetch_combine(&self, index: impl ElementIndex, combine: Combine, other: T) -> Result<T> {
+        let how = Accumulation { element: T::ELEMENT, combine };
+        self.change_one("fetch_combine", index, TargetOp::Combine(how), &[other])
+    }
+
+    /// Replaces an element by `new` at its home if its bits are those of `expected`. Returns the
+    /// element from before.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let owner = job.array::<u32>("owner", 1)?;
+    /// let is_first = owner.compare_exchange(0, 0, job.rank() + 1)? == 0; // true on one node
+    /// # job.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Self::fetch_add).
+    pub fn compare_exchange(&self, index: impl ElementIndex, expected: T, new: T) -> Result<T> {
+        let width = if size_of::<T>() == 4 { Width::W32 } else { Width::W64 };
+        let op = TargetOp::CompareExchange(width);
+        self.change_one("compare_exchange", index, op, &[expected, new])
+    }
+
+    /// Combines numbers with the elements from `first` in row-major order on, at their homes. Each
+    /// pair is combined once, as one step.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let sums = job.array::<f32>("sums", 1000)?;
+    /// sums.accumulate(500, Combine::Sum, &[0.5; 10])?; // all nodes at once
+    /// job.barrier()?;
+    /// assert_eq!(sums.read(500..501)?[0], 0.5 * job.size() as f32);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The numbers do not fit; a home is lost; the time limit passed. Some numbers may have been
+    /// combined then, none of them twice.
+    pub fn accumulate(&self, first: usize, combine: Combine, numbers: &[T]) -> Result<()> {
+        self.check_target("accumulate", &(first..first.saturating_add(numbers.len())))?;
+        let how = Accumulation { element: T::ELEMENT, combine };
+        let each = REQUEST_MAX / size_of::<T>();
+        for (number, part) in numbers.chunks(each).enumerate() {
+            let start = first + number * each;
+            let operands = bytemuck::cast_slice(part).to_vec();
+            let op = TargetOp::Accumulate(how);
+            self.act("accumulate", start..start + part.len(), op, operands)?;
+        }
+        Ok(())
+    }
+
+    fn change_one(
+        &self,
+        doing: &str,
+        index: impl ElementIndex,
+        op: TargetOp,
+        operands: &[T],
+    ) -> Result<T> {
+        let element = index.position(&self.shape()).ok_or_else(|| {
+            Error::invalid(
+                format!("{doing} of element {index:?} of array \"{}\"", self.name),
+                format!("the array has the shape {:?}", self.shape()),
+            )
+        })?;
+        let operands = bytemuck::cast_slice(operands).to_vec();
+        let old = self.act(doing, element..element + 1, op, operands)?;
+        bytemuck::try_pod_read_unaligned(&old)
+            .map_err(|_| Error::invalid(doing, "the home answered with another number of bytes"))
+    }
+}
