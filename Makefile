@@ -1,6 +1,6 @@
 # make demo    four nodes here share arrays and solve Himeno, checked bit for bit
 # make test    everything that must hold, in less than a quarter of an hour on two cores
-# make soak    the same for hours: 10,000 simulated clusters of each kind, 20,000 with 10^6 registrations, 10^7 additions of 1; 1,200 processes killed; 16 jobs tampered with
+# make soak    the same for hours: 10,000 simulated clusters of each kind, 20,000 with 10^6 registrations, 10^7 additions of 1, 10,000 arrays made and dropped; 1,200 processes killed; 16 jobs tampered with
 # make fuzz    hostile bytes against every parser
 # make bench   Oikaze and its peers side by side (root)
 .PHONY: demo test soak fuzz bench packages packages-bench

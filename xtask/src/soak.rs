@@ -24,6 +24,9 @@ pub struct Settings {
     /// Number of registrations that begin and end while a peer writes.
     #[arg(long, default_value_t = 1_000_000)]
     registrations: u64,
+    /// Number of arrays that are made and dropped.
+    #[arg(long, default_value_t = 10_000)]
+    arrays: u64,
     /// Number of jobs of three nodes to start over a path that loses three packets of ten.
     #[arg(long, default_value_t = 40)]
     joins: u64,
@@ -70,6 +73,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         u64::from(settings.kills).div_ceil(5),
     )?;
     often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;
+    often("oikaze", &["--test", "arrays", "freeing"], "OIKAZE_ARRAYS", settings.arrays)?;
     often("oikaze-engine", &["--lib", "shm::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     often("oikaze-engine", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
     often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;

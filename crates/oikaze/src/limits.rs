@@ -14,13 +14,13 @@ pub use oikaze_protocol::limits::{
 mod tests {
     use super::*;
     use crate::memory::COPY_MAX;
-    use oikaze_protocol::coherence::CONTROL_MAX;
+    use oikaze_protocol::coherence::{AXES_MAX, CONTROL_MAX};
     use oikaze_protocol::limits::{GRANTS, LOCAL_PEERS_MAX, PAGE};
 
     /// The table has each limit once, under its name, and nothing else.
     #[test]
     fn documented_limits_are_the_enforced_ones() {
-        let enforced: [(&str, u64); 17] = [
+        let enforced: [(&str, u64); 18] = [
             ("MESSAGE_MAX", MESSAGE_MAX),
             ("BODY_MAX", BODY_MAX),
             ("COPY_MAX", COPY_MAX as u64),
@@ -29,6 +29,7 @@ mod tests {
             ("LIST_MAX", LIST_MAX as u64),
             ("REDUCE_MAX", REDUCE_MAX as u64),
             ("CONTROL_MAX", CONTROL_MAX),
+            ("AXES_MAX", AXES_MAX as u64),
             ("ARRAY_PAGES_MAX", ARRAY_PAGES_MAX),
             ("FIFO_ELEMENT_MAX", FIFO_ELEMENT_MAX),
             ("FIFO_SLOTS_MAX", FIFO_SLOTS_MAX),

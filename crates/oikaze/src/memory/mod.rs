@@ -168,7 +168,7 @@ pub use oikaze_protocol::rma::Rights;
 #[doc(inline)]
 pub use oikaze_protocol::wind::Refusal as RefusalReason;
 pub use region::{LocalRegion, RegionSlice, RemoteId};
-pub use remote::{COPY_MAX, RemoteRegion, RemoteSignal};
+pub use remote::{COPY_MAX, RemoteElements, RemoteRegion, RemoteSignal};
 pub use scope::Scope;
 
 use crate::{Job, Result};

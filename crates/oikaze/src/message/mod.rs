@@ -79,6 +79,33 @@ impl Peer {
         )
     }
 
+    /// Sends the content of a received message on, as [`Peer::send`] does. Content of more than 32
+    /// bytes is not copied, except into a ring to a node of the same machine.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let (me, n) = (job.rank(), job.size());
+    /// let (next, before) = ((me + 1) % n, (me + n - 1) % n);
+    /// if job.rank() == 0 {
+    ///     job.peer(next)?.send(Class::Ordered, 1, &[7; 1000]).wait()?;
+    /// }
+    /// let message = job.receive(Some(before))?; // goes round once
+    /// if job.rank() != 0 {
+    ///     job.peer(next)?.forward(Class::Ordered, 1, message).wait()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn forward(&self, class: Class, tag: u64, message: Message) -> Operation<()> {
+        let bytes = message.into_bytes();
+        let len = bytes.len() as u64;
+        let what = OperationLabel { verb: OperationKind::Message, len, peer: self.rank, at: None };
+        let body = if bytes.is_empty() { Body::Empty } else { Body::Inline(bytes) };
+        self.begin(Request::Send { to: self.rank, class, tag, body }, None, what)
+    }
+
     /// Sends a counted slice, as [`Peer::send`] does, without a copy.
     pub fn send_from(&self, class: Class, tag: u64, from: RegionSlice) -> Operation<()> {
         let segment = from.segment(Rights::READ);

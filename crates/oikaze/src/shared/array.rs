@@ -58,7 +58,7 @@ pub struct SharedArray<T> {
     holds: PhantomData<T>,
 }
 
-/// What a program says about an array that it makes.
+/// Settings of an array that a program makes.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub extents: Extents,
@@ -235,8 +235,9 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Returns the block of elements that belong to a node, if they are one block, as with
-    /// [`Distribution::Block`]. Otherwise it is the first one of [`home_blocks`](Self::home_blocks).
-    /// It never changes. A node without elements has an empty block.
+    /// [`Distribution::Block`]. Otherwise it is the first one of
+    /// [`home_blocks`](Self::home_blocks). It never changes. A node without elements has an empty
+    /// block.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -301,9 +302,9 @@ impl<T: Element> SharedArray<T> {
         first(run.start)..first(run.end)
     }
 
-    /// Returns a guard of elements to read: of a range in row-major order, of a [`ArrayBlock`], or of a
-    /// range for each axis ([`Part`]). Elements that are not valid here are fetched first, in runs,
-    /// without a page fault.
+    /// Returns a guard of elements to read: of a range in row-major order, of a [`ArrayBlock`], or
+    /// of a range for each axis ([`Part`]). Elements that are not valid here are fetched first, in
+    /// runs, without a page fault.
     ///
     /// The guard counts as a read of all its elements for as long as it lives. A node that writes
     /// one of them meanwhile makes a data race. The contents that the guard shows do not change
@@ -429,9 +430,10 @@ impl<T: Element> SharedArray<T> {
         Ok(())
     }
 
-    /// Returns a guard of elements to write (and read), of any [`Part`]. The guard owns its elements: no other node
-    /// writes any of them before it synchronises with this one, and all of them count as written.
-    /// [`SharedArray::write_merged`] is for elements between which other nodes write.
+    /// Returns a guard of elements to write (and read), of any [`Part`]. The guard owns its
+    /// elements: no other node writes any of them before it synchronises with this one, and all of
+    /// them count as written. [`SharedArray::write_merged`] is for elements between which other
+    /// nodes write.
     ///
     /// Nodes that read the elements' pages after each barrier get what the guard wrote with the
     /// barrier, without asking. [`WriteGuard::push_to`] and [`SharedArray::subscribe`] say so

@@ -130,7 +130,7 @@ impl<T: Element> SharedArray<T> {
         for (row, slots) in block.rows().into_iter().zip(guard.slices_mut()) {
             let Range { mut start, .. } = row;
             for part in slots.chunks_mut(bytes.len() / size) {
-                let bytes = bytes.get_mut(..part.len() * size).unwrap_or_default();
+                let bytes = bytes.get_mut(..size_of_val(part)).unwrap_or_default();
                 let at = header + (start * size) as u64;
                 file.read_exact_at(bytes, at).map_err(|why| file_error(what, path, &why))?;
                 for (slot, bytes) in part.iter_mut().zip(bytes.chunks_exact(size)) {

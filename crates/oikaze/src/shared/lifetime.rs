@@ -50,8 +50,8 @@ impl<T: Element> SharedArray<T> {
     /// ```
     ///
     /// # Errors
-    /// A node could not write its elements (all nodes get the error); a node is lost; a guard of any
-    /// array of this node is alive.
+    /// A node could not write its elements (all nodes get the error); a node is lost; a guard of
+    /// any array of this node is alive.
     pub fn fill(&self, value: T) -> Result<()> {
         self.together("fill", || {
             let blocks = self.home_blocks(self.node.rank());

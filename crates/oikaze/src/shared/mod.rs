@@ -96,8 +96,8 @@ use std::time::Duration;
 impl Job {
     /// Makes a shared array of this shape under this name of up to 48 bytes: a number of elements,
     /// or an array of one to four extents. It has at most 1 TiB
-    /// ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)). Each node is home to one block, of the
-    /// pages of an array of one dimension, and otherwise of the indices of the outermost axis.
+    /// ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)). Each node is home to one block, of
+    /// the pages of an array of one dimension, and otherwise of the indices of the outermost axis.
     /// Collective: all nodes make the same arrays in the same order.
     ///
     /// ```

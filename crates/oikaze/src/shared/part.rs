@@ -7,8 +7,8 @@ use crate::Result;
 use oikaze_protocol::coherence::Ownership;
 use std::ops::Range;
 
-/// Part of an array that a guard covers: a range of elements in row-major order, a [`ArrayBlock`], or a
-/// range for each axis.
+/// Part of an array that a guard covers: a range of elements in row-major order, a [`ArrayBlock`],
+/// or a range for each axis.
 ///
 /// A guard of a range is a slice. A guard of a block is indexed by `[[i, j]]`, with the indices of
 /// the array, and gives rows as slices.

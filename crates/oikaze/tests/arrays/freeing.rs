@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 /// Number of arrays that are made and dropped. The whole number runs with `make soak`.
 fn many() -> usize {
-    std::env::var("OIKAZE_TEST_ARRAYS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+    std::env::var("OIKAZE_ARRAYS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }
 
 /// The tests of this file count mappings and descriptors of the process, so one runs at a time.

@@ -19,7 +19,7 @@ fn changes_at_home_are_seen_after_the_barrier() {
                 job.barrier()?;
                 for element in [5, 600, 4095] {
                     let old = table.fetch_add(element, step)? - expected[element];
-                    assert!(old % step == 0 && old / step < all as u64, "{old}");
+                    assert!(old.is_multiple_of(step) && old / step < all as u64, "{old}");
                     expected[element] += step * all as u64;
                 }
                 // Each node has its own part of three pages.
@@ -92,7 +92,7 @@ fn floats_and_signed_numbers_are_combined_as_numbers() {
     });
 }
 
-/// An operation on many pages of several homes, in requests of 1 MiB.
+/// COH-12.4: an operation on many pages of several homes.
 #[test]
 fn long_operations_reach_all_homes() {
     cluster(2, |job| {

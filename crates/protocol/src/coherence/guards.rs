@@ -207,8 +207,8 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Begins a write guard over these bytes, which are in order and disjoint. Returns `None` if a page is not valid: touch the
-    /// pages, and try again.
+    /// Begins a write guard over these bytes, which are in order and disjoint. Returns `None` if a
+    /// page is not valid: touch the pages, and try again.
     pub fn begin_write(
         &mut self,
         array: ArrayId,

@@ -20,16 +20,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Maximum number of bytes of an array that one message is about.
+/// Maximum number of bytes of an array that one message is about (COH-12.4).
 pub(super) const TARGET_BYTES_MAX: u64 = 8 * PAGE as u64;
 
 /// Operation on elements at their home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
 pub enum TargetOp {
-    /// Reads bytes.
+    /// Reads bytes of the array.
     Read,
-    /// Writes bytes.
+    /// Writes bytes of the array.
     Write,
     /// Combines each element with an operand. The result is the elements from before.
     Combine(Accumulation),
@@ -146,7 +146,7 @@ pub(super) struct Targets {
     results: BTreeMap<Token, Vec<u8>>,
 }
 
-/// What one message asks for.
+/// One message of an operation.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
 struct TargetPart {
@@ -170,10 +170,10 @@ impl Targets {
 }
 
 impl Coherence {
-    /// Performs an operation on the bytes from `offset` of an array on. The value of the operation
-    /// is [`Value::Bytes`]: what it read, or the elements from before a change. `operands` has the
-    /// bytes to write, an operand for each element, or expected and new element of a
-    /// compare-exchange. `len` is the number of bytes of the array.
+    /// Performs an operation (COH-12.1) on the bytes from `offset` of an array on. The value of the
+    /// operation is [`Value::Bytes`]: what it read, or the elements from before a change.
+    /// `operands` has the bytes to write, an operand for each element, or expected and new element
+    /// of a compare-exchange. `len` is the number of bytes of the array.
     #[allow(clippy::too_many_arguments)]
     pub fn target(
         &mut self,
@@ -252,9 +252,9 @@ impl Coherence {
         Ok(())
     }
 
-    /// Prepares for changes that this node makes at the homes of these pages. Its own copies become
-    /// invalid after their diffs were sent, and its open interval names the pages. Readers get no
-    /// updates of them.
+    /// Prepares for changes that this node makes at the homes of these pages (COH-12.2). Its own
+    /// copies become invalid after their diffs were sent, and its open interval names the pages.
+    /// Readers get no updates of them.
     fn change_elsewhere(&mut self, array: ArrayId, range: Range<u64>, pages: &mut dyn Pages) {
         self.invalidate(&Runs::from_pages(range.clone().map(|page| (array, page))), pages);
         let Some(known) = self.arrays.get(array) else { return };
@@ -294,8 +294,8 @@ impl Coherence {
         self.post(home, Class::Sync, head, body, purpose);
     }
 
-    /// Performs an operation on pages homed here. The message is checked as a whole before the first
-    /// byte is written.
+    /// Performs an operation on pages homed here (COH-12.3). The message is checked as a whole
+    /// before the first byte is written.
     pub(super) fn serve_target(
         &mut self,
         from: Rank,
@@ -382,7 +382,7 @@ impl Coherence {
         }
     }
 
-    /// Fails the operations that wait for a dead node, or all of them.
+    /// Fails the operations that wait for a dead node, or all of them (COH-12.5).
     pub(super) fn fail_targets(&mut self, error: &CoherenceError, dead: Option<Rank>) {
         let is_lost = |part: &&TargetPart| dead.is_none_or(|dead| part.home == dead);
         let lost: Vec<Token> =

@@ -27,7 +27,7 @@ fn use_array(cluster: &mut Cluster, rank: Rank, array: ArrayId, random: &mut Ran
     let page = random.below(PAGES as usize) as u64;
     let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
     match random.below(4) {
-        0 => coherence.prefetch(array, &[page..PAGES], machine),
+        0 => coherence.prefetch(array, std::slice::from_ref(&(page..PAGES)), machine),
         1 => {
             let bytes = page * PAGE as u64..(page + 1) * PAGE as u64;
             coherence.subscribe(array, bytes, random.chance(0.7), machine).unwrap();
@@ -104,7 +104,7 @@ fn pages_on_their_way_keep_an_array() {
         let mut cluster = Cluster::new(2, 5);
         let array = cluster.declare("a", PAGES, Homes::Block);
         let Node { coherence, machine, .. } = &mut cluster.nodes[1];
-        coherence.prefetch(array, &[0..1], machine);
+        coherence.prefetch(array, std::slice::from_ref(&(0..1)), machine);
         if with_free {
             let call = |rank| cluster.call(rank, |c, token, m| c.free(array, token, m));
             let tokens: Vec<Token> = (0..2).map(call).collect();

@@ -120,7 +120,7 @@ fn compare_exchange_returns_what_was_there() {
     }
 }
 
-/// COH-8.2: operations at a dead home fail, and others work.
+/// COH-12.5: operations at a dead home fail, and others work.
 #[test]
 fn operations_at_a_dead_home_fail() {
     let mut cluster = Cluster::new(3, 1);

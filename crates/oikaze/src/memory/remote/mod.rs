@@ -5,6 +5,7 @@
 mod accumulate;
 mod block;
 mod direct;
+mod elements;
 mod exchange;
 mod list;
 mod lookup;
@@ -12,6 +13,7 @@ mod put;
 mod region;
 mod words;
 
+pub use elements::RemoteElements;
 pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
 pub use words::RemoteWord;
