@@ -9,7 +9,7 @@ use super::{Context, Program, Progress};
 use crate::pages::{Reach, Touching};
 use crate::random::Random;
 use oikaze_engine::{Completion, Request};
-use oikaze_protocol::coherence::{Access, Ownership, WriteId};
+use oikaze_protocol::coherence::{Access, Ownership, TargetOp, WriteId};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::time::Time;
 use std::collections::VecDeque;
@@ -162,6 +162,14 @@ impl Sharer {
             }
             Step::Act(Act::Store(reach)) => {
                 let reach = reach.clone();
+                if let Touching::Store(bytes) = &reach.what
+                    && self.guard.is_none()
+                    && matches!(self.waiting, Waiting::No)
+                    && self.random.chance(0.05)
+                {
+                    self.put(context, &reach, bytes.clone());
+                    return Ok(false);
+                }
                 if self.guard.is_none() && context.engine.coherence().is_guarded(reach.array) {
                     self.take_guard(context, &reach);
                     return Ok(false);
@@ -265,6 +273,16 @@ impl Sharer {
             let access = Access::Write;
             self.wait_for(context, Request::Touch { array, pages: page..page + 1, access });
         }
+    }
+
+    /// Stores bytes at their home (COH-12). The thread goes on when they are there.
+    fn put(&mut self, context: &mut Context<'_>, reach: &Reach, operands: Vec<u8>) {
+        let (array, offset, len) = (reach.array, reach.offset, operands.len() as u64);
+        self.steps[0] = Step::Waited;
+        self.wait_for(
+            context,
+            Request::Target { array, offset, len, op: TargetOp::Write, operands },
+        );
     }
 
     /// Ends the guard of a store, and sometimes pushes what was stored to other nodes.

@@ -124,6 +124,9 @@ impl ArrayTraffic {
     }
 }
 
+/// Name under which the report has the sum of all freed arrays.
+const FREED: &str = "(freed arrays)";
+
 impl TrafficReport {
     /// Returns the traffic of this node since its start.
     pub(crate) fn of<L: Link, P: Pages>(rank: Rank, engine: &mut Engine<L, P>) -> Self {
@@ -138,11 +141,12 @@ impl TrafficReport {
         let purposes = purposes.collect();
         let coherence = engine.coherence();
         let mut arrays: BTreeMap<String, ArrayTraffic> = BTreeMap::new();
-        for array in 0..coherence.next_array() {
-            let known = coherence.array(array).filter(|(_, pages)| *pages > 0);
-            if let (Some((name, _)), Some(counted)) = (known, coherence.array_statistics(array)) {
-                arrays.entry(name.to_owned()).or_default().add(&ArrayTraffic::of(counted));
-            }
+        for (_, name, counted) in coherence.arrays() {
+            arrays.entry(name.to_owned()).or_default().add(&ArrayTraffic::of(counted));
+        }
+        if coherence.statistics().arrays_freed > 0 {
+            let freed = ArrayTraffic::of(coherence.freed_statistics());
+            arrays.entry(FREED.to_owned()).or_default().add(&freed);
         }
         let mut datagrams = DatagramCounts::default();
         for peer in (0..engine.nodes()).filter_map(|rank| engine.peer_statistics(rank)) {

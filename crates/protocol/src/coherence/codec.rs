@@ -75,6 +75,8 @@ pub(super) enum Wait {
     Holder { lock: u64, request: u64 },
     /// Updates that a departure counts, from their writer.
     Updates { epoch: u64 },
+    /// Answer to an operation on elements, from their home.
+    Target { id: u64 },
 }
 
 impl Wait {
@@ -85,6 +87,7 @@ impl Wait {
             Wait::Pages { id } => [2, id, 0],
             Wait::Holder { lock, request } => [3, lock, request],
             Wait::Updates { epoch } => [4, epoch, 0],
+            Wait::Target { id } => [5, id, 0],
         }
     }
 
@@ -95,6 +98,7 @@ impl Wait {
             (2, 0) => Wait::Pages { id: a },
             (3, request) => Wait::Holder { lock: a, request },
             (4, 0) => Wait::Updates { epoch: a },
+            (5, 0) => Wait::Target { id: a },
             _ => return Err(Refusal::Malformed),
         })
     }

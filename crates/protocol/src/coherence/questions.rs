@@ -63,6 +63,7 @@ impl Coherence {
         let waits = self.collective.current.is_some()
             || !self.locks.requests.is_empty()
             || !self.fetches.runs.is_empty()
+            || self.targets.waiting().next().is_some()
             || self.managed.has_waiting();
         waits && !self.left && self.dead.len() + 1 < self.nodes as usize
     }
@@ -83,7 +84,9 @@ impl Coherence {
             .writers_waited_for()
             .into_iter()
             .map(|writer| (writer, Wait::Updates { epoch: self.epoch }));
+        let targets = self.targets.waiting().map(|(home, id)| (home, Wait::Target { id }));
         let all = collective.into_iter().chain(locks).chain(pages).chain(holders).chain(updates);
+        let all = all.chain(targets);
         all.filter(|(rank, _)| *rank != self.me && !self.dead.contains(rank)).collect()
     }
 
@@ -139,7 +142,7 @@ impl Coherence {
         let is_mine = match wait {
             Wait::Collective { .. } => self.gather.place.told_by(from).is_some(),
             Wait::Lock { lock, .. } => self.manager(lock) == self.me,
-            Wait::Pages { .. } | Wait::Updates { .. } => true,
+            Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => true,
             Wait::Holder { lock, .. } => self.manager(lock) == from,
         };
         if !is_mine {
@@ -156,7 +159,7 @@ impl Coherence {
         let known = match wait {
             Wait::Collective { epoch, told } => self.owes_collective(to, epoch, told),
             Wait::Lock { lock, request } => self.managed.is_queued(to, lock, request),
-            Wait::Pages { .. } | Wait::Updates { .. } => false,
+            Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => false,
             Wait::Holder { lock, request } => {
                 self.locks.knows(lock, request) || self.releases.will_unlock(lock, request)
             }
@@ -170,6 +173,7 @@ impl Coherence {
             (Wait::Lock { lock, .. }, Purpose::Grant(granted)) => lock == *granted,
             (Wait::Pages { .. }, Purpose::Pages(_)) => true,
             (Wait::Updates { .. }, Purpose::Update(_)) => true,
+            (Wait::Target { .. }, Purpose::Answer) => true,
             (Wait::Holder { lock, .. }, Purpose::Control(Doing::Unlock(unlocked))) => {
                 lock == *unlocked
             }

@@ -163,6 +163,11 @@ impl Targets {
         self.results.remove(&token);
     }
 
+    /// Returns home and number of each message without an answer (COH-13).
+    pub fn waiting(&self) -> impl Iterator<Item = (Rank, u64)> + '_ {
+        self.parts.iter().map(|(id, part)| (part.home, *id))
+    }
+
     /// Returns the arrays that operations under way are about.
     pub fn arrays(&self) -> impl Iterator<Item = ArrayId> + '_ {
         self.parts.values().map(|part| part.array)

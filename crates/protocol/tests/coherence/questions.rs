@@ -3,7 +3,7 @@
 
 use crate::cluster::{Cluster, Node};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, CoherenceEvent, Homes, KIND, Ownership, Value};
+use oikaze_protocol::coherence::{Access, CoherenceEvent, Homes, KIND, Ownership, TargetOp, Value};
 use oikaze_protocol::limits::{FAILURE_TIME, PAGE, VAIN_QUESTIONS_MAX};
 use oikaze_protocol::random::Random;
 use oikaze_protocol::time::Time;
@@ -251,7 +251,8 @@ fn questions_that_make_no_sense_are_refused() {
         (2, [0, 0, 0]),
         (2, [1, 5, 0]),
         (0, [3, 5, 0]),
-        (2, [5, 0, 0]),
+        (2, [6, 0, 0]),
+        (2, [5, 0, 1]),
         (2, [4, 0, 1]),
         (2, [2, 0, 1]),
         (2, [1 << 8, 0, 0]),
@@ -357,5 +358,26 @@ fn waits_for_updates_that_were_lost_end() {
         ask(&mut cluster, &mut clock, 1);
         assert_eq!(part(&mut cluster), 1, "seed {seed}");
         assert!(matches!(cluster.take(0, tokens[0]), Some(Err(_))), "seed {seed}");
+    }
+}
+
+/// COH-13.1: an operation on elements, or its answer, was lost (COH-12).
+#[test]
+fn waits_for_operations_on_elements_that_were_lost_end() {
+    for (seed, lost) in (0..10).flat_map(|seed| [(seed, 16), (seed, 17)]) {
+        let mut cluster = Cluster::new(3, seed);
+        let array = cluster.declare("p", 3, Homes::Block);
+        cluster.forged = Some(lost);
+        let at = 2 * PAGE as u64;
+        let token =
+            cluster.call(0, |c, t, m| c.target(array, at, 8, TargetOp::Write, &[1; 8], t, m));
+        cluster.run_until_quiet();
+        let mut clock = Time(0);
+        ask(&mut cluster, &mut clock, 2 + VAIN_QUESTIONS_MAX);
+        assert_eq!(part(&mut cluster), 0, "seed {seed}: given up too early");
+        assert!(cluster.take(0, token).is_none(), "node 0 waits for the answer");
+        ask(&mut cluster, &mut clock, 1);
+        assert_eq!(part(&mut cluster), 1, "seed {seed}");
+        assert!(matches!(cluster.take(0, token), Some(Err(_))), "seed {seed}");
     }
 }
