@@ -476,6 +476,44 @@ std::process::Termination::report(main())
 
 mod docs_book_src_shared_arrays_md_2 {
 use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let mut old = job.array::<f32>("p0", [64, 32, 32])?;
+    let mut new = job.array::<f32>("p1", [64, 32, 32])?;
+    let mine = new.home_block(job.rank()); // planes; it never changes
+    old.halo(mine, 1)?;
+    new.halo(mine, 1)?; // the planes beside come with each barrier
+    old.fill(1.0)?;
+    for _ in 0..10 {
+        {
+            let halo = old.read(mine.grow(1))?;
+            for part in [mine.first(1), mine.last(1), mine.inner(1)] {
+                let mut to = new.write(part)?; // borders first: they are sent at once
+                for i in part.range(0) {
+                    let below = halo.get([i + 1, 0, 0]).map(|_| i + 1).unwrap_or(i);
+                    for j in 0..32 {
+                        let pairs = halo.row([i, j]).iter().zip(halo.row([below, j]));
+                        for (to, (here, below)) in to.row_mut([i, j]).iter_mut().zip(pairs) {
+                            *to = (here + below) / 2.0;
+                        }
+                    }
+                }
+            }
+        } // no guard is alive at the barrier
+        job.barrier()?;
+        std::mem::swap(&mut old, &mut new);
+    }
+    assert_eq!(old.read(mine)?.iter().copied().fold(0.0, f32::max), 1.0);
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_3 {
+use oikaze::prelude::*;
 use oikaze::shared::Homes;
 
 const LEN: usize = 10_000;
@@ -501,7 +539,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_shared_arrays_md_3 {
+mod docs_book_src_shared_arrays_md_4 {
 use oikaze::prelude::*;
 
 #[oikaze::main]
@@ -525,7 +563,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_shared_arrays_md_4 {
+mod docs_book_src_shared_arrays_md_5 {
 use oikaze::prelude::*;
 
 const N: usize = 4096; // elements of a row: 32 KiB, whole pages
@@ -554,7 +592,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_shared_arrays_md_5 {
+mod docs_book_src_shared_arrays_md_6 {
 use oikaze::prelude::*;
 use oikaze::shared::Homes;
 
@@ -591,7 +629,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_shared_arrays_md_6 {
+mod docs_book_src_shared_arrays_md_7 {
 use oikaze::prelude::*;
 
 const BINS: usize = 8;
@@ -1589,6 +1627,61 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_memory_remote_elements_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let mine = job.publish("numbers", Region::shared(4096)?, Rights::READ)?;
+mine.write(8, &7_u64.to_ne_bytes())?;
+job.barrier()?;
+let there = job.peer((job.rank() + 1) % job.size())?.region("numbers")?;
+assert_eq!(there.get_copy(8, 8)?, 7_u64.to_ne_bytes());
+assert_eq!(there.get_value::<u64>(8)?, 7);
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_elements_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let region = Region::shared(1000 * size_of::<f64>())?;
+let mine = job.publish("field", region, Rights::READ | Rights::WRITE | Rights::ATOMIC)?;
+let next = job.peer((job.rank() + 1) % job.size())?.region("field")?;
+let there = next.elements::<f64>();
+there.put_copy(10, &[1.5, 2.5])?.wait()?;
+there.accumulate_copy(11, Combine::Sum, &[1.0])?.wait()?;
+assert_eq!(there.get(10..12)?, [1.5, 3.5]);
+assert_eq!(there.get_value(11)?, 3.5);
+job.barrier()?;
+drop(mine);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_elements_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let mine = job.publish("words", Region::shared(4096)?, Rights::READ)?;
+let there = job.peer(0)?.region("words")?;
+assert_eq!(there.elements::<u32>().len(), 1024);
+job.barrier()?;
+drop(mine);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_memory_remote_exchange_rs_1 {
 fn main() -> oikaze::Result<()> {
 use oikaze::prelude::*;
@@ -1751,6 +1844,26 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_message_mod_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let (me, n) = (job.rank(), job.size());
+let (next, before) = ((me + 1) % n, (me + n - 1) % n);
+if job.rank() == 0 {
+    job.peer(next)?.send(Class::Ordered, 1, &[7; 1000]).wait()?;
+}
+let message = job.receive(Some(before))?; // goes round once
+if job.rank() != 0 {
+    job.peer(next)?.forward(Class::Ordered, 1, message).wait()?;
+}
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_message_received_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -1798,27 +1911,6 @@ std::process::Termination::report(main())
 
 mod crates_oikaze_src_shared_array_rs_1 {
 use oikaze::prelude::*;
-use oikaze::shared::Element;
-fn main() -> oikaze::Result<()> {
-let job = oikaze::join()?;
-fn sum<T: Element + Into<f64>>(array: &SharedArray<T>) -> oikaze::Result<f64> {
-    Ok(array.read(0..array.len())?.iter().map(|&element| element.into()).sum())
-}
-let ones = job.array::<f32>("ones", 100)?;
-if job.rank() == 0 {
-    ones.write(0..100)?.fill(1.0);
-}
-job.barrier()?;
-assert_eq!(sum(&ones)?, 100.0);
-Ok(())
-}
-pub fn start() -> std::process::ExitCode {
-std::process::Termination::report(main())
-}
-}
-
-mod crates_oikaze_src_shared_array_rs_2 {
-use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 let field = job.array::<f64>("field", 10_000)?;
@@ -1833,7 +1925,54 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_shared_array_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let field = job.array::<f32>("field", [4, 8, 16])?;
+assert_eq!(field.shape().as_slice(), [4, 8, 16]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_shared_array_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let field = job.array::<f32>("field", [12, 30])?;
+let mine = field.home_block(job.rank());
+field.write(mine)?.fill(job.rank() as f32);
+job.barrier()?;
+assert_eq!(field.read(field.whole())?[[11, 29]], (job.size() - 1) as f32);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_array_rs_4 {
+use oikaze::prelude::*;
+use oikaze::shared::Distribution;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let dealt = job
+    .array_builder::<u8>("dealt", [10, 4096])
+    .distribution(Distribution::Cyclic { axis: 0, indices: 1 })
+    .build()?;
+let rows: usize = (0..job.size()).map(|rank| dealt.home_blocks(rank).len()).sum();
+assert!(job.size() == 1 || rows == 10);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_array_rs_5 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -1849,7 +1988,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_shared_array_rs_4 {
+mod crates_oikaze_src_shared_array_rs_6 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -1868,7 +2007,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_shared_array_rs_5 {
+mod crates_oikaze_src_shared_array_rs_7 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -1883,7 +2022,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_shared_array_rs_6 {
+mod crates_oikaze_src_shared_array_rs_8 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -1898,7 +2037,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_shared_array_rs_7 {
+mod crates_oikaze_src_shared_array_rs_9 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -1920,6 +2059,81 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_shared_block_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let field = job.array::<f32>("field", [8, 100])?;
+let block = field.block([2..6, 0..100])?;
+assert_eq!(block.grow(1).range(0), 1..7);
+assert_eq!(block.grow(50), field.whole()); // no further than the array
+let parts = [block.first(1), block.last(1), block.inner(1)].map(|part| part.range(0));
+assert_eq!(parts, [2..3, 5..6, 3..5]); // each row of the block once
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_block_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let field = job.array::<u8>("field", [10, 10])?;
+let halo = field.block([4..6, 0..10])?.border(1);
+assert_eq!(halo.iter().map(|block| block.range(0)).collect::<Vec<_>>(), [3..4, 6..7]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_block_guard_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let grid = job.array::<f32>("grid", [8, 8, 8])?;
+let mine = grid.home_block(job.rank());
+let halo = grid.read(mine.grow(1))?;
+let mut sum = 0.0;
+for i in mine.range(0) {
+    for j in mine.range(1) {
+        sum += halo.row([i, j]).iter().sum::<f32>() + halo[[i, j, 0]];
+    }
+}
+assert_eq!(sum, 0.0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_block_guard_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let grid = job.array::<u32>("grid", [64, 64])?;
+let n = job.size() as usize;
+let columns = job.rank() as usize * 64 / n..(job.rank() as usize + 1) * 64 / n;
+let mut guard = grid.write([0..64, columns.clone()])?; // other nodes write the other columns
+for i in 0..64 {
+    for j in columns.clone() {
+        guard[[i, j]] = (i * j) as u32;
+    }
+}
+drop(guard);
+job.barrier()?;
+assert_eq!(grid.read(grid.whole())?[[7, 9]], 63);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_shared_builder_rs_1 {
 use oikaze::prelude::*;
 use oikaze::shared::{Delivery, Homes};
@@ -1931,6 +2145,104 @@ let field = job
     .delivery(Delivery::DirectDiffDecode)
     .build()?;
 assert_eq!(field.len(), 10_000);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_distribution_rs_1 {
+use oikaze::prelude::*;
+use oikaze::shared::Distribution;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let columns = job
+    .array_builder::<f64>("columns", [16, 1024])
+    .distribution(Distribution::Block { axis: 1 })
+    .build()?;
+let mine = columns.home_block(job.rank());
+assert_eq!(mine.range(0), 0..16); // all rows of some columns
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_element_rs_1 {
+use oikaze::prelude::*;
+use oikaze::shared::Element;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn sum<T: Element + Into<f64>>(array: &SharedArray<T>) -> oikaze::Result<f64> {
+    Ok(array.read(0..array.len())?.iter().map(|&element| element.into()).sum())
+}
+let ones = job.array::<f32>("ones", 100)?;
+if job.rank() == 0 {
+    ones.write(0..100)?.fill(1.0);
+}
+job.barrier()?;
+assert_eq!(sum(&ones)?, 100.0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_element_rs_2 {
+use oikaze::prelude::*;
+use oikaze::shared::Element;
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Particle {
+    position: [f64; 3],
+    mass: f64,
+}
+
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let particles = job.array::<Particle>("particles", 1000)?;
+let mut guard = particles.write(particles.home_range(job.rank()))?;
+guard.fill(Particle { position: [0.5; 3], mass: 1.0 });
+drop(guard);
+job.barrier()?;
+assert_eq!(particles.read(0..1)?[0].position[2], 0.5);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_element_rs_3 {
+use oikaze::shared::Element;
+fn main() {
+let mut fields = Vec::new();
+<[f32; 3]>::describe("position", &mut fields);
+assert_eq!((fields[0].name.as_str(), fields[0].kind.as_str()), ("position[3]", "f32"));
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_files_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let plate = job.array::<f32>("plate", [20, 30])?;
+plate.fill(1.5)?;
+let id = job.reduce(u64::from(std::process::id()), oikaze::collective::ReduceOp::Max)?;
+let path = std::env::temp_dir().join(format!("oikaze-doc-{id}.npy"));
+plate.save(&path)?; // numpy.load(path)
+let again = job.array::<f32>("again", [20, 30])?;
+again.load(&path)?;
+assert_eq!(again.read(again.whole())?[[19, 29]], 1.5);
+job.barrier()?;
+let _ = std::fs::remove_file(&path);
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -1992,6 +2304,36 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_shared_lifetime_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+for step in 0..10 {
+    let scratch = job.array::<f64>("scratch", 1000)?; // the name is free again
+    scratch.fill(f64::from(step))?;
+    scratch.free()?;
+}
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_lifetime_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let ones = job.array::<i32>("ones", [50, 50])?;
+ones.fill(1)?;
+assert_eq!(ones.read(ones.whole())?.iter().sum::<i32>(), 2500);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_shared_lock_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -2039,6 +2381,188 @@ fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 let dealt = job.array_with_homes::<u8>("dealt", 1 << 20, Homes::Cyclic { pages: 1 })?;
 assert_eq!(dealt.home_of(0), Some(0));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_mod_rs_4 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let line = job.array::<u64>("line", 1000)?;
+let field = job.array::<f32>("field", [10, 20, 30])?;
+assert_eq!((line.len(), field.len()), (1000, 6000));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_part_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let grid = job.array::<f64>("grid", [100, 200])?;
+if job.rank() == 0 {
+    let mut corner = grid.write([0..10, 190..200])?;
+    corner[[3, 195]] = 1.5;
+    corner.row_mut([4]).fill(2.0);
+}
+job.barrier()?;
+assert_eq!(grid.read(3 * 200..4 * 200)?[195], 1.5);
+assert_eq!(grid.read(grid.whole())?[[4, 199]], 2.0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_replace_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let mut table = job.array::<u64>("table", [4, 100])?;
+table.fill(7)?;
+table.resize([8, 50])?;
+let all = table.read(table.whole())?;
+assert_eq!((all[[3, 49]], all[[4, 0]]), (7, 0));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_replace_rs_2 {
+use oikaze::prelude::*;
+use oikaze::shared::Distribution;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let mut grid = job.array::<f64>("grid", [64, 64])?;
+grid.redistribute(Distribution::Block { axis: 1 })?;
+assert_eq!(grid.home_block(job.rank()).range(0), 0..64);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_replace_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let field = job.array::<f32>("field", [64, 64])?;
+let mine = field.home_block(job.rank());
+field.halo(mine, 1)?;
+for _ in 0..3 {
+    let mut sum = 0.0;
+    field.read(mine.grow(1))?.iter().for_each(|value| sum += value); // no page is fetched
+    job.barrier()?;
+}
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_shape_rs_1 {
+use oikaze::shared::{Extents, Shape};
+fn main() {
+let extents: Extents = [4, 3, 2].extents();
+assert_eq!((extents.dimensions(), extents.len()), (3, 24));
+assert_eq!(extents.as_slice(), [4, 3, 2]);
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_shape_rs_2 {
+use oikaze::shared::Shape;
+fn main() {
+assert_eq!(100.extents().as_slice(), [100]);
+assert_eq!([10, 20].extents().len(), 200);
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_shape_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let grid = job.array::<f32>("grid", [64, 64])?;
+assert_eq!(grid.home_of([63, 63]), grid.home_of(64 * 64 - 1));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_targets_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let table = job.array::<f64>("table", 10_000)?;
+if job.rank() == 0 {
+    table.put(5000, &[1.5, 2.5])?;
+}
+job.barrier()?;
+assert_eq!(table.get(5000..5002)?, [1.5, 2.5]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_targets_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let tickets = job.array::<u64>("tickets", [4, 4])?;
+let mine = tickets.fetch_add([1, 2], 1)?;
+assert!(mine < u64::from(job.size()));
+job.barrier()?;
+assert_eq!(tickets.read(tickets.whole())?[[1, 2]], u64::from(job.size()));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_targets_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let owner = job.array::<u32>("owner", 1)?;
+let is_first = owner.compare_exchange(0, 0, job.rank() + 1)? == 0; // true on one node
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_targets_rs_4 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let sums = job.array::<f32>("sums", 1000)?;
+sums.accumulate(500, Combine::Sum, &[0.5; 10])?; // all nodes at once
+job.barrier()?;
+assert_eq!(sums.read(500..501)?[0], 0.5 * job.size() as f32);
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -2100,6 +2624,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("docs/book/src/shared-arrays.md 4", docs_book_src_shared_arrays_md_4::start, false),
     ("docs/book/src/shared-arrays.md 5", docs_book_src_shared_arrays_md_5::start, false),
     ("docs/book/src/shared-arrays.md 6", docs_book_src_shared_arrays_md_6::start, false),
+    ("docs/book/src/shared-arrays.md 7", docs_book_src_shared_arrays_md_7::start, false),
     ("docs/book/src/tuning.md 1", docs_book_src_tuning_md_1::start, false),
     ("docs/book/src/tuning.md 2", docs_book_src_tuning_md_2::start, false),
     ("crates/oikaze/src/atomic.rs 1", crates_oikaze_src_atomic_rs_1::start, false),
@@ -2159,6 +2684,9 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/memory/region/remote_id.rs 1", crates_oikaze_src_memory_region_remote_id_rs_1::start, false),
     ("crates/oikaze/src/memory/remote/accumulate.rs 1", crates_oikaze_src_memory_remote_accumulate_rs_1::start, false),
     ("crates/oikaze/src/memory/remote/block.rs 1", crates_oikaze_src_memory_remote_block_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/elements.rs 1", crates_oikaze_src_memory_remote_elements_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/elements.rs 2", crates_oikaze_src_memory_remote_elements_rs_2::start, false),
+    ("crates/oikaze/src/memory/remote/elements.rs 3", crates_oikaze_src_memory_remote_elements_rs_3::start, false),
     ("crates/oikaze/src/memory/remote/exchange.rs 1", crates_oikaze_src_memory_remote_exchange_rs_1::start, false),
     ("crates/oikaze/src/memory/remote/put.rs 1", crates_oikaze_src_memory_remote_put_rs_1::start, false),
     ("crates/oikaze/src/memory/remote/region.rs 1", crates_oikaze_src_memory_remote_region_rs_1::start, false),
@@ -2168,6 +2696,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/message/fifo.rs 1", crates_oikaze_src_message_fifo_rs_1::start, false),
     ("crates/oikaze/src/message/fifo.rs 2", crates_oikaze_src_message_fifo_rs_2::start, false),
     ("crates/oikaze/src/message/mod.rs 1", crates_oikaze_src_message_mod_rs_1::start, false),
+    ("crates/oikaze/src/message/mod.rs 2", crates_oikaze_src_message_mod_rs_2::start, false),
     ("crates/oikaze/src/message/received.rs 1", crates_oikaze_src_message_received_rs_1::start, false),
     ("crates/oikaze/src/message/remote_fifo.rs 1", crates_oikaze_src_message_remote_fifo_rs_1::start, false),
     ("crates/oikaze/src/prelude.rs 1", crates_oikaze_src_prelude_rs_1::start, false),
@@ -2178,14 +2707,39 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/shared/array.rs 5", crates_oikaze_src_shared_array_rs_5::start, false),
     ("crates/oikaze/src/shared/array.rs 6", crates_oikaze_src_shared_array_rs_6::start, false),
     ("crates/oikaze/src/shared/array.rs 7", crates_oikaze_src_shared_array_rs_7::start, false),
+    ("crates/oikaze/src/shared/array.rs 8", crates_oikaze_src_shared_array_rs_8::start, false),
+    ("crates/oikaze/src/shared/array.rs 9", crates_oikaze_src_shared_array_rs_9::start, false),
+    ("crates/oikaze/src/shared/block.rs 1", crates_oikaze_src_shared_block_rs_1::start, false),
+    ("crates/oikaze/src/shared/block.rs 2", crates_oikaze_src_shared_block_rs_2::start, false),
+    ("crates/oikaze/src/shared/block_guard.rs 1", crates_oikaze_src_shared_block_guard_rs_1::start, false),
+    ("crates/oikaze/src/shared/block_guard.rs 2", crates_oikaze_src_shared_block_guard_rs_2::start, false),
     ("crates/oikaze/src/shared/builder.rs 1", crates_oikaze_src_shared_builder_rs_1::start, false),
+    ("crates/oikaze/src/shared/distribution.rs 1", crates_oikaze_src_shared_distribution_rs_1::start, false),
+    ("crates/oikaze/src/shared/element.rs 1", crates_oikaze_src_shared_element_rs_1::start, false),
+    ("crates/oikaze/src/shared/element.rs 2", crates_oikaze_src_shared_element_rs_2::start, false),
+    ("crates/oikaze/src/shared/element.rs 3", crates_oikaze_src_shared_element_rs_3::start, false),
+    ("crates/oikaze/src/shared/files.rs 1", crates_oikaze_src_shared_files_rs_1::start, false),
     ("crates/oikaze/src/shared/guard.rs 1", crates_oikaze_src_shared_guard_rs_1::start, false),
     ("crates/oikaze/src/shared/guard.rs 2", crates_oikaze_src_shared_guard_rs_2::start, false),
     ("crates/oikaze/src/shared/guard.rs 3", crates_oikaze_src_shared_guard_rs_3::start, false),
+    ("crates/oikaze/src/shared/lifetime.rs 1", crates_oikaze_src_shared_lifetime_rs_1::start, false),
+    ("crates/oikaze/src/shared/lifetime.rs 2", crates_oikaze_src_shared_lifetime_rs_2::start, false),
     ("crates/oikaze/src/shared/lock.rs 1", crates_oikaze_src_shared_lock_rs_1::start, false),
     ("crates/oikaze/src/shared/mod.rs 1", crates_oikaze_src_shared_mod_rs_1::start, false),
     ("crates/oikaze/src/shared/mod.rs 2", crates_oikaze_src_shared_mod_rs_2::start, false),
     ("crates/oikaze/src/shared/mod.rs 3", crates_oikaze_src_shared_mod_rs_3::start, false),
+    ("crates/oikaze/src/shared/mod.rs 4", crates_oikaze_src_shared_mod_rs_4::start, false),
+    ("crates/oikaze/src/shared/part.rs 1", crates_oikaze_src_shared_part_rs_1::start, false),
+    ("crates/oikaze/src/shared/replace.rs 1", crates_oikaze_src_shared_replace_rs_1::start, false),
+    ("crates/oikaze/src/shared/replace.rs 2", crates_oikaze_src_shared_replace_rs_2::start, false),
+    ("crates/oikaze/src/shared/replace.rs 3", crates_oikaze_src_shared_replace_rs_3::start, false),
+    ("crates/oikaze/src/shared/shape.rs 1", crates_oikaze_src_shared_shape_rs_1::start, false),
+    ("crates/oikaze/src/shared/shape.rs 2", crates_oikaze_src_shared_shape_rs_2::start, false),
+    ("crates/oikaze/src/shared/shape.rs 3", crates_oikaze_src_shared_shape_rs_3::start, false),
+    ("crates/oikaze/src/shared/targets.rs 1", crates_oikaze_src_shared_targets_rs_1::start, false),
+    ("crates/oikaze/src/shared/targets.rs 2", crates_oikaze_src_shared_targets_rs_2::start, false),
+    ("crates/oikaze/src/shared/targets.rs 3", crates_oikaze_src_shared_targets_rs_3::start, false),
+    ("crates/oikaze/src/shared/targets.rs 4", crates_oikaze_src_shared_targets_rs_4::start, false),
     ("crates/oikaze/src/testing/mod.rs 1", crates_oikaze_src_testing_mod_rs_1::start, false),
     ("crates/oikaze/src/testing/mod.rs 2", crates_oikaze_src_testing_mod_rs_2::start, false),
 ];
