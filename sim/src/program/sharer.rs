@@ -278,6 +278,11 @@ impl Sharer {
     /// Stores bytes at their home (COH-12). The thread goes on when they are there.
     fn put(&mut self, context: &mut Context<'_>, reach: &Reach, operands: Vec<u8>) {
         let (array, offset, len) = (reach.array, reach.offset, operands.len() as u64);
+        context.trace.event(
+            context.now,
+            context.me,
+            format_args!("thread {} puts {len} bytes at {offset} of array {array}", self.thread),
+        );
         self.steps[0] = Step::Waited;
         self.wait_for(
             context,

@@ -120,7 +120,7 @@ pub(super) fn bytes_of_pages(pages: &Range<u64>) -> Range<u64> {
 impl Guards {
     /// Returns the ownership of the live guards that cover bytes of a page: *merged* if any of them
     /// is.
-    fn live_ownership(&self, id: PageId) -> Option<Ownership> {
+    pub fn live_ownership(&self, id: PageId) -> Option<Ownership> {
         let covers = |guard: &&LiveWrite| {
             let mut spans = guard.bytes.as_slice().iter();
             guard.array == id.0 && spans.any(|bytes| pages_of(bytes).contains(&id.1))

@@ -170,7 +170,8 @@ impl Coherence {
                 self.share_home_changes(id, arrives, pages);
             } else {
                 array.set(id.1, PageState::Read);
-                if self.parcel(id, arrives, &mut parcels, pages) {
+                let keeps_twin = self.is_written_on(id);
+                if self.parcel(id, arrives, keeps_twin, &mut parcels, pages) {
                     written.insert(id);
                 }
             }
@@ -202,6 +203,7 @@ impl Coherence {
     /// Sends what this node wrote to a page homed here to the page's subscribers, if a twin tells
     /// what it is.
     fn share_home_changes(&mut self, id: PageId, arrives: bool, pages: &mut dyn Pages) {
+        let keeps_twin = self.is_written_on(id);
         let Some(array) = self.arrays.get_mut(id.0) else { return };
         let Some(twin) = array.twins.remove(&id.1) else {
             if !array.guarded {
@@ -209,12 +211,27 @@ impl Coherence {
             }
             return;
         };
-        if !arrives {
-            return self.updates.sending.share_with_none(id);
-        }
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
-        self.send_changes(id, &diff::changed(&twin, &now), &now);
+        match arrives {
+            true => self.send_changes(id, &diff::changed(&twin, &now), &now),
+            false => self.updates.sending.share_with_none(id),
+        }
+        self.keep_twin(id, keeps_twin, now);
+    }
+
+    /// Returns `true` if a live guard goes on writing a page without a trap.
+    fn is_written_on(&self, id: PageId) -> bool {
+        self.is_guarded(id.0) && self.guards.live_ownership(id).is_some()
+    }
+
+    /// Makes the bytes that a release has compared the twin for the next interval, if a live guard
+    /// goes on writing the page. Its thread may store at any moment. A store between this copy and
+    /// a later one would be in no diff.
+    fn keep_twin(&mut self, id: PageId, keeps: bool, now: Vec<u8>) {
+        if let Some(array) = self.arrays.get_mut(id.0).filter(|_| keeps) {
+            array.twins.insert(id.1, now.into_boxed_slice());
+        }
     }
 
     /// Finds what this node wrote to a page. That is the bytes of guards, and the bytes that differ
@@ -224,6 +241,7 @@ impl Coherence {
         &mut self,
         id: PageId,
         arrives: bool,
+        keeps_twin: bool,
         parcels: &mut Parcels,
         pages: &mut dyn Pages,
     ) -> bool {
@@ -250,7 +268,9 @@ impl Coherence {
         }
         let runs: Vec<_> = owned.iter().map(|run| run.start as usize..run.end as usize).collect();
         let parcel = parcels.bodies.entry((id.0, home)).or_default();
-        if !diff::encode_runs(id.1, &runs, &now, parcel) {
+        let is_changed = diff::encode_runs(id.1, &runs, &now, parcel);
+        self.keep_twin(id, keeps_twin && twin.is_some(), now);
+        if !is_changed {
             return false;
         }
         self.statistics.diffs += 1;
@@ -323,7 +343,7 @@ impl Coherence {
         let mut parcels = self.releases.parcels();
         for id in dirty {
             self.dirty.remove(&id);
-            if self.parcel(id, false, &mut parcels, pages) {
+            if self.parcel(id, false, false, &mut parcels, pages) {
                 self.releases.early.insert(id);
                 self.updates.sending.share_with_none(id);
             }
