@@ -173,7 +173,8 @@ impl<T: Pod> RemoteElements<'_, T> {
         self.region.put(self.offset(first), from)
     }
 
-    /// Writes up to [`COPY_MAX`](super::COPY_MAX) bytes of elements, copied before the call returns.
+    /// Writes up to [`COPY_MAX`](super::COPY_MAX) bytes of elements, which are copied before the
+    /// call returns.
     ///
     /// # Errors
     /// As [`RemoteRegion::put_copy`].
