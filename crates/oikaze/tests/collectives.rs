@@ -224,7 +224,7 @@ fn teams_work_at_the_same_time_and_are_released() {
     });
 }
 
-/// COH-14.2, COH-14.3: writes are visible to the members, and later to all.
+/// COH-15.2, COH-15.3: writes are visible to the members, and later to all.
 #[test]
 fn a_team_barrier_makes_writes_visible_to_its_members() {
     everywhere(4, |job| {

@@ -146,7 +146,7 @@ impl Team {
         Ok(Some(Team::of(core, &self.node, of(&self.machines).into(), self.limit)))
     }
 
-    /// Waits for all ranks of the team (COH-14.1 to 14.3). After the barrier, all of them see in
+    /// Waits for all ranks of the team (COH-15.1 to 15.3). After the barrier, all of them see in
     /// shared arrays what any of them wrote, or knew of, before it. Other nodes see these writes at
     /// a barrier or lock of their own.
     ///
@@ -174,7 +174,7 @@ impl Team {
     pub fn barrier(&self) -> Result<()> {
         self.node.check_no_guard("team barrier")?;
         let what = "team barrier";
-        // COH-14.1: what this node knows, once its writes are at their homes.
+        // COH-15.1: what this node knows, once its writes are at their homes.
         let released = self.node.submit(Request::ReleaseToTeam, None);
         let Value::Knowledge(mine) = self.node.outcome(&what, &released, self.limit)? else {
             return Err(Error::invalid(what, "the release has no result (a defect)"));

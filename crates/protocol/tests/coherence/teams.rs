@@ -1,4 +1,4 @@
-//! Barriers of teams (COH-14), in any order of messages.
+//! Barriers of teams (COH-15), in any order of messages.
 
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
@@ -28,7 +28,7 @@ fn team(number: usize, members: &[Rank]) -> Op {
     Op::TeamBarrier(number, members.to_vec())
 }
 
-/// COH-14.1, COH-14.2.
+/// COH-15.1, COH-15.2.
 #[test]
 fn writes_before_a_team_barrier_are_seen_after_it() {
     for seed in 0..SEEDS {
@@ -55,7 +55,7 @@ fn writes_before_a_team_barrier_are_seen_after_it() {
     }
 }
 
-/// COH-14.2: what a member knows of a third node is told, too.
+/// COH-15.2: what a member knows of a third node is told, too.
 #[test]
 fn team_barriers_and_locks_are_transitive() {
     for seed in 0..SEEDS {
@@ -85,7 +85,7 @@ fn team_barriers_and_locks_are_transitive() {
     }
 }
 
-/// COH-14.2: a member may still wait for the departure that another one has seen.
+/// COH-15.2: a member may still wait for the departure that another one has seen.
 #[test]
 fn a_team_barrier_after_a_barrier_waits_for_the_departure() {
     for seed in 0..SEEDS {
@@ -111,7 +111,7 @@ fn a_team_barrier_after_a_barrier_waits_for_the_departure() {
     }
 }
 
-/// COH-14.1: a member's words come from another process.
+/// COH-15.1: a member's words come from another process.
 #[test]
 fn what_makes_no_sense_is_refused() {
     let mut cluster = Cluster::new(2, 1);

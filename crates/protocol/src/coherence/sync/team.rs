@@ -1,4 +1,4 @@
-//! Barriers of teams (COH-14): a release by each member, and an acquire from all others. The
+//! Barriers of teams (COH-15): a release by each member, and an acquire from all others. The
 //! members exchange what they know by other means, as bytes.
 
 use super::lock::AcquireGrant;
