@@ -74,7 +74,15 @@ pub fn run() -> Result<(), String> {
 /// Returns all clauses of the spec, each of which begins a line such as `- **WIND-2.3** …`.
 fn spec() -> Result<BTreeSet<Clause>, String> {
     let mut clauses = BTreeSet::new();
-    for name in ["wire.md", "wind.md", "memory.md", "coherence.md", "collective.md", "ending.md", "launch.md"] {
+    for name in [
+        "wire.md",
+        "wind.md",
+        "memory.md",
+        "coherence.md",
+        "collective.md",
+        "ending.md",
+        "launch.md",
+    ] {
         let path = root().join("spec").join(name);
         let text = fs::read_to_string(&path)
             .map_err(|why| format!("reading {}: {why}", path.display()))?;

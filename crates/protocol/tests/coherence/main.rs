@@ -13,6 +13,6 @@ mod prefetch;
 mod questions;
 mod random;
 mod steady;
-mod teams;
 mod targets;
+mod teams;
 mod updates;
