@@ -5,6 +5,7 @@ use crate::layers::Layers;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::{self, MessageKind};
+use oikaze_protocol::traffic::MessagePurpose;
 use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Refusal};
 
 impl<P: Pages> Handler for Layers<P> {
@@ -46,6 +47,7 @@ impl<P: Pages> Handler for Layers<P> {
         head: &[u8],
         body: Delivered<'_>,
     ) -> Result<(), Refusal> {
+        self.requests += usize::from(MessagePurpose::of(head).is_request());
         match rma::kind(head) {
             MessageKind::Coherence => match body {
                 Delivered::Placed(_) => self.coherence.arrived(from, number, head, &mut self.pages),

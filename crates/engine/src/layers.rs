@@ -22,6 +22,8 @@ pub(crate) struct Layers<P> {
     pub buffer_pool: Arc<BufferPool>,
     /// Messages to other nodes.
     pub traffic: Traffic,
+    /// Number of messages since the last turn whose senders may wait for this node.
+    pub requests: usize,
     /// Time without a sign of life after which a peer counts as dead.
     pub failure_time: Duration,
 }
@@ -35,6 +37,7 @@ impl<P: Pages> Layers<P> {
             memory: RegionTable::new(),
             buffer_pool: Arc::default(),
             traffic: Traffic::default(),
+            requests: 0,
             failure_time,
         }
     }

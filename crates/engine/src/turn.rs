@@ -90,7 +90,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.shm.wake_stirred();
             self.pending = Pending::RestOfTurn;
         }
-        Work { received, settled: self.take_news(), ..Work::default() }
+        Work {
+            received,
+            settled: self.take_news(),
+            requests: self.take_requests(),
+            ..Work::default()
+        }
     }
 
     /// Runs the stages of a turn that follow ingress.
@@ -151,7 +156,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             || due
             || !self.submissions.is_empty();
         self.pending = if more { Pending::More } else { Pending::Nothing };
-        Work { received, sent, settled: self.take_news(), more }
+        Work { received, sent, settled: self.take_news(), requests: self.take_requests(), more }
+    }
+
+    fn take_requests(&mut self) -> usize {
+        std::mem::take(&mut self.layers.requests)
     }
 
     fn take_news(&mut self) -> usize {
@@ -207,6 +216,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
             && self.peers.are_settled()
             && self.shm.are_settled()
             && !self.loopback.is_due()
+    }
+
+    /// Returns `true` if bytes for a live peer wait to be sent for the first time, as of the last
+    /// whole turn.
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        self.peers.have_unsent()
     }
 
     /// Returns `true` if anything is left to send or a deadline has come.

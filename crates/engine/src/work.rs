@@ -12,6 +12,8 @@ pub struct Work {
     pub sent: usize,
     /// Number of operations settled and messages arrived.
     pub settled: usize,
+    /// Number of messages received whose senders may wait for this node.
+    pub requests: usize,
     /// Is `true` if there is more to do at once.
     pub more: bool,
 }
@@ -28,6 +30,7 @@ impl Work {
         self.received += next.received;
         self.sent += next.sent;
         self.settled += next.settled;
+        self.requests += next.requests;
         self.more = next.more;
     }
 

@@ -73,6 +73,20 @@ impl MessagePurpose {
         }
     }
 
+    /// Returns `true` if the sender may wait until the receiver has handled such a message.
+    /// Updates and arrivals are awaited only by nodes that have come to the barrier themselves.
+    #[must_use]
+    pub const fn is_request(self) -> bool {
+        !matches!(
+            self,
+            MessagePurpose::Pages
+                | MessagePurpose::Update
+                | MessagePurpose::Barrier
+                | MessagePurpose::Subscription
+                | MessagePurpose::OtherShared
+        )
+    }
+
     /// Returns the purpose of a message with this head.
     #[must_use]
     pub fn of(head: &[u8]) -> MessagePurpose {

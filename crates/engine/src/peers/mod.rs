@@ -32,6 +32,8 @@ pub struct Peers {
     deadlines: Deadlines,
     /// Number of peers with unsettled work: data that the peer or this node has not acknowledged.
     busy: usize,
+    /// Number of live peers for which bytes wait to be sent for the first time.
+    unsent: usize,
     /// Number of visits to peers, all stages of all turns together.
     pub(crate) visits: u64,
     /// Peers with waiting messages for which their connection has no room.
@@ -52,6 +54,7 @@ impl Peers {
             bulk: PeerQueue::new(nodes),
             deadlines: Deadlines::new(nodes),
             busy: 0,
+            unsent: 0,
             visits: 0,
             holding: Vec::new(),
             due: false,
@@ -234,7 +237,7 @@ impl Peers {
     /// Ends a turn: a peer with nothing small left to send rests, until its deadline or until its
     /// bulk has its turn.
     pub(crate) fn settle(&mut self, now: Time) {
-        let Self { slots, active, bulk, deadlines, busy, visits, .. } = self;
+        let Self { slots, active, bulk, deadlines, busy, unsent, visits, .. } = self;
         *visits += active.len() as u64;
         active.retain(|rank| {
             let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) else {
@@ -242,11 +245,9 @@ impl Peers {
             };
             deadlines.set(rank, peer.connection.next_timeout());
             let is_busy = peer.death.is_none() && !peer.connection.is_idle();
-            match (std::mem::replace(&mut peer.busy, is_busy), is_busy) {
-                (false, true) => *busy += 1,
-                (true, false) => *busy -= 1,
-                _ => {}
-            }
+            count_change(busy, &mut peer.busy, is_busy);
+            let has_unsent = peer.death.is_none() && peer.connection.has_unsent();
+            count_change(unsent, &mut peer.has_unsent, has_unsent);
             if peer.connection.lane_has_due(Lane::Bulk, now) {
                 bulk.mark(rank);
             }
@@ -273,6 +274,11 @@ impl Peers {
     /// Returns `true` if every live peer has acknowledged all data sent to it.
     pub(crate) fn are_settled(&self) -> bool {
         self.busy == 0
+    }
+
+    /// Returns `true` if bytes for a live peer wait to be sent for the first time.
+    pub(crate) fn have_unsent(&self) -> bool {
+        self.unsent > 0
     }
 
     /// Returns `true` if anything is left to send or a deadline has come.
@@ -320,5 +326,14 @@ impl Hasher for IdHasher {
     fn write_u64(&mut self, word: u64) {
         // Multiplier 2⁶⁴ / φ (Knuth, The Art of Computer Programming, volume 3, section 6.4).
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Notes whether a peer counts, and changes the number of those that do.
+fn count_change(number: &mut usize, counts: &mut bool, now: bool) {
+    match (std::mem::replace(counts, now), now) {
+        (false, true) => *number += 1,
+        (true, false) => *number -= 1,
+        _ => {}
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Peer {
     pub death: Option<Death>,
     /// Is `true` if the peer had unsettled work when a turn last visited it.
     pub busy: bool,
+    /// Is `true` if bytes for the peer waited to be sent when a turn last visited it.
+    pub has_unsent: bool,
     pub addresses: Vec<SocketAddr>,
     /// Messages of coherence, in order, for which the connection has no room yet. The state of
     /// coherence bounds their number.
@@ -40,6 +42,7 @@ impl Peer {
             connection,
             death: None,
             busy: false,
+            has_unsent: false,
             addresses,
             held: VecDeque::new(),
         }

@@ -233,6 +233,9 @@ impl Node {
             rung.set(rung.get() | engine.shm_mut().take_rung());
             self.publisher.look(engine, self.mailbox.len(), now, || self.waits.board_text());
             total.add(work);
+            if work.requests > 0 {
+                self.driver.note_request();
+            }
             (work, next.unwrap_or(Time(u64::MAX)))
         };
         self.engine.run(engine, one, |work, next, sooner| {

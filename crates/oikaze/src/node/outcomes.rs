@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// shorter wait asks for no longer than it lasted, so that a program may poll with short limits.
 const CAUSE_TIME: Duration = Duration::from_millis(500);
 
+/// Maximum time that a node stays in a collective only to send the rest of its updates.
+const SEND_REST_MAX: Duration = Duration::from_millis(2);
+
 impl Node {
     /// Waits for an outcome.
     pub fn outcome(
@@ -73,8 +76,20 @@ impl Node {
         self.check_handlers_soon();
         let completion = self.submit(request, None);
         let subject = || WaitSubject::Collective(what.to_owned());
-        self.outcome_of(&subject, &what, || completion.outcome(), limit)
-            .map_err(|error| self.explain_timeout(error, &subject()))
+        let outcome = self
+            .outcome_of(&subject, &what, || completion.outcome(), limit)
+            .map_err(|error| self.explain_timeout(error, &subject()))?;
+        self.send_rest();
+        Ok(outcome)
+    }
+
+    /// Drives until all bytes have left this node, because other nodes wait for its updates, and
+    /// this thread may compute for long from now on.
+    fn send_rest(&self) {
+        let all_sent = || (!self.with_engine(|engine| engine.has_unsent())).then_some(());
+        if all_sent().is_none() {
+            let _ = self.wait(Instant::now().checked_add(SEND_REST_MAX), all_sent);
+        }
     }
 
     /// Adds to the error of a wait that took too long why it did (MEM-21.4).

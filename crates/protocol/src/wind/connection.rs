@@ -193,6 +193,12 @@ impl Connection {
             && self.deferred_ack.is_none()
     }
 
+    /// Returns `true` if bytes wait to be sent for the first time.
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        self.outbox.has_small() || self.outbox.has_bulk()
+    }
+
     /// Queues a message and returns its number. The connection need not be established yet.
     ///
     /// # Errors

@@ -170,9 +170,9 @@ impl Node {
     }
 
     /// Runs a turn. The turn may end at the first news, unless the helper is asleep and would run
-    /// the rest too late.
+    /// the rest too late, or this thread is likely to compute for long after the news.
     pub(crate) fn turn_until_news(&self, now: Time) -> Option<Work> {
-        if self.driver.helper.is_watching() {
+        if self.driver.helper.is_watching() || !self.driver.comes_soon() {
             return self.run_turns(now, RealEngine::turn);
         }
         // With local peers, the thread polls the rings meanwhile.

@@ -72,10 +72,18 @@ pub(crate) const HELPER_SLEEP_MAX: Duration = HELPER_SLEEP.saturating_mul(32);
 
 // Gaps between two drivers, in nanoseconds because they are kept in atomics.
 
-/// Longest gap for which waking the helper would be a waste.
+/// Longest gap for which waking the helper would be a waste, while peers ask this node for
+/// something. They wait until it answers.
 pub(crate) const GAP_SHORT_NS: u64 = 50_000;
-/// Maximum length of a gap that counts, so that a long pause is forgotten after some short ones.
-pub(crate) const GAP_MAX_NS: u64 = 4 * GAP_SHORT_NS;
+/// Longest such gap while no peer has asked for anything in the last `QUIET_GAPS` gaps. A program
+/// that computes and comes to barriers is such a case: what it gets meanwhile can wait until it
+/// comes, and each datagram would cost a wakeup of the helper on the program's core.
+pub(crate) const GAP_QUIET_NS: u64 = 2_000_000;
+/// Number of gaps in a row without a request of a peer, after which longer gaps count as short.
+pub(crate) const QUIET_GAPS: u64 = 8;
+/// Maximum length of a gap that counts, as a multiple of the longest short gap, so that a long
+/// pause is forgotten after some short ones.
+pub(crate) const GAP_MAX_FACTOR: u64 = 4;
 /// Number of gaps in the moving average. A gap in which this thread lost its core does not decide
 /// alone. The helper that is woken for it would take the core away again, and so on.
 pub(crate) const GAPS_AVERAGED: u64 = 16;

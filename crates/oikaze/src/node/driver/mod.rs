@@ -9,7 +9,8 @@
 //! A wakeup of the helper costs a system call and a thread switch, which a program that waits again
 //! microseconds later pays for nothing. While there is a driver, the helper therefore sleeps with a
 //! limit, *away* from the socket. A leaving driver wakes it only if its limit is far, or if the
-//! gaps between two drivers have lately been long ([`limits::GAP_SHORT_NS`]). In the worst case
+//! gaps between two drivers have lately been long ([`limits::GAP_SHORT_NS`], or
+//! [`limits::GAP_QUIET_NS`] while no peer asks this node for anything). In the worst case
 //! nobody watches the socket for [`limits::HELPER_SLEEP`] once, and then the helper polls by
 //! itself.
 //!

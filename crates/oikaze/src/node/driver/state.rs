@@ -4,7 +4,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::limits::{GAP_MAX_NS, GAP_SHORT_NS, GAPS_AVERAGED, HELPER_SLEEP, HELPER_SLEEP_MAX};
+use super::limits::{
+    GAP_MAX_FACTOR, GAP_QUIET_NS, GAP_SHORT_NS, GAPS_AVERAGED, HELPER_SLEEP, HELPER_SLEEP_MAX,
+    QUIET_GAPS,
+};
 use super::sleeper::{Bell, Sleeper};
 use crate::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence,
@@ -27,6 +30,9 @@ pub(crate) struct Driver<B = Event> {
     /// nanoseconds. Only a driver writes them.
     left_at: AtomicU64,
     gap: AtomicU64,
+    /// Number of gaps since a peer last asked this node for something. The driver adds, and any
+    /// thread in the engine sets it to zero; a lost addition costs a longer time until it counts.
+    quiet_gaps: AtomicU64,
     state: Mutex<RoleState>,
     /// Sleep of the driver.
     pub sleep: Sleeper<B>,
@@ -95,7 +101,8 @@ impl<B: Bell> Driver<B> {
             driven: AtomicBool::new(false),
             parked: AtomicUsize::new(0),
             left_at: AtomicU64::new(0),
-            gap: AtomicU64::new(GAP_MAX_NS),
+            gap: AtomicU64::new(GAP_MAX_FACTOR * GAP_SHORT_NS),
+            quiet_gaps: AtomicU64::new(0),
             state: Mutex::new(RoleState {
                 waiters: VecDeque::new(),
                 helper_sleep: HELPER_SLEEP,
@@ -110,10 +117,21 @@ impl<B: Bell> Driver<B> {
     /// Becomes the driver, if there is none.
     pub fn try_drive(&self, now: Time) -> Option<DriverGuard<'_, B>> {
         let guard = self.take()?;
-        let gap = now.0.saturating_sub(self.left_at.load(Ordering::Relaxed)).min(GAP_MAX_NS);
-        let typical = self.gap.load(Ordering::Relaxed);
+        let longest = GAP_MAX_FACTOR * self.short_gap();
+        let gap = now.0.saturating_sub(self.left_at.load(Ordering::Relaxed)).min(longest);
+        let typical = self.gap.load(Ordering::Relaxed).min(longest);
+        let quiet = self.quiet_gaps.load(Ordering::Relaxed);
+        self.quiet_gaps.store(quiet.saturating_add(1), Ordering::Relaxed);
         self.gap.store(typical - typical / GAPS_AVERAGED + gap / GAPS_AVERAGED, Ordering::Relaxed);
         Some(guard)
+    }
+
+    /// Notes that a peer has asked this node for something, and may wait for the answer. From now
+    /// on the helper watches the socket in longer gaps.
+    pub fn note_request(&self) {
+        if self.quiet_gaps.load(Ordering::Relaxed) > 0 {
+            self.quiet_gaps.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Returns `true` if a thread drives.
@@ -201,7 +219,7 @@ impl<B: Bell> Driver<B> {
         let left_at = self.left_at.load(Ordering::Relaxed);
         let time = if !self.is_driven() {
             state.helper_sleep = HELPER_SLEEP;
-            if !self.gaps_are_short() || now.0.saturating_sub(left_at) >= GAP_SHORT_NS {
+            if !self.gaps_are_short() || now.0.saturating_sub(left_at) >= self.short_gap() {
                 return HelperSleep::Watch;
             }
             // Between two drivers of an application that waits again and again. The application
@@ -220,8 +238,19 @@ impl<B: Bell> Driver<B> {
         HelperSleep::Away(time)
     }
 
-    fn gaps_are_short(&self) -> bool {
+    /// Returns `true` if the next driver will most likely come within `GAP_SHORT_NS`.
+    pub fn comes_soon(&self) -> bool {
         self.gap.load(Ordering::Relaxed) <= GAP_SHORT_NS
+    }
+
+    fn gaps_are_short(&self) -> bool {
+        self.gap.load(Ordering::Relaxed) <= self.short_gap()
+    }
+
+    /// Returns the length in nanoseconds of the longest gap that counts as short.
+    fn short_gap(&self) -> u64 {
+        let is_quiet = self.quiet_gaps.load(Ordering::Relaxed) >= QUIET_GAPS;
+        if is_quiet { GAP_QUIET_NS } else { GAP_SHORT_NS }
     }
 
     fn take(&self) -> Option<DriverGuard<'_, B>> {

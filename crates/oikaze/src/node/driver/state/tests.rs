@@ -9,7 +9,8 @@ use oikaze_protocol::time::Time;
 mod steps {
     use super::*;
     use crate::node::driver::limits::{
-        GAP_MAX_NS, GAP_SHORT_NS, GAPS_AVERAGED, HELPER_SLEEP, HELPER_SLEEP_MAX,
+        GAP_MAX_FACTOR, GAP_QUIET_NS, GAP_SHORT_NS, GAPS_AVERAGED, HELPER_SLEEP, HELPER_SLEEP_MAX,
+        QUIET_GAPS,
     };
     use crate::node::driver::sleeper::Bell;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -161,9 +162,35 @@ mod steps {
             driver.helper.wake_up();
             away(&driver, now);
             spared = !wakes_helper(guard, now + 10);
-            now += 10 + GAP_MAX_NS;
+            now += 10 + GAP_MAX_FACTOR * GAP_QUIET_NS;
         }
         assert!(!spared, "gaps have become long again");
+    }
+
+    /// Nobody watches the socket in gaps of a millisecond if no peer asks for anything, and the
+    /// helper does as soon as one asks.
+    #[test]
+    fn longer_gaps_are_watched_once_a_peer_asks_for_something() {
+        let driver = driver();
+        let mut now = 0;
+        let mut woken = |gaps: u64, asks: bool| -> u64 {
+            let wakes = (0..gaps).map(|_| {
+                let guard = driver.try_drive(Time(now)).unwrap();
+                if asks {
+                    driver.note_request();
+                }
+                driver.helper.wake_up();
+                away(&driver, now);
+                let wakes = wakes_helper(guard, now + 10);
+                now += 10 + GAP_QUIET_NS / 2;
+                u64::from(wakes)
+            });
+            wakes.sum()
+        };
+        assert_eq!(woken(100, true), 100);
+        assert_eq!(woken(100, false), QUIET_GAPS - 1);
+        assert_eq!(woken(1, true), 1, "a peer has asked");
+        assert_eq!(woken(100, false), QUIET_GAPS - 1);
     }
 
     /// A helper that polls ever more rarely is woken whatever the gaps are.
