@@ -109,7 +109,7 @@ fn one_node_is_not_as_the_others() {
     job(
         "",
         &format!("exec {HIMENO} --size s --iterations 3"),
-        &["node 0 declared 262144 bytes, node 1 declared 2097152 bytes"],
+        &["node 0 declared the shape [65536], node 1 declared the shape [524288]"],
     );
     job(
         "",

@@ -124,8 +124,8 @@ impl ArrayTraffic {
     }
 }
 
-/// Name under which the report has the sum of all freed arrays.
-const FREED: &str = "(freed arrays)";
+/// Name under which the report has the sum of freed arrays that are not kept apart.
+const OTHER_FREED: &str = "(other freed arrays)";
 
 impl TrafficReport {
     /// Returns the traffic of this node since its start.
@@ -144,9 +144,9 @@ impl TrafficReport {
         for (_, name, counted) in coherence.arrays() {
             arrays.entry(name.to_owned()).or_default().add(&ArrayTraffic::of(counted));
         }
-        if coherence.statistics().arrays_freed > 0 {
-            let freed = ArrayTraffic::of(coherence.freed_statistics());
-            arrays.entry(FREED.to_owned()).or_default().add(&freed);
+        for (name, counted) in coherence.freed_arrays() {
+            let name = if name.is_empty() { OTHER_FREED } else { name };
+            arrays.entry(name.to_owned()).or_default().add(&ArrayTraffic::of(counted));
         }
         let mut datagrams = DatagramCounts::default();
         for peer in (0..engine.nodes()).filter_map(|rank| engine.peer_statistics(rank)) {

@@ -5,6 +5,7 @@ use super::number_set::NumberSet;
 use super::{ArrayId, ArrayStatistics, Coherence, Pages};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Arrays by number. A number is used once in a job.
@@ -20,9 +21,13 @@ pub(crate) struct Arrays {
     ending: Vec<ArrayId>,
     /// Slots of aliases that the engine can remove.
     unused: Vec<u32>,
-    /// Sums of the counters of all freed arrays.
-    counted: ArrayStatistics,
+    /// Sums of the counters of freed arrays by name. Those for which there is no room have the
+    /// empty name.
+    counted: BTreeMap<String, ArrayStatistics>,
 }
+
+/// Maximum number of names of freed arrays whose counters are kept apart.
+const FREED_NAMES_MAX: usize = 64;
 
 /// Leaves out the counters.
 #[cfg(test)]
@@ -72,6 +77,20 @@ impl Arrays {
     /// Returns `true` if the number was declared, and its array was freed or not agreed on.
     pub fn is_over(&self, number: ArrayId) -> bool {
         number < self.next && !self.known.contains_key(&number)
+    }
+
+    /// Adds the counters of an array that ends to those of its name.
+    fn keep_counters(&mut self, array: ArrayId) {
+        let Some(ended) = self.known.get(&array) else { return };
+        let has_room =
+            self.counted.contains_key(&ended.name) || self.counted.len() < FREED_NAMES_MAX;
+        let name = if has_room { ended.name.clone() } else { String::new() };
+        let counted = self.counted.entry(name).or_default();
+        let (sums, more) = (counted.values(), ended.statistics.values());
+        *counted = ArrayStatistics::from_values(core::array::from_fn(|at| {
+            let (sum, more) = (sums.get(at), more.get(at));
+            sum.copied().unwrap_or(0).saturating_add(more.copied().unwrap_or(0))
+        }));
     }
 
     /// Checks that these pages exist. Pages of a freed array do, because a message that names them
@@ -138,14 +157,7 @@ impl Coherence {
                 continue;
             }
             self.statistics.arrays_freed += 1;
-            if let Some(ended) = self.arrays.get(array) {
-                let (sums, more) = (self.arrays.counted.values(), ended.statistics.values());
-                let sums = core::array::from_fn(|at| {
-                    let (sum, more) = (sums.get(at), more.get(at));
-                    sum.copied().unwrap_or(0).saturating_add(more.copied().unwrap_or(0))
-                });
-                self.arrays.counted = ArrayStatistics::from_values(sums);
-            }
+            self.arrays.keep_counters(array);
             if let Some(slot) = self.remove_array(array) {
                 self.arrays.unused.push(slot);
             }
@@ -176,10 +188,10 @@ impl Coherence {
         arrays.map(|(number, array)| (*number, array.name.as_str(), &array.statistics))
     }
 
-    /// Returns the sums of the counters of all freed arrays.
-    #[must_use]
-    pub fn freed_statistics(&self) -> &ArrayStatistics {
-        &self.arrays.counted
+    /// Iterates over the counters of freed arrays: the name, and the sum of the counters of all
+    /// freed arrays of that name. Those that are not kept apart have the empty name.
+    pub fn freed_arrays(&self) -> impl Iterator<Item = (&str, &ArrayStatistics)> {
+        self.arrays.counted.iter().map(|(name, counters)| (name.as_str(), counters))
     }
 
     /// Returns the slot of an alias that is not needed any more. The engine removes it.
