@@ -415,3 +415,26 @@ fn a_time_limit_ends_the_wait_and_not_the_collective() {
         Ok(())
     });
 }
+
+/// A rank waits for its parent in the tree, and not for the root, which may have left by then. It
+/// does not know the length of the vector yet.
+#[test]
+fn root_that_has_done_its_part_may_leave() {
+    everywhere(4, |job| {
+        let word = [job.rank() + 7];
+        let pending = match job.rank() {
+            // The parent of rank 3. Rank 3 knows that the root has left before this rank comes.
+            2 => {
+                job.receive(Some(3))?;
+                job.start().broadcast(0, &word)
+            }
+            _ => job.start().broadcast(0, &word),
+        };
+        if job.rank() == 3 {
+            assert!(job.receive(Some(0)).is_err(), "the root leaves and sends no message");
+            job.peer(2)?.send(Class::Ordered, 1, b"the root has left").wait()?;
+        }
+        assert_eq!(pending.wait()?, [7]);
+        Ok(())
+    });
+}

@@ -14,7 +14,6 @@ pub use oikaze_protocol::collective::Operator as OperatorCode;
 ///     Ok(job.broadcast(0, &[value])?[0])
 /// }
 /// assert_eq!(first_of(&job, job.rank())?, 0);
-/// # job.barrier()?; // before the root leaves
 /// # Ok(())
 /// # }
 /// ```

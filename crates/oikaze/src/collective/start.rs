@@ -48,6 +48,9 @@ impl<R: Send> Stage for Broken<R> {
     fn plan(&mut self, _: Option<u64>) -> Result<Option<Plan>, String> {
         Ok(None)
     }
+    fn first_sender(&self) -> Option<Rank> {
+        None
+    }
     fn element(&self) -> usize {
         1
     }

@@ -4,7 +4,7 @@ use super::slot::{CollectiveFailure, Fail};
 use crate::collective::{Item, Operator};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
-    Arrival, CollectiveKind, Facts, Lengths, Order, Part, Plan, PlanRequest, choose, plan,
+    Arrival, CollectiveKind, Facts, Lengths, Order, Part, Plan, PlanRequest, PlanStep, choose, plan,
 };
 use std::sync::Arc;
 use std::task::Waker;
@@ -63,6 +63,17 @@ impl Shape {
         plan(&request).map_err(|error| error.to_string())
     }
 
+    /// Returns the rank whose parcel is the first that this rank receives. It is the same for all
+    /// lengths: the algorithms of kinds whose length only the root knows send along one tree.
+    fn first_sender(&self) -> Option<Rank> {
+        // As many elements as ranks, so that no part is empty.
+        let plan = self.plan(self.ranks(), 1, true).ok()?;
+        plan.steps.iter().find_map(|(_, step)| match step {
+            PlanStep::Receive { from, .. } => Some(*from),
+            _ => None,
+        })
+    }
+
     /// Recursive doubling gathers equal blocks only.
     fn fitting(
         &self,
@@ -91,6 +102,8 @@ pub(in crate::collective) trait Stage: Send {
     /// Returns the plan. `count` is what another rank says, and is used if this rank does not know.
     /// Returns `None` if nobody has said.
     fn plan(&mut self, count: Option<u64>) -> Result<Option<Plan>, String>;
+    /// Returns the rank for which this rank waits while there is no plan.
+    fn first_sender(&self) -> Option<Rank>;
     /// Returns the bytes of one element.
     fn element(&self) -> usize;
     /// Returns the bytes of a part.
@@ -190,6 +203,10 @@ impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
             self.prepare(count / blocks.max(1), &[])?;
         }
         Ok(self.plan.take())
+    }
+
+    fn first_sender(&self) -> Option<Rank> {
+        self.shape.first_sender()
     }
 
     fn element(&self) -> usize {

@@ -101,7 +101,7 @@ impl CollectiveRun {
                             self.call.count = self.call.count.or(said);
                             self.plan.insert(plan)
                         }
-                        Ok(None) => return Progress::Waits(Some(self.call.root)),
+                        Ok(None) => return Progress::Waits(stage.first_sender()),
                         Err(why) => return Progress::Fails(CollectiveFailure::Mistake(why)),
                     }
                 }
