@@ -106,6 +106,11 @@ fn between(bounds: &[usize], from: usize, to: usize) -> Part {
     Part::new(at(from), at(to) - at(from))
 }
 
+/// Returns the place of a part in a buffer that has the blocks of a subtree alone.
+fn within(buffer: Part, subtree: Part, part: Part) -> Part {
+    Part::new(buffer.start + part.start - subtree.start, part.len)
+}
+
 /// Gathers blocks at the root. Returns input and output; the output is empty elsewhere.
 pub(super) fn gather(
     out: &mut PlanBuilder,
@@ -117,11 +122,7 @@ pub(super) fn gather(
     let bounds = bounds(group.size, root, len);
     let subtree = between(&bounds, tree.distance, tree.end(tree.level, tree.distance));
     let here = out.reserve(subtree.len);
-    // The buffer has the subtree's blocks alone.
-    let local = |from, to| {
-        let part = between(&bounds, from, to);
-        Part::new(here.start + part.start - subtree.start, part.len)
-    };
+    let local = |from, to| within(here, subtree, between(&bounds, from, to));
     for (level, child) in tree.children() {
         let part = local(child, tree.end(level, child));
         out.receive(group, level, tree.place(child), part, Arrival::Replace);
@@ -166,10 +167,7 @@ pub(super) fn scatter(
             out.copy(0, input.slice(0, rest), here.start + input.len - rest);
         }
     }
-    let local = |from, to| {
-        let part = between(&bounds, from, to);
-        Part::new(here.start + part.start - subtree.start, part.len)
-    };
+    let local = |from, to| within(here, subtree, between(&bounds, from, to));
     let round = |level: usize| tree.rounds - 1 - level;
     if let Some(parent) = tree.parent() {
         out.receive(group, round(tree.level), parent, here, Arrival::Replace);

@@ -215,6 +215,29 @@ impl SharedMemory {
         Ok((start..bytes.last().map_or(start, |row| row.end), bytes))
     }
 
+    /// Lends rows of elements, which are in order and disjoint. Returns the address of each row.
+    /// The bits there are of type `T`.
+    #[track_caller]
+    fn lend_rows<T: CheckedBitPattern + 'static>(
+        &self,
+        rows: &[Range<usize>],
+        access: Access,
+    ) -> Result<(Loan<'_>, Vec<usize>), SharedError> {
+        let (hull, bytes) = self.row_bytes::<T>(rows)?;
+        for row in &bytes {
+            self.expect_touches(row, access)?;
+        }
+        let addresses: Vec<usize> = bytes.iter().map(|row| self.address(row)).collect();
+        let writes = access == Access::Write;
+        let ticket = self.borrows().borrow_rows(self.name(), hull.clone(), bytes, writes)?;
+        let loan = Loan { memory: self, ticket, bytes: hull };
+        for (first, elements) in addresses.iter().zip(rows) {
+            // SAFETY: inside the view and aligned, as in `slice`; the loan covers all rows.
+            unsafe { self.checked::<T>(*first, elements)? };
+        }
+        Ok((loan, addresses))
+    }
+
     /// Lends several rows of elements for reading. The rows are in order and disjoint.
     ///
     /// # Errors
@@ -224,22 +247,12 @@ impl SharedMemory {
         &self,
         rows: &[Range<usize>],
     ) -> Result<ReadRows<'_, T>, SharedError> {
-        let (hull, bytes) = self.row_bytes::<T>(rows)?;
-        for row in &bytes {
-            self.expect_touches(row, Access::Read)?;
-        }
-        let ticket = self.borrows().borrow_rows(self.name(), hull.clone(), bytes.clone(), false)?;
-        let loan = Loan { memory: self, ticket, bytes: hull };
-        let mut slices = Vec::with_capacity(rows.len());
-        for (bytes, elements) in bytes.iter().zip(rows) {
-            let first = self.address(bytes);
+        let (loan, addresses) = self.lend_rows::<T>(rows, Access::Read)?;
+        let slice = |(first, elements): (usize, &Range<usize>)| {
             // SAFETY: as in `slice`, for each row; the loan covers all of them.
-            slices.push(unsafe {
-                self.checked::<T>(first, elements)?;
-                std::slice::from_raw_parts(first as *const T, elements.len())
-            });
-        }
-        Ok(ReadRows { rows: slices, loan })
+            unsafe { std::slice::from_raw_parts(first as *const T, elements.len()) }
+        };
+        Ok(ReadRows { rows: addresses.into_iter().zip(rows).map(slice).collect(), loan })
     }
 
     /// Lends several rows of elements for reading and writing. The rows are in order and disjoint.
@@ -251,22 +264,12 @@ impl SharedMemory {
         &self,
         rows: &[Range<usize>],
     ) -> Result<WriteRows<'_, T>, SharedError> {
-        let (hull, bytes) = self.row_bytes::<T>(rows)?;
-        for row in &bytes {
-            self.expect_touches(row, Access::Write)?;
-        }
-        let ticket = self.borrows().borrow_rows(self.name(), hull.clone(), bytes.clone(), true)?;
-        let loan = Loan { memory: self, ticket, bytes: hull };
-        let mut slices = Vec::with_capacity(rows.len());
-        for (bytes, elements) in bytes.iter().zip(rows) {
-            let first = self.address(bytes);
+        let (loan, addresses) = self.lend_rows::<T>(rows, Access::Write)?;
+        let slice = |(first, elements): (usize, &Range<usize>)| {
             // SAFETY: as in `slice_mut`, for each row; the rows are disjoint.
-            slices.push(unsafe {
-                self.checked::<T>(first, elements)?;
-                std::slice::from_raw_parts_mut(first as *mut T, elements.len())
-            });
-        }
-        Ok(WriteRows { rows: slices, loan })
+            unsafe { std::slice::from_raw_parts_mut(first as *mut T, elements.len()) }
+        };
+        Ok(WriteRows { rows: addresses.into_iter().zip(rows).map(slice).collect(), loan })
     }
 }
 

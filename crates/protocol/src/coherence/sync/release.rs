@@ -181,7 +181,7 @@ impl Coherence {
         self.guards.end_interval();
         let shares = self.updates.sending.take_shares();
         self.write_live_again(pages);
-        // What guards wrote to pages that no other node has is no notice, but is compared.
+        // Pages that no other node has need no notice. The bytes of their guards are compared.
         if written.is_empty() && ranges.is_empty() {
             return;
         }

@@ -26,7 +26,7 @@ struct TeamAcquire {
 
 impl TeamAcquires {
     pub fn cancel(&mut self, token: Token) {
-        // What was told is still learnt, because this node may use it.
+        // The node still learns the intervals, which other threads may rely on.
         self.0.iter_mut().filter(|one| one.token == token).for_each(|one| one.token = Token::NONE);
     }
 }
