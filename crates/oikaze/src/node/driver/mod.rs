@@ -10,9 +10,9 @@
 //! microseconds later pays for nothing. While there is a driver, the helper therefore sleeps with a
 //! limit, *away* from the socket. A leaving driver wakes it only if its limit is far, or if the
 //! gaps between two drivers have lately been long ([`limits::GAP_SHORT_NS`], or
-//! [`limits::GAP_QUIET_NS`] while no peer asks this node for anything). In the worst case
-//! nobody watches the socket for [`limits::HELPER_SLEEP`] once, and then the helper polls by
-//! itself.
+//! [`limits::GAP_QUIET_NS`] while no peer asks this node for anything). In the worst case nobody
+//! watches the socket for two sleeps of the helper of [`limits::HELPER_SLEEP`] each, the second of
+//! which begins while the gap is still short. Then the helper polls by itself.
 //!
 //! # States
 //!
@@ -50,7 +50,7 @@
 //! 2. While a thread waits, there is a driver: a leaving driver hands over under the same lock
 //!    under which a waiter parks.
 //! 3. While there is no driver, the helper watches, or is being woken, or polls again within
-//!    [`limits::HELPER_SLEEP`].
+//!    two times [`limits::HELPER_SLEEP`].
 //! 4. A waiter whose condition came true before [`Driver::wake_waiters`] sees it and does not sleep
 //!    on. ([`Wakes::Alone`] leaves that to others.)
 //! 5. Requests left to the thread in the engine are taken up by a turn that begins afterwards.
