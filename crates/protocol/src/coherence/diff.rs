@@ -38,6 +38,16 @@ pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
     runs
 }
 
+/// Sorts runs, and joins those that overlap or are adjacent.
+pub(super) fn merge(runs: &mut Vec<Range<usize>>) {
+    runs.sort_unstable_by_key(|run| run.start);
+    runs.dedup_by(|next, run| {
+        let joins = next.start <= run.end;
+        run.end = if joins { run.end.max(next.end) } else { run.end };
+        joins
+    });
+}
+
 /// Appends these runs of bytes of one page, sorted and disjoint, to a message's body. Returns
 /// `false` if there are none (COH-9.3).
 pub(super) fn encode_runs(page: u64, runs: &[Range<usize>], now: &[u8], out: &mut Vec<u8>) -> bool {
@@ -124,16 +134,31 @@ fn decode_mask<'a>(
     apply: &mut impl FnMut(u64, usize, &'a [u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let mask = reader.take(MASK_LEN)?;
-    let is_set = |at: usize| mask.get(at / 8).is_some_and(|bits| bits & (1 << (at % 8)) != 0);
-    let mut at = 0;
-    while at < PAGE {
-        let end = (at..PAGE).find(|at| !is_set(*at)).unwrap_or(PAGE);
-        if end > at {
-            apply(page, at, reader.take(end - at)?)?;
+    // A word of the mask at a time. `start` is where the run began that reached the word's end.
+    let mut start = None;
+    for (word, bits) in mask.as_chunks::<8>().0.iter().enumerate() {
+        let (bits, base) = (u64::from_le_bytes(*bits), word * 64);
+        let mut at = 0;
+        while at < 64 {
+            let rest = bits >> at;
+            // Shifted in zeros end a run here, so the number of ones is at most what is left.
+            let (ones, zeros) = (rest.trailing_ones() as usize, rest.trailing_zeros() as usize);
+            if ones > 0 {
+                start = start.or(Some(base + at));
+                at += ones;
+            }
+            if at < 64 {
+                if let Some(start) = start.take() {
+                    apply(page, start, reader.take(base + at - start)?)?;
+                }
+                at += if ones > 0 { 0 } else { zeros };
+            }
         }
-        at = end + 1;
     }
-    Ok(())
+    match start {
+        Some(start) => apply(page, start, reader.take(PAGE - start)?),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

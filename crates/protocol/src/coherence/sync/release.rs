@@ -245,7 +245,7 @@ impl Coherence {
         parcels: &mut Parcels,
         pages: &mut dyn Pages,
     ) -> bool {
-        let mut owned = self.guards.take_owned(id);
+        let owned = self.guards.take_owned(id);
         let Some(array) = self.arrays.get_mut(id.0) else { return false };
         let twin = array.twins.remove(&id.1);
         if twin.is_none() && owned.is_empty() {
@@ -254,19 +254,17 @@ impl Coherence {
         let home = array.home(id.1);
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
-        if let Some(twin) = &twin {
-            let runs = diff::changed(twin, &now);
-            match arrives {
-                _ if runs.is_empty() => {}
-                true => self.send_changes(id, &runs, &now),
-                false => self.updates.sending.share_with_none(id),
-            }
-            runs.into_iter().for_each(|run| owned.insert(run.start as u64..run.end as u64));
+        let mut runs = twin.as_ref().map_or_else(Vec::new, |twin| diff::changed(twin, &now));
+        match arrives {
+            _ if runs.is_empty() => {}
+            true => self.send_changes(id, &runs, &now),
+            false => self.updates.sending.share_with_none(id),
         }
+        runs.extend(owned.iter().map(|run| run.start as usize..run.end as usize));
+        diff::merge(&mut runs);
         if planted(Bug::SkipDiffOfGuard) && self.updates.sending.has_shared(id) {
             return true;
         }
-        let runs: Vec<_> = owned.iter().map(|run| run.start as usize..run.end as usize).collect();
         let parcel = parcels.bodies.entry((id.0, home)).or_default();
         let is_changed = diff::encode_runs(id.1, &runs, &now, parcel);
         self.keep_twin(id, keeps_twin && twin.is_some(), now);

@@ -297,8 +297,10 @@ impl Coherence {
         let start = bytes_of(id.1).start;
         let packed = self.updates.sending.packed.entry((id.0, to, pushed)).or_default();
         diff::encode_runs(id.1, runs, now, &mut packed.body);
-        let bytes = runs.iter().map(|run| start + run.start as u64..start + run.end as u64);
-        packed.bytes.extend(bytes);
+        // One range for a page with hundreds of runs. The ranges only say what comes in order.
+        if let (Some(first), Some(last)) = (runs.first(), runs.last()) {
+            packed.bytes.push(start + first.start as u64..start + last.end as u64);
+        }
         if packed.body.len() >= PACKED_MAX {
             let Packed { body, bytes } = core::mem::take(packed);
             self.send_update(to, id.0, pushed, Body::Inline(body), &bytes);
