@@ -249,16 +249,16 @@ impl Case {
 
     /// Returns `true` if the system has the case.
     pub const fn has(self, system: System) -> bool {
-        match self {
+        match system {
+            System::Oikaze => true,
             // `lu` takes guards only.
-            Self::Lu1024 | Self::Lu2048 => {
-                !matches!(system, System::OikazePlain | System::OikazeGet)
+            System::OikazePlain => {
+                self.perf().is_none() && !matches!(self, Self::Lu1024 | Self::Lu2048)
             }
-            Self::Barrier | Self::BarrierUpdate | Self::BarrierUpdate5 => {
-                matches!(system, System::Oikaze | System::Mpi)
-            }
-            Self::Fetch | Self::FetchBw => matches!(system, System::Oikaze | System::OikazeGet),
-            _ => !matches!(system, System::OikazeGet),
+            System::OikazeGet => matches!(self, Self::Fetch | Self::FetchBw),
+            System::OikazeMessage => matches!(self, Self::Barrier),
+            System::Mpi => !matches!(self, Self::Fetch | Self::FetchBw),
+            System::Serial => self.perf().is_none(),
         }
     }
 }

@@ -28,6 +28,8 @@ pub enum System {
     /// Oikaze's one-sided reads, beside which fetches stand: of 8 bytes for the time of one, of the
     /// same size for the bandwidth.
     OikazeGet,
+    /// Oikaze's messages of 8 bytes, one way, beside which barriers stand.
+    OikazeMessage,
     /// Open MPI over TCP, with the C programs of `bench/mpi`.
     Mpi,
     /// The serial program, without Oikaze.
@@ -35,8 +37,14 @@ pub enum System {
 }
 
 /// All systems, the baseline first.
-pub const ALL: [System; 5] =
-    [System::Mpi, System::Oikaze, System::OikazePlain, System::OikazeGet, System::Serial];
+pub const ALL: [System; 6] = [
+    System::Mpi,
+    System::Oikaze,
+    System::OikazePlain,
+    System::OikazeGet,
+    System::OikazeMessage,
+    System::Serial,
+];
 
 /// Measurement that a system takes in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +88,7 @@ impl System {
             Self::Oikaze => "oikaze",
             Self::OikazePlain => "oikaze-plain",
             Self::OikazeGet => "oikaze-get",
+            Self::OikazeMessage => "oikaze-message",
             Self::Mpi => "mpi",
             Self::Serial => "serial",
         }
@@ -136,7 +145,7 @@ impl System {
                 command.args(["--serial", "--json"]).args(arguments);
                 command
             }
-            Self::Oikaze | Self::OikazePlain | Self::OikazeGet => {
+            Self::Oikaze | Self::OikazePlain | Self::OikazeGet | Self::OikazeMessage => {
                 let oikaze = oikaze::program()?;
                 let mut command = lab.on(CLIENT, LIMIT, &oikaze);
                 command.env("OIKAZE_RSH", enter);
@@ -146,6 +155,11 @@ impl System {
                     _ if self == Self::OikazeGet => {
                         command.arg(oikaze).args(["perf", "get", "--json"]);
                         command.args(case.get_arguments(size));
+                        return Ok(command);
+                    }
+                    _ if self == Self::OikazeMessage => {
+                        command.arg(oikaze).args(["perf", "message", "--json"]);
+                        command.args(["--size", "8", "--only", "latency"]);
                         return Ok(command);
                     }
                     Some(test) => command.arg(oikaze).args(["perf", test]),
@@ -172,6 +186,7 @@ impl System {
             Self::OikazeGet => {
                 "oikaze-get: one-sided reads of 8 bytes (beside fetch), or of 1 MiB, many in flight (beside fetch_bw)."
             }
+            Self::OikazeMessage => "oikaze-message: messages of 8 bytes, one way (beside barrier).",
             Self::Mpi => {
                 "mpi: Open MPI over TCP with messages of up to 1 MiB sent eagerly; it polls without sleeping, as by default. C with -O3 -march=native."
             }

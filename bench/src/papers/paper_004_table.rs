@@ -70,13 +70,21 @@ const ROWS: [Row; 4] = [
     },
 ];
 
-/// Messages of one node, of all purposes.
+/// Columns of the table, and the purposes that each one counts. The last one counts all others.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("requests", &["fetch request"]),
+    ("pages and diffs", &["pages", "diff"]),
+    ("updates", &["update"]),
+    ("barriers", &["barrier"]),
+    ("others", &[]),
+];
+
+/// Messages of one node, of one group of purposes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Count {
+    /// Messages of at most 256 B.
     small: u64,
     bulk: u64,
-    /// Bulk messages that carry pages, diffs or updates. The others belong to barriers.
-    data: u64,
     bytes: u64,
 }
 
@@ -89,43 +97,53 @@ pub fn messages(run: &Run) -> Result<Vec<Record>, Error> {
     // Holds the lock of the benches. The launcher makes the namespaces.
     let lab = Lab::up(Place::Here)?;
     let (mut records, mut rows) = (Vec::new(), Vec::new());
-    let mut text = String::from(
-        "| program | at most 256 B, then | bulk, then | at most 256 B, now | bulk, now | of these memory | sent by node 0, now |\n|---|---|---|---|---|---|---|\n",
-    );
+    let mut text = String::from("| program | then: at most 256 B | then: bulk |");
+    for (group, _) in GROUPS {
+        let _ = write!(text, " now: {group} |");
+    }
+    let _ = writeln!(text, " now: sent |\n|{}", "---|".repeat(GROUPS.len() + 4));
     for row in ROWS.iter().filter(|row| row.is_quick || !run.rounds.quick) {
         eprintln!("{NAME}, {}", row.name);
         let reports = reports(row, &run.out)?;
         let node = reports
             .first()
             .ok_or_else(|| Error::new(format!("{} has no report of node 0", row.name)))?;
-        let count = count(node);
+        let counts = counts(node);
         let (then, size) = row.bulk;
-        let kib = count.bytes >> 10;
-        let _ = writeln!(
-            text,
-            "| {} | {} | {then} × {size} | {} | {} | {} | {kib} KiB |",
-            row.name, row.small, count.small, count.bulk, count.data
-        );
-        records.extend([("at most 256 B", count.small), ("bulk", count.bulk)].map(
-            |(system, value)| Record {
+        let _ = write!(text, "| {} | {} | {then} × {size} |", row.name, row.small);
+        for (count, (group, _)) in counts.iter().zip(GROUPS) {
+            let _ = write!(text, " {} + {} |", count.small, count.bulk);
+            let messages = (count.small + count.bulk) as f64;
+            records.push(Record {
                 bench: "papers",
                 case: NAME,
                 size: row.size,
-                system,
-                value: value as f64,
+                system: group,
+                value: messages,
                 unit: "messages",
-                rounds: vec![value as f64],
+                rounds: vec![messages],
                 mtu: None,
                 mode: None,
                 threads: None,
                 nodes: Some(NODES),
                 delivery: None,
-            },
-        ));
+            });
+        }
+        let bytes: u64 = counts.iter().map(|count| count.bytes).sum();
+        let _ = writeln!(text, " {} KiB |", bytes >> 10);
+        let now: serde_json::Map<_, _> = counts
+            .iter()
+            .zip(GROUPS)
+            .map(|(count, (group, _))| {
+                let Count { small, bulk, bytes } = count;
+                let value = json!({ "at_most_256": small, "bulk": bulk, "bytes": bytes });
+                (group.to_owned(), value)
+            })
+            .collect();
         rows.push(json!({
             "program": row.name,
             "then": { "at_most_256": row.small, "bulk": then, "bulk_size": size },
-            "now": { "at_most_256": count.small, "bulk": count.bulk, "data": count.data, "bytes": count.bytes },
+            "now": now,
             "nodes": reports,
         }));
     }
@@ -138,7 +156,7 @@ pub fn messages(run: &Run) -> Result<Vec<Record>, Error> {
 fn save(run: &Run, rows: &[Value], text: &str) -> Result<(), Error> {
     let (date, machine) = (today(), machine());
     let now = format!(
-        "Messages that node 0 of {NODES} sends, by oikaze run --stats; each node in a network namespace of its own. The size is that of the body. Bulk without memory are arrivals at barriers and their ends, which tell who wrote what."
+        "Messages that node 0 of {NODES} sends, by oikaze run --stats; each node in a network namespace of its own. The size is that of the body. Each cell: those of at most 256 B + the larger ones. Requests ask for pages. Updates are pages or rows that go to their readers unasked. Barriers are arrivals and ends, which tell who wrote what."
     );
     let all = json!({ "table": NAME, "date": date, "machine": machine, "now": now, "rows": rows });
     let data = serde_json::to_string_pretty(&all)
@@ -178,22 +196,22 @@ fn reports(row: &Row, folder: &Path) -> Result<Vec<Value>, Error> {
     Err(Error::new(format!("{}: {} of {NODES} nodes have reported", row.name, reports.len())))
 }
 
-/// Counts the messages of a report.
-fn count(report: &Value) -> Count {
+/// Counts the messages of a report, by the groups.
+fn counts(report: &Value) -> [Count; GROUPS.len()] {
     let purposes = report["purposes"].as_object();
-    let mut sum = Count::default();
+    let mut sums = [Count::default(); GROUPS.len()];
     for (purpose, counts) in purposes.into_iter().flatten() {
+        let group = GROUPS.iter().position(|(_, names)| names.contains(&purpose.as_str()));
+        let Some(sum) = sums.get_mut(group.unwrap_or(GROUPS.len() - 1)) else { continue };
         let of = |what: &str| {
             let classes = counts[what].as_array();
             classes.into_iter().flatten().map(|count| count.as_u64().unwrap_or(0))
         };
         sum.small += of("messages").next().unwrap_or(0);
-        let bulk = of("messages").skip(1).sum::<u64>();
-        sum.bulk += bulk;
-        sum.data += if matches!(purpose.as_str(), "pages" | "diff" | "update") { bulk } else { 0 };
+        sum.bulk += of("messages").skip(1).sum::<u64>();
         sum.bytes += of("bytes").sum::<u64>();
     }
-    sum
+    sums
 }
 
 #[cfg(test)]
@@ -205,9 +223,28 @@ mod tests {
         let report = json!({ "node": 0, "purposes": {
             "barrier": { "messages": [7, 1, 0, 0, 0], "bytes": [300, 400, 0, 0, 0] },
             "update": { "messages": [0, 0, 2, 0, 3], "bytes": [0, 0, 5000, 0, 90_000] },
+            "pages": { "messages": [0, 0, 0, 1, 0], "bytes": [0, 0, 0, 4096, 0] },
+            "diff": { "messages": [1, 0, 0, 0, 0], "bytes": [9, 0, 0, 0, 0] },
+            "lock": { "messages": [2, 0, 0, 0, 0], "bytes": [0, 0, 0, 0, 0] },
         }});
-        assert_eq!(count(&report), Count { small: 7, bulk: 6, data: 5, bytes: 95_700 });
-        assert_eq!(count(&json!({})), Count::default());
+        let count = |small, bulk, bytes| Count { small, bulk, bytes };
+        let wanted = [
+            count(0, 0, 0),
+            count(1, 1, 4105),
+            count(0, 5, 95_000),
+            count(7, 1, 700),
+            count(2, 0, 0),
+        ];
+        assert_eq!(counts(&report), wanted);
+        assert_eq!(counts(&json!({})), [Count::default(); GROUPS.len()]);
+    }
+
+    #[test]
+    fn names_of_purposes_exist() {
+        let all = oikaze_protocol::traffic::MessagePurpose::ALL.map(|purpose| purpose.name());
+        for (_, names) in GROUPS {
+            assert!(names.iter().all(|name| all.contains(name)), "{names:?}");
+        }
     }
 
     #[test]
