@@ -183,3 +183,24 @@ fn blocks_that_cannot_be() {
         job.barrier().unwrap();
     });
 }
+
+/// Every form of a range is a part, as of a slice.
+#[test]
+fn ranges_of_all_forms_are_parts() {
+    oikaze::testing::cluster(1, |job| {
+        let values = job.array::<u32>("values", 10)?;
+        values.write(..)?.iter_mut().zip(0..).for_each(|(value, n)| *value = n);
+        assert_eq!(*values.read(8..)?, [8, 9]);
+        assert_eq!(*values.read(..2)?, [0, 1]);
+        assert_eq!(*values.read(4..=5)?, [4, 5]);
+        assert_eq!(*values.read(..=0)?, [0]);
+        values.write(9..)?[0] = 7;
+        assert_eq!(values.read(..)?.last(), Some(&7));
+        for error in
+            [values.read(11..).err(), values.read(..=10).err(), values.read(0..=usize::MAX).err()]
+        {
+            assert!(error.is_some_and(|error| error.to_string().contains("10")));
+        }
+        Ok(())
+    });
+}

@@ -3,6 +3,8 @@
 //! | call | result | makes writes to arrays visible |
 //! |---|---|---|
 //! | [`Job::barrier`](crate::Job::barrier), [`Job::barrier_reduce`](crate::Job::barrier_reduce) | nothing; combined values | yes |
+//! | [`Team::barrier`] | nothing | yes, among its ranks |
+//! | [`Job::notify`](crate::Job::notify) with [`Job::wait_notify`](crate::Job::wait_notify), of two nodes | nothing | yes, of one to the other |
 //! | [`Collectives`] of a job or a [`Team`] | moved and combined elements | no |
 //!
 //! [`Collectives`] move data only. They take no notice of guards of shared arrays.
@@ -10,6 +12,7 @@
 mod barrier;
 mod calls;
 mod exact;
+mod notify;
 mod operator;
 mod pending;
 mod run;
@@ -21,6 +24,7 @@ pub use calls::Collectives;
 #[doc(hidden)]
 pub use exact::Accumulator;
 pub use exact::Float;
+pub(crate) use notify::Channels;
 pub use operator::{
     And, Function, Item, Max, MaxLocation, Min, MinLocation, Operator, Or, Product, Sum, Xor,
     commuting, ordered,

@@ -57,6 +57,18 @@ impl Team {
         Team::of(core, node, machines.into(), limit)
     }
 
+    /// Makes the team of two nodes between which notifications go, the sender first.
+    pub(super) fn pair(&self, (from, to): (Rank, Rank)) -> Team {
+        // No split has this number.
+        let words = [self.core.id(), u64::MAX, u64::from(from) << 32 | u64::from(to)];
+        let id = fnv1a(words.into_iter().flat_map(u64::to_le_bytes)).max(1);
+        let (ranks, mine) = ([from, to], self.ranks().get(self.rank() as usize));
+        let me = Rank::from(mine == Some(&to));
+        let machine = |rank: Rank| self.machines.get(rank as usize).copied().unwrap_or_default();
+        let core = TeamCore::new(id, ranks.into(), me);
+        Team::of(core, &self.node, ranks.map(machine).into(), self.limit)
+    }
+
     fn of(
         core: Arc<TeamCore>,
         node: &Arc<Node>,

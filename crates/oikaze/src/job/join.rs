@@ -1,7 +1,7 @@
 //! Joins a job: from the launcher's environment variables to a node that is connected to all
 //! others.
 
-use crate::collective::Team;
+use crate::collective::{Channels, Team};
 use crate::job::JobBuilder;
 use crate::job::meeting::Meeting;
 use crate::job::membership::Claim;
@@ -139,6 +139,7 @@ fn join_explaining(
     let world = Team::world(&node, bootstrap.rank(), machines, limit);
     Ok(Job {
         world,
+        channels: Channels::default(),
         node,
         bootstrap,
         tracker,

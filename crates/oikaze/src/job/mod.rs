@@ -13,7 +13,7 @@ pub use builder::JobBuilder;
 pub use peer::Peer;
 pub use statistics::NodeStatistics;
 
-use crate::collective::Team;
+use crate::collective::{Channels, Team};
 #[cfg(feature = "ffi")]
 use crate::ffi::Handles;
 use crate::node::Node;
@@ -47,6 +47,8 @@ pub struct Job {
     pub(crate) tracking: String,
     /// Team of all nodes.
     pub(crate) world: Team,
+    /// Notifications between this node and others.
+    pub(crate) channels: Channels,
     pub(crate) left: bool,
     #[cfg(feature = "ffi")]
     pub(crate) handles: Handles,

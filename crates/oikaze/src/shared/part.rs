@@ -5,10 +5,12 @@ use super::block_guard::{BlockReadGuard, BlockWriteGuard};
 use super::{Element, ReadGuard, SharedArray, WriteGuard};
 use crate::Result;
 use oikaze_protocol::coherence::Ownership;
-use std::ops::Range;
+use std::ops::{
+    Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
+};
 
-/// Part of an array that a guard covers: a range of elements in row-major order, a [`ArrayBlock`],
-/// or a range for each axis.
+/// Part of an array that a guard covers: a range of elements in row-major order, such as `3..7` or
+/// `..`, an [`ArrayBlock`], or a range for each axis.
 ///
 /// A guard of a range is a slice. A guard of a block is indexed by `[[i, j]]`, with the indices of
 /// the array, and gives rows as slices.
@@ -51,33 +53,63 @@ pub trait Part: sealed::Sealed {
 
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for std::ops::Range<usize> {}
     impl Sealed for super::ArrayBlock {}
     impl<const N: usize> Sealed for [std::ops::Range<usize>; N] {}
 }
 
-impl Part for Range<usize> {
-    type Reading<'a, T: Element> = ReadGuard<'a, T>;
-    type Writing<'a, T: Element> = WriteGuard<'a, T>;
-
-    #[track_caller]
-    fn read_from<T: Element>(self, array: &SharedArray<T>) -> Result<ReadGuard<'_, T>> {
-        array.read_range(self)
-    }
-
-    #[track_caller]
-    fn write_to<T: Element>(
-        self,
-        array: &SharedArray<T>,
-        ownership: Ownership,
-    ) -> Result<WriteGuard<'_, T>> {
-        array.write_range(self, ownership)
-    }
-
-    fn rows_of<T: Element>(self, _: &SharedArray<T>) -> Result<Vec<Range<usize>>> {
-        Ok(vec![self])
-    }
+/// Returns the elements that a range of any form names in an array of `len` elements.
+fn elements(range: &impl RangeBounds<usize>, len: usize) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => len,
+    };
+    start..end
 }
+
+macro_rules! range_part {
+    ($($range:ty),*) => {
+        $(
+            impl sealed::Sealed for $range {}
+
+            impl Part for $range {
+                type Reading<'a, T: Element> = ReadGuard<'a, T>;
+                type Writing<'a, T: Element> = WriteGuard<'a, T>;
+
+                #[track_caller]
+                fn read_from<T: Element>(self, array: &SharedArray<T>) -> Result<ReadGuard<'_, T>> {
+                    array.read_range(elements(&self, array.len()))
+                }
+
+                #[track_caller]
+                fn write_to<T: Element>(
+                    self,
+                    array: &SharedArray<T>,
+                    ownership: Ownership,
+                ) -> Result<WriteGuard<'_, T>> {
+                    array.write_range(elements(&self, array.len()), ownership)
+                }
+
+                fn rows_of<T: Element>(self, array: &SharedArray<T>) -> Result<Vec<Range<usize>>> {
+                    Ok(vec![elements(&self, array.len())])
+                }
+            }
+        )*
+    };
+}
+range_part!(
+    Range<usize>,
+    RangeFrom<usize>,
+    RangeTo<usize>,
+    RangeInclusive<usize>,
+    RangeToInclusive<usize>,
+    RangeFull
+);
 
 impl Part for ArrayBlock {
     type Reading<'a, T: Element> = BlockReadGuard<'a, T>;

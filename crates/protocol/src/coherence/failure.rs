@@ -37,7 +37,7 @@ impl fmt::Display for Doing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Doing::Barrier => f.write_str("barrier"),
-            Doing::TeamBarrier => f.write_str("team barrier"),
+            Doing::TeamBarrier => f.write_str("team barrier or notification"),
             Doing::Reduce => f.write_str("reduce"),
             Doing::Declare(name) => write!(f, "declare array \"{name}\""),
             Doing::Free(name) => write!(f, "free array \"{name}\""),

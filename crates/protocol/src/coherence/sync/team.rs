@@ -52,7 +52,7 @@ impl Coherence {
             (None, Err(_)) => self.fail(
                 token,
                 CoherenceError::Mismatch(
-                    "team barrier: a member tells of arrays or writes that cannot be; do all nodes run the same version?"
+                    "team barrier or notification: a member tells of arrays or writes that cannot be; do all nodes run the same version?"
                         .to_string(),
                 ),
             ),

@@ -1,0 +1,139 @@
+//! Notifications: one node makes what it wrote visible to one other node (COH-15.4).
+
+use super::{Collectives, Pending, Team};
+use crate::error::Cause;
+use crate::node::lock;
+use crate::{Error, Job, Rank, Result};
+use oikaze_engine::{Request, Value};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Rank of the sender in the team of a channel.
+const SENDER: Rank = 0;
+
+/// Channels of a node, each by its sender and its receiver.
+#[derive(Default)]
+pub(crate) struct Channels(Mutex<BTreeMap<(Rank, Rank), Arc<Channel>>>);
+
+impl fmt::Debug for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Channels").field(&lock(&self.0).len()).finish()
+    }
+}
+
+/// Way of the notifications from one node to another: broadcasts in a team of the two.
+struct Channel {
+    team: Team,
+    /// Waits that ran into a time limit, in their order. The next waits go on with them.
+    left: Mutex<VecDeque<Pending<Vec<u8>>>>,
+}
+
+impl Channel {
+    /// Waits for the next notification, and returns what the sender knows.
+    fn next(&self, limit: Option<Duration>) -> Result<Vec<u8>> {
+        let left = lock(&self.left).pop_front();
+        let pending = left.unwrap_or_else(|| self.team.start().broadcast(SENDER, &[]));
+        let told = pending.wait_for(limit.unwrap_or(Duration::MAX));
+        if told.as_ref().is_err_and(Error::is_timeout) {
+            lock(&self.left).push_front(pending);
+        }
+        told
+    }
+}
+
+impl Job {
+    /// Tells another node that what this node wrote to shared arrays is complete. After the other
+    /// node's [`wait_notify`](Job::wait_notify), its reads see all that this node wrote, or knew
+    /// of, before this call. So two nodes can hand work over while the others compute.
+    ///
+    /// The call waits until the changes are at their homes. It does not wait for the other node.
+    /// Each notification ends one wait, in the order of the calls.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let row = job.array::<f64>("row", 1000)?;
+    /// let (me, last) = (job.rank(), job.size() - 1);
+    /// if me > 0 {
+    ///     job.wait_notify(me - 1)?; // now the row is as the node before has left it
+    /// }
+    /// row.write(..)?.iter_mut().for_each(|value| *value += 1.0);
+    /// if me < last {
+    ///     job.notify(me + 1)?;
+    /// }
+    /// job.barrier()?;
+    /// assert_eq!(row.read(999..1000)?[0], f64::from(job.size()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The rank is this node's own, or none of the job; the calling thread has a guard of an array;
+    /// a node is lost; or the time limit passed.
+    pub fn notify(&self, to: Rank) -> Result<()> {
+        let what = format!("notification of node {to}");
+        let channel = self.channel((self.rank(), to), to, &what)?;
+        self.node.check_no_guard_of_this_thread(|| what.clone())?;
+        let released = self.node.submit(Request::ReleaseToTeam, None);
+        let Value::Knowledge(mine) = self.node.outcome(&what, &released, self.limit)? else {
+            return Err(Error::invalid(what, "the release has no result (a defect)"));
+        };
+        channel.team.start().broadcast(SENDER, &mine).wait().map(drop)
+    }
+
+    /// Waits for the next [notification](Job::notify) from a node. Afterwards this node's reads see
+    /// what the other node wrote, or knew of, before it notified this node.
+    ///
+    /// # Errors
+    /// The rank is this node's own, or none of the job; the calling thread has a guard of an array;
+    /// the other node is lost or leaves; or the time limit passed. After a timeout no notification
+    /// is lost: the next call waits for the same one.
+    pub fn wait_notify(&self, from: Rank) -> Result<()> {
+        self.wait_notify_within(from, self.limit)
+    }
+
+    /// Waits as [`Job::wait_notify`] does, with this time limit.
+    ///
+    /// # Errors
+    /// As [`Job::wait_notify`].
+    pub fn wait_notify_for(&self, from: Rank, limit: Duration) -> Result<()> {
+        self.wait_notify_within(from, Some(limit))
+    }
+
+    fn wait_notify_within(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
+        let what = format!("wait for a notification of node {from}");
+        let channel = self.channel((from, self.rank()), from, &what)?;
+        self.node.check_no_guard_of_this_thread(|| what.clone())?;
+        let begun = Instant::now();
+        let told = match channel.next(limit) {
+            Err(error) if error.is_timeout() => {
+                return Err(Cause::Timeout { what, waited: begun.elapsed() }.into());
+            }
+            told => told?,
+        };
+        let learnt = self.node.submit(Request::AcquireFromTeam(vec![told]), None);
+        self.node.outcome(&what, &learnt, limit).map(drop)
+    }
+
+    /// Returns the channel from the first rank to the second, one of which is the `other` node.
+    fn channel(&self, pair: (Rank, Rank), other: Rank, what: &str) -> Result<Arc<Channel>> {
+        let (me, size) = (self.rank(), self.size());
+        if other >= size {
+            let why = format!("this job has {size} nodes; ranks are 0 to {}", size - 1);
+            return Err(Error::invalid(what, why));
+        }
+        if other == me {
+            return Err(Error::invalid(what, "a node sees its own writes; name another node"));
+        }
+        self.node.check_process(|| what.to_owned())?;
+        let mut channels = lock(&self.channels.0);
+        let channel = channels.entry(pair).or_insert_with(|| {
+            let team = self.world.pair(pair);
+            Arc::new(Channel { team, left: Mutex::default() })
+        });
+        Ok(Arc::clone(channel))
+    }
+}

@@ -1,0 +1,135 @@
+//! Notifications between two nodes (COH-15.4), over UDP and through shared memory.
+
+use oikaze::prelude::*;
+use oikaze::testing::cluster_with;
+use std::error::Error;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs a program on so many nodes, over UDP and through shared memory.
+fn everywhere(nodes: u32, program: impl Fn(&Job) -> Result<(), Box<dyn Error>> + Sync) {
+    for without in ["shm", ""] {
+        let settings = Job::builder().without(without).time_limit(LIMIT);
+        cluster_with(nodes, settings, &program);
+    }
+}
+
+/// Each node adds one to all elements when it is its turn. The elements are homed everywhere.
+#[test]
+fn work_goes_round_a_ring() {
+    everywhere(4, |job| {
+        let values = job.array::<u64>("values", 4096)?;
+        let (me, size) = (job.rank(), job.size());
+        let rounds = 20;
+        for round in 0..rounds {
+            if me > 0 || round > 0 {
+                job.wait_notify((me + size - 1) % size)?;
+            }
+            let expected = round * u64::from(size) + u64::from(me);
+            let mut mine = values.write(..)?;
+            assert!(mine.iter().all(|value| *value == expected), "round {round}");
+            mine.iter_mut().for_each(|value| *value += 1);
+            drop(mine);
+            job.notify((me + 1) % size)?;
+        }
+        if me == 0 {
+            job.wait_notify(size - 1)?;
+        }
+        job.barrier()?;
+        assert!(values.read(..)?.iter().all(|value| *value == rounds * u64::from(size)));
+        Ok(())
+    });
+}
+
+/// What a node knew of, it passes on: node 2 sees what node 0 wrote, by way of node 1.
+#[test]
+fn knowledge_is_passed_on() {
+    everywhere(3, |job| {
+        let word = job.array::<u32>("word", 1)?;
+        for round in 1..=30 {
+            match job.rank() {
+                0 => {
+                    word.write(..)?[0] = round;
+                    job.notify(1)?;
+                    job.wait_notify(2)?;
+                }
+                1 => {
+                    job.wait_notify(0)?;
+                    job.notify(2)?;
+                }
+                _ => {
+                    job.wait_notify(1)?;
+                    assert_eq!(word.read(..)?[0], round);
+                    job.notify(0)?;
+                }
+            }
+        }
+        Ok(job.barrier()?)
+    });
+}
+
+/// Notifications wait for their receiver, across barriers, and each ends one wait.
+#[test]
+fn each_notification_ends_one_wait() {
+    everywhere(2, |job| {
+        let word = job.array::<u32>("word", 1)?;
+        for _ in 0..100 {
+            if job.rank() == 0 {
+                job.notify(1)?;
+            }
+        }
+        job.barrier()?;
+        if job.rank() == 0 {
+            word.write(..)?[0] = 7;
+            job.notify(1)?;
+        } else {
+            for _ in 0..101 {
+                job.wait_notify(0)?;
+            }
+            assert_eq!(word.read(..)?[0], 7);
+            let error = job.wait_notify_for(0, Duration::from_millis(1)).unwrap_err();
+            assert!(error.is_timeout(), "{error}");
+            assert!(error.to_string().contains("notification of node 0"), "{error}");
+        }
+        job.barrier()?;
+        // The wait that ran into its limit loses nothing.
+        match job.rank() {
+            0 => job.notify(1)?,
+            _ => job.wait_notify(0)?,
+        }
+        Ok(job.barrier()?)
+    });
+}
+
+#[test]
+fn mistakes_are_refused_with_a_cause() {
+    everywhere(2, |job| {
+        let (me, other) = (job.rank(), 1 - job.rank());
+        for error in [job.notify(2).unwrap_err(), job.wait_notify(2).unwrap_err()] {
+            assert!(error.to_string().contains("ranks are 0 to 1"), "{error}");
+        }
+        for error in [job.notify(me).unwrap_err(), job.wait_notify(me).unwrap_err()] {
+            assert!(error.to_string().contains("name another node"), "{error}");
+        }
+        let words = job.array::<u32>("words", 2)?;
+        let guard = words.write(me as usize..me as usize + 1)?;
+        for error in [job.notify(other).unwrap_err(), job.wait_notify(other).unwrap_err()] {
+            assert!(error.to_string().contains("guard"), "{error}");
+        }
+        drop(guard);
+        Ok(job.barrier()?)
+    });
+}
+
+/// A wait for a node that leaves ends with an error.
+#[test]
+fn a_wait_for_a_node_that_leaves_fails() {
+    everywhere(2, |job| {
+        if job.rank() == 1 {
+            let error = job.wait_notify(0).unwrap_err();
+            assert!(error.to_string().contains("node 0 is leaving the job"), "{error}");
+        }
+        Ok(())
+    });
+}
