@@ -54,6 +54,20 @@ impl<T: Element> Touched<T> {
         }
     }
 
+    /// Returns guards of several ranges to read.
+    ///
+    /// # Errors
+    /// As [`SharedArray::read_many`].
+    #[track_caller]
+    pub fn read_many(&self, ranges: &[Range<usize>]) -> Result<Vec<ReadGuard<'_, T>>> {
+        match self.touch {
+            Touch::Ahead => self.array.read_many(ranges),
+            Touch::Lazily => {
+                ranges.iter().map(|elements| self.array.read_lazily(elements.clone())).collect()
+            }
+        }
+    }
+
     /// Returns a guard of elements to write.
     ///
     /// # Errors

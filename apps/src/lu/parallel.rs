@@ -109,7 +109,8 @@ impl Factors {
             return Ok(());
         }
         let rows = || self.layout.rows(self.me, k + 1);
-        let lefts = rows().map(|i| self.block(i, k)).collect::<Result<Vec<_>>>()?;
+        let column: Vec<_> = rows().map(|i| self.layout.values(i, k)).collect();
+        let lefts = self.array.read_many(&column)?;
         if lefts.is_empty() {
             return Ok(());
         }
@@ -142,6 +143,8 @@ impl Factors {
     /// # Errors
     /// A node is lost.
     pub fn outcome(&self) -> Result<Outcome> {
+        // Fetched in large pieces, because the tests read one block after another.
+        drop(self.array.array.read(0..self.layout.len())?);
         let copy = |i, j| -> Result<Block> {
             let values = self.array.array.read(self.layout.values(i, j))?;
             values.first_chunk().copied().ok_or_else(too_short)
