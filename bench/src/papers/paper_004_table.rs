@@ -161,9 +161,8 @@ fn save(run: &Run, rows: &[Value], text: &str) -> Result<(), Error> {
     let all = json!({ "table": NAME, "date": date, "machine": machine, "now": now, "rows": rows });
     let data = serde_json::to_string_pretty(&all)
         .map_err(|why| Error::new(format!("writing JSON: {why}")))?;
-    let page = format!(
-        "# Paper 004, table 2, counted again\n\n{text}\nThen: Fagus over UDP, about 2002. Now ({date}): {now}\n"
-    );
+    let told = wrapped(&format!("Then: Fagus over UDP, about 2002. Now ({date}): {now}"));
+    let page = format!("# Paper 004, table 2, counted again\n\n{text}\n{told}\n");
     println!("{text}");
     for (ending, text) in [("json", data + "\n"), ("md", page)] {
         let file = run.out.join(format!("{NAME}.{ending}"));
@@ -171,6 +170,23 @@ fn save(run: &Run, rows: &[Value], text: &str) -> Result<(), Error> {
         println!("{}", file.display());
     }
     Ok(())
+}
+
+/// Breaks text into lines of at most 100 characters.
+fn wrapped(text: &str) -> String {
+    let (mut lines, mut length) = (String::new(), 0);
+    for word in text.split(' ') {
+        let with_word = length + 1 + word.chars().count();
+        let (gap, new) = match length {
+            0 => ("", with_word - 1),
+            _ if with_word <= 100 => (" ", with_word),
+            _ => ("\n", word.chars().count()),
+        };
+        lines.push_str(gap);
+        lines.push_str(word);
+        length = new;
+    }
+    lines
 }
 
 /// Runs a program, and returns the reports of its nodes.
@@ -245,6 +261,14 @@ mod tests {
         for (_, names) in GROUPS {
             assert!(names.iter().all(|name| all.contains(name)), "{names:?}");
         }
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        let text = "word ".repeat(50) + "end";
+        let wrapped = wrapped(&text);
+        assert!(wrapped.lines().count() == 3 && wrapped.lines().all(|line| line.len() <= 100));
+        assert_eq!(wrapped.replace('\n', " "), text);
     }
 
     #[test]

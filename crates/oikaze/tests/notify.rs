@@ -42,7 +42,7 @@ fn work_goes_round_a_ring() {
     });
 }
 
-/// What a node knew of, it passes on: node 2 sees what node 0 wrote, by way of node 1.
+/// COH-15.4: a node passes on what it knew of. Node 2 sees what node 0 wrote, by way of node 1.
 #[test]
 fn knowledge_is_passed_on() {
     everywhere(3, |job| {
