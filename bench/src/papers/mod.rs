@@ -5,6 +5,7 @@ mod paper_001;
 mod paper_003;
 mod paper_004;
 mod paper_004_barrier;
+mod paper_004_classes;
 mod paper_004_table;
 mod plot;
 mod report;
@@ -35,7 +36,7 @@ pub struct Run {
 type Measure = fn(&Run) -> Result<Vec<Record>, Error>;
 
 /// All figures: name and function.
-const FIGURES: [(&str, Measure); 10] = [
+const FIGURES: [(&str, Measure); 11] = [
     ("000-figure-3", paper_000::exchange),
     ("000-figure-5", paper_000::throughput),
     ("000-figure-6", paper_000::processor),
@@ -45,6 +46,7 @@ const FIGURES: [(&str, Measure); 10] = [
     ("003-figure-5", paper_003::consecutive),
     ("004-figure-6", paper_004::throughput),
     ("004-figure-7", paper_004_barrier::updates),
+    ("004-classes", paper_004_classes::classes),
     ("004-table-2", paper_004_table::messages),
 ];
 

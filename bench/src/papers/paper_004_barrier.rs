@@ -27,7 +27,7 @@ const QUICK_SIZES: [usize; 3] = [0, 2, 4];
 /// Time limit of one job.
 const LIMIT: Duration = Duration::from_secs(60);
 /// MTU of the cables between the nodes.
-const MTU: u16 = 9000;
+pub(super) const MTU: u16 = 9000;
 
 /// Declares the names of the lines of a number of nodes, in the order of [`DELIVERIES`].
 macro_rules! names {
@@ -73,19 +73,30 @@ pub fn updates(run: &Run) -> Result<Vec<Record>, Error> {
     // Holds the lock of the benches. The launcher makes the namespaces.
     let lab = Lab::up(Place::Here)?;
     let mut records = blank(quick, cores);
+    measure(&figure, run, &mut records, |record| one(record, None, quick))?;
+    drop(lab);
+    figure.save(run, &records)?;
+    Ok(records)
+}
+
+/// Measures all records in turn, once in each round.
+pub(super) fn measure(
+    figure: &Figure,
+    run: &Run,
+    records: &mut [Record],
+    one: impl Fn(&Record) -> Result<f64, Error>,
+) -> Result<(), Error> {
     for round in 1..=run.rounds.count {
         eprintln!("{}, round {round} of {}", figure.name, run.rounds.count);
-        for record in &mut records {
-            let value = one(record, cores, quick)?;
+        for record in &mut *records {
+            let value = one(record)?;
             record.rounds.push(value);
         }
     }
-    drop(lab);
-    for record in &mut records {
+    for record in records {
         record.value = median(&record.rounds).unwrap_or_default();
     }
-    figure.save(run, &records)?;
-    Ok(records)
+    Ok(())
 }
 
 fn cores() -> Result<u32, Error> {
@@ -124,8 +135,9 @@ fn blank(quick: bool, cores: u32) -> Vec<Record> {
     records
 }
 
-/// Runs one job, and returns its throughput in MB/s.
-fn one(record: &Record, cores: u32, quick: bool) -> Result<f64, Error> {
+/// Runs one job whose updates have a class, and returns its throughput in MB/s.
+pub(super) fn one(record: &Record, class: Option<&str>, quick: bool) -> Result<f64, Error> {
+    let cores = cores()?;
     let oikaze = oikaze::program()?;
     let nodes = record.nodes.unwrap_or(2);
     // As many barriers for each number of nodes.
@@ -133,6 +145,7 @@ fn one(record: &Record, cores: u32, quick: bool) -> Result<f64, Error> {
     let mut command = Command::new("timeout");
     command.arg(LIMIT.as_secs().to_string()).arg(&oikaze);
     command.envs(record.delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
+    command.envs(class.map(|class| ("OIKAZE_UPDATE_CLASS", class)));
     command.args(["run", "--no-prefix", "--netns", "--mtu", &MTU.to_string()]);
     command.args(["-n", &nodes.to_string(), "--", "sh", "-c"]);
     // Each node has a core, as far as there are cores.

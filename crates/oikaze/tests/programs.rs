@@ -1,5 +1,5 @@
-//! Litmus shapes and random programs on real processes, with each tracker, delivery and transport.
-//! Loads return what some sequential execution would return (COH-1.1, COH-10, COH-15.4).
+//! Litmus shapes and random programs on real processes, with each tracker, delivery, transport and
+//! class of updates. Loads return what some sequential execution would return (COH-1.1, COH-10, COH-15.4).
 #![forbid(unsafe_code)]
 
 #[allow(dead_code)]
@@ -21,6 +21,9 @@ const NODES: u32 = 3;
 const PAGE: usize = 512;
 /// Mechanisms left out: with shared memory and without, with each way of tracking pages.
 const WITHOUT: [&str; 5] = ["", "uffd", "uffd-full", "shm", "shm,uffd"];
+
+/// Classes of updates.
+const CLASSES: [&str; 3] = ["unordered", "ordered", "sync"];
 
 /// Plays the part of a node that another test starts. Not a test by itself.
 #[test]
@@ -49,6 +52,7 @@ fn everywhere(part: &str) {
                 vec![
                     ("OIKAZE_WITHOUT", without.to_owned()),
                     ("OIKAZE_DELIVERY", delivery.to_owned()),
+                    ("OIKAZE_UPDATE_CLASS", CLASSES[(seed + more) % CLASSES.len()].to_owned()),
                 ]
             });
         }

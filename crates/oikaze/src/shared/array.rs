@@ -6,6 +6,7 @@ use super::element::{Element, description};
 use super::part::Part;
 use super::shape::{ElementIndex, Extents};
 use super::{ReadGuard, WriteGuard};
+use crate::message::Class;
 use crate::node::{Node, WaitSubject};
 use crate::{Error, Result};
 use oikaze_engine::{Failure, Request, Value};
@@ -64,6 +65,7 @@ pub(super) struct Settings {
     pub extents: Extents,
     pub distribution: Distribution,
     pub delivery: Option<Delivery>,
+    pub update_class: Class,
 }
 
 impl<T: Element> SharedArray<T> {
@@ -125,6 +127,7 @@ impl<T: Element> SharedArray<T> {
         let nodes = node.with_engine(|engine| {
             engine.coherence().track_by_guards(memory.array());
             engine.coherence().set_delivery(memory.array(), settings.delivery);
+            engine.coherence().set_update_class(memory.array(), settings.update_class);
             engine.nodes()
         });
         Ok(Self {

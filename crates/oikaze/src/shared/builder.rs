@@ -5,11 +5,17 @@ use super::distribution::Distribution;
 use super::shape::{Extents, Shape};
 use super::{Element, Homes, SharedArray};
 use crate::job::Job;
+use crate::message::Class;
 use crate::{Error, Result};
 use oikaze_protocol::coherence::Delivery;
 
 /// Environment variable that sets the delivery of all arrays that do not set their own.
-const VARIABLE: &str = "OIKAZE_DELIVERY";
+const DELIVERY: &str = "OIKAZE_DELIVERY";
+/// Environment variable that sets the class of updates of all arrays that do not set their own.
+const CLASS: &str = "OIKAZE_UPDATE_CLASS";
+/// Classes, by their names in the environment.
+const CLASSES: [(&str, Class); 3] =
+    [("unordered", Class::Unordered), ("ordered", Class::Ordered), ("sync", Class::Sync)];
 
 /// Settings of a shared array that is about to be made. [`Job::array_builder`] makes one.
 ///
@@ -35,6 +41,7 @@ pub struct ArrayBuilder<'a, T> {
     extents: Extents,
     distribution: Distribution,
     delivery: Option<Delivery>,
+    update_class: Option<Class>,
     element: std::marker::PhantomData<T>,
 }
 
@@ -43,7 +50,7 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
         let (name, element) = (name.to_owned(), std::marker::PhantomData);
         let extents = shape.extents();
         let distribution = Distribution::of(&extents);
-        Self { job, name, extents, distribution, delivery: None, element }
+        Self { job, name, extents, distribution, delivery: None, update_class: None, element }
     }
 
     /// Sets which node is home to which elements. The default is one block for each node: of the
@@ -66,29 +73,42 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
         self
     }
 
+    /// Sets the class of the array's updates (`OIKAZE_UPDATE_CLASS`): in which order they arrive
+    /// among all messages of this node to the same reader. Without it they are unordered, which is
+    /// the fastest. Arrays hold the same in every class. Every node may choose for itself.
+    pub fn update_class(mut self, class: Class) -> Self {
+        self.update_class = Some(class);
+        self
+    }
+
     /// Makes the array. Collective, as [`Job::array`].
     ///
     /// # Errors
-    /// As [`Job::array`]; `OIKAZE_DELIVERY` names no delivery.
+    /// As [`Job::array`]; `OIKAZE_DELIVERY` names no delivery, or `OIKAZE_UPDATE_CLASS` no class.
     pub fn build(self) -> Result<SharedArray<T>> {
-        let Self { job, name, extents, distribution, delivery, .. } = self;
-        let delivery = match delivery {
-            Some(delivery) => Ok(Some(delivery)),
-            None => from_environment(&name),
-        };
-        let settings = delivery.map(|delivery| Settings { extents, distribution, delivery });
+        let Self { job, name, extents, distribution, delivery, update_class, .. } = self;
+        let declaring = || format!("declare array \"{name}\"");
+        let deliveries = Delivery::ALL.map(|delivery| (delivery.name(), delivery));
+        let settings = chosen(delivery, DELIVERY, &deliveries).and_then(|delivery| {
+            let update_class = chosen(update_class, CLASS, &CLASSES)?.unwrap_or(Class::Unordered);
+            Ok(Settings { extents, distribution, delivery, update_class })
+        });
+        let settings = settings.map_err(|why| Error::invalid(declaring(), why));
         SharedArray::declare(&job.node, &job.tracker, &name, settings, None, job.limit)
     }
 }
 
-fn from_environment(array: &str) -> Result<Option<Delivery>> {
-    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    let known = text.to_str().and_then(Delivery::from_name);
-    known.map(Some).ok_or_else(|| {
-        let names = Delivery::ALL.map(Delivery::name).join(", ");
-        let why = format!("{VARIABLE}={} names no delivery: use one of {names}", text.display());
-        Error::invalid(format!("declare array \"{array}\""), why)
+/// Returns what the program has set, or else what the variable names.
+fn chosen<V: Copy>(
+    set: Option<V>,
+    variable: &str,
+    values: &[(&str, V)],
+) -> std::result::Result<Option<V>, String> {
+    let text = std::env::var_os(variable).filter(|text| !text.is_empty() && set.is_none());
+    let Some(text) = text else { return Ok(set) };
+    let known = values.iter().find(|(name, _)| text.to_str() == Some(name));
+    known.map(|(_, value)| Some(*value)).ok_or_else(|| {
+        let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+        format!("{variable}={} is not known: use one of {}", text.display(), names.join(", "))
     })
 }

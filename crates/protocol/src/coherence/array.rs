@@ -8,6 +8,7 @@ use super::update::subscribe::Readers;
 use super::{Access, ArrayId, Declaration, Homes};
 use crate::Rank;
 use crate::limits::{NAME_MAX, PAGE};
+use crate::wind::Class;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -107,6 +108,8 @@ pub(crate) struct Array {
     pub guarded: bool,
     /// How transfers end at their receiver; `None` if the runtime chooses.
     pub delivery: Option<Delivery>,
+    /// Class of updates that need not keep their order.
+    pub update_class: Class,
     /// Histories of pages homed here that other nodes have fetched.
     pub readers: BTreeMap<u64, Readers>,
     /// Subscribers of pages homed elsewhere, as their homes told.
@@ -136,6 +139,7 @@ impl core::hash::Hash for Array {
             twins,
             guarded,
             delivery,
+            update_class,
             readers,
             remote_subscribers,
             subscription,
@@ -145,6 +149,7 @@ impl core::hash::Hash for Array {
             streams,
         } = self;
         (name, homes, pages, nodes, agreed, states, twins, guarded).hash(state);
+        (*update_class as u8).hash(state);
         (delivery, readers, remote_subscribers, subscription, told_subscription).hash(state);
         (noticed, streams).hash(state);
     }
@@ -171,6 +176,7 @@ impl Array {
             twins: BTreeMap::new(),
             guarded: false,
             delivery: None,
+            update_class: Class::Unordered,
             readers: BTreeMap::new(),
             remote_subscribers: BTreeMap::new(),
             subscription: 0,

@@ -2,6 +2,7 @@
 //! (COH-10.20).
 
 use crate::coherence::{ArrayId, Coherence};
+use crate::wind::Class;
 
 /// Way in which transfers of a shared array end at their receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +65,14 @@ impl Coherence {
     pub fn set_delivery(&mut self, array: ArrayId, delivery: Option<Delivery>) {
         if let Some(array) = self.arrays.get_mut(array) {
             array.delivery = delivery;
+        }
+    }
+
+    /// Sets the class of the updates of an array that this node sends, [`Class::Unordered`] at
+    /// first. An update that must follow an earlier one is [`Class::Sync`] in any case (COH-10.8).
+    pub fn set_update_class(&mut self, array: ArrayId, class: Class) {
+        if let Some(array) = self.arrays.get_mut(array) {
+            array.update_class = class;
         }
     }
 

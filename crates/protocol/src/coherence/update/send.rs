@@ -335,7 +335,8 @@ impl Coherence {
         bytes.iter().for_each(|range| sent.insert(range.clone()));
         // A later change of the same bytes must not be applied before an earlier one (COH-10.8).
         let is_behind = again && !planted(Bug::ReorderUpdates);
-        let class = if is_behind { Class::Sync } else { Class::Unordered };
+        let chosen = self.arrays.get(array).map_or(Class::Unordered, |array| array.update_class);
+        let class = if is_behind { Class::Sync } else { chosen };
         if !(planted(Bug::MiscountUpdates) && form == Form::Changes) {
             *self.updates.sending.counts.entry(to).or_default() += 1;
         }

@@ -1,0 +1,112 @@
+//! Paper 004, an open question: classes of messages and deliveries of updates, measured together.
+//!
+//! The paper measured Wind's three classes by themselves (figure 6: the unordered one), and its
+//! deliveries by themselves (figure 7). Here each barrier brings an update in each class and by each
+//! delivery. The size is that of the memory, and the mode of a record is the class.
+
+use super::Run;
+use super::paper_004_barrier::{MTU, measure, one};
+use super::plot::Scale;
+use super::report::Figure;
+use crate::dsm::{DELIVERIES, UPDATE_SIZES};
+use crate::error::Error;
+use crate::lab::{Lab, Place};
+use crate::record::Record;
+
+/// Classes, as `OIKAZE_UPDATE_CLASS` names them.
+const CLASSES: [&str; 3] = ["unordered", "ordered", "sync"];
+/// Indices in [`UPDATE_SIZES`] of the sizes of a quick run.
+const QUICK_SIZES: [usize; 3] = [0, 2, 4];
+
+/// Declares the names of the lines of a class, in the order of [`DELIVERIES`].
+macro_rules! names {
+    ($($class:literal),*) => {
+        [$([
+            concat!($class, ", direct map"),
+            concat!($class, ", header through"),
+            concat!($class, ", message through"),
+            concat!($class, ", diff decode"),
+            concat!($class, ", header through diff decode"),
+        ]),*]
+    };
+}
+
+/// Names of the lines, by class and delivery.
+const NAMES: [[&str; DELIVERIES.len()]; CLASSES.len()] = names!("unordered", "ordered", "sync");
+/// Lines of the picture: Wind's delivery and the ordinary path, in each class.
+const DRAWN: [&str; 6] =
+    [NAMES[0][0], NAMES[1][0], NAMES[2][0], NAMES[0][2], NAMES[1][2], NAMES[2][2]];
+
+/// Measures the figure and draws it.
+///
+/// # Errors
+/// Something could not be run or written.
+pub fn classes(run: &Run) -> Result<Vec<Record>, Error> {
+    let quick = run.rounds.quick;
+    let figure = Figure {
+        name: "004-classes",
+        title: "Paper 004's open question: classes and deliveries of updates together",
+        across: "bytes of updated memory",
+        up: "MB/s",
+        scale: Scale::Logarithmic,
+        now: format!(
+            "Two nodes, each in a network namespace of its own with a core of its own, mtu {MTU}: size divided by the median time of a barrier with its update (oikaze perf barrier-update, OIKAZE_UPDATE_CLASS, OIKAZE_DELIVERY)."
+        ),
+        then: "not measured: the paper leaves both together open",
+        then_machine: "Pentium III, gigabit Ethernet, about 2002",
+        then_lines: Vec::new(),
+        systems: &DRAWN,
+        base: DRAWN[3],
+    };
+    // Holds the lock of the benches. The launcher makes the namespaces.
+    let lab = Lab::up(Place::Here)?;
+    let mut records = blank(quick);
+    measure(&figure, run, &mut records, |record| one(record, record.mode, quick))?;
+    drop(lab);
+    figure.save(run, &records)?;
+    Ok(records)
+}
+
+/// Returns a record for each measurement, without values.
+fn blank(quick: bool) -> Vec<Record> {
+    let mut records = Vec::new();
+    let sizes = UPDATE_SIZES.into_iter().enumerate();
+    for (_, size) in sizes.filter(|(at, _)| !quick || QUICK_SIZES.contains(at)) {
+        for (class, names) in CLASSES.into_iter().zip(NAMES) {
+            records.extend(DELIVERIES.into_iter().zip(names).map(|(delivery, system)| Record {
+                bench: "papers",
+                case: "004-classes",
+                size,
+                system,
+                value: 0.0,
+                unit: "MB/s",
+                rounds: Vec::new(),
+                mtu: Some(MTU),
+                mode: Some(class),
+                threads: None,
+                nodes: Some(2),
+                delivery: Some(delivery),
+            }));
+        }
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_size_has_each_class_and_delivery() {
+        let (quick, full) = (blank(true), blank(false));
+        assert_eq!((quick.len(), full.len()), (3 * 3 * 5, 5 * 3 * 5));
+        for record in &full {
+            let (class, delivery) = (record.mode.unwrap(), record.delivery.unwrap());
+            let delivery = delivery.replace("direct_diff", "diff").replace('_', " ");
+            assert_eq!(record.system, format!("{class}, {delivery}"));
+        }
+        for drawn in DRAWN {
+            assert!(quick.iter().any(|record| record.system == drawn), "{drawn}");
+        }
+    }
+}
