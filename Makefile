@@ -36,11 +36,15 @@ fuzz: packages
 bench: packages packages-bench
 	$(CARGO) xtask bench wind
 
-# What the tests and the build need of the system. As root, what is missing is installed; otherwise it is named.
+# What the tests and the build need of the system: commands, and modules of Python. As root, what is missing is installed; otherwise it is named.
 define need
 	missing=()
 	for pair in $(1); do
 	  command -v "$${pair%%=*}" >/dev/null || missing+=("$${pair#*=}")
+	done
+	for pair in $(2); do
+	  import="import $${pair%%=*}"
+	  python3 -c "$$import" 2>/dev/null || /usr/bin/python3 -c "$$import" 2>/dev/null || missing+=("$${pair#*=}")
 	done
 	if [ $${#missing[@]} -gt 0 ]; then
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -55,7 +59,7 @@ define need
 endef
 
 packages:
-	@$(call need,cc=build-essential ip=iproute2 ethtool=ethtool nft=nftables)
+	@$(call need,cc=build-essential ip=iproute2 ethtool=ethtool nft=nftables,numpy=python3-numpy)
 	if ! [ -x "$$(command -v $(CARGO))" ]; then
 	  echo "Rust is missing; install it with rustup, as the Rust project's pages say, and run make again" >&2
 	  exit 1

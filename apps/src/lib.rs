@@ -4,6 +4,7 @@
 //! copied.
 #![forbid(unsafe_code)]
 
+mod agree;
 mod fingerprint;
 mod nodes;
 mod partition;
@@ -13,10 +14,11 @@ mod random;
 mod report;
 mod touch;
 
+pub use agree::agree;
 pub use fingerprint::Fingerprint;
 pub use nodes::{NodesTable, nodes_table};
 pub use partition::{PAGE, homes, part};
-pub use program::{Program, RunOptions, main};
+pub use program::{ArrayOptions, Program, RunOptions, main};
 pub use progress::Progress;
 pub use random::{random, uniform};
 pub use report::{Rate, Report, differ, hex};

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser};
 use oikaze::Job;
 
-use crate::{Progress, Report, Touch, nodes_table};
+use crate::report::ReportedRun;
+use crate::{NodesTable, Progress, Report, Touch, nodes_table};
 
 /// Options that all programs have.
 #[derive(Args, Clone, Copy, Debug)]
@@ -18,15 +19,20 @@ pub struct RunOptions {
     /// results where there are any.
     #[arg(long)]
     pub verify: bool,
-    /// How shared memory is touched.
-    #[arg(long, value_enum, default_value = "ahead")]
-    pub touch: Touch,
     /// One line of JSON in place of text.
     #[arg(long)]
     pub json: bool,
     /// Shows a progress bar.
     #[arg(long)]
     pub progress: bool,
+}
+
+/// Options of programs over shared arrays.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ArrayOptions {
+    /// How shared memory is touched.
+    #[arg(long, value_enum, default_value = "ahead")]
+    pub touch: Touch,
 }
 
 /// A program with a serial and a parallel version, as its command line describes it.
@@ -40,6 +46,11 @@ pub trait Program: Parser {
 
     /// Returns the options that all programs have.
     fn run_options(&self) -> &RunOptions;
+
+    /// Returns how the program touches its shared arrays, if it has any.
+    fn touch(&self) -> Option<Touch> {
+        None
+    }
 
     /// Returns the number of steps of the progress bar.
     fn steps(&self) -> u64;
@@ -96,7 +107,7 @@ pub fn main<P: Program>() -> ExitCode {
 fn run_serial<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
     let options = program.run_options();
     let outcome = program.serial(Progress::new(options.progress, program.steps()))?;
-    program.report(&outcome).print(P::NAME, options, 1, None);
+    program.report(&outcome).print(&reported(program, 1, None));
     if options.verify { verify(program, &outcome, None) } else { Ok(()) }
 }
 
@@ -110,7 +121,7 @@ fn run_parallel<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
     let mut verified = Ok(());
     if job.rank() == 0 {
         let outcome = program.outcome(&solution)?;
-        program.report(&outcome).print(P::NAME, options, job.size(), Some(&table));
+        program.report(&outcome).print(&reported(program, job.size(), Some(&table)));
         if options.verify {
             let serial = program.serial(Progress::new(false, program.steps()))?;
             verified = verify(program, &outcome, Some(&serial));
@@ -118,6 +129,15 @@ fn run_parallel<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
     }
     job.leave()?;
     verified
+}
+
+fn reported<'a, P: Program>(
+    program: &'a P,
+    nodes: u32,
+    table: Option<&'a NodesTable>,
+) -> ReportedRun<'a> {
+    let (options, touch) = (program.run_options(), program.touch());
+    ReportedRun { name: P::NAME, options, touch, nodes, table }
 }
 
 fn verify<P: Program>(

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::{NodesTable, RunOptions};
+use crate::{NodesTable, RunOptions, Touch};
 
 /// Speed of a run.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,8 @@ pub enum Rate {
     Mflops(f64),
     /// Millions of elements or keys per second.
     Mops(f64),
+    /// Millions of sorted keys per second.
+    Mkeys(f64),
 }
 
 /// Report of a program about one run.
@@ -32,43 +34,45 @@ pub struct Report {
     pub fields: Value,
 }
 
+/// The run that a report is about.
+pub(crate) struct ReportedRun<'a> {
+    /// Name of the program.
+    pub name: &'a str,
+    pub options: &'a RunOptions,
+    /// How the program touched its shared arrays, if it has any.
+    pub touch: Option<Touch>,
+    pub nodes: u32,
+    /// Activity of the nodes, if there were any.
+    pub table: Option<&'a NodesTable>,
+}
+
 impl Report {
-    /// Prints the report of program `name` and, if there is one, the table of the nodes' activity.
-    pub(crate) fn print(
-        &self,
-        name: &str,
-        options: &RunOptions,
-        nodes: u32,
-        table: Option<&NodesTable>,
-    ) {
-        if options.json {
-            println!("{}", self.json(name, options, nodes, table));
+    /// Prints the report and, if there is one, the table of the nodes' activity.
+    pub(crate) fn print(&self, run: &ReportedRun<'_>) {
+        if run.options.json {
+            println!("{}", self.json(run));
             return;
         }
+        let (name, nodes) = (run.name, run.nodes);
         let s = if nodes == 1 { "" } else { "s" };
         println!("{name} {}, {nodes} node{s}", self.problem);
         println!("{} ({:.3} s), {}", self.rate, self.seconds, self.result);
-        if let Some(table) = table {
+        if let Some(table) = run.table {
             print!("{table}");
         }
     }
 
     /// Returns the report as one object.
-    fn json(
-        &self,
-        name: &str,
-        options: &RunOptions,
-        nodes: u32,
-        table: Option<&NodesTable>,
-    ) -> Value {
+    fn json(&self, run: &ReportedRun<'_>) -> Value {
         let (unit, rate) = match self.rate {
             Rate::Mflops(rate) => ("mflops", rate),
             Rate::Mops(rate) => ("mops", rate),
+            Rate::Mkeys(rate) => ("mkeys", rate),
         };
         let common = serde_json::json!({
-            "program": name, "nodes": nodes, "serial": options.serial,
-            "touch": options.touch.name(), "seconds": self.seconds, unit: rate,
-            "check": self.check, "nodes_did": table.map(NodesTable::rows),
+            "program": run.name, "nodes": run.nodes, "serial": run.options.serial,
+            "touch": run.touch.map(Touch::name), "seconds": self.seconds, unit: rate,
+            "check": self.check, "nodes_did": run.table.map(NodesTable::rows),
         });
         let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
         fields(&common).into_iter().chain(fields(&self.fields)).collect::<Map<_, _>>().into()
@@ -80,6 +84,7 @@ impl fmt::Display for Rate {
         match self {
             Self::Mflops(rate) => write!(f, "{rate:.0} MFLOPS"),
             Self::Mops(rate) => write!(f, "{rate:.1} million/s"),
+            Self::Mkeys(rate) => write!(f, "{rate:.1} M keys/s"),
         }
     }
 }
@@ -104,7 +109,6 @@ pub fn differ(what: &str, here: &str, expected: &str, reference: &str) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Touch;
 
     #[test]
     fn json_has_the_common_fields_and_those_of_the_program() {
@@ -116,18 +120,14 @@ mod tests {
             check: hex(0x2a),
             fields: serde_json::json!({ "size": 7 }),
         };
-        let options = RunOptions {
-            serial: false,
-            verify: false,
-            touch: Touch::Lazily,
-            json: true,
-            progress: false,
-        };
+        let options = RunOptions { serial: false, verify: false, json: true, progress: false };
+        let touch = Some(Touch::Lazily);
+        let run = ReportedRun { name: "test", options: &options, touch, nodes: 3, table: None };
         let expected = serde_json::json!({
             "program": "test", "nodes": 3, "serial": false, "touch": "lazily", "seconds": 0.5,
             "mops": 2.5, "check": "000000000000002a", "nodes_did": null, "size": 7,
         });
-        assert_eq!(report.json("test", &options, 3, None), expected);
+        assert_eq!(report.json(&run), expected);
     }
 
     #[test]

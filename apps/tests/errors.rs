@@ -17,6 +17,7 @@ const CG: &str = env!("CARGO_BIN_EXE_cg");
 const HEAT: &str = env!("CARGO_BIN_EXE_heat");
 const TRANSPOSE: &str = env!("CARGO_BIN_EXE_transpose");
 const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
+const SORT: &str = env!("CARGO_BIN_EXE_sort");
 /// Time limit far above the time of any of these jobs. The launcher ends a job that hangs.
 const HANG: Duration = Duration::from_secs(60);
 /// Environment variable that marks every process of a job under test.
@@ -208,6 +209,11 @@ fn nonsense_in_arguments() {
         (format!("{TRANSPOSE} --size 99999999999999999999"), "a multiple of 32 from 32"),
         (format!("{HISTOGRAM} --size 0"), "0 is not in 1"),
         (format!("{HISTOGRAM} --locks --table separate"), "cannot be used with"),
+        (format!("{SORT} --size 0"), "0 is not in 1"),
+        (format!("{SORT} --distribution x"), "[possible values: uniform, skewed, equal, falling]"),
+        (format!("{SORT} --touch ahead"), "unexpected argument '--touch'"),
+        (format!("{HEAT} --npy plate.raw"), "ends in .npy"),
+        (format!("{HEAT} --png a.png --serial"), "cannot be used with"),
         ("$OIKAZE run --fault loss=2 -- true".into(), "a probability must be between 0 and 1"),
         ("$OIKAZE run --env OIKAZE_NO_SUCH -- true".into(), "write OIKAZE_NO_SUCH=VALUE"),
         ("$OIKAZE perf put --iterations 0".into(), "0 is not in 1"),
@@ -222,6 +228,7 @@ fn nonsense_in_arguments() {
         (9, format!("{HEAT} --size 5 --iterations 3")),
         (9, format!("{TRANSPOSE} --size 64 --iterations 3")),
         (9, format!("{HISTOGRAM} --size 5 --keys 7 --iterations 3")),
+        (9, format!("{SORT} --size 5 --iterations 3")),
     ] {
         let (status, said) =
             shell(&format!("exec $OIKAZE run -n {nodes} -- {program} --verify"), &[]);
@@ -249,6 +256,23 @@ fn memory_that_is_not_there() {
         &[
             "[0] himeno: declare array \"p0\": node 1 cannot go on: making shared array",
             "[1] himeno: making shared array",
+        ],
+    );
+}
+
+/// A node without memory for its keys is an error on all nodes, before any of them sorts.
+#[test]
+fn keys_without_memory() {
+    let sort = format!("{SORT} --size 100000000");
+    says(
+        &format!(
+            "exec $OIKAZE run -n 2 -- /bin/sh -c '[ $OIKAZE_RANK = 1 ] && ulimit -v 300000; exec {sort}'"
+        ),
+        &[],
+        &[
+            "[0] sort: node 1: 50000000 keys need 382 MiB of memory three times",
+            "[1] sort: node 1: 50000000 keys",
+            "--size",
         ],
     );
 }

@@ -13,6 +13,7 @@ const CG: &str = env!("CARGO_BIN_EXE_cg");
 const HEAT: &str = env!("CARGO_BIN_EXE_heat");
 const TRANSPOSE: &str = env!("CARGO_BIN_EXE_transpose");
 const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
+const SORT: &str = env!("CARGO_BIN_EXE_sort");
 /// Seconds after which the launcher ends a job, so that a hang is a failure and nothing stays
 /// behind.
 const LIMIT_SECONDS: &str = "120";
@@ -80,6 +81,16 @@ const CG_S: &str = "verified: zeta of class S";
 const HEAT_100: &str = "verified: field hash 04b9869afc2d8518";
 const TRANSPOSE_96: &str = "verified: matrix hash 48b750db5a0b0052";
 const HISTOGRAM_1000: &str = "verified: counts hash a6c332fb546873a9";
+/// Arguments of sorts, and hashes that a Python program printed, which shares nothing with `sort`
+/// but the definition of keys and hash.
+const SORTS: [(&str, &str); 4] = [
+    ("--distribution uniform", "verified: keys hash 284ab1f5cc155368"),
+    ("--distribution skewed", "verified: keys hash 6c1d99bfcc1b7587"),
+    ("--distribution equal", "verified: keys hash 4f0ae3be9e670d9f"),
+    ("--distribution falling", "verified: keys hash bc9a65ef70161f3b"),
+];
+/// Options of all these sorts.
+const SORT_10007: &str = "--size 10007 --iterations 3 --seed 7";
 /// Loss, duplication and reordering of 5 %, damage of 1 %.
 const FAULT: &str = "loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7";
 
@@ -123,6 +134,15 @@ fn small_problems_with_either_touch_give_the_known_results() {
 }
 
 #[test]
+fn sort_gives_the_known_keys_for_each_distribution() {
+    for (arguments, last) in SORTS {
+        for nodes in [1, 2, 3, 4] {
+            Run::on(nodes).verifies(SORT, &format!("{SORT_10007} {arguments}"), last);
+        }
+    }
+}
+
+#[test]
 fn lu_with_loads_and_stores_that_fault_gives_the_known_factors() {
     for nodes in [1, 3, 4] {
         Run::on(nodes).verifies(LU, "--n 256 --touch lazily", LU_256);
@@ -147,6 +167,9 @@ fn over_a_network_that_spoils_datagrams() {
     run(4).verifies(LU, "--n 256", LU_256);
     for (program, arguments, last) in SMALL.into_iter().skip(1) {
         run(3).verifies(program, arguments, last);
+    }
+    for (arguments, last) in SORTS {
+        run(3).verifies(SORT, &format!("{SORT_10007} {arguments}"), last);
     }
 }
 
@@ -185,7 +208,9 @@ fn over_network_namespaces() {
 #[test]
 fn a_program_alone_is_a_job_of_one_node() {
     let large = [(HIMENO, "--size xs", XS_100), (LU, "--n 256", LU_256)];
-    for (program, arguments, last) in large.into_iter().chain(SMALL) {
+    let sort = format!("{SORT_10007} --distribution skewed");
+    let sort = (SORT, sort.as_str(), "verified: keys hash 6c1d99bfcc1b7587");
+    for (program, arguments, last) in large.into_iter().chain(SMALL).chain([sort]) {
         for serial in [None, Some("--serial")] {
             let mut command = Command::new(program);
             let output = command

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use oikaze::Job;
-use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ};
+use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ};
 
 use class::{Class, Size, TOLERANCE};
 
@@ -33,6 +33,8 @@ pub struct Options {
     /// with the number of the class, which is the default.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
+    #[command(flatten)]
+    arrays: ArrayOptions,
     #[command(flatten)]
     run: RunOptions,
 }
@@ -69,6 +71,10 @@ impl Program for Options {
 
     fn run_options(&self) -> &RunOptions {
         &self.run
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(self.arrays.touch)
     }
 
     fn steps(&self) -> u64 {

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use clap::ValueEnum;
 use oikaze_apps::{PAGE, uniform};
 
 /// Minimum number of points along one side: two of the border and one inside.
@@ -19,11 +20,22 @@ const LANES: usize = 8;
 /// Seed of the starting field.
 const SEED: u64 = 1;
 
+/// Starting field of the plate. The border keeps its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Start {
+    /// Random temperatures from 0 to 1.
+    Random,
+    /// A hot disc in the middle of a cold plate. Its diameter is half the plate.
+    Disc,
+}
+
 /// A square plate of `size` × `size` points, stored row by row.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     /// Number of points along one side, the fixed border included.
     pub size: usize,
+    /// Temperatures at the start.
+    pub start: Start,
 }
 
 impl Grid {
@@ -40,10 +52,18 @@ impl Grid {
         rows.start * self.stride()..rows.end * self.stride()
     }
 
-    /// Fills row `i` with the starting field, which is random. The border keeps these values.
-    pub fn start(self, i: usize, row: &mut [f64]) {
+    /// Fills row `i` with the starting field.
+    pub fn fill_row(self, i: usize, row: &mut [f64]) {
+        // Twice the distance from the middle, which may lie between two points.
+        let from_middle = |index: usize| (2 * index).abs_diff(self.size - 1);
         for (j, value) in row[..self.size].iter_mut().enumerate() {
-            *value = uniform(SEED, (i * self.size + j) as u64);
+            *value = match self.start {
+                Start::Random => uniform(SEED, (i * self.size + j) as u64),
+                Start::Disc => {
+                    let [across, down] = [i, j].map(|index| from_middle(index).pow(2));
+                    f64::from(u8::from(4 * (across + down) <= self.size * self.size))
+                }
+            };
         }
     }
 
@@ -85,6 +105,20 @@ pub fn step_row(above: &[f64], here: &[f64], below: &[f64], new: &mut [f64]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn disc_has_a_quarter_of_pi_of_half_the_plate() {
+        let grid = Grid { size: 1000, start: Start::Disc };
+        let mut row = vec![0.0; grid.stride()];
+        let hot: f64 = (0..grid.size)
+            .map(|i| {
+                grid.fill_row(i, &mut row);
+                row.iter().sum::<f64>()
+            })
+            .sum();
+        let expected = std::f64::consts::PI * 250.0 * 250.0;
+        assert!((hot - expected).abs() < 500.0, "{hot} points, expected {expected}");
+    }
 
     #[test]
     fn row_is_what_the_definition_says() {

@@ -2,17 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod grid;
+mod output;
 mod parallel;
+mod picture;
 mod serial;
 
 use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Args, Parser};
 use oikaze::Job;
-use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ, hex};
+use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
 
-use grid::{Grid, SIZE_MAX, SIZE_MIN};
+use grid::{Grid, SIZE_MAX, SIZE_MIN, Start};
 use parallel::Solution;
 
 /// The two-dimensional heat equation over shared memory.
@@ -29,8 +32,32 @@ pub struct Options {
     /// Number of time steps.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
+    /// Temperatures at the start.
+    #[arg(long, value_enum, default_value = "random")]
+    start: Start,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    arrays: ArrayOptions,
     #[command(flatten)]
     run: RunOptions,
+}
+
+/// Files to write at the end. They are no part of the time that a run reports.
+#[derive(Args, Debug)]
+pub struct Files {
+    /// Writes the last field as a picture of at most 1024 × 1024 pixels, on node 0.
+    #[arg(long, value_name = "FILE", conflicts_with = "serial")]
+    png: Option<PathBuf>,
+    /// Writes the last field for NumPy. All nodes write their rows, so they need one file system.
+    #[arg(long, value_name = "FILE.npy", conflicts_with = "serial", value_parser = npy)]
+    npy: Option<PathBuf>,
+}
+
+impl Files {
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        [&self.png, &self.npy].into_iter().flatten().map(PathBuf::as_path)
+    }
 }
 
 /// Result of a run.
@@ -54,6 +81,20 @@ fn size(text: &str) -> Result<usize, String> {
     }
 }
 
+fn npy(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("npy") => Ok(path),
+        _ => Err("the name of a file for NumPy ends in .npy".to_owned()),
+    }
+}
+
+impl Options {
+    fn grid(&self) -> Grid {
+        Grid { size: self.size, start: self.start }
+    }
+}
+
 fn main() -> ExitCode {
     oikaze_apps::main::<Options>()
 }
@@ -67,16 +108,24 @@ impl Program for Options {
         &self.run
     }
 
+    fn touch(&self) -> Option<Touch> {
+        Some(self.arrays.touch)
+    }
+
     fn steps(&self) -> u64 {
-        self.iterations.into()
+        u64::from(self.iterations) + self.files.paths().count() as u64
     }
 
     fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
-        Ok(serial::solve(Grid { size: self.size }, self.iterations, progress))
+        Ok(serial::solve(self.grid(), self.iterations, progress))
     }
 
-    fn parallel(&self, job: &Job, progress: Progress) -> Result<Solution, Box<dyn Error>> {
-        Ok(parallel::solve(job, self, progress)?)
+    fn parallel(&self, job: &Job, mut progress: Progress) -> Result<Solution, Box<dyn Error>> {
+        output::check(job, &self.files)?;
+        let solution = parallel::solve(job, self, &mut progress)?;
+        output::write(job, &self.files, &solution, &mut progress)?;
+        progress.finish();
+        Ok(solution)
     }
 
     fn outcome(&self, solution: &Solution) -> oikaze::Result<Outcome> {
@@ -86,12 +135,13 @@ impl Program for Options {
     fn report(&self, outcome: &Outcome) -> Report {
         Report {
             problem: format!("{0} × {0}, {1} steps", self.size, self.iterations),
-            rate: Rate::Mflops(Grid { size: self.size }.mflops(self.iterations, outcome.seconds)),
+            rate: Rate::Mflops(self.grid().mflops(self.iterations, outcome.seconds)),
             seconds: outcome.seconds,
             result: format!("residual {:.9e}", outcome.residual),
             check: outcome.hash.map(hex).unwrap_or_default(),
             fields: serde_json::json!({
                 "size": self.size, "iterations": self.iterations, "residual": outcome.residual,
+                "png": self.files.png, "npy": self.files.npy,
             }),
         }
     }

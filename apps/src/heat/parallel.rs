@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use oikaze::collective::ReduceOp;
+use oikaze::shared::ReadGuard;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, Touched, homes, part};
 
@@ -13,13 +14,22 @@ use crate::{Options, Outcome};
 
 /// A field that is still in shared memory.
 pub struct Solution {
-    grid: Grid,
+    /// Extent of the plate.
+    pub grid: Grid,
     field: Touched<f64>,
     residual: f64,
     seconds: f64,
 }
 
 impl Solution {
+    /// Returns a row of the field, with its padding.
+    ///
+    /// # Errors
+    /// A node is lost.
+    pub fn row(&self, i: usize) -> Result<ReadGuard<'_, f64>> {
+        self.field.array.read(self.grid.rows(&(i..i + 1)))
+    }
+
     /// Returns the result of the computation. With `fingerprint`, this node also reads the whole
     /// field from all nodes and takes its fingerprint.
     ///
@@ -28,7 +38,7 @@ impl Solution {
     pub fn outcome(&self, fingerprint: bool) -> Result<Outcome> {
         let mut print = Fingerprint::new();
         for i in (0..self.grid.size).filter(|_| fingerprint) {
-            let row = self.field.array.read(self.grid.rows(&(i..i + 1)))?;
+            let row = self.row(i)?;
             print.f64s(&row[..self.grid.size]);
         }
         let hash = fingerprint.then(|| print.value());
@@ -40,9 +50,9 @@ impl Solution {
 ///
 /// # Errors
 /// A node is lost, or there is no memory.
-pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Solution> {
-    let grid = Grid { size: options.size };
-    let (nodes, touch) = (job.size(), options.run.touch);
+pub fn solve(job: &Job, options: &Options, progress: &mut Progress) -> Result<Solution> {
+    let grid = options.grid();
+    let (nodes, touch) = (job.size(), options.arrays.touch);
     let mine = part(grid.size, job.rank(), nodes);
     let len = grid.size * grid.stride();
     let ends = || (0..nodes).map(|rank| grid.rows(&part(grid.size, rank, nodes)).end);
@@ -51,7 +61,7 @@ pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Sol
     for field in [&old, &new] {
         let mut rows = field.write(grid.rows(&mine))?;
         for (i, row) in mine.clone().zip(rows.chunks_exact_mut(grid.stride())) {
-            grid.start(i, row);
+            grid.fill_row(i, row);
         }
     }
     job.barrier()?;
@@ -66,7 +76,6 @@ pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Sol
         progress.step();
     }
     let seconds = started.elapsed().as_secs_f64();
-    progress.finish();
     Ok(Solution { grid, field: old, residual, seconds })
 }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use oikaze::Job;
-use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ, hex};
+use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
 
 use kernel::{Coefficients, NoMemory};
 use parallel::Solution;
@@ -46,6 +46,8 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "arrays")]
     coefficients: Storage,
     #[command(flatten)]
+    arrays: ArrayOptions,
+    #[command(flatten)]
     run: RunOptions,
 }
 
@@ -74,6 +76,10 @@ impl Program for Options {
 
     fn run_options(&self) -> &RunOptions {
         &self.run
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(self.arrays.touch)
     }
 
     fn steps(&self) -> u64 {

@@ -52,7 +52,7 @@ pub fn solve(
     let shape = options.size.shape();
     let mine = shape.planes_of(job.rank(), job.size());
     let coefficients = options.coefficients(shape, &mine)?;
-    let (nodes, touch) = (job.size(), options.run.touch);
+    let (nodes, touch) = (job.size(), options.arrays.touch);
     let ends = || (0..nodes).map(|rank| shape.planes_of(rank, nodes).end * shape.plane());
     let mut old = Touched::new(job, "p0", shape.len(), homes::<f32>(ends()), touch)?;
     let mut new = Touched::new(job, "p1", shape.len(), homes::<f32>(ends()), touch)?;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use oikaze::Job;
-use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ, hex};
+use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
 
 use keys::Keys;
 use parallel::Solution;
@@ -53,6 +53,8 @@ pub struct Options {
     /// page has one.
     #[arg(long, conflicts_with = "table")]
     locks: bool,
+    #[command(flatten)]
+    arrays: ArrayOptions,
     #[command(flatten)]
     run: RunOptions,
 }
@@ -99,6 +101,10 @@ impl Program for Options {
 
     fn run_options(&self) -> &RunOptions {
         &self.run
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(self.arrays.touch)
     }
 
     fn steps(&self) -> u64 {

@@ -56,7 +56,7 @@ struct Part<'a> {
 /// # Errors
 /// A node is lost, or there is no memory.
 pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Solution> {
-    let (keys, touch) = (options.keys(), options.run.touch);
+    let (keys, touch) = (options.keys(), options.arrays.touch);
     let (rank, nodes) = (u64::from(job.rank()), u64::from(job.size()));
     let share = |rank| (u128::from(keys.count) * u128::from(rank) / u128::from(nodes)) as u64;
     let total = Touched::new(job, "total", keys.bins, Homes::Block, touch)?;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use oikaze::Job;
-use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ, hex};
+use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
 
 use matrix::{Matrix, TOLERANCE};
 use parallel::Factors;
@@ -31,6 +31,8 @@ pub struct Options {
     /// Seed of the random matrix.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    arrays: ArrayOptions,
     #[command(flatten)]
     run: RunOptions,
 }
@@ -67,6 +69,10 @@ impl Program for Options {
 
     fn run_options(&self) -> &RunOptions {
         &self.run
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(self.arrays.touch)
     }
 
     fn steps(&self) -> u64 {

@@ -32,7 +32,7 @@ pub fn factor(job: &Job, options: &Options, mut progress: Progress) -> Result<Fa
     let matrix = options.matrix();
     let layout = Layout::new(matrix.n, job.size());
     let homes = homes::<f64>(layout.ends());
-    let array = Touched::new(job, "matrix", layout.len(), homes, options.run.touch)?;
+    let array = Touched::new(job, "matrix", layout.len(), homes, options.arrays.touch)?;
     let mut factors = Factors { matrix, layout, array, me: job.rank() as usize, seconds: 0.0 };
     factors.fill()?;
     job.barrier()?;

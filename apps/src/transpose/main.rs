@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use oikaze::Job;
-use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ, hex};
+use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
 
 use parallel::Solution;
 use tile::SIDE;
@@ -31,6 +31,8 @@ pub struct Options {
     /// Number of steps.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
+    #[command(flatten)]
+    arrays: ArrayOptions,
     #[command(flatten)]
     run: RunOptions,
 }
@@ -74,6 +76,10 @@ impl Program for Options {
 
     fn run_options(&self) -> &RunOptions {
         &self.run
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        Some(self.arrays.touch)
     }
 
     fn steps(&self) -> u64 {

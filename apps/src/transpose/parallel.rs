@@ -40,7 +40,7 @@ impl Solution {
 /// # Errors
 /// A node is lost, or there is no memory.
 pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Solution> {
-    let (size, nodes, touch) = (options.size, job.size(), options.run.touch);
+    let (size, nodes, touch) = (options.size, job.size(), options.arrays.touch);
     let layout = Layout::new(size, nodes);
     let ends = || (0..nodes).map(|rank| layout.values(rank).end);
     let mut old = Touched::new(job, "matrix0", layout.len(), homes::<f64>(ends()), touch)?;

@@ -19,6 +19,18 @@ pub fn skip(why: &str) {
     assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");
 }
 
+/// Returns a command that starts a Python with NumPy. `make test` installs both.
+#[allow(dead_code)]
+pub fn python() -> Command {
+    let has_numpy = |python: &&str| {
+        let import = Command::new(python).args(["-c", "import numpy"]).output();
+        import.is_ok_and(|output| output.status.success())
+    };
+    // The system's Python has the system's packages, whatever comes first in the path.
+    let found = ["python3", "/usr/bin/python3"].into_iter().find(has_numpy);
+    Command::new(found.expect("Python with NumPy is missing: install the package python3-numpy"))
+}
+
 /// Returns the `oikaze` command, built with the profile of these programs. It belongs to another
 /// package, so cargo sets no variable for it. `cargo xtask test` passes its path instead, because a
 /// build of that package alone lacks the workspace's features and would build nearly everything
