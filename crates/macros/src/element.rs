@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Type};
 
@@ -36,7 +37,12 @@ pub fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     for (number, field) in data.fields.iter().enumerate() {
         refuse_field(&field.ty)?;
         kinds.push(&field.ty);
-        names.push(field.ident.as_ref().map_or_else(|| number.to_string(), ToString::to_string));
+        names.push(
+            field
+                .ident
+                .as_ref()
+                .map_or_else(|| number.to_string(), |name| name.unraw().to_string()),
+        );
     }
     let checks = kinds.iter().map(|kind| {
         quote_spanned! { kind.span() => ::oikaze::shared::derive::is_field::<#kind>(); }
@@ -123,6 +129,9 @@ mod tests {
         assert!(text.contains("is_field::<[f32;2]>"), "{text}");
         assert!(text.contains("size_of::<f64>()+::core::mem::size_of::<[f32;2]>()"), "{text}");
         assert!(text.contains("path(path,\"x\")") && text.contains("path(path,\"v\")"), "{text}");
+        assert!(
+            made("#[repr(C)] struct P { r#type: u8 }").unwrap().contains("path(path,\"type\")")
+        );
         assert!(made("#[repr(transparent)] struct P(u64);").unwrap().contains("path(path,\"0\")"));
         assert!(made("#[repr(C, align(16))] struct P(u64, u64);").is_ok());
     }

@@ -61,7 +61,7 @@ impl<T: Element> SharedArray<T> {
         let failed = |why: io::Error| file_error(what, part, &why);
         let is_first = self.node.rank() == 0;
         let header = self.together("save", || {
-            let header = if is_npy(path) { self.header(what)? } else { Vec::new() };
+            let header = if is_npy(path, what)? { self.header(what)? } else { Vec::new() };
             if is_first {
                 let file = File::create(part).map_err(failed)?;
                 file.set_len((header.len() + self.byte_len()) as u64).map_err(failed)?;
@@ -88,33 +88,42 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Reads all elements from a file that [`save`](Self::save) or NumPy has written. Collective,
-    /// and a barrier: all nodes name the same file. Each node reads the elements of its own blocks.
+    /// with a barrier at its begin and its end: all nodes name the same file. Each node reads the
+    /// elements of its own blocks when no node reads the old elements any more.
     ///
     /// # Errors
-    /// The file has another size, element type or shape than the array, or cannot be read (all
-    /// nodes get the error); a node is lost; a guard of any array of this node is alive. The
-    /// elements are partly read after an error.
+    /// The file has another size, element type or shape than the array, or cannot be opened on a
+    /// node (all nodes get the error, and the elements stay); reading fails (all nodes get the
+    /// error, and some elements are read); a node is lost; a guard of any array of this node is
+    /// alive.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let what = format!("load array \"{}\" from {}", self.name, path.display());
-        let failed = |why: io::Error| file_error(&what, path, &why);
+        let (file, header) = self.together("load", || self.open(path, &what))?;
         self.together("load", || {
-            let file = File::open(path).map_err(failed)?;
-            let header = match is_npy(path) {
-                true => self.check_header(&file, &what, path)?,
-                false => 0,
-            };
-            let (len, expected) =
-                (file.metadata().map_err(failed)?.len(), header + self.byte_len() as u64);
-            if len != expected {
-                let why = format!("the file has {len} bytes, the array needs {expected}");
-                return Err(Error::invalid(what.clone(), why));
-            }
             let blocks = self.home_blocks(self.node.rank());
             blocks
                 .into_iter()
                 .try_for_each(|block| self.load_block(&file, header, block, &what, path))
         })
+    }
+
+    /// Opens a file that has the elements of this array. Returns also the length of its header.
+    fn open(&self, path: &Path, what: &str) -> Result<(File, u64)> {
+        let failed = |why: io::Error| file_error(what, path, &why);
+        // Opening a pipe would wait for its writer.
+        let metadata = fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(Error::invalid(what, format!("{} is no file", path.display())));
+        }
+        let file = File::open(path).map_err(failed)?;
+        let header = if is_npy(path, what)? { self.check_header(&file, what, path)? } else { 0 };
+        let (len, expected) = (metadata.len(), header + self.byte_len() as u64);
+        if len != expected {
+            let why = format!("the file has {len} bytes, the array needs {expected}");
+            return Err(Error::invalid(what, why));
+        }
+        Ok((file, header))
     }
 
     fn load_block(
@@ -179,8 +188,14 @@ impl<T: Element> SharedArray<T> {
     }
 }
 
-fn is_npy(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
+/// Returns `true` if the name is one of a file of NumPy, and an error for an archive of them.
+fn is_npy(path: &Path, what: &str) -> Result<bool> {
+    let ends_in = |ending| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
+    if ends_in("npz") {
+        let why = "an .npz file is an archive: write each array to its own .npy file (numpy.save)";
+        return Err(Error::invalid(what, why));
+    }
+    Ok(ends_in("npy"))
 }
 
 /// Returns the name of the file while it is being written.

@@ -35,8 +35,9 @@ impl<T: Element> SharedArray<T> {
         self.node.collective(&what, request, self.limit).map(drop)
     }
 
-    /// Gives all elements one value. Collective, and a barrier: each node fills its own blocks
-    /// ([`home_blocks`](Self::home_blocks)), and afterwards all nodes see all of them.
+    /// Gives all elements one value. Collective, with a barrier at its begin and its end: each node
+    /// fills its own blocks ([`home_blocks`](Self::home_blocks)) when no node reads the old
+    /// elements any more, and afterwards all nodes see all new ones.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -53,6 +54,7 @@ impl<T: Element> SharedArray<T> {
     /// A node could not write its elements (all nodes get the error); a node is lost; a guard of
     /// any array of this node is alive.
     pub fn fill(&self, value: T) -> Result<()> {
+        self.together("fill", || Ok(()))?;
         self.together("fill", || {
             let blocks = self.home_blocks(self.node.rank());
             blocks.into_iter().try_for_each(|block| {

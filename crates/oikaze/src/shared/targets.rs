@@ -3,7 +3,6 @@
 use super::{Element, SharedArray};
 use crate::node::WaitSubject;
 use crate::{Error, Result};
-use bytemuck::Pod;
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::TargetOp;
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
@@ -14,7 +13,7 @@ use super::shape::ElementIndex;
 /// Maximum number of bytes that one request has. Longer operations are several requests.
 const REQUEST_MAX: usize = 1 << 20;
 
-impl<T: Element + Pod> SharedArray<T> {
+impl<T: Element> SharedArray<T> {
     /// Copies elements of plain memory to the array, from element `first` in row-major order on.
     /// They are written at their homes, no page is fetched, and no guard is needed. The call
     /// returns when they are there.
@@ -58,13 +57,22 @@ impl<T: Element + Pod> SharedArray<T> {
     /// The range is out of bounds; a home is lost; the time limit passed.
     pub fn get(&self, elements: Range<usize>) -> Result<Vec<T>> {
         self.check_target("get", &elements)?;
-        let mut got = vec![T::zeroed(); elements.len()];
+        let mut got = Vec::with_capacity(elements.len());
         let each = (REQUEST_MAX / size_of::<T>()).max(1);
-        for (number, part) in got.chunks_mut(each).enumerate() {
-            let start = elements.start + number * each;
-            let bytes = self.act("get", start..start + part.len(), TargetOp::Read, Vec::new())?;
-            for (place, byte) in bytemuck::cast_slice_mut::<T, u8>(part).iter_mut().zip(bytes) {
-                *place = byte;
+        for start in elements.clone().step_by(each) {
+            let part = start..elements.end.min(start + each);
+            let bytes = self.act("get", part.clone(), TargetOp::Read, Vec::new())?;
+            if bytes.len() != part.len() * size_of::<T>() {
+                return Err(Error::invalid(
+                    "get",
+                    "the home answered with another number of bytes",
+                ));
+            }
+            for element in bytes.chunks_exact(size_of::<T>()) {
+                got.push(bytemuck::checked::try_pod_read_unaligned(element).map_err(|_| {
+                    let kind = std::any::type_name::<T>();
+                    Error::invalid("get", format!("the bytes of an element are no {kind}"))
+                })?);
             }
         }
         Ok(got)
@@ -106,7 +114,7 @@ impl<T: Element + Pod> SharedArray<T> {
     }
 }
 
-impl<T: Element + Pod + Number> SharedArray<T> {
+impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     /// Adds to an element at its home, and returns the element from before. No other operation of
     /// this kind comes between. Integers wrap.
     ///

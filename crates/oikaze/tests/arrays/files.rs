@@ -13,10 +13,10 @@ struct Cell {
 }
 
 /// Folder that is removed at the end.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("oikaze-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -121,6 +121,7 @@ fn files_that_do_not_fit_are_refused_on_all_nodes() {
         job.barrier()?;
         told(array.load(&raw), &["799 bytes", "800"]);
         told(array.load(folder.0.join("absent")), &["absent", "share"]);
+        told(array.load(&folder.0), &["is no file"]);
         told(array.save(folder.0.join("absent/a.npy")), &["absent", "share"]);
         // One node names another file.
         let name = if job.rank() == 0 { "a.npy" } else { "b.npy" };

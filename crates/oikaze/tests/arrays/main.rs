@@ -4,6 +4,7 @@
 mod elements;
 mod files;
 mod freeing;
+mod numpy;
 mod replacing;
 mod shapes;
 mod targets;

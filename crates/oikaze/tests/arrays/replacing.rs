@@ -79,6 +79,22 @@ fn redistribute_moves_homes_and_keeps_all_elements() {
     });
 }
 
+/// A node that is late still reads the old elements, because none is written before all nodes have
+/// called.
+#[test]
+fn fill_waits_for_readers_of_old_elements() {
+    cluster(3, |job| {
+        let array = job.array::<u64>("array", 4096)?;
+        for step in 0..50 {
+            // Fetches pages that the last fill made invalid, while faster nodes fill again.
+            let found = array.read(0..4096)?.iter().all(|value| *value == step);
+            assert!(found, "step {step}");
+            array.fill(step + 1)?;
+        }
+        Ok(())
+    });
+}
+
 /// With the halo subscribed, a step fetches no page.
 #[test]
 fn halo_comes_with_the_barrier() {
