@@ -68,6 +68,43 @@ std::process::Termination::report(main())
 }
 }
 
+mod docs_book_src_collectives_md_2 {
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let (me, size) = (u64::from(job.rank()), job.size() as usize);
+    let key = |i: u64| (1000 * me + i).wrapping_mul(0x9e37_79b9_7f4a_7c15) % 1_000_000;
+    let mut keys: Vec<u64> = (0..1000).map(key).collect();
+    keys.sort_unstable();
+
+    let samples: Vec<u64> = keys.iter().copied().step_by(20).collect();
+    let mut samples = job.all_gather(&samples)?;
+    samples.sort_unstable();
+
+    let (mut parts, mut rest) = (Vec::new(), &keys[..]);
+    for first in (1..size).map(|rank| samples[samples.len() * rank / size]) {
+        let (part, next) = rest.split_at(rest.partition_point(|key| *key < first));
+        parts.push(part.to_vec());
+        rest = next;
+    }
+    parts.push(rest.to_vec());
+    let mut mine = job.all_to_all_uneven(&parts)?.concat();
+    mine.sort();
+
+    // No key is lost, and the shares are in the order of ranks.
+    let sums = [mine.len() as u64, mine.iter().sum(), keys.iter().sum()];
+    let sums = job.start().all_reduce(&sums, Sum).wait()?;
+    assert_eq!((sums[0], sums[1]), (1000 * size as u64, sums[2]));
+    let lower = job.exclusive_scan(&[mine.last().copied().unwrap_or(0)], Max)?;
+    assert!(mine.is_empty() || lower.first() <= mine.first());
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod docs_book_src_getting_started_md_1 {
 use oikaze::prelude::*;
 
@@ -514,6 +551,37 @@ std::process::Termination::report(main())
 
 mod docs_book_src_shared_arrays_md_3 {
 use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let plate = job.array::<f64>("plate", [200, 300])?;
+    let mine = plate.home_block(job.rank());
+    let mut rows = plate.write(mine)?;
+    for i in mine.range(0) {
+        rows.row_mut([i]).fill(i as f64);
+    }
+    drop(rows);
+
+    // All nodes name the same file.
+    let process = job.broadcast(0, &[std::process::id()])?[0];
+    let path = std::env::temp_dir().join(format!("plate-{process}.npy"));
+    plate.save(&path)?; // numpy.load(path) has the shape (200, 300) and the type float64
+    let again = job.array::<f64>("again", [200, 300])?;
+    again.load(&path)?; // also what numpy.save has written
+    assert_eq!(again.read(again.whole())?[[199, 299]], 199.0);
+    job.barrier()?;
+    if job.rank() == 0 {
+        let _ = std::fs::remove_file(&path);
+    }
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_4 {
+use oikaze::prelude::*;
 use oikaze::shared::Homes;
 
 const LEN: usize = 10_000;
@@ -539,7 +607,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_shared_arrays_md_4 {
+mod docs_book_src_shared_arrays_md_5 {
 use oikaze::prelude::*;
 
 #[oikaze::main]
@@ -563,7 +631,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_shared_arrays_md_5 {
+mod docs_book_src_shared_arrays_md_6 {
 use oikaze::prelude::*;
 
 const N: usize = 4096; // elements of a row: 32 KiB, whole pages
@@ -592,7 +660,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_shared_arrays_md_6 {
+mod docs_book_src_shared_arrays_md_7 {
 use oikaze::prelude::*;
 use oikaze::shared::Homes;
 
@@ -629,7 +697,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_shared_arrays_md_7 {
+mod docs_book_src_shared_arrays_md_8 {
 use oikaze::prelude::*;
 
 const BINS: usize = 8;
@@ -837,6 +905,28 @@ fn total<F: Float>(job: &Job, values: &[F]) -> oikaze::Result<F> {
     job.sum_exact(values)
 }
 assert_eq!(total(&job, &[1e300, 1.0, -1e300])?, f64::from(job.size()));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_notify_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let row = job.array::<f64>("row", 1000)?;
+let (me, last) = (job.rank(), job.size() - 1);
+if me > 0 {
+    job.wait_notify(me - 1)?; // now the row is as the node before has left it
+}
+row.write(..)?.iter_mut().for_each(|value| *value += 1.0);
+if me < last {
+    job.notify(me + 1)?;
+}
+job.barrier()?;
+assert_eq!(row.read(999..1000)?[0], f64::from(job.size()));
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -2605,6 +2695,7 @@ std::process::Termination::report(main())
 pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("README.md 1", readme_md_1::start, false),
     ("docs/book/src/collectives.md 1", docs_book_src_collectives_md_1::start, false),
+    ("docs/book/src/collectives.md 2", docs_book_src_collectives_md_2::start, false),
     ("docs/book/src/getting-started.md 1", docs_book_src_getting_started_md_1::start, false),
     ("docs/book/src/getting-started.md 2", docs_book_src_getting_started_md_2::start, false),
     ("docs/book/src/memory-model.md 1", docs_book_src_memory_model_md_1::start, false),
@@ -2625,6 +2716,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("docs/book/src/shared-arrays.md 5", docs_book_src_shared_arrays_md_5::start, false),
     ("docs/book/src/shared-arrays.md 6", docs_book_src_shared_arrays_md_6::start, false),
     ("docs/book/src/shared-arrays.md 7", docs_book_src_shared_arrays_md_7::start, false),
+    ("docs/book/src/shared-arrays.md 8", docs_book_src_shared_arrays_md_8::start, false),
     ("docs/book/src/tuning.md 1", docs_book_src_tuning_md_1::start, false),
     ("docs/book/src/tuning.md 2", docs_book_src_tuning_md_2::start, false),
     ("crates/oikaze/src/atomic.rs 1", crates_oikaze_src_atomic_rs_1::start, false),
@@ -2636,6 +2728,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/collective/calls.rs 1", crates_oikaze_src_collective_calls_rs_1::start, false),
     ("crates/oikaze/src/collective/calls.rs 2", crates_oikaze_src_collective_calls_rs_2::start, false),
     ("crates/oikaze/src/collective/exact.rs 1", crates_oikaze_src_collective_exact_rs_1::start, false),
+    ("crates/oikaze/src/collective/notify.rs 1", crates_oikaze_src_collective_notify_rs_1::start, false),
     ("crates/oikaze/src/collective/operator.rs 1", crates_oikaze_src_collective_operator_rs_1::start, false),
     ("crates/oikaze/src/collective/operator.rs 2", crates_oikaze_src_collective_operator_rs_2::start, false),
     ("crates/oikaze/src/collective/operator.rs 3", crates_oikaze_src_collective_operator_rs_3::start, false),
