@@ -5,6 +5,7 @@ mod elements;
 mod files;
 mod freeing;
 mod numpy;
+mod random;
 mod replacing;
 mod shapes;
 mod targets;

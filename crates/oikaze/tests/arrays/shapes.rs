@@ -250,6 +250,37 @@ fn arrays_without_elements_work_as_others_do() {
     });
 }
 
+/// A guard without elements needs no page, wherever it lies.
+#[test]
+fn guards_without_elements_fetch_nothing() {
+    cluster(2, |job| {
+        let line = job.array_with_homes::<u64>("line", 1000, Homes::Explicit(vec![0, 0]))?;
+        let grid = job.array::<u16>("grid", [10, 300])?;
+        line.fill(7)?;
+        grid.fill(7)?;
+        let fetched = || line.statistics().fetched_pages + grid.statistics().fetched_pages;
+        let before = fetched();
+        for at in [0, 5, 512, 600, 1000] {
+            assert!(line.write(at..at)?.is_empty());
+            assert!(line.write_merged(at..at)?.is_empty());
+            assert!(line.read(at..at)?.is_empty());
+            line.prefetch(at..at)?;
+            line.subscribe(at..at)?;
+            line.unsubscribe(at..at)?;
+        }
+        for block in [[5..5, 0..300], [0..10, 7..7], [10..10, 300..300]] {
+            assert!(grid.read(block.clone())?.to_vec().is_empty());
+            grid.write(block.clone())?.fill(1);
+            grid.write_merged(block)?.fill(1);
+        }
+        assert_eq!(fetched(), before);
+        assert!(line.write_lazily(5..5)?.is_empty());
+        job.barrier()?;
+        assert!(grid.read(grid.whole())?.iter().all(|value| *value == 7));
+        Ok(job.barrier()?)
+    });
+}
+
 /// Each mistake is an error on all nodes, and the job goes on.
 #[test]
 fn arrays_of_different_shapes_fail_on_all_nodes() {

@@ -102,9 +102,11 @@ pub(super) struct Guards {
     pub under_lock: bool,
 }
 
-/// Returns the pages that hold these bytes.
+/// Returns the pages that hold these bytes. No bytes have no pages, wherever they lie.
 pub(super) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
-    bytes.start / PAGE as u64..bytes.end.div_ceil(PAGE as u64)
+    let first = bytes.start / PAGE as u64;
+    let end = if bytes.is_empty() { first } else { bytes.end.div_ceil(PAGE as u64) };
+    first..end
 }
 
 /// Returns the bytes of one page.
