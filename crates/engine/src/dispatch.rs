@@ -28,6 +28,10 @@ impl<P: Pages> Handler for Layers<P> {
         self.buffer_pool.try_lend(len)
     }
 
+    fn refused(&mut self, from: Rank, head: &[u8], len: u64) {
+        self.rma.refused_for_room(from, head, len);
+    }
+
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {
         // Both layers get the bytes. Message numbers are unique within a connection, so the layer
         // that did not admit this message ignores them.

@@ -133,7 +133,7 @@ fn rma_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
                 }
             }
             RmaEvent::Parcel { from, head, body } => {
-                let body = Body::new(body, &out.layers.buffer_pool);
+                let body = body.map(|body| Body::new(body, &out.layers.buffer_pool));
                 inbox.deliver_parcel(Parcel { from, head, body }, out.now);
             }
             RmaEvent::Arrived { from, class, tag, body } => {

@@ -29,8 +29,8 @@ pub struct Parcel {
     pub from: Rank,
     /// Head of the parcel.
     pub head: ParcelHead,
-    /// Content of the parcel.
-    pub body: Body,
+    /// Content of the parcel, or its length in bytes if this node refused it for lack of memory.
+    pub body: Result<Body, u64>,
 }
 
 /// News that no thread has taken yet.
@@ -106,7 +106,7 @@ impl Inbox {
 
     /// Adds a part of a collective operation.
     pub(crate) fn deliver_parcel(&mut self, parcel: Parcel, now: Time) {
-        if parcel.body.len() >= BODY_POOLED_MIN {
+        if parcel.body.as_ref().is_ok_and(|body| body.len() >= BODY_POOLED_MIN) {
             self.long_body = Some(now);
         }
         self.parcels.push_back(parcel);

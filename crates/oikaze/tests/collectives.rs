@@ -4,7 +4,10 @@ use oikaze::collective::{Pending, commuting, ordered};
 use oikaze::prelude::*;
 use oikaze::testing::{cluster, cluster_with};
 use std::error::Error;
-use std::time::Duration;
+use std::future::{Future, IntoFuture};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -313,6 +316,120 @@ fn roots_that_differ_fail_everywhere() {
     all_say(&each_sends, &["rank 0 calls broadcast of 1 u8 with root 0", "with root 1"]);
     let reduced = texts(3, |job| job.reduce(job.rank(), &[1], Sum).map(drop));
     all_say(&reduced, &["calls reduce of 1 i32 with root"]);
+}
+
+/// How a program learns of the end of a collective.
+#[derive(Clone, Copy, Debug)]
+enum Learns {
+    Waits,
+    Awaits,
+    Polls,
+    /// Waits for a later collective only.
+    WaitsForLater,
+}
+
+/// Runs a future on this thread, which sleeps until it is woken.
+fn block_on<F: IntoFuture>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future.into_future());
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            // Nobody may wake this thread if the job hangs.
+            Poll::Pending => std::thread::park_timeout(LIMIT),
+        }
+    }
+}
+
+/// Returns the error of a collective that must fail, or of the next one.
+fn failure_of<T: oikaze::collective::Item>(
+    job: &Job,
+    learns: Learns,
+    pending: Pending<Vec<T>>,
+) -> oikaze::Result<()> {
+    match learns {
+        Learns::Waits => pending.wait().map(drop),
+        Learns::Awaits => block_on(pending).map(drop),
+        Learns::Polls => {
+            let begun = Instant::now();
+            loop {
+                match pending.try_take() {
+                    Some(outcome) => return outcome.map(drop),
+                    None if begun.elapsed() > LIMIT => panic!("{pending:?} hangs"),
+                    None => std::thread::yield_now(),
+                }
+            }
+        }
+        Learns::WaitsForLater => {
+            let later = job.start().all_gather(&[job.rank()]).wait();
+            pending.wait().and(later).map(drop)
+        }
+    }
+}
+
+/// COLL-3.1, COLL-3.3: mistakes are found however programs wait. Before, notices left only while a
+/// thread waited.
+#[test]
+fn mistakes_are_found_however_programs_wait() {
+    let ways = [Learns::Waits, Learns::Awaits, Learns::Polls, Learns::WaitsForLater];
+    for (learns, without) in ways.into_iter().flat_map(|way| [(way, "shm"), (way, "")]) {
+        let settings = Job::builder().without(without).time_limit(LIMIT);
+        let texts = cluster_with(2, settings, |job| {
+            let (me, start) = (job.rank(), job.start());
+            let is_first = me == 0;
+            // Each waits for the other.
+            let roots = failure_of(job, learns, start.broadcast::<u8>(1 - me, &[]));
+            let counts = failure_of(job, learns, start.all_reduce(&vec![1; 3 + me as usize], Sum));
+            let types = if is_first {
+                failure_of(job, learns, start.all_gather(&[1_u32]))
+            } else {
+                failure_of(job, learns, start.all_gather(&[1_f32]))
+            };
+            let operators = if is_first {
+                failure_of(job, learns, start.scan(&[1], Max))
+            } else {
+                failure_of(job, learns, start.scan(&[1], Min))
+            };
+            // Neither sends before it has received.
+            let kinds = if is_first {
+                failure_of(job, learns, start.gather(0, &[1]))
+            } else {
+                failure_of(job, learns, start.scan(&[1], Sum))
+            };
+            let last = job.all_reduce(1, Sum);
+            let outcomes = [roots, counts, types, operators, kinds, last.map(drop)];
+            Ok(outcomes.map(|one| one.err().map(|error| error.to_string())))
+        });
+        let said = [
+            [
+                "rank 0 calls broadcast of u8 with root 1",
+                "rank 1 calls broadcast of u8 with root 0",
+            ],
+            ["rank 0 calls all_reduce of 3 i32", "rank 1 calls all_reduce of 4 i32"],
+            ["rank 0 calls all_gather of 1 u32", "rank 1 calls all_gather of 1 f32"],
+            ["rank 0 calls scan of 1 i32 with Max", "rank 1 calls scan of 1 i32 with Min"],
+            ["rank 0 calls gather of 1 i32 with root 0", "rank 1 calls scan of 1 i32 with Sum"],
+        ];
+        for (rank, texts) in texts.iter().enumerate() {
+            // A rank whose part was done gets the error from its next collective.
+            let all = texts.iter().flatten().cloned().collect::<Vec<_>>().join("\n");
+            for two in said {
+                let told = two.iter().all(|words| all.contains(words));
+                assert!(
+                    told,
+                    "{learns:?}, without {without:?}, rank {rank}: {two:?} in {texts:#?}"
+                );
+            }
+            assert_eq!(texts.iter().flatten().count(), said.len(), "{learns:?}: {texts:#?}");
+        }
+    }
 }
 
 /// COLL-3.2.

@@ -2,7 +2,7 @@
 //! path allocates nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The system's allocator with counters. A test program declares it as its global allocator:
 ///
@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counting {
     live: AtomicU64,
     calls: AtomicU64,
+    /// Size of the allocations that fail; 0 if none.
+    refused: AtomicUsize,
 }
 
 impl Counting {
@@ -28,7 +30,17 @@ impl Counting {
     #[must_use]
     #[allow(clippy::new_without_default, reason = "a static needs a constant")]
     pub const fn new() -> Self {
-        Self { live: AtomicU64::new(0), calls: AtomicU64::new(0) }
+        Self { live: AtomicU64::new(0), calls: AtomicU64::new(0), refused: AtomicUsize::new(0) }
+    }
+
+    /// Makes all later allocations of exactly this size in bytes fail, as if memory were short. Code
+    /// that allocates without asking whether it may aborts the process then. 0 ends it.
+    pub fn refuse(&self, size: usize) {
+        self.refused.store(size, Ordering::Relaxed);
+    }
+
+    fn refuses(&self, size: usize) -> bool {
+        size > 0 && size == self.refused.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes that all threads have allocated and not yet freed.
@@ -50,9 +62,12 @@ impl Counting {
 }
 
 // SAFETY: all is left to the system's allocator, with the arguments as they came; what is counted
-// beside it has no influence.
+// beside it has no influence. A refused allocation returns null, as `GlobalAlloc` permits.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if self.refuses(layout.size()) {
+            return std::ptr::null_mut();
+        }
         self.took(layout.size());
         // SAFETY: the caller keeps `GlobalAlloc`'s contract.
         unsafe { System.alloc(layout) }

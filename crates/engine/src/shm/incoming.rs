@@ -215,6 +215,7 @@ impl Incoming {
             let charge = if is_credited { self.credit.take(len as u64)? } else { 0 };
             let Some(mut body) = handler.buffer(len) else {
                 self.credit.refund(charge);
+                handler.refused(from, head, len as u64);
                 return Ok(Err(Refusal::NoMemory));
             };
             reader.append(heading.head, len, &mut body);
@@ -317,6 +318,7 @@ impl Incoming {
                     Some(buffer) => BodyDestination::Assemble(buffer),
                     None => {
                         self.credit.refund(std::mem::take(&mut charge));
+                        handler.refused(from, &head, len);
                         BodyDestination::Refuse(Refusal::NoMemory)
                     }
                 }

@@ -177,6 +177,32 @@ pub trait Collectives {
         self.start().reduce_scatter(values, operator).wait()
     }
 
+    /// Combines the vectors of all ranks element by element. Rank `r` gets the combined vectors `r`.
+    /// All ranks give vectors of the same lengths, which may differ between vectors.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let lens = 1..=job.size() as usize; // one element for rank 0, two for rank 1, ...
+    /// let vectors: Vec<Vec<u32>> = lens.map(|len| vec![1; len]).collect();
+    /// let mine = job.reduce_scatter_uneven(&vectors, Sum)?;
+    /// assert_eq!(mine, vec![job.size(); job.rank() as usize + 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Collectives::reduce`]; there is not one vector for each rank; or the lengths differ
+    /// between ranks.
+    fn reduce_scatter_uneven<T: Item, O: Operator<T>>(
+        &self,
+        vectors: &[Vec<T>],
+        operator: O,
+    ) -> Result<Vec<T>> {
+        self.start().reduce_scatter_uneven(vectors, operator).wait()
+    }
+
     /// Combines the elements of all lower ranks and this one.
     ///
     /// # Errors
@@ -218,6 +244,39 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`].
     fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Team>> {
         self.team().split_by(color, key)
+    }
+
+    /// Makes a team of the ranks that live: those that are not dead and have not begun to leave, in
+    /// their order. After a death, the collectives of a team fail, and so does
+    /// [`Collectives::split`]. Survivors then go on in the new team. All living ranks call it, and
+    /// all get the same ranks, also if more of them die meanwhile. A death that comes later makes
+    /// the new team fail in turn.
+    ///
+    /// The job must let survivors go on ([`JobBuilder::keep_going`](crate::JobBuilder::keep_going)).
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// /// Adds up one value of each node that lives.
+    /// fn sum_of_the_living(job: &Job, value: u64) -> oikaze::Result<u64> {
+    ///     let mut team = job.shrink()?;
+    ///     loop {
+    ///         match team.all_reduce(value, Sum) {
+    ///             Err(error) if error.lost_peer().is_some() => team = team.shrink()?,
+    ///             sum => return sum,
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(sum_of_the_living(&job, 1)?, u64::from(job.size()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The job is over; the other ranks count this one as dead; or the job's time limit passed.
+    fn shrink(&self) -> Result<Team> {
+        self.team().shrink_to_living()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Collectives under way, to wait for or to await.
 
-use super::run::{CollectiveFailure, Slot, TeamCore};
-use crate::error::Cause;
+use super::run::{Listener, Slot};
+use crate::completion::{CompletionQueue, Counter, Explanation};
 use crate::node::{Node, WaitSubject};
 use crate::{Error, Result};
 use oikaze_protocol::collective::CollectiveCall;
@@ -9,11 +9,9 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-
-/// Time after which a waiting rank tells the rank it waits for what it calls.
-const NOTICE_AFTER: Duration = Duration::from_millis(100);
 
 /// A collective under way, which [`Collectives::start`](super::Collectives::start) begins.
 ///
@@ -34,10 +32,11 @@ const NOTICE_AFTER: Duration = Duration::from_millis(100);
 #[must_use = "a collective that is not waited for may fail unseen"]
 pub struct Pending<R> {
     slot: Arc<Slot<R>>,
-    core: Arc<TeamCore>,
     node: Arc<Node>,
     call: CollectiveCall,
     limit: Option<Duration>,
+    /// A queue or a counter reports the end.
+    told: AtomicBool,
 }
 
 impl<R> fmt::Debug for Pending<R> {
@@ -49,12 +48,11 @@ impl<R> fmt::Debug for Pending<R> {
 impl<R> Pending<R> {
     pub(super) fn new(
         slot: Arc<Slot<R>>,
-        core: &Arc<TeamCore>,
         node: &Arc<Node>,
         call: CollectiveCall,
         limit: Option<Duration>,
     ) -> Self {
-        Pending { slot, core: Arc::clone(core), node: Arc::clone(node), call, limit }
+        Pending { slot, node: Arc::clone(node), call, limit, told: AtomicBool::new(false) }
     }
 
     /// Returns `true` if the collective has ended for this rank. This costs one load.
@@ -94,31 +92,88 @@ impl<R> Pending<R> {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::other(what());
-        let long = &mut self.node.long_wait(&subject);
-        let is_done = || self.slot.is_done().then_some(());
-        loop {
-            let notice = Instant::now() + NOTICE_AFTER;
-            let until = deadline.map_or(notice, |deadline| deadline.min(notice));
-            if self.node.wait_within(long, Some(until), is_done).is_some() {
-                return Ok(());
-            }
-            if self.node.is_forked() {
-                return Err(Error::failed(what(), self.node.forked()));
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Cause::Timeout { what: what(), waited: begun.elapsed() }.into());
-            }
-            self.core.notify(&self.node);
+        let is_done = || self.slot.is_done().then_some(Ok(()));
+        let done = self.node.wait_on(&subject, deadline, is_done);
+        self.node.awaited(what, begun, done)
+    }
+
+    /// Returns the result if the collective has ended. The result is returned once.
+    ///
+    /// # Errors
+    /// As [`Pending::wait_for`].
+    #[must_use]
+    pub fn try_take(&self) -> Option<Result<R>> {
+        self.is_done().then(|| self.taken())
+    }
+
+    /// Makes the queue report the end of the collective once, by the number `context`. The queue
+    /// gives no result, which stays here. The collective may have ended already. The handle may be
+    /// dropped afterwards.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let queue = job.completion_queue();
+    /// let sums: Vec<_> = (0..3).map(|n| job.start().all_reduce(&[n], Sum)).collect();
+    /// for (sum, context) in sums.iter().zip(0..) {
+    ///     sum.report_to(&queue, context)?;
+    /// }
+    /// let mut ended = Vec::new();
+    /// queue.wait(3, &mut ended)?;
+    /// for one in ended {
+    ///     one.outcome?;
+    ///     let sum = sums[one.context as usize].try_take().expect("it has ended")?;
+    ///     assert_eq!(sum, [one.context as u32 * job.size()]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A queue or a counter is told of the collective already; it tells one only.
+    pub fn report_to(&self, queue: &CompletionQueue, context: u64) -> Result<()> {
+        let (report, call) = (queue.reporter(context), self.call);
+        self.tell(Box::new(move |outcome| {
+            report(
+                outcome.map_err(|failure| {
+                    Explanation::new(move |node| failure.into_error(node, &call))
+                }),
+            );
+        }))
+    }
+
+    /// Makes the counter count the end of the collective once. The collective may have ended
+    /// already. The handle may be dropped afterwards.
+    ///
+    /// # Errors
+    /// As [`Pending::report_to`].
+    pub fn count_in(&self, counter: &Counter) -> Result<()> {
+        let count = counter.reporter();
+        self.tell(Box::new(move |outcome| count(outcome.is_ok())))
+    }
+
+    fn tell(&self, listener: Listener) -> Result<()> {
+        if self.told.swap(true, Ordering::Relaxed) {
+            return Err(Error::invalid(
+                self.call.to_string(),
+                "its end is told already; a collective tells one counter or one queue",
+            ));
         }
+        if !self.node.is_forked() && self.slot.listen(listener) {
+            self.node.tell_waiters();
+        }
+        Ok(())
     }
 
     fn taken(&self) -> Result<R> {
-        let what = || self.call.to_string();
         match self.slot.take() {
             Some(Ok(result)) => Ok(result),
-            Some(Err(CollectiveFailure::Lost(failure))) => Err(self.node.failure(&what(), failure)),
-            Some(Err(CollectiveFailure::Mistake(why))) => Err(Error::invalid(what(), why)),
-            None => Err(Error::invalid(what(), "its result was taken before; keep it there")),
+            Some(Err(failure)) => Err(failure.into_error(&self.node, &self.call)),
+            None => Err(Error::invalid(
+                self.call.to_string(),
+                "its result was taken before; keep it there",
+            )),
         }
     }
 }

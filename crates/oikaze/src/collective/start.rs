@@ -5,7 +5,7 @@ use super::run::{CollectiveFailure, End, Shape, Slot, Stage, Vector};
 use super::{Item, Operator, Pending, Team};
 use crate::Rank;
 use oikaze_protocol::collective::{
-    Arrival, CollectiveCall, CollectiveKind, ElementCode, Order, Part, Plan,
+    Arrival, CollectiveCall, CollectiveKind, ElementCode, Order, Part, Plan, hash_of_lengths,
 };
 use std::sync::Arc;
 use std::task::Waker;
@@ -127,7 +127,7 @@ impl Start<'_> {
             Ok(stage) => (stage, Ok(())),
             Err(why) => (Box::new(Broken(Arc::clone(&slot))) as Box<dyn Stage>, Err(why)),
         };
-        let pending = Pending::new(slot, core, node, call, *limit);
+        let pending = Pending::new(slot, node, call, *limit);
         if !node.is_forked() {
             core.begin(node, call, stage, sound);
         }
@@ -244,6 +244,36 @@ impl Start<'_> {
     ) -> Pending<Vec<T>> {
         let block = self.block(values.len());
         self.combine(CollectiveKind::ReduceScatter, values, block, operator)
+    }
+
+    /// Combines the vectors of all ranks element by element. Rank `r` gets the combined vectors `r`.
+    /// All ranks give vectors of the same lengths, which may differ between vectors.
+    pub fn reduce_scatter_uneven<T: Item, O: Operator<T>>(
+        self,
+        vectors: &[Vec<T>],
+        operator: O,
+    ) -> Pending<Vec<T>> {
+        let kind = CollectiveKind::ReduceScatter;
+        let lens: Vec<usize> = vectors.iter().map(Vec::len).collect();
+        let sum = lens.iter().try_fold(0_usize, |sum, len| sum.checked_add(*len));
+        let call = CollectiveCall {
+            kind,
+            uneven: true,
+            element: code_of::<T>(),
+            operator: operator.code(),
+            root: hash_of_lengths(&lens),
+            count: sum.map(|sum| sum as u64),
+        };
+        let slot = Arc::new(Slot::default());
+        let (settled, failing) = (Arc::clone(&slot), Arc::clone(&slot));
+        let finish = Box::new(move |values| End::Settled(settled.settle(Ok(values))));
+        let sound = check_vectors(vectors.len(), self.team.size() as usize);
+        let fits = sum.map(drop).ok_or_else(|| "the lengths are too large".to_owned());
+        let stage = sound.and(fits).and_then(|()| {
+            let shape = Shape { uneven: Some((Vec::new(), lens)), ..self.shape(kind, 0) };
+            Vector::new(shape, operator, Some(0), &vectors.concat(), finish, failing)
+        });
+        self.begin_stage(call, stage.map(|stage| stage as Box<dyn Stage>), slot)
     }
 
     /// Combines the elements of all lower ranks and this one.

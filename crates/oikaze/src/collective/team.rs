@@ -1,11 +1,11 @@
 //! Teams: ranks that have collectives of their own.
 
-use super::Start;
-use super::run::TeamCore;
+use super::run::{GoneSlot, TeamCore};
+use super::{Pending, Start};
 use crate::node::Node;
 use crate::{Error, Rank, Result};
 use oikaze_engine::{Request, Value};
-use oikaze_protocol::collective::{CollectiveKind, Facts, choose};
+use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, Facts, choose};
 use oikaze_protocol::fnv::fnv1a;
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Number of the team of all nodes.
 const WORLD: u64 = 0;
+/// First word of the number of a team of living ranks, where a split has the split's number.
+const SHRINK: u64 = u64::MAX;
 
 /// Some or all nodes of a job, with collectives of their own. Ranks of a team are numbered from 0.
 ///
@@ -114,7 +116,7 @@ impl Team {
     pub fn algorithm(&self, collective: &str, bytes: usize) -> &'static str {
         let Some(kind) = (0..=u8::MAX)
             .filter_map(CollectiveKind::from_code)
-            .find(|kind| kind.name() == collective)
+            .find(|kind| kind.name() == collective && *kind != CollectiveKind::Shrink)
         else {
             return "none";
         };
@@ -142,20 +144,46 @@ impl Team {
             .map(|(place, [_, key])| (key.cast_signed(), place))
             .collect();
         members.sort_unstable();
+        let places: Vec<usize> = members.into_iter().map(|(_, place)| place).collect();
+        self.sub_team("split", &[number, u64::from(color)], &places).map(Some)
+    }
+
+    /// Makes a team of the living ranks (COLL-6.1).
+    ///
+    /// # Errors
+    /// As [`Collectives::shrink`](super::Collectives::shrink).
+    pub(super) fn shrink_to_living(&self) -> Result<Team> {
+        let slot = Arc::new(GoneSlot::default());
+        let call = CollectiveCall::SHRINK;
+        let pending = Pending::new(Arc::clone(&slot), &self.node, call, self.limit);
+        let number = if self.node.is_forked() {
+            0
+        } else {
+            self.core.begin_shrink(&self.node, Arc::clone(&slot))
+        };
+        let gone = pending.wait()?;
+        let mut words = vec![SHRINK, number];
+        words.extend(gone.iter().copied().map(u64::from));
+        let living = (0..self.size()).filter(|rank| !gone.contains(rank));
+        let places: Vec<usize> = living.map(|rank| rank as usize).collect();
+        self.sub_team("shrink", &words, &places)
+    }
+
+    /// Makes a team of some ranks of this one. Its number follows from this team's number and these
+    /// words.
+    fn sub_team(&self, what: &'static str, words: &[u64], places: &[usize]) -> Result<Team> {
         let of = |from: &[u32]| -> Vec<u32> {
-            members.iter().filter_map(|(_, place)| from.get(*place)).copied().collect()
+            places.iter().filter_map(|place| from.get(*place)).copied().collect()
         };
-        let ranks = of(self.ranks());
-        let mine = self.ranks().get(self.rank() as usize);
-        let me = ranks.iter().position(|rank| Some(rank) == mine);
+        let me = places.iter().position(|place| *place == self.rank() as usize);
         let Some(me) = me.and_then(|me| Rank::try_from(me).ok()) else {
-            return Err(Error::invalid("split", "this rank is not in its own team (a defect)"));
+            return Err(Error::invalid(what, "this rank is not in its own team (a defect)"));
         };
-        let words = [self.core.id(), number, u64::from(color)];
+        let words = [&[self.core.id()], words].concat();
         // 0 is the team of all nodes.
         let id = fnv1a(words.into_iter().flat_map(u64::to_le_bytes)).max(1);
-        let core = TeamCore::new(id, ranks.into(), me);
-        Ok(Some(Team::of(core, &self.node, of(&self.machines).into(), self.limit)))
+        let core = TeamCore::new(id, of(self.ranks()).into(), me);
+        Ok(Team::of(core, &self.node, of(&self.machines).into(), self.limit))
     }
 
     /// Waits for all ranks of the team (COH-15.1 to 15.3). After the barrier, all of them see in

@@ -95,6 +95,12 @@ impl Counter {
         Box::new(ToCounter(Arc::clone(&self.shared)))
     }
 
+    /// Returns a function that counts the end of a collective; `true`: it ended well.
+    pub(crate) fn reporter(&self) -> impl FnOnce(bool) + Send + 'static {
+        let counter = Arc::clone(&self.shared);
+        move |succeeded| counter.count(succeeded)
+    }
+
     /// Counts an operation that was done when it was begun. No turn reports such an operation.
     pub(crate) fn count_done(&self) {
         if self.node.is_forked() {

@@ -5,7 +5,8 @@
 //! number. [`Job::flush`] waits for all, and [`Job::fence`] orders without waiting.
 //!
 //! The turn that settles an operation informs queue and counter, whichever thread runs it.
-//! Attaching to an operation that has already ended misses nothing. A queue holds a number that the
+//! Collectives report to both, too ([`Pending`](crate::collective::Pending)). Attaching to an
+//! operation that has already ended misses nothing. A queue holds a number that the
 //! caller chose, so that a binding for another language needs no object of this crate.
 
 mod counter;
@@ -14,6 +15,7 @@ mod queue;
 
 pub use counter::{Counter, Counts};
 pub use operation::{Operation, OperationFuture, Outcome};
+pub(crate) use queue::Explanation;
 pub use queue::{Completed, CompletionQueue};
 
 use crate::Result;

@@ -1,11 +1,12 @@
 //! Completion queues. A queue reports each ended operation once, with the number that its caller
 //! gave to it.
 
-use crate::Result;
 use crate::node::{Node, WaitSubject, Waiters, lock};
+use crate::{Error, Result};
 use oikaze_engine::OperationLabel;
 use oikaze_engine::{Failure, Outcome, Sink, Value};
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -70,7 +71,23 @@ struct QueueState {
 #[derive(Debug)]
 struct Entry {
     context: u64,
-    outcome: std::result::Result<u64, Box<(OperationLabel, Failure, u64)>>,
+    outcome: std::result::Result<u64, Explanation>,
+}
+
+/// Error of something that has failed, made when a thread reads it: the turn that settles an
+/// operation does only cheap work.
+pub(crate) struct Explanation(Box<dyn FnOnce(&Node) -> Error + Send>);
+
+impl Explanation {
+    pub fn new(error: impl FnOnce(&Node) -> Error + Send + 'static) -> Explanation {
+        Explanation(Box::new(error))
+    }
+}
+
+impl fmt::Debug for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Explanation").finish_non_exhaustive()
+    }
 }
 
 /// Listener that puts the end of one operation into the queue.
@@ -86,7 +103,16 @@ impl Sink for ToQueue {
         let outcome = match outcome {
             Ok(Value::Word(word)) => Ok(*word),
             Ok(_) => Ok(0),
-            Err(failure) => Err(Box::new((self.what.clone(), Failure::clone(failure), serial))),
+            Err(failure) => {
+                let (what, failure) = (self.what.clone(), Failure::clone(failure));
+                Err(Explanation::new(move |node| {
+                    match serial {
+                        0 => node.untaken.take_in_ring(what.peer),
+                        serial => node.untaken.take(what.peer, serial),
+                    }
+                    node.failure(&what, failure).of_unknown_fate(what.fate())
+                }))
+            }
         };
         self.queue.push(Entry { context: self.context, outcome });
     }
@@ -108,6 +134,15 @@ impl CompletionQueue {
 
     pub(crate) fn sink(&self, context: u64, what: OperationLabel) -> Box<dyn Sink> {
         Box::new(ToQueue { queue: Arc::clone(&self.shared), context, what })
+    }
+
+    /// Returns a function that reports the end of a collective: well, or with an error.
+    pub(crate) fn reporter(
+        &self,
+        context: u64,
+    ) -> impl FnOnce(std::result::Result<(), Explanation>) + Send + 'static {
+        let queue = Arc::clone(&self.shared);
+        move |outcome| queue.push(Entry { context, outcome: outcome.map(|()| 0) })
     }
 
     /// Reports an operation that was done when it was begun. No turn reports such an operation.
@@ -150,17 +185,9 @@ impl CompletionQueue {
     }
 
     fn tell(&self, entries: VecDeque<Entry>, into: &mut Vec<Completed>) -> usize {
-        // Formats errors here, so that the turn does only cheap work under the lock.
         let count = entries.len();
         into.extend(entries.into_iter().map(|Entry { context, outcome }| {
-            let outcome = outcome.map_err(|failed| {
-                let (what, failure, serial) = *failed;
-                match serial {
-                    0 => self.node.untaken.take_in_ring(what.peer),
-                    serial => self.node.untaken.take(what.peer, serial),
-                }
-                self.node.failure(&what, failure).of_unknown_fate(what.fate())
-            });
+            let outcome = outcome.map_err(|Explanation(error)| error(&self.node));
             Completed { context, outcome }
         }));
         count

@@ -173,6 +173,17 @@ impl Node {
         loss.or_else(|| self.over())
     }
 
+    /// Returns those of these nodes that have begun to leave or are dead.
+    pub fn gone_of(&self, ranks: &[Rank]) -> Vec<Rank> {
+        let gone = |inside: &DeparturesState| {
+            let is_gone = |rank: &&Rank| {
+                inside.leaving.contains_key(rank) || inside.death_of(**rank).is_some()
+            };
+            Some(ranks.iter().filter(is_gone).copied().collect())
+        };
+        self.look(gone).unwrap_or_default()
+    }
+
     /// Returns why no result comes any more: this node has left, or the job was aborted.
     fn over(&self) -> Option<Failure> {
         if self.left.load(Ordering::Acquire) {

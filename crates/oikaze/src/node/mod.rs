@@ -246,6 +246,7 @@ impl Node {
                 self.driver.wake_sleepers();
             }
         });
+        self.collectives.tick(now);
         self.collectives.run(self);
         total
     }

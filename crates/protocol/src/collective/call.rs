@@ -29,6 +29,8 @@ crate::wire_enum! {
         ExclusiveScan = 9,
         /// A block of each rank for each rank.
         AllToAll = 10,
+        /// Agreement on the living ranks. It has no plan.
+        Shrink = 11,
     }
 }
 
@@ -47,6 +49,7 @@ impl CollectiveKind {
             CollectiveKind::Scan => "scan",
             CollectiveKind::ExclusiveScan => "exclusive_scan",
             CollectiveKind::AllToAll => "all_to_all",
+            CollectiveKind::Shrink => "shrink",
         }
     }
 
@@ -175,6 +178,13 @@ impl fmt::Display for ElementCode {
     }
 }
 
+/// Returns a number by which ranks compare the lengths of all blocks.
+#[must_use]
+pub fn hash_of_lengths(lens: &[usize]) -> u32 {
+    let hash = crate::fnv::fnv1a(lens.iter().flat_map(|len| (*len as u64).to_le_bytes()));
+    (hash ^ hash >> 32) as u32
+}
+
 /// Call of a rank. All ranks of a team must call the same (COLL-3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectiveCall {
@@ -186,13 +196,24 @@ pub struct CollectiveCall {
     pub element: ElementCode,
     /// Operator of the reduction.
     pub operator: Operator,
-    /// Root, for kinds that have one, and otherwise 0.
+    /// Root, for kinds that have one; the hash of the lengths, for reduce_scatter with unequal
+    /// blocks ([`hash_of_lengths`]); and otherwise 0.
     pub root: Rank,
     /// Number of elements, or `None` if this rank does not know it.
     pub count: Option<u64>,
 }
 
 impl CollectiveCall {
+    /// Call of an agreement on the living ranks.
+    pub const SHRINK: CollectiveCall = CollectiveCall {
+        kind: CollectiveKind::Shrink,
+        uneven: false,
+        element: ElementCode { name: 0, size: 0 },
+        operator: Operator::None,
+        root: 0,
+        count: None,
+    };
+
     /// Returns `true` if two ranks cannot mean the same collective.
     #[must_use]
     pub fn contradicts(&self, other: &CollectiveCall) -> bool {
@@ -205,6 +226,9 @@ impl CollectiveCall {
 /// Displays the call as "broadcast of 5 u64 from rank 0".
 impl fmt::Display for CollectiveCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kind == CollectiveKind::Shrink {
+            return f.write_str("shrink of a team");
+        }
         write!(f, "{}{} of ", self.kind, if self.uneven { "_uneven" } else { "" })?;
         match self.count {
             Some(count) => write!(f, "{count} {}", self.element)?,
@@ -212,6 +236,9 @@ impl fmt::Display for CollectiveCall {
         }
         if self.kind.has_root() {
             write!(f, " with root {}", self.root)?;
+        }
+        if self.kind == CollectiveKind::ReduceScatter && self.uneven {
+            write!(f, " in blocks number {:08x}", self.root)?;
         }
         if self.operator != Operator::None {
             write!(f, " with {}", self.operator.name())?;
@@ -232,6 +259,9 @@ crate::wire_enum! {
         /// Bytes that the sender of this parcel has read, of all that it got from the receiver in
         /// this team. The body is a u64.
         Credit = 3,
+        /// View of the sender in an agreement on the living ranks. The number is that of the
+        /// agreement. The body is a [`View`](super::View).
+        View = 4,
     }
 }
 

@@ -29,6 +29,7 @@ mod plan;
 mod rabenseifner;
 mod request;
 mod ring;
+mod shrink;
 mod tree;
 
 #[cfg(test)]
@@ -36,7 +37,9 @@ mod tests;
 
 pub use call::{
     CollectiveCall, CollectiveKind, ElementCode, Operator, PARCEL_HEAD, ParcelHead, ParcelPurpose,
+    hash_of_lengths,
 };
 pub use choice::{CollectiveAlgorithm, Facts, choose};
 pub use plan::{Arrival, Order, Part, Plan, PlanStep, RoundNumber};
 pub use request::{Lengths, PlanError, PlanRequest, plan};
+pub use shrink::{Agreed, Agreement, View};

@@ -19,8 +19,8 @@ pub enum Lengths<'l> {
     Uneven {
         /// Lengths of the blocks that this rank sends to each rank (scatter, exchange).
         sent: &'l [usize],
-        /// Lengths of the blocks that each rank contributes (gather, all_gather), or sends to this
-        /// rank (exchange).
+        /// Lengths of the blocks that each rank contributes (gather, all_gather), keeps
+        /// (reduce_scatter), or sends to this rank (exchange).
         received: &'l [usize],
     },
 }
@@ -100,7 +100,9 @@ impl PlanRequest<'_> {
         };
         let (sends, receives) = match self.kind {
             CollectiveKind::Scatter => (true, false),
-            CollectiveKind::Gather | CollectiveKind::AllGather => (false, true),
+            CollectiveKind::Gather | CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
+                (false, true)
+            }
             _ => (true, true),
         };
         let sound = match self.lengths {
@@ -177,9 +179,9 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
             match algorithm {
                 CollectiveAlgorithm::Binomial => tree::broadcast(out, &group, place, part),
                 CollectiveAlgorithm::ScatterAllGather => {
-                    tree::scatter_in_place(out, &group, place, part);
-                    out.next_phase();
                     let at = |place| super::plan::cut(len, group.size, place);
+                    tree::scatter_in_place(out, &group, place, part, &at);
+                    out.next_phase();
                     ring::all_gather(out, &group, 0, &|place| part.slice(at(place), at(place + 1)));
                 }
                 CollectiveAlgorithm::Hierarchical => {
@@ -248,18 +250,22 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
             ring::all_gather(out, &group, 0, &block);
             (block(group.me), all)
         }
-        (CollectiveKind::ReduceScatter, CollectiveAlgorithm::Ring, Some(each)) if commutes => {
-            let all = out.reserve(group.size * each);
-            let block = |place| all.slice(place * each, (place + 1) * each);
-            ring::reduce_scatter(out, &group, &block);
+        (CollectiveKind::ReduceScatter, _, _) => {
+            let starts = starts(group.size, &received);
+            let all = out.reserve(at(&starts, group.size));
+            let block = |place| all.slice(at(&starts, place), at(&starts, place + 1));
+            match algorithm {
+                CollectiveAlgorithm::Ring if commutes => {
+                    ring::reduce_scatter(out, &group, &block);
+                }
+                CollectiveAlgorithm::ReduceThenScatter => {
+                    tree::reduce(out, &group, 0, all, commutes);
+                    out.next_phase();
+                    tree::scatter_in_place(out, &group, 0, all, &|place| at(&starts, place));
+                }
+                _ => return unfit,
+            }
             (all, block(group.me))
-        }
-        (CollectiveKind::ReduceScatter, CollectiveAlgorithm::ReduceThenScatter, Some(each)) => {
-            let all = out.reserve(group.size * each);
-            tree::reduce(out, &group, 0, all, commutes);
-            out.next_phase();
-            tree::scatter_in_place(out, &group, 0, all);
-            (all, all.slice(group.me * each, (group.me + 1) * each))
         }
         (
             CollectiveKind::Scan | CollectiveKind::ExclusiveScan,

@@ -179,11 +179,16 @@ pub(super) fn scatter(
 }
 
 /// Distributes the blocks of a part of the root, in place: afterwards each place has its own block
-/// of the part. Block `place` is cut by [`super::plan::cut`].
-pub(super) fn scatter_in_place(out: &mut PlanBuilder, group: &Group<'_>, root: usize, part: Part) {
+/// of the part. `at` returns the first element of a place's block in the part.
+pub(super) fn scatter_in_place(
+    out: &mut PlanBuilder,
+    group: &Group<'_>,
+    root: usize,
+    part: Part,
+    at: &dyn Fn(usize) -> usize,
+) {
     let tree = Tree::new(group, root);
     let size = group.size;
-    let at = |place: usize| super::plan::cut(part.len, size, place);
     // A range of distances is one or two ranges of places.
     let pieces = |from: usize, to: usize| {
         let (first, last) = (from + root, to + root);

@@ -55,8 +55,8 @@ pub enum RmaEvent {
         from: Rank,
         /// Head of the parcel.
         head: ParcelHead,
-        /// Body of the parcel.
-        body: Vec<u8>,
+        /// Body of the parcel, or its length in bytes if this node refused it for lack of memory.
+        body: Result<Vec<u8>, u64>,
     },
     /// A peer has acknowledged a request and never answers it (MEM-4.8). Its connection must end.
     Unanswered {

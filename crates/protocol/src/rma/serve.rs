@@ -47,8 +47,18 @@ impl Rma {
         };
         admitted.unwrap_or_else(|refusal| {
             self.refusals.note(from, head, len, refusal, memory);
+            self.refused_for_room(from, head, len);
             Admission::Refuse(refusal)
         })
+    }
+
+    /// Called when a message with a body of `len` bytes is refused for lack of memory or room. Nobody waits for the outcome of
+    /// a parcel at its sender, so the receiver's collective fails and tells the others (COLL-3.6).
+    #[cold]
+    pub fn refused_for_room(&mut self, from: Rank, head: &[u8], len: u64) {
+        if let Some(Operation::Parcel(head)) = Operation::decode(head) {
+            self.events.push_back(RmaEvent::Parcel { from, head, body: Err(len) });
+        }
     }
 
     fn admit_put(
@@ -210,7 +220,7 @@ impl Rma {
             Operation::User { tag } => self.deliver_user(from, class, tag, body),
             Operation::Parcel(head) => {
                 let body = owned(body).ok_or(Refusal::Malformed)?;
-                self.events.push_back(RmaEvent::Parcel { from, head, body });
+                self.events.push_back(RmaEvent::Parcel { from, head, body: Ok(body) });
                 Ok(())
             }
             Operation::Lookup { ticket } => {

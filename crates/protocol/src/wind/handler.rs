@@ -130,6 +130,12 @@ pub trait Handler {
         buffer.try_reserve_exact(len).is_ok().then_some(buffer)
     }
 
+    /// Called when a message with a body of `len` bytes is refused for lack of memory or room, which
+    /// the handler has not refused itself.
+    fn refused(&mut self, from: Rank, head: &[u8], len: u64) {
+        let _ = (from, head, len);
+    }
+
     /// Places bytes of a message admitted with [`Admission::Place`]. Each byte comes exactly once
     /// and is already verified.
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]);

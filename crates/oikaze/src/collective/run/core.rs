@@ -1,19 +1,19 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
 use super::mail::Mail;
+use super::shrink::{GoneSlot, Shrinks};
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
 use crate::node::{Needs, Node, lock};
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Completion, Failure, Outcome, Parcel, Request, Sink, Submission};
+use oikaze_engine::{Failure, Parcel, Request};
 use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose, RoundNumber};
 use oikaze_protocol::limits::RECORD_BODY;
 use oikaze_protocol::wind::Body;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::task::Waker;
@@ -25,9 +25,6 @@ const HISTORY: usize = 64;
 const AHEAD_MAX: u64 = 1 << 16;
 /// Maximum length of a reason that another rank sends, in bytes.
 const REASON_MAX: usize = 4096;
-/// Length of a body from which on the sender hears of its refusal. A receiver refuses a body only
-/// if it has no memory for it.
-const REFUSABLE_MIN: u64 = 64 << 10;
 
 /// A team, as the node runs it.
 pub(crate) struct TeamCore {
@@ -37,8 +34,12 @@ pub(crate) struct TeamCore {
     /// Ranks of the team, by rank of the job.
     places: BTreeMap<Rank, Rank>,
     me: Rank,
-    incoming: SegQueue<Incoming>,
+    incoming: SegQueue<Parcel>,
     asked: AtomicBool,
+    /// A tick has come that no thread has looked at.
+    ticked: AtomicBool,
+    /// Some collective waits, so that ticks matter.
+    waits: AtomicBool,
     /// The program has dropped the team.
     is_dropped: AtomicBool,
     is_over: AtomicBool,
@@ -47,10 +48,16 @@ pub(crate) struct TeamCore {
     state: Mutex<TeamState>,
 }
 
-enum Incoming {
-    Parcel(Parcel),
-    /// A parcel of this collective could not be sent.
-    Unsent(u64, Failure),
+/// Wait of a collective for a rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wait {
+    /// No collective waited.
+    #[default]
+    None,
+    /// This collective waited for this rank at this step of its plan.
+    Seen(u64, usize, Rank),
+    /// It did so at two ticks in a row, and the rank was told what this rank calls.
+    Told(u64, usize, Rank),
 }
 
 #[derive(Default)]
@@ -60,14 +67,15 @@ struct TeamState {
     /// Collectives that were called and have not ended, in their order.
     tasks: VecDeque<CollectiveRun>,
     mail: Mail,
+    shrinks: Shrinks,
     /// Collectives not yet called here that other ranks say have failed.
     failed: BTreeMap<u64, CollectiveFailure>,
     /// The latest collectives that have ended; `true`: well.
     history: VecDeque<(u64, CollectiveCall, bool)>,
     /// Failure of a collective that had ended well here. The next one reports it.
     late: Option<CollectiveFailure>,
-    /// Rank for which the oldest collective waits.
-    waits_for: Option<Rank>,
+    /// Wait of the oldest collective, as the latest tick has found it.
+    wait: Wait,
     wakers: Vec<Waker>,
     has_settled: bool,
 }
@@ -82,6 +90,8 @@ impl TeamCore {
             me,
             incoming: SegQueue::new(),
             asked: AtomicBool::new(false),
+            ticked: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
             is_dropped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             splits: AtomicU64::new(0),
@@ -102,6 +112,11 @@ impl TeamCore {
         &self.ranks
     }
 
+    /// Returns the rank in the team of a rank of the job.
+    pub fn place_of(&self, rank: Rank) -> Option<Rank> {
+        self.places.get(&rank).copied()
+    }
+
     /// Returns the number of the next team split off.
     pub fn next_split(&self) -> u64 {
         self.splits.fetch_add(1, Ordering::Relaxed)
@@ -118,7 +133,7 @@ impl TeamCore {
 
     /// Takes a parcel from the engine.
     pub fn deposit(&self, parcel: Parcel) {
-        self.incoming.push(Incoming::Parcel(parcel));
+        self.incoming.push(parcel);
         self.ask();
     }
 
@@ -155,6 +170,18 @@ impl TeamCore {
         node.collectives().run(node);
     }
 
+    /// Begins an agreement on the living ranks. Returns its number.
+    pub(in crate::collective) fn begin_shrink(
+        self: &Arc<Self>,
+        node: &Node,
+        slot: Arc<GoneSlot>,
+    ) -> u64 {
+        let number = lock(&self.state).shrinks.begin(self, slot);
+        node.collectives().ask(self);
+        node.collectives().run(node);
+        number
+    }
+
     fn mismatch(
         &self,
         from: Rank,
@@ -170,19 +197,36 @@ impl TeamCore {
         ))
     }
 
-    /// Tells the rank for which the oldest collective waits what this rank calls. If that rank
-    /// waits for this one, it finds that the calls do not fit together (COLL-3.3).
-    pub fn notify(&self, node: &Node) {
-        let notice = {
-            let state = lock(&self.state);
-            state.tasks.front().map(|task| (state.waits_for, task.number, task.call))
-        };
-        if let Some((Some(to), number, call)) = notice
-            && to != self.me
-        {
-            let head = self.head(ParcelPurpose::Notice, number, 0, call);
-            self.send(node, to, head, &[]);
+    /// Notes that time has passed. Returns `true` if the team is to run.
+    pub fn tick(&self) -> bool {
+        let matters = self.waits.load(Ordering::Relaxed);
+        if matters {
+            self.ticked.store(true, Ordering::SeqCst);
+            self.ask();
         }
+        matters
+    }
+
+    /// Tells the rank for which the oldest collective waits what this rank calls, if it has waited
+    /// since the latest tick. If that rank waits for this one, it finds that the calls do not fit
+    /// together (COLL-3.3).
+    fn notify(&self, state: &mut TeamState, node: &Node, to: Rank) {
+        if !self.ticked.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let Some(task) = state.tasks.front() else { return };
+        let (number, step, call) = (task.number, task.step(), task.call);
+        state.wait = match state.wait {
+            Wait::Seen(..) if state.wait == Wait::Seen(number, step, to) => {
+                if to != self.me {
+                    let head = self.head(ParcelPurpose::Notice, number, 0, call);
+                    self.send(node, to, head, &[]);
+                }
+                Wait::Told(number, step, to)
+            }
+            told if told == Wait::Told(number, step, to) => told,
+            _ => Wait::Seen(number, step, to),
+        };
     }
 
     /// Runs collectives until all wait. Returns at once if another thread does so, which then looks
@@ -200,7 +244,8 @@ impl TeamCore {
             self.work(&mut state, node);
             let wakers = std::mem::take(&mut state.wakers);
             let has_settled = std::mem::take(&mut state.has_settled);
-            if state.tasks.is_empty() && self.is_dropped.load(Ordering::Acquire) {
+            let is_idle = state.tasks.is_empty() && !state.shrinks.are_called();
+            if is_idle && self.is_dropped.load(Ordering::Acquire) {
                 self.is_over.store(true, Ordering::Release);
             }
             drop(state);
@@ -216,23 +261,20 @@ impl TeamCore {
 
     fn work(self: &Arc<Self>, state: &mut TeamState, node: &Node) {
         loop {
-            while let Some(incoming) = self.incoming.pop() {
-                match incoming {
-                    Incoming::Parcel(parcel) => self.take(state, parcel),
-                    Incoming::Unsent(number, failure) => {
-                        if let Some(task) = state.task(number) {
-                            task.doomed = Some(CollectiveFailure::Lost(failure));
-                        }
-                    }
-                }
+            while let Some(parcel) = self.incoming.pop() {
+                self.take(state, parcel);
             }
             for (to, bytes) in state.mail.reports() {
                 if let Some(call) = state.some_call() {
                     self.report_credit(node, to, bytes, call);
                 }
             }
-            let TeamState { tasks, mail, wakers, .. } = state;
-            let Some(task) = tasks.front_mut() else { return };
+            let TeamState { tasks, mail, wakers, shrinks, has_settled, .. } = state;
+            *has_settled |= shrinks.run(self, node, wakers);
+            let Some(task) = tasks.front_mut() else {
+                self.waits.store(false, Ordering::Relaxed);
+                return;
+            };
             let progress = match task.doomed.take() {
                 Some(failure) => Progress::Fails(failure),
                 None => match node.loss_in(&self.ranks) {
@@ -244,7 +286,7 @@ impl TeamCore {
                 Progress::Ended => state.end_front(true),
                 Progress::Fails(failure) => self.fail_front(state, node, failure),
                 Progress::Waits(for_rank) => {
-                    state.waits_for = for_rank;
+                    self.waits.store(true, Ordering::Relaxed);
                     if !self.incoming.is_empty() {
                         continue;
                     }
@@ -256,7 +298,12 @@ impl TeamCore {
                             let failure = CollectiveFailure::Lost(failure);
                             self.fail_front(state, node, failure);
                         }
-                        None => return,
+                        None => {
+                            if let Some(to) = for_rank {
+                                self.notify(state, node, to);
+                            }
+                            return;
+                        }
                     }
                 }
             }
@@ -271,23 +318,31 @@ impl TeamCore {
         let waker = task.fail(failure.clone());
         state.wakers.extend(waker);
         state.end_front(false);
-        let mut text = match failure {
-            CollectiveFailure::Mistake(why) => why,
+        for to in (0..).take(self.ranks.len()).filter(|to| *to != self.me) {
+            self.send_failed(node, to, number, call, &failure);
+        }
+    }
+
+    /// Tells another rank why a collective has failed, unless every rank sees it by itself.
+    fn send_failed(
+        &self,
+        node: &Node,
+        to: Rank,
+        number: u64,
+        call: CollectiveCall,
+        failure: &CollectiveFailure,
+    ) {
+        let text = match failure {
+            CollectiveFailure::Mistake(why) => why.clone(),
             // Every rank sees by itself that a node is dead, or that the job is over (COLL-3.4).
             CollectiveFailure::Lost(
                 Failure::PeerLost { .. } | Failure::Left | Failure::Aborted(_),
             ) => return,
             CollectiveFailure::Lost(failure) => format!("on rank {}: {failure}", self.me),
         };
-        let mut end = text.len().min(REASON_MAX);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        for to in (0..).take(self.ranks.len()).filter(|to| *to != self.me) {
-            let head = self.head(ParcelPurpose::Failed, number, 0, call);
-            self.send(node, to, head, text.as_bytes());
-        }
+        let text = text.get(..text.floor_char_boundary(REASON_MAX)).unwrap_or_default();
+        let head = self.head(ParcelPurpose::Failed, number, 0, call);
+        self.send(node, to, head, text.as_bytes());
     }
 
     /// Takes a parcel in. It may come before this rank has called the collective, or after the
@@ -300,6 +355,10 @@ impl TeamCore {
         if head.purpose != ParcelPurpose::Data && number > state.next.saturating_add(AHEAD_MAX) {
             return;
         }
+        let body = match body {
+            Ok(body) => body,
+            Err(len) => return self.refused(state, from, &head, len),
+        };
         match head.purpose {
             ParcelPurpose::Credit => {
                 if let Some(bytes) = body.first_chunk() {
@@ -309,19 +368,9 @@ impl TeamCore {
             }
             ParcelPurpose::Failed => {
                 let why = String::from_utf8_lossy(body.get(..REASON_MAX).unwrap_or(&body));
-                let failure = CollectiveFailure::Mistake(why.into_owned());
-                if number < first {
-                    // A rank that has got an error of its own needs no second one.
-                    if state.ended(number).is_some_and(|(_, well)| well) {
-                        state.fail_next(failure);
-                    }
-                } else if let Some(task) = state.task(number) {
-                    task.doomed.get_or_insert(failure);
-                } else {
-                    state.failed.insert(number, failure);
-                }
-                return;
+                return state.fail(number, CollectiveFailure::Mistake(why.into_owned()));
             }
+            ParcelPurpose::View => return state.shrinks.hear(self, from, number, &body),
             ParcelPurpose::Data | ParcelPurpose::Notice => {}
         }
         let body = (head.purpose == ParcelPurpose::Data).then_some(body);
@@ -354,6 +403,27 @@ impl TeamCore {
         }
     }
 
+    /// Fails the collective of a parcel that this node had no memory for (COLL-3.6).
+    fn refused(&self, state: &mut TeamState, from: Rank, head: &ParcelHead, len: u64) {
+        let why = format!(
+            "rank {} has no memory for {len} bytes of rank {from}: free memory there, or cut the vectors into several",
+            self.me
+        );
+        let failure = CollectiveFailure::Mistake(why);
+        match head.purpose {
+            ParcelPurpose::Data => {
+                // The sender gets its credit back.
+                state.mail.arrived(from, len as usize);
+                state.mail.has_read(from, len as usize);
+                state.fail(head.number, failure);
+            }
+            ParcelPurpose::Failed => state.fail(head.number, failure),
+            ParcelPurpose::View => state.shrinks.fail(failure),
+            // These have no body, or one of 8 bytes that a later one replaces.
+            ParcelPurpose::Notice | ParcelPurpose::Credit => {}
+        }
+    }
+
     pub fn head(
         &self,
         purpose: ParcelPurpose,
@@ -370,29 +440,14 @@ impl TeamCore {
         if body.len() <= RECORD_BODY && node.send_parcel_fast(to, &head, body) {
             return;
         }
-        let body = Body::copy_of(body);
-        let completion = (body.len() >= REFUSABLE_MIN).then(|| {
-            let (team, number) = (self.id, head.number);
-            Completion::telling(Box::new(Unsent {
-                registry: node.collectives().clone(),
-                team,
-                number,
-            }))
-        });
-        let request = Request::Parcel { to, head, body };
-        node.push(Submission { request, completion, keep: None });
+        let request = Request::Parcel { to, head, body: Body::copy_of(body) };
+        node.tell(request);
     }
 
     /// Tells a rank how many bytes of its parcels were read.
     pub fn report_credit(&self, node: &Node, to: Rank, bytes: u64, call: CollectiveCall) {
         let head = self.head(ParcelPurpose::Credit, 0, 0, call);
         self.send(node, to, head, &bytes.to_le_bytes());
-    }
-
-    /// Notes that a parcel could not be sent.
-    pub fn unsent(&self, number: u64, failure: Failure) {
-        self.incoming.push(Incoming::Unsent(number, failure));
-        self.ask();
     }
 }
 
@@ -405,6 +460,18 @@ impl TeamState {
     fn ended(&self, number: u64) -> Option<(CollectiveCall, bool)> {
         let ended = self.history.iter().rev().find(|(ended, ..)| *ended == number);
         ended.map(|(_, call, well)| (*call, *well))
+    }
+
+    /// Fails this collective, whether it is under way, is not called yet, or has ended.
+    fn fail(&mut self, number: u64, failure: CollectiveFailure) {
+        if let Some(task) = self.task(number) {
+            task.doomed.get_or_insert(failure);
+        } else if number >= self.next {
+            self.failed.insert(number, failure);
+        } else if self.ended(number).is_some_and(|(_, well)| well) {
+            // A rank that has got an error of its own needs no second one.
+            self.fail_next(failure);
+        }
     }
 
     /// Fails the collective under way, or else the next one (COLL-3.5).
@@ -432,28 +499,6 @@ impl TeamState {
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
-        self.waits_for = None;
         self.has_settled = true;
-    }
-}
-
-/// Learns that a parcel was refused.
-struct Unsent {
-    registry: Arc<super::Registry>,
-    team: u64,
-    number: u64,
-}
-
-impl fmt::Debug for Unsent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unsent").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-impl Sink for Unsent {
-    fn told(&self, outcome: &Outcome, _: u64) {
-        if let Err(failure) = outcome {
-            self.registry.unsent(self.team, self.number, (**failure).clone());
-        }
     }
 }

@@ -11,16 +11,19 @@
 //! | `task.rs` | one collective: the steps of its plan |
 //! | `mail.rs` | parcels that came before their step, and the credit for them |
 //! | `stage.rs` | the typed buffer on which a plan works |
+//! | `shrink.rs` | agreements on the living ranks |
 //! | `slot.rs` | where the outcome appears |
 
 mod core;
 mod mail;
 mod registry;
+mod shrink;
 mod slot;
 mod stage;
 mod task;
 
 pub(crate) use self::core::TeamCore;
 pub(crate) use registry::Registry;
-pub(super) use slot::{CollectiveFailure, Slot};
+pub(super) use shrink::GoneSlot;
+pub(super) use slot::{CollectiveFailure, Listener, Slot};
 pub(super) use stage::{End, Shape, Stage, Vector};

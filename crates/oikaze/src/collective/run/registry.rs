@@ -3,12 +3,18 @@
 use super::TeamCore;
 use crate::node::{Node, lock};
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Failure, Parcel};
+use oikaze_engine::Parcel;
 use oikaze_protocol::limits::MESSAGE_MAX;
+use oikaze_protocol::time::Time;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Time between two ticks of the teams. A rank that waits for the same parcel at two ticks in a row
+/// sends a notice (COLL-3.3).
+const TICK: Duration = Duration::from_millis(100);
 
 /// Maximum number of teams of which it is remembered that they are gone. A parcel for an older one
 /// is kept until the node ends.
@@ -27,6 +33,8 @@ pub(crate) struct Registry {
     due: SegQueue<Arc<TeamCore>>,
     /// Set when a node is lost or the job ends, which concerns all teams.
     all_due: AtomicBool,
+    /// Node time of the next tick in nanoseconds.
+    next_tick: AtomicU64,
 }
 
 #[derive(Default)]
@@ -38,9 +46,13 @@ struct Teams {
     gone: std::collections::VecDeque<u64>,
 }
 
+fn len_of(parcel: &Parcel) -> u64 {
+    parcel.body.as_ref().map_or_else(|len| *len, |body| body.len() as u64)
+}
+
 impl Teams {
     fn keep_early(&mut self, id: u64, parcel: Parcel) {
-        let bytes = self.early_bytes + parcel.body.len() as u64;
+        let bytes = self.early_bytes + len_of(&parcel);
         let is_known = self.early.contains_key(&id) || self.early.len() < EARLY_TEAMS_MAX;
         if is_known && bytes <= EARLY_BYTES_MAX {
             self.early_bytes = bytes;
@@ -50,7 +62,7 @@ impl Teams {
 
     fn take_early(&mut self, id: u64) -> Vec<Parcel> {
         let parcels = self.early.remove(&id).unwrap_or_default();
-        self.early_bytes -= parcels.iter().map(|parcel| parcel.body.len() as u64).sum::<u64>();
+        self.early_bytes -= parcels.iter().map(len_of).sum::<u64>();
         parcels
     }
 }
@@ -103,17 +115,27 @@ impl Registry {
         }
     }
 
-    /// Notes that a parcel of a collective could not be sent.
-    pub fn unsent(&self, team: u64, number: u64, failure: Failure) {
-        if let Some(core) = lock(&self.teams).here.get(&team) {
-            core.unsent(number, failure);
-            self.due.push(Arc::clone(core));
-        }
-    }
-
     /// Makes all teams look for losses.
     pub fn wake_all(&self) {
         self.all_due.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets all teams look how long they have waited, once every [`TICK`]. Each turn calls it.
+    /// Drivers and the helper sleep for at most 100 ms (`SLEEP_MAX`), so teams tick also while no
+    /// thread of the program waits.
+    #[inline]
+    pub fn tick(&self, now: Time) {
+        if now.0 >= self.next_tick.load(Ordering::Relaxed) {
+            self.tick_all(now);
+        }
+    }
+
+    #[cold]
+    fn tick_all(&self, now: Time) {
+        self.next_tick.store((now + TICK).0, Ordering::Relaxed);
+        for core in lock(&self.teams).here.values().filter(|core| core.tick()) {
+            self.due.push(Arc::clone(core));
+        }
     }
 
     /// Makes a team run soon.

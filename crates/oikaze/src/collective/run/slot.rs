@@ -1,7 +1,9 @@
 //! Slots: where the outcome of a collective appears.
 
-use crate::node::lock;
+use crate::Error;
+use crate::node::{Node, lock};
 use oikaze_engine::Failure;
+use oikaze_protocol::collective::CollectiveCall;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -15,20 +17,37 @@ pub(in crate::collective) enum CollectiveFailure {
     Mistake(String),
 }
 
+impl CollectiveFailure {
+    /// Returns the error that a program gets.
+    pub fn into_error(self, node: &Node, call: &CollectiveCall) -> Error {
+        match self {
+            CollectiveFailure::Lost(failure) => node.failure(call, failure),
+            CollectiveFailure::Mistake(why) => Error::invalid(call.to_string(), why),
+        }
+    }
+}
+
 /// Outcome of one collective.
 pub(in crate::collective) struct Slot<R> {
     done: AtomicBool,
     inside: Mutex<SlotState<R>>,
 }
 
+/// Function that is told how a collective has ended.
+pub(in crate::collective) type Listener = Box<dyn FnOnce(Result<(), CollectiveFailure>) + Send>;
+
 struct SlotState<R> {
     outcome: Option<Result<R, CollectiveFailure>>,
+    /// The failure, if the outcome is one, also after the outcome was taken.
+    failure: Option<CollectiveFailure>,
     waker: Option<Waker>,
+    listener: Option<Listener>,
 }
 
 impl<R> Default for Slot<R> {
     fn default() -> Self {
-        let inside = Mutex::new(SlotState { outcome: None, waker: None });
+        let state = SlotState { outcome: None, failure: None, waker: None, listener: None };
+        let inside = Mutex::new(state);
         Slot { done: AtomicBool::new(false), inside }
     }
 }
@@ -43,9 +62,26 @@ impl<R> Slot<R> {
     /// Sets the outcome. The caller wakes the returned task when it holds no lock.
     pub fn settle(&self, outcome: Result<R, CollectiveFailure>) -> Option<Waker> {
         let mut inside = lock(&self.inside);
+        inside.failure = outcome.as_ref().err().cloned();
         inside.outcome = Some(outcome);
         self.done.store(true, Ordering::Release);
+        if let Some(listener) = inside.listener.take() {
+            listener(inside.failure.clone().map_or(Ok(()), Err));
+        }
         inside.waker.take()
+    }
+
+    /// Tells a function how the collective ends. Returns `true` if it has ended, and the function
+    /// has been called.
+    pub fn listen(&self, listener: Listener) -> bool {
+        let mut inside = lock(&self.inside);
+        let is_done = self.is_done();
+        if is_done {
+            listener(inside.failure.clone().map_or(Ok(()), Err));
+        } else {
+            inside.listener = Some(listener);
+        }
+        is_done
     }
 
     /// Takes the outcome, if it is there and was not taken.

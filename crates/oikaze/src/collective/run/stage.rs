@@ -30,6 +30,9 @@ impl Shape {
     fn plan(&self, count: usize, element: usize, commutes: bool) -> Result<Plan, String> {
         let ranks = self.ranks();
         let elements = match (self.kind, &self.uneven) {
+            (CollectiveKind::ReduceScatter, Some((_, received))) => {
+                received.iter().sum::<usize>() / ranks.max(1)
+            }
             (_, Some((sent, received))) => sent.iter().chain(received).copied().max().unwrap_or(0),
             (CollectiveKind::AllGather, _) => count.saturating_mul(ranks),
             _ => count,

@@ -55,6 +55,11 @@ impl CollectiveRun {
         }
     }
 
+    /// Returns a number that changes with each step.
+    pub fn step(&self) -> usize {
+        self.next + ((self.stages as usize) << STAGE_SHIFT)
+    }
+
     /// Settles with a failure.
     pub fn fail(&mut self, failure: CollectiveFailure) -> Option<Waker> {
         self.stage.take()?.fail(failure)

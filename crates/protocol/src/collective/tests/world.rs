@@ -34,6 +34,8 @@ fn contribution(rank: Rank, at: usize, len: usize) -> Vec<Element> {
 impl World<'_> {
     /// Length of the block from one rank to another.
     fn block(&self, from: Rank, to: Rank, uneven: bool) -> usize {
+        // Vectors that are combined have the same blocks on all ranks.
+        let from = if self.kind == CollectiveKind::ReduceScatter { 0 } else { from };
         if uneven { (self.len + 3 * from as usize + to as usize) % 7 } else { self.len }
     }
 
@@ -58,8 +60,9 @@ impl World<'_> {
         }
     }
 
-    fn combined(&self, ranks: std::ops::Range<Rank>, at: usize) -> Vec<Element> {
-        (at..at + self.len).map(|n| ranks.clone().map(|rank| (rank, n)).collect()).collect()
+    /// Elements of the combined vector of these ranks.
+    fn combined(&self, ranks: std::ops::Range<Rank>, at: usize, len: usize) -> Vec<Element> {
+        (at..at + len).map(|n| ranks.clone().map(|rank| (rank, n)).collect()).collect()
     }
 
     fn output(&self, rank: Rank, uneven: bool) -> Vec<Element> {
@@ -76,16 +79,19 @@ impl World<'_> {
                 contribution(self.root, start(self.root, rank), self.block(self.root, rank, uneven))
             }
             CollectiveKind::Reduce if !is_root => Vec::new(),
-            CollectiveKind::Reduce | CollectiveKind::AllReduce => self.combined(all, 0),
-            CollectiveKind::ReduceScatter => self.combined(all, rank as usize * self.len),
-            CollectiveKind::Scan => self.combined(0..rank + 1, 0),
+            CollectiveKind::Reduce | CollectiveKind::AllReduce => self.combined(all, 0, self.len),
+            CollectiveKind::ReduceScatter => {
+                self.combined(all, start(0, rank), self.block(0, rank, uneven))
+            }
+            CollectiveKind::Scan => self.combined(0..rank + 1, 0, self.len),
             CollectiveKind::ExclusiveScan if rank == 0 => Vec::new(),
-            CollectiveKind::ExclusiveScan => self.combined(0..rank, 0),
+            CollectiveKind::ExclusiveScan => self.combined(0..rank, 0, self.len),
             CollectiveKind::AllToAll => all
                 .flat_map(|from| {
                     contribution(from, start(from, rank), self.block(from, rank, uneven))
                 })
                 .collect(),
+            CollectiveKind::Shrink => unreachable!("it has no plan"),
         }
     }
 
@@ -93,6 +99,7 @@ impl World<'_> {
         let sent = self.lens(uneven, |other| (rank, other));
         let received = match self.kind {
             CollectiveKind::AllToAll => self.lens(uneven, |other| (other, rank)),
+            CollectiveKind::ReduceScatter => self.lens(uneven, |other| (0, other)),
             _ => self.lens(uneven, |other| (other, 0)),
         };
         let sent = match self.kind {

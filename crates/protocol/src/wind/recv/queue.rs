@@ -177,6 +177,7 @@ impl Inbox {
                 self.done(number, credited, len, above);
             }
             (Admission::Assemble, _) if len > self.assembly_max => {
+                above.handler.refused(above.from, head, len);
                 above.refuse(number, Refusal::NoRoom);
                 self.done(number, credited, len, above);
             }
@@ -199,6 +200,7 @@ impl Inbox {
                 let Some(buffer) =
                     usize::try_from(len).ok().and_then(|len| above.handler.buffer(len))
                 else {
+                    above.handler.refused(above.from, head, len);
                     above.refuse(number, Refusal::NoMemory);
                     self.done(number, credited, len, above);
                     return Taken::New;
