@@ -97,6 +97,9 @@ pub struct Reachable {
     /// Number of addresses that were left out, because there were too many.
     #[serde(default)]
     pub left_out: u32,
+    /// Name of the machine that the node takes itself to be on, if the user gives one.
+    #[serde(default)]
+    pub machine: Option<String>,
 }
 
 /// Unix sockets at which other nodes of the machine call a node.
@@ -111,6 +114,13 @@ pub struct Callable {
 }
 
 impl Reachable {
+    /// Returns `true` if the two nodes are on one machine, also according to the names that the
+    /// user gives to machines.
+    #[must_use]
+    pub fn shares_machine(&self, other: &Reachable) -> bool {
+        self.host.boot_id == other.host.boot_id && self.machine == other.machine
+    }
+
     /// Returns the record of this process, bound to `port` on all addresses of the families it can
     /// receive on.
     ///
@@ -147,7 +157,15 @@ impl Reachable {
         let count = all.len();
         let addresses = spread(all, PUBLISHED_MAX, kind);
         let left_out = u32::try_from(count - addresses.len()).unwrap_or(u32::MAX);
-        Reachable { host, port, addresses, callable: None, processors: None, left_out }
+        Reachable {
+            host,
+            port,
+            addresses,
+            callable: None,
+            processors: None,
+            left_out,
+            machine: None,
+        }
     }
 
     fn key(rank: u32) -> String {

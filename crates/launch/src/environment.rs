@@ -42,6 +42,9 @@ pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
 /// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
 pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
+/// Name of the machine that the node takes itself to be on, among nodes of one machine. Nodes of
+/// different names share no memory, and collectives treat them as nodes of different machines.
+pub const MACHINE: &str = "OIKAZE_MACHINE";
 /// Number of nodes that a program becomes if no launcher has started it.
 pub const LOCAL: &str = "OIKAZE_LOCAL";
 /// Set (to `1`) if each node publishes its traffic under [`traffic_key`] before it ends
@@ -77,6 +80,8 @@ pub struct Settings {
     pub explain_after: Option<Duration>,
     /// Survivors go on after the death of a node.
     pub keep_going: bool,
+    /// Name of the machine that the node takes itself to be on, among nodes of one machine.
+    pub machine: Option<String>,
 }
 
 /// Place of a node, as the launcher gave it.
@@ -127,6 +132,7 @@ pub fn to_variables(place: &NodePlace, settings: &Settings) -> Vec<(&'static str
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
     variables.extend(settings.checksum.map(|checksum| (CHECKSUM, checksum.to_string())));
     variables.extend(settings.congestion.map(|algorithm| (CONGESTION, algorithm.to_string())));
+    variables.extend(settings.machine.clone().map(|machine| (MACHINE, machine)));
     variables.extend(settings.keep_going.then(|| (KEEP_GOING, "1".to_owned())));
     variables
 }
@@ -146,6 +152,7 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let failure_time = optional(lookup, FAILURE_TIME, needed, milliseconds)?;
     let time_limit = optional(lookup, TIME_LIMIT, needed, milliseconds)?;
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
+    let machine = lookup(MACHINE).filter(|text| !text.is_empty());
     let checksum = optional(lookup, CHECKSUM, "full or header", |text| text.parse().ok())?;
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
     let explain_after = optional(lookup, EXPLAIN_AFTER, "milliseconds, 0 for never", |text| {
@@ -166,6 +173,7 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
         congestion,
         keep_going,
         explain_after,
+        machine,
     })
 }
 
@@ -301,6 +309,7 @@ mod tests {
             congestion: Some(Algorithm::Cubic),
             explain_after: Some(Duration::ZERO),
             keep_going: true,
+            machine: Some("a".into()),
         };
         let map: HashMap<_, _> = to_variables(&place(), &settings).into_iter().collect();
         let lookup = |name: &str| map.get(name).cloned();

@@ -2,7 +2,7 @@
 
 use oikaze::collective::{Pending, commuting, ordered};
 use oikaze::prelude::*;
-use oikaze::testing::{cluster, cluster_with};
+use oikaze::testing::{self, cluster, cluster_with};
 use std::error::Error;
 use std::future::{Future, IntoFuture};
 use std::sync::Arc;
@@ -552,6 +552,138 @@ fn root_that_has_done_its_part_may_leave() {
             job.peer(2)?.send(Class::Ordered, 1, b"the root has left").wait()?;
         }
         assert_eq!(pending.wait()?, [7]);
+        Ok(())
+    });
+}
+
+/// Results of collectives go to queues and counters as those of puts do.
+#[test]
+fn queues_and_counters_are_told_of_collectives() {
+    everywhere(3, |job| {
+        let (queue, counter) = (job.completion_queue(), job.counter());
+        let start = job.start();
+        let early = start.all_reduce(&[1], Sum);
+        early.report_to(&queue, 100)?;
+        assert!(early.report_to(&queue, 1).unwrap_err().to_string().contains("told already"));
+        assert!(early.count_in(&counter).is_err());
+        assert_eq!(early.wait_for(LIMIT)?, [3]);
+        // Each rank waits for the next one, so this fails.
+        let wrong = start.broadcast::<u8>((job.rank() + 1) % 3, &[]);
+        wrong.report_to(&queue, 101)?;
+        // The queue is told also of handles that are dropped.
+        start.all_gather(&[job.rank()]).report_to(&queue, 102)?;
+        let peer = job.peer((job.rank() + 1) % 3)?;
+        peer.send(Class::Ordered, 0, b"and a message").report_to(&queue, 103)?;
+        let mut ended = Vec::new();
+        queue.wait_for(4, LIMIT, &mut ended)?;
+        ended.sort_by_key(|one| one.context);
+        assert_eq!(Vec::from_iter(ended.iter().map(|one| one.context)), [100, 101, 102, 103]);
+        let said = ended[1].outcome.as_ref().unwrap_err().to_string();
+        assert!(said.contains("calls broadcast of u8 with root"), "{said}");
+        assert!(ended[0].outcome.is_ok() && ended[3].outcome.is_ok(), "{ended:?}");
+        assert_eq!(wrong.wait_for(LIMIT).unwrap_err().to_string(), said);
+        let sums: Vec<_> = (0..10).map(|n| start.all_reduce(&[n], Sum)).collect();
+        sums.iter().try_for_each(|sum| sum.count_in(&counter))?;
+        let outside = start.broadcast::<u8>(3, &[]);
+        outside.count_in(&counter)?;
+        let counts = counter.wait_for(11, LIMIT)?;
+        assert_eq!((counts.succeeded, counts.failed), (10, 1));
+        // Attaching to one that has ended misses nothing.
+        outside.wait_for(LIMIT).unwrap_err();
+        let late = job.counter();
+        let last = start.all_gather(&[1]);
+        last.wait_for(LIMIT)?;
+        last.count_in(&late)?;
+        assert_eq!(late.counts().succeeded, 1);
+        assert!(last.try_take().is_some_and(|again| again.is_err()));
+        job.receive(None)?;
+        Ok(())
+    });
+}
+
+/// COLL-2.5: blocks of any lengths, empty ones among them, with operators of both kinds.
+#[test]
+fn blocks_of_reduce_scatter_may_differ() {
+    everywhere(5, |job| {
+        let (me, size) = (job.rank(), u64::from(job.size()));
+        for each in [1, 3000] {
+            let lens: Vec<usize> = (0..5).map(|rank| each * ((rank * 2) % 5)).collect();
+            let vectors: Vec<Vec<u64>> =
+                lens.iter().map(|len| vec![u64::from(me) + 1; *len]).collect();
+            let mine = lens[me as usize];
+            let sum = job.reduce_scatter_uneven(&vectors, Sum)?;
+            assert_eq!(sum, vec![size * (size + 1) / 2; mine]);
+            let last = job.reduce_scatter_uneven(&vectors, ordered(|_, last| last))?;
+            assert_eq!(last, vec![size; mine]);
+        }
+        assert_eq!(job.reduce_scatter_uneven(&vec![vec![1_u8]; 5], Max)?, [1]);
+        Ok(())
+    });
+}
+
+/// COLL-2.1: the ranks of a machine combine first. Machines have one rank or several, in any order.
+#[test]
+fn hierarchy_of_several_machines_gives_the_same_results() {
+    for machines in [&[0, 0, 1, 1, 1][..], &[0, 1, 0, 2, 1, 2], &[3, 3, 3, 1], &[0, 1, 2]] {
+        let settings = Job::builder().time_limit(LIMIT);
+        testing::cluster_on(machines, settings, |job| {
+            let is_mixed = machines.len() > 3;
+            let by = job.team().algorithm("all_reduce", 8);
+            assert_eq!(by == "hierarchical", is_mixed, "{machines:?}: {by}");
+            for len in [0, 1, 1000, 50_000] {
+                check_all(job, len)?;
+            }
+            check_uneven(job)?;
+            let joined = job.all_reduce(job.rank(), ordered(|_, last| last))?;
+            assert_eq!(joined, job.size() - 1);
+            // A team of one machine, and one of several.
+            let mine = machines[job.rank() as usize];
+            let here = job.split(Some(mine), 0)?.ok_or("a team")?;
+            let same = machines.iter().filter(|machine| **machine == mine).count() as u32;
+            assert_eq!((here.size(), here.all_reduce(1, Sum)?), (same, same));
+            let odd = job.split(Some(job.rank() % 2), 0)?.ok_or("a team")?;
+            assert_eq!(odd.all_reduce(1, Sum)?, odd.size());
+            assert_eq!(odd.broadcast(0, &[odd.ranks()[0]])?, [job.rank() % 2]);
+            job.barrier()?;
+            Ok(())
+        });
+    }
+}
+
+/// Data goes from machine to machine once: only the leaders of machines use the network.
+#[test]
+fn hierarchy_uses_the_network_between_leaders_alone() {
+    let settings = Job::builder().time_limit(LIMIT);
+    let datagrams = testing::cluster_on(&[0, 0, 0, 1, 1, 1], settings, |job| {
+        let values = vec![1_u8; 240_000];
+        job.barrier()?;
+        let before = job.statistics();
+        assert_eq!(job.broadcast(0, &values)?, values);
+        let after = job.statistics();
+        job.barrier()?;
+        let received = after.datagrams_received - before.datagrams_received;
+        Ok((after.datagrams_sent - before.datagrams_sent, received))
+    });
+    // A datagram has at most 9,000 bytes.
+    assert!(datagrams[0].0 >= 26 && datagrams[3].1 >= 26, "{datagrams:?}");
+    let others = [1, 2, 4, 5].map(|rank| datagrams[rank]);
+    assert!(others.iter().all(|(sent, received)| sent + received < 13), "{datagrams:?}");
+}
+
+/// COLL-6.1: the living make a team, also if a node has left in order.
+#[test]
+fn ranks_that_stay_make_a_team_without_those_that_leave() {
+    everywhere(4, |job| {
+        if job.rank() == 1 {
+            return Ok(());
+        }
+        assert!(job.receive(Some(1)).is_err(), "node 1 leaves and sends no message");
+        assert!(job.split(Some(0), 0).is_err());
+        let team = job.shrink()?;
+        assert_eq!(team.ranks(), [0, 2, 3]);
+        assert_eq!(team.all_gather(&[job.rank()])?, [0, 2, 3]);
+        let again = team.shrink()?;
+        assert_eq!(again.all_reduce(1, Sum)?, 3);
         Ok(())
     });
 }

@@ -216,7 +216,9 @@ impl Incoming {
             let Some(mut body) = handler.buffer(len) else {
                 self.credit.refund(charge);
                 handler.refused(from, head, len as u64);
-                return Ok(Err(Refusal::NoMemory));
+                // The writer may have put a parcel here by the fast path, which knows no refusals.
+                // The reader's collective tells its sender (COLL-3.6).
+                return Ok(if is_credited { Err(Refusal::NoMemory) } else { Ok(()) });
             };
             reader.append(heading.head, len, &mut body);
             let outcome =

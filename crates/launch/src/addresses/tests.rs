@@ -22,6 +22,7 @@ fn node(boot_id: &str, list: &[(&str, u32, &str, u8)]) -> Reachable {
         callable: None,
         processors: None,
         left_out: 0,
+        machine: None,
     }
 }
 
@@ -184,6 +185,7 @@ proptest! {
             callable: None,
             processors: None,
         left_out: 0,
+        machine: None,
             addresses: list.iter().map(|&(which, low, prefix)| {
                 let [high, low8] = low.to_be_bytes();
                 let address = match which {

@@ -147,6 +147,8 @@ impl Order {
             congestion,
             keep_going,
             explain_after,
+            // Concerns single nodes, and comes with their environment.
+            machine: None,
         };
         Some((Secret::from_hex(&self.secret)?, settings))
     }

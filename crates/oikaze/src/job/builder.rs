@@ -247,6 +247,7 @@ mod tests {
             congestion: Some(Algorithm::Delay),
             explain_after: Some(Duration::from_secs(3)),
             keep_going: true,
+            machine: Some("a".into()),
         }
     }
 
@@ -270,6 +271,7 @@ mod tests {
             congestion: Some(Algorithm::Cubic),
             explain_after: Some(Duration::ZERO),
             keep_going: false,
+            machine: Some("a".into()),
         };
         assert_eq!(builder.adjusted(of_user()).unwrap(), expected);
     }

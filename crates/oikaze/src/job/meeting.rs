@@ -38,7 +38,9 @@ impl Meeting {
     ) -> Result<Self> {
         let topology = Topology::detect().ok();
         let processors = topology.as_ref().map(|topology| cpulist(&topology.cpus));
-        let mine = Reachable { callable, processors, ..Reachable::here(port, true, ipv6)? };
+        let machine = bootstrap.settings().machine.clone();
+        let here = Reachable::here(port, true, ipv6)?;
+        let mine = Reachable { callable, processors, machine, ..here };
         if bootstrap.size() > 1 {
             mine.publish(bootstrap)?;
         }
@@ -68,13 +70,15 @@ impl Meeting {
     /// Returns the machine of each rank, as the lowest rank of that machine. All nodes compare the
     /// same records, so all return the same (COLL-2.1).
     pub fn machines(&self) -> Vec<u32> {
-        let hosts: Vec<_> =
-            self.others.iter().map(|theirs| &theirs.as_ref().unwrap_or(&self.mine).host).collect();
+        let nodes: Vec<_> =
+            self.others.iter().map(|theirs| theirs.as_ref().unwrap_or(&self.mine)).collect();
         let mut first: Vec<u32> = Vec::new();
-        let mut machines = Vec::with_capacity(hosts.len());
-        for (rank, host) in (0..).zip(&hosts) {
+        let mut machines = Vec::with_capacity(nodes.len());
+        for (rank, node) in (0..).zip(&nodes) {
             let same = |at: &&u32| {
-                hosts.get(**at as usize).is_some_and(|other| other.shares_loopback(host))
+                nodes.get(**at as usize).is_some_and(|other| {
+                    other.shares_machine(node) && other.host.shares_loopback(&node.host)
+                })
             };
             let machine = first.iter().find(same).copied();
             if machine.is_none() {

@@ -78,9 +78,7 @@ impl LocalPeerSetup {
         let here: Vec<(Rank, &Reachable)> = (0..)
             .zip(all)
             .filter_map(|(rank, theirs)| Some((rank, theirs.as_ref()?)))
-            .filter(|(rank, theirs)| {
-                *rank != job.rank() && theirs.host.boot_id == mine.host.boot_id
-            })
+            .filter(|(rank, theirs)| *rank != job.rank() && theirs.shares_machine(mine))
             .collect();
         if here.is_empty() {
             return Ok(found);

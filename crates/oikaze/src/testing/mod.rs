@@ -65,7 +65,7 @@ pub fn cluster_with<T: Send>(
     settings: JobBuilder,
     program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
 ) -> Vec<T> {
-    match try_cluster(nodes, &settings, &program) {
+    match try_cluster(&vec![None; nodes as usize], &settings, &program) {
         Ok(results) => results,
         // The caller is a test.
         #[allow(clippy::panic)]
@@ -73,13 +73,49 @@ pub fn cluster_with<T: Send>(
     }
 }
 
+/// Runs `program` as [`cluster_with`] does, on nodes that take themselves to be on these machines,
+/// one number for each node. Nodes of different machines share no memory, and collectives go from
+/// machine to machine once.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// use oikaze::testing;
+///
+/// # fn main() {
+/// let sums = testing::cluster_on(&[0, 0, 1, 1, 1], Job::builder(), |job| {
+///     assert_eq!(job.team().algorithm("all_reduce", 8), "hierarchical");
+///     Ok(job.all_reduce(job.rank(), Sum)?)
+/// });
+/// assert_eq!(sums, [10; 5]);
+/// # }
+/// ```
+///
+/// # Panics
+/// As [`cluster`].
+#[track_caller]
+pub fn cluster_on<T: Send>(
+    machines: &[u32],
+    settings: JobBuilder,
+    program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
+) -> Vec<T> {
+    let names: Vec<_> = machines.iter().map(|machine| Some(machine.to_string())).collect();
+    match try_cluster(&names, &settings, &program) {
+        Ok(results) => results,
+        // The caller is a test.
+        #[allow(clippy::panic)]
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// Runs a program on nodes of these machines, or of this one.
 fn try_cluster<T: Send>(
-    nodes: u32,
+    machines: &[Option<String>],
     settings: &JobBuilder,
     program: &(impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync),
 ) -> Result<Vec<T>, String> {
     let base = JobBuilder::of_environment().map_err(|why| why.to_string())?;
-    let places = seats(nodes, &base).map_err(|why| why.to_string())?;
+    let places = seats(machines, &base).map_err(|why| why.to_string())?;
+    let nodes = machines.len();
     // The first failure in time: the others are most likely its consequences.
     let failed: Mutex<Option<String>> = Mutex::default();
     let fail = |rank: Rank, how: &str, why: &str| {
@@ -125,19 +161,23 @@ fn try_cluster<T: Send>(
 }
 
 /// Returns the places of all nodes of one job, which meet in one store.
-fn seats(nodes: u32, settings: &Settings) -> Result<Vec<Seat>, crate::Error> {
+fn seats(machines: &[Option<String>], settings: &Settings) -> Result<Vec<Seat>, crate::Error> {
     let (store, secret) = (
         Arc::new(SeatStore::default()),
         Secret::random().map_err(|why| crate::Error::system("drawing the job's secret", why))?,
     );
-    let seat = |rank| Seat {
+    let size = Rank::try_from(machines.len()).unwrap_or(Rank::MAX);
+    let seat = |(rank, machine): (Rank, &Option<String>)| Seat {
         rank,
-        size: nodes,
+        size,
         secret: secret.clone(),
-        settings: settings.clone(),
+        settings: Settings {
+            machine: machine.clone().or_else(|| settings.machine.clone()),
+            ..settings.clone()
+        },
         store: Arc::clone(&store),
     };
-    Ok((0..nodes).map(seat).collect())
+    Ok((0..).zip(machines).map(seat).collect())
 }
 
 #[cfg(test)]
@@ -157,6 +197,27 @@ mod tests {
             Ok((job.rank(), job.size(), sum))
         });
         assert_eq!(results, [(0, 3, 3), (1, 3, 3), (2, 3, 3)]);
+    }
+
+    /// All nodes of all clusters share memory with each other, however many clusters run.
+    #[test]
+    fn clusters_side_by_side_share_memory() {
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    for _ in 0..3 {
+                        cluster(6, |job| {
+                            let others = (0..job.size()).filter(|rank| *rank != job.rank());
+                            let missing: Vec<_> =
+                                others.filter(|rank| !job.node.has_local_peer(*rank)).collect();
+                            let notices = job.node.with_engine(|engine| engine.notices().to_vec());
+                            assert!(missing.is_empty(), "{missing:?}: {notices:?}");
+                            Ok(())
+                        });
+                    }
+                });
+            }
+        });
     }
 
     #[test]

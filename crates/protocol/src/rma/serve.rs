@@ -178,6 +178,7 @@ impl Rma {
         let outcome = self.serve_or_take(from, number, class, head, body, memory);
         if let Err(refusal) = outcome {
             self.refusals.note(from, head, len, refusal, memory);
+            self.refused_for_room(from, head, len);
         }
         outcome
     }
@@ -219,7 +220,7 @@ impl Rma {
             }
             Operation::User { tag } => self.deliver_user(from, class, tag, body),
             Operation::Parcel(head) => {
-                let body = owned(body).ok_or(Refusal::Malformed)?;
+                let body = owned(body)?;
                 self.events.push_back(RmaEvent::Parcel { from, head, body: Ok(body) });
                 Ok(())
             }
@@ -328,18 +329,23 @@ impl Rma {
         tag: u64,
         body: Delivered<'_>,
     ) -> Result<(), Refusal> {
-        let body = owned(body).ok_or(Refusal::Malformed)?;
+        let body = owned(body)?;
         self.events.push_back(RmaEvent::Arrived { from, class, tag, body });
         Ok(())
     }
 }
 
 /// Returns the bytes of a body that was not placed.
-fn owned(body: Delivered<'_>) -> Option<Vec<u8>> {
+fn owned(body: Delivered<'_>) -> Result<Vec<u8>, Refusal> {
     match body {
-        Delivered::Bytes(bytes) => Some(bytes.to_vec()),
-        Delivered::Owned(bytes) => Some(bytes),
-        Delivered::Placed(_) => None,
+        Delivered::Bytes(bytes) => {
+            let mut copy = Vec::new();
+            copy.try_reserve_exact(bytes.len()).map_err(|_| Refusal::NoMemory)?;
+            copy.extend_from_slice(bytes);
+            Ok(copy)
+        }
+        Delivered::Owned(bytes) => Ok(bytes),
+        Delivered::Placed(_) => Err(Refusal::Malformed),
     }
 }
 

@@ -48,6 +48,14 @@ pub(crate) struct TeamCore {
     state: Mutex<TeamState>,
 }
 
+/// Failure of a collective as soon as it is its turn.
+#[derive(Clone, Debug)]
+pub(super) struct Doom {
+    failure: CollectiveFailure,
+    /// Number of the collective in which the mistake was made: this one, or an earlier one.
+    of: u64,
+}
+
 /// Wait of a collective for a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Wait {
@@ -69,11 +77,11 @@ struct TeamState {
     mail: Mail,
     shrinks: Shrinks,
     /// Collectives not yet called here that other ranks say have failed.
-    failed: BTreeMap<u64, CollectiveFailure>,
+    failed: BTreeMap<u64, Doom>,
     /// The latest collectives that have ended; `true`: well.
     history: VecDeque<(u64, CollectiveCall, bool)>,
     /// Failure of a collective that had ended well here. The next one reports it.
-    late: Option<CollectiveFailure>,
+    late: Option<Doom>,
     /// Wait of the oldest collective, as the latest tick has found it.
     wait: Wait,
     wakers: Vec<Waker>,
@@ -155,14 +163,20 @@ impl TeamCore {
             let number = state.next;
             state.next += 1;
             let mut task = CollectiveRun::new(number, call, stage);
+            // Once a rank is lost, ranks call different things, because some have failed and some
+            // have not. The loss is the reason then.
+            let is_whole = node.loss_in(&self.ranks).is_none();
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
+            let other = other.filter(|_| is_whole);
             let mismatch = other.map(|(from, theirs)| self.mismatch(from, theirs, &call));
-            task.doomed = if let Some(failure) = state.failed.remove(&number) {
-                Some(failure)
+            task.doomed = if let Some(doom) = state.failed.remove(&number) {
+                Some(doom)
             } else if let Err(why) = sound {
-                Some(CollectiveFailure::Mistake(format!("on rank {}: {why}", self.me)))
+                let failure = CollectiveFailure::Mistake(format!("on rank {}: {why}", self.me));
+                Some(Doom { failure, of: number })
             } else {
-                mismatch.or_else(|| state.late.take())
+                let doom = mismatch.map(|failure| Doom { failure, of: number });
+                doom.or_else(|| state.late.take())
             };
             state.tasks.push_back(task);
         }
@@ -262,7 +276,7 @@ impl TeamCore {
     fn work(self: &Arc<Self>, state: &mut TeamState, node: &Node) {
         loop {
             while let Some(parcel) = self.incoming.pop() {
-                self.take(state, parcel);
+                self.take(state, node, parcel);
             }
             for (to, bytes) in state.mail.reports() {
                 if let Some(call) = state.some_call() {
@@ -275,8 +289,10 @@ impl TeamCore {
                 self.waits.store(false, Ordering::Relaxed);
                 return;
             };
-            let progress = match task.doomed.take() {
-                Some(failure) => Progress::Fails(failure),
+            let doomed = task.doomed.take();
+            let of = doomed.as_ref().map_or(task.number, |doom| doom.of);
+            let progress = match doomed {
+                Some(doom) => Progress::Fails(doom.failure),
                 None => match node.loss_in(&self.ranks) {
                     Some(failure) => Progress::Fails(CollectiveFailure::Lost(failure)),
                     None => task.run(self, node, mail, wakers),
@@ -284,7 +300,7 @@ impl TeamCore {
             };
             match progress {
                 Progress::Ended => state.end_front(true),
-                Progress::Fails(failure) => self.fail_front(state, node, failure),
+                Progress::Fails(failure) => self.fail_front(state, node, Doom { failure, of }),
                 Progress::Waits(for_rank) => {
                     self.waits.store(true, Ordering::Relaxed);
                     if !self.incoming.is_empty() {
@@ -296,7 +312,7 @@ impl TeamCore {
                         Some(_) if !self.incoming.is_empty() => {}
                         Some(failure) => {
                             let failure = CollectiveFailure::Lost(failure);
-                            self.fail_front(state, node, failure);
+                            self.fail_front(state, node, Doom { failure, of });
                         }
                         None => {
                             if let Some(to) = for_rank {
@@ -312,27 +328,20 @@ impl TeamCore {
 
     /// Fails the oldest collective, and tells the other ranks. A rank that was told itself tells
     /// them again, so that nobody sees this rank leave before it knows why.
-    fn fail_front(&self, state: &mut TeamState, node: &Node, failure: CollectiveFailure) {
+    fn fail_front(&self, state: &mut TeamState, node: &Node, doom: Doom) {
         let Some(task) = state.tasks.front_mut() else { return };
         let (number, call) = (task.number, task.call);
-        let waker = task.fail(failure.clone());
+        let waker = task.fail(doom.failure.clone());
         state.wakers.extend(waker);
         state.end_front(false);
         for to in (0..).take(self.ranks.len()).filter(|to| *to != self.me) {
-            self.send_failed(node, to, number, call, &failure);
+            self.send_failed(node, to, number, call, &doom);
         }
     }
 
     /// Tells another rank why a collective has failed, unless every rank sees it by itself.
-    fn send_failed(
-        &self,
-        node: &Node,
-        to: Rank,
-        number: u64,
-        call: CollectiveCall,
-        failure: &CollectiveFailure,
-    ) {
-        let text = match failure {
+    fn send_failed(&self, node: &Node, to: Rank, number: u64, call: CollectiveCall, doom: &Doom) {
+        let text = match &doom.failure {
             CollectiveFailure::Mistake(why) => why.clone(),
             // Every rank sees by itself that a node is dead, or that the job is over (COLL-3.4).
             CollectiveFailure::Lost(
@@ -341,13 +350,14 @@ impl TeamCore {
             CollectiveFailure::Lost(failure) => format!("on rank {}: {failure}", self.me),
         };
         let text = text.get(..text.floor_char_boundary(REASON_MAX)).unwrap_or_default();
-        let head = self.head(ParcelPurpose::Failed, number, 0, call);
+        let since = RoundNumber::try_from(number.saturating_sub(doom.of)).unwrap_or(0);
+        let head = self.head(ParcelPurpose::Failed, number, since, call);
         self.send(node, to, head, text.as_bytes());
     }
 
     /// Takes a parcel in. It may come before this rank has called the collective, or after the
     /// collective has ended here.
-    fn take(&self, state: &mut TeamState, parcel: Parcel) {
+    fn take(&self, state: &mut TeamState, node: &Node, parcel: Parcel) {
         let Parcel { from, head, body } = parcel;
         let Some(&from) = self.places.get(&from) else { return };
         let number = head.number;
@@ -368,7 +378,9 @@ impl TeamCore {
             }
             ParcelPurpose::Failed => {
                 let why = String::from_utf8_lossy(body.get(..REASON_MAX).unwrap_or(&body));
-                return state.fail(number, CollectiveFailure::Mistake(why.into_owned()));
+                let failure = CollectiveFailure::Mistake(why.into_owned());
+                let of = number.saturating_sub(u64::from(head.round));
+                return state.fail(number, Doom { failure, of });
             }
             ParcelPurpose::View => return state.shrinks.hear(self, from, number, &body),
             ParcelPurpose::Data | ParcelPurpose::Notice => {}
@@ -378,7 +390,8 @@ impl TeamCore {
             && !state.mail.arrived(from, body.len())
         {
             let why = format!("rank {from} sends more than this rank has granted: it is broken");
-            state.fail_next(CollectiveFailure::Mistake(why));
+            let failure = CollectiveFailure::Mistake(why);
+            state.fail_next(Doom { failure, of: number });
             return;
         }
         let mine = match state.task(number) {
@@ -386,15 +399,10 @@ impl TeamCore {
             None => state.ended(number).filter(|(_, well)| *well).map(|(call, _)| call),
         };
         let mismatch = mine
-            .filter(|mine| mine.contradicts(&head.call))
+            .filter(|mine| mine.contradicts(&head.call) && node.loss_in(&self.ranks).is_none())
             .map(|mine| self.mismatch(from, &head.call, &mine));
         if let Some(failure) = mismatch {
-            match state.task(number) {
-                Some(task) => {
-                    task.doomed.get_or_insert(failure);
-                }
-                None => state.fail_next(failure),
-            }
+            state.fail(number, Doom { failure, of: number });
         }
         if number >= first {
             state.mail.keep(from, &head, body);
@@ -415,9 +423,11 @@ impl TeamCore {
                 // The sender gets its credit back.
                 state.mail.arrived(from, len as usize);
                 state.mail.has_read(from, len as usize);
-                state.fail(head.number, failure);
+                state.fail(head.number, Doom { failure, of: head.number });
             }
-            ParcelPurpose::Failed => state.fail(head.number, failure),
+            ParcelPurpose::Failed => {
+                state.fail(head.number, Doom { failure, of: head.number });
+            }
             ParcelPurpose::View => state.shrinks.fail(failure),
             // These have no body, or one of 8 bytes that a later one replaces.
             ParcelPurpose::Notice | ParcelPurpose::Credit => {}
@@ -463,25 +473,28 @@ impl TeamState {
     }
 
     /// Fails this collective, whether it is under way, is not called yet, or has ended.
-    fn fail(&mut self, number: u64, failure: CollectiveFailure) {
+    fn fail(&mut self, number: u64, doom: Doom) {
         if let Some(task) = self.task(number) {
-            task.doomed.get_or_insert(failure);
+            task.doomed.get_or_insert(doom);
         } else if number >= self.next {
-            self.failed.insert(number, failure);
-        } else if self.ended(number).is_some_and(|(_, well)| well) {
-            // A rank that has got an error of its own needs no second one.
-            self.fail_next(failure);
+            self.failed.insert(number, doom);
+        } else if [number, doom.of].iter().all(|of| self.ended(*of).is_some_and(|(_, well)| well)) {
+            // A program gets one error for each mistake: other ranks may tell of it again.
+            for (_, _, well) in self.history.iter_mut().filter(|(ended, ..)| *ended >= doom.of) {
+                *well = false;
+            }
+            self.fail_next(doom);
         }
     }
 
     /// Fails the collective under way, or else the next one (COLL-3.5).
-    fn fail_next(&mut self, failure: CollectiveFailure) {
+    fn fail_next(&mut self, doom: Doom) {
         match self.tasks.front_mut() {
             Some(task) => {
-                task.doomed.get_or_insert(failure);
+                task.doomed.get_or_insert(doom);
             }
             None => {
-                self.late.get_or_insert(failure);
+                self.late.get_or_insert(doom);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! One collective of one team: the steps of its plan.
 
 use super::TeamCore;
+use super::core::Doom;
 use super::mail::Mail;
 use super::slot::CollectiveFailure;
 use super::stage::{End, Stage};
@@ -29,7 +30,7 @@ pub(super) struct CollectiveRun {
     plan: Option<Plan>,
     next: usize,
     /// Reason for which it fails as soon as it is its turn.
-    pub doomed: Option<CollectiveFailure>,
+    pub doomed: Option<Doom>,
 }
 
 /// Result of running a task.

@@ -1,0 +1,74 @@
+//! Faults in collectives, on real processes: a rank is killed, aborts, calls something else, or has
+//! no memory. All others get a clear error in time, and survivors go on in a team of their own
+//! (COLL-3, COLL-6).
+
+#[path = "../support/nodes.rs"]
+mod nodes;
+
+mod arrays;
+mod calls;
+mod deaths;
+mod mistakes;
+mod refusals;
+
+use nodes::{Ended, PART, run_nodes, say};
+use oikaze_launch::Settings;
+use oikaze_os::counting::Counting;
+use std::time::Duration;
+
+#[global_allocator]
+static HEAP: Counting = Counting::new();
+
+/// Time limit of each wait of a node.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Plays the part of a node that another test starts. Not a test by itself.
+#[test]
+fn plays_its_part() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let (name, argument) = part.split_once(' ').unwrap_or((&part, ""));
+    match name {
+        "deaths" => deaths::play(argument),
+        "abort" => deaths::play_abort(),
+        "mistakes" => mistakes::play(),
+        "refusals" => refusals::play(argument),
+        "arrays" => arrays::play(argument),
+        other => panic!("no part {other}"),
+    }
+}
+
+/// Transports of a job: through shared memory, and over UDP.
+const TRANSPORTS: [&str; 2] = ["", "shm"];
+
+/// Runs a part on so many nodes without some mechanisms, and returns the ends by rank.
+fn run(count: u32, part: &str, without: &str) -> Vec<Ended> {
+    let settings = Settings { time_limit: Some(LIMIT), keep_going: true, ..Settings::default() };
+    run_nodes(count, ("plays_its_part", part), &settings, |_| {
+        vec![("OIKAZE_WITHOUT", without.to_owned())]
+    })
+}
+
+/// Ends this process at once, as a crash does.
+fn die() -> ! {
+    let me = rustix::process::getpid();
+    let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Checks that each living node has said so many lines, and that each line has one of its words.
+fn all_said(ended: &[Ended], lines: &[&[&str]]) {
+    for (rank, node) in ended.iter().enumerate().filter(|(_, node)| node.status.success()) {
+        assert_eq!(node.lines.len(), lines.len(), "node {rank}: {:#?}", node.lines);
+        for (said, words) in node.lines.iter().zip(lines) {
+            let told = words.iter().all(|word| said.contains(word));
+            assert!(told, "node {rank}: {words:?} in {said:?}");
+        }
+    }
+}
+
+/// Says an outcome, which is to be an error.
+fn say_error<T>(outcome: oikaze::Result<T>) {
+    say(&outcome.err().map_or_else(|| "no error".to_owned(), |error| error.to_string()));
+}

@@ -1,0 +1,39 @@
+//! A rank that has no memory for a parcel.
+
+use super::{HEAP, TRANSPORTS, all_said, run, say, say_error};
+use oikaze::prelude::*;
+
+/// Lengths of parcels in bytes: whole records of a ring, and messages of several datagrams. None is
+/// the size of anything else that a node allocates.
+const LENS: [usize; 2] = [5_003, 40_009];
+
+/// COLL-3.6: the sender of a short parcel learns that it was refused, and so do all others.
+#[test]
+fn refused_parcel_fails_the_collective_of_all_ranks() {
+    for (without, len) in TRANSPORTS.into_iter().flat_map(|way| LENS.map(|len| (way, len))) {
+        let said = format!("rank 0 has no memory for {len} bytes of rank 1");
+        let lines: [&[&str]; 2] = [&[&said], &["goes on"]];
+        all_said(&run(3, &format!("refusals {len}"), without), &lines);
+    }
+}
+
+pub fn play(len: &str) {
+    let len: usize = len.parse().unwrap();
+    let job = oikaze::join().unwrap();
+    job.all_gather(&[0_u8]).unwrap();
+    if job.rank() == 0 {
+        HEAP.refuse(len);
+    }
+    // Ranks 1 and 2 send and are done. They learn of the refusal by their next collective.
+    let mine = vec![1_u8; if job.rank() == 1 { len } else { 7 }];
+    let outcome = job.gather_uneven(0, &mine).map(drop);
+    let next = job.all_gather(&[0_u8]).map(drop);
+    say_error(outcome.and(next));
+    HEAP.refuse(0);
+    // The refused bytes take no credit: as many again as the credit of a rank pass.
+    for _ in 0..300 {
+        job.gather_uneven(0, &mine).unwrap();
+    }
+    job.all_gather(&[0_u8]).unwrap();
+    say("goes on");
+}
