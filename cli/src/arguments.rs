@@ -50,6 +50,7 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_CHECKSUM=KIND    full or header, as --checksum [default: full]
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
+  OIKAZE_MACHINE=NAME     take a node to be on a machine of this name, as tests of hierarchies do [default: the real one]
   OIKAZE_CONGESTION=KIND  congestion control algorithm, delay or cubic [default: delay]
   OIKAZE_WITHOUT=NAME,... switch mechanisms off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
                           remap, huge

@@ -25,6 +25,11 @@ pub trait Bootstrap: Send + Sync {
     fn local_rank(&self) -> u32;
     /// Returns the number of nodes that the launcher placed on this host.
     fn local_size(&self) -> u32;
+    /// Returns `true` if all nodes are threads of this process. None of them can stop alone, so the
+    /// others wait for it for as long as it takes.
+    fn is_one_process(&self) -> bool {
+        false
+    }
     /// Returns the secret that only the nodes of this job know.
     fn secret(&self) -> &Secret;
     /// Returns the incarnation, which is greater in a process that was started later at the same

@@ -68,8 +68,9 @@ impl JobBuilder {
 
     /// Sets whether survivors go on with what needs no dead node when a node dies
     /// (`OIKAZE_KEEP_GOING`, `oikaze run --keep-going`). [`Job::lost`] names the dead. Waits and
-    /// operations that need a dead node fail, and so do all collectives, and locks and pages that
-    /// the death has touched. Otherwise the job has failed, and the launcher ends the nodes that do
+    /// operations that need a dead node fail, and so do the collectives of its teams, and locks and
+    /// pages that the death has touched. Survivors make a team of their own
+    /// ([`Collectives::shrink`](crate::collective::Collectives::shrink)). Otherwise the job has failed, and the launcher ends the nodes that do
     /// not end by themselves.
     pub fn keep_going(mut self, goes_on: bool) -> Self {
         self.keep_going = Some(goes_on);

@@ -90,9 +90,12 @@ pub(super) struct LocalMeeting<'a> {
 
 impl<'a> LocalMeeting<'a> {
     /// Makes a meeting. `limit` is the time that the nodes of the job have to meet, of which the
-    /// nodes of this machine take a part.
+    /// nodes of this machine take a part. A node that is a thread of this process comes, however
+    /// busy the machine is.
     pub fn new(job: &'a dyn Bootstrap, listener: &'a Listener, limit: Duration) -> Self {
-        LocalMeeting { job, listener, patience: LOCAL_PEERS_AGREE_TIME.min(limit / 4), limit }
+        let patience =
+            if job.is_one_process() { limit } else { LOCAL_PEERS_AGREE_TIME.min(limit / 4) };
+        LocalMeeting { job, listener, patience, limit }
     }
 
     /// Makes a meeting as [`LocalMeeting::new`] does, with the time that others are given.

@@ -55,6 +55,9 @@ impl Bootstrap for Seat {
     fn local_size(&self) -> u32 {
         self.size
     }
+    fn is_one_process(&self) -> bool {
+        true
+    }
     fn secret(&self) -> &Secret {
         &self.secret
     }
