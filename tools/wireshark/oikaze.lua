@@ -24,9 +24,10 @@ local HEADS = {
   [0x07] = "push", [0x08] = "put block", [0x09] = "put block with signal", [0x0a] = "get block", [0x10] = "user message",
   [0x11] = "parcel", [0x20] = "coherence", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
 }
-local PURPOSES = { [0] = "data", "notice", "failed", "credit" }
+local PURPOSES = { [0] = "data", "notice", "failed", "credit", "view" }
 local COLLECTIVES = {
   "broadcast", "gather", "all_gather", "scatter", "reduce", "all_reduce", "reduce_scatter", "scan", "exclusive_scan", "all_to_all",
+  "shrink",
 }
 local ATOMICS = { "add", "compare-and-swap", "swap", "and", "or", "xor", "min", "max", "signed min", "signed max" }
 for operation = 1, 10 do ATOMICS[operation + 128] = ATOMICS[operation] .. ", 32 bits" end

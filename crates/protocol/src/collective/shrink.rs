@@ -41,7 +41,8 @@ impl View {
     /// Decodes a view of a team of so many ranks.
     ///
     /// # Errors
-    /// The bytes are no view, or name a rank that the team does not have.
+    /// The bytes are no view, or name a rank that the team does not have, or do not name the ranks in
+    /// their order.
     pub fn decode(bytes: &[u8], ranks: Rank) -> Result<View, Invalid> {
         let mut bytes = ByteReader(bytes);
         let is_final = match bytes.u8()? {
@@ -51,7 +52,11 @@ impl View {
         };
         let mut gone = BTreeSet::new();
         while !bytes.0.is_empty() {
-            gone.insert(bytes.u32().ok().filter(|rank| *rank < ranks).ok_or(Invalid)?);
+            let rank = bytes.u32()?;
+            if rank >= ranks || gone.last().is_some_and(|last| *last >= rank) {
+                return Err(Invalid);
+            }
+            gone.insert(rank);
         }
         Ok(View { is_final, gone })
     }
@@ -276,8 +281,16 @@ mod tests {
             assert_eq!(View::decode(&view.encode(), 6), Ok(view.clone()));
             assert!(view.gone.is_empty() || View::decode(&view.encode(), 5).is_err());
         }
-        for bytes in [&[][..], &[2], &[0, 1, 0, 0], &[1, 0, 0, 0, 0, 9]] {
+        let twice = [0, 1, 0, 0, 0, 1, 0, 0, 0];
+        for bytes in [&[][..], &[2], &[0, 1, 0, 0], &[1, 0, 0, 0, 0, 9], &twice] {
             assert!(View::decode(bytes, 6).is_err(), "{bytes:?}");
+        }
+        let mut random = Random::new(7);
+        for len in (0..40).cycle().take(4000) {
+            let bytes: Vec<u8> = (0..len).map(|_| random.below(3) as u8).collect();
+            if let Ok(view) = View::decode(&bytes, 1 << 26) {
+                assert_eq!(view.encode(), bytes);
+            }
         }
     }
 }

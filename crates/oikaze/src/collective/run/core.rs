@@ -362,7 +362,8 @@ impl TeamCore {
         let Some(&from) = self.places.get(&from) else { return };
         let number = head.number;
         let first = state.next - state.tasks.len() as u64;
-        if head.purpose != ParcelPurpose::Data && number > state.next.saturating_add(AHEAD_MAX) {
+        let is_data = head.purpose == ParcelPurpose::Data && body.is_ok();
+        if !is_data && number > state.next.saturating_add(AHEAD_MAX) {
             return;
         }
         let body = match body {

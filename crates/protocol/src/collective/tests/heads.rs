@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::string::ToString;
 
 fn call() -> impl Strategy<Value = CollectiveCall> {
-    (1..=10u8, any::<bool>(), 0..=12u8, any::<(u32, u32, u32)>(), prop::option::of(0..u64::MAX))
+    (1..=11u8, any::<bool>(), 0..=12u8, any::<(u32, u32, u32)>(), prop::option::of(0..u64::MAX))
         .prop_map(|(kind, uneven, operator, (name, size, root), count)| CollectiveCall {
             kind: CollectiveKind::from_code(kind).unwrap(),
             uneven,
@@ -24,7 +24,7 @@ proptest! {
     #[test]
     fn heads_are_read_as_written(
         call in call(),
-        purpose in 0..4u8,
+        purpose in 0..5u8,
         (team, number, round) in any::<(u64, u64, u32)>(),
     ) {
         let purpose = ParcelPurpose::from_code(purpose).unwrap();
