@@ -48,7 +48,7 @@ pub struct Without {
     pub huge: bool,
 }
 
-/// Switches that the program has chosen in place of the variable.
+/// Switches that the program has chosen for the whole process, in place of the variable.
 static CHOSEN: OnceLock<Without> = OnceLock::new();
 
 /// Name of the environment variable.
@@ -94,14 +94,20 @@ impl Without {
     /// # Errors
     /// A word that names no mechanism: a misspelt switch must not pass for a test of the fallback.
     pub fn from_env() -> Result<Without, UnknownMechanism> {
-        if let Some(chosen) = CHOSEN.get() {
-            return Ok(*chosen);
-        }
         std::env::var_os(VARIABLE)
             .map_or(Ok(Without::default()), |text| Without::parse(&text.to_string_lossy()))
     }
 
-    /// Makes [`Without::from_env`] return these switches from now on. The first call of a process
+    /// Returns the switches that hold for the whole process: those that were chosen for it, or else
+    /// those of the variable. Each job has its own switches for everything else.
+    ///
+    /// # Errors
+    /// As [`Without::from_env`].
+    pub fn of_process() -> Result<Without, UnknownMechanism> {
+        CHOSEN.get().copied().map_or_else(Without::from_env, Ok)
+    }
+
+    /// Makes [`Without::of_process`] return these switches from now on. The first call of a process
     /// decides.
     pub fn choose_for_process(&self) {
         let _ = CHOSEN.set(*self);

@@ -40,7 +40,7 @@ impl ShmPeers {
         }
         let local_peer = self.rings.get_mut(to)?;
         let position = local_peer.put_fast(class, tag, body)?;
-        local_peer.sent_fast(position, ops.in_flight.outstanding.begin(to));
+        local_peer.sent_fast(position, ops.in_flight.outstanding.begin(to), false);
         self.fast_messages += 1;
         Some(position)
     }
@@ -60,7 +60,7 @@ impl ShmPeers {
         }
         let Some(local_peer) = self.rings.get_mut(to) else { return false };
         let Some(position) = local_peer.put_parcel_fast(head, body) else { return false };
-        local_peer.sent_fast(position, ops.in_flight.outstanding.begin(to));
+        local_peer.sent_fast(position, ops.in_flight.outstanding.begin(to), true);
         self.fast_messages += 1;
         true
     }

@@ -5,7 +5,7 @@ use super::incoming::{Incoming, MapAnswer};
 use super::outgoing::Outgoing;
 use super::ring_counters::RingCounters;
 use super::socket_messages::{HandedRegion, OfferedPages};
-use super::unsettled::Settled;
+use super::unsettled::{LostGroup, Settled};
 use crate::buffer_pool::{Body, BufferPool};
 use crate::client::completion::Completion;
 use crate::client::shm_channel::ShmChannel;
@@ -109,8 +109,8 @@ impl LocalPeer {
 
     /// Notes that the fast-path message that ends at this position belongs to this epoch of fences.
     #[inline]
-    pub fn sent_fast(&mut self, position: u64, epoch: u32) {
-        self.outgoing.unsettled.push_fast(position, epoch);
+    pub fn sent_fast(&mut self, position: u64, epoch: u32, is_parcel: bool) {
+        self.outgoing.unsettled.push_fast(position, epoch, is_parcel);
     }
 
     /// Takes the oldest messages by the fast path: at most `most`, until they have
@@ -177,8 +177,8 @@ impl LocalPeer {
     }
 
     /// Fails all unsettled fast-path messages with this failure and wakes their waiters. Returns
-    /// the number of these messages with each epoch.
-    pub fn end_fast(&mut self, failure: Failure) -> Vec<(u32, u32)> {
+    /// these messages by epoch.
+    pub fn end_fast(&mut self, failure: Failure) -> Vec<LostGroup> {
         let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
         self.channel.end(settled, failure);
         self.keep_promises();

@@ -10,7 +10,7 @@ use super::map::{Maps, hand_over};
 use super::ring_counters::RingCounters;
 use super::rings::Rings;
 use super::socket::hear;
-use super::unsettled::Settled;
+use super::unsettled::{LostGroup, Settled};
 use crate::client::shm_channel::{Ahead, ShmChannels};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
@@ -326,8 +326,9 @@ impl ShmPeers {
     ) -> Vec<Token> {
         let Some(local_peer) = self.rings.get_mut(rank) else { return Vec::new() };
         let failure = Failure::PeerLost { peer: rank, death };
-        for (count, epoch) in local_peer.end_fast(failure.clone()) {
-            ops.untaken.note_in_ring(rank, count.into(), &failure);
+        for LostGroup { count, parcels, epoch } in local_peer.end_fast(failure.clone()) {
+            // The collective of a parcel tells its caller of the loss (COLL-3.4).
+            ops.untaken.note_in_ring(rank, (count - parcels).into(), &failure);
             ops.in_flight.outstanding.end_many(rank, epoch, count);
         }
         inbox.add_settled(1);

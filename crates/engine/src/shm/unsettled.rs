@@ -41,8 +41,20 @@ enum UnsettledKind {
     /// Group of consecutive fast-path messages in one epoch of fences.
     FastPath {
         count: u32,
+        /// Part of `count` that are parcels, of which no caller waits to learn.
+        parcels: u32,
         epoch: u32,
     },
+}
+
+/// Group of fast-path messages that were not settled when the ring ended.
+pub(crate) struct LostGroup {
+    /// Number of the messages.
+    pub count: u32,
+    /// Part of `count` that are parcels.
+    pub parcels: u32,
+    /// Epoch of fences.
+    pub epoch: u32,
 }
 
 impl UnsettledQueue {
@@ -54,16 +66,19 @@ impl UnsettledQueue {
 
     /// Adds a fast-path message of this epoch that ends at this position.
     #[inline]
-    pub fn push_fast(&mut self, position: u64, epoch: u32) {
-        if let Some(Unsettled { end, what: UnsettledKind::FastPath { count, epoch: same } }) =
-            self.queue.back_mut()
+    pub fn push_fast(&mut self, position: u64, epoch: u32, is_parcel: bool) {
+        let parcel = u32::from(is_parcel);
+        if let Some(Unsettled {
+            end,
+            what: UnsettledKind::FastPath { count, parcels, epoch: same },
+        }) = self.queue.back_mut()
             && *same == epoch
             && *count < FAST_GROUP_MESSAGES_MAX
         {
-            (*end, *count) = (position, *count + 1);
+            (*end, *count, *parcels) = (position, *count + 1, *parcels + parcel);
             return;
         }
-        let what = UnsettledKind::FastPath { count: 1, epoch };
+        let what = UnsettledKind::FastPath { count: 1, parcels: parcel, epoch };
         self.queue.push_back(Unsettled { end: position, what });
     }
 
@@ -115,7 +130,7 @@ impl UnsettledQueue {
             UnsettledKind::Message { token, charge } => {
                 Settled::Message { token, outcome: refusal.map_or(Ok(()), Err), charge }
             }
-            UnsettledKind::FastPath { count, epoch } => Settled::FastPath { count, epoch },
+            UnsettledKind::FastPath { count, epoch, .. } => Settled::FastPath { count, epoch },
         }))
     }
 
@@ -130,10 +145,12 @@ impl UnsettledQueue {
         }
     }
 
-    /// Returns the number of fast-path messages with each epoch.
-    pub fn fast(&self) -> impl Iterator<Item = (u32, u32)> {
+    /// Returns the fast-path messages by epoch.
+    pub fn fast(&self) -> impl Iterator<Item = LostGroup> {
         self.queue.iter().filter_map(|unsettled| match unsettled.what {
-            UnsettledKind::FastPath { count, epoch } => Some((count, epoch)),
+            UnsettledKind::FastPath { count, parcels, epoch } => {
+                Some(LostGroup { count, parcels, epoch })
+            }
             UnsettledKind::Message { .. } => None,
         })
     }

@@ -199,19 +199,27 @@ mod tests {
         assert_eq!(results, [(0, 3, 3), (1, 3, 3), (2, 3, 3)]);
     }
 
-    /// All nodes of all clusters share memory with each other, however many clusters run.
+    /// All nodes of all clusters share memory with each other, however many clusters run, and
+    /// whatever the settings of other clusters are.
     #[test]
     fn clusters_side_by_side_share_memory() {
         std::thread::scope(|scope| {
-            for _ in 0..16 {
-                scope.spawn(|| {
+            for number in 0..16 {
+                let without = if number % 4 == 0 { "shm" } else { "" };
+                scope.spawn(move || {
                     for _ in 0..3 {
-                        cluster(6, |job| {
+                        // A setting of this cluster alone, or none.
+                        let settings = match without {
+                            "" => Job::builder(),
+                            without => Job::builder().without(without),
+                        };
+                        cluster_with(6, settings, |job| {
                             let others = (0..job.size()).filter(|rank| *rank != job.rank());
                             let missing: Vec<_> =
                                 others.filter(|rank| !job.node.has_local_peer(*rank)).collect();
                             let notices = job.node.with_engine(|engine| engine.notices().to_vec());
-                            assert!(missing.is_empty(), "{missing:?}: {notices:?}");
+                            let expected = if without == "shm" { 5 } else { 0 };
+                            assert_eq!(missing.len(), expected, "{missing:?}: {notices:?}");
                             Ok(())
                         });
                     }

@@ -67,9 +67,8 @@ pub fn play(number: &str) {
     }
     // A team that was made of the first one, and not of a later one, has the same ranks.
     assert_eq!(job.shrink().unwrap().ranks(), team.ranks());
-    // A last message to a victim may count as one that has failed unseen.
-    let left = job.leave().map_err(|error| error.to_string());
-    assert!(left.as_ref().err().is_none_or(|why| why.contains("nobody waited for")), "{left:?}");
+    // Parcels that a victim has not read are no operations that have failed unseen.
+    job.leave().unwrap();
 }
 
 /// Waits until no rank of the team needs the victim for an earlier collective.

@@ -30,7 +30,7 @@ fn plays_its_part() {
     match name {
         "deaths" => deaths::play(argument),
         "abort" => deaths::play_abort(),
-        "mistakes" => mistakes::play(),
+        "mistakes" => mistakes::play(argument),
         "refusals" => refusals::play(argument),
         "arrays" => arrays::play(argument),
         other => panic!("no part {other}"),

@@ -1,8 +1,11 @@
 //! Ranks that call different things, give arguments that do not fit, or whose operator panics.
 
 use super::{LIMIT, TRANSPORTS, all_said, run, say, say_error};
-use oikaze::collective::{Pending, commuting};
+use oikaze::collective::{Pending, PendingFuture, commuting};
 use oikaze::prelude::*;
+use std::future::{Future, IntoFuture};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
 
 /// Words of the error of each mistake, in the order in which [`play`] makes them.
 const SAID: &[&[&str]] = &[
@@ -22,49 +25,80 @@ const SAID: &[&[&str]] = &[
 /// goes on afterwards.
 #[test]
 fn mistakes_are_told_to_all_processes() {
-    for without in TRANSPORTS {
+    for (without, way) in TRANSPORTS.into_iter().flat_map(|without| WAYS.map(|way| (without, way)))
+    {
         let mut lines = SAID.to_vec();
         lines.push(&["all is well"]);
-        all_said(&run(3, "mistakes", without), &lines);
+        all_said(&run(3, &format!("mistakes {way}"), without), &lines);
     }
 }
 
+/// Ways to learn of the end of a collective.
+const WAYS: [&str; 3] = ["wait", "await", "queue"];
+
 /// Says the error of a collective, or of the next one.
-fn must_fail<T: oikaze::collective::Item>(job: &Job, pending: Pending<Vec<T>>) {
-    let outcome = pending.wait_for(LIMIT).map(drop);
+fn learn<T: oikaze::collective::Item>(job: &Job, way: &str, pending: Pending<Vec<T>>) {
+    let outcome = match way {
+        "wait" => pending.wait_for(LIMIT).map(drop),
+        "await" => block_on(pending.into_future()).map(drop),
+        _ => {
+            let (queue, mut ended) = (job.completion_queue(), Vec::new());
+            pending.report_to(&queue, 7).unwrap();
+            queue.wait_for(1, LIMIT, &mut ended).unwrap();
+            ended.pop().unwrap().outcome.map(drop)
+        }
+    };
     let next = job.all_reduce(0_u8, Or).map(drop);
     say_error(outcome.and(next));
 }
 
-pub fn play() {
+/// Runs a future on this thread, which sleeps in between and drives nothing.
+fn block_on<T>(future: PendingFuture<T>) -> oikaze::Result<T> {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+pub fn play(way: &str) {
     std::panic::set_hook(Box::new(|_| {}));
     let job = oikaze::join().unwrap();
     let (me, start) = (job.rank(), job.start());
-    must_fail(&job, start.all_reduce(&vec![1_u32; if me == 1 { 5 } else { 4 }], Sum));
+    learn(&job, way, start.all_reduce(&vec![1_u32; if me == 1 { 5 } else { 4 }], Sum));
     if me == 2 {
-        must_fail(&job, start.gather(0, &[1_f32]));
+        learn(&job, way, start.gather(0, &[1_f32]));
     } else {
-        must_fail(&job, start.gather(0, &[1_u32]));
+        learn(&job, way, start.gather(0, &[1_u32]));
     }
     // Each waits for the next one.
-    must_fail(&job, start.broadcast::<u8>((me + 1) % 3, &[]));
+    learn(&job, way, start.broadcast::<u8>((me + 1) % 3, &[]));
     if me == 0 {
-        must_fail(&job, start.scan(&[1_i64; 2], Min));
+        learn(&job, way, start.scan(&[1_i64; 2], Min));
     } else {
-        must_fail(&job, start.scan(&[1_i64; 2], Max));
+        learn(&job, way, start.scan(&[1_i64; 2], Max));
     }
     if me == 1 {
-        must_fail(&job, start.all_to_all(&[1_u16; 3]));
+        learn(&job, way, start.all_to_all(&[1_u16; 3]));
     } else {
-        must_fail(&job, start.all_gather(&[1_u16; 3]));
+        learn(&job, way, start.all_gather(&[1_u16; 3]));
     }
     let lens = if me == 2 { [3, 2, 1] } else { [1, 2, 3] };
-    must_fail(&job, start.reduce_scatter_uneven(&lens.map(|len| vec![1_u8; len]), Sum));
-    must_fail(&job, start.reduce(3, &[1_u32], Sum));
-    must_fail(&job, start.scatter_uneven(me, &[vec![1_u8], vec![]]));
-    must_fail(&job, start.reduce_scatter(&[1_u8; 7], Sum));
+    learn(&job, way, start.reduce_scatter_uneven(&lens.map(|len| vec![1_u8; len]), Sum));
+    learn(&job, way, start.reduce(3, &[1_u32], Sum));
+    learn(&job, way, start.scatter_uneven(me, &[vec![1_u8], vec![]]));
+    learn(&job, way, start.reduce_scatter(&[1_u8; 7], Sum));
     let panics = commuting(|_: u32, _: u32| panic!("it is wrong"));
-    must_fail(&job, start.all_reduce(&[me], panics));
+    learn(&job, way, start.all_reduce(&[me], panics));
     assert_eq!(job.all_gather(&[me]).unwrap(), [0, 1, 2]);
     say("all is well");
 }

@@ -169,6 +169,8 @@ impl TeamCore {
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             let other = other.filter(|_| is_whole);
             let mismatch = other.map(|(from, theirs)| self.mismatch(from, theirs, &call));
+            // A late failure is told by this collective, whatever else it fails by.
+            let late = state.late.take();
             task.doomed = if let Some(doom) = state.failed.remove(&number) {
                 Some(doom)
             } else if let Err(why) = sound {
@@ -176,7 +178,7 @@ impl TeamCore {
                 Some(Doom { failure, of: number })
             } else {
                 let doom = mismatch.map(|failure| Doom { failure, of: number });
-                doom.or_else(|| state.late.take())
+                doom.or(late)
             };
             state.tasks.push_back(task);
         }

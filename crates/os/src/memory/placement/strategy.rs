@@ -66,7 +66,7 @@ impl Placement {
         static PLACEMENT: OnceLock<Placement> = OnceLock::new();
         PLACEMENT.get_or_init(|| {
             // An unreadable value was refused when the job began.
-            let without = Without::from_env().unwrap_or_default();
+            let without = Without::of_process().unwrap_or_default();
             let placement = Placement::new(&without);
             if let Some(why) = placement.why_not().filter(|_| !without.uffd && !without.page_move) {
                 eprintln!("oikaze: pages are copied instead of moved: {why} (docs/KERNELS.md)");

@@ -353,7 +353,7 @@ impl Region {
     #[doc(hidden)]
     pub fn exchange_unit(&self) -> Option<u64> {
         static OFF: OnceLock<bool> = OnceLock::new();
-        let off = *OFF.get_or_init(|| Without::from_env().is_ok_and(|without| without.remap));
+        let off = *OFF.get_or_init(|| Without::of_process().is_ok_and(|without| without.remap));
         self.backed().filter(|_| !off)?;
         self.huge_pages().map(|size| size as u64)
     }
