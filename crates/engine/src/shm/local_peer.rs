@@ -182,7 +182,7 @@ impl LocalPeer {
         let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
         self.channel.end(settled, failure);
         self.keep_promises();
-        self.outgoing.unsettled.fast().collect()
+        self.outgoing.unsettled.fast(settled).collect()
     }
 
     /// Returns `true` if [`LocalPeer::post`] would return [`PostError::Full`], as for a connection.

@@ -326,9 +326,10 @@ impl ShmPeers {
     ) -> Vec<Token> {
         let Some(local_peer) = self.rings.get_mut(rank) else { return Vec::new() };
         let failure = Failure::PeerLost { peer: rank, death };
-        for LostGroup { count, parcels, epoch } in local_peer.end_fast(failure.clone()) {
+        for LostGroup { count, epoch, is_reported } in local_peer.end_fast(failure.clone()) {
             // The collective of a parcel tells its caller of the loss (COLL-3.4).
-            ops.untaken.note_in_ring(rank, (count - parcels).into(), &failure);
+            let reported = if is_reported { count } else { 0 };
+            ops.untaken.note_in_ring(rank, reported.into(), &failure);
             ops.in_flight.outstanding.end_many(rank, epoch, count);
         }
         inbox.add_settled(1);

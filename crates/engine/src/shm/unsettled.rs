@@ -41,9 +41,9 @@ enum UnsettledKind {
     /// Group of consecutive fast-path messages in one epoch of fences.
     FastPath {
         count: u32,
-        /// Part of `count` that are parcels, of which no caller waits to learn.
-        parcels: u32,
         epoch: u32,
+        /// The messages are parcels, whose outcome no caller waits for.
+        are_parcels: bool,
     },
 }
 
@@ -51,10 +51,11 @@ enum UnsettledKind {
 pub(crate) struct LostGroup {
     /// Number of the messages.
     pub count: u32,
-    /// Part of `count` that are parcels.
-    pub parcels: u32,
     /// Epoch of fences.
     pub epoch: u32,
+    /// A caller has to learn of the loss: the messages are no parcels, and the reader has not taken
+    /// all of them.
+    pub is_reported: bool,
 }
 
 impl UnsettledQueue {
@@ -67,18 +68,17 @@ impl UnsettledQueue {
     /// Adds a fast-path message of this epoch that ends at this position.
     #[inline]
     pub fn push_fast(&mut self, position: u64, epoch: u32, is_parcel: bool) {
-        let parcel = u32::from(is_parcel);
         if let Some(Unsettled {
             end,
-            what: UnsettledKind::FastPath { count, parcels, epoch: same },
+            what: UnsettledKind::FastPath { count, epoch: same, are_parcels },
         }) = self.queue.back_mut()
-            && *same == epoch
+            && (*same, *are_parcels) == (epoch, is_parcel)
             && *count < FAST_GROUP_MESSAGES_MAX
         {
-            (*end, *count, *parcels) = (position, *count + 1, *parcels + parcel);
+            (*end, *count) = (position, *count + 1);
             return;
         }
-        let what = UnsettledKind::FastPath { count: 1, parcels: parcel, epoch };
+        let what = UnsettledKind::FastPath { count: 1, epoch, are_parcels: is_parcel };
         self.queue.push_back(Unsettled { end: position, what });
     }
 
@@ -145,11 +145,13 @@ impl UnsettledQueue {
         }
     }
 
-    /// Returns the fast-path messages by epoch.
-    pub fn fast(&self) -> impl Iterator<Item = LostGroup> {
-        self.queue.iter().filter_map(|unsettled| match unsettled.what {
-            UnsettledKind::FastPath { count, parcels, epoch } => {
-                Some(LostGroup { count, parcels, epoch })
+    /// Returns the fast-path messages by epoch, once the reader has settled the ring up to here for
+    /// good.
+    pub fn fast(&self, settled: u64) -> impl Iterator<Item = LostGroup> {
+        self.queue.iter().filter_map(move |unsettled| match unsettled.what {
+            UnsettledKind::FastPath { count, epoch, are_parcels } => {
+                let is_reported = !are_parcels && unsettled.end > settled;
+                Some(LostGroup { count, epoch, is_reported })
             }
             UnsettledKind::Message { .. } => None,
         })

@@ -477,15 +477,18 @@ impl TeamState {
 
     /// Fails this collective, whether it is under way, is not called yet, or has ended.
     fn fail(&mut self, number: u64, doom: Doom) {
+        let is_news =
+            [number, doom.of].iter().all(|of| self.ended(*of).is_some_and(|(_, well)| well));
+        // A program gets one error for each mistake. Other ranks may tell of it later, by this
+        // number or by an earlier one.
+        for (_, _, well) in self.history.iter_mut().filter(|(ended, ..)| *ended >= doom.of) {
+            *well = false;
+        }
         if let Some(task) = self.task(number) {
             task.doomed.get_or_insert(doom);
         } else if number >= self.next {
             self.failed.insert(number, doom);
-        } else if [number, doom.of].iter().all(|of| self.ended(*of).is_some_and(|(_, well)| well)) {
-            // A program gets one error for each mistake: other ranks may tell of it again.
-            for (_, _, well) in self.history.iter_mut().filter(|(ended, ..)| *ended >= doom.of) {
-                *well = false;
-            }
+        } else if is_news {
             self.fail_next(doom);
         }
     }
