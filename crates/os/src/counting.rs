@@ -33,8 +33,8 @@ impl Counting {
         Self { live: AtomicU64::new(0), calls: AtomicU64::new(0), refused: AtomicUsize::new(0) }
     }
 
-    /// Makes all later allocations of exactly this size in bytes fail, as if memory were short. Code
-    /// that allocates without asking whether it may aborts the process then. 0 ends it.
+    /// Makes all later allocations of exactly this size in bytes fail, as if memory were short.
+    /// Code that allocates without asking whether it may aborts the process then. 0 ends it.
     pub fn refuse(&self, size: usize) {
         self.refused.store(size, Ordering::Relaxed);
     }

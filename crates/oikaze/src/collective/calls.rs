@@ -177,8 +177,8 @@ pub trait Collectives {
         self.start().reduce_scatter(values, operator).wait()
     }
 
-    /// Combines the vectors of all ranks element by element. Rank `r` gets the combined vectors `r`.
-    /// All ranks give vectors of the same lengths, which may differ between vectors.
+    /// Combines the vectors of all ranks element by element. Rank `r` gets the combined vectors
+    /// `r`. All ranks give vectors of the same lengths, which may differ between vectors.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -252,7 +252,8 @@ pub trait Collectives {
     /// all get the same ranks, also if more of them die meanwhile. A death that comes later makes
     /// the new team fail in turn.
     ///
-    /// The job must let survivors go on ([`JobBuilder::keep_going`](crate::JobBuilder::keep_going)).
+    /// The job must let survivors go on
+    /// ([`JobBuilder::keep_going`](crate::JobBuilder::keep_going)).
     ///
     /// ```
     /// use oikaze::prelude::*;

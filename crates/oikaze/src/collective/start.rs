@@ -246,8 +246,8 @@ impl Start<'_> {
         self.combine(CollectiveKind::ReduceScatter, values, block, operator)
     }
 
-    /// Combines the vectors of all ranks element by element. Rank `r` gets the combined vectors `r`.
-    /// All ranks give vectors of the same lengths, which may differ between vectors.
+    /// Combines the vectors of all ranks element by element. Rank `r` gets the combined vectors
+    /// `r`. All ranks give vectors of the same lengths, which may differ between vectors.
     pub fn reduce_scatter_uneven<T: Item, O: Operator<T>>(
         self,
         vectors: &[Vec<T>],

@@ -70,8 +70,8 @@ impl JobBuilder {
     /// (`OIKAZE_KEEP_GOING`, `oikaze run --keep-going`). [`Job::lost`] names the dead. Waits and
     /// operations that need a dead node fail, and so do the collectives of its teams, and locks and
     /// pages that the death has touched. Survivors make a team of their own
-    /// ([`Collectives::shrink`](crate::collective::Collectives::shrink)). Otherwise the job has failed, and the launcher ends the nodes that do
-    /// not end by themselves.
+    /// ([`Collectives::shrink`](crate::collective::Collectives::shrink)). Otherwise the job has
+    /// failed, and the launcher ends the nodes that do not end by themselves.
     pub fn keep_going(mut self, goes_on: bool) -> Self {
         self.keep_going = Some(goes_on);
         self

@@ -260,7 +260,7 @@ crate::wire_enum! {
         /// this team. The body is a u64.
         Credit = 3,
         /// View of the sender in an agreement on the living ranks. The number is that of the
-        /// agreement. The body is a [`View`](super::View).
+        /// agreement. The body is a [`GoneView`](super::GoneView).
         View = 4,
     }
 }

@@ -42,4 +42,4 @@ pub use call::{
 pub use choice::{CollectiveAlgorithm, Facts, choose};
 pub use plan::{Arrival, Order, Part, Plan, PlanStep, RoundNumber};
 pub use request::{Lengths, PlanError, PlanRequest, plan};
-pub use shrink::{Agreed, Agreement, View};
+pub use shrink::{Agreed, Agreement, GoneView};

@@ -1,8 +1,8 @@
 //! Agreement of the living ranks of a team on who they are (COLL-6).
 //!
-//! Each rank sends all others its *view*: the ranks that it counts as gone. It adds to its view what
-//! it hears, and sends the view again when it has grown. A rank whose view all others share, except
-//! those in it, has *decided*, and tells all. Whoever hears a decision takes it.
+//! Each rank sends all others its *view*: the ranks that it counts as gone. It adds to its view
+//! what it hears, and sends the view again when it has grown. A rank whose view all others share,
+//! except those in it, has *decided*, and tells all. Whoever hears a decision takes it.
 //!
 //! Two living ranks never decide differently. A decision needs the same view from every rank that
 //! is not in it. A rank that has decided sends no other view, so nobody decides otherwise without
@@ -19,14 +19,14 @@ use alloc::vec::Vec;
 
 /// Message of an agreement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct GoneView {
     /// The sender has decided.
     pub is_final: bool,
     /// Ranks that the sender counts as gone.
     pub gone: BTreeSet<Rank>,
 }
 
-impl View {
+impl GoneView {
     /// Encodes the view (COLL-6.2).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -41,9 +41,9 @@ impl View {
     /// Decodes a view of a team of so many ranks.
     ///
     /// # Errors
-    /// The bytes are no view, or name a rank that the team does not have, or do not name the ranks in
-    /// their order.
-    pub fn decode(bytes: &[u8], ranks: Rank) -> Result<View, Invalid> {
+    /// The bytes are no view, or name a rank that the team does not have, or do not name the ranks
+    /// in their order.
+    pub fn decode(bytes: &[u8], ranks: Rank) -> Result<GoneView, Invalid> {
         let mut bytes = ByteReader(bytes);
         let is_final = match bytes.u8()? {
             0 => false,
@@ -58,7 +58,7 @@ impl View {
             }
             gone.insert(rank);
         }
-        Ok(View { is_final, gone })
+        Ok(GoneView { is_final, gone })
     }
 }
 
@@ -130,8 +130,9 @@ impl Agreement {
         }
     }
 
-    /// Takes the message of another rank. Messages of a rank may come in any order.
-    pub fn hear(&mut self, from: Rank, view: &View) {
+    /// Takes the message of another rank (COLL-6.3, COLL-6.4). Messages of a rank may come in any
+    /// order.
+    pub fn hear(&mut self, from: Rank, view: &GoneView) {
         if self.outcome.is_some() || self.gone.contains(&from) {
             return;
         }
@@ -166,14 +167,14 @@ impl Agreement {
 
     /// Returns what this rank has to tell all ranks that are not gone, once for each change.
     #[must_use]
-    pub fn message(&mut self) -> Option<View> {
+    pub fn message(&mut self) -> Option<GoneView> {
         let is_final = matches!(self.outcome, Some(Agreed::Gone(_)));
         let speaks = self.is_due && (self.has_joined || is_final);
         if !speaks || self.outcome == Some(Agreed::Excluded) {
             return None;
         }
         self.is_due = false;
-        Some(View { is_final, gone: self.gone.clone() })
+        Some(GoneView { is_final, gone: self.gone.clone() })
     }
 
     /// Returns the result, if there is one.
@@ -196,7 +197,7 @@ mod tests {
         let mut agreements: Vec<_> = (0..ranks).map(|me| Agreement::new(me, ranks)).collect();
         let mut waiting: Vec<Rank> = (0..ranks).collect();
         // Messages from one rank to another, and news of deaths, under way in any order.
-        let mut messages: Vec<(Rank, Rank, View)> = vec![];
+        let mut messages: Vec<(Rank, Rank, GoneView)> = vec![];
         let mut news: Vec<(Rank, Rank)> = vec![];
         let mut dead = BTreeSet::new();
         let deaths_max = random.below(ranks as usize);
@@ -263,11 +264,12 @@ mod tests {
         assert!(deaths > 2000 && late > 20, "{deaths} deaths, {late} after the decision");
     }
 
+    /// COLL-6.4.
     #[test]
     fn rank_that_the_others_count_as_gone_learns_of_it() {
         let mut agreement = Agreement::new(1, 3);
         agreement.join();
-        agreement.hear(0, &View { is_final: false, gone: [1].into() });
+        agreement.hear(0, &GoneView { is_final: false, gone: [1].into() });
         assert_eq!(agreement.outcome(), Some(&Agreed::Excluded));
     }
 
@@ -275,20 +277,20 @@ mod tests {
     #[test]
     fn views_are_read_as_written_and_nothing_else_is() {
         for view in [
-            View { is_final: false, gone: BTreeSet::new() },
-            View { is_final: true, gone: [0, 5].into() },
+            GoneView { is_final: false, gone: BTreeSet::new() },
+            GoneView { is_final: true, gone: [0, 5].into() },
         ] {
-            assert_eq!(View::decode(&view.encode(), 6), Ok(view.clone()));
-            assert!(view.gone.is_empty() || View::decode(&view.encode(), 5).is_err());
+            assert_eq!(GoneView::decode(&view.encode(), 6), Ok(view.clone()));
+            assert!(view.gone.is_empty() || GoneView::decode(&view.encode(), 5).is_err());
         }
         let twice = [0, 1, 0, 0, 0, 1, 0, 0, 0];
         for bytes in [&[][..], &[2], &[0, 1, 0, 0], &[1, 0, 0, 0, 0, 9], &twice] {
-            assert!(View::decode(bytes, 6).is_err(), "{bytes:?}");
+            assert!(GoneView::decode(bytes, 6).is_err(), "{bytes:?}");
         }
         let mut random = Random::new(7);
         for len in (0..40).cycle().take(4000) {
             let bytes: Vec<u8> = (0..len).map(|_| random.below(3) as u8).collect();
-            if let Ok(view) = View::decode(&bytes, 1 << 26) {
+            if let Ok(view) = GoneView::decode(&bytes, 1 << 26) {
                 assert_eq!(view.encode(), bytes);
             }
         }

@@ -130,8 +130,8 @@ pub trait Handler {
         buffer.try_reserve_exact(len).is_ok().then_some(buffer)
     }
 
-    /// Called when a message with a body of `len` bytes is refused for lack of memory or room, which
-    /// the handler has not refused itself.
+    /// Called when a message with a body of `len` bytes is refused for lack of memory or room,
+    /// which the handler has not refused itself.
     fn refused(&mut self, from: Rank, head: &[u8], len: u64) {
         let _ = (from, head, len);
     }

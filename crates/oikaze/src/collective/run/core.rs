@@ -58,7 +58,7 @@ pub(super) struct Doom {
 
 /// Wait of a collective for a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Wait {
+enum ParcelWait {
     /// No collective waited.
     #[default]
     None,
@@ -83,7 +83,7 @@ struct TeamState {
     /// Failure of a collective that had ended well here. The next one reports it.
     late: Option<Doom>,
     /// Wait of the oldest collective, as the latest tick has found it.
-    wait: Wait,
+    wait: ParcelWait,
     wakers: Vec<Waker>,
     has_settled: bool,
 }
@@ -233,15 +233,15 @@ impl TeamCore {
         let Some(task) = state.tasks.front() else { return };
         let (number, step, call) = (task.number, task.step(), task.call);
         state.wait = match state.wait {
-            Wait::Seen(..) if state.wait == Wait::Seen(number, step, to) => {
+            ParcelWait::Seen(..) if state.wait == ParcelWait::Seen(number, step, to) => {
                 if to != self.me {
                     let head = self.head(ParcelPurpose::Notice, number, 0, call);
                     self.send(node, to, head, &[]);
                 }
-                Wait::Told(number, step, to)
+                ParcelWait::Told(number, step, to)
             }
-            told if told == Wait::Told(number, step, to) => told,
-            _ => Wait::Seen(number, step, to),
+            told if told == ParcelWait::Told(number, step, to) => told,
+            _ => ParcelWait::Seen(number, step, to),
         };
     }
 

@@ -5,7 +5,7 @@ use super::slot::{CollectiveFailure, Slot};
 use crate::node::Node;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
-use oikaze_protocol::collective::{Agreed, Agreement, CollectiveCall, ParcelPurpose, View};
+use oikaze_protocol::collective::{Agreed, Agreement, CollectiveCall, GoneView, ParcelPurpose};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
@@ -60,7 +60,7 @@ impl Shrinks {
         let ranks = Rank::try_from(team.ranks().len()).unwrap_or(Rank::MAX);
         let is_near = number < self.next.saturating_add(AHEAD_MAX);
         let is_over = number < self.next && !self.under_way.contains_key(&number);
-        if let Ok(view) = View::decode(body, ranks)
+        if let Ok(view) = GoneView::decode(body, ranks)
             && is_near
             && !is_over
         {
