@@ -105,6 +105,38 @@ std::process::Termination::report(main())
 }
 }
 
+mod docs_book_src_collectives_md_3 {
+use oikaze::prelude::*;
+
+/// Makes a team of the living, and returns the earliest step of any of them.
+fn resume(team: &mut Team, step: u64) -> oikaze::Result<u64> {
+    loop {
+        *team = team.shrink()?;
+        match team.all_reduce(step, Min) {
+            Err(error) if error.lost_peer().is_some() => {} // one more has died
+            first => return first,
+        }
+    }
+}
+
+fn main() -> oikaze::Result<()> {
+    let job = Job::builder().keep_going(true).join()?;
+    let mut team = job.split(Some(0), 0)?.expect("a color was given");
+    let mut step = 0;
+    while step < 10 {
+        match team.all_reduce(step, Max) {
+            Ok(same) => step = same + 1,
+            Err(error) if error.lost_peer().is_some() => step = resume(&mut team, step)?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod docs_book_src_getting_started_md_1 {
 use oikaze::prelude::*;
 
@@ -896,6 +928,35 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_collective_calls_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let lens = 1..=job.size() as usize; // one element for rank 0, two for rank 1, ...
+let vectors: Vec<Vec<u32>> = lens.map(|len| vec![1; len]).collect();
+let mine = job.reduce_scatter_uneven(&vectors, Sum)?;
+assert_eq!(mine, vec![job.size(); job.rank() as usize + 1]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_calls_rs_4 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+// After an error with a lost peer:
+let team = job.shrink()?;
+assert_eq!(team.all_reduce(1, Sum)?, team.size());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_collective_exact_rs_1 {
 use oikaze::collective::Float;
 use oikaze::prelude::*;
@@ -1071,6 +1132,29 @@ std::process::Termination::report(main())
 }
 
 mod crates_oikaze_src_collective_pending_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let queue = job.completion_queue();
+let sums: Vec<_> = (0..3).map(|n| job.start().all_reduce(&[n], Sum)).collect();
+for (sum, context) in sums.iter().zip(0..) {
+    sum.report_to(&queue, context)?;
+}
+let mut ended = Vec::new();
+queue.wait(3, &mut ended)?;
+for one in ended {
+    one.outcome?;
+    let sum = sums[one.context as usize].try_take().expect("it has ended")?;
+    assert_eq!(sum, [one.context as u32 * job.size()]);
+}
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_pending_rs_3 {
 use oikaze::collective::PendingFuture;
 use oikaze::prelude::*;
 use std::pin::Pin;
@@ -2691,11 +2775,28 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_testing_mod_rs_3 {
+use oikaze::prelude::*;
+use oikaze::testing;
+
+fn main() {
+let sums = testing::cluster_on(&[0, 0, 1, 1, 1], Job::builder(), |job| {
+    assert_eq!(job.team().algorithm("all_reduce", 8), "hierarchical");
+    Ok(job.all_reduce(job.rank(), Sum)?)
+});
+assert_eq!(sums, [10; 5]);
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 /// Name, start, and whether the program aborts the job.
 pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("README.md 1", readme_md_1::start, false),
     ("docs/book/src/collectives.md 1", docs_book_src_collectives_md_1::start, false),
     ("docs/book/src/collectives.md 2", docs_book_src_collectives_md_2::start, false),
+    ("docs/book/src/collectives.md 3", docs_book_src_collectives_md_3::start, false),
     ("docs/book/src/getting-started.md 1", docs_book_src_getting_started_md_1::start, false),
     ("docs/book/src/getting-started.md 2", docs_book_src_getting_started_md_2::start, false),
     ("docs/book/src/memory-model.md 1", docs_book_src_memory_model_md_1::start, false),
@@ -2727,6 +2828,8 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/collective/barrier.rs 2", crates_oikaze_src_collective_barrier_rs_2::start, false),
     ("crates/oikaze/src/collective/calls.rs 1", crates_oikaze_src_collective_calls_rs_1::start, false),
     ("crates/oikaze/src/collective/calls.rs 2", crates_oikaze_src_collective_calls_rs_2::start, false),
+    ("crates/oikaze/src/collective/calls.rs 3", crates_oikaze_src_collective_calls_rs_3::start, false),
+    ("crates/oikaze/src/collective/calls.rs 4", crates_oikaze_src_collective_calls_rs_4::start, false),
     ("crates/oikaze/src/collective/exact.rs 1", crates_oikaze_src_collective_exact_rs_1::start, false),
     ("crates/oikaze/src/collective/notify.rs 1", crates_oikaze_src_collective_notify_rs_1::start, false),
     ("crates/oikaze/src/collective/operator.rs 1", crates_oikaze_src_collective_operator_rs_1::start, false),
@@ -2739,6 +2842,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/collective/operator.rs 8", crates_oikaze_src_collective_operator_rs_8::start, false),
     ("crates/oikaze/src/collective/pending.rs 1", crates_oikaze_src_collective_pending_rs_1::start, false),
     ("crates/oikaze/src/collective/pending.rs 2", crates_oikaze_src_collective_pending_rs_2::start, false),
+    ("crates/oikaze/src/collective/pending.rs 3", crates_oikaze_src_collective_pending_rs_3::start, false),
     ("crates/oikaze/src/collective/start.rs 1", crates_oikaze_src_collective_start_rs_1::start, false),
     ("crates/oikaze/src/collective/team.rs 1", crates_oikaze_src_collective_team_rs_1::start, false),
     ("crates/oikaze/src/collective/team.rs 2", crates_oikaze_src_collective_team_rs_2::start, false),
@@ -2835,4 +2939,5 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/shared/targets.rs 4", crates_oikaze_src_shared_targets_rs_4::start, false),
     ("crates/oikaze/src/testing/mod.rs 1", crates_oikaze_src_testing_mod_rs_1::start, false),
     ("crates/oikaze/src/testing/mod.rs 2", crates_oikaze_src_testing_mod_rs_2::start, false),
+    ("crates/oikaze/src/testing/mod.rs 3", crates_oikaze_src_testing_mod_rs_3::start, false),
 ];
