@@ -6,6 +6,7 @@
 //! repeats figures of the papers.
 #![forbid(unsafe_code)]
 
+mod collectives;
 mod dsm;
 mod error;
 mod exchange;
@@ -42,6 +43,8 @@ enum What {
     Shm(suite::Run),
     /// Compare whole programs over shared arrays with the same programs over MPI.
     Dsm(dsm::Run),
+    /// Compare collectives with those of MPI, and show how their time grows with the nodes.
+    Collectives(collectives::Run),
     /// Compare exchanges of pages with copies of their bytes.
     Exchange(exchange::Run),
     /// Repeat the measurements of the papers' figures.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         What::Remote(run) => remote::SUITE.on_wires(&run),
         What::Shm(run) => shm::SUITE.here(&run),
         What::Dsm(run) => dsm::bench(&run),
+        What::Collectives(run) => collectives::bench(&run),
         What::Exchange(run) => exchange::bench(&run),
         What::Floor(role) => peers::floor::play(&role),
         What::Papers(run) => papers::bench(&run),

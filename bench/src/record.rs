@@ -40,6 +40,9 @@ pub struct Record {
     /// Delivery by which transfers of shared memory end, if the case depends on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery: Option<&'static str>,
+    /// `true` if there were more processes than cores.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub oversubscribed: bool,
 }
 
 impl Record {
@@ -50,7 +53,8 @@ impl Record {
             (Some(threads), Some(mode), _) => format!("{} {mode} {threads}", self.case),
             (_, _, Some(nodes)) => {
                 let delivery = self.delivery.map(|delivery| format!(" {delivery}"));
-                format!("{} {nodes}{}", self.case, delivery.unwrap_or_default())
+                let mark = if self.oversubscribed { " >cores" } else { "" };
+                format!("{} {nodes}{}{mark}", self.case, delivery.unwrap_or_default())
             }
             _ => self.case.to_owned(),
         }
@@ -151,6 +155,7 @@ impl Record {
             threads: None,
             nodes: None,
             delivery: None,
+            oversubscribed: false,
         }
     }
 }

@@ -6,7 +6,7 @@
 
 mod case;
 mod goals;
-mod mpi;
+pub mod mpi;
 mod system;
 
 pub use self::case::{DELIVERIES, UPDATE_SIZES};
@@ -260,6 +260,7 @@ impl Series {
             threads: None,
             nodes: Some(self.what.nodes),
             delivery: self.what.delivery,
+            oversubscribed: false,
         })
     }
 }

@@ -211,6 +211,7 @@ fn of_one_page_size(
                         threads,
                         nodes: None,
                         delivery: None,
+                        oversubscribed: false,
                     };
                     records.push((case, mode, record));
                 }

@@ -129,6 +129,7 @@ fn blank(quick: bool, cores: u32) -> Vec<Record> {
                 threads: None,
                 nodes: Some(nodes),
                 delivery: Some(delivery),
+                oversubscribed: false,
             }));
         }
     }

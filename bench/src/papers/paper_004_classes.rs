@@ -86,6 +86,7 @@ fn blank(quick: bool) -> Vec<Record> {
                 threads: None,
                 nodes: Some(2),
                 delivery: Some(delivery),
+                oversubscribed: false,
             }));
         }
     }

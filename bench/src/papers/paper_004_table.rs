@@ -127,6 +127,7 @@ pub fn messages(run: &Run) -> Result<Vec<Record>, Error> {
                 threads: None,
                 nodes: Some(NODES),
                 delivery: None,
+                oversubscribed: false,
             });
         }
         let bytes: u64 = counts.iter().map(|count| count.bytes).sum();

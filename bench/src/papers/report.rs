@@ -120,6 +120,7 @@ impl Figure {
             threads: None,
             nodes: None,
             delivery: None,
+            oversubscribed: false,
         };
         sizes
             .iter()

@@ -303,6 +303,7 @@ impl Series {
             threads: None,
             nodes: None,
             delivery: None,
+            oversubscribed: false,
         }
     }
 }

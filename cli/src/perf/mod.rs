@@ -64,7 +64,7 @@ pub enum Test {
     /// Read pages of a shared array that are not valid here: from call to guard, and the bytes per
     /// second of these reads
     Fetch,
-    /// Run collectives of all nodes, of SIZE bytes: from call to return
+    /// Run collectives of all nodes, of SIZE bytes: mean time on the slowest node
     Collectives,
     /// Put latency during bulk puts, and the bandwidth of these; then each alone
     Mixed,
@@ -114,7 +114,7 @@ impl MessageClass {
   oikaze run -n 2 --hosts a,b --checksum header -- oikaze perf put --size 1M --only throughput
   oikaze run -n 4 -- oikaze perf barrier
   oikaze run -n 4 -- oikaze perf barrier-update --size 64K
-  oikaze run -n 4 -- oikaze perf collectives --case all-reduce --sweep")]
+  oikaze run -n 4 -- oikaze perf collectives --case all_reduce --sweep=8,1M")]
 pub struct Perf {
     /// Test to run
     #[arg(value_enum)]
@@ -144,9 +144,17 @@ pub struct Perf {
     /// Collective to measure; all of them if absent
     #[arg(long, value_enum)]
     case: Option<collectives::Case>,
-    /// Measure collectives of 8 bytes to 4 MiB
-    #[arg(long)]
-    sweep: bool,
+    /// Sizes of collectives to measure; 8 bytes to 4 MiB if none are named
+    #[arg(
+        long,
+        value_name = "SIZES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = collectives::SWEEP,
+        value_delimiter = ',',
+        value_parser = parse_size
+    )]
+    sweep: Vec<usize>,
     /// Reuse one buffer, which stays in the cache, instead of walking through more memory
     #[arg(long)]
     hot: bool,

@@ -35,6 +35,7 @@ pub use prefetch::PREFETCH_PAGES_MAX;
 pub use statistics::{ArrayStatistics, CoherenceStatistics};
 pub use sync::agreement::{AXES_MAX, REDUCE_MAX};
 pub use sync::lock_manager::LockView;
+pub use sync::tree::BarrierLinks;
 pub use targets::TargetOp;
 pub use types::{
     CoherenceError, CoherenceEvent, Declaration, Element, Field, ReduceOp, Reduction, Value, Values,

@@ -10,6 +10,38 @@ use core::ops::Range;
 /// Maximum number of children of a node. With up to nine nodes, all others are children of rank 0.
 pub(crate) const RADIX: u32 = 8;
 
+/// Links of one node in the tree of barriers: by them, its arrivals and departures travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BarrierLinks {
+    /// Node to which this node tells arrivals, and which tells it the end; `None` for rank 0. Two
+    /// nodes have no parent, because each tells the other one.
+    pub parent: Option<Rank>,
+    /// Nodes that tell this node their arrivals.
+    pub children: Vec<Rank>,
+}
+
+impl BarrierLinks {
+    /// Returns the links of node `me` among `nodes` nodes.
+    ///
+    /// ```
+    /// use oikaze_protocol::coherence::BarrierLinks;
+    /// let links = BarrierLinks::new(0, 4);
+    /// assert_eq!((links.parent, links.children), (None, vec![1, 2, 3]));
+    /// assert_eq!(BarrierLinks::new(3, 4).parent, Some(0));
+    /// ```
+    #[must_use]
+    pub fn new(me: Rank, nodes: u32) -> BarrierLinks {
+        let place = TreePlace::new(me, nodes);
+        match place.is_pair {
+            true => BarrierLinks { parent: None, children: place.asked().into_iter().collect() },
+            false => {
+                let children = place.children.iter().map(|part| part.start).collect();
+                BarrierLinks { parent: place.parent, children }
+            }
+        }
+    }
+}
+
 /// Place of one node in the tree.
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(Hash))]

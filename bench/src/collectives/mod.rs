@@ -1,0 +1,274 @@
+//! Bench of collectives, beside those of Open MPI, and their growth with the number of nodes.
+//!
+//! Both programs measure in the same way ([`system`]). All systems of a case take turns within each
+//! round, and one run measures all sizes. Growth up to 1,024 nodes comes from a [`model`].
+
+mod case;
+mod goals;
+mod model;
+mod system;
+
+use std::time::Instant;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+
+use self::case::{Case, Mode};
+use self::system::{ALL, Measurement, System};
+use crate::error::Error;
+use crate::lab::{Lab, Place, WireMode};
+use crate::record::{Record, median, table, write_lines};
+use crate::suite::case::MIB;
+use crate::suite::cores::{Cores, Wanted};
+use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
+
+/// Settings of the bench.
+#[derive(Args)]
+pub struct Run {
+    #[command(flatten)]
+    rounds: Rounds,
+    /// Only these cases; repeated, or several separated by commas.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    case: Vec<Case>,
+    /// Only these sizes, in bytes.
+    #[arg(long, value_delimiter = ',')]
+    size: Vec<usize>,
+    /// Only these places of the nodes.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    mode: Vec<Mode>,
+    /// Numbers of nodes: 2 on the wire, 2 to 8 on one machine, 2 to 1024 simulated.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=1024))]
+    nodes: Vec<u32>,
+    /// Only these systems.
+    #[arg(long, value_delimiter = ',', value_parser = names())]
+    system: Vec<String>,
+    /// Leaves systems out.
+    #[arg(long, value_delimiter = ',', value_parser = names())]
+    without: Vec<String>,
+    /// MTU of the wire.
+    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(1500..=9000))]
+    mtu: u16,
+    /// Measures only while the two cores have a cache in common (near), or have none (far): a
+    /// hypervisor moves them.
+    #[arg(long, value_enum, default_value_t)]
+    cores: Wanted,
+}
+
+/// Returns a parser for the names of the systems.
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(ALL.map(System::name))
+}
+
+/// Sizes of the model, of the sizes of a case.
+const MODELLED: [usize; 3] = [0, 8, MIB];
+
+impl Run {
+    fn systems(&self) -> impl Iterator<Item = System> {
+        let named =
+            |list: &[String], system: &System| list.iter().any(|name| name == system.name());
+        ALL.into_iter()
+            .filter(move |system| self.system.is_empty() || named(&self.system, system))
+            .filter(move |system| !named(&self.without, system))
+    }
+
+    fn sizes(&self, case: Case, mode: Mode) -> Vec<usize> {
+        let wanted = |size: &usize| match self.size.as_slice() {
+            [] => mode != Mode::Simulated || MODELLED.contains(size),
+            sizes => *size == 0 || sizes.contains(size),
+        };
+        case.sizes().iter().copied().filter(wanted).collect()
+    }
+
+    /// Returns all series of a mode, case by case.
+    fn series(&self, mode: Mode) -> Vec<Series> {
+        if !self.mode.is_empty() && !self.mode.contains(&mode) {
+            return Vec::new();
+        }
+        let nodes = match self.nodes.as_slice() {
+            [] => mode.nodes(self.rounds.quick),
+            nodes => nodes,
+        };
+        let cases = Case::value_variants().iter().copied();
+        let mut all = Vec::new();
+        for case in cases.filter(|case| self.case.is_empty() || self.case.contains(case)) {
+            let sizes = self.sizes(case, mode);
+            for &nodes in nodes.iter().filter(|&&nodes| mode.takes(nodes) && !sizes.is_empty()) {
+                for system in self.systems().filter(|system| system.has(mode)) {
+                    let what = Measurement { case, mode, nodes };
+                    let sizes = sizes.iter().map(|&size| (size, Vec::new())).collect();
+                    all.push(Series { what, system, sizes, failed: None });
+                }
+            }
+        }
+        all
+    }
+}
+
+/// One system's part in one case, over all rounds.
+struct Series {
+    what: Measurement,
+    system: System,
+    /// Times in µs of all rounds, by size.
+    sizes: Vec<(usize, Vec<f64>)>,
+    /// Cause for which the series ended early.
+    failed: Option<String>,
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// Open MPI is missing (the error names its packages), or the user is not root. A system that fails
+/// in a case is left out there and noted. If that system is Oikaze, the bench fails after all
+/// others have been measured and reported.
+pub fn bench(run: &Run) -> Result<(), Error> {
+    let mut modes = [Mode::Wire, Mode::Machine, Mode::Simulated].map(|mode| run.series(mode));
+    if modes.iter().all(Vec::is_empty) {
+        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
+    }
+    let measured = modes.iter().flatten().map(|one| one.system);
+    let systems: Vec<System> =
+        ALL.into_iter().filter(|&it| measured.clone().any(|one| one == it)).collect();
+    systems.iter().try_for_each(|system| system.prepare())?;
+    warn_if_busy();
+    let mut cores = Cores::new(run.cores);
+    let [wire, here, simulated] = &mut modes;
+    let places = [(Place::Wire { mtu: run.mtu, mode: WireMode::Wire }, wire), (Place::Here, here)];
+    for (place, series) in places.into_iter().filter(|(_, series)| !series.is_empty()) {
+        let lab = Lab::up(place)?;
+        in_lab(&lab, run, series, &mut cores);
+    }
+    for one in simulated.iter_mut() {
+        let what = one.what;
+        for (size, rounds) in &mut one.sizes {
+            rounds.push(model::time(what.case, *size, what.nodes)?);
+        }
+    }
+    let series: Vec<Series> = modes.into_iter().flatten().collect();
+    let complete = series.iter().filter(|one| one.failed.is_none());
+    let records: Vec<Record> = complete.flat_map(|one| one.records(run)).collect();
+    write_lines(&records, run.rounds.json.as_deref())?;
+    print!("{}", table(&records, System::Mpi.name()));
+    print!("{}", bounds::table(goals::goals(&records)));
+    println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
+    systems.iter().for_each(|system| println!("- {}", system.note()));
+    if records.iter().any(|record| record.oversubscribed) {
+        println!("- >cores: more processes than cores, which take turns.");
+    }
+    let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
+    failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
+    let ours = failures.iter().find(|one| one.system == System::Oikaze);
+    ours.map_or(Ok(()), |one| Err(Error::new(one.failure())))
+}
+
+/// Runs all rounds in one place.
+fn in_lab(lab: &Lab, run: &Run, series: &mut [Series], cores: &mut Cores) {
+    let begun = Instant::now();
+    for round in 1..=run.rounds.count {
+        let seconds = begun.elapsed().as_secs_f64();
+        eprintln!("{}, round {round} of {} ({seconds:.0} s)", lab.place, run.rounds.count);
+        for one in series.iter_mut().filter(|one| one.failed.is_none()) {
+            if let Err(why) = one.measure(lab, run.rounds.quick, cores) {
+                one.failed = Some(format!("round {round}: {why}"));
+                eprintln!("warning: {}", one.failure());
+            }
+        }
+    }
+}
+
+impl Series {
+    /// Measures one round. Repeats a run that failed once.
+    fn measure(&mut self, lab: &Lab, quick: bool, cores: &mut Cores) -> Result<(), Error> {
+        let sizes: Vec<usize> = self.sizes.iter().map(|(size, _)| *size).collect();
+        let once = || self.system.measure(lab, self.what, &sizes, quick);
+        let found = cores.steady(|| {
+            once().or_else(|why| {
+                let (system, case) = (self.system.name(), self.what.case.name());
+                eprintln!("warning: {system}, {case} has failed and is tried once more: {why}");
+                once()
+            })
+        })?;
+        for ((_, rounds), (_, us)) in self.sizes.iter_mut().zip(found) {
+            rounds.push(us);
+        }
+        Ok(())
+    }
+
+    fn failure(&self) -> String {
+        let Measurement { case, mode, nodes } = self.what;
+        format!(
+            "{}, {}, {}, {nodes} nodes: {}",
+            self.system.name(),
+            case.name(),
+            mode.name(),
+            self.failed.as_deref().unwrap_or("not measured")
+        )
+    }
+
+    /// Returns the records of the series, one for each size.
+    fn records(&self, run: &Run) -> impl Iterator<Item = Record> {
+        let what = self.what;
+        let mtu = (what.mode == Mode::Wire).then_some(run.mtu);
+        self.sizes.iter().filter_map(move |(size, rounds)| {
+            Some(Record {
+                bench: "collectives",
+                case: what.case.name(),
+                size: *size,
+                system: self.system.name(),
+                value: median(rounds)?,
+                unit: "us",
+                rounds: rounds.clone(),
+                mtu,
+                mode: Some(what.mode.name()),
+                threads: None,
+                nodes: Some(what.nodes),
+                delivery: None,
+                oversubscribed: what.is_oversubscribed(),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::suite::case::KIB;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn run(arguments: &[&str]) -> Run {
+        let words = ["collectives"].iter().chain(arguments);
+        Command::try_parse_from(words).expect("the arguments are right").run
+    }
+
+    #[test]
+    fn what_is_asked_for_is_measured() {
+        let asked = run(&["--case", "all_reduce", "--size", "8,4096", "--nodes", "2"]);
+        let wire = asked.series(Mode::Wire);
+        let names: Vec<&str> = wire.iter().map(|one| one.system.name()).collect();
+        assert_eq!(names, ["mpi", "oikaze"]);
+        let sizes: Vec<usize> = wire[0].sizes.iter().map(|(size, _)| *size).collect();
+        assert_eq!(sizes, [8, 4 * KIB]);
+        assert_eq!(asked.series(Mode::Simulated)[0].system.name(), "model");
+        assert!(run(&["--mode", "machine"]).series(Mode::Wire).is_empty());
+        assert!(run(&["--nodes", "16"]).series(Mode::Machine).is_empty());
+        assert!(run(&["--system", "model"]).series(Mode::Wire).is_empty());
+        let count = |arguments: &[&str]| run(arguments).series(Mode::Machine).len();
+        assert_eq!(count(&[]), 3 * count(&["--quick"]));
+    }
+
+    #[test]
+    fn more_processes_than_cores_are_marked() {
+        let what = |mode, nodes| Measurement { case: Case::Barrier, mode, nodes };
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let more = u32::try_from(cores).unwrap_or(u32::MAX - 1) + 1;
+        assert!(what(Mode::Machine, more).is_oversubscribed());
+        assert!(!what(Mode::Machine, more - 1).is_oversubscribed());
+        assert!(!what(Mode::Simulated, 1024).is_oversubscribed());
+    }
+}

@@ -1,0 +1,219 @@
+//! Systems of the bench: Oikaze, MPI, and the model.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::case::{Case, Mode};
+use crate::dsm::mpi;
+use crate::error::{Error, Tried};
+use crate::lab::{CLIENT, Lab};
+use crate::peers::oikaze;
+use crate::process::alone;
+
+/// Time limit of one run.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Name of the program in `bench/mpi`.
+const PROGRAM: &str = "collectives";
+
+/// System that the bench measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum System {
+    /// Open MPI, over TCP or shared memory.
+    Mpi,
+    /// Oikaze.
+    Oikaze,
+    /// Oikaze's plans in a model of a network.
+    Model,
+}
+
+/// All systems, the baseline first.
+pub const ALL: [System; 3] = [System::Mpi, System::Oikaze, System::Model];
+
+/// One run of a program, which measures all sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measurement {
+    pub case: Case,
+    pub mode: Mode,
+    pub nodes: u32,
+}
+
+/// Number of operations of each size, and maximum of their bytes.
+#[derive(Clone, Copy)]
+struct Effort {
+    iterations: u32,
+    volume: usize,
+}
+
+const QUICK: Effort = Effort { iterations: 2000, volume: 32 << 20 };
+const THOROUGH: Effort = Effort { iterations: 5000, volume: 64 << 20 };
+
+/// Line of JSON that both programs print for each size.
+#[derive(Deserialize)]
+struct Line {
+    size: usize,
+    us: f64,
+}
+
+impl Measurement {
+    /// Returns `true` if there are more processes than cores.
+    pub fn is_oversubscribed(self) -> bool {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.mode == Mode::Machine && self.nodes as usize > cores
+    }
+}
+
+impl System {
+    /// Returns the name in the records and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mpi => "mpi",
+            Self::Oikaze => "oikaze",
+            Self::Model => "model",
+        }
+    }
+
+    /// Returns `true` if the system can be measured there.
+    pub fn has(self, mode: Mode) -> bool {
+        (self == Self::Model) == (mode == Mode::Simulated)
+    }
+
+    /// Checks that the programs can be started, and builds the one in C.
+    ///
+    /// # Errors
+    /// A compiler or a program is missing. The error names it and its package.
+    pub fn prepare(self) -> Result<(), Error> {
+        match self {
+            Self::Mpi => mpi::build(PROGRAM).map(drop),
+            Self::Oikaze => oikaze::program().map(drop),
+            Self::Model => Ok(()),
+        }
+    }
+
+    /// Measures sizes in one run. Returns size and µs of each.
+    ///
+    /// # Errors
+    /// The program fails, its result is wrong, or its output lacks a size.
+    pub fn measure(
+        self,
+        lab: &Lab,
+        what: Measurement,
+        sizes: &[usize],
+        quick: bool,
+    ) -> Result<Vec<(usize, f64)>, Error> {
+        let effort = if quick { QUICK } else { THOROUGH };
+        let printed = alone(self.command(lab, what, sizes, effort)?)?;
+        found(sizes, &printed)
+            .ok_or_else(|| Error::new(format!("a time is missing in: {}", printed.trim())))
+    }
+
+    fn command(
+        self,
+        lab: &Lab,
+        what: Measurement,
+        sizes: &[usize],
+        effort: Effort,
+    ) -> Result<Command, Error> {
+        let Measurement { case, mode, nodes } = what;
+        let me = std::env::current_exe().tried("finding the bench's own program")?;
+        // A launcher enters the hosts by the bench's own program in place of ssh.
+        let enter = format!("{} enter", me.display());
+        let hosts = lab.place.addresses();
+        let number = nodes.to_string();
+        let list = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let mut command = match (self, mode) {
+            (Self::Mpi, Mode::Wire) => {
+                let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);
+                command.args(mpi::launch(&hosts, &enter));
+                command
+            }
+            (Self::Mpi, _) => {
+                let mut command = limited(mpi::LAUNCHER);
+                // Open MPI knows by itself that there are more processes than cores, and yields.
+                let bind = if what.is_oversubscribed() { "none" } else { "core" };
+                command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", bind]);
+                command.args(["-n", &number]);
+                command
+            }
+            (_, Mode::Machine) if what.is_oversubscribed() => {
+                let mut command = limited(oikaze::program()?);
+                command.args(["run", "--no-prefix", "-n", &number]);
+                command
+            }
+            _ => {
+                // One node on each host, or on each of this machine's cores.
+                let mut command = lab.on(CLIENT, LIMIT, oikaze::program()?);
+                command.env("OIKAZE_RSH", enter);
+                command.args(["run", "--no-prefix", "--hosts", &hosts.join(",")]);
+                command
+            }
+        };
+        if self == Self::Mpi {
+            command.arg(mpi::build(PROGRAM)?).args(["--sizes", &list]);
+        } else {
+            command.arg("--").arg(oikaze::program()?).args(["perf", "collectives", "--json"]);
+            if case != Case::Barrier {
+                command.arg(format!("--sweep={list}"));
+            }
+        }
+        let Effort { iterations, volume } = effort;
+        command.args(["--case", case.name()]);
+        command.args(["--iterations", &iterations.to_string(), "--volume", &volume.to_string()]);
+        Ok(command)
+    }
+
+    /// Returns a note that a reader of the system's figures must know.
+    pub const fn note(self) -> &'static str {
+        match self {
+            Self::Mpi => {
+                "mpi: Open MPI, over TCP with messages of up to 1 MiB sent eagerly, or through shared memory with its defaults. It polls without sleeping, and yields where there are more processes than cores."
+            }
+            Self::Oikaze => "oikaze: oikaze perf collectives, with its defaults.",
+            Self::Model => {
+                "model: the plans of all nodes in a network of constant latency and bandwidth, whose links carry one message at a time."
+            }
+        }
+    }
+}
+
+/// Returns the beginning of a command that runs on all cores, with a time limit.
+fn limited(program: impl Into<std::ffi::OsString>) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=1", &LIMIT.as_secs().to_string()]).arg(program.into());
+    command
+}
+
+/// Returns the time of each size in a program's output, or `None` if one is missing.
+fn found(sizes: &[usize], printed: &str) -> Option<Vec<(usize, f64)>> {
+    let lines: Vec<Line> =
+        printed.lines().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
+    let of = |&size: &usize| {
+        let line = lines.iter().find(|line| line.size == size)?;
+        (line.us.is_finite() && line.us > 0.0).then_some((size, line.us))
+    };
+    sizes.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_of_both_programs_is_understood() {
+        let mpi = "warning\n{\"case\":\"barrier\",\"size\":0,\"nodes\":2,\"us\":9.5}\n";
+        assert_eq!(found(&[0], mpi), Some(vec![(0, 9.5)]));
+        let oikaze = "{\"size\":8,\"us\":1.5}\n{\"size\":256,\"us\":2.5}\n";
+        assert_eq!(found(&[8, 256], oikaze), Some(vec![(8, 1.5), (256, 2.5)]));
+        assert_eq!(found(&[8, 4096], oikaze), None, "a size is missing");
+        assert_eq!(found(&[8], "{\"size\":8,\"us\":0}"), None);
+    }
+
+    #[test]
+    fn only_the_model_is_simulated() {
+        for system in ALL {
+            assert_ne!(system.has(Mode::Simulated), system.has(Mode::Wire));
+            assert_eq!(system.has(Mode::Machine), system.has(Mode::Wire));
+        }
+    }
+}
