@@ -10,7 +10,8 @@ use std::collections::HashMap;
 
 use oikaze_protocol::coherence::BarrierLinks;
 use oikaze_protocol::collective::{
-    Arrival, CollectiveKind, Facts, Lengths, PlanRequest, PlanStep, choose, plan,
+    Arrival, CollectiveAlgorithm, CollectiveKind, Facts, Lengths, PlanRequest, PlanStep, choose,
+    plan,
 };
 
 use super::case::Case;
@@ -40,11 +41,36 @@ enum Step {
 /// # Errors
 /// There is no plan, or the plans of the nodes do not fit together.
 pub fn time(case: Case, size: usize, nodes: u32) -> Result<f64, Error> {
-    let steps = |rank| match case {
-        Case::Barrier => Ok(barrier(rank, nodes)),
-        _ => steps_of_plan(case, size, rank, nodes),
+    let Some(kind) = kind_of(case) else {
+        return run((0..nodes).map(|rank| barrier(rank, nodes)).collect());
     };
+    let all = if case == Case::AllGather { nodes as usize } else { 1 };
+    let bytes = size.saturating_mul(all);
+    let ranks = nodes as usize;
+    let facts = Facts { kind, bytes, ranks, commutes: true, several_machines: false };
+    time_by(kind, choose(&facts), size, nodes)
+}
+
+/// Returns the time as [`time`] does, of a collective by one algorithm.
+fn time_by(
+    kind: CollectiveKind,
+    algorithm: CollectiveAlgorithm,
+    size: usize,
+    nodes: u32,
+) -> Result<f64, Error> {
+    let steps = |rank| steps_of_plan(kind, algorithm, size, (rank, nodes));
     run((0..nodes).map(steps).collect::<Result<_, _>>()?)
+}
+
+/// Returns the kind of the plans of a case. A barrier has no plan.
+fn kind_of(case: Case) -> Option<CollectiveKind> {
+    match case {
+        Case::Barrier => None,
+        Case::Broadcast => Some(CollectiveKind::Broadcast),
+        Case::AllReduce => Some(CollectiveKind::AllReduce),
+        Case::AllGather => Some(CollectiveKind::AllGather),
+        Case::AllToAll => Some(CollectiveKind::AllToAll),
+    }
 }
 
 /// Returns the steps of a barrier. Arrivals go up the tree, and the departure comes down.
@@ -62,22 +88,17 @@ fn barrier(rank: u32, nodes: u32) -> Vec<Step> {
     arrivals.chain(departure).collect()
 }
 
-fn steps_of_plan(case: Case, size: usize, rank: u32, nodes: u32) -> Result<Vec<Step>, Error> {
-    let kind = match case {
-        Case::AllReduce => CollectiveKind::AllReduce,
-        Case::AllGather => CollectiveKind::AllGather,
-        Case::AllToAll => CollectiveKind::AllToAll,
-        Case::Broadcast | Case::Barrier => CollectiveKind::Broadcast,
-    };
+fn steps_of_plan(
+    kind: CollectiveKind,
+    algorithm: CollectiveAlgorithm,
+    size: usize,
+    (rank, nodes): (u32, u32),
+) -> Result<Vec<Step>, Error> {
     let element = size_of::<f64>();
     let count = size.div_ceil(element);
-    let ranks = nodes as usize;
-    let all = if case == Case::AllGather { ranks } else { 1 };
-    let bytes = size.saturating_mul(all);
-    let facts = Facts { kind, bytes, ranks, commutes: true, several_machines: false };
     let request = PlanRequest {
         kind,
-        algorithm: choose(&facts),
+        algorithm,
         rank,
         ranks: nodes,
         root: 0,
@@ -206,6 +227,34 @@ mod tests {
             let took = us(Case::AllReduce, 16 * MIB, nodes);
             assert!(took < 4.0 * once, "{nodes} nodes: {took} µs, and {once} µs once over a link");
         }
+    }
+
+    /// The table of choices is near the best algorithm of the model.
+    #[test]
+    fn chosen_algorithm_is_near_the_best_of_the_model() {
+        const NEAR: f64 = 1.5;
+        let cases = [Case::Broadcast, Case::AllReduce, Case::AllGather, Case::AllToAll];
+        let mut far = String::new();
+        for case in cases {
+            let kind = kind_of(case).expect("it has plans");
+            for nodes in [2_u32, 4, 8, 12, 32, 100] {
+                for size in [8, 256, 4 * KIB, 32 * KIB, 256 * KIB, MIB, 4 * MIB] {
+                    let by =
+                        |algorithm| Some((time_by(kind, algorithm, size, nodes).ok()?, algorithm));
+                    let all = CollectiveAlgorithm::ALL.into_iter().filter_map(by);
+                    let best = all.min_by(|one, other| one.0.total_cmp(&other.0));
+                    let (best, name) = best.expect("some algorithm fits");
+                    let chosen = us(case, size, nodes);
+                    if chosen > NEAR * best {
+                        let name = name.name();
+                        far += &format!(
+                            "{kind}, {nodes} nodes, {size} B: {chosen:.1} µs, {best:.1} by {name}\n"
+                        );
+                    }
+                }
+            }
+        }
+        assert!(far.is_empty(), "\n{far}");
     }
 
     #[test]

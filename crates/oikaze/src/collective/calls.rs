@@ -4,6 +4,7 @@ use super::exact::{Accumulator, Float};
 use super::operator::SumExact;
 use super::{Item, Operator, Start, Team};
 use crate::{Job, Rank, Result};
+use oikaze_protocol::collective::CollectiveKind;
 
 /// Collectives of a [`Team`], and of a [`Job`] as the team of all its nodes.
 ///
@@ -54,7 +55,7 @@ pub trait Collectives {
         let is_root = self.team().rank() == root;
         let all = self.start().broadcast_counted(root, values).wait()?;
         if !is_root {
-            copy(values, &all);
+            all.copy_to(values);
         }
         Ok(())
     }
@@ -83,6 +84,27 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`].
     fn all_gather<T: Item>(&self, values: &[T]) -> Result<Vec<T>> {
         self.start().all_gather(values).wait()
+    }
+
+    /// Collects the elements of all ranks on all ranks, in a slice with room for all of them.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let mut ranks = vec![0; job.size() as usize];
+    /// job.all_gather_into(&[job.rank()], &mut ranks)?;
+    /// assert!(ranks.iter().copied().eq(0..job.size()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast`]; or the slice has another length than the result.
+    fn all_gather_into<T: Item>(&self, values: &[T], all: &mut [T]) -> Result<()> {
+        let kind = CollectiveKind::AllGather;
+        self.start().exchange_counted(kind, values, all.len()).wait()?.copy_to(all);
+        Ok(())
     }
 
     /// Collects the elements of all ranks on all ranks, one vector a rank. Lengths may differ.
@@ -142,8 +164,7 @@ pub trait Collectives {
         values: &mut [T],
         operator: O,
     ) -> Result<()> {
-        let combined = self.start().all_reduce(values, operator).wait()?;
-        copy(values, &combined);
+        self.start().all_reduce_counted(values, operator).wait()?.copy_to(values);
         Ok(())
     }
 
@@ -228,6 +249,17 @@ pub trait Collectives {
         self.start().all_to_all(values).wait()
     }
 
+    /// Sends block `r` of the elements to rank `r`, as [`Collectives::all_to_all`] does, and writes
+    /// the result to a slice of the same length.
+    ///
+    /// # Errors
+    /// As [`Collectives::all_to_all`]; or the slice has another length than the result.
+    fn all_to_all_into<T: Item>(&self, values: &[T], received: &mut [T]) -> Result<()> {
+        let kind = CollectiveKind::AllToAll;
+        self.start().exchange_counted(kind, values, received.len()).wait()?.copy_to(received);
+        Ok(())
+    }
+
     /// Sends vector `r` to rank `r`. Lengths may differ. The result has the vectors of all ranks
     /// for this one, in the order of ranks.
     ///
@@ -283,9 +315,4 @@ impl Collectives for Job {
     fn team(&self) -> &Team {
         &self.world
     }
-}
-
-/// Copies the result of a collective to the caller's slice, which is equally long.
-fn copy<T: Item>(to: &mut [T], from: &[T]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }

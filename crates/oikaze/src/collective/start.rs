@@ -1,9 +1,10 @@
 //! Beginning of collectives, which all forms of a collective share.
 
 use super::operator::NoOperator;
-use super::run::{CollectiveFailure, End, Shape, Slot, Stage, Vector};
+use super::run::{CollectiveFailure, End, Output, PartBytes, Shape, Slot, Stage, Vector};
 use super::{Item, Operator, Pending, Team};
 use crate::Rank;
+use oikaze_engine::Body;
 use oikaze_protocol::collective::{
     Arrival, CollectiveCall, CollectiveKind, ElementCode, Order, Part, Plan, hash_of_lengths,
 };
@@ -54,10 +55,10 @@ impl<R: Send> Stage for Broken<R> {
     fn element(&self) -> usize {
         1
     }
-    fn bytes(&self, _: Part) -> &[u8] {
-        &[]
+    fn bytes(&self, _: Part) -> PartBytes<'_> {
+        PartBytes::Lent(&[])
     }
-    fn receive(&mut self, _: Part, _: Arrival, _: &[u8]) {}
+    fn receive(&mut self, _: Part, _: Arrival, _: Body) {}
     fn combine(&mut self, _: Part, _: usize, _: Order) {}
     fn copy(&mut self, _: Part, _: usize) {}
     fn end(self: Box<Self>, _: Part) -> End {
@@ -74,9 +75,17 @@ fn code_of<T>() -> ElementCode {
 
 impl Start<'_> {
     fn shape(&self, kind: CollectiveKind, root: Rank) -> Shape {
-        let Team { core, machines, several_machines, .. } = self.team;
+        let Team { core, node, machines, several_machines, .. } = self.team;
         let (rank, machines) = (core.me(), Arc::clone(machines));
-        Shape { kind, rank, root, machines, several_machines: *several_machines, uneven: None }
+        Shape {
+            kind,
+            rank,
+            root,
+            machines,
+            several_machines: *several_machines,
+            pool: Arc::clone(node.collectives().pool()),
+            uneven: None,
+        }
     }
 
     /// Returns why a root is none, if so.
@@ -91,7 +100,7 @@ impl Start<'_> {
     fn begin<T: Item, O: Operator<T>, R: Send + 'static>(
         self,
         arguments: Arguments<'_, T, O>,
-        finish: impl FnOnce(Vec<T>) -> R + Send + 'static,
+        finish: impl FnOnce(Output<T>) -> R + Send + 'static,
     ) -> Pending<R> {
         let Arguments { kind, root, operator, count, input, sound } = arguments;
         let total = match kind {
@@ -108,7 +117,7 @@ impl Start<'_> {
         };
         let slot = Arc::new(Slot::default());
         let settled = Arc::clone(&slot);
-        let finish = Box::new(move |values| End::Settled(settled.settle(Ok(finish(values)))));
+        let finish = Box::new(move |output| End::Settled(settled.settle(Ok(finish(output)))));
         let stage = sound.and_then(|()| {
             let failing = Arc::clone(&slot);
             Vector::new(self.shape(kind, root), operator, count, input, finish, failing)
@@ -145,11 +154,11 @@ impl Start<'_> {
             input: values,
             sound: self.check_root(root),
         };
-        self.begin(arguments, |values| values)
+        self.begin(arguments, Output::into_vec)
     }
 
     /// Sends as many elements of the root to all ranks as the slice has on each of them.
-    pub(super) fn broadcast_counted<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
+    pub(super) fn broadcast_counted<T: Item>(self, root: Rank, values: &[T]) -> Pending<Output<T>> {
         let input = if self.team.rank() == root { values } else { &[] };
         let arguments = Arguments {
             kind: CollectiveKind::Broadcast,
@@ -159,7 +168,7 @@ impl Start<'_> {
             input,
             sound: self.check_root(root),
         };
-        self.begin(arguments, |values| values)
+        self.begin(arguments, |output| output)
     }
 
     /// Collects the elements of all ranks at the root, in the order of ranks. Other ranks get an
@@ -173,7 +182,7 @@ impl Start<'_> {
             input: values,
             sound: self.check_root(root),
         };
-        self.begin(arguments, |values| values)
+        self.begin(arguments, Output::into_vec)
     }
 
     /// Collects the elements of all ranks on all ranks, in the order of ranks.
@@ -186,7 +195,7 @@ impl Start<'_> {
             input: values,
             sound: Ok(()),
         };
-        self.begin(arguments, |values| values)
+        self.begin(arguments, Output::into_vec)
     }
 
     /// Divides the root's elements among all ranks, in equal blocks. The argument counts only at
@@ -203,7 +212,7 @@ impl Start<'_> {
             input: if is_root { values } else { &[] },
             sound: if is_root { sound.and(block.map(drop)) } else { sound },
         };
-        self.begin(arguments, |values| values)
+        self.begin(arguments, Output::into_vec)
     }
 
     /// Returns the length of one block of so many elements.
@@ -227,7 +236,10 @@ impl Start<'_> {
         let sound = self.check_root(root);
         let count = Some(values.len());
         let kind = CollectiveKind::Reduce;
-        self.begin(Arguments { kind, root, operator, count, input: values, sound }, |values| values)
+        self.begin(
+            Arguments { kind, root, operator, count, input: values, sound },
+            Output::into_vec,
+        )
     }
 
     /// Combines the elements of all ranks one by one, on all ranks. All get the same bits.
@@ -266,7 +278,8 @@ impl Start<'_> {
         };
         let slot = Arc::new(Slot::default());
         let (settled, failing) = (Arc::clone(&slot), Arc::clone(&slot));
-        let finish = Box::new(move |values| End::Settled(settled.settle(Ok(values))));
+        let finish =
+            Box::new(move |output: Output<T>| End::Settled(settled.settle(Ok(output.into_vec()))));
         let sound = check_vectors(vectors.len(), self.team.size() as usize);
         let fits = sum.map(drop).ok_or_else(|| "the lengths are too large".to_owned());
         let stage = sound.and(fits).and_then(|()| {
@@ -297,6 +310,17 @@ impl Start<'_> {
         count: Result<usize, String>,
         operator: O,
     ) -> Pending<Vec<T>> {
+        self.combine_then(kind, input, count, operator, Output::into_vec)
+    }
+
+    fn combine_then<T: Item, O: Operator<T>, R: Send + 'static>(
+        self,
+        kind: CollectiveKind,
+        input: &[T],
+        count: Result<usize, String>,
+        operator: O,
+        finish: impl FnOnce(Output<T>) -> R + Send + 'static,
+    ) -> Pending<R> {
         let arguments = Arguments {
             kind,
             root: 0,
@@ -305,7 +329,7 @@ impl Start<'_> {
             input,
             sound: count.map(drop),
         };
-        self.begin(arguments, |values| values)
+        self.begin(arguments, finish)
     }
 
     /// Sends block `r` of the elements to rank `r`. The result has the blocks of all ranks for this
@@ -313,6 +337,39 @@ impl Start<'_> {
     pub fn all_to_all<T: Item>(self, values: &[T]) -> Pending<Vec<T>> {
         let block = self.block(values.len());
         self.combine(CollectiveKind::AllToAll, values, block, NoOperator)
+    }
+
+    /// Combines elements as [`Start::all_reduce`] does, for a caller that copies the result.
+    pub(super) fn all_reduce_counted<T: Item, O: Operator<T>>(
+        self,
+        values: &[T],
+        operator: O,
+    ) -> Pending<Output<T>> {
+        let kind = CollectiveKind::AllReduce;
+        self.combine_then(kind, values, Ok(values.len()), operator, |output| output)
+    }
+
+    /// Moves elements as [`Start::all_gather`] or [`Start::all_to_all`] does, for a caller that
+    /// copies the result to `room` elements.
+    pub(super) fn exchange_counted<T: Item>(
+        self,
+        kind: CollectiveKind,
+        values: &[T],
+        room: usize,
+    ) -> Pending<Output<T>> {
+        let (count, result) = match kind {
+            CollectiveKind::AllToAll => (self.block(values.len()), Some(values.len())),
+            _ => (Ok(values.len()), values.len().checked_mul(self.team.size() as usize)),
+        };
+        let count = count.and_then(|count| match result {
+            Some(result) if result == room => Ok(count),
+            _ => Err(format!(
+                "{room} elements are given for the result of {} elements of this rank among {} ranks",
+                values.len(),
+                self.team.size()
+            )),
+        });
+        self.combine_then(kind, values, count, NoOperator, |output| output)
     }
 
     /// Collects the elements of all ranks at the root, one vector a rank. Lengths may differ. Other
@@ -401,10 +458,12 @@ impl Start<'_> {
         let slot = Arc::new(Slot::default());
         let (settled, failing) = (Arc::clone(&slot), Arc::clone(&slot));
         let shape = self.shape(kind, root);
-        let then = Box::new(move |counts| {
-            let made = lens(counts).and_then(|UnevenPlan { sent, received, finish }| {
+        let then = Box::new(move |counts: Output<u64>| {
+            let made = lens(counts.into_vec()).and_then(|UnevenPlan { sent, received, finish }| {
                 let shape = Shape { uneven: Some((sent, received)), ..shape };
-                let finish = Box::new(move |all| End::Settled(settled.settle(Ok(finish(all)))));
+                let finish = Box::new(move |all: Output<T>| {
+                    End::Settled(settled.settle(Ok(finish(all.into_vec()))))
+                });
                 Vector::new(shape, NoOperator, Some(0), &values, finish, failing)
             });
             match made {

@@ -1,6 +1,8 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
+use super::PartBytes;
 use super::mail::Mail;
+use super::pool::POOLED_MIN;
 use super::shrink::{GoneSlot, Shrinks};
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
@@ -12,7 +14,7 @@ use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose, RoundNumber};
 use oikaze_protocol::limits::RECORD_BODY;
-use oikaze_protocol::wind::Body;
+use oikaze_protocol::wind::{Body, SharedBytes};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -449,11 +451,23 @@ impl TeamCore {
 
     /// Sends a parcel to a rank of the team.
     pub fn send(&self, node: &Node, to: Rank, head: ParcelHead, body: &[u8]) {
+        self.send_part(node, to, head, PartBytes::Lent(body));
+    }
+
+    /// Sends a parcel with a part of a work buffer to a rank of the team.
+    pub(super) fn send_part(&self, node: &Node, to: Rank, head: ParcelHead, body: PartBytes<'_>) {
         let Some(&to) = self.ranks.get(to as usize) else { return };
-        if body.len() <= RECORD_BODY && node.send_parcel_fast(to, &head, body) {
+        if body.len() <= RECORD_BODY && node.send_parcel_fast(to, &head, &body) {
             return;
         }
-        let request = Request::Parcel { to, head, body: Body::copy_of(body) };
+        let body = match body {
+            PartBytes::Shared(bytes) => Body::Shared(bytes),
+            PartBytes::Lent(bytes) if bytes.len() < POOLED_MIN => Body::copy_of(bytes),
+            PartBytes::Lent(bytes) => {
+                Body::Shared(SharedBytes::new(node.collectives().pool().copy_of(bytes)))
+            }
+        };
+        let request = Request::Parcel { to, head, body };
         node.tell(request);
     }
 

@@ -10,20 +10,26 @@
 //! | `core.rs` | one team: its collectives in their order, parcels, failures |
 //! | `task.rs` | one collective: the steps of its plan |
 //! | `mail.rs` | parcels that came before their step, and the credit for them |
-//! | `stage.rs` | the typed buffer on which a plan works |
+//! | `stage.rs` | a plan's work, and what follows |
+//! | `work.rs`, `rope.rs`, `pool.rs` | the work buffer: dense, or in pieces; its memory |
 //! | `shrink.rs` | agreements on the living ranks |
 //! | `slot.rs` | where the outcome appears |
 
 mod core;
 mod mail;
+mod pool;
 mod registry;
+mod rope;
 mod shrink;
 mod slot;
 mod stage;
 mod task;
+mod work;
 
 pub(crate) use self::core::TeamCore;
+pub(super) use pool::WorkPool;
 pub(crate) use registry::Registry;
 pub(super) use shrink::GoneSlot;
 pub(super) use slot::{CollectiveFailure, Listener, Slot};
 pub(super) use stage::{End, Shape, Stage, Vector};
+pub(super) use work::{Output, PartBytes};

@@ -1,6 +1,6 @@
 //! All teams of a node.
 
-use super::TeamCore;
+use super::{TeamCore, WorkPool};
 use crate::node::{Node, lock};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::Parcel;
@@ -33,6 +33,8 @@ pub(crate) struct Registry {
     due: SegQueue<Arc<TeamCore>>,
     /// Set when a node is lost or the job ends, which concerns all teams.
     all_due: AtomicBool,
+    /// Memory of long work buffers and bodies.
+    pool: Arc<WorkPool>,
     /// Node time of the next tick in nanoseconds.
     next_tick: AtomicU64,
 }
@@ -73,6 +75,11 @@ std::thread_local! {
 }
 
 impl Registry {
+    /// Returns the memory of long work buffers.
+    pub(in crate::collective) fn pool(&self) -> &Arc<WorkPool> {
+        &self.pool
+    }
+
     /// Adds a team. Returns `false` if this node has a team of this number.
     pub fn add(&self, core: &Arc<TeamCore>) -> bool {
         let mut teams = lock(&self.teams);

@@ -1,7 +1,10 @@
 //! Stages: the typed buffer on which one plan works, and what follows when the plan is done.
 
+use super::pool::WorkPool;
 use super::slot::{CollectiveFailure, Fail};
+use super::work::{Output, PartBytes, Work};
 use crate::collective::{Item, Operator};
+use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveKind, Facts, Lengths, Order, Part, Plan, PlanRequest, PlanStep, choose, plan,
@@ -17,11 +20,25 @@ pub(in crate::collective) struct Shape {
     pub machines: Arc<[u32]>,
     /// Some machine has several ranks, and there are several machines.
     pub several_machines: bool,
+    /// Memory of long work buffers.
+    pub pool: Arc<WorkPool>,
     /// Lengths of the blocks to each rank, and from each, if they differ.
     pub uneven: Option<(Vec<usize>, Vec<usize>)>,
 }
 
 impl Shape {
+    /// Returns `true` if the collective combines nothing.
+    fn only_moves(&self) -> bool {
+        matches!(
+            self.kind,
+            CollectiveKind::Broadcast
+                | CollectiveKind::Gather
+                | CollectiveKind::AllGather
+                | CollectiveKind::Scatter
+                | CollectiveKind::AllToAll
+        )
+    }
+
     fn ranks(&self) -> usize {
         self.machines.len()
     }
@@ -110,9 +127,9 @@ pub(in crate::collective) trait Stage: Send {
     /// Returns the bytes of one element.
     fn element(&self) -> usize;
     /// Returns the bytes of a part.
-    fn bytes(&self, part: Part) -> &[u8];
+    fn bytes(&self, part: Part) -> PartBytes<'_>;
     /// Takes a part that has come, whose length was checked.
-    fn receive(&mut self, part: Part, how: Arrival, body: &[u8]);
+    fn receive(&mut self, part: Part, how: Arrival, body: Body);
     /// Combines two parts.
     fn combine(&mut self, new: Part, into: usize, order: Order);
     /// Copies a part.
@@ -124,13 +141,13 @@ pub(in crate::collective) trait Stage: Send {
 }
 
 /// Use of the result of a plan.
-type Finish<T> = Box<dyn FnOnce(Vec<T>) -> End + Send>;
+type Finish<T> = Box<dyn FnOnce(Output<T>) -> End + Send>;
 
 /// Stage over elements of type `T` with an operator.
-pub(in crate::collective) struct Vector<T, O> {
+pub(in crate::collective) struct Vector<T: Item, O> {
     shape: Shape,
     operator: O,
-    values: Vec<T>,
+    work: Work<T>,
     /// Plan of the first call, if this rank knows the count.
     plan: Option<Plan>,
     finish: Finish<T>,
@@ -151,8 +168,8 @@ impl<T: Item, O: Operator<T>> Vector<T, O> {
         finish: Finish<T>,
         slot: Arc<dyn Fail>,
     ) -> Result<Box<Self>, String> {
-        let mut stage =
-            Box::new(Vector { shape, operator, values: Vec::new(), plan: None, finish, slot });
+        let work = Work::new(Arc::clone(&shape.pool));
+        let mut stage = Box::new(Vector { shape, operator, work, plan: None, finish, slot });
         if let Some(count) = count {
             stage.prepare(count, input)?;
         }
@@ -161,17 +178,7 @@ impl<T: Item, O: Operator<T>> Vector<T, O> {
 
     fn prepare(&mut self, count: usize, input: &[T]) -> Result<(), String> {
         let plan = self.shape.plan(count, size_of::<T>(), self.operator.commutes())?;
-        if plan.input.start == 0 && plan.input.len == plan.len {
-            self.values = input.to_vec();
-        } else {
-            self.values
-                .try_reserve_exact(plan.len)
-                .map_err(|_| format!("there is not enough memory for {} elements", plan.len))?;
-            self.values.resize(plan.len, T::zeroed());
-            if let Some(place) = self.values.get_mut(plan.input.range()) {
-                place.iter_mut().zip(input).for_each(|(place, value)| *place = *value);
-            }
-        }
+        self.work.fill(plan.len, plan.input, input, self.shape.only_moves())?;
         self.plan = Some(plan);
         Ok(())
     }
@@ -216,20 +223,15 @@ impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
         size_of::<T>()
     }
 
-    fn bytes(&self, part: Part) -> &[u8] {
-        bytemuck::cast_slice(self.values.get(part.range()).unwrap_or_default())
+    fn bytes(&self, part: Part) -> PartBytes<'_> {
+        self.work.bytes(part)
     }
 
-    fn receive(&mut self, part: Part, how: Arrival, body: &[u8]) {
-        let Some(here) = self.values.get_mut(part.range()) else { return };
+    fn receive(&mut self, part: Part, how: Arrival, body: Body) {
         match how {
-            Arrival::Replace => {
-                let here: &mut [u8] = bytemuck::cast_slice_mut(here);
-                if here.len() == body.len() {
-                    here.copy_from_slice(body);
-                }
-            }
+            Arrival::Replace => self.work.replace(part, body),
             Arrival::Combine(order) => {
+                let Some(here) = self.work.dense().get_mut(part.range()) else { return };
                 let new = body.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned);
                 combine_all(&self.operator, here, new, order);
             }
@@ -239,7 +241,7 @@ impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
     fn combine(&mut self, new: Part, into: usize, order: Order) {
         // The plan keeps the two parts apart.
         let middle = new.start.max(into);
-        let Some((low, high)) = self.values.split_at_mut_checked(middle) else { return };
+        let Some((low, high)) = self.work.dense().split_at_mut_checked(middle) else { return };
         let (here, new) = if into < new.start {
             (low.get_mut(into..into + new.len), high.get(..new.len))
         } else {
@@ -251,19 +253,12 @@ impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
     }
 
     fn copy(&mut self, part: Part, into: usize) {
-        let fits = |end: Option<usize>| end.is_some_and(|end| end <= self.values.len());
-        if fits(part.start.checked_add(part.len)) && fits(into.checked_add(part.len)) {
-            self.values.copy_within(part.range(), into);
-        }
+        self.work.copy(part, into);
     }
 
     fn end(self: Box<Self>, output: Part) -> End {
-        let Vector { mut values, finish, .. } = *self;
-        if output.start > 0 && output.start + output.len <= values.len() {
-            values.copy_within(output.range(), 0);
-        }
-        values.truncate(output.len);
-        finish(values)
+        let Vector { work, finish, .. } = *self;
+        finish(Output::new(work, output))
     }
 
     fn fail(&self, failure: CollectiveFailure) -> Option<Waker> {

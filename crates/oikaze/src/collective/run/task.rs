@@ -131,23 +131,22 @@ impl CollectiveRun {
             let round = self.stages << STAGE_SHIFT | round;
             match step {
                 PlanStep::Send { to, part } => {
-                    let bytes = stage.bytes(part);
-                    if !mail.may_send(to, bytes.len()) {
+                    let len = part.len.saturating_mul(stage.element());
+                    if !mail.may_send(to, len) {
                         return Progress::Waits(Some(to));
                     }
                     let purpose = ParcelPurpose::Data;
                     let head = team.head(purpose, self.number, round, self.call);
-                    team.send(node, to, head, bytes);
+                    team.send_part(node, to, head, stage.bytes(part));
                 }
                 PlanStep::Receive { from, part, how } => {
                     let Some(body) = mail.take(self.number, round, from) else {
                         return Progress::Waits(Some(from));
                     };
                     mail.has_read(from, body.len());
-                    if let Err(failure) = receive(&mut **stage, part, how, &body, from) {
+                    if let Err(failure) = receive(&mut **stage, part, how, body, from) {
                         return Progress::Fails(failure);
                     }
-                    drop(body);
                     if let Some(bytes) = mail.report(from) {
                         team.report_credit(node, from, bytes, self.call);
                     }
@@ -164,7 +163,7 @@ fn receive(
     stage: &mut dyn Stage,
     part: oikaze_protocol::collective::Part,
     how: Arrival,
-    body: &Body,
+    body: Body,
     from: Rank,
 ) -> Result<(), CollectiveFailure> {
     if Some(body.len()) != part.len.checked_mul(stage.element()) {

@@ -1,5 +1,6 @@
 //! Messages as they are handed to Wind for sending.
 
+use super::shared::SharedBytes;
 use crate::block::Block;
 use crate::limits::{BODY_INLINE_MAX, HEAD_MAX};
 use alloc::sync::Arc;
@@ -78,6 +79,8 @@ pub enum Body {
     Short(ArrayVec<u8, BODY_INLINE_MAX>),
     /// Bytes stored here until acknowledged.
     Inline(Vec<u8>),
+    /// Bytes that other messages may send, too.
+    Shared(SharedBytes),
     /// Bytes that the caller keeps until the message is settled.
     Segment(Segment),
     /// Rows that the caller keeps until the message is settled.
@@ -101,7 +104,7 @@ impl Body {
         match self {
             Body::Segment(segment) => Some(segment.region),
             Body::Rows(rows) => Some(rows.region),
-            Body::Empty | Body::Short(_) | Body::Inline(_) => None,
+            Body::Empty | Body::Short(_) | Body::Inline(_) | Body::Shared(_) => None,
         }
     }
 
@@ -111,6 +114,7 @@ impl Body {
         match self {
             Body::Short(bytes) => bytes,
             Body::Inline(bytes) => bytes,
+            Body::Shared(bytes) => bytes,
             Body::Empty | Body::Segment(_) | Body::Rows(_) => &[],
         }
     }

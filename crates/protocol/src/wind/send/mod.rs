@@ -4,3 +4,4 @@ pub(crate) mod message;
 pub(crate) mod mode;
 pub(crate) mod outgoing;
 pub(crate) mod queue;
+pub(crate) mod shared;
