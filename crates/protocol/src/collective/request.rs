@@ -156,6 +156,10 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let PlanRequest { kind, algorithm, rank, root, lengths, commutes, machines, element, .. } =
         *request;
     let unfit = Err(PlanError::Unfit { algorithm, kind });
+    let hierarchical = algorithm == CollectiveAlgorithm::Hierarchical;
+    if hierarchical && machines.len() != request.ranks as usize {
+        return unfit;
+    }
     let group = Group { members: None, size: request.ranks as usize, me: rank as usize };
     let place = root as usize;
     let out = &mut PlanBuilder::default();
