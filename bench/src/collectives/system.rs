@@ -22,7 +22,7 @@ const PROGRAM: &str = "collectives";
 pub enum System {
     /// Open MPI, over TCP or shared memory.
     Mpi,
-    /// Oikaze.
+    /// Oikaze, by `oikaze perf collectives`.
     Oikaze,
     /// Oikaze's plans in a model of a network.
     Model,

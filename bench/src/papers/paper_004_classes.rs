@@ -1,7 +1,7 @@
 //! Paper 004, an open question: classes of messages and deliveries of updates, measured together.
 //!
 //! The paper measured Wind's three classes by themselves (figure 6: the unordered one), and its
-//! deliveries by themselves (figure 7). Here each barrier brings an update in each class and by each
+//! deliveries by themselves (figure 7). Here barriers bring updates in each class and by each
 //! delivery. The size is that of the memory, and the mode of a record is the class.
 
 use super::Run;

@@ -919,6 +919,20 @@ mod crates_oikaze_src_collective_calls_rs_2 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
+let mut ranks = vec![0; job.size() as usize];
+job.all_gather_into(&[job.rank()], &mut ranks)?;
+assert!(ranks.iter().copied().eq(0..job.size()));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_calls_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
 let mine = [1e100, 0.1, -1e100]; // adding in this order would give 0
 assert_eq!(job.sum_exact(&mine)?, 0.1 * f64::from(job.size()));
 Ok(())
@@ -928,7 +942,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_collective_calls_rs_3 {
+mod crates_oikaze_src_collective_calls_rs_4 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -943,7 +957,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_collective_calls_rs_4 {
+mod crates_oikaze_src_collective_calls_rs_5 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -2830,6 +2844,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/collective/calls.rs 2", crates_oikaze_src_collective_calls_rs_2::start, false),
     ("crates/oikaze/src/collective/calls.rs 3", crates_oikaze_src_collective_calls_rs_3::start, false),
     ("crates/oikaze/src/collective/calls.rs 4", crates_oikaze_src_collective_calls_rs_4::start, false),
+    ("crates/oikaze/src/collective/calls.rs 5", crates_oikaze_src_collective_calls_rs_5::start, false),
     ("crates/oikaze/src/collective/exact.rs 1", crates_oikaze_src_collective_exact_rs_1::start, false),
     ("crates/oikaze/src/collective/notify.rs 1", crates_oikaze_src_collective_notify_rs_1::start, false),
     ("crates/oikaze/src/collective/operator.rs 1", crates_oikaze_src_collective_operator_rs_1::start, false),

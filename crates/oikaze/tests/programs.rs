@@ -1,5 +1,6 @@
 //! Litmus shapes and random programs on real processes, with each tracker, delivery, transport and
-//! class of updates. Loads return what some sequential execution would return (COH-1.1, COH-10, COH-15.4).
+//! class of updates. Loads return what some sequential execution would return (COH-1.1, COH-10,
+//! COH-15.4).
 #![forbid(unsafe_code)]
 
 #[allow(dead_code)]

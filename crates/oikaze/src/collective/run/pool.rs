@@ -16,10 +16,10 @@ const POOL_BYTES_MAX: usize = 64 << 20;
 
 /// Buffers that no collective of this node uses at present.
 #[derive(Default)]
-pub(in crate::collective) struct WorkPool(Mutex<Idle>);
+pub(in crate::collective) struct WorkPool(Mutex<IdleBuffers>);
 
 #[derive(Default)]
-struct Idle {
+struct IdleBuffers {
     /// Vectors with the type of their elements and their capacity in bytes.
     buffers: VecDeque<(TypeId, usize, Box<dyn Any + Send>)>,
     bytes: usize,
@@ -32,8 +32,8 @@ impl fmt::Debug for WorkPool {
 }
 
 impl WorkPool {
-    /// Returns a vector with room for `len` elements, or with room for fewer. Its elements are those
-    /// of an earlier use.
+    /// Returns a vector with room for `len` elements, or for fewer. Its elements are those of an
+    /// earlier use.
     pub fn take<T: Send + 'static>(&self, len: usize) -> Vec<T> {
         let bytes = len.saturating_mul(size_of::<T>());
         if bytes < POOLED_MIN {

@@ -15,7 +15,7 @@ pub(super) struct Work<T: Item> {
 }
 
 enum Content<T> {
-    /// All elements.
+    /// All elements in one vector.
     Dense(Vec<T>),
     /// Bytes in pieces, for long vectors that are only moved.
     Rope(Rope),
