@@ -166,6 +166,17 @@ impl Error {
         self
     }
 
+    /// Names the operation by what the caller has called.
+    pub(crate) fn renamed(mut self, name: &str) -> Self {
+        if let Cause::Timeout { what, .. }
+        | Cause::Failed { what, .. }
+        | Cause::Invalid { what, .. } = &mut *self.0
+        {
+            name.clone_into(what);
+        }
+        self
+    }
+
     /// Returns the cause.
     pub(crate) fn cause(&self) -> &Cause {
         &self.0

@@ -1,14 +1,13 @@
 //! Notifications: one node makes what it wrote visible to one other node (COH-15.4).
 
 use super::{Collectives, Pending, Team};
-use crate::error::Cause;
 use crate::node::lock;
 use crate::{Error, Job, Rank, Result};
 use oikaze_engine::{Request, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Rank of the sender in the team of a channel.
 const SENDER: Rank = 0;
@@ -81,7 +80,8 @@ impl Job {
         let Value::Knowledge(mine) = self.node.outcome(&what, &released, self.limit)? else {
             return Err(Error::invalid(what, "the release has no result (a defect)"));
         };
-        channel.team.start().broadcast(SENDER, &mine).wait().map(drop)
+        let sent = channel.team.start().broadcast(SENDER, &mine).wait();
+        sent.map(drop).map_err(|error| error.renamed(&what))
     }
 
     /// Waits for the next [notification](Job::notify) from a node. Afterwards this node's reads see
@@ -107,13 +107,7 @@ impl Job {
         let what = format!("wait for a notification of node {from}");
         let channel = self.channel((from, self.rank()), from, &what)?;
         self.node.check_no_guard_of_this_thread(|| what.clone())?;
-        let begun = Instant::now();
-        let told = match channel.next(limit) {
-            Err(error) if error.is_timeout() => {
-                return Err(Cause::Timeout { what, waited: begun.elapsed() }.into());
-            }
-            told => told?,
-        };
+        let told = channel.next(limit).map_err(|error| error.renamed(&what))?;
         let learnt = self.node.submit(Request::AcquireFromTeam(vec![told]), None);
         self.node.outcome(&what, &learnt, limit).map(drop)
     }
