@@ -134,3 +134,57 @@ fn a_wait_for_a_node_that_leaves_fails() {
         Ok(())
     });
 }
+
+/// Two threads wait. The one without a limit gets the notification that comes after the other one's
+/// limit.
+#[test]
+fn no_notification_is_lost_between_two_threads() {
+    everywhere(2, |job| {
+        for _ in 0..20 {
+            if job.rank() == 1 {
+                std::thread::scope(|scope| {
+                    let patient = scope.spawn(|| job.wait_notify(0));
+                    let limit = Duration::from_millis(1);
+                    let hasty = job.wait_notify_for(0, limit);
+                    // The sender notifies twice from here on, and one of them may have come.
+                    job.all_gather(&[0_u8])?;
+                    match hasty {
+                        Ok(()) => {}
+                        Err(error) if error.is_timeout() => job.wait_notify(0)?,
+                        Err(error) => return Err(error),
+                    }
+                    patient.join().expect("it does not panic")
+                })?;
+            } else {
+                job.all_gather(&[0_u8])?;
+                job.notify(1)?;
+                job.notify(1)?;
+            }
+            job.barrier()?;
+        }
+        Ok(())
+    });
+}
+
+/// Teams of survivors and channels have numbers of their own.
+#[test]
+fn notifications_and_shrunk_teams_do_not_meet() {
+    everywhere(2, |job| {
+        let teams = (0..4).map(|_| job.shrink()).collect::<oikaze::Result<Vec<_>>>()?;
+        for _ in 0..10 {
+            match job.rank() {
+                0 => job.notify(1)?,
+                _ => job.wait_notify(0)?,
+            }
+            for team in &teams {
+                assert_eq!(team.all_gather(&[team.rank()])?, [0, 1]);
+            }
+        }
+        drop(teams);
+        match job.rank() {
+            0 => job.notify(1)?,
+            _ => job.wait_notify(0)?,
+        }
+        Ok(job.barrier()?)
+    });
+}

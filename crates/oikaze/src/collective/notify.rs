@@ -1,13 +1,14 @@
 //! Notifications: one node makes what it wrote visible to one other node (COH-15.4).
 
+use super::team::unreleased;
 use super::{Collectives, Pending, Team};
 use crate::node::lock;
 use crate::{Error, Job, Rank, Result};
 use oikaze_engine::{Request, Value};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rank of the sender in the team of a channel.
 const SENDER: Rank = 0;
@@ -25,20 +26,30 @@ impl fmt::Debug for Channels {
 /// Way of the notifications from one node to another: broadcasts in a team of the two.
 struct Channel {
     team: Team,
-    /// Waits that ran into a time limit, in their order. The next waits go on with them.
-    left: Mutex<VecDeque<Pending<Vec<u8>>>>,
+    /// The next notification, for which threads of the receiver wait. It stays after a time limit.
+    next: Mutex<Option<Arc<Pending<Vec<u8>>>>>,
 }
 
 impl Channel {
-    /// Waits for the next notification, and returns what the sender knows.
+    /// Waits for the next notification, and returns what the sender knows. Of several threads, one
+    /// gets it.
     fn next(&self, limit: Option<Duration>) -> Result<Vec<u8>> {
-        let left = lock(&self.left).pop_front();
-        let pending = left.unwrap_or_else(|| self.team.start().broadcast(SENDER, &[]));
-        let told = pending.wait_for(limit.unwrap_or(Duration::MAX));
-        if told.as_ref().is_err_and(Error::is_timeout) {
-            lock(&self.left).push_front(pending);
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            let next = {
+                let mut next = lock(&self.next);
+                let begin = || Arc::new(self.team.start().broadcast(SENDER, &[]));
+                Arc::clone(next.get_or_insert_with(begin))
+            };
+            next.wait_until(deadline)?;
+            let mut current = lock(&self.next);
+            if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &next)) {
+                *current = None;
+                drop(current);
+                return next.wait_for(Duration::ZERO);
+            }
+            // Another thread has taken this one.
         }
-        told
     }
 }
 
@@ -47,8 +58,10 @@ impl Job {
     /// node's [`wait_notify`](Job::wait_notify), its reads see all that this node wrote, or knew
     /// of, before this call. So two nodes can hand work over while the others compute.
     ///
-    /// The call waits until the changes are at their homes. It does not wait for the other node.
-    /// Each notification ends one wait, in the order of the calls.
+    /// The call waits until the changes are at their homes. It waits for the other node only if
+    /// that has not yet read hundreds of notifications (COLL-1.4). Each notification ends one wait,
+    /// in the order of the calls. A call that ran into the time limit has still notified the other
+    /// node.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -77,11 +90,14 @@ impl Job {
         let channel = self.channel((self.rank(), to), to, &what)?;
         self.node.check_no_guard_of_this_thread(|| what.clone())?;
         let released = self.node.submit(Request::ReleaseToTeam, None);
-        let Value::Knowledge(mine) = self.node.outcome(&what, &released, self.limit)? else {
-            return Err(Error::invalid(what, "the release has no result (a defect)"));
+        let released = self.node.outcome(&what, &released, self.limit);
+        // A node that cannot release sends nothing known, so that the other one does not wait.
+        let mine = match &released {
+            Ok(Value::Knowledge(mine)) => mine.as_slice(),
+            _ => &[],
         };
-        let sent = channel.team.start().broadcast(SENDER, &mine).wait();
-        sent.map(drop).map_err(|error| error.renamed(&what))
+        let sent = channel.team.start().broadcast(SENDER, mine).wait();
+        released.and(sent).map(drop).map_err(|error| error.renamed(&what))
     }
 
     /// Waits for the next [notification](Job::notify) from a node. Afterwards this node's reads see
@@ -108,8 +124,13 @@ impl Job {
         let channel = self.channel((from, self.rank()), from, &what)?;
         self.node.check_no_guard_of_this_thread(|| what.clone())?;
         let told = channel.next(limit).map_err(|error| error.renamed(&what))?;
+        if told.is_empty() {
+            return Err(unreleased(&what, from));
+        }
+        // Without a limit, because the notification has been taken. Nothing here waits for the
+        // other node.
         let learnt = self.node.submit(Request::AcquireFromTeam(vec![told]), None);
-        self.node.outcome(&what, &learnt, limit).map(drop)
+        self.node.outcome(&what, &learnt, None).map(drop)
     }
 
     /// Returns the channel from the first rank to the second, one of which is the `other` node.
@@ -126,7 +147,7 @@ impl Job {
         let mut channels = lock(&self.channels.0);
         let channel = channels.entry(pair).or_insert_with(|| {
             let team = self.world.pair(pair);
-            Arc::new(Channel { team, left: Mutex::default() })
+            Arc::new(Channel { team, next: Mutex::default() })
         });
         Ok(Arc::clone(channel))
     }

@@ -87,10 +87,14 @@ impl<R> Pending<R> {
     }
 
     fn wait_until_done(&self, limit: Option<Duration>) -> Result<()> {
+        self.wait_until(limit.and_then(|limit| Instant::now().checked_add(limit)))
+    }
+
+    /// Waits for the end, and leaves the result.
+    pub(super) fn wait_until(&self, deadline: Option<Instant>) -> Result<()> {
         let what = || self.call.to_string();
         self.node.check_process(what)?;
         let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::other(what());
         let is_done = || self.slot.is_done().then_some(Ok(()));
         let done = self.node.wait_on(&subject, deadline, is_done);

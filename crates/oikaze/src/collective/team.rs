@@ -2,19 +2,22 @@
 
 use super::run::{GoneSlot, TeamCore};
 use super::{Pending, Start};
-use crate::node::Node;
+use crate::node::{Node, lock};
 use crate::{Error, Rank, Result};
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, Facts, choose};
 use oikaze_protocol::fnv::fnv1a;
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Number of the team of all nodes.
 const WORLD: u64 = 0;
 /// First word of the number of a team of living ranks, where a split has the split's number.
 const SHRINK: u64 = u64::MAX;
+/// First word of the number of a team of two nodes between which notifications go.
+const PAIR: u64 = u64::MAX - 1;
 
 /// Some or all nodes of a job, with collectives of their own. Ranks of a team are numbered from 0.
 ///
@@ -38,6 +41,8 @@ pub struct Team {
     /// Machine of each rank.
     pub(super) machines: Arc<[u32]>,
     pub(super) several_machines: bool,
+    /// Number and end of an agreement for which a caller of `shrink` has waited too long.
+    unshrunk: Mutex<Option<(u64, Pending<BTreeSet<Rank>>)>>,
 }
 
 impl fmt::Debug for Team {
@@ -61,8 +66,7 @@ impl Team {
 
     /// Makes the team of two nodes between which notifications go, the sender first.
     pub(super) fn pair(&self, (from, to): (Rank, Rank)) -> Team {
-        // No split has this number.
-        let words = [self.core.id(), u64::MAX, u64::from(from) << 32 | u64::from(to)];
+        let words = [self.core.id(), PAIR, u64::from(from) << 32 | u64::from(to)];
         let id = fnv1a(words.into_iter().flat_map(u64::to_le_bytes)).max(1);
         let (ranks, mine) = ([from, to], self.ranks().get(self.rank() as usize));
         let me = Rank::from(mine == Some(&to));
@@ -80,7 +84,14 @@ impl Team {
         node.collectives().add(&core);
         let distinct: std::collections::BTreeSet<_> = machines.iter().collect();
         let several_machines = distinct.len() > 1 && distinct.len() < machines.len();
-        Team { core, node: Arc::clone(node), limit, machines, several_machines }
+        Team {
+            core,
+            node: Arc::clone(node),
+            limit,
+            machines,
+            several_machines,
+            unshrunk: Mutex::default(),
+        }
     }
 
     /// Returns this node's rank in the team.
@@ -155,13 +166,21 @@ impl Team {
     pub(super) fn shrink_to_living(&self) -> Result<Team> {
         let slot = Arc::new(GoneSlot::default());
         let call = CollectiveCall::SHRINK;
-        let pending = Pending::new(Arc::clone(&slot), &self.node, call, self.limit);
-        let number = if self.node.is_forked() {
-            0
-        } else {
-            self.core.begin_shrink(&self.node, Arc::clone(&slot))
+        let begin = || {
+            let pending = Pending::new(Arc::clone(&slot), &self.node, call, self.limit);
+            let number = match self.node.is_forked() {
+                true => 0,
+                false => self.core.begin_shrink(&self.node, Arc::clone(&slot)),
+            };
+            (number, pending)
         };
-        let gone = pending.wait()?;
+        // Ranks that ran into different time limits still number their agreements alike.
+        let (number, pending) = lock(&self.unshrunk).take().unwrap_or_else(begin);
+        let gone = pending.wait_for(self.limit.unwrap_or(Duration::MAX));
+        if gone.as_ref().is_err_and(Error::is_timeout) {
+            *lock(&self.unshrunk) = Some((number, pending));
+        }
+        let gone = gone?;
         let mut words = vec![SHRINK, number];
         words.extend(gone.iter().copied().map(u64::from));
         let living = (0..self.size()).filter(|rank| !gone.contains(rank));
@@ -216,16 +235,31 @@ impl Team {
         let what = "team barrier";
         // COH-15.1: what this node knows, once its writes are at their homes.
         let released = self.node.submit(Request::ReleaseToTeam, None);
-        let Value::Knowledge(mine) = self.node.outcome(&what, &released, self.limit)? else {
-            return Err(Error::invalid(what, "the release has no result (a defect)"));
+        let released = self.node.outcome(&what, &released, self.limit);
+        // A member that cannot release comes with nothing, so that no other waits for it.
+        let mine = match &released {
+            Ok(Value::Knowledge(mine)) => mine.as_slice(),
+            _ => &[],
         };
-        let mut told = Start { team: self }.all_gather_uneven(&mine).wait()?;
+        let mut told = Start { team: self }.all_gather_uneven(mine).wait()?;
+        released?;
+        if let Some(rank) = told.iter().position(Vec::is_empty) {
+            return Err(unreleased(what, rank as Rank));
+        }
         if (self.rank() as usize) < told.len() {
             told.swap_remove(self.rank() as usize);
         }
         let learnt = self.node.submit(Request::AcquireFromTeam(told), None);
         self.node.outcome(&what, &learnt, self.limit).map(drop)
     }
+}
+
+/// Returns the error of a node that was to see the writes of a rank that cannot release them.
+pub(super) fn unreleased(what: &str, rank: Rank) -> Error {
+    let why = format!(
+        "rank {rank} could not bring its writes to their homes, and has got an error that says why"
+    );
+    Error::invalid(what, why)
 }
 
 impl Drop for Team {

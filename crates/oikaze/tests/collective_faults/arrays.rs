@@ -15,6 +15,42 @@ fn dead_node_fails_collectives_of_arrays() {
     }
 }
 
+/// COH-15.4, COH-8.2: who cannot release after a death says so to who waits for it. Node 0 knows
+/// of the death before it releases, and node 2 waits already.
+#[test]
+fn who_cannot_release_lets_nobody_wait() {
+    for (call, without) in ["notify", "pair"].into_iter().zip(TRANSPORTS) {
+        let ended = run(3, &format!("release {call}"), without);
+        assert!(!ended[1].status.success(), "{ended:?}");
+        for node in [&ended[0], &ended[2]] {
+            let said = &node.lines[0];
+            assert!(said.contains("node 1") || said.contains("rank 0 could not"), "{ended:#?}");
+            assert_eq!(node.lines[1], "left");
+        }
+    }
+}
+
+pub fn play_release(call: &str) {
+    let job = oikaze::join().unwrap();
+    let array = job.array::<u64>("array", 5000).unwrap();
+    let pair = job.split((job.rank() != 1).then_some(0), 0).unwrap();
+    array.fill(7).unwrap();
+    let Some(pair) = pair else { die() };
+    if job.rank() == 0 {
+        array.write(..).unwrap().fill(8);
+        // The death is known when a call that needs the dead node has failed.
+        job.barrier().unwrap_err();
+    }
+    let failed = match (call, job.rank()) {
+        ("notify", 0) => job.notify(2),
+        ("notify", _) => job.wait_notify(0),
+        _ => pair.barrier(),
+    };
+    say_error(failed);
+    job.leave().unwrap();
+    say("left");
+}
+
 pub fn play(call: &str) {
     let job = oikaze::join().unwrap();
     let array = job.array::<u64>("array", 5000).unwrap();

@@ -33,6 +33,7 @@ fn plays_its_part() {
         "mistakes" => mistakes::play(argument),
         "refusals" => refusals::play(argument),
         "arrays" => arrays::play(argument),
+        "release" => arrays::play_release(argument),
         other => panic!("no part {other}"),
     }
 }

@@ -282,8 +282,9 @@ impl TeamCore {
             while let Some(parcel) = self.incoming.pop() {
                 self.take(state, node, parcel);
             }
-            for (to, bytes) in state.mail.reports() {
-                if let Some(call) = state.some_call() {
+            // Before the first call, what was read is reported with it.
+            if let Some(call) = state.some_call() {
+                for (to, bytes) in state.mail.reports() {
                     self.report_credit(node, to, bytes, call);
                 }
             }

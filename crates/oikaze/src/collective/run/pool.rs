@@ -60,7 +60,8 @@ impl WorkPool {
         }
         let entry = (TypeId::of::<T>(), bytes, Box::new(buffer) as Box<dyn Any + Send>);
         let mut displaced = Vec::new();
-        let mut idle = lock(&self.0);
+        // In a child of fork, nobody may be left to release the lock (MEM-24.2).
+        let Ok(mut idle) = self.0.try_lock() else { return };
         idle.bytes += bytes;
         idle.buffers.push_back(entry);
         while idle.bytes > POOL_BYTES_MAX

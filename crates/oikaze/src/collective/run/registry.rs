@@ -96,7 +96,10 @@ impl Registry {
     /// Removes a team that nobody uses any more.
     pub fn remove(&self, id: u64) {
         let mut teams = lock(&self.teams);
-        teams.here.remove(&id);
+        // Several threads may see the end of one team.
+        if teams.here.remove(&id).is_none() {
+            return;
+        }
         teams.take_early(id);
         teams.gone.push_back(id);
         if teams.gone.len() > GONE_MAX {

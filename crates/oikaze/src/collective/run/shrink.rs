@@ -87,8 +87,9 @@ impl Shrinks {
             if let Some(view) = agreement.message() {
                 let head = team.head(ParcelPurpose::View, *number, 0, CollectiveCall::SHRINK);
                 let body = view.encode();
-                let living = (0..).take(team.ranks().len()).filter(|to| !view.gone.contains(to));
-                for to in living.filter(|to| *to != team.me()) {
+                // Also to the ranks in it. One that lives after all learns that it is excluded.
+                let others = (0..).take(team.ranks().len()).filter(|to| *to != team.me());
+                for to in others {
                     team.send(node, to, head, &body);
                 }
             }
