@@ -11,8 +11,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let last = job.size() - 1;
     if job.rank() == last {
+        for rank in 0..last {
+            job.receive(Some(rank))?; // that node has joined
+        }
         std::process::abort(); // a node dies
     }
+    // The last node may die before it has acknowledged the message.
+    let _ = job.peer(last)?.send(Class::Ordered, 0, b"joined").wait();
     // A wait that only the dead node could end fails, and names it.
     let error = job.receive(Some(last)).err().ok_or("a message of a dead node")?;
     println!("node {}: {error}", job.rank());
