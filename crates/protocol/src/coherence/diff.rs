@@ -134,24 +134,18 @@ fn decode_mask<'a>(
     apply: &mut impl FnMut(u64, usize, &'a [u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let mask = reader.take(MASK_LEN)?;
-    // A word of the mask at a time. `start` is where the run began that reached the word's end.
-    let mut start = None;
+    let (mut start, mut last) = (None, 0);
     for (word, bits) in mask.as_chunks::<8>().0.iter().enumerate() {
-        let (bits, base) = (u64::from_le_bytes(*bits), word * 64);
-        let mut at = 0;
-        while at < 64 {
-            let rest = bits >> at;
-            // Shifted in zeros end a run here, so the number of ones is at most what is left.
-            let (ones, zeros) = (rest.trailing_ones() as usize, rest.trailing_zeros() as usize);
-            if ones > 0 {
-                start = start.or(Some(base + at));
-                at += ones;
-            }
-            if at < 64 {
-                if let Some(start) = start.take() {
-                    apply(page, start, reader.take(base + at - start)?)?;
-                }
-                at += if ones > 0 { 0 } else { zeros };
+        let bits = u64::from_le_bytes(*bits);
+        // A bit is set where a run begins or ends.
+        let mut edges = bits ^ (bits << 1 | last);
+        last = bits >> 63;
+        while edges != 0 {
+            let at = word * 64 + edges.trailing_zeros() as usize;
+            edges &= edges - 1;
+            match start.take() {
+                None => start = Some(at),
+                Some(start) => apply(page, start, reader.take(at - start)?)?,
             }
         }
     }
