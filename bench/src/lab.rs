@@ -221,6 +221,16 @@ fn limits(host: usize, limit: Duration) -> [String; 5] {
     ]
 }
 
+/// Returns the command by which a launcher enters the hosts in place of ssh: the bench's own
+/// program ([`enter`]).
+///
+/// # Errors
+/// The program's path is not known.
+pub fn remote_shell() -> Result<String, Error> {
+    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    Ok(format!("{} enter", me.display()))
+}
+
 /// Becomes a shell that runs `command` on the host with this address. A launcher calls it in place
 /// of ssh.
 ///

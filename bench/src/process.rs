@@ -140,6 +140,13 @@ fn listens(table: &str, port: u16) -> bool {
     })
 }
 
+/// Returns a command that runs on all cores, with a time limit.
+pub fn limited(limit: Duration, program: impl Into<OsString>) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=1", &limit.as_secs().to_string()]).arg(program.into());
+    command
+}
+
 /// Runs `command` to its end and returns its output.
 ///
 /// # Errors

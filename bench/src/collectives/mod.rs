@@ -8,8 +8,6 @@ mod goals;
 mod model;
 mod system;
 
-use std::time::Instant;
-
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
@@ -20,7 +18,7 @@ use crate::lab::{Lab, Place, WireMode};
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::case::MIB;
 use crate::suite::cores::{Cores, Wanted};
-use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
+use crate::suite::{Rounds, goals as bounds, is_wanted, machine, once_more, warn_if_busy};
 
 /// Settings of the bench.
 #[derive(Args)]
@@ -64,11 +62,8 @@ const MODELLED: [usize; 3] = [0, 8, MIB];
 
 impl Run {
     fn systems(&self) -> impl Iterator<Item = System> {
-        let named =
-            |list: &[String], system: &System| list.iter().any(|name| name == system.name());
-        ALL.into_iter()
-            .filter(move |system| self.system.is_empty() || named(&self.system, system))
-            .filter(move |system| !named(&self.without, system))
+        let wanted = |system: &System| is_wanted(system.name(), &self.system, &self.without);
+        ALL.into_iter().filter(wanted)
     }
 
     fn sizes(&self, case: Case, mode: Mode) -> Vec<usize> {
@@ -162,31 +157,23 @@ pub fn bench(run: &Run) -> Result<(), Error> {
 
 /// Runs all rounds in one place.
 fn in_lab(lab: &Lab, run: &Run, series: &mut [Series], cores: &mut Cores) {
-    let begun = Instant::now();
-    for round in 1..=run.rounds.count {
-        let seconds = begun.elapsed().as_secs_f64();
-        eprintln!("{}, round {round} of {} ({seconds:.0} s)", lab.place, run.rounds.count);
+    run.rounds.run(lab.place, |round| {
         for one in series.iter_mut().filter(|one| one.failed.is_none()) {
             if let Err(why) = one.measure(lab, run.rounds.quick, cores) {
                 one.failed = Some(format!("round {round}: {why}"));
                 eprintln!("warning: {}", one.failure());
             }
         }
-    }
+    });
 }
 
 impl Series {
     /// Measures one round. Repeats a run that failed once.
     fn measure(&mut self, lab: &Lab, quick: bool, cores: &mut Cores) -> Result<(), Error> {
         let sizes: Vec<usize> = self.sizes.iter().map(|(size, _)| *size).collect();
-        let once = || self.system.measure(lab, self.what, &sizes, quick);
-        let found = cores.steady(|| {
-            once().or_else(|why| {
-                let (system, case) = (self.system.name(), self.what.case.name());
-                eprintln!("warning: {system}, {case} has failed and is tried once more: {why}");
-                once()
-            })
-        })?;
+        let what = format!("{}, {}", self.system.name(), self.what.case.name());
+        let found = cores
+            .steady(|| once_more(&what, || self.system.measure(lab, self.what, &sizes, quick)))?;
         for ((_, rounds), (_, us)) in self.sizes.iter_mut().zip(found) {
             rounds.push(us);
         }

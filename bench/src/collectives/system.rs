@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use super::case::{Case, Mode};
 use crate::dsm::mpi;
-use crate::error::{Error, Tried};
-use crate::lab::{CLIENT, Lab};
+use crate::error::Error;
+use crate::lab::{CLIENT, Lab, remote_shell};
 use crate::peers::oikaze;
-use crate::process::alone;
+use crate::process::{alone, limited};
 
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -116,9 +116,7 @@ impl System {
         effort: Effort,
     ) -> Result<Command, Error> {
         let Measurement { case, mode, nodes } = what;
-        let me = std::env::current_exe().tried("finding the bench's own program")?;
-        // A launcher enters the hosts by the bench's own program in place of ssh.
-        let enter = format!("{} enter", me.display());
+        let enter = remote_shell()?;
         let hosts = lab.place.addresses();
         let number = nodes.to_string();
         let list = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
@@ -129,7 +127,7 @@ impl System {
                 command
             }
             (Self::Mpi, _) => {
-                let mut command = limited(mpi::LAUNCHER);
+                let mut command = limited(LIMIT, mpi::LAUNCHER);
                 // Open MPI knows by itself that there are more processes than cores, and yields.
                 let bind = if what.is_oversubscribed() { "none" } else { "core" };
                 command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", bind]);
@@ -137,7 +135,7 @@ impl System {
                 command
             }
             (_, Mode::Machine) if what.is_oversubscribed() => {
-                let mut command = limited(oikaze::program()?);
+                let mut command = limited(LIMIT, oikaze::program()?);
                 command.args(["run", "--no-prefix", "-n", &number]);
                 command
             }
@@ -175,13 +173,6 @@ impl System {
             }
         }
     }
-}
-
-/// Returns the beginning of a command that runs on all cores, with a time limit.
-fn limited(program: impl Into<std::ffi::OsString>) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=1", &LIMIT.as_secs().to_string()]).arg(program.into());
-    command
 }
 
 /// Returns the time of each size in a program's output, or `None` if one is missing.

@@ -12,8 +12,6 @@ mod system;
 pub use self::case::{DELIVERIES, UPDATE_SIZES};
 pub use self::system::program;
 
-use std::time::Instant;
-
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::Value;
@@ -24,7 +22,7 @@ use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::cores::{Cores, Wanted};
-use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
+use crate::suite::{Rounds, goals as bounds, is_wanted, machine, once_more, warn_if_busy};
 
 /// Settings of the bench.
 #[derive(Args)]
@@ -63,12 +61,8 @@ fn names() -> PossibleValuesParser {
 
 impl Run {
     fn systems(&self) -> Vec<System> {
-        let named =
-            |list: &[String], system: &System| list.iter().any(|name| name == system.name());
-        ALL.into_iter()
-            .filter(|system| self.system.is_empty() || named(&self.system, system))
-            .filter(|system| !named(&self.without, system))
-            .collect()
+        let wanted = |system: &System| is_wanted(system.name(), &self.system, &self.without);
+        ALL.into_iter().filter(wanted).collect()
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -174,17 +168,14 @@ fn in_lab(lab: &Lab, run: &Run, series: &mut [Series], cores: &mut Cores) {
     let quick = run.rounds.quick;
     // Result of each case: that of the first system which has computed it.
     let mut results: Vec<(Case, &'static str, Value)> = Vec::new();
-    let begun = Instant::now();
-    for round in 1..=run.rounds.count {
-        let seconds = begun.elapsed().as_secs_f64();
-        eprintln!("{}, round {round} of {} ({seconds:.0} s)", lab.place, run.rounds.count);
+    run.rounds.run(lab.place, |round| {
         for one in series.iter_mut().filter(|one| one.failed.is_none()) {
             if let Err(why) = one.measure(lab, quick, cores, &mut results) {
                 one.failed = Some(format!("round {round}: {why}"));
                 eprintln!("warning: {}", one.failure());
             }
         }
-    }
+    });
 }
 
 impl Series {
@@ -198,14 +189,9 @@ impl Series {
     ) -> Result<(), Error> {
         let mut values = Vec::new();
         for _ in 0..self.what.case.runs(quick) {
-            let once = || self.system.measure(lab, self.what, quick);
-            let found = cores.steady(|| {
-                once().or_else(|why| {
-                    let (system, case) = (self.system.name(), self.what.case.name());
-                    eprintln!("warning: {system}, {case} has failed and is tried once more: {why}");
-                    once()
-                })
-            })?;
+            let what = format!("{}, {}", self.system.name(), self.what.case.name());
+            let found =
+                cores.steady(|| once_more(&what, || self.system.measure(lab, self.what, quick)))?;
             self.compare(found.check, results)?;
             values.push(found.value);
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::case::{Case, Unit};
 use super::mpi;
 use crate::error::{Error, Tried};
-use crate::lab::{ADDRESSES, CLIENT, Lab};
+use crate::lab::{ADDRESSES, CLIENT, Lab, remote_shell};
 use crate::peers::oikaze;
 use crate::process::alone;
 
@@ -127,12 +127,10 @@ impl System {
     fn command(self, lab: &Lab, what: Measurement, quick: bool) -> Result<Command, Error> {
         let Measurement { case, size, nodes, delivery } = what;
         let arguments = case.arguments(size, quick);
-        let me = std::env::current_exe().tried("finding the bench's own program")?;
         let hosts = ADDRESSES.get(..nodes as usize).ok_or_else(|| {
             Error::new(format!("the lab has {} hosts, not {nodes}", ADDRESSES.len()))
         })?;
-        // A launcher enters the hosts by the bench's own program in place of ssh.
-        let enter = format!("{} enter", me.display());
+        let enter = remote_shell()?;
         Ok(match self {
             Self::Mpi => {
                 let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);

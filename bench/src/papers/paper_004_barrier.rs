@@ -5,7 +5,6 @@
 //! number of nodes that the paper measured was faster than with the ordinary path (here: *message
 //! through*). The paper's text has no numbers for the figure. The size is that of the memory.
 
-use std::process::Command;
 use std::time::Duration;
 
 use super::Run;
@@ -15,7 +14,7 @@ use crate::dsm::{DELIVERIES, UPDATE_SIZES};
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
 use crate::peers::oikaze;
-use crate::process::alone;
+use crate::process::{alone, limited};
 use crate::record::{Record, median};
 
 /// Numbers of nodes.
@@ -29,21 +28,23 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// MTU of the cables between the nodes.
 pub(super) const MTU: u16 = 9000;
 
-/// Declares the names of the lines of a number of nodes, in the order of [`DELIVERIES`].
+/// Declares the names of lines: for each of these words, in the order of [`DELIVERIES`].
 macro_rules! names {
-    ($($nodes:literal),*) => {
+    ($($word:literal),*) => {
         [$([
-            concat!($nodes, " nodes, direct map"),
-            concat!($nodes, " nodes, header through"),
-            concat!($nodes, " nodes, message through"),
-            concat!($nodes, " nodes, diff decode"),
-            concat!($nodes, " nodes, header through diff decode"),
+            concat!($word, ", direct map"),
+            concat!($word, ", header through"),
+            concat!($word, ", message through"),
+            concat!($word, ", diff decode"),
+            concat!($word, ", header through diff decode"),
         ]),*]
     };
 }
+pub(super) use names;
 
 /// Names of the lines, by number of nodes and delivery.
-const NAMES: [[&str; DELIVERIES.len()]; NODES.len()] = names!(2, 3, 4, 5, 6, 7, 8);
+const NAMES: [[&str; DELIVERIES.len()]; NODES.len()] =
+    names!("2 nodes", "3 nodes", "4 nodes", "5 nodes", "6 nodes", "7 nodes", "8 nodes");
 /// Lines of the picture: with Wind's delivery, and by the ordinary path.
 const DRAWN: [&str; 6] =
     [NAMES[0][0], NAMES[0][2], NAMES[2][0], NAMES[2][2], NAMES[6][0], NAMES[6][2]];
@@ -107,33 +108,45 @@ fn cores() -> Result<u32, Error> {
 /// Returns a record for each measurement, without values.
 fn blank(quick: bool, cores: u32) -> Vec<Record> {
     let mut records = Vec::new();
-    for (nodes, names) in NODES.into_iter().zip(NAMES) {
-        if quick && !SHOWN.contains(&nodes) {
-            continue;
-        }
-        for (at, size) in UPDATE_SIZES.into_iter().enumerate() {
-            if quick && !QUICK_SIZES.contains(&at) {
-                continue;
-            }
-            let mode = if nodes > cores { "oversubscribed" } else { "a core for each node" };
-            records.extend(DELIVERIES.into_iter().zip(names).map(|(delivery, system)| Record {
-                bench: "papers",
-                case: "004-figure-7",
-                size,
-                system,
-                value: 0.0,
-                unit: "MB/s",
-                rounds: Vec::new(),
-                mtu: Some(MTU),
-                mode: Some(mode),
-                threads: None,
-                nodes: Some(nodes),
-                delivery: Some(delivery),
-                oversubscribed: false,
-            }));
+    let shown = |nodes: &u32| !quick || SHOWN.contains(nodes);
+    for (nodes, names) in NODES.into_iter().zip(NAMES).filter(|(nodes, _)| shown(nodes)) {
+        let mode = if nodes > cores { "oversubscribed" } else { "a core for each node" };
+        for size in sizes(quick) {
+            records.extend(blank_records("004-figure-7", size, nodes, mode, names));
         }
     }
     records
+}
+
+/// Returns the sizes of updates.
+pub(super) fn sizes(quick: bool) -> impl Iterator<Item = usize> {
+    let sizes = UPDATE_SIZES.into_iter().enumerate();
+    sizes.filter(move |(at, _)| !quick || QUICK_SIZES.contains(at)).map(|(_, size)| size)
+}
+
+/// Returns a record of each delivery, without values. `names` are the names of the lines.
+pub(super) fn blank_records(
+    case: &'static str,
+    size: usize,
+    nodes: u32,
+    mode: &'static str,
+    names: [&'static str; DELIVERIES.len()],
+) -> impl Iterator<Item = Record> {
+    DELIVERIES.into_iter().zip(names).map(move |(delivery, system)| Record {
+        bench: "papers",
+        case,
+        size,
+        system,
+        value: 0.0,
+        unit: "MB/s",
+        rounds: Vec::new(),
+        mtu: Some(MTU),
+        mode: Some(mode),
+        threads: None,
+        nodes: Some(nodes),
+        delivery: Some(delivery),
+        oversubscribed: false,
+    })
 }
 
 /// Runs one job whose updates have a class, and returns its throughput in MB/s.
@@ -143,8 +156,7 @@ pub(super) fn one(record: &Record, class: Option<&str>, quick: bool) -> Result<f
     let nodes = record.nodes.unwrap_or(2);
     // As many barriers for each number of nodes.
     let iterations = if quick { 160 } else { 800 };
-    let mut command = Command::new("timeout");
-    command.arg(LIMIT.as_secs().to_string()).arg(&oikaze);
+    let mut command = limited(LIMIT, &oikaze);
     command.envs(record.delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
     command.envs(class.map(|class| ("OIKAZE_UPDATE_CLASS", class)));
     command.args(["run", "--no-prefix", "--netns", "--mtu", &MTU.to_string()]);

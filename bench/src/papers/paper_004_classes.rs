@@ -5,32 +5,16 @@
 //! delivery. The size is that of the memory, and the mode of a record is the class.
 
 use super::Run;
-use super::paper_004_barrier::{MTU, measure, one};
+use super::paper_004_barrier::{MTU, blank_records, measure, names, one, sizes};
 use super::plot::Scale;
 use super::report::Figure;
-use crate::dsm::{DELIVERIES, UPDATE_SIZES};
+use crate::dsm::DELIVERIES;
 use crate::error::Error;
 use crate::lab::{Lab, Place};
 use crate::record::Record;
 
 /// Classes, as `OIKAZE_UPDATE_CLASS` names them.
 const CLASSES: [&str; 3] = ["unordered", "ordered", "sync"];
-/// Indices in [`UPDATE_SIZES`] of the sizes of a quick run.
-const QUICK_SIZES: [usize; 3] = [0, 2, 4];
-
-/// Declares the names of the lines of a class, in the order of [`DELIVERIES`].
-macro_rules! names {
-    ($($class:literal),*) => {
-        [$([
-            concat!($class, ", direct map"),
-            concat!($class, ", header through"),
-            concat!($class, ", message through"),
-            concat!($class, ", diff decode"),
-            concat!($class, ", header through diff decode"),
-        ]),*]
-    };
-}
-
 /// Names of the lines, by class and delivery.
 const NAMES: [[&str; DELIVERIES.len()]; CLASSES.len()] = names!("unordered", "ordered", "sync");
 /// Lines of the picture: Wind's delivery and the ordinary path, in each class.
@@ -70,24 +54,9 @@ pub fn classes(run: &Run) -> Result<Vec<Record>, Error> {
 /// Returns a record for each measurement, without values.
 fn blank(quick: bool) -> Vec<Record> {
     let mut records = Vec::new();
-    let sizes = UPDATE_SIZES.into_iter().enumerate();
-    for (_, size) in sizes.filter(|(at, _)| !quick || QUICK_SIZES.contains(at)) {
+    for size in sizes(quick) {
         for (class, names) in CLASSES.into_iter().zip(NAMES) {
-            records.extend(DELIVERIES.into_iter().zip(names).map(|(delivery, system)| Record {
-                bench: "papers",
-                case: "004-classes",
-                size,
-                system,
-                value: 0.0,
-                unit: "MB/s",
-                rounds: Vec::new(),
-                mtu: Some(MTU),
-                mode: Some(class),
-                threads: None,
-                nodes: Some(2),
-                delivery: Some(delivery),
-                oversubscribed: false,
-            }));
+            records.extend(blank_records("004-classes", size, 2, class, names));
         }
     }
     records
@@ -96,6 +65,12 @@ fn blank(quick: bool) -> Vec<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_are_those_of_the_library() {
+        let known = oikaze::message::Class::ALL.map(|class| class.name());
+        assert!(CLASSES.len() == known.len() && CLASSES.iter().all(|class| known.contains(class)));
+    }
 
     #[test]
     fn each_size_has_each_class_and_delivery() {

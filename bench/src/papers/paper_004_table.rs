@@ -7,7 +7,6 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ use crate::dsm::program;
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
 use crate::peers::oikaze;
-use crate::process::alone;
+use crate::process::{alone, limited};
 use crate::record::Record;
 use crate::suite::machine;
 
@@ -193,8 +192,7 @@ fn wrapped(text: &str) -> String {
 /// Runs a program, and returns the reports of its nodes.
 fn reports(row: &Row, folder: &Path) -> Result<Vec<Value>, Error> {
     let lines = folder.join(format!("{NAME}.lines"));
-    let mut command = Command::new("timeout");
-    command.arg(LIMIT.as_secs().to_string()).arg(oikaze::program()?);
+    let mut command = limited(LIMIT, oikaze::program()?);
     command.args(["run", "--no-prefix", "--netns", "-n", &NODES.to_string()]);
     command.arg(format!("--stats={}", lines.display())).arg("--").arg(program(row.program)?);
     command.arg("--json").args(row.arguments);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{Effort, Found, System, only};
 use crate::error::{Error, Tried};
-use crate::lab::{CLIENT, Lab, Place, SERVER};
+use crate::lab::{CLIENT, Lab, Place, SERVER, remote_shell};
 use crate::process::{alone, during};
 use crate::suite::case::{Case, Figure, Test};
 use crate::wind::flood;
@@ -202,13 +202,10 @@ impl Oikaze {
         effort: Effort,
         environment: &[(&str, &str)],
     ) -> Result<Found, Error> {
-        let me = std::env::current_exe().tried("finding the bench's own program")?;
         let oikaze = program()?;
         let checksum = if self.checked { "full" } else { "header" };
         let mut command = lab.on(0, LIMIT, &oikaze);
-        command
-            .env("OIKAZE_RSH", format!("{} enter", me.display()))
-            .envs(environment.iter().copied());
+        command.env("OIKAZE_RSH", remote_shell()?).envs(environment.iter().copied());
         command
             .args([
                 "run",

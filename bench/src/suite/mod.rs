@@ -47,6 +47,45 @@ pub struct Rounds {
     pub json: Option<PathBuf>,
 }
 
+impl Rounds {
+    /// Runs all rounds in one place, and tells the user of each. `round` gets its number.
+    pub fn run(&self, place: Place, mut round: impl FnMut(u32)) {
+        let begun = Instant::now();
+        for number in 1..=self.count {
+            let seconds = begun.elapsed().as_secs_f64();
+            eprintln!("{place}, round {number} of {} ({seconds:.0} s)", self.count);
+            round(number);
+        }
+    }
+}
+
+/// Returns `true` if the user wants a system of this name: one of `only`, if there are any, and
+/// none of `without`.
+pub fn is_wanted(name: &str, only: &[String], without: &[String]) -> bool {
+    let is_in = |list: &[String]| list.iter().any(|one| one == name);
+    (only.is_empty() || is_in(only)) && !is_in(without)
+}
+
+/// Measures once, and once more if that fails.
+///
+/// # Errors
+/// It has failed twice.
+pub fn once_more<T>(what: &str, measure: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    measure().or_else(|why| {
+        eprintln!("warning: {what} has failed and is tried once more: {why}");
+        measure()
+    })
+}
+
+/// Checks that the values of an option have their names in the records.
+#[cfg(test)]
+pub fn expect_names<T: clap::ValueEnum>(name: impl Fn(&T) -> &'static str) {
+    for value in T::value_variants() {
+        let on_command_line = value.to_possible_value().expect("none is hidden");
+        assert_eq!(on_command_line.get_name(), name(value));
+    }
+}
+
 /// Selection of what a bench measures.
 #[derive(Args)]
 pub struct Run {
@@ -90,16 +129,8 @@ fn names() -> PossibleValuesParser {
 
 impl Run {
     fn systems(&self, suite: &Suite) -> Vec<&'static dyn System> {
-        let named =
-            |list: &[String], system: &dyn System| list.iter().any(|name| name == system.name());
-        let wanted = |system: &&dyn System| self.system.is_empty() || named(&self.system, *system);
-        suite
-            .systems
-            .iter()
-            .copied()
-            .filter(wanted)
-            .filter(|system| !named(&self.without, *system))
-            .collect()
+        let wanted = |system: &&dyn System| is_wanted(system.name(), &self.system, &self.without);
+        suite.systems.iter().copied().filter(wanted).collect()
     }
 }
 
@@ -189,14 +220,7 @@ impl Suite {
                 failed: false,
             })
             .collect();
-        let begun = Instant::now();
-        for round in 1..=run.rounds.count {
-            eprintln!(
-                "{}, round {round} of {} ({:.0} s)",
-                lab.place,
-                run.rounds.count,
-                begun.elapsed().as_secs_f64()
-            );
+        run.rounds.run(lab.place, |round| {
             for one in series.iter_mut().filter(|one| !one.failed) {
                 if let Err(why) = one.measure(lab, effort, cores) {
                     let (test, size, system) = (one.case.test, one.case.size, one.system.name());
@@ -209,7 +233,7 @@ impl Suite {
                     one.failed = true;
                 }
             }
-        }
+        });
         // Drops a series with missing rounds. Its median would cover other minutes than the medians
         // of the other systems.
         let complete = series.into_iter().filter(|one| !one.failed).flat_map(|one| one.records);
@@ -270,13 +294,7 @@ impl Series {
     /// Measures one round. Repeats a failed measurement once.
     fn measure(&mut self, lab: &Lab, effort: Effort, cores: &mut Cores) -> Result<(), Error> {
         let found = cores.steady(|| {
-            self.system.measure(lab, self.case, effort).or_else(|error| {
-                eprintln!(
-                    "warning: {} has failed and is tried once more: {error}",
-                    self.system.name()
-                );
-                self.system.measure(lab, self.case, effort)
-            })
+            once_more(self.system.name(), || self.system.measure(lab, self.case, effort))
         })?;
         for (figure, value) in found {
             let known = self.records.iter().position(|record| record.case == figure.name());

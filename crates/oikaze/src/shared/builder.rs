@@ -13,9 +13,6 @@ use oikaze_protocol::coherence::Delivery;
 const DELIVERY: &str = "OIKAZE_DELIVERY";
 /// Environment variable that sets the class of updates of all arrays that do not set their own.
 const CLASS: &str = "OIKAZE_UPDATE_CLASS";
-/// Classes, by their names in the environment.
-const CLASSES: [(&str, Class); 3] =
-    [("unordered", Class::Unordered), ("ordered", Class::Ordered), ("sync", Class::Sync)];
 
 /// Settings of a shared array that is about to be made. [`Job::array_builder`] makes one.
 ///
@@ -89,8 +86,9 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
         let Self { job, name, extents, distribution, delivery, update_class, .. } = self;
         let declaring = || format!("declare array \"{name}\"");
         let deliveries = Delivery::ALL.map(|delivery| (delivery.name(), delivery));
+        let classes = Class::ALL.map(|class| (class.name(), class));
         let settings = chosen(delivery, DELIVERY, &deliveries).and_then(|delivery| {
-            let update_class = chosen(update_class, CLASS, &CLASSES)?.unwrap_or(Class::Unordered);
+            let update_class = chosen(update_class, CLASS, &classes)?.unwrap_or(Class::Unordered);
             Ok(Settings { extents, distribution, delivery, update_class })
         });
         let settings = settings.map_err(|why| Error::invalid(declaring(), why));

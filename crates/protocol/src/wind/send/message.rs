@@ -25,6 +25,21 @@ crate::wire_enum! {
     }
 }
 
+impl Class {
+    /// All three classes.
+    pub const ALL: [Class; 3] = [Class::Ordered, Class::Unordered, Class::Sync];
+
+    /// Returns the name in settings and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Ordered => "ordered",
+            Class::Unordered => "unordered",
+            Class::Sync => "sync",
+        }
+    }
+}
+
 /// Head of a message, which belongs to the upper layer: at most [`HEAD_MAX`] bytes, never
 /// fragmented.
 pub type Head = ArrayVec<u8, HEAD_MAX>;
