@@ -1,10 +1,8 @@
 //! Notifications: one node makes what it wrote visible to one other node (COH-15.4).
 
-use super::team::unreleased;
 use super::{Collectives, Pending, Team};
 use crate::node::lock;
 use crate::{Error, Job, Rank, Result};
-use oikaze_engine::{Request, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -89,13 +87,9 @@ impl Job {
         let what = format!("notification of node {to}");
         let channel = self.channel((self.rank(), to), to, &what)?;
         self.node.check_no_guard_of_this_thread(|| what.clone())?;
-        let released = self.node.submit(Request::ReleaseToTeam, None);
-        let released = self.node.outcome(&what, &released, self.limit);
+        let released = channel.team.release(&what);
         // A node that cannot release sends nothing known, so that the other one does not wait.
-        let mine = match &released {
-            Ok(Value::Knowledge(mine)) => mine.as_slice(),
-            _ => &[],
-        };
+        let mine = released.as_deref().unwrap_or_default();
         let sent = channel.team.start().broadcast(SENDER, mine).wait();
         released.and(sent).map(drop).map_err(|error| error.renamed(&what))
     }
@@ -124,13 +118,9 @@ impl Job {
         let channel = self.channel((from, self.rank()), from, &what)?;
         self.node.check_no_guard_of_this_thread(|| what.clone())?;
         let told = channel.next(limit).map_err(|error| error.renamed(&what))?;
-        if told.is_empty() {
-            return Err(unreleased(&what, from));
-        }
         // Without a limit, because the notification has been taken. Nothing here waits for the
         // other node.
-        let learnt = self.node.submit(Request::AcquireFromTeam(vec![told]), None);
-        self.node.outcome(&what, &learnt, None).map(drop)
+        channel.team.learn(&what, [(from, told)], None)
     }
 
     /// Returns the channel from the first rank to the second, one of which is the `other` node.

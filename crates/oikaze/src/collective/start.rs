@@ -1,7 +1,7 @@
 //! Beginning of collectives, which all forms of a collective share.
 
 use super::operator::NoOperator;
-use super::run::{CollectiveFailure, End, Output, PartBytes, Shape, Slot, Stage, Vector};
+use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
 use super::{Item, Operator, Pending, Team};
 use crate::Rank;
 use oikaze_engine::Body;
@@ -69,6 +69,15 @@ impl<R: Send> Stage for Broken<R> {
     }
 }
 
+/// Returns the end of a plan whose result, after `finish`, is the outcome of a slot.
+fn settles<T: Item, R: Send + 'static>(
+    slot: &Arc<Slot<R>>,
+    finish: impl FnOnce(Output<T>) -> R + Send + 'static,
+) -> Finish<T> {
+    let slot = Arc::clone(slot);
+    Box::new(move |output| End::Settled(slot.settle(Ok(finish(output)))))
+}
+
 fn code_of<T>() -> ElementCode {
     ElementCode::new(std::any::type_name::<T>(), size_of::<T>())
 }
@@ -116,8 +125,7 @@ impl Start<'_> {
             count: total.map(|total| total as u64),
         };
         let slot = Arc::new(Slot::default());
-        let settled = Arc::clone(&slot);
-        let finish = Box::new(move |output| End::Settled(settled.settle(Ok(finish(output)))));
+        let finish = settles(&slot, finish);
         let stage = sound.and_then(|()| {
             let failing = Arc::clone(&slot);
             Vector::new(self.shape(kind, root), operator, count, input, finish, failing)
@@ -277,9 +285,7 @@ impl Start<'_> {
             count: sum.map(|sum| sum as u64),
         };
         let slot = Arc::new(Slot::default());
-        let (settled, failing) = (Arc::clone(&slot), Arc::clone(&slot));
-        let finish =
-            Box::new(move |output: Output<T>| End::Settled(settled.settle(Ok(output.into_vec()))));
+        let (finish, failing) = (settles(&slot, Output::into_vec), Arc::clone(&slot));
         let sound = check_vectors(vectors.len(), self.team.size() as usize);
         let fits = sum.map(drop).ok_or_else(|| "the lengths are too large".to_owned());
         let stage = sound.and(fits).and_then(|()| {
@@ -461,9 +467,7 @@ impl Start<'_> {
         let then = Box::new(move |counts: Output<u64>| {
             let made = lens(counts.into_vec()).and_then(|UnevenPlan { sent, received, finish }| {
                 let shape = Shape { uneven: Some((sent, received)), ..shape };
-                let finish = Box::new(move |all: Output<T>| {
-                    End::Settled(settled.settle(Ok(finish(all.into_vec()))))
-                });
+                let finish = settles(&settled, |all: Output<T>| finish(all.into_vec()));
                 Vector::new(shape, NoOperator, Some(0), &values, finish, failing)
             });
             match made {

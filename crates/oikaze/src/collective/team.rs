@@ -233,33 +233,46 @@ impl Team {
     pub fn barrier(&self) -> Result<()> {
         self.node.check_no_guard("team barrier")?;
         let what = "team barrier";
-        // COH-15.1: what this node knows, once its writes are at their homes.
-        let released = self.node.submit(Request::ReleaseToTeam, None);
-        let released = self.node.outcome(&what, &released, self.limit);
+        let released = self.release(what);
         // A member that cannot release comes with nothing, so that no other waits for it.
-        let mine = match &released {
-            Ok(Value::Knowledge(mine)) => mine.as_slice(),
-            _ => &[],
-        };
-        let mut told = Start { team: self }.all_gather_uneven(mine).wait()?;
+        let mine = released.as_deref().unwrap_or_default();
+        let told = Start { team: self }.all_gather_uneven(mine).wait()?;
         released?;
-        if let Some(rank) = told.iter().position(Vec::is_empty) {
-            return Err(unreleased(what, rank as Rank));
-        }
-        if (self.rank() as usize) < told.len() {
-            told.swap_remove(self.rank() as usize);
-        }
-        let learnt = self.node.submit(Request::AcquireFromTeam(told), None);
-        self.node.outcome(&what, &learnt, self.limit).map(drop)
+        let others = (0..).zip(told).filter(|(rank, _)| *rank != self.rank());
+        self.learn(what, others, self.limit)
     }
-}
 
-/// Returns the error of a node that was to see the writes of a rank that cannot release them.
-pub(super) fn unreleased(what: &str, rank: Rank) -> Error {
-    let why = format!(
-        "rank {rank} could not bring its writes to their homes, and has got an error that says why"
-    );
-    Error::invalid(what, why)
+    /// Brings this node's writes to their homes, and returns what it knows then (COH-15.1).
+    pub(super) fn release(&self, what: &str) -> Result<Vec<u8>> {
+        let released = self.node.submit(Request::ReleaseToTeam, None);
+        match self.node.outcome(&what, &released, self.limit)? {
+            Value::Knowledge(mine) => Ok(mine),
+            _ => Err(Error::invalid(what, "the release has no result (a defect)")),
+        }
+    }
+
+    /// Learns what these ranks of the team know (COH-15.2). A rank that could not release tells
+    /// nothing.
+    pub(super) fn learn(
+        &self,
+        what: &str,
+        told: impl IntoIterator<Item = (Rank, Vec<u8>)>,
+        limit: Option<Duration>,
+    ) -> Result<()> {
+        let check = |(rank, knowledge): (Rank, Vec<u8>)| match knowledge.is_empty() {
+            true => Err(rank),
+            false => Ok(knowledge),
+        };
+        let told: std::result::Result<Vec<_>, Rank> = told.into_iter().map(check).collect();
+        let told = told.map_err(|rank| {
+            let why = format!(
+                "rank {rank} could not bring its writes to their homes, and has got an error that says why"
+            );
+            Error::invalid(what, why)
+        })?;
+        let learnt = self.node.submit(Request::AcquireFromTeam(told), None);
+        self.node.outcome(&what, &learnt, limit).map(drop)
+    }
 }
 
 impl Drop for Team {

@@ -65,12 +65,7 @@ pub fn cluster_with<T: Send>(
     settings: JobBuilder,
     program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
 ) -> Vec<T> {
-    match try_cluster(&vec![None; nodes as usize], &settings, &program) {
-        Ok(results) => results,
-        // The caller is a test.
-        #[allow(clippy::panic)]
-        Err(why) => panic!("{why}"),
-    }
+    on_machines(&vec![None; nodes as usize], &settings, &program)
 }
 
 /// Runs `program` as [`cluster_with`] does, on nodes that take themselves to be on these machines,
@@ -99,7 +94,17 @@ pub fn cluster_on<T: Send>(
     program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
 ) -> Vec<T> {
     let names: Vec<_> = machines.iter().map(|machine| Some(machine.to_string())).collect();
-    match try_cluster(&names, &settings, &program) {
+    on_machines(&names, &settings, &program)
+}
+
+/// Runs a program on nodes of these machines, or of this one. Panics if one fails.
+#[track_caller]
+fn on_machines<T: Send>(
+    machines: &[Option<String>],
+    settings: &JobBuilder,
+    program: &(impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync),
+) -> Vec<T> {
+    match try_cluster(machines, settings, program) {
         Ok(results) => results,
         // The caller is a test.
         #[allow(clippy::panic)]

@@ -429,15 +429,13 @@ impl TeamCore {
                 // The sender gets its credit back.
                 state.mail.arrived(from, len as usize);
                 state.mail.has_read(from, len as usize);
-                state.fail(head.number, Doom { failure, of: head.number });
             }
-            ParcelPurpose::Failed => {
-                state.fail(head.number, Doom { failure, of: head.number });
-            }
-            ParcelPurpose::View => state.shrinks.fail(failure),
+            ParcelPurpose::Failed => {}
+            ParcelPurpose::View => return state.shrinks.fail(failure),
             // These have no body, or one of 8 bytes that a later one replaces.
-            ParcelPurpose::Notice | ParcelPurpose::Credit => {}
+            ParcelPurpose::Notice | ParcelPurpose::Credit => return,
         }
+        state.fail(head.number, Doom { failure, of: head.number });
     }
 
     pub fn head(

@@ -31,5 +31,5 @@ pub(super) use pool::WorkPool;
 pub(crate) use registry::Registry;
 pub(super) use shrink::GoneSlot;
 pub(super) use slot::{CollectiveFailure, Listener, Slot};
-pub(super) use stage::{End, Shape, Stage, Vector};
+pub(super) use stage::{End, Finish, Shape, Stage, Vector};
 pub(super) use work::{Output, PartBytes};

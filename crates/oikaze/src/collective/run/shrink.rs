@@ -107,6 +107,10 @@ impl Shrinks {
             has_settled = true;
             false
         });
+        if has_settled {
+            // It fails the agreement that it came for, and no later one.
+            self.failed = None;
+        }
         has_settled
     }
 }

@@ -141,7 +141,7 @@ pub(in crate::collective) trait Stage: Send {
 }
 
 /// Use of the result of a plan.
-type Finish<T> = Box<dyn FnOnce(Output<T>) -> End + Send>;
+pub(in crate::collective) type Finish<T> = Box<dyn FnOnce(Output<T>) -> End + Send>;
 
 /// Stage over elements of type `T` with an operator.
 pub(in crate::collective) struct Vector<T: Item, O> {

@@ -120,7 +120,7 @@ impl<T: Item> Work<T> {
     pub fn dense(&mut self) -> &mut [T] {
         match &mut self.content {
             Content::Dense(values) => values,
-            // Whatever combines has no rope.
+            // A collective that combines has no rope.
             Content::Rope(_) => &mut [],
         }
     }
@@ -172,22 +172,17 @@ impl<T: Item> Output<T> {
         }
     }
 
-    /// Copies the elements to a slice. Returns `false` if the slice has another length.
-    pub fn copy_to(self, values: &mut [T]) -> bool {
-        if values.len() != self.part.len {
-            return false;
-        }
+    /// Copies the elements to a slice. The caller has checked that it is equally long.
+    pub fn copy_to(self, values: &mut [T]) {
         match self.work.content {
             Content::Dense(all) => {
-                if let Some(part) = all.get(self.part.range()) {
-                    values.copy_from_slice(part);
-                }
+                let part = all.get(self.part.range()).unwrap_or_default();
+                values.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
                 self.work.pool.give(all);
             }
             Content::Rope(rope) => {
                 rope.read(bytes_of::<T>(self.part).start, bytemuck::cast_slice_mut(values));
             }
         }
-        true
     }
 }
