@@ -2,15 +2,16 @@
 //! other shapes and homes, fill it, or make and free arrays. The others get the loss of that node,
 //! none hangs, and a saved file is whole.
 
+#[path = "support/process_job.rs"]
+mod process_job;
+
 use oikaze::prelude::*;
 use oikaze::shared::Distribution;
-use oikaze_launch::environment::{NodePlace, new_incarnation, to_variables};
-use oikaze_launch::store::Server;
-use oikaze_launch::{NodeEnd, Secret, Settings};
+use oikaze_launch::Settings;
+use process_job::ProcessJob;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -87,18 +88,6 @@ fn one_step(
     }
 }
 
-/// Nodes of a job. Dropping the value kills them.
-struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for node in &mut self.0 {
-            let _ = node.kill();
-            let _ = node.wait();
-        }
-    }
-}
-
 /// Folder that is removed at the end.
 struct Folder(PathBuf);
 
@@ -114,25 +103,13 @@ fn round(work: Work, victim: u32, steps: usize) {
     let folder = std::env::temp_dir().join(format!("oikaze-array-kills-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let folder = Folder(folder);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let secret = Secret::random().unwrap();
-    let server = Server::start(listener, NODES, secret.clone()).unwrap();
     let (sender, inbox) = channel();
-    let start = |rank| {
-        let place = NodePlace {
-            store: format!("127.0.0.1:{}", server.port()),
-            rank,
-            size: NODES,
-            local_rank: rank,
-            local_size: NODES,
-            secret: secret.clone(),
-            incarnation: new_incarnation(),
-        };
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "plays_its_role", "--nocapture"]);
-        command.envs(to_variables(&place, &Settings::default()));
-        command.env(WORK, format!("{work:?}")).env(FOLDER, &folder.0);
-        let mut node = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut nodes = ProcessJob::new(NODES);
+    for rank in 0..NODES {
+        let node = nodes.start("plays_its_role", &Settings::default(), |command| {
+            command.env(WORK, format!("{work:?}")).env(FOLDER, &folder.0);
+            command.stdout(Stdio::piped()).stderr(Stdio::null());
+        });
         let (lines, sender) = (BufReader::new(node.stdout.take().unwrap()).lines(), sender.clone());
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
@@ -141,9 +118,7 @@ fn round(work: Work, victim: u32, steps: usize) {
                 }
             }
         });
-        node
-    };
-    let mut nodes = Nodes((0..NODES).map(start).collect());
+    }
     let next = |inbox: &Receiver<(u32, String)>| {
         inbox.recv_timeout(HANG).unwrap_or_else(|_| panic!("{what}: a node hangs"))
     };
@@ -153,12 +128,7 @@ fn round(work: Work, victim: u32, steps: usize) {
         assert_eq!(line, "step", "{what}: node {rank}");
         made += usize::from(rank == 0);
     }
-    let node = &mut nodes.0[victim as usize];
-    node.kill().unwrap();
-    node.wait().unwrap();
-    // Reports the death as a launcher does.
-    let how = "was killed by signal 9 (SIGKILL)".to_owned();
-    server.ended(NodeEnd { rank: victim, how, success: false });
+    nodes.kill(victim);
     let mut survivors: Vec<u32> = (0..NODES).filter(|rank| *rank != victim).collect();
     while !survivors.is_empty() {
         let (rank, line) = next(&inbox);

@@ -1,5 +1,9 @@
 //! Collectives and teams on several nodes of this process, over UDP and through shared memory.
 
+#[path = "support/everywhere.rs"]
+mod everywhere;
+
+use everywhere::{LIMIT, everywhere};
 use oikaze::collective::{Pending, commuting, ordered};
 use oikaze::prelude::*;
 use oikaze::testing::{self, cluster, cluster_with};
@@ -8,16 +12,6 @@ use std::future::{Future, IntoFuture};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// Runs a program on so many nodes, over UDP and through shared memory.
-fn everywhere(nodes: u32, program: impl Fn(&Job) -> Result<(), Box<dyn Error>> + Sync) {
-    for without in ["shm", ""] {
-        let settings = Job::builder().without(without).time_limit(LIMIT);
-        cluster_with(nodes, settings, &program);
-    }
-}
 
 fn value(rank: u32, n: usize) -> u64 {
     u64::from(rank) << 32 | n as u64
@@ -660,9 +654,15 @@ fn hierarchy_of_several_machines_gives_the_same_results() {
 fn hierarchy_uses_the_network_between_leaders_alone() {
     let settings = Job::builder().time_limit(LIMIT);
     let datagrams = testing::cluster_on(&[0, 0, 0, 1, 1, 1], settings, |job| {
-        let values = vec![1_u8; 240_000];
+        let values = vec![1_u8; 2_400_000];
         job.barrier()?;
         let before = job.statistics();
+        // The data must not come before its receiver counts.
+        match job.rank() {
+            0 => drop(job.receive(Some(3))?),
+            3 => job.peer(0)?.send(Class::Ordered, 0, &[]).wait()?,
+            _ => {}
+        }
         assert_eq!(job.broadcast(0, &values)?, values);
         // Nobody passes the barrier before all have the data.
         job.barrier()?;
@@ -670,10 +670,11 @@ fn hierarchy_uses_the_network_between_leaders_alone() {
         let received = after.datagrams_received - before.datagrams_received;
         Ok((after.datagrams_sent - before.datagrams_sent, received))
     });
-    // A datagram has at most 9,000 bytes.
-    assert!(datagrams[0].0 >= 26 && datagrams[3].1 >= 26, "{datagrams:?}");
+    // A datagram has at most 9,000 bytes. The others send and receive some for the barriers, and
+    // more on a busy machine, but not half of the data.
+    assert!(datagrams[0].0 >= 266 && datagrams[3].1 >= 266, "{datagrams:?}");
     let others = [1, 2, 4, 5].map(|rank| datagrams[rank]);
-    assert!(others.iter().all(|(sent, received)| sent + received < 13), "{datagrams:?}");
+    assert!(others.iter().all(|(sent, received)| sent + received < 133), "{datagrams:?}");
 }
 
 /// COLL-6.1: the living make a team, also if a node has left in order.

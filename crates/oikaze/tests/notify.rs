@@ -1,19 +1,11 @@
 //! Notifications between two nodes (COH-15.4), over UDP and through shared memory.
 
+#[path = "support/everywhere.rs"]
+mod everywhere;
+
+use everywhere::everywhere;
 use oikaze::prelude::*;
-use oikaze::testing::cluster_with;
-use std::error::Error;
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// Runs a program on so many nodes, over UDP and through shared memory.
-fn everywhere(nodes: u32, program: impl Fn(&Job) -> Result<(), Box<dyn Error>> + Sync) {
-    for without in ["shm", ""] {
-        let settings = Job::builder().without(without).time_limit(LIMIT);
-        cluster_with(nodes, settings, &program);
-    }
-}
 
 /// Each node adds one to all elements when it is its turn. The elements are homed everywhere.
 #[test]

@@ -3,10 +3,13 @@
 //! COH-15.4).
 #![forbid(unsafe_code)]
 
+#[path = "support/cuts.rs"]
+mod cuts;
 #[allow(dead_code)]
 #[path = "support/nodes.rs"]
 mod nodes;
 
+use cuts::cuts;
 use nodes::{PART, run_nodes};
 use oikaze::prelude::*;
 use oikaze::shared::{Delivery, Homes};
@@ -22,9 +25,6 @@ const NODES: u32 = 3;
 const PAGE: usize = 512;
 /// Mechanisms left out: with shared memory and without, with each way of tracking pages.
 const WITHOUT: [&str; 5] = ["", "uffd", "uffd-full", "shm", "shm,uffd"];
-
-/// Classes of updates.
-const CLASSES: [&str; 3] = ["unordered", "ordered", "sync"];
 
 /// Plays the part of a node that another test starts. Not a test by itself.
 #[test]
@@ -48,12 +48,13 @@ fn everywhere(part: &str) {
     let deliveries = Delivery::ALL.map(Delivery::name).into_iter().chain([""]);
     for (seed, delivery) in deliveries.enumerate() {
         for (more, without) in WITHOUT.into_iter().enumerate() {
+            let class = Class::ALL[(seed + more) % Class::ALL.len()];
             let part = format!("{part} {}", seed * WITHOUT.len() + more);
             run_nodes(NODES, ("plays_its_part", &part), &settings, |_| {
                 vec![
                     ("OIKAZE_WITHOUT", without.to_owned()),
                     ("OIKAZE_DELIVERY", delivery.to_owned()),
-                    ("OIKAZE_UPDATE_CLASS", CLASSES[(seed + more) % CLASSES.len()].to_owned()),
+                    ("OIKAZE_UPDATE_CLASS", class.name().to_owned()),
                 ]
             });
         }
@@ -110,7 +111,7 @@ fn litmus(job: &Job, seed: u64) -> oikaze::Result<()> {
         let cells =
             Cells { array, places: *places, lazily: (seed as usize + shape).is_multiple_of(2) };
         for round in 1..=12 {
-            // Who plays which role changes.
+            // The roles go round.
             let role = (job.rank() + round as u32) % NODES;
             message_passing(job, &cells, role, round)?;
             job.barrier()?;
@@ -203,14 +204,6 @@ fn notified(job: &Job, cells: &Cells, role: u32, value: u64) -> oikaze::Result<(
     Ok(())
 }
 
-/// Cuts `len` elements into a part for each node.
-fn cuts(len: usize, random: &mut Random) -> Vec<Range<usize>> {
-    let mut ends: Vec<usize> = (1..NODES).map(|_| random.below(len + 1)).collect();
-    ends.sort_unstable();
-    let starts = [0].into_iter().chain(ends.clone());
-    starts.zip(ends.iter().copied().chain([len])).map(|(start, end)| start..end).collect()
-}
-
 /// An array and what it must hold.
 struct Checked {
     array: SharedArray<u64>,
@@ -236,7 +229,7 @@ impl Checked {
     ) -> oikaze::Result<()> {
         let is_sparse = common.below(3) == 0;
         let value = |place: usize| round << 32 | place as u64;
-        for (rank, part) in (0..).zip(cuts(self.expected.len(), common)) {
+        for (rank, part) in (0..).zip(cuts(self.expected.len(), NODES, common)) {
             let places = part.clone().step_by(if is_sparse { 5 } else { 1 });
             if rank == job.rank() && !part.is_empty() {
                 let start = part.start;

@@ -1,6 +1,8 @@
 //! Arrays as programs have them: shapes, blocks, elements, and the end of arrays.
 #![forbid(clippy::undocumented_unsafe_blocks)]
 
+#[path = "../support/cuts.rs"]
+mod cuts;
 mod elements;
 mod files;
 mod freeing;

@@ -2,6 +2,7 @@
 //! same steps from one seed: writes of blocks and ranges by guards of all kinds, operations at the
 //! homes, other shapes and homes, files, and new arrays of the same name.
 
+use super::cuts::cuts;
 use super::files::Folder;
 use oikaze::prelude::*;
 use oikaze::shared::{ArrayBlock, Distribution, Element, Homes, Shape};
@@ -97,14 +98,6 @@ fn distribution<const N: usize>(
         }
         _ => Distribution::Block { axis },
     }
-}
-
-/// Returns the ends of `parts` parts of `len` units.
-fn cuts(len: usize, parts: u32, random: &mut Random) -> Vec<Range<usize>> {
-    let mut ends: Vec<usize> = (1..parts).map(|_| random.below(len + 1)).collect();
-    ends.sort_unstable();
-    let starts = [0].into_iter().chain(ends.clone());
-    starts.zip(ends.iter().copied().chain([len])).map(|(start, end)| start..end).collect()
 }
 
 impl<T: Value, const N: usize> Program<'_, T, N>

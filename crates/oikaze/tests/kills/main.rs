@@ -8,6 +8,8 @@
 
 mod node;
 mod operations;
+#[path = "../support/process_job.rs"]
+mod process_job;
 mod round;
 
 use round::{Round, Transport};

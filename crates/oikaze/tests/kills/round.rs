@@ -1,15 +1,12 @@
 //! One round: a job of real processes, one of which is killed while the others are watched until
 //! they end.
 
-use oikaze_launch::NodeEnd;
-use oikaze_launch::environment::{NodePlace, new_incarnation, to_variables};
-use oikaze_launch::store::Server;
-use oikaze_launch::{Secret, Settings};
+use super::process_job::ProcessJob;
+use oikaze_launch::Settings;
 use oikaze_protocol::random::Random;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -137,64 +134,37 @@ type Told = (u32, Instant, Option<String>);
 
 struct Running {
     what: String,
-    nodes: Vec<Child>,
-    server: Server,
+    job: ProcessJob,
     inbox: Receiver<Told>,
     told: Vec<(u32, Instant, String)>,
 }
 
 impl Running {
     fn start(round: &Round, doors: &Path) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let secret = Secret::random().unwrap();
-        let server = Server::start(listener, NODES, secret.clone()).unwrap();
+        let mut job = ProcessJob::new(NODES);
         let (sender, inbox) = channel();
-        let nodes = (0..NODES).map(|rank| {
-            let store = format!("127.0.0.1:{}", server.port());
-            let (secret, incarnation) = (secret.clone(), new_incarnation());
-            let place = NodePlace {
-                store,
-                rank,
-                size: NODES,
-                local_rank: rank,
-                local_size: NODES,
-                secret,
-                incarnation,
-            };
-            let settings = Settings { failure_time: Some(failure_time()), ..Settings::default() };
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command
-                .args(["--exact", "plays_its_role", "--nocapture"])
-                .envs(to_variables(&place, &settings));
-            command.env(ROLE, "node").env("OIKAZE_SHM_DIR", doors);
+        let settings = Settings { failure_time: Some(failure_time()), ..Settings::default() };
+        for rank in 0..NODES {
             // One of the other nodes, or both, reach the victim over the network.
             let apart = (round.victim + 1 + (round.number / 4) as u32 % 2) % NODES;
-            if round.transport == Transport::Network
-                || round.transport == Transport::Both && rank == apart
-            {
-                command.env("OIKAZE_WITHOUT", "shm");
-            }
-            let mut node = command
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
+            let node = job.start("plays_its_role", &settings, |command| {
+                command.env(ROLE, "node").env("OIKAZE_SHM_DIR", doors);
+                if round.transport == Transport::Network
+                    || round.transport == Transport::Both && rank == apart
+                {
+                    command.env("OIKAZE_WITHOUT", "shm");
+                }
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            });
             listen(rank, node.stdout.take().unwrap(), sender.clone(), MARK);
             listen(rank, node.stderr.take().unwrap(), sender.clone(), "");
-            node
-        });
-        Self { what: format!("{round:?}"), nodes: nodes.collect(), server, inbox, told: Vec::new() }
+        }
+        Self { what: format!("{round:?}"), job, inbox, told: Vec::new() }
     }
 
     fn kill(&mut self, victim: u32) -> Instant {
         let killed = Instant::now();
-        let node = &mut self.nodes[victim as usize];
-        node.kill().unwrap();
-        node.wait().unwrap();
-        // Reports the death as a launcher does.
-        let how = "was killed by signal 9 (SIGKILL)".to_owned();
-        self.server.ended(NodeEnd { rank: victim, how, success: false });
+        self.job.kill(victim);
         killed
     }
 
@@ -226,7 +196,7 @@ impl Running {
 
     /// Lets the survivors end, and checks that they do.
     fn end(mut self, victim: u32) {
-        for node in &mut self.nodes {
+        for node in self.job.nodes() {
             drop(node.stdin.take());
         }
         // The outputs close when the processes end, with all processes that they may have started.
@@ -239,7 +209,7 @@ impl Running {
             }
         }
         for rank in (0..NODES).filter(|rank| *rank != victim) {
-            let status = self.nodes[rank as usize].wait().unwrap();
+            let status = self.job.nodes()[rank as usize].wait().unwrap();
             assert!(status.success(), "{}", self.account(&format!("node {rank}: {status:?}")));
         }
     }
@@ -248,15 +218,6 @@ impl Running {
         let lines: Vec<String> =
             self.told.iter().map(|(rank, _, line)| format!("[{rank}] {line}")).collect();
         format!("{}: {why}\n{}", self.what, lines.join("\n"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for node in &mut self.nodes {
-            let _ = node.kill();
-            let _ = node.wait();
-        }
     }
 }
 

@@ -215,7 +215,7 @@ mod tests {
                 agreements[rank as usize].join();
             } else if choice < 35 && !news.is_empty() {
                 let (to, victim) = news.swap_remove(random.below(news.len()));
-                // What has arrived of a dead node is read before its death is known.
+                // Messages of a dead node that have arrived are read before its death is known.
                 messages.retain(|(from, rank, view)| {
                     let comes = *from == victim && *rank == to && !dead.contains(&to);
                     if comes {
