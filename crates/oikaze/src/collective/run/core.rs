@@ -165,11 +165,10 @@ impl TeamCore {
             let number = state.next;
             state.next += 1;
             let mut task = CollectiveRun::new(number, call, stage);
+            let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             // Once a rank is lost, ranks call different things, because some have failed and some
             // have not. The loss is the reason then.
-            let is_whole = node.loss_in(&self.ranks).is_none();
-            let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
-            let other = other.filter(|_| is_whole);
+            let other = other.filter(|_| node.loss_in(&self.ranks).is_none());
             let mismatch = other.map(|(from, theirs)| self.mismatch(from, theirs, &call));
             // A late failure is told by this collective, whatever else it fails by.
             let late = state.late.take();
