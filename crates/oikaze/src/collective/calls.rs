@@ -164,7 +164,8 @@ pub trait Collectives {
         values: &mut [T],
         operator: O,
     ) -> Result<()> {
-        self.start().all_reduce_counted(values, operator).wait()?.copy_to(values);
+        let kind = CollectiveKind::AllReduce;
+        self.start().symmetric(kind, values, operator, |all| all).wait()?.copy_to(values);
         Ok(())
     }
 

@@ -18,6 +18,8 @@ mod pending;
 mod run;
 mod start;
 mod team;
+#[cfg(feature = "ffi")]
+pub(crate) mod untyped;
 
 pub use barrier::{ReduceOp, Reducible};
 pub use calls::Collectives;

@@ -151,18 +151,85 @@ impl Start<'_> {
         pending
     }
 
+    /// Begins a collective with a root. `finish` makes the outcome of the result.
+    pub(super) fn rooted<T: Item, O: Operator<T>, R: Send + 'static>(
+        self,
+        kind: CollectiveKind,
+        root: Rank,
+        values: &[T],
+        operator: O,
+        finish: impl FnOnce(Output<T>) -> R + Send + 'static,
+    ) -> Pending<R> {
+        let is_root = self.team.rank() == root;
+        let (len, sound) = (values.len(), self.check_root(root));
+        let (count, input, sound) = match kind {
+            CollectiveKind::Broadcast => (is_root.then_some(len), values, sound),
+            CollectiveKind::Scatter if is_root => {
+                let block = self.block(len);
+                let count = *block.as_ref().unwrap_or(&0);
+                (Some(count), values, sound.and(block.map(drop)))
+            }
+            CollectiveKind::Scatter => (None, &[][..], sound),
+            _ => (Some(len), values, sound),
+        };
+        self.begin(Arguments { kind, root, operator, count, input, sound }, finish)
+    }
+
+    /// Begins a collective without a root. `finish` makes the outcome of the result.
+    pub(super) fn symmetric<T: Item, O: Operator<T>, R: Send + 'static>(
+        self,
+        kind: CollectiveKind,
+        values: &[T],
+        operator: O,
+        finish: impl FnOnce(Output<T>) -> R + Send + 'static,
+    ) -> Pending<R> {
+        let count = match kind {
+            CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => self.block(values.len()),
+            _ => Ok(values.len()),
+        };
+        self.counted(kind, values, count, operator, finish)
+    }
+
+    fn counted<T: Item, O: Operator<T>, R: Send + 'static>(
+        self,
+        kind: CollectiveKind,
+        input: &[T],
+        count: Result<usize, String>,
+        operator: O,
+        finish: impl FnOnce(Output<T>) -> R + Send + 'static,
+    ) -> Pending<R> {
+        let arguments = Arguments {
+            kind,
+            root: 0,
+            operator,
+            count: Some(*count.as_ref().unwrap_or(&input.len())),
+            input,
+            sound: count.map(drop),
+        };
+        self.begin(arguments, finish)
+    }
+
+    /// Begins a collective whose arguments are none, for this reason. It fails on all ranks.
+    #[cfg(feature = "ffi")]
+    pub(super) fn refused<T: Item, R: Send + 'static>(
+        self,
+        kind: CollectiveKind,
+        why: String,
+    ) -> Pending<R> {
+        let call = CollectiveCall {
+            kind,
+            uneven: false,
+            element: code_of::<T>(),
+            operator: super::operator::OperatorCode::None,
+            root: 0,
+            count: None,
+        };
+        self.begin_stage(call, Err(why), Arc::new(Slot::default()))
+    }
+
     /// Sends the root's elements to all ranks. The argument counts only at the root.
     pub fn broadcast<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
-        let is_root = self.team.rank() == root;
-        let arguments = Arguments {
-            kind: CollectiveKind::Broadcast,
-            root,
-            operator: NoOperator,
-            count: is_root.then_some(values.len()),
-            input: values,
-            sound: self.check_root(root),
-        };
-        self.begin(arguments, Output::into_vec)
+        self.rooted(CollectiveKind::Broadcast, root, values, NoOperator, Output::into_vec)
     }
 
     /// Sends as many elements of the root to all ranks as the slice has on each of them.
@@ -182,45 +249,18 @@ impl Start<'_> {
     /// Collects the elements of all ranks at the root, in the order of ranks. Other ranks get an
     /// empty vector.
     pub fn gather<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
-        let arguments = Arguments {
-            kind: CollectiveKind::Gather,
-            root,
-            operator: NoOperator,
-            count: Some(values.len()),
-            input: values,
-            sound: self.check_root(root),
-        };
-        self.begin(arguments, Output::into_vec)
+        self.rooted(CollectiveKind::Gather, root, values, NoOperator, Output::into_vec)
     }
 
     /// Collects the elements of all ranks on all ranks, in the order of ranks.
     pub fn all_gather<T: Item>(self, values: &[T]) -> Pending<Vec<T>> {
-        let arguments = Arguments {
-            kind: CollectiveKind::AllGather,
-            root: 0,
-            operator: NoOperator,
-            count: Some(values.len()),
-            input: values,
-            sound: Ok(()),
-        };
-        self.begin(arguments, Output::into_vec)
+        self.symmetric(CollectiveKind::AllGather, values, NoOperator, Output::into_vec)
     }
 
     /// Divides the root's elements among all ranks, in equal blocks. The argument counts only at
     /// the root.
     pub fn scatter<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
-        let is_root = self.team.rank() == root;
-        let block = self.block(values.len());
-        let sound = self.check_root(root);
-        let arguments = Arguments {
-            kind: CollectiveKind::Scatter,
-            root,
-            operator: NoOperator,
-            count: is_root.then_some(*block.as_ref().unwrap_or(&0)),
-            input: if is_root { values } else { &[] },
-            sound: if is_root { sound.and(block.map(drop)) } else { sound },
-        };
-        self.begin(arguments, Output::into_vec)
+        self.rooted(CollectiveKind::Scatter, root, values, NoOperator, Output::into_vec)
     }
 
     /// Returns the length of one block of so many elements.
@@ -241,18 +281,12 @@ impl Start<'_> {
         values: &[T],
         operator: O,
     ) -> Pending<Vec<T>> {
-        let sound = self.check_root(root);
-        let count = Some(values.len());
-        let kind = CollectiveKind::Reduce;
-        self.begin(
-            Arguments { kind, root, operator, count, input: values, sound },
-            Output::into_vec,
-        )
+        self.rooted(CollectiveKind::Reduce, root, values, operator, Output::into_vec)
     }
 
     /// Combines the elements of all ranks one by one, on all ranks. All get the same bits.
     pub fn all_reduce<T: Item, O: Operator<T>>(self, values: &[T], operator: O) -> Pending<Vec<T>> {
-        self.combine(CollectiveKind::AllReduce, values, Ok(values.len()), operator)
+        self.symmetric(CollectiveKind::AllReduce, values, operator, Output::into_vec)
     }
 
     /// Combines the elements of all ranks one by one, and divides the result among the ranks in
@@ -262,8 +296,7 @@ impl Start<'_> {
         values: &[T],
         operator: O,
     ) -> Pending<Vec<T>> {
-        let block = self.block(values.len());
-        self.combine(CollectiveKind::ReduceScatter, values, block, operator)
+        self.symmetric(CollectiveKind::ReduceScatter, values, operator, Output::into_vec)
     }
 
     /// Combines the vectors of all ranks element by element. Rank `r` gets the combined vectors
@@ -273,6 +306,15 @@ impl Start<'_> {
         vectors: &[Vec<T>],
         operator: O,
     ) -> Pending<Vec<T>> {
+        self.reduce_scatter_uneven_then(vectors, operator, Output::into_vec)
+    }
+
+    pub(super) fn reduce_scatter_uneven_then<T: Item, O: Operator<T>, R: Send + 'static>(
+        self,
+        vectors: &[Vec<T>],
+        operator: O,
+        finish: impl FnOnce(Output<T>) -> R + Send + 'static,
+    ) -> Pending<R> {
         let kind = CollectiveKind::ReduceScatter;
         let lens: Vec<usize> = vectors.iter().map(Vec::len).collect();
         let sum = lens.iter().try_fold(0_usize, |sum, len| sum.checked_add(*len));
@@ -285,7 +327,7 @@ impl Start<'_> {
             count: sum.map(|sum| sum as u64),
         };
         let slot = Arc::new(Slot::default());
-        let (finish, failing) = (settles(&slot, Output::into_vec), Arc::clone(&slot));
+        let (finish, failing) = (settles(&slot, finish), Arc::clone(&slot));
         let sound = check_vectors(vectors.len(), self.team.size() as usize);
         let fits = sum.map(drop).ok_or_else(|| "the lengths are too large".to_owned());
         let stage = sound.and(fits).and_then(|()| {
@@ -297,7 +339,7 @@ impl Start<'_> {
 
     /// Combines the elements of all lower ranks and this one.
     pub fn scan<T: Item, O: Operator<T>>(self, values: &[T], operator: O) -> Pending<Vec<T>> {
-        self.combine(CollectiveKind::Scan, values, Ok(values.len()), operator)
+        self.symmetric(CollectiveKind::Scan, values, operator, Output::into_vec)
     }
 
     /// Combines the elements of all lower ranks. Rank 0 gets an empty vector.
@@ -306,53 +348,13 @@ impl Start<'_> {
         values: &[T],
         operator: O,
     ) -> Pending<Vec<T>> {
-        self.combine(CollectiveKind::ExclusiveScan, values, Ok(values.len()), operator)
-    }
-
-    fn combine<T: Item, O: Operator<T>>(
-        self,
-        kind: CollectiveKind,
-        input: &[T],
-        count: Result<usize, String>,
-        operator: O,
-    ) -> Pending<Vec<T>> {
-        self.combine_then(kind, input, count, operator, Output::into_vec)
-    }
-
-    fn combine_then<T: Item, O: Operator<T>, R: Send + 'static>(
-        self,
-        kind: CollectiveKind,
-        input: &[T],
-        count: Result<usize, String>,
-        operator: O,
-        finish: impl FnOnce(Output<T>) -> R + Send + 'static,
-    ) -> Pending<R> {
-        let arguments = Arguments {
-            kind,
-            root: 0,
-            operator,
-            count: Some(*count.as_ref().unwrap_or(&input.len())),
-            input,
-            sound: count.map(drop),
-        };
-        self.begin(arguments, finish)
+        self.symmetric(CollectiveKind::ExclusiveScan, values, operator, Output::into_vec)
     }
 
     /// Sends block `r` of the elements to rank `r`. The result has the blocks of all ranks for this
     /// one, in the order of ranks. Blocks are equal.
     pub fn all_to_all<T: Item>(self, values: &[T]) -> Pending<Vec<T>> {
-        let block = self.block(values.len());
-        self.combine(CollectiveKind::AllToAll, values, block, NoOperator)
-    }
-
-    /// Combines elements as [`Start::all_reduce`] does, for a caller that copies the result.
-    pub(super) fn all_reduce_counted<T: Item, O: Operator<T>>(
-        self,
-        values: &[T],
-        operator: O,
-    ) -> Pending<Output<T>> {
-        let kind = CollectiveKind::AllReduce;
-        self.combine_then(kind, values, Ok(values.len()), operator, |output| output)
+        self.symmetric(CollectiveKind::AllToAll, values, NoOperator, Output::into_vec)
     }
 
     /// Moves elements as [`Start::all_gather`] or [`Start::all_to_all`] does, for a caller that
@@ -375,28 +377,46 @@ impl Start<'_> {
                 self.team.size()
             )),
         });
-        self.combine_then(kind, values, count, NoOperator, |output| output)
+        self.counted(kind, values, count, NoOperator, |output| output)
     }
 
     /// Collects the elements of all ranks at the root, one vector a rank. Lengths may differ. Other
     /// ranks get no vectors.
     pub fn gather_uneven<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<Vec<T>>> {
-        let sound = self.check_root(root);
-        self.gather_of_any_length(CollectiveKind::Gather, root, values, sound)
+        self.gather_uneven_then(root, values, |vectors| vectors)
     }
 
     /// Collects the elements of all ranks on all ranks, one vector a rank. Lengths may differ.
     pub fn all_gather_uneven<T: Item>(self, values: &[T]) -> Pending<Vec<Vec<T>>> {
-        self.gather_of_any_length(CollectiveKind::AllGather, 0, values, Ok(()))
+        self.all_gather_uneven_then(values, |vectors| vectors)
     }
 
-    fn gather_of_any_length<T: Item>(
+    pub(super) fn gather_uneven_then<T: Item, R: Send + 'static>(
+        self,
+        root: Rank,
+        values: &[T],
+        then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
+    ) -> Pending<R> {
+        let sound = self.check_root(root);
+        self.gather_of_any_length(CollectiveKind::Gather, root, values, sound, then)
+    }
+
+    pub(super) fn all_gather_uneven_then<T: Item, R: Send + 'static>(
+        self,
+        values: &[T],
+        then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
+    ) -> Pending<R> {
+        self.gather_of_any_length(CollectiveKind::AllGather, 0, values, Ok(()), then)
+    }
+
+    fn gather_of_any_length<T: Item, R: Send + 'static>(
         self,
         kind: CollectiveKind,
         root: Rank,
         values: &[T],
         sound: Result<(), String>,
-    ) -> Pending<Vec<Vec<T>>> {
+        then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
+    ) -> Pending<R> {
         let input = [values.len() as u64];
         let counts = (self.shape(CollectiveKind::AllGather, 0), Some(1), &input[..]);
         let takes = kind == CollectiveKind::AllGather || root == self.team.rank();
@@ -404,13 +424,26 @@ impl Start<'_> {
             let received = lens_of(&counts)?;
             let results = if takes { received.clone() } else { Vec::new() };
             let sent = vec![0; received.len()];
-            Ok(UnevenPlan { sent, received, finish: Box::new(move |all| cut(&all, &results)) })
+            Ok(UnevenPlan {
+                sent,
+                received,
+                finish: Box::new(move |all| then(cut(&all, &results))),
+            })
         })
     }
 
     /// Sends vector `r` of the root to rank `r`. Lengths may differ. The argument counts only at
     /// the root. The result is the vector for this rank.
     pub fn scatter_uneven<T: Item>(self, root: Rank, vectors: &[Vec<T>]) -> Pending<Vec<T>> {
+        self.scatter_uneven_then(root, vectors, |mine| mine)
+    }
+
+    pub(super) fn scatter_uneven_then<T: Item, R: Send + 'static>(
+        self,
+        root: Rank,
+        vectors: &[Vec<T>],
+        then: impl FnOnce(Vec<T>) -> R + Send + 'static,
+    ) -> Pending<R> {
         let size = self.team.size() as usize;
         let vectors = if self.team.rank() == root { Some(vectors) } else { None };
         let sound = self
@@ -423,13 +456,21 @@ impl Start<'_> {
         self.begin_uneven(kind, root, sound, counts, vectors.concat(), move |counts| {
             let sent = lens_of(&counts)?;
             let received = vec![0; sent.len()];
-            Ok(UnevenPlan { sent, received, finish: Box::new(|mine| mine) })
+            Ok(UnevenPlan { sent, received, finish: Box::new(then) })
         })
     }
 
     /// Sends vector `r` to rank `r`. Lengths may differ. The result has the vectors of all ranks
     /// for this one, in the order of ranks.
     pub fn all_to_all_uneven<T: Item>(self, vectors: &[Vec<T>]) -> Pending<Vec<Vec<T>>> {
+        self.all_to_all_uneven_then(vectors, |vectors| vectors)
+    }
+
+    pub(super) fn all_to_all_uneven_then<T: Item, R: Send + 'static>(
+        self,
+        vectors: &[Vec<T>],
+        then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
+    ) -> Pending<R> {
         let sound = check_vectors(vectors.len(), self.team.size() as usize);
         let input: Vec<u64> = vectors.iter().map(|one| one.len() as u64).collect();
         let sent: Vec<usize> = vectors.iter().map(Vec::len).collect();
@@ -438,7 +479,11 @@ impl Start<'_> {
         self.begin_uneven(kind, 0, sound, counts, vectors.concat(), move |counts| {
             let received = lens_of(&counts)?;
             let results = received.clone();
-            Ok(UnevenPlan { sent, received, finish: Box::new(move |all| cut(&all, &results)) })
+            Ok(UnevenPlan {
+                sent,
+                received,
+                finish: Box::new(move |all| then(cut(&all, &results))),
+            })
         })
     }
 

@@ -2,12 +2,18 @@
 //!
 //! This module exists with the cargo feature `ffi`. A binding keeps each object that Rust would own
 //! ([`Job::keep`](crate::Job::keep)) and hands out its [`Handle`]. Types that Rust knows at compile
-//! time are given as values: [`AtomicOp`], [`Accumulation`].
+//! time are given as values: [`AtomicOp`], [`Accumulation`], [`ElementType`]. Arrays and
+//! collectives of such types are the ones of Rust programs: [`UntypedArray`], [`Untyped`].
 
 mod handles;
 mod regions;
 mod words;
 
+pub use crate::collective::untyped::{Untyped, UntypedOperator, UntypedResult};
+pub use crate::shared::untyped::{
+    ElementKind, ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
+    UntypedWriteGuard,
+};
 pub(crate) use handles::Handles;
 pub use handles::{Handle, Keepable};
 #[doc(inline)]

@@ -2,7 +2,7 @@
 
 use super::block::ArrayBlock;
 use super::distribution::Distribution;
-use super::element::{Element, description};
+use super::element::{Element, ElementLayout};
 use super::part::Part;
 use super::shape::{ElementIndex, Extents};
 use super::{ReadGuard, WriteGuard};
@@ -17,6 +17,7 @@ use oikaze_protocol::coherence::{
     Ownership, WriteId,
 };
 use oikaze_protocol::limits::PAGE;
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,6 +63,7 @@ pub struct SharedArray<T> {
 /// Settings of an array that a program makes.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
+    pub element: ElementLayout,
     pub extents: Extents,
     pub distribution: Distribution,
     pub delivery: Option<Delivery>,
@@ -82,14 +84,15 @@ impl<T: Element> SharedArray<T> {
         node.check_process(|| what.clone())?;
         node.check_no_guard(&what)?;
         let prepared = settings.and_then(|settings| {
-            if size_of::<T>() == 0 {
+            let size = settings.element.size();
+            if size == 0 {
                 let why = "its elements have no bytes: choose an element type that has";
                 return Err(Error::invalid(what.clone(), why));
             }
             let Settings { extents, distribution, .. } = &settings;
-            let bytes = (extents.len() as u64).saturating_mul(size_of::<T>() as u64);
-            let (element, fields) = description::<T>();
-            let homes = distribution.homes(extents, size_of::<T>());
+            let bytes = (extents.len() as u64).saturating_mul(size as u64);
+            let ElementLayout { code: element, fields, .. } = settings.element.clone();
+            let homes = distribution.homes(extents, size);
             let homes = homes.map_err(|why| Error::invalid(what.clone(), why))?;
             let shape = extents.as_slice().iter().map(|extent| *extent as u64).collect();
             let name = name.to_owned();
@@ -223,17 +226,21 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// There are not as many ranges as axes, or a range lies outside the array.
     pub fn block<const N: usize>(&self, ranges: [Range<usize>; N]) -> Result<ArrayBlock> {
+        self.block_of(&ranges)
+    }
+
+    pub(super) fn block_of(&self, ranges: &[Range<usize>]) -> Result<ArrayBlock> {
         let extents = self.settings.extents;
         let is_inside = |(axis, range): (usize, &Range<usize>)| {
             range.start <= range.end && range.end <= extents.extent(axis)
         };
-        if N != extents.dimensions() || !ranges.iter().enumerate().all(is_inside) {
+        if ranges.len() != extents.dimensions() || !ranges.iter().enumerate().all(is_inside) {
             return Err(Error::invalid(
                 format!("block {ranges:?} of array \"{}\"", self.name),
                 format!("the array has the shape {extents:?}"),
             ));
         }
-        let ranges = ranges.into_iter().enumerate();
+        let ranges = ranges.iter().cloned().enumerate();
         Ok(ranges.fold(self.whole(), |block, (axis, range)| block.with_range(axis, range)))
     }
 
@@ -281,7 +288,7 @@ impl<T: Element> SharedArray<T> {
     #[must_use]
     pub fn home_blocks(&self, rank: Rank) -> Vec<ArrayBlock> {
         let Settings { extents, distribution, .. } = &self.settings;
-        distribution.blocks(rank, extents, size_of::<T>(), self.nodes)
+        distribution.blocks(rank, extents, self.element_size(), self.nodes)
     }
 
     /// Returns the node whose memory is the reference for this element's page. Writing at home
@@ -290,7 +297,7 @@ impl<T: Element> SharedArray<T> {
     #[must_use]
     pub fn home_of(&self, element: impl ElementIndex) -> Option<Rank> {
         let element = element.position(&self.settings.extents)?;
-        let page = element * size_of::<T>() / PAGE;
+        let page = element * self.element_size() / PAGE;
         Some(self.homes.home(page as u64, self.memory.pages(), self.nodes))
     }
 
@@ -301,7 +308,7 @@ impl<T: Element> SharedArray<T> {
         let Some(run) = self.homes.runs(rank, self.memory.pages(), self.nodes).next() else {
             return 0..0;
         };
-        let first = |page: u64| (page as usize * PAGE).div_ceil(size_of::<T>()).min(self.len);
+        let first = |page: u64| (page as usize * PAGE).div_ceil(self.element_size()).min(self.len);
         first(run.start)..first(run.end)
     }
 
@@ -499,7 +506,7 @@ impl<T: Element> SharedArray<T> {
         rows: &[Range<usize>],
         ownership: Ownership,
     ) -> Result<WriteId> {
-        let (array, bytes) = (self.memory.array(), Self::spans(rows));
+        let (array, bytes) = (self.memory.array(), self.spans(rows));
         loop {
             let begun = self.node.with_engine(|engine| {
                 let (coherence, pages) = engine.coherence_and_pages();
@@ -576,7 +583,7 @@ impl<T: Element> SharedArray<T> {
         let result = self.node.with_engine(|engine| {
             let (coherence, pages) = engine.coherence_and_pages();
             rows.iter()
-                .map(Self::bytes_of)
+                .map(|row| self.bytes_of(row))
                 .try_for_each(|bytes| coherence.subscribe(array, bytes, wanted, pages))
         });
         self.node.send_now();
@@ -650,8 +657,8 @@ impl<T: Element> SharedArray<T> {
 
     /// Refuses pages whose home was lost, because their bytes are old (COH-8.8).
     pub(super) fn check_not_lost(&self, elements: &Range<usize>) -> Result<()> {
-        let bytes = elements.start.saturating_mul(size_of::<T>())
-            ..elements.end.saturating_mul(size_of::<T>());
+        let size = self.element_size();
+        let bytes = elements.start.saturating_mul(size)..elements.end.saturating_mul(size);
         self.memory.lost_page(&bytes).map_or(Ok(()), |lost| Err(self.lost("take a guard", lost)))
     }
 
@@ -695,19 +702,35 @@ impl<T: Element> SharedArray<T> {
         ))
     }
 
+    /// Returns the bytes of one element.
+    #[inline]
+    pub(crate) fn element_size(&self) -> usize {
+        self.settings.element.size()
+    }
+
+    /// Returns rows of elements as rows of units, of which an element of an array whose type is
+    /// known at run time has several.
+    pub(super) fn units_of<'r>(&self, rows: &'r [Range<usize>]) -> Cow<'r, [Range<usize>]> {
+        match self.settings.element.units {
+            1 => Cow::Borrowed(rows),
+            units => rows.iter().map(|row| row.start * units..row.end * units).collect(),
+        }
+    }
+
     /// Returns the bytes of elements that are in bounds.
-    pub(super) fn bytes_of(elements: &Range<usize>) -> Range<u64> {
-        let size = size_of::<T>() as u64;
+    pub(super) fn bytes_of(&self, elements: &Range<usize>) -> Range<u64> {
+        let size = self.element_size() as u64;
         elements.start as u64 * size..elements.end as u64 * size
     }
 
     /// Returns the pages of elements that are in bounds.
     fn pages_of(&self, elements: &Range<usize>) -> Range<u64> {
-        let first = elements.start * size_of::<T>() / PAGE;
+        let size = self.element_size();
+        let first = elements.start * size / PAGE;
         if elements.is_empty() {
             return first as u64..first as u64;
         }
-        first as u64..(elements.end * size_of::<T>()).div_ceil(PAGE) as u64
+        first as u64..(elements.end * size).div_ceil(PAGE) as u64
     }
 
     /// Returns the page ranges of those ranges of elements that are not valid as a whole.

@@ -322,6 +322,7 @@ impl<T: Element> SharedArray<T> {
         self.check_block(&block)?;
         let rows = block.rows();
         self.make_readable(&rows)?;
+        let rows = self.units_of(&rows);
         let run = rows.first().map_or(0, Range::len);
         Ok(BlockReadGuard { array: self, block, run, guard: self.memory.rows(&rows)? })
     }
@@ -336,6 +337,7 @@ impl<T: Element> SharedArray<T> {
         let rows = block.rows();
         rows.iter().try_for_each(|row| self.check_not_lost(row))?;
         let write = self.begin_write(&rows, ownership)?;
+        let rows = self.units_of(&rows);
         let run = rows.first().map_or(0, Range::len);
         let guard = self.memory.rows_mut(&rows).inspect_err(|_| self.abandon_write(write))?;
         Ok(BlockWriteGuard {
@@ -350,10 +352,10 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Returns the bytes of rows.
-    pub(super) fn spans(rows: &[Range<usize>]) -> Spans {
+    pub(super) fn spans(&self, rows: &[Range<usize>]) -> Spans {
         match rows {
-            [row] => Spans::One(Self::bytes_of(row)),
-            rows => Spans::Many(rows.iter().map(Self::bytes_of).collect()),
+            [row] => Spans::One(self.bytes_of(row)),
+            rows => Spans::Many(rows.iter().map(|row| self.bytes_of(row)).collect()),
         }
     }
 }

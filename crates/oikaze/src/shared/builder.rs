@@ -2,6 +2,7 @@
 
 use super::array::Settings;
 use super::distribution::Distribution;
+use super::element::ElementLayout;
 use super::shape::{Extents, Shape};
 use super::{Element, Homes, SharedArray};
 use crate::job::Job;
@@ -35,7 +36,9 @@ const CLASS: &str = "OIKAZE_UPDATE_CLASS";
 pub struct ArrayBuilder<'a, T> {
     job: &'a Job,
     name: String,
-    extents: Extents,
+    layout: ElementLayout,
+    /// Why there is none, if the shape was given at run time and does not fit.
+    extents: std::result::Result<Extents, String>,
     distribution: Distribution,
     delivery: Option<Delivery>,
     update_class: Option<Class>,
@@ -44,10 +47,31 @@ pub struct ArrayBuilder<'a, T> {
 
 impl<'a, T: Element> ArrayBuilder<'a, T> {
     pub(super) fn new(job: &'a Job, name: &str, shape: impl Shape) -> Self {
+        Self::of_extents(job, name, Ok(shape.extents()), ElementLayout::of::<T>())
+    }
+
+    /// Returns a builder of an array whose elements and shape are known at run time only.
+    #[cfg(feature = "ffi")]
+    pub(super) fn with_layout(
+        job: &'a Job,
+        name: &str,
+        shape: &[usize],
+        layout: ElementLayout,
+    ) -> Self {
+        Self::of_extents(job, name, Extents::of_slice(shape), layout)
+    }
+
+    fn of_extents(
+        job: &'a Job,
+        name: &str,
+        extents: std::result::Result<Extents, String>,
+        layout: ElementLayout,
+    ) -> Self {
         let (name, element) = (name.to_owned(), std::marker::PhantomData);
-        let extents = shape.extents();
-        let distribution = Distribution::of(&extents);
-        Self { job, name, extents, distribution, delivery: None, update_class: None, element }
+        let axes = extents.as_ref().map(Distribution::of);
+        let distribution = axes.unwrap_or(Distribution::Pages(Homes::Block));
+        let (delivery, update_class) = (None, None);
+        Self { job, name, layout, extents, distribution, delivery, update_class, element }
     }
 
     /// Sets which node is home to which elements. The default is one block for each node: of the
@@ -83,13 +107,14 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
     /// # Errors
     /// As [`Job::array`]; `OIKAZE_DELIVERY` names no delivery, or `OIKAZE_UPDATE_CLASS` no class.
     pub fn build(self) -> Result<SharedArray<T>> {
-        let Self { job, name, extents, distribution, delivery, update_class, .. } = self;
+        let Self { job, name, layout, extents, distribution, delivery, update_class, .. } = self;
         let declaring = || format!("declare array \"{name}\"");
         let deliveries = Delivery::ALL.map(|delivery| (delivery.name(), delivery));
         let classes = Class::ALL.map(|class| (class.name(), class));
         let settings = chosen(delivery, DELIVERY, &deliveries).and_then(|delivery| {
+            let extents = extents?;
             let update_class = chosen(update_class, CLASS, &classes)?.unwrap_or(Class::Unordered);
-            Ok(Settings { extents, distribution, delivery, update_class })
+            Ok(Settings { element: layout, extents, distribution, delivery, update_class })
         });
         let settings = settings.map_err(|why| Error::invalid(declaring(), why));
         SharedArray::declare(&job.node, &job.tracker, &name, settings, None, job.limit)

@@ -91,15 +91,38 @@ impl<T: Element + bytemuck::Pod, const N: usize> Element for [T; N] {
     }
 }
 
-/// Returns what the nodes compare: the fields, and a digest that also covers those that are too
-/// many or too long to be told.
-pub(super) fn description<T: Element>() -> (coherence::Element, Vec<Field>) {
-    let mut fields = Vec::new();
-    T::describe("", &mut fields);
-    let words = fields.iter().flat_map(|field| [field.name.as_bytes(), field.kind.as_bytes()]);
-    let digest = fnv1a(words.flat_map(|word| word.iter().copied().chain([0])));
-    let size = u32::try_from(size_of::<T>()).unwrap_or(u32::MAX);
-    (coherence::Element { kind: (digest ^ (digest >> 32)) as u32, size }, fields)
+/// Element type of an array, as the nodes compare it. In an array whose element type is known at
+/// run time only, an element is several units of type `u8`.
+#[derive(Clone, Debug)]
+pub(crate) struct ElementLayout {
+    /// Size, and a digest that also covers fields that are too many or too long to be told.
+    pub code: coherence::Element,
+    pub fields: Vec<Field>,
+    /// Number of values of the array's type parameter in an element.
+    pub units: usize,
+}
+
+impl ElementLayout {
+    /// Returns the layout of a type.
+    pub fn of<T: Element>() -> Self {
+        let mut fields = Vec::new();
+        T::describe("", &mut fields);
+        Self::new(fields, size_of::<T>(), 1)
+    }
+
+    /// Returns the layout of an element of these fields, of `size` bytes.
+    pub fn new(fields: Vec<Field>, size: usize, units: usize) -> Self {
+        let words = fields.iter().flat_map(|field| [field.name.as_bytes(), field.kind.as_bytes()]);
+        let digest = fnv1a(words.flat_map(|word| word.iter().copied().chain([0])));
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        let code = coherence::Element { kind: (digest ^ (digest >> 32)) as u32, size };
+        Self { code, fields, units }
+    }
+
+    /// Returns the bytes of one element.
+    pub fn size(&self) -> usize {
+        self.code.size as usize
+    }
 }
 
 /// Items that the code of `#[derive(Element)]` names.

@@ -1,14 +1,12 @@
 //! Parallel reading and writing of files: each node moves the elements of its own blocks.
 
 use super::block::ArrayBlock;
-use super::element::description;
 use super::npy::{self, ElementFormat};
 use super::{Element, SharedArray};
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +72,7 @@ impl<T: Element> SharedArray<T> {
             for block in self.home_blocks(self.node.rank()) {
                 let guard = self.read(block)?;
                 for (row, elements) in block.rows().into_iter().zip(guard.slices()) {
-                    let at = header + row.start * size_of::<T>();
+                    let at = header + row.start * self.element_size();
                     let bytes = bytemuck::cast_slice::<T, u8>(elements);
                     file.write_all_at(bytes, at as u64).map_err(failed)?;
                 }
@@ -138,10 +136,9 @@ impl<T: Element> SharedArray<T> {
         let size = size_of::<T>();
         let mut bytes = vec![0; (CHUNK / size).max(1) * size];
         for (row, slots) in block.rows().into_iter().zip(guard.slices_mut()) {
-            let Range { mut start, .. } = row;
+            let mut at = header + (row.start * self.element_size()) as u64;
             for part in slots.chunks_mut(bytes.len() / size) {
                 let bytes = bytes.get_mut(..size_of_val(part)).unwrap_or_default();
-                let at = header + (start * size) as u64;
                 file.read_exact_at(bytes, at).map_err(|why| file_error(what, path, &why))?;
                 for (slot, bytes) in part.iter_mut().zip(bytes.chunks_exact(size)) {
                     *slot = bytemuck::checked::try_pod_read_unaligned(bytes).map_err(|_| {
@@ -149,18 +146,18 @@ impl<T: Element> SharedArray<T> {
                         Error::invalid(what, format!("the bytes of an element are no {kind}"))
                     })?;
                 }
-                start += part.len();
+                at += size_of_val(part) as u64;
             }
         }
         Ok(())
     }
 
     fn byte_len(&self) -> usize {
-        self.len().saturating_mul(size_of::<T>())
+        self.len().saturating_mul(self.element_size())
     }
 
     fn format(&self) -> ElementFormat {
-        ElementFormat::of(&description::<T>().1, size_of::<T>())
+        ElementFormat::of(&self.settings.element.fields, self.element_size())
     }
 
     fn header(&self, what: &str) -> Result<Vec<u8>> {

@@ -28,6 +28,11 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// Nodes disagree on the array; a node is lost; a guard of any array of this node is alive.
     pub fn free(self) -> Result<()> {
+        self.free_everywhere()
+    }
+
+    /// Frees the array as [`SharedArray::free`] does. The handle is of no use afterwards.
+    pub(crate) fn free_everywhere(&self) -> Result<()> {
         let what = format!("free array \"{}\"", self.name);
         self.node.check_process(|| what.clone())?;
         self.node.check_no_guard(&what)?;
@@ -54,11 +59,24 @@ impl<T: Element> SharedArray<T> {
     /// A node could not write its elements (all nodes get the error); a node is lost; a guard of
     /// any array of this node is alive.
     pub fn fill(&self, value: T) -> Result<()> {
+        self.fill_units(&[value])
+    }
+
+    /// Fills as [`SharedArray::fill`] does, with an element of these units.
+    pub(crate) fn fill_units(&self, element: &[T]) -> Result<()> {
         self.together("fill", || Ok(()))?;
         self.together("fill", || {
             let blocks = self.home_blocks(self.node.rank());
             blocks.into_iter().try_for_each(|block| {
-                self.write(block)?.fill(value);
+                let mut guard = self.write(block)?;
+                match element {
+                    [value] => guard.fill(*value),
+                    units => {
+                        let rows = guard.slices_mut().iter_mut();
+                        rows.flat_map(|row| row.chunks_exact_mut(units.len().max(1)))
+                            .for_each(|place| place.copy_from_slice(units));
+                    }
+                }
                 Ok(())
             })
         })

@@ -15,6 +15,8 @@ mod part;
 mod replace;
 mod shape;
 mod targets;
+#[cfg(feature = "ffi")]
+pub(crate) mod untyped;
 
 pub use array::SharedArray;
 pub use block::ArrayBlock;

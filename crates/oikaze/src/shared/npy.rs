@@ -30,6 +30,8 @@ fn number(kind: &str) -> Option<&'static str> {
         "i64" | "isize" => "<i8",
         "f32" => "<f4",
         "f64" => "<f8",
+        "c64" => "<c8",
+        "c128" => "<c16",
         _ => return None,
     })
 }

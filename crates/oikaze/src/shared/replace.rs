@@ -2,7 +2,7 @@
 
 use super::array::Settings;
 use super::distribution::Distribution;
-use super::shape::Shape;
+use super::shape::{Extents, Shape};
 use super::{ArrayBlock, Element, SharedArray};
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -30,7 +30,12 @@ impl<T: Element> SharedArray<T> {
     /// a node has no memory (all nodes get these errors); a node is lost; a guard of any array of
     /// this node is alive. The array is as before then.
     pub fn resize(&mut self, shape: impl Shape) -> Result<()> {
-        let extents = shape.extents();
+        *self = self.resized(shape.extents())?;
+        Ok(())
+    }
+
+    /// Returns the array that replaces this one and has another shape.
+    pub(crate) fn resized(&self, extents: Extents) -> Result<Self> {
         let settings = match extents.dimensions() == self.shape().dimensions() {
             true => Ok(Settings { extents, ..self.settings.clone() }),
             false => Err(Error::invalid(
@@ -38,7 +43,7 @@ impl<T: Element> SharedArray<T> {
                 format!("it has the shape {:?}, and {extents:?} has other axes", self.shape()),
             )),
         };
-        self.replace("resize", settings)
+        self.replaced("resize", settings)
     }
 
     /// Gives the array another distribution over the nodes. All elements stay. Collective, and a
@@ -61,17 +66,21 @@ impl<T: Element> SharedArray<T> {
     /// these errors); a node is lost; a guard of any array of this node is alive. The array is as
     /// before then.
     pub fn redistribute(&mut self, distribution: impl Into<Distribution>) -> Result<()> {
-        let distribution = distribution.into();
-        self.replace("redistribute", Ok(Settings { distribution, ..self.settings.clone() }))
+        *self = self.redistributed(distribution.into())?;
+        Ok(())
     }
 
-    fn replace(&mut self, doing: &str, settings: Result<Settings>) -> Result<()> {
+    /// Returns the array that replaces this one and has another distribution.
+    pub(crate) fn redistributed(&self, distribution: Distribution) -> Result<Self> {
+        self.replaced("redistribute", Ok(Settings { distribution, ..self.settings.clone() }))
+    }
+
+    fn replaced(&self, doing: &str, settings: Result<Settings>) -> Result<Self> {
         let (node, tracker) = (Arc::clone(&self.node), Arc::clone(self.memory.tracker()));
         let old = Some(self.memory.array());
-        let mut new = Self::declare(&node, &tracker, &self.name, settings, old, self.limit)?;
+        let new = Self::declare(&node, &tracker, &self.name, settings, old, self.limit)?;
         self.together(doing, || self.copy_to(&new))?;
-        std::mem::swap(self, &mut new);
-        Ok(())
+        Ok(new)
     }
 
     /// Copies the elements that both arrays have, as far as they belong to this node in the other

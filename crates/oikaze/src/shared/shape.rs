@@ -28,6 +28,20 @@ impl Extents {
         Self { extents, dimensions: N.min(AXES_MAX) }
     }
 
+    /// Returns the extents that are given at run time. The error says why there are none.
+    #[cfg(feature = "ffi")]
+    pub(super) fn of_slice(given: &[usize]) -> Result<Self, String> {
+        if !(1..=AXES_MAX).contains(&given.len()) {
+            return Err(format!(
+                "the shape {given:?} has {} axes: give 1 to {AXES_MAX}",
+                given.len()
+            ));
+        }
+        let mut extents = [1; AXES_MAX];
+        extents.iter_mut().zip(given).for_each(|(extent, given)| *extent = *given);
+        Ok(Self { extents, dimensions: given.len() })
+    }
+
     /// Returns the number of axes, 1 to 4.
     #[must_use]
     pub fn dimensions(&self) -> usize {

@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::TargetOp;
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
+use std::fmt;
 use std::ops::Range;
 
 use super::shape::ElementIndex;
@@ -39,13 +40,23 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// The elements do not fit; a home is lost; the time limit passed.
     pub fn put(&self, first: usize, elements: &[T]) -> Result<()> {
-        let range = first..first.saturating_add(elements.len());
-        self.check_target("put", &range)?;
-        let each = (REQUEST_MAX / size_of::<T>()).max(1);
-        for (number, part) in elements.chunks(each).enumerate() {
+        self.change_many("put", first, TargetOp::Write, bytemuck::cast_slice(elements))
+    }
+
+    /// Sends the bytes of operands for the elements from `first` on to their homes.
+    pub(crate) fn change_many(
+        &self,
+        doing: &str,
+        first: usize,
+        op: TargetOp,
+        operands: &[u8],
+    ) -> Result<()> {
+        let size = self.element_size();
+        self.check_target(doing, &(first..first.saturating_add(operands.len() / size)))?;
+        let each = (REQUEST_MAX / size).max(1);
+        for (number, part) in operands.chunks(each * size).enumerate() {
             let start = first + number * each;
-            let operands = bytemuck::cast_slice(part).to_vec();
-            self.act("put", start..start + part.len(), TargetOp::Write, operands)?;
+            self.act(doing, start..start + part.len() / size, op, part.to_vec())?;
         }
         Ok(())
     }
@@ -56,26 +67,40 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// The range is out of bounds; a home is lost; the time limit passed.
     pub fn get(&self, elements: Range<usize>) -> Result<Vec<T>> {
-        self.check_target("get", &elements)?;
         let mut got = Vec::with_capacity(elements.len());
-        let each = (REQUEST_MAX / size_of::<T>()).max(1);
-        for start in elements.clone().step_by(each) {
-            let part = start..elements.end.min(start + each);
-            let bytes = self.act("get", part.clone(), TargetOp::Read, Vec::new())?;
-            if bytes.len() != part.len() * size_of::<T>() {
-                return Err(Error::invalid(
-                    "get",
-                    "the home answered with another number of bytes",
-                ));
-            }
+        self.get_parts(elements, |bytes| {
             for element in bytes.chunks_exact(size_of::<T>()) {
                 got.push(bytemuck::checked::try_pod_read_unaligned(element).map_err(|_| {
                     let kind = std::any::type_name::<T>();
                     Error::invalid("get", format!("the bytes of an element are no {kind}"))
                 })?);
             }
-        }
+            Ok(())
+        })?;
         Ok(got)
+    }
+
+    /// Reads elements at their homes, and hands their bytes over piece by piece.
+    pub(crate) fn get_parts(
+        &self,
+        elements: Range<usize>,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.check_target("get", &elements)?;
+        let size = self.element_size();
+        let each = (REQUEST_MAX / size).max(1);
+        for start in elements.clone().step_by(each) {
+            let part = start..elements.end.min(start + each);
+            let bytes = self.act("get", part.clone(), TargetOp::Read, Vec::new())?;
+            if bytes.len() != part.len() * size {
+                return Err(Error::invalid(
+                    "get",
+                    "the home answered with another number of bytes",
+                ));
+            }
+            take(&bytes)?;
+        }
+        Ok(())
     }
 
     fn check_target(&self, doing: &str, elements: &Range<usize>) -> Result<()> {
@@ -98,7 +123,7 @@ impl<T: Element> SharedArray<T> {
         op: TargetOp,
         operands: Vec<u8>,
     ) -> Result<Vec<u8>> {
-        let bytes = Self::bytes_of(&elements);
+        let bytes = self.bytes_of(&elements);
         let what = format!(
             "{doing} of elements {}..{} of array \"{}\"",
             elements.start, elements.end, self.name
@@ -190,16 +215,8 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     /// The numbers do not fit; a home is lost; the time limit passed. Some numbers may have been
     /// combined then, none of them twice.
     pub fn accumulate(&self, first: usize, combine: Combine, numbers: &[T]) -> Result<()> {
-        self.check_target("accumulate", &(first..first.saturating_add(numbers.len())))?;
-        let how = Accumulation { element: T::ELEMENT, combine };
-        let each = REQUEST_MAX / size_of::<T>();
-        for (number, part) in numbers.chunks(each).enumerate() {
-            let start = first + number * each;
-            let operands = bytemuck::cast_slice(part).to_vec();
-            let op = TargetOp::Accumulate(how);
-            self.act("accumulate", start..start + part.len(), op, operands)?;
-        }
-        Ok(())
+        let op = TargetOp::Accumulate(Accumulation { element: T::ELEMENT, combine });
+        self.change_many("accumulate", first, op, bytemuck::cast_slice(numbers))
     }
 
     fn change_one(
@@ -209,15 +226,31 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
         op: TargetOp,
         operands: &[T],
     ) -> Result<T> {
-        let element = index.position(&self.shape()).ok_or_else(|| {
+        let place = index.position(&self.shape());
+        let old = self.change_place(doing, &index, place, op, bytemuck::cast_slice(operands))?;
+        bytemuck::try_pod_read_unaligned(&old)
+            .map_err(|_| Error::invalid(doing, "the home answered with another number of bytes"))
+    }
+}
+
+impl<T: Element> SharedArray<T> {
+    /// Changes the element at a place in row-major order, and returns its bytes from before. The
+    /// index is what the program gave.
+    pub(crate) fn change_place(
+        &self,
+        doing: &str,
+        index: &dyn fmt::Debug,
+        place: Option<usize>,
+        op: TargetOp,
+        operands: &[u8],
+    ) -> Result<Vec<u8>> {
+        self.check_process()?;
+        let place = place.ok_or_else(|| {
             Error::invalid(
                 format!("{doing} of element {index:?} of array \"{}\"", self.name),
                 format!("the array has the shape {:?}", self.shape()),
             )
         })?;
-        let operands = bytemuck::cast_slice(operands).to_vec();
-        let old = self.act(doing, element..element + 1, op, operands)?;
-        bytemuck::try_pod_read_unaligned(&old)
-            .map_err(|_| Error::invalid(doing, "the home answered with another number of bytes"))
+        self.act(doing, place..place + 1, op, operands.to_vec())
     }
 }

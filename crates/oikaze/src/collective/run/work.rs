@@ -172,6 +172,28 @@ impl<T: Item> Output<T> {
         }
     }
 
+    /// Returns the number of bytes of the elements.
+    #[cfg(feature = "ffi")]
+    pub fn byte_len(&self) -> usize {
+        bytes_of::<T>(self.part).len()
+    }
+
+    /// Copies the elements to bytes. The caller has checked that there are as many.
+    #[cfg(feature = "ffi")]
+    pub fn copy_to_bytes(self, bytes: &mut [u8]) {
+        match self.work.content {
+            Content::Dense(all) => {
+                let part = all.get(self.part.range()).unwrap_or_default();
+                let part: &[u8] = bytemuck::cast_slice(part);
+                if part.len() == bytes.len() {
+                    bytes.copy_from_slice(part);
+                }
+                self.work.pool.give(all);
+            }
+            Content::Rope(rope) => rope.read(bytes_of::<T>(self.part).start, bytes),
+        }
+    }
+
     /// Copies the elements to a slice. The caller has checked that it is equally long.
     pub fn copy_to(self, values: &mut [T]) {
         match self.work.content {

@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
 
 use bytemuck::{CheckedBitPattern, NoUninit};
 
@@ -270,6 +271,59 @@ impl SharedMemory {
             unsafe { std::slice::from_raw_parts_mut(first as *mut T, elements.len()) }
         };
         Ok(WriteRows { rows: addresses.into_iter().zip(rows).map(slice).collect(), loan })
+    }
+}
+
+/// Bytes that are lent by their address, to a caller whose language has no references. The rules
+/// are those of the other guards.
+pub struct LentBytes {
+    memory: Arc<SharedMemory>,
+    ticket: u64,
+    bytes: Range<usize>,
+}
+
+impl LentBytes {
+    /// Returns the address of the first byte that is lent.
+    #[must_use]
+    pub fn address(&self) -> *mut u8 {
+        self.memory.address(&self.bytes) as *mut u8
+    }
+
+    /// As [`ReadGuard::lost_page`], of all pages from the first row to the last one.
+    #[must_use]
+    pub fn lost_page(&self) -> Option<(u64, u32)> {
+        self.memory.lost_page(&self.bytes)
+    }
+}
+
+impl Drop for LentBytes {
+    fn drop(&mut self) {
+        self.memory.end_loan(self.ticket);
+    }
+}
+
+impl fmt::Debug for LentBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LentBytes").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl SharedMemory {
+    /// Lends rows of bytes by their address. The rows are in order and disjoint.
+    ///
+    /// # Errors
+    /// As [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut).
+    #[track_caller]
+    pub fn lend(
+        self: &Arc<Self>,
+        rows: &[Range<usize>],
+        access: Access,
+    ) -> Result<LentBytes, SharedError> {
+        let (loan, _) = self.lend_rows::<u8>(rows, access)?;
+        let (ticket, bytes) = (loan.ticket, loan.bytes.clone());
+        // The new owner ends the loan.
+        std::mem::forget(loan);
+        Ok(LentBytes { memory: Arc::clone(self), ticket, bytes })
     }
 }
 

@@ -36,7 +36,7 @@ mod userfaultfd;
 pub use borrows::Borrows;
 pub use choose::{Choice, choose, open};
 pub use error::SharedError;
-pub use guards::{ReadGuard, ReadRows, WriteGuard, WriteRows};
+pub use guards::{LentBytes, ReadGuard, ReadRows, WriteGuard, WriteRows};
 pub use live_guards::LiveGuards;
 pub use mprotect::Mprotect;
 pub use page_set::PageSet;

@@ -176,7 +176,11 @@ impl Pages for PageSet {
     }
 
     fn free(&mut self, array: ArrayId) {
-        self.arrays.remove(&array);
+        let Some(memory) = self.arrays.remove(&array) else { return };
+        // A program in C or Python may still have its address. A touch must not wait for ever.
+        if Arc::strong_count(&memory) > 1 {
+            memory.release();
+        }
     }
 
     fn failure(&self) -> Option<&str> {

@@ -144,11 +144,20 @@ impl SharedMemory {
         &self.borrows
     }
 
-    /// Returns the address of the view, for C and NumPy, where only the documentation states the
-    /// rule of data-race freedom.
-    #[must_use]
+    /// Returns the address of the view.
+    #[cfg(test)]
     pub fn view_address(&self) -> *mut u8 {
         self.view.base() as *mut u8
+    }
+
+    /// Returns the address of the view, for C and NumPy, where only the documentation states the
+    /// rule of data-race freedom. Touches of its pages are detected from then on.
+    ///
+    /// # Errors
+    /// See [`Tracker::expect_touches`].
+    pub fn plain_address(&self) -> Result<*mut u8, SharedError> {
+        self.expect_touches(&(0..self.bytes), Access::Write)?;
+        Ok(self.view.base() as *mut u8)
     }
 
     /// Returns the alias as a region. Messages of pages are gathered from it and received into it.

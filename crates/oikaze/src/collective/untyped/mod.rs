@@ -1,0 +1,437 @@
+//! Collectives of elements whose type is known at run time only, for bindings of other languages.
+//! They are the collectives of [`Collectives`]: ranks in different languages call one together.
+
+mod operator;
+
+pub use operator::UntypedOperator;
+
+use super::operator::NoOperator;
+use super::run::Output;
+use super::{Collectives, Item, Pending, Start};
+use crate::ffi::ElementKind;
+use crate::{Error, Rank, Result};
+use bytemuck::cast_slice;
+use oikaze_protocol::collective::CollectiveKind;
+use operator::Applied;
+use std::borrow::Cow;
+use std::fmt;
+
+/// Collectives of elements of one kind, over bytes. [`Untyped::of`] makes one. Methods have the
+/// names that they have in [`Start`]; those whose name ends in `_into` wait.
+///
+/// Bytes need no alignment. They are the numbers of this machine's byte order. If they are no whole
+/// number of elements, or the operator does not combine such elements, the collective fails on all
+/// ranks.
+///
+/// ```
+/// use oikaze::ffi::{ElementKind, Untyped, UntypedOperator};
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let numbers = Untyped::of(&job, ElementKind::U32);
+/// let sum = numbers.all_reduce(&1_u32.to_ne_bytes(), UntypedOperator::Sum).wait()?;
+/// assert_eq!(sum.into_vec(), job.size().to_ne_bytes());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Untyped<'t> {
+    start: Start<'t>,
+    kind: ElementKind,
+    /// Elements are pairs of a value and a location.
+    pairs: bool,
+}
+
+/// Result of a collective of elements whose type is known at run time only.
+///
+/// ```
+/// use oikaze::ffi::{ElementKind, Untyped, UntypedResult};
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let all: UntypedResult =
+///     Untyped::of(&job, ElementKind::U8).all_gather(&[job.rank() as u8]).wait()?;
+/// let mut ranks = vec![0; all.len()];
+/// all.copy_to(&mut ranks)?;
+/// assert_eq!(ranks.len(), job.size() as usize);
+/// # Ok(())
+/// # }
+/// ```
+pub struct UntypedResult {
+    len: usize,
+    output: Box<dyn CopyOut + Send>,
+}
+
+/// The result of a plan, whose type is forgotten.
+trait CopyOut {
+    fn copy_to(self: Box<Self>, bytes: &mut [u8]);
+}
+
+impl<T: Item> CopyOut for Output<T> {
+    fn copy_to(self: Box<Self>, bytes: &mut [u8]) {
+        Output::copy_to_bytes(*self, bytes);
+    }
+}
+
+impl UntypedResult {
+    fn new<T: Item>(output: Output<T>) -> Self {
+        Self { len: output.byte_len(), output: Box::new(output) }
+    }
+
+    /// Returns the number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns `true` if there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies the bytes.
+    ///
+    /// # Errors
+    /// The destination has another length.
+    pub fn copy_to(self, bytes: &mut [u8]) -> Result<()> {
+        if bytes.len() != self.len {
+            let why =
+                format!("{} bytes have come, and there is room for {}", self.len, bytes.len());
+            return Err(Error::invalid("take the result of a collective", why));
+        }
+        self.output.copy_to(bytes);
+        Ok(())
+    }
+
+    /// Returns the bytes in memory of their own.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.output.copy_to(&mut bytes);
+        bytes
+    }
+}
+
+impl fmt::Debug for UntypedResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UntypedResult").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// Returns the elements that bytes are. The caller has checked that their number is whole.
+fn elements<T: Item>(bytes: &[u8]) -> Cow<'_, [T]> {
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(elements) => Cow::Borrowed(elements),
+        Err(_) => {
+            let elements = bytes.chunks_exact(size_of::<T>());
+            Cow::Owned(elements.map(bytemuck::pod_read_unaligned).collect())
+        }
+    }
+}
+
+fn vectors<T: Item>(vectors: &[&[u8]]) -> Vec<Vec<T>> {
+    vectors.iter().map(|bytes| elements(bytes).into_owned()).collect()
+}
+
+/// Calls `$body` with `$T` as the type of the elements.
+macro_rules! with_type {
+    ($untyped:expr, $T:ident => $body:expr) => {
+        with_type!(@kinds $untyped, $T => $body;
+            U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F32 f32, F64 f64)
+    };
+    (@kinds $untyped:expr, $T:ident => $body:expr; $($kind:ident $type:ident),*) => {
+        match ($untyped.kind, $untyped.pairs) {
+            // A truth value is moved and combined as a byte.
+            (ElementKind::Bool, _) => { type $T = u8; $body }
+            (ElementKind::Complex64, _) => { type $T = [f32; 2]; $body }
+            (ElementKind::Complex128, _) => { type $T = [f64; 2]; $body }
+            $((ElementKind::$kind, false) => { type $T = $type; $body })*
+            $((ElementKind::$kind, true) => { type $T = [$type; 2]; $body })*
+        }
+    };
+}
+
+impl<'t> Untyped<'t> {
+    /// Returns the collectives of a team, or of a job, for elements of one kind.
+    #[must_use]
+    pub fn of(team: &'t impl Collectives, kind: ElementKind) -> Self {
+        Self { start: team.start(), kind, pairs: false }
+    }
+
+    /// Returns the collectives of the elements that the operator combines. The error says why it
+    /// does not fit.
+    fn with(self, operator: UntypedOperator) -> std::result::Result<(Self, Applied), String> {
+        operator.fits(self.kind)?;
+        Ok((Self { pairs: operator.takes_pairs(), ..self }, Applied(operator)))
+    }
+
+    fn element_size(&self) -> usize {
+        self.kind.size() * if self.pairs { 2 } else { 1 }
+    }
+
+    /// Refuses bytes that are no whole number of elements.
+    fn check(&self, bytes: &[u8]) -> std::result::Result<(), String> {
+        if bytes.len().is_multiple_of(self.element_size()) {
+            return Ok(());
+        }
+        Err(format!(
+            "{} bytes are no whole number of elements of {} bytes ({}{})",
+            bytes.len(),
+            self.element_size(),
+            if self.pairs { "pairs of " } else { "" },
+            self.kind.name()
+        ))
+    }
+
+    fn check_all(&self, vectors: &[&[u8]]) -> std::result::Result<(), String> {
+        vectors.iter().try_for_each(|bytes| self.check(bytes))
+    }
+
+    /// Begins a collective whose arguments are none. It fails on all ranks, so that none waits.
+    fn refused<R: Send + 'static>(self, kind: CollectiveKind, why: String) -> Pending<R> {
+        with_type!(self, T => self.start.refused::<T, R>(kind, why))
+    }
+
+    fn rooted(self, kind: CollectiveKind, root: Rank, values: &[u8]) -> Pending<UntypedResult> {
+        if let Err(why) = self.check(values) {
+            return self.refused(kind, why);
+        }
+        with_type!(self, T => {
+            self.start.rooted(kind, root, &elements::<T>(values), NoOperator, UntypedResult::new)
+        })
+    }
+
+    fn moves(self, kind: CollectiveKind, values: &[u8]) -> Pending<UntypedResult> {
+        if let Err(why) = self.check(values) {
+            return self.refused(kind, why);
+        }
+        with_type!(self, T => {
+            self.start.symmetric(kind, &elements::<T>(values), NoOperator, UntypedResult::new)
+        })
+    }
+
+    fn moves_into(self, kind: CollectiveKind, values: &[u8], received: &mut [u8]) -> Result<()> {
+        if let Err(why) = self.check_all(&[values, received]) {
+            return self.refused(kind, why).wait();
+        }
+        with_type!(self, T => {
+            let room = received.len() / size_of::<T>();
+            let pending = self.start.exchange_counted(kind, &elements::<T>(values), room);
+            pending.wait()?.copy_to_bytes(received);
+        });
+        Ok(())
+    }
+
+    fn combines(
+        self,
+        kind: CollectiveKind,
+        values: &[u8],
+        operator: UntypedOperator,
+    ) -> Pending<UntypedResult> {
+        match self.with(operator).and_then(|(this, how)| this.check(values).map(|()| (this, how))) {
+            Ok((this, how)) => with_type!(this, T => {
+                this.start.symmetric(kind, &elements::<T>(values), how, UntypedResult::new)
+            }),
+            Err(why) => self.refused(kind, why),
+        }
+    }
+
+    /// As [`Start::broadcast`].
+    pub fn broadcast(self, root: Rank, values: &[u8]) -> Pending<UntypedResult> {
+        self.rooted(CollectiveKind::Broadcast, root, values)
+    }
+
+    /// Sends the root's bytes to all ranks, as [`Collectives::broadcast_into`], and waits.
+    ///
+    /// # Errors
+    /// As [`Collectives::broadcast_into`].
+    pub fn broadcast_into(self, root: Rank, values: &mut [u8]) -> Result<()> {
+        if let Err(why) = self.check(values) {
+            return self.refused(CollectiveKind::Broadcast, why).wait();
+        }
+        let is_root = self.start.team.rank() == root;
+        with_type!(self, T => {
+            let all = self.start.broadcast_counted(root, &elements::<T>(values)).wait()?;
+            if !is_root {
+                all.copy_to_bytes(values);
+            }
+        });
+        Ok(())
+    }
+
+    /// As [`Start::gather`].
+    pub fn gather(self, root: Rank, values: &[u8]) -> Pending<UntypedResult> {
+        self.rooted(CollectiveKind::Gather, root, values)
+    }
+
+    /// As [`Start::scatter`].
+    pub fn scatter(self, root: Rank, values: &[u8]) -> Pending<UntypedResult> {
+        self.rooted(CollectiveKind::Scatter, root, values)
+    }
+
+    /// As [`Start::all_gather`].
+    pub fn all_gather(self, values: &[u8]) -> Pending<UntypedResult> {
+        self.moves(CollectiveKind::AllGather, values)
+    }
+
+    /// As [`Start::all_to_all`].
+    pub fn all_to_all(self, values: &[u8]) -> Pending<UntypedResult> {
+        self.moves(CollectiveKind::AllToAll, values)
+    }
+
+    /// Collects the bytes of all ranks, as [`Collectives::all_gather_into`], and waits.
+    ///
+    /// # Errors
+    /// As [`Collectives::all_gather_into`].
+    pub fn all_gather_into(self, values: &[u8], all: &mut [u8]) -> Result<()> {
+        self.moves_into(CollectiveKind::AllGather, values, all)
+    }
+
+    /// Sends block `r` of the bytes to rank `r`, as [`Collectives::all_to_all_into`], and waits.
+    ///
+    /// # Errors
+    /// As [`Collectives::all_to_all_into`].
+    pub fn all_to_all_into(self, values: &[u8], received: &mut [u8]) -> Result<()> {
+        self.moves_into(CollectiveKind::AllToAll, values, received)
+    }
+
+    /// As [`Start::reduce`].
+    pub fn reduce(
+        self,
+        root: Rank,
+        values: &[u8],
+        operator: UntypedOperator,
+    ) -> Pending<UntypedResult> {
+        let kind = CollectiveKind::Reduce;
+        match self.with(operator).and_then(|(this, how)| this.check(values).map(|()| (this, how))) {
+            Ok((this, how)) => with_type!(this, T => {
+                this.start.rooted(kind, root, &elements::<T>(values), how, UntypedResult::new)
+            }),
+            Err(why) => self.refused(kind, why),
+        }
+    }
+
+    /// As [`Start::all_reduce`].
+    pub fn all_reduce(self, values: &[u8], operator: UntypedOperator) -> Pending<UntypedResult> {
+        self.combines(CollectiveKind::AllReduce, values, operator)
+    }
+
+    /// Combines bytes in place, as [`Collectives::all_reduce_into`], and waits.
+    ///
+    /// # Errors
+    /// As [`Collectives::all_reduce_into`]; or the operator does not combine such elements.
+    pub fn all_reduce_into(self, values: &mut [u8], operator: UntypedOperator) -> Result<()> {
+        let kind = CollectiveKind::AllReduce;
+        match self.with(operator).and_then(|(this, how)| this.check(values).map(|()| (this, how))) {
+            Ok((this, how)) => with_type!(this, T => {
+                let pending = this.start.symmetric(kind, &elements::<T>(values), how, |all| all);
+                pending.wait()?.copy_to_bytes(values);
+            }),
+            Err(why) => return self.refused(kind, why).wait(),
+        }
+        Ok(())
+    }
+
+    /// As [`Start::reduce_scatter`].
+    pub fn reduce_scatter(
+        self,
+        values: &[u8],
+        operator: UntypedOperator,
+    ) -> Pending<UntypedResult> {
+        self.combines(CollectiveKind::ReduceScatter, values, operator)
+    }
+
+    /// As [`Start::scan`].
+    pub fn scan(self, values: &[u8], operator: UntypedOperator) -> Pending<UntypedResult> {
+        self.combines(CollectiveKind::Scan, values, operator)
+    }
+
+    /// As [`Start::exclusive_scan`].
+    pub fn exclusive_scan(
+        self,
+        values: &[u8],
+        operator: UntypedOperator,
+    ) -> Pending<UntypedResult> {
+        self.combines(CollectiveKind::ExclusiveScan, values, operator)
+    }
+
+    /// As [`Collectives::sum_exact`], of `f32` or `f64`. The sum of `f32` is one as well.
+    ///
+    /// # Errors
+    /// As [`Collectives::sum_exact`]; or elements are of another kind.
+    pub fn sum_exact(self, values: &[u8]) -> Result<f64> {
+        let kind = CollectiveKind::AllReduce;
+        if let Err(why) = self.check(values) {
+            return self.refused(kind, why).wait();
+        }
+        match self.kind {
+            ElementKind::F32 => self.start.team.sum_exact(&elements::<f32>(values)).map(f64::from),
+            ElementKind::F64 => self.start.team.sum_exact(&elements::<f64>(values)),
+            other => {
+                let why = format!("the exact sum is one of f32 or f64, not of {}", other.name());
+                self.refused(kind, why).wait()
+            }
+        }
+    }
+
+    /// As [`Start::gather_uneven`].
+    pub fn gather_uneven(self, root: Rank, values: &[u8]) -> Pending<Vec<Vec<u8>>> {
+        if let Err(why) = self.check(values) {
+            return self.refused(CollectiveKind::Gather, why);
+        }
+        with_type!(self, T => {
+            self.start.gather_uneven_then(root, &elements::<T>(values), to_bytes)
+        })
+    }
+
+    /// As [`Start::all_gather_uneven`].
+    pub fn all_gather_uneven(self, values: &[u8]) -> Pending<Vec<Vec<u8>>> {
+        if let Err(why) = self.check(values) {
+            return self.refused(CollectiveKind::AllGather, why);
+        }
+        with_type!(self, T => {
+            self.start.all_gather_uneven_then(&elements::<T>(values), to_bytes)
+        })
+    }
+
+    /// As [`Start::scatter_uneven`].
+    pub fn scatter_uneven(self, root: Rank, given: &[&[u8]]) -> Pending<Vec<u8>> {
+        if let Err(why) = self.check_all(given) {
+            return self.refused(CollectiveKind::Scatter, why);
+        }
+        with_type!(self, T => {
+            let to_bytes = |all: Vec<T>| cast_slice(&all).to_vec();
+            self.start.scatter_uneven_then(root, &vectors::<T>(given), to_bytes)
+        })
+    }
+
+    /// As [`Start::all_to_all_uneven`].
+    pub fn all_to_all_uneven(self, given: &[&[u8]]) -> Pending<Vec<Vec<u8>>> {
+        if let Err(why) = self.check_all(given) {
+            return self.refused(CollectiveKind::AllToAll, why);
+        }
+        with_type!(self, T => {
+            self.start.all_to_all_uneven_then(&vectors::<T>(given), to_bytes)
+        })
+    }
+
+    /// As [`Start::reduce_scatter_uneven`].
+    pub fn reduce_scatter_uneven(
+        self,
+        given: &[&[u8]],
+        operator: UntypedOperator,
+    ) -> Pending<UntypedResult> {
+        match self
+            .with(operator)
+            .and_then(|(this, how)| this.check_all(given).map(|()| (this, how)))
+        {
+            Ok((this, how)) => with_type!(this, T => {
+                this.start.reduce_scatter_uneven_then(&vectors::<T>(given), how, UntypedResult::new)
+            }),
+            Err(why) => self.refused(CollectiveKind::ReduceScatter, why),
+        }
+    }
+}
+
+fn to_bytes<T: Item>(vectors: Vec<Vec<T>>) -> Vec<Vec<u8>> {
+    vectors.iter().map(|vector| cast_slice(vector).to_vec()).collect()
+}

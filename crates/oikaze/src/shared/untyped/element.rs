@@ -1,0 +1,227 @@
+//! Element types that are known at run time only.
+
+use crate::shared::ElementField;
+use crate::shared::element::ElementLayout;
+use crate::{Error, Result};
+use oikaze_protocol::rma::NumberKind;
+
+macro_rules! kinds {
+    ($($(#[$text:meta])* $kind:ident = $name:literal, $size:literal;)*) => {
+        /// Kind of a number, for callers that know it at run time only. C and NumPy have the same
+        /// kinds.
+        ///
+        /// ```
+        /// use oikaze::ffi::ElementKind;
+        /// # fn main() {
+        /// assert_eq!((ElementKind::F32.name(), ElementKind::F32.size()), ("f32", 4));
+        /// assert_eq!(ElementKind::from_name("c128"), Some(ElementKind::Complex128));
+        /// # }
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        pub enum ElementKind {
+            $($(#[$text])* $kind,)*
+        }
+
+        impl ElementKind {
+            /// All kinds.
+            pub const ALL: &[ElementKind] = &[$(ElementKind::$kind),*];
+
+            /// Returns the short name: Rust's, or `c64` and `c128` for complex numbers.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(ElementKind::$kind => $name),* }
+            }
+
+            /// Returns the bytes of one number.
+            #[must_use]
+            pub const fn size(self) -> usize {
+                match self { $(ElementKind::$kind => $size),* }
+            }
+        }
+    };
+}
+kinds! {
+    /// Unsigned, 8 bits.
+    U8 = "u8", 1;
+    /// Signed, 8 bits.
+    I8 = "i8", 1;
+    /// Unsigned, 16 bits.
+    U16 = "u16", 2;
+    /// Signed, 16 bits.
+    I16 = "i16", 2;
+    /// Unsigned, 32 bits.
+    U32 = "u32", 4;
+    /// Signed, 32 bits.
+    I32 = "i32", 4;
+    /// Unsigned, 64 bits.
+    U64 = "u64", 8;
+    /// Signed, 64 bits.
+    I64 = "i64", 8;
+    /// IEEE 754 binary32.
+    F32 = "f32", 4;
+    /// IEEE 754 binary64.
+    F64 = "f64", 8;
+    /// Truth value: one byte, 0 or 1.
+    Bool = "bool", 1;
+    /// Complex number: two `f32`, real part first.
+    Complex64 = "c64", 8;
+    /// Complex number: two `f64`, real part first.
+    Complex128 = "c128", 16;
+}
+
+impl ElementKind {
+    /// Returns the kind of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<ElementKind> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// Returns the kind as one-sided operations know it, which have 32 and 64 bits only.
+    #[must_use]
+    pub const fn number(self) -> Option<NumberKind> {
+        Some(match self {
+            ElementKind::U32 => NumberKind::U32,
+            ElementKind::I32 => NumberKind::I32,
+            ElementKind::U64 => NumberKind::U64,
+            ElementKind::I64 => NumberKind::I64,
+            ElementKind::F32 => NumberKind::F32,
+            ElementKind::F64 => NumberKind::F64,
+            _ => return None,
+        })
+    }
+}
+
+/// Element type of an array, for callers that know it at run time only: a number, or a struct of
+/// named fields. The nodes compare it as they compare a Rust type ([`Element`](trait@crate::shared::Element)). So an array
+/// of `f64` is the same one in C, Python and Rust.
+///
+/// ```
+/// use oikaze::ffi::{ElementKind, ElementType};
+/// use oikaze::shared::ElementField;
+/// # fn main() -> oikaze::Result<()> {
+/// let field = |name: &str, kind: &str| ElementField { name: name.into(), kind: kind.into() };
+/// let particle = ElementType::structure(32, vec![field("position[3]", "f64"), field("mass", "f64")])?;
+/// assert_eq!((particle.size(), particle.kind()), (32, None));
+/// assert_eq!(ElementType::from(ElementKind::F32).size(), 4);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ElementType {
+    kind: Option<ElementKind>,
+    pub(super) layout: ElementLayout,
+}
+
+impl From<ElementKind> for ElementType {
+    fn from(kind: ElementKind) -> Self {
+        let field = ElementField { name: String::new(), kind: kind.name().to_owned() };
+        Self { kind: Some(kind), layout: layout(vec![field], kind.size()) }
+    }
+}
+
+fn layout(fields: Vec<ElementField>, size: usize) -> ElementLayout {
+    ElementLayout::new(fields, size, size)
+}
+
+impl ElementType {
+    /// Returns the type of a struct of `size` bytes with these fields. A field's name may end in
+    /// extents, such as `position[3]`; its kind is a name of an [`ElementKind`].
+    ///
+    /// # Errors
+    /// The size is 0, or is not what the fields have together: a struct with padding shows bytes
+    /// of no meaning to other nodes.
+    pub fn structure(size: usize, fields: Vec<ElementField>) -> Result<Self> {
+        let what = || format!("an element type of {size} bytes");
+        let mut sum = 0_usize;
+        for field in &fields {
+            let bytes = bytes_of(field).ok_or_else(|| {
+                let names: Vec<&str> = ElementKind::ALL.iter().map(|kind| kind.name()).collect();
+                let why = format!(
+                    "field \"{}\" of type \"{}\" is none: fields are name or name[COUNT], of type {}",
+                    field.name,
+                    field.kind,
+                    names.join(", ")
+                );
+                Error::invalid(what(), why)
+            })?;
+            sum = sum.saturating_add(bytes);
+        }
+        if size == 0 || sum != size || u32::try_from(size).is_err() {
+            let why =
+                format!("its fields have {sum} bytes together: leave no padding between them");
+            return Err(Error::invalid(what(), why));
+        }
+        Ok(Self { kind: None, layout: layout(fields, size) })
+    }
+
+    /// Returns the kind, if an element is one number.
+    #[must_use]
+    pub fn kind(&self) -> Option<ElementKind> {
+        self.kind
+    }
+
+    /// Returns the bytes of one element.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+/// Returns the bytes of a field such as `position[3]`.
+fn bytes_of(field: &ElementField) -> Option<usize> {
+    let kind = ElementKind::from_name(&field.kind)?;
+    let mut extents = field.name.split('[');
+    let name = extents.next()?;
+    if name.is_empty() {
+        return None;
+    }
+    extents.try_fold(kind.size(), |bytes, extent| {
+        bytes.checked_mul(extent.strip_suffix(']')?.parse().ok()?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Element;
+
+    /// The nodes compare the layouts of Rust's types and of types that are known at run time.
+    fn same<T: Element>(element: ElementType) {
+        let own = ElementLayout::of::<T>();
+        assert_eq!((own.code, own.fields), (element.layout.code, element.layout.fields.clone()));
+    }
+
+    #[test]
+    fn kinds_are_the_types_of_rust() {
+        same::<u8>(ElementKind::U8.into());
+        same::<i8>(ElementKind::I8.into());
+        same::<u16>(ElementKind::U16.into());
+        same::<i16>(ElementKind::I16.into());
+        same::<u32>(ElementKind::U32.into());
+        same::<i32>(ElementKind::I32.into());
+        same::<u64>(ElementKind::U64.into());
+        same::<i64>(ElementKind::I64.into());
+        same::<f32>(ElementKind::F32.into());
+        same::<f64>(ElementKind::F64.into());
+        same::<bool>(ElementKind::Bool.into());
+    }
+
+    #[test]
+    fn structs_have_no_padding_and_known_fields() {
+        let field = |name: &str, kind: &str| ElementField { name: name.into(), kind: kind.into() };
+        let of = |size, fields: &[ElementField]| ElementType::structure(size, fields.to_vec());
+        let pair = of(20, &[field("x", "f64"), field("v[3]", "f32")]).unwrap();
+        assert_eq!((pair.size(), pair.kind()), (20, None));
+        for (size, fields) in [
+            (24, vec![field("x", "f64"), field("v[3]", "f32")]),
+            (0, vec![]),
+            (8, vec![field("", "f64")]),
+            (8, vec![field("x", "f65")]),
+            (8, vec![field("x[2", "f32")]),
+            (8, vec![field("x[99999999999999999999]", "f32")]),
+        ] {
+            assert!(of(size, &fields).is_err(), "{fields:?}");
+        }
+    }
+}
