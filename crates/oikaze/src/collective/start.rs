@@ -55,7 +55,7 @@ impl<R: Send> Stage for Broken<R> {
     fn element(&self) -> usize {
         1
     }
-    fn bytes(&self, _: Part) -> PartBytes<'_> {
+    fn bytes(&mut self, _: Part) -> PartBytes<'_> {
         PartBytes::Lent(&[])
     }
     fn receive(&mut self, _: Part, _: Arrival, _: Body) {}

@@ -126,6 +126,15 @@ impl Plan {
             .sum()
     }
 
+    /// Returns the parts that the steps read or write.
+    pub fn parts(&self) -> impl Iterator<Item = Part> {
+        self.steps.iter().flat_map(|(_, step)| match *step {
+            PlanStep::Send { part, .. } | PlanStep::Receive { part, .. } => [part, part],
+            PlanStep::Combine { new, into, .. } => [new, Part::new(into, new.len)],
+            PlanStep::Copy { part, into } => [part, Part::new(into, part.len)],
+        })
+    }
+
     /// Returns the number of elements of the longest part that this rank sends.
     #[must_use]
     pub fn longest(&self) -> usize {

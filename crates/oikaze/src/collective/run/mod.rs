@@ -11,7 +11,7 @@
 //! | `task.rs` | one collective: the steps of its plan |
 //! | `mail.rs` | parcels that came before their step, and the credit for them |
 //! | `stage.rs` | a plan's work, and what follows |
-//! | `work.rs`, `rope.rs`, `pool.rs` | the work buffer: dense, or in pieces; its memory |
+//! | `work.rs`, `rope.rs`, `pool.rs` | the work buffer: dense, or long and in pieces; its memory |
 //! | `shrink.rs` | agreements on the living ranks |
 //! | `slot.rs` | where the outcome appears |
 

@@ -75,10 +75,19 @@ impl WorkPool {
 
     /// Returns a copy of bytes, whose memory comes back when it is dropped.
     pub fn copy_of(self: &Arc<Self>, bytes: &[u8]) -> PooledBytes {
-        let mut copy: Vec<u8> = self.take(bytes.len());
+        let mut copy = self.take(bytes.len());
         copy.clear();
         copy.extend_from_slice(bytes);
         PooledBytes { bytes: copy, home: Arc::clone(self) }
+    }
+
+    /// Returns a copy as [`Self::copy_of`] does, or `None` without memory for it.
+    pub fn try_copy_of(self: &Arc<Self>, bytes: &[u8]) -> Option<PooledBytes> {
+        let mut copy = self.take(bytes.len());
+        copy.clear();
+        copy.try_reserve_exact(bytes.len()).ok()?;
+        copy.extend_from_slice(bytes);
+        Some(PooledBytes { bytes: copy, home: Arc::clone(self) })
     }
 
     /// Returns `len` bytes that `fill` writes, whose memory comes back when they are dropped.
@@ -99,6 +108,12 @@ pub(in crate::collective) struct PooledBytes {
 impl AsRef<[u8]> for PooledBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl AsMut<[u8]> for PooledBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 }
 

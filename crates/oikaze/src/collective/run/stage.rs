@@ -27,18 +27,6 @@ pub(in crate::collective) struct Shape {
 }
 
 impl Shape {
-    /// Returns `true` if the collective combines nothing.
-    fn only_moves(&self) -> bool {
-        matches!(
-            self.kind,
-            CollectiveKind::Broadcast
-                | CollectiveKind::Gather
-                | CollectiveKind::AllGather
-                | CollectiveKind::Scatter
-                | CollectiveKind::AllToAll
-        )
-    }
-
     fn ranks(&self) -> usize {
         self.machines.len()
     }
@@ -127,7 +115,7 @@ pub(in crate::collective) trait Stage: Send {
     /// Returns the bytes of one element.
     fn element(&self) -> usize;
     /// Returns the bytes of a part.
-    fn bytes(&self, part: Part) -> PartBytes<'_>;
+    fn bytes(&mut self, part: Part) -> PartBytes<'_>;
     /// Takes a part that has come, whose length was checked.
     fn receive(&mut self, part: Part, how: Arrival, body: Body);
     /// Combines two parts.
@@ -178,20 +166,16 @@ impl<T: Item, O: Operator<T>> Vector<T, O> {
 
     fn prepare(&mut self, count: usize, input: &[T]) -> Result<(), String> {
         let plan = self.shape.plan(count, size_of::<T>(), self.operator.commutes())?;
-        self.work.fill(plan.len, plan.input, input, self.shape.only_moves())?;
+        self.work.fill(&plan, input)?;
         self.plan = Some(plan);
         Ok(())
     }
 }
 
-/// Combines each element of `new` into `here`.
+/// Combines each element of `new`, which need not be aligned, into `here`.
 #[inline]
-fn combine_all<T: Item, O: Operator<T>>(
-    operator: &O,
-    here: &mut [T],
-    new: impl Iterator<Item = T>,
-    order: Order,
-) {
+fn combine_all<T: Item, O: Operator<T>>(operator: &O, here: &mut [T], new: &[u8], order: Order) {
+    let new = new.chunks_exact(size_of::<T>().max(1)).map(bytemuck::pod_read_unaligned::<T>);
     match order {
         Order::NewFirst => {
             here.iter_mut().zip(new).for_each(|(here, new)| *here = operator.combine(new, *here));
@@ -223,7 +207,7 @@ impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
         size_of::<T>()
     }
 
-    fn bytes(&self, part: Part) -> PartBytes<'_> {
+    fn bytes(&mut self, part: Part) -> PartBytes<'_> {
         self.work.bytes(part)
     }
 
@@ -231,25 +215,17 @@ impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
         match how {
             Arrival::Replace => self.work.replace(part, body),
             Arrival::Combine(order) => {
-                let Some(here) = self.work.dense().get_mut(part.range()) else { return };
-                let new = body.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned);
-                combine_all(&self.operator, here, new, order);
+                let with = |here: &mut [T], new: &[u8]| {
+                    combine_all(&self.operator, here, new, order);
+                };
+                self.work.combine(part, &body, with);
             }
         }
     }
 
     fn combine(&mut self, new: Part, into: usize, order: Order) {
-        // The plan keeps the two parts apart.
-        let middle = new.start.max(into);
-        let Some((low, high)) = self.work.dense().split_at_mut_checked(middle) else { return };
-        let (here, new) = if into < new.start {
-            (low.get_mut(into..into + new.len), high.get(..new.len))
-        } else {
-            (high.get_mut(..new.len), low.get(new.range()))
-        };
-        if let (Some(here), Some(new)) = (here, new) {
-            combine_all(&self.operator, here, new.iter().copied(), order);
-        }
+        let with = |here: &mut [T], new: &[u8]| combine_all(&self.operator, here, new, order);
+        self.work.combine_parts(new, Part::new(into, new.len), with);
     }
 
     fn copy(&mut self, part: Part, into: usize) {

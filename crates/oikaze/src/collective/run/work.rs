@@ -3,7 +3,7 @@
 use super::pool::{POOLED_MIN, WorkPool};
 use super::rope::Rope;
 use crate::collective::Item;
-use oikaze_protocol::collective::Part;
+use oikaze_protocol::collective::{Part, Plan};
 use oikaze_protocol::wind::SharedBytes;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) struct Work<T: Item> {
 enum Content<T> {
     /// All elements in one vector.
     Dense(Vec<T>),
-    /// Bytes in pieces, for long vectors that are only moved.
+    /// Bytes in pieces, for long vectors.
     Rope(Rope),
 }
 
@@ -52,32 +52,23 @@ impl<T: Item> Work<T> {
         Work { content: Content::Dense(Vec::new()), pool }
     }
 
-    /// Makes room for `len` elements, and writes the input of this rank. A buffer that only moves
-    /// elements may leave them where they are received.
+    /// Makes room for the plan, and writes the input of this rank. A long buffer is cut where the
+    /// plan's parts begin, so that each part can be sent without a copy.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn fill(
-        &mut self,
-        len: usize,
-        place: Part,
-        input: &[T],
-        moves: bool,
-    ) -> Result<(), String> {
-        if moves && len.saturating_mul(size_of::<T>()) >= POOLED_MIN {
-            let mut rope = Rope::default();
-            let copy = self.pool.copy_of(bytemuck::cast_slice(input));
-            rope.insert(bytes_of::<T>(place).start, SharedBytes::new(copy));
-            self.content = Content::Rope(rope);
+    pub fn fill(&mut self, plan: &Plan, input: &[T]) -> Result<(), String> {
+        let (len, place) = (plan.len, plan.input);
+        if len.saturating_mul(size_of::<T>()) >= POOLED_MIN {
+            self.content = Content::Rope(self.rope_of(plan, input)?);
             return Ok(());
         }
-        let mut values = self.pool.take::<T>(len);
+        let mut values = Vec::new();
         if place.start == 0 && place.len == len && input.len() == len {
-            values.clear();
             values.extend_from_slice(input);
         } else {
             values
-                .try_reserve_exact(len.saturating_sub(values.len()))
+                .try_reserve_exact(len)
                 .map_err(|_| format!("there is not enough memory for {len} elements"))?;
             values.resize(len, T::zeroed());
             if let Some(place) = values.get_mut(place.range()) {
@@ -88,9 +79,29 @@ impl<T: Item> Work<T> {
         Ok(())
     }
 
+    fn rope_of(&self, plan: &Plan, input: &[T]) -> Result<Rope, String> {
+        let mut rope = Rope::default();
+        let place = plan.input.range();
+        let mut cuts: Vec<usize> =
+            plan.parts().flat_map(|part| [part.start, part.start + part.len]).collect();
+        cuts.extend([place.start, place.end]);
+        cuts.retain(|cut| place.start <= *cut && *cut <= place.end);
+        cuts.sort_unstable();
+        cuts.dedup();
+        for (start, end) in cuts.iter().zip(cuts.iter().skip(1)) {
+            let part = input.get(start - place.start..end - place.start).unwrap_or_default();
+            let part: &[u8] = bytemuck::cast_slice(part);
+            let bytes = self.pool.try_copy_of(part);
+            let bytes =
+                bytes.ok_or_else(|| format!("there is not enough memory for {} bytes", part.len()));
+            rope.insert_own(start * size_of::<T>(), bytes?);
+        }
+        Ok(rope)
+    }
+
     /// Returns the bytes of a part.
-    pub fn bytes(&self, part: Part) -> PartBytes<'_> {
-        match &self.content {
+    pub fn bytes(&mut self, part: Part) -> PartBytes<'_> {
+        match &mut self.content {
             Content::Dense(values) => {
                 PartBytes::Lent(bytemuck::cast_slice(values.get(part.range()).unwrap_or_default()))
             }
@@ -116,12 +127,47 @@ impl<T: Item> Work<T> {
         }
     }
 
-    /// Returns all elements, to combine some of them.
-    pub fn dense(&mut self) -> &mut [T] {
+    /// Combines bytes that were received into a part.
+    pub fn combine(&mut self, part: Part, new: &[u8], mut with: impl FnMut(&mut [T], &[u8])) {
         match &mut self.content {
-            Content::Dense(values) => values,
-            // A collective that combines has no rope.
-            Content::Rope(_) => &mut [],
+            Content::Dense(values) => {
+                if let Some(here) = values.get_mut(part.range()) {
+                    with(here, new);
+                }
+            }
+            Content::Rope(rope) => rope.change(bytes_of::<T>(part), &self.pool, |here, at| {
+                let new = new.get(at..at + here.len()).unwrap_or_default();
+                match bytemuck::try_cast_slice_mut(here) {
+                    Ok(here) => with(here, new),
+                    Err(_) => {
+                        // A received part need not be aligned.
+                        let mut aligned = vec![T::zeroed(); here.len() / size_of::<T>()];
+                        bytemuck::cast_slice_mut(&mut aligned).copy_from_slice(here);
+                        with(&mut aligned, new);
+                        here.copy_from_slice(bytemuck::cast_slice(&aligned));
+                    }
+                }
+            }),
+        }
+    }
+
+    /// Combines one part into another. The plan keeps the two apart.
+    pub fn combine_parts(&mut self, new: Part, into: Part, mut with: impl FnMut(&mut [T], &[u8])) {
+        if let Content::Dense(values) = &mut self.content {
+            let middle = new.start.max(into.start);
+            let Some((low, high)) = values.split_at_mut_checked(middle) else { return };
+            let (here, new) = if into.start < new.start {
+                (low.get_mut(into.range()), high.get(..new.len))
+            } else {
+                (high.get_mut(..new.len), low.get(new.range()))
+            };
+            if let (Some(here), Some(new)) = (here, new) {
+                with(here, bytemuck::cast_slice(new));
+            }
+            return;
+        }
+        if let PartBytes::Shared(new) = self.bytes(new) {
+            self.combine(into, &new, with);
         }
     }
 
@@ -188,7 +234,6 @@ impl<T: Item> Output<T> {
                 if part.len() == bytes.len() {
                     bytes.copy_from_slice(part);
                 }
-                self.work.pool.give(all);
             }
             Content::Rope(rope) => rope.read(bytes_of::<T>(self.part).start, bytes),
         }
@@ -200,7 +245,6 @@ impl<T: Item> Output<T> {
             Content::Dense(all) => {
                 let part = all.get(self.part.range()).unwrap_or_default();
                 values.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-                self.work.pool.give(all);
             }
             Content::Rope(rope) => {
                 rope.read(bytes_of::<T>(self.part).start, bytemuck::cast_slice_mut(values));
