@@ -38,6 +38,8 @@ struct Traffic {
 pub(super) struct Mail {
     kept: BTreeMap<(u64, RoundNumber, Rank), Kept>,
     traffic: BTreeMap<Rank, Traffic>,
+    /// Some rank is owed a report.
+    owes_reports: bool,
 }
 
 fn cost(len: usize) -> u64 {
@@ -96,7 +98,9 @@ impl Mail {
 
     /// Counts a parcel as read.
     pub fn has_read(&mut self, from: Rank, len: usize) {
-        self.traffic.entry(from).or_default().read += cost(len);
+        let traffic = self.traffic.entry(from).or_default();
+        traffic.read += cost(len);
+        self.owes_reports |= traffic.read - traffic.told >= TOLD_TOGETHER;
     }
 
     /// Returns the bytes to report to this rank, if they are many.
@@ -110,6 +114,9 @@ impl Mail {
 
     /// Returns the bytes to report, for each rank for which they are many.
     pub fn reports(&mut self) -> Vec<(Rank, u64)> {
+        if !std::mem::take(&mut self.owes_reports) {
+            return Vec::new();
+        }
         let ranks: Vec<Rank> = self.traffic.keys().copied().collect();
         ranks.into_iter().filter_map(|rank| Some((rank, self.report(rank)?))).collect()
     }
