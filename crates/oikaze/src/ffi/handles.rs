@@ -10,9 +10,10 @@ use crate::completion::{CompletionQueue, Counter};
 use crate::memory::RemoteRegion;
 use crate::memory::region::LocalRegion;
 use crate::message::{Fifo, RemoteFifo};
-use crate::node::lock;
+use crate::node::{check_not_forked, lock};
 use crate::{Error, Job, Result};
 use std::any::Any;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -83,13 +84,31 @@ keepable!(
 const FIRST_CHUNK: usize = 64;
 const CHUNKS: usize = (PLACES_MAX / FIRST_CHUNK).ilog2() as usize + 1;
 
-/// Table of the objects that a job keeps, by handle. Chunks of places never move, and each place
-/// has its own lock, so that threads that look up different objects do not contend.
-pub(crate) struct Handles {
+/// Table of objects by handle. A job has one ([`Job::keep`]); a binding whose objects must outlive
+/// their job, or that keeps jobs, has one of its own.
+///
+/// ```
+/// use oikaze::ffi::{HandleTable, Keepable};
+/// struct Window(u32);
+/// impl Keepable for Window {
+///     const WHAT: &'static str = "window";
+/// }
+/// # fn main() -> oikaze::Result<()> {
+/// let table = HandleTable::new();
+/// let handle = table.keep(Window(7))?;
+/// assert_eq!(table.kept::<Window>(handle)?.0, 7);
+/// table.release::<Window>(handle)?;
+/// assert!(table.kept::<Window>(handle).is_err());
+/// # Ok(())
+/// # }
+/// ```
+// Chunks of places never move, and each place has its own lock, so that threads that look up
+// different objects do not contend.
+pub struct HandleTable {
     chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
     free: Mutex<Free>,
-    /// First generation of each place. It differs from job to job, so that a handle of another job
-    /// most likely names nothing in this job.
+    /// First generation of each place. It differs from table to table, so that a handle of another
+    /// job most likely names nothing in this job.
     first: u64,
 }
 
@@ -112,13 +131,64 @@ struct Object {
     object: Arc<dyn Any + Send + Sync>,
 }
 
-impl Handles {
+impl fmt::Debug for HandleTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandleTable").finish_non_exhaustive()
+    }
+}
+
+impl Default for HandleTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl HandleTable {
+    /// Creates an empty table.
+    #[must_use]
     pub fn new() -> Self {
         let first = (RandomState::new().hash_one(0) & GENERATION_MASK).max(1);
         Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Mutex::default(), first }
     }
 
-    fn keep(&self, object: Object) -> Option<Handle> {
+    /// Keeps an object until it is [released](Self::release).
+    ///
+    /// # Errors
+    /// The table already keeps 16,777,216 objects; this process is a child of fork of a node.
+    pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
+        let doing = || format!("keeping one {} more", T::WHAT);
+        check_not_forked(doing)?;
+        self.insert(Object { what: T::WHAT, object: Arc::new(object) }).ok_or_else(|| {
+            Error::invalid(doing(), format!("{PLACES_MAX} objects are kept; release some"))
+        })
+    }
+
+    /// Returns the object of this handle.
+    ///
+    /// # Errors
+    /// The object was released, belongs to another table, or is of another type (MEM-19.2); this
+    /// process is a child of fork of a node.
+    pub fn kept<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
+        check_not_forked(|| describe(T::WHAT, handle))?;
+        let found = self.find(handle, |place| {
+            place.object.as_ref().map(|it| (it.what, Arc::clone(&it.object)))
+        });
+        let (what, object) = found.flatten().ok_or_else(|| unknown(T::WHAT, handle))?;
+        object.downcast().map_err(|_| of_another_kind(T::WHAT, handle, what))
+    }
+
+    /// Stops keeping the object, and returns it. A thread that is using the object still has it.
+    ///
+    /// # Errors
+    /// As [`HandleTable::kept`]; an object of another type stays.
+    pub fn release<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
+        let kept = self.kept::<T>(handle)?;
+        let released = self.remove(handle).ok_or_else(|| unknown(T::WHAT, handle))?;
+        drop(released);
+        Ok(kept)
+    }
+
+    fn insert(&self, object: Object) -> Option<Handle> {
         let number = self.free_place()?;
         let (chunk, _) = chunk_of(number);
         let empty = || Mutex::new(Place { generation: self.first, object: None });
@@ -151,7 +221,7 @@ impl Handles {
         is_it.then(|| use_it(&mut place))
     }
 
-    fn release(&self, handle: Handle) -> Option<Object> {
+    fn remove(&self, handle: Handle) -> Option<Object> {
         let object = self.find(handle, |place| {
             // 0 stays free: no handle is 0.
             place.generation = ((place.generation + 1) & GENERATION_MASK).max(1);
@@ -194,14 +264,7 @@ impl Job {
     /// The job already keeps 16,777,216 objects.
     pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
         self.node.check_process(|| format!("keeping one {} more", T::WHAT))?;
-        let object = Object { what: T::WHAT, object: Arc::new(object) };
-        let full = || {
-            Error::invalid(
-                format!("keeping one {} more", T::WHAT),
-                format!("{PLACES_MAX} objects are kept; release some"),
-            )
-        };
-        self.handles.keep(object).ok_or_else(full)
+        self.handles.keep(object)
     }
 
     /// Returns the object of this handle.
@@ -210,13 +273,7 @@ impl Job {
     /// The object was released, belongs to another job, or is of another type (MEM-19.2).
     pub fn kept<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
         self.node.check_process(|| describe(T::WHAT, handle))?;
-        let found = self.handles.find(handle, |place| {
-            place.object.as_ref().map(|it| (it.what, Arc::clone(&it.object)))
-        });
-        let (what, object) = found.flatten().ok_or_else(|| unknown(T::WHAT, handle))?;
-        let other =
-            |_| Error::invalid(describe(T::WHAT, handle), format!("it is of another kind: {what}"));
-        object.downcast().map_err(other)
+        self.handles.kept(handle)
     }
 
     /// Stops keeping the object; a thread that is using the object still has it. An operation goes
@@ -227,7 +284,7 @@ impl Job {
     pub fn release(&self, handle: Handle) -> Result<()> {
         self.node.check_process(|| describe("object", handle))?;
         // Dropped here, not under the lock: that may take the engine.
-        self.handles.release(handle).map(drop).ok_or_else(|| unknown("object", handle))
+        self.handles.remove(handle).map(drop).ok_or_else(|| unknown("object", handle))
     }
 }
 
@@ -242,9 +299,13 @@ fn unknown(what: &str, handle: Handle) -> Error {
     )
 }
 
+fn of_another_kind(what: &str, handle: Handle, kept: &str) -> Error {
+    Error::invalid(describe(what, handle), format!("it is of another kind: {kept}"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{CHUNKS, FIRST_CHUNK, Handle, Handles, Object, PLACES_MAX, chunk_of};
+    use super::{CHUNKS, FIRST_CHUNK, Handle, HandleTable, Object, PLACES_MAX, chunk_of};
     use std::sync::Arc;
 
     fn object(number: u64) -> Object {
@@ -254,11 +315,11 @@ mod tests {
     /// MEM-19.1.
     #[test]
     fn a_handle_means_one_object_and_then_nothing() {
-        let handles = Handles::new();
+        let handles = HandleTable::new();
         let mut stale = Vec::new();
         for round in 0..100u64 {
             let kept: Vec<Handle> =
-                (0..5).map(|n| handles.keep(object(10 * round + n)).unwrap()).collect();
+                (0..5).map(|n| handles.insert(object(10 * round + n)).unwrap()).collect();
             for (n, handle) in (0..).zip(&kept) {
                 let found = handles
                     .find(*handle, |place| Arc::clone(&place.object.as_ref().unwrap().object))
@@ -267,13 +328,13 @@ mod tests {
                 assert!(!stale.contains(handle) && handle.to_bits() != 0);
             }
             for handle in kept {
-                assert!(handles.release(handle).is_some() && handles.release(handle).is_none());
+                assert!(handles.remove(handle).is_some() && handles.remove(handle).is_none());
                 stale.push(handle);
             }
             assert!(stale.iter().all(|handle| handles.find(*handle, |_| ()).is_none()));
         }
         for never in [0, 1, u64::MAX] {
-            assert!(handles.release(Handle::from_bits(never)).is_none());
+            assert!(handles.remove(Handle::from_bits(never)).is_none());
         }
         assert_eq!(handles.free.lock().unwrap().unused, 5, "places are used again");
     }
@@ -295,17 +356,17 @@ mod tests {
     /// MEM-19.1: threads that keep and release at once never see one another's.
     #[test]
     fn threads_find_their_own() {
-        let handles = Handles::new();
+        let handles = HandleTable::new();
         std::thread::scope(|threads| {
             for thread in 0..4_u64 {
                 let handles = &handles;
                 threads.spawn(move || {
                     for round in 0..200 {
                         let kept: Vec<Handle> = (0..100)
-                            .map(|n| handles.keep(object(thread << 32 | n)).unwrap())
+                            .map(|n| handles.insert(object(thread << 32 | n)).unwrap())
                             .collect();
                         for (n, handle) in (0..).zip(kept) {
-                            let found = handles.release(handle).unwrap();
+                            let found = handles.remove(handle).unwrap();
                             assert_eq!(
                                 *found.object.downcast::<u64>().unwrap(),
                                 thread << 32 | n,
@@ -323,9 +384,9 @@ mod tests {
     /// MEM-19.2.
     #[test]
     fn a_handle_of_another_job_is_none_of_this_one() {
-        let (one, other) = (Handles::new(), Handles::new());
-        let handle = one.keep(object(1)).unwrap();
-        other.keep(object(2)).unwrap();
+        let (one, other) = (HandleTable::new(), HandleTable::new());
+        let handle = one.insert(object(1)).unwrap();
+        other.insert(object(2)).unwrap();
         // Of 2^40 generations both may begin with the same one.
         assert!(other.find(handle, |_| ()).is_none());
     }

@@ -1,11 +1,14 @@
 //! Objects by number, for bindings of languages that have neither ownership nor lifetimes.
 //!
 //! This module exists with the cargo feature `ffi`. A binding keeps each object that Rust would own
-//! ([`Job::keep`](crate::Job::keep)) and hands out its [`Handle`]. Types that Rust knows at compile
-//! time are given as values: [`AtomicOp`], [`Accumulation`], [`ElementType`]. Arrays and
-//! collectives of such types are the ones of Rust programs: [`UntypedArray`], [`Untyped`].
+//! ([`Job::keep`](crate::Job::keep), or a [`HandleTable`] of its own) and hands out its [`Handle`].
+//! Types that Rust knows at compile time are given as values: [`AtomicOp`], [`Accumulation`],
+//! [`ElementType`]. Arrays and collectives of such types are the ones of Rust programs:
+//! [`UntypedArray`], [`Untyped`].
 
+mod class;
 mod handles;
+mod leave;
 mod regions;
 mod words;
 
@@ -14,8 +17,8 @@ pub use crate::shared::untyped::{
     ElementKind, ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
     UntypedWriteGuard,
 };
-pub(crate) use handles::Handles;
-pub use handles::{Handle, Keepable};
+pub use class::ErrorClass;
+pub use handles::{Handle, HandleTable, Keepable};
 #[doc(inline)]
 pub use oikaze_os::memory::RegionId;
 #[doc(inline)]

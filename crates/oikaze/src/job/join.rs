@@ -24,6 +24,7 @@ use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Settings;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Joins the job that this process was started for by `oikaze run`. Without a launcher, the process
@@ -38,7 +39,7 @@ pub fn join() -> Result<Job> {
 
 /// Joins the job with these settings.
 pub(crate) fn join_with(builder: &JobBuilder) -> Result<Job> {
-    check_not_forked()?;
+    check_not_forked(|| "joining the job".into())?;
     let settings = builder.adjusted(JobBuilder::of_environment()?)?;
     // Jobs of one node without launcher may be many.
     let claim = std::env::var_os(environment::STORE).map(|_| Claim::make()).transpose()?;
@@ -60,7 +61,7 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
 /// Joins a job at the place that `bootstrap` gives. The builder says what the place's settings do
 /// not say.
 pub(crate) fn join_at(bootstrap: Box<dyn Bootstrap>, builder: &JobBuilder) -> Result<Job> {
-    check_not_forked()?;
+    check_not_forked(|| "joining the job".into())?;
     let bootstrap: Arc<dyn Bootstrap> = Arc::from(bootstrap);
     note_joined(bootstrap.rank());
     let waits = Waits::new(Arc::clone(&bootstrap));
@@ -146,9 +147,9 @@ fn join_explaining(
         limit,
         failure_time,
         tracking,
-        left: false,
+        left: AtomicBool::new(false),
         #[cfg(feature = "ffi")]
-        handles: crate::ffi::Handles::new(),
+        handles: crate::ffi::HandleTable::new(),
     })
 }
 

@@ -15,7 +15,7 @@ pub use statistics::NodeStatistics;
 
 use crate::collective::{Channels, Team};
 #[cfg(feature = "ffi")]
-use crate::ffi::Handles;
+use crate::ffi::HandleTable;
 use crate::node::Node;
 use crate::observe::TrafficReport;
 use crate::{Rank, Result};
@@ -23,6 +23,7 @@ use oikaze_launch::Bootstrap;
 use oikaze_os::memory::tracking::Tracker;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A job that this process has joined. A dropped job leaves: it waits until all other nodes leave
@@ -49,9 +50,10 @@ pub struct Job {
     pub(crate) world: Team,
     /// Notifications between this node and others.
     pub(crate) channels: Channels,
-    pub(crate) left: bool,
+    /// Set when the node begins to leave.
+    pub(crate) left: AtomicBool,
     #[cfg(feature = "ffi")]
-    pub(crate) handles: Handles,
+    pub(crate) handles: HandleTable,
 }
 
 impl Job {
@@ -154,13 +156,13 @@ impl Job {
     /// A node was lost before it left; operations have failed that no caller waited for
     /// ([`Job::flush`]); a guard is alive, whose later writes no other node will see (this node
     /// leaves the job all the same).
-    pub fn leave(mut self) -> Result<()> {
+    pub fn leave(self) -> Result<()> {
         self.leave_once()
     }
 
     /// Tells the other nodes that this node has failed, and leaves without waiting for them.
-    pub(crate) fn fail(mut self, why: &str) {
-        self.left = true;
+    pub(crate) fn fail(self, why: &str) {
+        self.left.store(true, Ordering::Relaxed);
         if self.node.check_process(|| "leave".into()).is_err() {
             return;
         }
@@ -180,8 +182,8 @@ impl Job {
         self.node.stop();
     }
 
-    fn leave_once(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.left, true) {
+    pub(crate) fn leave_once(&self) -> Result<()> {
+        if self.left.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         self.node.check_process(|| "leave".into())?;

@@ -36,11 +36,11 @@ impl Node {
     }
 }
 
-/// Fails in a child of fork of a process that has joined.
-pub(crate) fn check_not_forked() -> Result<()> {
+/// Fails in a child of fork of a process that has joined; `what` is the operation.
+pub(crate) fn check_not_forked(what: impl FnOnce() -> String) -> Result<()> {
     match JOINED.get() {
         Some((origin, rank)) if !origin.is_here() => {
-            Err(Error::failed("joining the job", Failure::Forked { rank: *rank }))
+            Err(Error::failed(what(), Failure::Forked { rank: *rank }))
         }
         _ => Ok(()),
     }

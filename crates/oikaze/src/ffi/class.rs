@@ -1,0 +1,128 @@
+//! Classes of errors, for bindings that give each class a status or an exception of its own.
+
+use crate::Error;
+use crate::error::Cause;
+use oikaze_engine::Failure;
+use oikaze_launch::JobError;
+use oikaze_os::memory::MemoryError;
+use oikaze_protocol::coherence::CoherenceError;
+use oikaze_protocol::rma::RmaError;
+use oikaze_protocol::wind::Refusal;
+
+/// Class of an [`Error`], by what a program can do about it.
+///
+/// ```
+/// use oikaze::ffi::ErrorClass;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let error = job.peer(job.size()).unwrap_err();
+/// assert_eq!(error.class(), ErrorClass::Invalid);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// An argument makes no sense: the program is to be mended.
+    Invalid,
+    /// A time limit has passed. The wait may be repeated.
+    Timeout,
+    /// A node is lost.
+    PeerLost,
+    /// A node is leaving the job, and will not do what is waited for.
+    PeerLeaving,
+    /// The peer refused the operation, which has changed nothing there.
+    Refused,
+    /// A FIFO is full. The push may be repeated.
+    Full,
+    /// Too much is queued to the peer. The operation may be repeated later.
+    QueueFull,
+    /// The ranks did not call the same collective.
+    Mismatch,
+    /// The job was ended by one of its nodes or by its launcher.
+    Aborted,
+    /// This node has left the job.
+    Left,
+    /// This process is a child of fork, and not the node.
+    Forked,
+    /// The operation was cancelled.
+    Cancelled,
+    /// Operations have failed that nobody waited for.
+    Unreported,
+    /// There is not enough memory, or no way to track it.
+    Memory,
+    /// The job could not be found, started or reached.
+    Job,
+    /// The machine or its system refused a request.
+    System,
+}
+
+impl Error {
+    /// Returns the class of the error.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        match self.cause() {
+            Cause::Timeout { .. } => ErrorClass::Timeout,
+            Cause::Failed { failure, .. } => of_failure(failure),
+            Cause::Unseen { .. } => ErrorClass::Unreported,
+            Cause::Job(error) => of_job(error),
+            Cause::Memory(error) => of_memory(error),
+            Cause::Shared(_) => ErrorClass::Memory,
+            Cause::Fifo(_) | Cause::Access(_) | Cause::Placement(_) | Cause::Invalid { .. } => {
+                ErrorClass::Invalid
+            }
+            Cause::System { .. } => ErrorClass::System,
+        }
+    }
+}
+
+fn of_failure(failure: &Failure) -> ErrorClass {
+    match failure {
+        Failure::Remote(RmaError::Refused(Refusal::Full)) => ErrorClass::Full,
+        Failure::Remote(RmaError::Refused(_)) => ErrorClass::Refused,
+        Failure::Remote(_) | Failure::NoSuchNode { .. } => ErrorClass::Invalid,
+        Failure::PeerLost { .. } | Failure::InUse { .. } => ErrorClass::PeerLost,
+        Failure::Leaving { .. } => ErrorClass::PeerLeaving,
+        Failure::Aborted(_) => ErrorClass::Aborted,
+        Failure::Coherence(error) => of_coherence(error),
+        Failure::TooMany { .. } | Failure::QueueFull { .. } => ErrorClass::QueueFull,
+        Failure::Cancelled => ErrorClass::Cancelled,
+        Failure::Memory(error) => of_memory(error),
+        Failure::Left => ErrorClass::Left,
+        Failure::Forked { .. } => ErrorClass::Forked,
+        Failure::Machine(_) => ErrorClass::System,
+    }
+}
+
+fn of_coherence(error: &CoherenceError) -> ErrorClass {
+    match error {
+        CoherenceError::NodeDead { .. }
+        | CoherenceError::PageLost { .. }
+        | CoherenceError::LockBroken { .. } => ErrorClass::PeerLost,
+        CoherenceError::NodeLeaving { .. } => ErrorClass::PeerLeaving,
+        CoherenceError::Mismatch(_) => ErrorClass::Mismatch,
+        CoherenceError::Refused { .. } => ErrorClass::Refused,
+        CoherenceError::Machine(_) => ErrorClass::System,
+        CoherenceError::Left { .. } => ErrorClass::Left,
+        _ => ErrorClass::Invalid,
+    }
+}
+
+fn of_memory(error: &MemoryError) -> ErrorClass {
+    match error {
+        MemoryError::System { .. }
+        | MemoryError::NotAvailable { .. }
+        | MemoryError::Torn
+        | MemoryError::TableFull(_)
+        | MemoryError::Random(_) => ErrorClass::Memory,
+        _ => ErrorClass::Invalid,
+    }
+}
+
+fn of_job(error: &JobError) -> ErrorClass {
+    match error {
+        JobError::Aborted { .. } => ErrorClass::Aborted,
+        JobError::NodeEnded { .. } => ErrorClass::PeerLost,
+        JobError::TimedOut { .. } => ErrorClass::Timeout,
+        _ => ErrorClass::Job,
+    }
+}
