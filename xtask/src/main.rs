@@ -1,10 +1,13 @@
-//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | prose | imports | names | bench`.
+//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | prose | imports | names | header |
+//! install | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
 mod command;
 mod fuzz;
+mod header;
 mod imports;
+mod install;
 mod miri;
 mod names;
 mod prose;
@@ -45,6 +48,14 @@ enum Chore {
     Imports,
     /// Check that no two types of a crate have the same name.
     Names,
+    /// Write the header of the C binding.
+    Header {
+        /// Only check that the header is what the sources say.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Install the C libraries, the header and oikaze.pc.
+    Install(install::Settings),
     /// Measure Oikaze beside its peers: `cargo xtask bench wind [--quick] [--json FILE]`.
     Bench {
         /// Bench to run, and its options; see `--help`.
@@ -63,6 +74,8 @@ fn main() -> ExitCode {
         Chore::Prose => prose::run(),
         Chore::Imports => imports::run(),
         Chore::Names => names::run(),
+        Chore::Header { check } => header::run(check),
+        Chore::Install(settings) => install::run(&settings),
         Chore::Bench { arguments } => bench(&arguments),
     };
     match result {

@@ -156,9 +156,17 @@ impl HandleTable {
     /// # Errors
     /// The table already keeps 16,777,216 objects; this process is a child of fork of a node.
     pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
+        self.keep_shared(Arc::new(object))
+    }
+
+    /// Keeps an object that its maker uses, too, as [`HandleTable::keep`] does.
+    ///
+    /// # Errors
+    /// As [`HandleTable::keep`].
+    pub fn keep_shared<T: Keepable>(&self, object: Arc<T>) -> Result<Handle> {
         let doing = || format!("keeping one {} more", T::WHAT);
         check_not_forked(doing)?;
-        self.insert(Object { what: T::WHAT, object: Arc::new(object) }).ok_or_else(|| {
+        self.insert(Object { what: T::WHAT, object }).ok_or_else(|| {
             Error::invalid(doing(), format!("{PLACES_MAX} objects are kept; release some"))
         })
     }

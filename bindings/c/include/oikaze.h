@@ -1,0 +1,1643 @@
+/* Oikaze: shared and remote memory for clusters on ordinary Ethernet.
+ *
+ * Written by `cargo xtask header` from bindings/c/src. Do not edit.
+ *
+ * Each function returns a status, and `oik_error` has the text of a failure: operation, cause and
+ * remedy. Results are written through pointers. A function that fails writes NULL as the handle of a
+ * new object, and leaves other results alone.
+ *
+ * Objects are handles: a pointer to `oik_job` or another object is a number that is never
+ * dereferenced. A handle that was released, or was never one, is an error (OIK_HANDLE), not a crash.
+ * Each object is released by the function that its type names; those of a job that this node has left
+ * are to be released, too.
+ *
+ * All functions may be called by any thread at any time, unless they say otherwise. No function calls
+ * back on another thread than its caller's. A child of fork may call none of them.
+ *
+ * Memory that an argument points to is not used after the call, unless the function says so. Nobody
+ * changes it meanwhile. Texts are UTF-8 and end with a zero byte. Times are in seconds. */
+
+#ifndef OIKAZE_H
+#define OIKAZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Stands for any node, where a rank is asked for.
+ */
+#define OIK_ANY UINT32_MAX
+
+/**
+ * Outcome of a call. `OIK_OK` is 0; all others are failures, whose text `oik_error` returns.
+ */
+typedef enum {
+  /**
+   * The call succeeded.
+   */
+  OIK_OK = 0,
+  /**
+   * Nothing is there yet. Only calls that poll return this.
+   */
+  OIK_NOT_READY = 1,
+  /**
+   * An argument makes no sense: NULL, a bad length, an unknown constant, a wrong root.
+   */
+  OIK_INVALID = 2,
+  /**
+   * The handle means nothing: the object was released, or the handle was never one.
+   */
+  OIK_HANDLE = 3,
+  /**
+   * The buffer is too small. The call has told the length, and has lost nothing.
+   */
+  OIK_TOO_SMALL = 4,
+  /**
+   * A time limit has passed. An operation goes on, and may be waited for again.
+   */
+  OIK_TIMEOUT = 5,
+  /**
+   * A node is lost (`oik_error_lost_peer`).
+   */
+  OIK_PEER_LOST = 6,
+  /**
+   * A node is leaving the job, and will not do what is waited for.
+   */
+  OIK_PEER_LEAVING = 7,
+  /**
+   * The peer refused the operation (rights, bounds), which has changed nothing there.
+   */
+  OIK_REFUSED = 8,
+  /**
+   * A FIFO is full. Push again later.
+   */
+  OIK_FULL = 9,
+  /**
+   * Too much is queued to the peer. Wait for earlier operations first.
+   */
+  OIK_QUEUE_FULL = 10,
+  /**
+   * The ranks did not call the same collective.
+   */
+  OIK_MISMATCH = 11,
+  /**
+   * A node or the launcher ended the job.
+   */
+  OIK_ABORTED = 12,
+  /**
+   * This node has left the job.
+   */
+  OIK_LEFT = 13,
+  /**
+   * This process is a child of fork, and not the node.
+   */
+  OIK_FORKED = 14,
+  /**
+   * The operation was cancelled.
+   */
+  OIK_CANCELLED = 15,
+  /**
+   * Operations have failed that nobody waited for.
+   */
+  OIK_UNREPORTED = 16,
+  /**
+   * There is not enough memory, or no way to track it.
+   */
+  OIK_MEMORY = 17,
+  /**
+   * The job could not be found, started or reached.
+   */
+  OIK_JOB = 18,
+  /**
+   * The machine or its system refused a request.
+   */
+  OIK_SYSTEM = 19,
+  /**
+   * Oikaze has a defect. Nothing that the job does from here on is certain.
+   */
+  OIK_DEFECT = 20,
+} oik_status;
+
+/**
+ * A counter of operations that have ended.
+ */
+typedef struct oik_counter oik_counter;
+
+/**
+ * A FIFO of this node, which peers push elements into.
+ */
+typedef struct oik_fifo oik_fifo;
+
+/**
+ * A job that this process has joined.
+ */
+typedef struct oik_job oik_job;
+
+/**
+ * A lock that this node holds.
+ */
+typedef struct oik_lock oik_lock;
+
+/**
+ * A message that has arrived.
+ */
+typedef struct oik_message oik_message;
+
+/**
+ * An operation under way: a put, a get, an atomic, a message. Its handle means nothing any more
+ * once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may be waited for
+ * again.
+ */
+typedef struct oik_operation oik_operation;
+
+/**
+ * A queue in which operations report their end.
+ */
+typedef struct oik_queue oik_queue;
+
+/**
+ * A region: memory of this node that is registered for operations.
+ */
+typedef struct oik_region oik_region;
+
+/**
+ * A region of a peer.
+ */
+typedef struct oik_remote oik_remote;
+
+/**
+ * A FIFO of a peer.
+ */
+typedef struct oik_remote_fifo oik_remote_fifo;
+
+/**
+ * Settings for joining. A value that is set here wins over its environment variable.
+ */
+typedef struct oik_settings oik_settings;
+
+/**
+ * Counters of one node, all of them from its start.
+ */
+typedef struct {
+  /**
+   * Page faults of the program on shared arrays, for loads.
+   */
+  uint64_t read_faults;
+  /**
+   * Page faults of the program on shared arrays, for stores.
+   */
+  uint64_t write_faults;
+  /**
+   * Pages fetched from their homes.
+   */
+  uint64_t pages_fetched;
+  /**
+   * Diffs sent to homes.
+   */
+  uint64_t diffs;
+  /**
+   * Bytes of diffs sent.
+   */
+  uint64_t diff_bytes;
+  /**
+   * Barriers and reductions passed.
+   */
+  uint64_t barriers;
+  /**
+   * Number of locks taken.
+   */
+  uint64_t locks;
+  /**
+   * Number of datagrams sent.
+   */
+  uint64_t datagrams_sent;
+  /**
+   * Number of datagrams received.
+   */
+  uint64_t datagrams_received;
+  /**
+   * Bytes sent, in UDP payloads.
+   */
+  uint64_t bytes_sent;
+  /**
+   * Bytes received, in UDP payloads.
+   */
+  uint64_t bytes_received;
+  /**
+   * Messages or parts of them sent again.
+   */
+  uint64_t retransmissions;
+  /**
+   * Datagrams dropped for a wrong seal.
+   */
+  uint64_t corrupt;
+  /**
+   * Datagrams dropped because they belong to no connection of this node.
+   */
+  uint64_t strangers;
+  /**
+   * Handshakes dropped because they were sealed with another secret.
+   */
+  uint64_t unauthentic;
+} oik_statistics;
+
+/**
+ * Numbers of operations that have ended since a counter was made.
+ */
+typedef struct {
+  /**
+   * Number of operations that succeeded.
+   */
+  uint64_t succeeded;
+  /**
+   * Number of operations that failed.
+   */
+  uint64_t failed;
+} oik_counts;
+
+/**
+ * Rights that a region grants to peers: a sum of `OIK_READ`, `OIK_WRITE`, `OIK_ATOMIC`.
+ */
+typedef uint32_t oik_rights;
+
+/**
+ * Kind of memory.
+ */
+typedef uint32_t oik_memory_kind;
+
+/**
+ * Memory for `oik_region_new`. All fields but `len` may be 0.
+ */
+typedef struct {
+  /**
+   * Kind of the memory: `OIK_SHARED` …
+   */
+  oik_memory_kind kind;
+  /**
+   * Length in bytes, at least 1.
+   */
+  size_t len;
+  /**
+   * Length in bytes up to which shared or private memory may grow; 0 for `len`.
+   */
+  size_t capacity;
+  /**
+   * Shared or private memory is made of small pages, not of huge ones. Small pages can be moved
+   * one by one.
+   */
+  bool small_pages;
+  /**
+   * Memory of the program, or a file, is only read.
+   */
+  bool read_only;
+  /**
+   * Start of the program's memory.
+   */
+  void *address;
+  /**
+   * Descriptor of the file.
+   */
+  int32_t descriptor;
+  /**
+   * Offset in the file, in whole pages.
+   */
+  uint64_t offset;
+} oik_memory;
+
+/**
+ * Id by which any node of the job can use a region (`oik_remote_region_by_id`). It may be sent in a
+ * message.
+ */
+typedef struct {
+  /**
+   * The id, the same on every machine.
+   */
+  uint8_t bytes[24];
+} oik_remote_id;
+
+/**
+ * Comparison of a word with a value, both unsigned.
+ */
+typedef uint32_t oik_comparison;
+
+/**
+ * Change of a word by an atomic operation.
+ */
+typedef uint32_t oik_change;
+
+/**
+ * Bytes whose pages have changed place, and bytes that were copied.
+ */
+typedef struct {
+  /**
+   * Bytes whose pages were moved.
+   */
+  uint64_t moved;
+  /**
+   * Bytes that were copied.
+   */
+  uint64_t copied;
+} oik_placed;
+
+/**
+ * Rows of equal length at equal distances, and planes of such rows. All lengths are in bytes.
+ */
+typedef struct {
+  /**
+   * Offset of the first byte of the first row.
+   */
+  uint64_t offset;
+  /**
+   * Length of a row, at least 1.
+   */
+  uint32_t row;
+  /**
+   * Number of rows in a plane, at least 1.
+   */
+  uint32_t rows;
+  /**
+   * Number of planes, at least 1.
+   */
+  uint32_t planes;
+  /**
+   * Distance from the beginning of a row to that of the next.
+   */
+  uint64_t row_stride;
+  /**
+   * Distance from the beginning of a plane to that of the next.
+   */
+  uint64_t plane_stride;
+} oik_block;
+
+/**
+ * Type of elements.
+ */
+typedef uint32_t oik_kind;
+
+/**
+ * Operator that combines two elements.
+ */
+typedef uint32_t oik_operator;
+
+/**
+ * Class of a message: order, and the meaning of "done".
+ */
+typedef uint32_t oik_class;
+
+/**
+ * Facts about a message.
+ */
+typedef struct {
+  /**
+   * Rank of the sender.
+   */
+  uint32_t from;
+  /**
+   * Class of the message.
+   */
+  oik_class class_;
+  /**
+   * Tag that the sender chose.
+   */
+  uint64_t tag;
+  /**
+   * Length in bytes.
+   */
+  size_t len;
+  /**
+   * Bytes of the message, valid until it is released; NULL after `oik_receive_into`.
+   */
+  const void *bytes;
+  /**
+   * The message, if it did not fit into the buffer of `oik_receive_into`; otherwise NULL.
+   */
+  oik_message *message;
+} oik_message_info;
+
+/**
+ * An operation that has ended.
+ */
+typedef struct {
+  /**
+   * Context that the program gave to the operation.
+   */
+  uint64_t context;
+  /**
+   * Previous value, for an atomic (its bits, if it has 32), otherwise 0.
+   */
+  uint64_t value;
+  /**
+   * Outcome of the operation.
+   */
+  oik_status status;
+} oik_completed;
+
+/**
+ * A piece of a list: a range of a peer's region, and one of a region of this node.
+ */
+typedef struct {
+  /**
+   * Offset in the peer's region.
+   */
+  uint64_t offset;
+  /**
+   * Offset in the region of this node.
+   */
+  size_t at;
+  /**
+   * Length in bytes.
+   */
+  size_t len;
+} oik_piece;
+
+/**
+ * No right.
+ */
+#define OIK_NONE 0
+
+/**
+ * Peers may get.
+ */
+#define OIK_READ 1
+
+/**
+ * Peers may put.
+ */
+#define OIK_WRITE 2
+
+/**
+ * Peers may use atomics and signals.
+ */
+#define OIK_ATOMIC 4
+
+/**
+ * Zeroed memory of the library, which local peers may map. All of it is reserved at once.
+ */
+#define OIK_SHARED 0
+
+/**
+ * Zeroed memory of this process alone, allocated when it is touched.
+ */
+#define OIK_PRIVATE 1
+
+/**
+ * Memory of the program at `address`.
+ */
+#define OIK_PROGRAM 2
+
+/**
+ * Part of an open file. Its pages need not be in memory.
+ */
+#define OIK_FILE 3
+
+/**
+ * The word is the value.
+ */
+#define OIK_EQUAL 0
+
+/**
+ * The word is not the value.
+ */
+#define OIK_NOT_EQUAL 1
+
+/**
+ * The word is greater than the value.
+ */
+#define OIK_GREATER 2
+
+/**
+ * The word is greater than the value, or is the value.
+ */
+#define OIK_GREATER_EQUAL 3
+
+/**
+ * The word is less than the value.
+ */
+#define OIK_LESS 4
+
+/**
+ * The word is less than the value, or is the value.
+ */
+#define OIK_LESS_EQUAL 5
+
+/**
+ * Adds the operand, wrapping. With 0 as operand, the word is only read.
+ */
+#define OIK_ADD 1
+
+/**
+ * Stores the operand if the word is `expected`.
+ */
+#define OIK_COMPARE_EXCHANGE 2
+
+/**
+ * Stores the operand.
+ */
+#define OIK_SWAP 3
+
+/**
+ * Keeps the bits that are set in both.
+ */
+#define OIK_BIT_AND 4
+
+/**
+ * Sets the bits of the operand.
+ */
+#define OIK_BIT_OR 5
+
+/**
+ * Flips the bits of the operand.
+ */
+#define OIK_BIT_XOR 6
+
+/**
+ * Stores the minimum of both, unsigned.
+ */
+#define OIK_UNSIGNED_MIN 7
+
+/**
+ * Stores the maximum of both, unsigned.
+ */
+#define OIK_UNSIGNED_MAX 8
+
+/**
+ * Stores the minimum of both, signed.
+ */
+#define OIK_SIGNED_MIN 9
+
+/**
+ * Stores the maximum of both, signed.
+ */
+#define OIK_SIGNED_MAX 10
+
+/**
+ * `uint8_t`
+ */
+#define OIK_U8 1
+
+/**
+ * `int8_t`
+ */
+#define OIK_I8 2
+
+/**
+ * `uint16_t`
+ */
+#define OIK_U16 3
+
+/**
+ * `int16_t`
+ */
+#define OIK_I16 4
+
+/**
+ * `uint32_t`
+ */
+#define OIK_U32 5
+
+/**
+ * `int32_t`
+ */
+#define OIK_I32 6
+
+/**
+ * `uint64_t`
+ */
+#define OIK_U64 7
+
+/**
+ * `int64_t`
+ */
+#define OIK_I64 8
+
+/**
+ * `float`
+ */
+#define OIK_F32 9
+
+/**
+ * `double`
+ */
+#define OIK_F64 10
+
+/**
+ * Sum. Integers wrap.
+ */
+#define OIK_SUM 1
+
+/**
+ * Minimum. A NaN gives way to a number.
+ */
+#define OIK_MIN 2
+
+/**
+ * Maximum. A NaN gives way to a number.
+ */
+#define OIK_MAX 3
+
+/**
+ * After all ordered messages before it.
+ */
+#define OIK_ORDERED 0
+
+/**
+ * As soon as it arrives.
+ */
+#define OIK_UNORDERED 1
+
+/**
+ * Ordered, and done when the peer has accepted it.
+ */
+#define OIK_SYNC 2
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Returns the text of the calling thread's last failure: operation, cause and remedy. The text is
+ * valid until the next call of this thread fails. Returns an empty text if no call has failed.
+ * Thread-safe: each thread has a text of its own.
+ */
+const char *oik_error(void);
+
+/**
+ * Writes the rank of the node whose loss caused the calling thread's last failure. Returns
+ * `OIK_NOT_READY` if the loss of a node was not the cause. Thread-safe: each thread has a last
+ * failure of its own.
+ */
+oik_status oik_error_lost_peer(uint32_t *rank);
+
+/**
+ * Does nothing for `OIK_OK`. For a failure, prints its text, ends all jobs of this process for all
+ * their nodes (as `oik_abort`), and exits with status 1. Programs that treat errors so write
+ * `oik_check(oik_barrier(job))`. Thread-safe, as exit(3) is.
+ */
+void oik_check(int32_t status);
+
+/**
+ * Joins the job that the environment describes, and writes its handle to `job`. The environment is
+ * that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts. Without a launcher,
+ * the program is a job of one node. `oik_settings` has a form with settings. Thread-safe.
+ *
+ * Errors: `OIK_JOB` if the job or its store could not be reached; `OIK_INVALID` if an environment
+ * variable makes no sense; `OIK_SYSTEM` or `OIK_MEMORY` if this machine does not grant something.
+ */
+oik_status oik_join(oik_job **job);
+
+/**
+ * Leaves the job: waits for all other nodes to leave, then says goodbye. The handle means nothing
+ * from then on, even if the call fails. Calls of other threads with objects of this job fail with
+ * `OIK_LEFT`. Memory that the program has lent is the program's again. Thread-safe.
+ *
+ * Errors: `OIK_PEER_LOST` if a node was lost before it left; `OIK_UNREPORTED` if operations have
+ * failed that nobody waited for; `OIK_INVALID` if a guard is alive.
+ */
+oik_status oik_leave(oik_job *job);
+
+/**
+ * Ends the job for all nodes, for this reason. Every wait and operation of every node fails with
+ * `OIK_ABORTED`. The launcher prints the reason and ends each process that does not end by itself.
+ * The first reason stays. `oik_leave` is still to be called. Thread-safe.
+ */
+oik_status oik_abort(oik_job *job, const char *reason);
+
+/**
+ * Writes this node's rank, 0 to size − 1. Thread-safe.
+ */
+oik_status oik_rank(oik_job *job, uint32_t *rank);
+
+/**
+ * Writes the number of nodes in the job. Thread-safe.
+ */
+oik_status oik_size(oik_job *job, uint32_t *size);
+
+/**
+ * Writes the time limit, in seconds, of waits that are given none of their own; INFINITY if there
+ * is none. Thread-safe.
+ */
+oik_status oik_time_limit(oik_job *job, double *seconds);
+
+/**
+ * Writes the ranks of nodes that have died, or have left without waiting for the others, in the
+ * order in which this node learned of it. `count` gets their number. Returns `OIK_TOO_SMALL` if
+ * there is room for fewer (`capacity` ranks). Thread-safe.
+ */
+oik_status oik_lost(oik_job *job, uint32_t *ranks, size_t capacity, size_t *count);
+
+/**
+ * Writes the counters of this node. Thread-safe.
+ */
+oik_status oik_get_statistics(oik_job *job, oik_statistics *statistics);
+
+/**
+ * Writes how this node detects accesses to shared arrays, and why not in a better way, to `buffer`:
+ * `len` bytes without a zero byte. Returns `OIK_TOO_SMALL` if `capacity` is less. Thread-safe.
+ */
+oik_status oik_page_tracking(oik_job *job, void *buffer, size_t capacity, size_t *len);
+
+/**
+ * Writes a descriptor that becomes readable when an operation has ended or a message has arrived,
+ * for poll(2) and event loops. `oik_clear_descriptor` makes it unreadable again. Check for events
+ * after that call, not before. The descriptor is the job's: it is not to be closed. Thread-safe.
+ */
+oik_status oik_descriptor(oik_job *job, int32_t *descriptor);
+
+/**
+ * Makes the job's descriptor unreadable again. Thread-safe.
+ */
+oik_status oik_clear_descriptor(oik_job *job);
+
+/**
+ * Makes settings that change nothing. Thread-safe, as all functions for settings are.
+ */
+oik_status oik_settings_new(oik_settings **settings);
+
+/**
+ * Releases settings. Thread-safe.
+ */
+oik_status oik_settings_release(oik_settings *settings);
+
+/**
+ * Joins the job as `oik_join` does, with these settings, which may be used again. Thread-safe.
+ */
+oik_status oik_join_with(oik_settings *settings, oik_job **job);
+
+/**
+ * Sets the time limit, in seconds, of waits that are given none of their own (`OIKAZE_TIMEOUT`).
+ * INFINITY means no limit. Thread-safe.
+ */
+oik_status oik_settings_time_limit(oik_settings *settings, double seconds);
+
+/**
+ * Sets the time of silence, in seconds, after which a peer is dead (`OIKAZE_FAILURE_TIME`; 5 s
+ * unless set). Thread-safe.
+ */
+oik_status oik_settings_failure_time(oik_settings *settings, double seconds);
+
+/**
+ * Sets the time, in seconds, that a wait lasts before one line on stderr explains it
+ * (`OIKAZE_EXPLAIN_AFTER`; 5 s unless set). With 0, no wait is explained. Thread-safe.
+ */
+oik_status oik_settings_explain_after(oik_settings *settings, double seconds);
+
+/**
+ * Sets whether survivors go on with what needs no dead node when a node dies
+ * (`OIKAZE_KEEP_GOING`). `oik_lost` names the dead. Thread-safe.
+ */
+oik_status oik_settings_keep_going(oik_settings *settings, bool goes_on);
+
+/**
+ * Sets whether the checksum of a datagram covers its headers only, and UDP's checksum the rest
+ * (`OIKAZE_CHECKSUM=header`). All nodes of a job choose the same. Thread-safe.
+ */
+oik_status oik_settings_check_headers_only(oik_settings *settings, bool headers_only);
+
+/**
+ * Controls congestion by loss, as CUBIC does, and not by delay (`OIKAZE_CONGESTION=cubic`).
+ * Thread-safe.
+ */
+oik_status oik_settings_cubic(oik_settings *settings);
+
+/**
+ * Sets the UDP ports that the node may use, `first` to `last` (`OIKAZE_PORTS`). Thread-safe.
+ */
+oik_status oik_settings_ports(oik_settings *settings, uint16_t first, uint16_t last);
+
+/**
+ * Lets threads that wait spin without end (`OIKAZE_WAIT=spin`). Thread-safe.
+ */
+oik_status oik_settings_spin_while_waiting(oik_settings *settings);
+
+/**
+ * Lets threads that wait sleep at once (`OIKAZE_WAIT=block`). Thread-safe.
+ */
+oik_status oik_settings_block_while_waiting(oik_settings *settings);
+
+/**
+ * Lets threads that wait spin for a while where the machine has cores for it
+ * (`OIKAZE_WAIT=adaptive`, the default). Thread-safe.
+ */
+oik_status oik_settings_wait_adaptively(oik_settings *settings);
+
+/**
+ * Lets the threads that wait run the engine (`OIKAZE_ENGINE=inline`, the default). Thread-safe.
+ */
+oik_status oik_settings_engine_inline(oik_settings *settings);
+
+/**
+ * Gives the engine a thread of its own (`OIKAZE_ENGINE=thread`). Thread-safe.
+ */
+oik_status oik_settings_engine_thread(oik_settings *settings);
+
+/**
+ * Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). Thread-safe.
+ */
+oik_status oik_settings_engine_thread_on(oik_settings *settings, size_t core);
+
+/**
+ * Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as "gso,gro". Thread-safe.
+ */
+oik_status oik_settings_without(oik_settings *settings, const char *mechanisms);
+
+/**
+ * Waits for an operation within the job's time limit, and releases it. Returns its outcome.
+ * Thread-safe.
+ */
+oik_status oik_wait(oik_operation *operation);
+
+/**
+ * Waits as `oik_wait` does, and writes the previous value of the word that an atomic changed (its
+ * bits, if it has 32), or 0 for other operations. Thread-safe.
+ */
+oik_status oik_wait_value(oik_operation *operation, uint64_t *value);
+
+/**
+ * Waits as `oik_wait_value` does, with this time limit in seconds. `value` may be NULL. After
+ * `OIK_TIMEOUT` the operation goes on. Thread-safe.
+ */
+oik_status oik_wait_for(oik_operation *operation, double seconds, uint64_t *value);
+
+/**
+ * Waits for `count` operations as `oik_wait` does, and releases all of them. NULL stands for an
+ * operation that has ended. Returns the first failure. After `OIK_TIMEOUT`, the operation that did
+ * not end and all after it may be waited for again. Thread-safe.
+ */
+oik_status oik_wait_all(oik_operation **operations, size_t count);
+
+/**
+ * Returns `OIK_NOT_READY` if the operation has not ended. Otherwise releases it and returns its
+ * outcome, as `oik_wait_value` does. `value` may be NULL. Thread-safe.
+ */
+oik_status oik_test(oik_operation *operation, uint64_t *value);
+
+/**
+ * Cancels an operation, waits until it uses no memory of the program any more, and releases it.
+ * Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have taken place.
+ * Thread-safe.
+ */
+oik_status oik_cancel(oik_operation *operation);
+
+/**
+ * Releases an operation, which goes on. If the program's memory was lent to it, the call waits
+ * until it does not use that memory any more. A failure is reported by `oik_flush` or `oik_leave`.
+ * Thread-safe.
+ */
+oik_status oik_operation_release(oik_operation *operation);
+
+/**
+ * Waits until all operations and messages that this node has begun have ended, to all peers, within
+ * the job's time limit. Returns `OIK_UNREPORTED` if some have failed that no call has reported;
+ * each failure is reported once. Thread-safe.
+ */
+oik_status oik_flush(oik_job *job);
+
+/**
+ * Flushes as `oik_flush` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_flush_for(oik_job *job, double seconds);
+
+/**
+ * Flushes as `oik_flush` does, operations to one peer only. Thread-safe.
+ */
+oik_status oik_flush_peer(oik_job *job, uint32_t rank);
+
+/**
+ * Flushes as `oik_flush_peer` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_flush_peer_for(oik_job *job, uint32_t rank, double seconds);
+
+/**
+ * Orders operations and messages to each peer: those begun after the fence take place at the peer
+ * after those begun before it. Returns at once. Thread-safe.
+ */
+oik_status oik_fence(oik_job *job);
+
+/**
+ * Orders operations as `oik_fence` does, to one peer only. Thread-safe.
+ */
+oik_status oik_fence_peer(oik_job *job, uint32_t rank);
+
+/**
+ * Calls `posts(context)` on the calling thread. The operations that it begins leave together at its
+ * end, in as few datagrams as hold them. Many small operations so have several times the rate.
+ * `posts` returns normally: neither longjmp nor an exception of C++ leaves it. Thread-safe.
+ */
+oik_status oik_batch(oik_job *job, void (*posts)(void *context), void *context);
+
+/**
+ * Makes a queue in which operations report their end (`oik_report_to`). Thread-safe.
+ */
+oik_status oik_queue_new(oik_job *job, oik_queue **queue);
+
+/**
+ * Lets a queue report the end of an operation, with this context. The operation is still to be
+ * waited for or released. Thread-safe.
+ */
+oik_status oik_report_to(oik_operation *operation, oik_queue *queue, uint64_t context);
+
+/**
+ * Takes operations that have ended out of the queue without waiting, at most `capacity` of them.
+ * `count` gets their number, which may be 0. If some have failed, `oik_error` gives the text of the
+ * last of them. Thread-safe.
+ */
+oik_status oik_queue_poll(oik_queue *queue,
+                          oik_completed *completed,
+                          size_t capacity,
+                          size_t *count);
+
+/**
+ * Waits within the job's time limit until at least `at_least` operations have ended, and takes them
+ * out of the queue as `oik_queue_poll` does. Thread-safe.
+ */
+oik_status oik_queue_wait(oik_queue *queue,
+                          size_t at_least,
+                          oik_completed *completed,
+                          size_t capacity,
+                          size_t *count);
+
+/**
+ * Waits as `oik_queue_wait` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_queue_wait_for(oik_queue *queue,
+                              size_t at_least,
+                              double seconds,
+                              oik_completed *completed,
+                              size_t capacity,
+                              size_t *count);
+
+/**
+ * Releases a queue. Thread-safe.
+ */
+oik_status oik_queue_release(oik_queue *queue);
+
+/**
+ * Makes a counter of operations that have ended (`oik_count_in`). A thread that waits for the last
+ * of many operations is woken once. Thread-safe.
+ */
+oik_status oik_counter_new(oik_job *job, oik_counter **counter);
+
+/**
+ * Lets a counter count an operation when it ends. The operation is still to be waited for or
+ * released. Thread-safe.
+ */
+oik_status oik_count_in(oik_operation *operation, oik_counter *counter);
+
+/**
+ * Writes how many operations have ended. Thread-safe.
+ */
+oik_status oik_counter_counts(oik_counter *counter, oik_counts *counts);
+
+/**
+ * Waits within the job's time limit until at least `ended` operations have ended. `counts` may be
+ * NULL. Thread-safe.
+ */
+oik_status oik_counter_wait(oik_counter *counter, uint64_t ended, oik_counts *counts);
+
+/**
+ * Waits as `oik_counter_wait` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_counter_wait_for(oik_counter *counter,
+                                uint64_t ended,
+                                double seconds,
+                                oik_counts *counts);
+
+/**
+ * Releases a counter. Thread-safe.
+ */
+oik_status oik_counter_release(oik_counter *counter);
+
+/**
+ * Makes `len` bytes of zeroed memory, and publishes it under this name: peers find it by
+ * `oik_remote_region`, and may do what `rights` grant. Thread-safe.
+ *
+ * Errors: `OIK_INVALID` if the name is taken, empty or too long; `OIK_MEMORY`.
+ */
+oik_status oik_publish(oik_job *job,
+                       const char *name,
+                       size_t len,
+                       oik_rights rights,
+                       oik_region **region);
+
+/**
+ * Publishes memory of the program under this name, as `oik_publish` does. The memory stays mapped
+ * and is not freed until the region is released or the node has left. Thread-safe.
+ */
+oik_status oik_publish_memory(oik_job *job,
+                              const char *name,
+                              void *address,
+                              size_t len,
+                              oik_rights rights,
+                              oik_region **region);
+
+/**
+ * Registers memory of the program for operations of this node, which read and write it where it
+ * lies. The memory stays mapped and is not freed until the region is released or the node has left.
+ * Thread-safe.
+ */
+oik_status oik_register(oik_job *job, void *address, size_t len, oik_region **region);
+
+/**
+ * Registers memory of any kind. Peers find the region by its name, or, if `name` is NULL, by its id
+ * (`oik_region_id`). With `OIK_NONE` as rights, it is for operations of this node alone.
+ * Thread-safe.
+ */
+oik_status oik_region_new(oik_job *job,
+                          const char *name,
+                          const oik_memory *memory,
+                          oik_rights rights,
+                          oik_region **region);
+
+/**
+ * Releases a region. Memory of the program is the program's again when the call returns: operations
+ * that use it have ended or are cancelled. Memory of the library lives until the last operation
+ * with it has ended. Thread-safe.
+ */
+oik_status oik_region_release(oik_region *region);
+
+/**
+ * Ends the registration: peers are shut out at once, and no operation uses the memory any more when
+ * the call returns. The memory, and its address, stay until the region is released. Thread-safe.
+ *
+ * Errors: `OIK_INVALID` if the region is not registered any more; `OIK_PEER_LOST` if a peer that was
+ * given up may still be in the middle of an access.
+ */
+oik_status oik_region_deregister(oik_region *region);
+
+/**
+ * Writes the address of the region's memory, for plain loads and stores, which is valid until the
+ * region is released. Thread-safe.
+ */
+oik_status oik_region_address(oik_region *region, void **address);
+
+/**
+ * Writes the region's length in bytes. Thread-safe.
+ */
+oik_status oik_region_len(oik_region *region, size_t *len);
+
+/**
+ * Writes the rights of peers. Thread-safe.
+ */
+oik_status oik_region_rights(oik_region *region, oik_rights *rights);
+
+/**
+ * Grants these rights to peers from now on. When the call returns, no forbidden access happens any
+ * more. Thread-safe.
+ */
+oik_status oik_region_set_rights(oik_region *region, oik_rights rights);
+
+/**
+ * Grants rights as `oik_region_set_rights` does, on `len` bytes from `offset`. Both are multiples of
+ * 4096 bytes, or the range ends with the region. Thread-safe.
+ */
+oik_status oik_region_protect(oik_region *region,
+                              uint64_t offset,
+                              uint64_t len,
+                              oik_rights rights);
+
+/**
+ * Makes the region longer, up to its capacity, where it is. A peer that looks it up again gets the
+ * new length. Thread-safe.
+ */
+oik_status oik_region_grow(oik_region *region, size_t len);
+
+/**
+ * Writes the region's id. Thread-safe.
+ */
+oik_status oik_region_id(oik_region *region, oik_remote_id *id);
+
+/**
+ * Waits within the job's time limit until the 64-bit word at `offset` satisfies the comparison with
+ * `value`. Bytes that a peer put before it changed the word are visible then. The word is changed by
+ * `peer`, whose loss ends the wait, or by `OIK_ANY`. `seen` gets the word; it may be NULL.
+ * Thread-safe.
+ */
+oik_status oik_wait_until(oik_region *region,
+                          uint32_t peer,
+                          uint64_t offset,
+                          oik_comparison comparison,
+                          uint64_t value,
+                          uint64_t *seen);
+
+/**
+ * Waits as `oik_wait_until` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_wait_until_for(oik_region *region,
+                              uint32_t peer,
+                              uint64_t offset,
+                              oik_comparison comparison,
+                              uint64_t value,
+                              double seconds,
+                              uint64_t *seen);
+
+/**
+ * Changes an aligned word of this node's region in one step, also with respect to atomics of peers.
+ * `bits` is 32 or 64. `expected` counts for `OIK_COMPARE_EXCHANGE` alone. `previous` gets the word
+ * before; it may be NULL. Thread-safe.
+ */
+oik_status oik_region_atomic(oik_region *region,
+                             uint64_t offset,
+                             oik_change change,
+                             uint32_t bits,
+                             uint64_t operand,
+                             uint64_t expected,
+                             uint64_t *previous);
+
+/**
+ * Loads the aligned 64-bit word at `offset` (acquire). Thread-safe.
+ */
+oik_status oik_region_load(oik_region *region, uint64_t offset, uint64_t *word);
+
+/**
+ * Stores the aligned 64-bit word at `offset` (release). Thread-safe.
+ */
+oik_status oik_region_store(oik_region *region, uint64_t offset, uint64_t word);
+
+/**
+ * Copies `len` bytes of the region at `offset` to `into`, while peers may write. Thread-safe.
+ */
+oik_status oik_region_read(oik_region *region, uint64_t offset, void *into, size_t len);
+
+/**
+ * Copies `len` bytes at `from` to the region at `offset`, while peers may read. Thread-safe.
+ */
+oik_status oik_region_write(oik_region *region, uint64_t offset, const void *from, size_t len);
+
+/**
+ * Exchanges `pages` pages of two regions of this node, without copying where the kernel can move
+ * pages. Offsets are in bytes, in whole pages. `placed` may be NULL. Thread-safe.
+ */
+oik_status oik_exchange_pages(oik_job *job,
+                              oik_region *one,
+                              uint64_t offset,
+                              oik_region *other,
+                              uint64_t other_offset,
+                              uint64_t pages,
+                              oik_placed *placed);
+
+/**
+ * Moves `pages` pages of one region of this node to another, as `oik_exchange_pages` exchanges
+ * them. What remains at `from` is undefined. Thread-safe.
+ */
+oik_status oik_move_pages(oik_job *job,
+                          oik_region *from,
+                          uint64_t offset,
+                          oik_region *to,
+                          uint64_t to_offset,
+                          uint64_t pages,
+                          oik_placed *placed);
+
+/**
+ * Finds the region that the peer `rank` has published under this name. Waits within the job's time
+ * limit until there is one. The region of a local peer is mapped, if it can be. Thread-safe.
+ *
+ * Errors: `OIK_INVALID` if there is no such rank; `OIK_TIMEOUT`; `OIK_PEER_LOST`.
+ */
+oik_status oik_remote_region(oik_job *job, uint32_t rank, const char *name, oik_remote **there);
+
+/**
+ * Finds a region as `oik_remote_region` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_remote_region_for(oik_job *job,
+                                 uint32_t rank,
+                                 const char *name,
+                                 double seconds,
+                                 oik_remote **there);
+
+/**
+ * Makes a region of a peer from the id that its owner got by `oik_region_id`. Thread-safe.
+ *
+ * Errors: `OIK_INVALID` if the bytes are no id, or name a rank that the job does not have.
+ */
+oik_status oik_remote_region_by_id(oik_job *job, const oik_remote_id *id, oik_remote **there);
+
+/**
+ * Releases a region of a peer. Operations under way go on. Thread-safe.
+ */
+oik_status oik_remote_release(oik_remote *there);
+
+/**
+ * Writes the length in bytes, as it was when the region was looked up. Thread-safe.
+ */
+oik_status oik_remote_len(oik_remote *there, uint64_t *len);
+
+/**
+ * Writes the rights that the owner granted when the region was looked up. Thread-safe.
+ */
+oik_status oik_remote_rights(oik_remote *there, oik_rights *rights);
+
+/**
+ * Writes the rank of the region's owner. Thread-safe.
+ */
+oik_status oik_remote_rank(oik_remote *there, uint32_t *rank);
+
+/**
+ * Returns `OIK_OK` if operations reach the region's memory directly, by loads and stores of this
+ * process. Otherwise returns `OIK_NOT_READY`, and `oik_error` gives the reason. Thread-safe.
+ */
+oik_status oik_remote_is_mapped(oik_remote *there);
+
+/**
+ * Writes `len` bytes at `from`, any memory of the program, to `offset` of a peer's region. The
+ * operation is complete when the bytes are in the peer's memory and visible there.
+ *
+ * Up to 4096 bytes are copied before the call returns. More are read where they lie until the
+ * operation has ended: they stay unchanged until `oik_wait` has returned. If `operation` is NULL,
+ * the call returns when `from` may be used again, and `oik_flush` reports failures. Thread-safe.
+ */
+oik_status oik_put(oik_remote *there,
+                   uint64_t offset,
+                   const void *from,
+                   size_t len,
+                   oik_operation **operation);
+
+/**
+ * Writes `len` bytes at `at` of a region of this node to `offset` of a peer's region, without a
+ * copy. `operation` may be NULL. Thread-safe.
+ */
+oik_status oik_put_from(oik_remote *there,
+                        uint64_t offset,
+                        oik_region *from,
+                        size_t at,
+                        size_t len,
+                        oik_operation **operation);
+
+/**
+ * Puts as `oik_put_from` does, and adds `add` to the 64-bit word at `signal_offset` of `signal` once
+ * all of the bytes are in place. `signal` is a region of the same peer; it may be `there`. The peer
+ * waits for the word by `oik_wait_until`. `operation` may be NULL. Thread-safe.
+ */
+oik_status oik_put_signal(oik_remote *there,
+                          uint64_t offset,
+                          oik_region *from,
+                          size_t at,
+                          size_t len,
+                          oik_remote *signal,
+                          uint64_t signal_offset,
+                          uint64_t add,
+                          oik_operation **operation);
+
+/**
+ * Reads `len` bytes at `offset` of a peer's region into any memory of the program, `into`, which is
+ * left alone until `oik_wait` has returned. If `operation` is NULL, the call returns when the bytes
+ * are there. Thread-safe.
+ */
+oik_status oik_get(oik_remote *there,
+                   uint64_t offset,
+                   void *into,
+                   size_t len,
+                   oik_operation **operation);
+
+/**
+ * Reads `len` bytes at `offset` of a peer's region into a region of this node, at `at`.
+ * `operation` may be NULL. Thread-safe.
+ */
+oik_status oik_get_into(oik_remote *there,
+                        uint64_t offset,
+                        oik_region *into,
+                        size_t at,
+                        size_t len,
+                        oik_operation **operation);
+
+/**
+ * Writes the rows `here` of a region of this node to the rows `block` of a peer's region.
+ * `operation` may be NULL. Thread-safe.
+ */
+oik_status oik_put_block(oik_remote *there,
+                         const oik_block *block,
+                         oik_region *from,
+                         const oik_block *here,
+                         oik_operation **operation);
+
+/**
+ * Puts as `oik_put_block` does, and then changes a word as `oik_put_signal` does. `operation` may be
+ * NULL. Thread-safe.
+ */
+oik_status oik_put_block_signal(oik_remote *there,
+                                const oik_block *block,
+                                oik_region *from,
+                                const oik_block *here,
+                                oik_remote *signal,
+                                uint64_t signal_offset,
+                                uint64_t add,
+                                oik_operation **operation);
+
+/**
+ * Reads the rows `block` of a peer's region into the rows `here` of a region of this node.
+ * `operation` may be NULL. Thread-safe.
+ */
+oik_status oik_get_block(oik_remote *there,
+                         const oik_block *block,
+                         oik_region *into,
+                         const oik_block *here,
+                         oik_operation **operation);
+
+/**
+ * Writes `count` pieces of a region of this node to a peer's region, as one operation. `operation`
+ * may be NULL. Thread-safe.
+ */
+oik_status oik_put_list(oik_remote *there,
+                        oik_region *from,
+                        const oik_piece *pieces,
+                        size_t count,
+                        oik_operation **operation);
+
+/**
+ * Reads `count` pieces of a peer's region into a region of this node, as one operation. `operation`
+ * may be NULL. Thread-safe.
+ */
+oik_status oik_get_list(oik_remote *there,
+                        oik_region *into,
+                        const oik_piece *pieces,
+                        size_t count,
+                        oik_operation **operation);
+
+/**
+ * Combines `count` numbers, any memory of the program, with those at `offset` of a peer's region,
+ * each in one step. `kind` is `OIK_U32`, `OIK_I32`, `OIK_U64`, `OIK_I64`, `OIK_F32` or `OIK_F64`;
+ * `operator_` is `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. The numbers stay unchanged until the operation
+ * has ended. If `operation` is NULL, the call returns when it has. Thread-safe.
+ */
+oik_status oik_accumulate(oik_remote *there,
+                          uint64_t offset,
+                          oik_kind kind,
+                          oik_operator operator_,
+                          const void *numbers,
+                          size_t count,
+                          oik_operation **operation);
+
+/**
+ * Accumulates as `oik_accumulate` does, from `count` numbers at `at` of a region of this node.
+ * `operation` may be NULL. Thread-safe.
+ */
+oik_status oik_accumulate_from(oik_remote *there,
+                               uint64_t offset,
+                               oik_kind kind,
+                               oik_operator operator_,
+                               oik_region *from,
+                               size_t at,
+                               size_t count,
+                               oik_operation **operation);
+
+/**
+ * Changes an aligned word of a peer's region in one step. `bits` is 32 or 64. `expected` counts for
+ * `OIK_COMPARE_EXCHANGE` alone. `oik_wait_value` gives the word before. `operation` may be NULL,
+ * and then the word before is not fetched. Thread-safe.
+ */
+oik_status oik_atomic(oik_remote *there,
+                      uint64_t offset,
+                      oik_change change,
+                      uint32_t bits,
+                      uint64_t operand,
+                      uint64_t expected,
+                      oik_operation **operation);
+
+/**
+ * Adds to the 64-bit word at `offset` of a peer's region, waits within the job's time limit, and
+ * writes the word before. Thread-safe.
+ */
+oik_status oik_fetch_add(oik_remote *there, uint64_t offset, uint64_t add, uint64_t *previous);
+
+/**
+ * Stores `desired` in the 64-bit word at `offset` of a peer's region if that word is `expected`.
+ * Waits within the job's time limit, and writes the word before. Thread-safe.
+ */
+oik_status oik_compare_exchange(oik_remote *there,
+                                uint64_t offset,
+                                uint64_t expected,
+                                uint64_t desired,
+                                uint64_t *previous);
+
+/**
+ * Exchanges `pages` pages of a peer's region with pages of a region of this node. Offsets are in
+ * bytes, in whole pages. `placed` may be NULL. Thread-safe.
+ */
+oik_status oik_exchange_with(oik_remote *there,
+                             uint64_t offset,
+                             oik_region *here,
+                             uint64_t here_offset,
+                             uint64_t pages,
+                             oik_placed *placed);
+
+/**
+ * Sends a message of `len` bytes (at most 1 GiB) to the peer `rank`. The bytes are copied before
+ * the call returns. The operation is done when the peer has the message. `operation` may be NULL.
+ * Thread-safe.
+ */
+oik_status oik_send(oik_job *job,
+                    uint32_t rank,
+                    oik_class class_,
+                    uint64_t tag,
+                    const void *bytes,
+                    size_t len,
+                    oik_operation **operation);
+
+/**
+ * Sends `len` bytes at `at` of a region of this node, without a copy. `operation` may be NULL.
+ * Thread-safe.
+ */
+oik_status oik_send_from(oik_job *job,
+                         uint32_t rank,
+                         oik_class class_,
+                         uint64_t tag,
+                         oik_region *from,
+                         size_t at,
+                         size_t len,
+                         oik_operation **operation);
+
+/**
+ * Receives a message from the peer `from`, or from `OIK_ANY`. Waits within the job's time limit.
+ * `oik_message_info` is read by `oik_message_get`. Thread-safe: each message goes to one caller.
+ *
+ * Errors: `OIK_TIMEOUT`; `OIK_PEER_LOST` or `OIK_PEER_LEAVING` if the peer will send no more.
+ */
+oik_status oik_receive(oik_job *job, uint32_t from, oik_message **message);
+
+/**
+ * Receives as `oik_receive` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_receive_for(oik_job *job, uint32_t from, double seconds, oik_message **message);
+
+/**
+ * Receives a message that has arrived already. Returns `OIK_NOT_READY` if there is none.
+ * Thread-safe.
+ */
+oik_status oik_try_receive(oik_job *job, uint32_t from, oik_message **message);
+
+/**
+ * Receives a message as `oik_receive` does, into a buffer, without making an object. `info` gets its
+ * sender, tag, class and length. If it is longer than `capacity`, the call returns `OIK_TOO_SMALL`,
+ * and `info` has the message. Thread-safe.
+ */
+oik_status oik_receive_into(oik_job *job,
+                            uint32_t from,
+                            void *buffer,
+                            size_t capacity,
+                            oik_message_info *info);
+
+/**
+ * Receives as `oik_receive_into` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_receive_into_for(oik_job *job,
+                                uint32_t from,
+                                void *buffer,
+                                size_t capacity,
+                                double seconds,
+                                oik_message_info *info);
+
+/**
+ * Receives as `oik_receive_into` does, a message that has arrived already. Returns `OIK_NOT_READY`
+ * if there is none. Thread-safe.
+ */
+oik_status oik_try_receive_into(oik_job *job,
+                                uint32_t from,
+                                void *buffer,
+                                size_t capacity,
+                                oik_message_info *info);
+
+/**
+ * Writes the facts about a message, its bytes included. Thread-safe.
+ */
+oik_status oik_message_get(oik_message *message, oik_message_info *info);
+
+/**
+ * Forwards a message to the peer `rank`, without a copy, and releases it. `operation` may be NULL.
+ * Thread-safe.
+ */
+oik_status oik_forward(oik_job *job,
+                       uint32_t rank,
+                       oik_class class_,
+                       uint64_t tag,
+                       oik_message *message,
+                       oik_operation **operation);
+
+/**
+ * Releases a message and its bytes. Thread-safe.
+ */
+oik_status oik_message_release(oik_message *message);
+
+/**
+ * Makes a FIFO of `slots` elements of up to `longest` bytes, and publishes it under this name.
+ * Thread-safe.
+ */
+oik_status oik_fifo_new(oik_job *job,
+                        const char *name,
+                        uint64_t slots,
+                        uint64_t longest,
+                        oik_fifo **fifo);
+
+/**
+ * Takes an element out of a FIFO of this node. Waits within the job's time limit. `capacity` is at
+ * least the FIFO's longest element. `len` gets the length. Thread-safe.
+ */
+oik_status oik_pop(oik_fifo *fifo, void *buffer, size_t capacity, size_t *len);
+
+/**
+ * Takes an element out as `oik_pop` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_pop_for(oik_fifo *fifo, void *buffer, size_t capacity, double seconds, size_t *len);
+
+/**
+ * Takes an element out as `oik_pop` does. Returns `OIK_NOT_READY` if there is none. Thread-safe.
+ */
+oik_status oik_try_pop(oik_fifo *fifo, void *buffer, size_t capacity, size_t *len);
+
+/**
+ * Releases a FIFO. Thread-safe.
+ */
+oik_status oik_fifo_release(oik_fifo *fifo);
+
+/**
+ * Finds the FIFO that the peer `rank` has made under this name. Waits within the job's time limit
+ * until there is one. Thread-safe.
+ */
+oik_status oik_remote_fifo_find(oik_job *job,
+                                uint32_t rank,
+                                const char *name,
+                                oik_remote_fifo **fifo);
+
+/**
+ * Pushes an element into a FIFO of a peer. Waits within the job's time limit for room. Thread-safe.
+ */
+oik_status oik_push(oik_remote_fifo *fifo, const void *element, size_t len);
+
+/**
+ * Pushes as `oik_push` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_push_for(oik_remote_fifo *fifo, const void *element, size_t len, double seconds);
+
+/**
+ * Pushes an element. Returns `OIK_FULL` if there is no room for it. Thread-safe.
+ */
+oik_status oik_try_push(oik_remote_fifo *fifo, const void *element, size_t len);
+
+/**
+ * Begins a push. The operation fails with `OIK_FULL` if there is no room. `operation` may be NULL.
+ * Thread-safe.
+ */
+oik_status oik_post(oik_remote_fifo *fifo,
+                    const void *element,
+                    size_t len,
+                    oik_operation **operation);
+
+/**
+ * Releases a FIFO of a peer. Thread-safe.
+ */
+oik_status oik_remote_fifo_release(oik_remote_fifo *fifo);
+
+/**
+ * Waits until all nodes have come here. Afterwards each node sees what the others wrote to shared
+ * arrays before. All nodes call it equally often. Thread-safe, but one barrier at a time.
+ *
+ * Errors: `OIK_INVALID` if a guard is alive; `OIK_MISMATCH` if another node calls another
+ * collective; `OIK_PEER_LOST`; `OIK_TIMEOUT`.
+ */
+oik_status oik_barrier(oik_job *job);
+
+/**
+ * Waits as `oik_barrier` does, with this time limit in seconds. Thread-safe, but one barrier at a
+ * time.
+ */
+oik_status oik_barrier_for(oik_job *job, double seconds);
+
+/**
+ * Takes the lock of this number, one of the job's 2^64. Waits within the job's time limit. Afterwards
+ * this node sees what its last holders wrote to shared arrays. Thread-safe.
+ */
+oik_status oik_lock_take(oik_job *job,
+                         uint64_t number,
+                         oik_lock **lock);
+
+/**
+ * Takes a lock as `oik_lock_take` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_lock_take_for(oik_job *job, uint64_t number, double seconds, oik_lock **lock);
+
+/**
+ * Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any thread may
+ * give it back.
+ */
+oik_status oik_unlock(oik_lock *lock);
+
+/**
+ * Tells the node `to` that this node has come here. `to` sees what this node wrote to shared arrays
+ * before, once it has waited for the notification. Thread-safe.
+ */
+oik_status oik_notify(oik_job *job, uint32_t to);
+
+/**
+ * Waits within the job's time limit for a notification of the node `from`. Thread-safe.
+ */
+oik_status oik_wait_notify(oik_job *job, uint32_t from);
+
+/**
+ * Waits as `oik_wait_notify` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_wait_notify_for(oik_job *job, uint32_t from, double seconds);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /*OIKAZE_H */

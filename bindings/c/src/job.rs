@@ -1,0 +1,271 @@
+//! The job of this process.
+
+use crate::call::{CallError, CallResult, run};
+use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::pointers::{BytesMut, RanksOut, Text, place};
+use crate::status::oik_status;
+use oikaze::{Job, Peer};
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+/// A job that this process has joined.
+pub struct oik_job;
+
+/// A job and its peers, each of which is looked up once.
+pub struct JoinedJob {
+    pub job: Job,
+    peers: Box<[OnceLock<Peer>]>,
+}
+
+handled! { oik_job: JoinedJob, "job"; }
+
+/// Jobs that this process has joined and not left, for `oik_check`.
+static JOINED: Mutex<Vec<Weak<JoinedJob>>> = Mutex::new(Vec::new());
+
+fn joined() -> std::sync::MutexGuard<'static, Vec<Weak<JoinedJob>>> {
+    JOINED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps a job that this process has joined, and gives C its handle.
+pub fn keep_job(out: HandlePlace<'_, oik_job>, job: Job) -> CallResult {
+    let peers = (0..job.size()).map(|_| OnceLock::new()).collect();
+    let job = keep(out, JoinedJob { job, peers })?;
+    let mut joined = joined();
+    joined.retain(|job| job.strong_count() > 0);
+    joined.push(Arc::downgrade(&job));
+    Ok(())
+}
+
+impl JoinedJob {
+    /// Returns a peer.
+    pub fn peer(&self, rank: u32) -> CallResult<&Peer> {
+        let Some(known) = self.peers.get(rank as usize) else {
+            return Err(self.job.peer(rank).map_or_else(Into::into, |_| no_place(rank)));
+        };
+        if let Some(peer) = known.get() {
+            return Ok(peer);
+        }
+        let peer = self.job.peer(rank)?;
+        Ok(known.get_or_init(|| peer))
+    }
+}
+
+fn no_place(rank: u32) -> CallError {
+    CallError::new(oik_status::OIK_DEFECT, format!("rank {rank} has no place (a defect)"))
+}
+
+/// Returns the job behind a weak reference that an object of the job has.
+pub fn still_joined(job: &Weak<JoinedJob>) -> CallResult<Arc<JoinedJob>> {
+    let left = || CallError::new(oik_status::OIK_LEFT, "this node has left the job of the object");
+    job.upgrade().ok_or_else(left)
+}
+
+/// Ends all jobs of this process for all their nodes.
+pub fn abort_all(reason: &str) {
+    let jobs: Vec<_> = joined().iter().filter_map(Weak::upgrade).collect();
+    jobs.iter().for_each(|job| job.job.abort(reason));
+}
+
+/// Makes a time limit of seconds. Infinity is no limit.
+pub fn limit(seconds: f64) -> CallResult<Duration> {
+    if seconds == f64::INFINITY {
+        return Ok(Duration::MAX);
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        CallError::invalid(format!(
+            "a time limit of {seconds} s; pass 0 or more seconds, or INFINITY"
+        ))
+    })
+}
+
+/// Joins the job that the environment describes, and writes its handle to `job`. The environment is
+/// that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts. Without a launcher,
+/// the program is a job of one node. `oik_settings` has a form with settings. Thread-safe.
+///
+/// Errors: `OIK_JOB` if the job or its store could not be reached; `OIK_INVALID` if an environment
+/// variable makes no sense; `OIK_SYSTEM` or `OIK_MEMORY` if this machine does not grant something.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_join(job: Option<&mut MaybeUninit<*mut oik_job>>) -> oik_status {
+    run(|| {
+        let job = handle_place(job, "job")?;
+        keep_job(job, oikaze::join()?)
+    })
+}
+
+/// Leaves the job: waits for all other nodes to leave, then says goodbye. The handle means nothing
+/// from then on, even if the call fails. Calls of other threads with objects of this job fail with
+/// `OIK_LEFT`. Memory that the program has lent is the program's again. Thread-safe.
+///
+/// Errors: `OIK_PEER_LOST` if a node was lost before it left; `OIK_UNREPORTED` if operations have
+/// failed that nobody waited for; `OIK_INVALID` if a guard is alive.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_leave(job: *mut oik_job) -> oik_status {
+    run(|| Ok(take(job)?.job.leave_shared()?))
+}
+
+/// Ends the job for all nodes, for this reason. Every wait and operation of every node fails with
+/// `OIK_ABORTED`. The launcher prints the reason and ends each process that does not end by itself.
+/// The first reason stays. `oik_leave` is still to be called. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_abort(job: *mut oik_job, reason: Text) -> oik_status {
+    run(|| {
+        find(job)?.job.abort(reason.get("reason")?);
+        Ok(())
+    })
+}
+
+/// Writes this node's rank, 0 to size − 1. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_rank(job: *mut oik_job, rank: Option<&mut MaybeUninit<u32>>) -> oik_status {
+    run(|| {
+        place(rank, "rank")?.write(find(job)?.job.rank());
+        Ok(())
+    })
+}
+
+/// Writes the number of nodes in the job. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_size(job: *mut oik_job, size: Option<&mut MaybeUninit<u32>>) -> oik_status {
+    run(|| {
+        place(size, "size")?.write(find(job)?.job.size());
+        Ok(())
+    })
+}
+
+/// Writes the time limit, in seconds, of waits that are given none of their own; INFINITY if there
+/// is none. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_time_limit(
+    job: *mut oik_job,
+    seconds: Option<&mut MaybeUninit<f64>>,
+) -> oik_status {
+    run(|| {
+        let limit = find(job)?.job.time_limit();
+        place(seconds, "seconds")?.write(limit.map_or(f64::INFINITY, |limit| limit.as_secs_f64()));
+        Ok(())
+    })
+}
+
+/// Writes the ranks of nodes that have died, or have left without waiting for the others, in the
+/// order in which this node learned of it. `count` gets their number. Returns `OIK_TOO_SMALL` if
+/// there is room for fewer (`capacity` ranks). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_lost(
+    job: *mut oik_job,
+    mut ranks: RanksOut,
+    capacity: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        let lost = find(job)?.job.lost();
+        place(count, "count")?.write(lost.len());
+        let room = ranks.get(capacity, "ranks")?;
+        let Some(room) = room.get_mut(..lost.len()) else {
+            let why = format!("{} ranks do not fit into room for {capacity}", lost.len());
+            return Err(CallError::new(oik_status::OIK_TOO_SMALL, why));
+        };
+        room.write_copy_of_slice(&lost);
+        Ok(())
+    })
+}
+
+/// Counters of one node, all of them from its start.
+#[repr(C)]
+pub struct oik_statistics {
+    /// Page faults of the program on shared arrays, for loads.
+    pub read_faults: u64,
+    /// Page faults of the program on shared arrays, for stores.
+    pub write_faults: u64,
+    /// Pages fetched from their homes.
+    pub pages_fetched: u64,
+    /// Diffs sent to homes.
+    pub diffs: u64,
+    /// Bytes of diffs sent.
+    pub diff_bytes: u64,
+    /// Barriers and reductions passed.
+    pub barriers: u64,
+    /// Number of locks taken.
+    pub locks: u64,
+    /// Number of datagrams sent.
+    pub datagrams_sent: u64,
+    /// Number of datagrams received.
+    pub datagrams_received: u64,
+    /// Bytes sent, in UDP payloads.
+    pub bytes_sent: u64,
+    /// Bytes received, in UDP payloads.
+    pub bytes_received: u64,
+    /// Messages or parts of them sent again.
+    pub retransmissions: u64,
+    /// Datagrams dropped for a wrong seal.
+    pub corrupt: u64,
+    /// Datagrams dropped because they belong to no connection of this node.
+    pub strangers: u64,
+    /// Handshakes dropped because they were sealed with another secret.
+    pub unauthentic: u64,
+}
+
+/// Writes the counters of this node. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_get_statistics(
+    job: *mut oik_job,
+    statistics: Option<&mut MaybeUninit<oik_statistics>>,
+) -> oik_status {
+    run(|| {
+        let now = find(job)?.job.statistics();
+        place(statistics, "statistics")?.write(oik_statistics {
+            read_faults: now.read_faults,
+            write_faults: now.write_faults,
+            pages_fetched: now.pages_fetched,
+            diffs: now.diffs,
+            diff_bytes: now.diff_bytes,
+            barriers: now.barriers,
+            locks: now.locks,
+            datagrams_sent: now.datagrams_sent,
+            datagrams_received: now.datagrams_received,
+            bytes_sent: now.bytes_sent,
+            bytes_received: now.bytes_received,
+            retransmissions: now.retransmissions,
+            corrupt: now.corrupt,
+            strangers: now.strangers,
+            unauthentic: now.unauthentic,
+        });
+        Ok(())
+    })
+}
+
+/// Writes how this node detects accesses to shared arrays, and why not in a better way, to `buffer`:
+/// `len` bytes without a zero byte. Returns `OIK_TOO_SMALL` if `capacity` is less. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_page_tracking(
+    job: *mut oik_job,
+    mut buffer: BytesMut,
+    capacity: usize,
+    len: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| buffer.fill(capacity, find(job)?.job.page_tracking().as_bytes(), len))
+}
+
+/// Writes a descriptor that becomes readable when an operation has ended or a message has arrived,
+/// for poll(2) and event loops. `oik_clear_descriptor` makes it unreadable again. Check for events
+/// after that call, not before. The descriptor is the job's: it is not to be closed. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_descriptor(
+    job: *mut oik_job,
+    descriptor: Option<&mut MaybeUninit<i32>>,
+) -> oik_status {
+    run(|| {
+        place(descriptor, "descriptor")?.write(find(job)?.job.descriptor().as_raw_fd());
+        Ok(())
+    })
+}
+
+/// Makes the job's descriptor unreadable again. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_clear_descriptor(job: *mut oik_job) -> oik_status {
+    run(|| {
+        find(job)?.job.clear_descriptor();
+        Ok(())
+    })
+}

@@ -1,0 +1,436 @@
+//! Operations under way, and the ways to learn of their end.
+
+use crate::call::{CallError, CallResult, remember, run};
+use crate::job::{limit, oik_job};
+use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::pointers::{BytesMut, CompletedOut, Operations, give, place};
+use crate::region::Loan;
+use crate::status::oik_status;
+use oikaze::completion::{Completed, CompletionQueue, Counter, Counts, Operation, Outcome};
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// An operation under way: a put, a get, an atomic, a message. Its handle means nothing any more
+/// once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may be waited for
+/// again.
+pub struct oik_operation;
+
+/// An operation, and the memory that the program has lent to it.
+pub struct KeptOperation {
+    operation: Operation<u64>,
+    _loan: Option<Loan>,
+}
+
+handled! { oik_operation: KeptOperation, "operation"; }
+
+/// Keeps an operation for C, which may not want its handle.
+pub fn begin(
+    out: Option<HandlePlace<'_, oik_operation>>,
+    operation: Operation<impl Outcome>,
+) -> CallResult {
+    match out {
+        Some(out) => begin_lent(out, operation, None),
+        // It goes on. A failure is reported by a flush, or when the node leaves.
+        None => Ok(()),
+    }
+}
+
+/// Keeps an operation on lent memory for C.
+pub fn begin_lent(
+    out: HandlePlace<'_, oik_operation>,
+    operation: Operation<impl Outcome>,
+    loan: Option<Loan>,
+) -> CallResult {
+    keep(out, KeptOperation { operation: operation.into_bits(), _loan: loan }).map(drop)
+}
+
+/// Waits for an operation, and releases it unless a time limit has passed.
+fn finish(
+    handle: *mut oik_operation,
+    wait: impl FnOnce(&Operation<u64>) -> oikaze::Result<u64>,
+) -> CallResult<u64> {
+    let kept = find(handle)?;
+    let outcome = wait(&kept.operation);
+    if !outcome.as_ref().is_err_and(oikaze::Error::is_timeout) {
+        // Another thread that has waited too may have released it.
+        let _ = take(handle);
+    }
+    Ok(outcome?)
+}
+
+/// Waits for an operation within the job's time limit, and releases it. Returns its outcome.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_wait(operation: *mut oik_operation) -> oik_status {
+    run(|| finish(operation, Operation::wait).map(drop))
+}
+
+/// Waits as `oik_wait` does, and writes the previous value of the word that an atomic changed (its
+/// bits, if it has 32), or 0 for other operations. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_wait_value(
+    operation: *mut oik_operation,
+    value: Option<&mut MaybeUninit<u64>>,
+) -> oik_status {
+    run(|| {
+        let value = place(value, "value")?;
+        value.write(finish(operation, Operation::wait)?);
+        Ok(())
+    })
+}
+
+/// Waits as `oik_wait_value` does, with this time limit in seconds. `value` may be NULL. After
+/// `OIK_TIMEOUT` the operation goes on. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_wait_for(
+    operation: *mut oik_operation,
+    seconds: f64,
+    value: Option<&mut MaybeUninit<u64>>,
+) -> oik_status {
+    run(|| {
+        let limit = limit(seconds)?;
+        give(value, finish(operation, |operation| operation.wait_for(limit))?);
+        Ok(())
+    })
+}
+
+/// Waits for `count` operations as `oik_wait` does, and releases all of them. NULL stands for an
+/// operation that has ended. Returns the first failure. After `OIK_TIMEOUT`, the operation that did
+/// not end and all after it may be waited for again. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_wait_all(mut operations: Operations, count: usize) -> oik_status {
+    run(|| {
+        let mut first = Ok(());
+        for operation in operations.get(count, "operations")?.iter_mut() {
+            if operation.is_null() {
+                continue;
+            }
+            match finish(*operation, Operation::wait) {
+                Err(error) if error.status == oik_status::OIK_TIMEOUT => return Err(error),
+                outcome => first = first.and(outcome.map(drop)),
+            }
+            *operation = std::ptr::null_mut();
+        }
+        first
+    })
+}
+
+/// Returns `OIK_NOT_READY` if the operation has not ended. Otherwise releases it and returns its
+/// outcome, as `oik_wait_value` does. `value` may be NULL. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_test(
+    operation: *mut oik_operation,
+    value: Option<&mut MaybeUninit<u64>>,
+) -> oik_status {
+    run(|| {
+        let kept = find(operation)?;
+        let outcome = kept.operation.try_take().ok_or_else(CallError::not_ready)?;
+        let _ = take(operation);
+        give(value, outcome?);
+        Ok(())
+    })
+}
+
+/// Cancels an operation, waits until it uses no memory of the program any more, and releases it.
+/// Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have taken place.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_cancel(operation: *mut oik_operation) -> oik_status {
+    run(|| finish(operation, Operation::cancel).map(drop))
+}
+
+/// Releases an operation, which goes on. If the program's memory was lent to it, the call waits
+/// until it does not use that memory any more. A failure is reported by `oik_flush` or `oik_leave`.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_operation_release(operation: *mut oik_operation) -> oik_status {
+    run(|| take(operation).map(drop))
+}
+
+/// Waits until all operations and messages that this node has begun have ended, to all peers, within
+/// the job's time limit. Returns `OIK_UNREPORTED` if some have failed that no call has reported;
+/// each failure is reported once. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_flush(job: *mut oik_job) -> oik_status {
+    run(|| Ok(find(job)?.job.flush()?))
+}
+
+/// Flushes as `oik_flush` does, with this time limit in seconds. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_flush_for(job: *mut oik_job, seconds: f64) -> oik_status {
+    run(|| Ok(find(job)?.job.flush_for(limit(seconds)?)?))
+}
+
+/// Flushes as `oik_flush` does, operations to one peer only. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_flush_peer(job: *mut oik_job, rank: u32) -> oik_status {
+    run(|| Ok(find(job)?.peer(rank)?.flush()?))
+}
+
+/// Flushes as `oik_flush_peer` does, with this time limit in seconds. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_flush_peer_for(job: *mut oik_job, rank: u32, seconds: f64) -> oik_status {
+    run(|| Ok(find(job)?.peer(rank)?.flush_for(limit(seconds)?)?))
+}
+
+/// Orders operations and messages to each peer: those begun after the fence take place at the peer
+/// after those begun before it. Returns at once. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_fence(job: *mut oik_job) -> oik_status {
+    run(|| {
+        find(job)?.job.fence();
+        Ok(())
+    })
+}
+
+/// Orders operations as `oik_fence` does, to one peer only. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_fence_peer(job: *mut oik_job, rank: u32) -> oik_status {
+    run(|| {
+        find(job)?.peer(rank)?.fence();
+        Ok(())
+    })
+}
+
+/// Calls `posts(context)` on the calling thread. The operations that it begins leave together at its
+/// end, in as few datagrams as hold them. Many small operations so have several times the rate.
+/// `posts` returns normally: neither longjmp nor an exception of C++ leaves it. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_batch(
+    job: *mut oik_job,
+    posts: Option<extern "C" fn(context: BytesMut)>,
+    context: BytesMut,
+) -> oik_status {
+    run(|| {
+        let posts = posts.ok_or_else(|| CallError::invalid("posts is NULL; pass a function"))?;
+        find(job)?.job.batch(|| posts(context));
+        Ok(())
+    })
+}
+
+/// A queue in which operations report their end.
+pub struct oik_queue;
+
+/// A queue, and what was taken out of it for a caller that had too little room.
+pub struct KeptQueue {
+    queue: CompletionQueue,
+    rest: Mutex<VecDeque<Completed>>,
+}
+
+handled! { oik_queue: KeptQueue, "completion queue"; }
+
+/// An operation that has ended.
+#[repr(C)]
+pub struct oik_completed {
+    /// Context that the program gave to the operation.
+    pub context: u64,
+    /// Previous value, for an atomic (its bits, if it has 32), otherwise 0.
+    pub value: u64,
+    /// Outcome of the operation.
+    pub status: oik_status,
+}
+
+impl KeptQueue {
+    /// Waits for operations, unless enough have been taken out before, and hands out all there is
+    /// room for.
+    fn take(
+        &self,
+        (mut room, capacity): (CompletedOut, usize),
+        count: Option<&mut MaybeUninit<usize>>,
+        (at_least, limit): (usize, Option<Duration>),
+    ) -> CallResult {
+        let count = place(count, "count")?;
+        count.write(0);
+        let room = room.get(capacity, "completed")?;
+        if at_least > capacity {
+            let why = format!("{at_least} operations do not fit into room for {capacity}");
+            return Err(CallError::invalid(why));
+        }
+        let rest = || self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = at_least.saturating_sub(rest().len());
+        let mut taken = Vec::new();
+        match limit {
+            _ if missing == 0 => self.queue.poll(&mut taken),
+            None => self.queue.wait(missing, &mut taken)?,
+            Some(limit) => self.queue.wait_for(missing, limit, &mut taken)?,
+        };
+        let mut rest = rest();
+        rest.extend(taken);
+        let handed = rest.len().min(capacity);
+        for (room, completed) in room.iter_mut().zip(rest.drain(..handed)) {
+            let Completed { context, outcome } = completed;
+            let (value, status) = match outcome {
+                Ok(value) => (value, oik_status::OIK_OK),
+                Err(error) => (0, remember(error.into())),
+            };
+            room.write(oik_completed { context, value, status });
+        }
+        count.write(handed);
+        Ok(())
+    }
+}
+
+/// Makes a queue in which operations report their end (`oik_report_to`). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_queue_new(
+    job: *mut oik_job,
+    queue: Option<&mut MaybeUninit<*mut oik_queue>>,
+) -> oik_status {
+    run(|| {
+        let out = handle_place(queue, "queue")?;
+        let queue = find(job)?.job.completion_queue();
+        keep(out, KeptQueue { queue, rest: Mutex::default() }).map(drop)
+    })
+}
+
+/// Lets a queue report the end of an operation, with this context. The operation is still to be
+/// waited for or released. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_report_to(
+    operation: *mut oik_operation,
+    queue: *mut oik_queue,
+    context: u64,
+) -> oik_status {
+    run(|| Ok(find(operation)?.operation.report_to(&find(queue)?.queue, context)?))
+}
+
+/// Takes operations that have ended out of the queue without waiting, at most `capacity` of them.
+/// `count` gets their number, which may be 0. If some have failed, `oik_error` gives the text of the
+/// last of them. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_queue_poll(
+    queue: *mut oik_queue,
+    completed: CompletedOut,
+    capacity: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| find(queue)?.take((completed, capacity), count, (0, None)))
+}
+
+/// Waits within the job's time limit until at least `at_least` operations have ended, and takes them
+/// out of the queue as `oik_queue_poll` does. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_queue_wait(
+    queue: *mut oik_queue,
+    at_least: usize,
+    completed: CompletedOut,
+    capacity: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| find(queue)?.take((completed, capacity), count, (at_least, None)))
+}
+
+/// Waits as `oik_queue_wait` does, with this time limit in seconds. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_queue_wait_for(
+    queue: *mut oik_queue,
+    at_least: usize,
+    seconds: f64,
+    completed: CompletedOut,
+    capacity: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        let limit = limit(seconds)?;
+        find(queue)?.take((completed, capacity), count, (at_least, Some(limit)))
+    })
+}
+
+/// Releases a queue. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_queue_release(queue: *mut oik_queue) -> oik_status {
+    run(|| take(queue).map(drop))
+}
+
+/// A counter of operations that have ended.
+pub struct oik_counter;
+
+/// A counter that C has the handle of.
+pub struct KeptCounter(Counter);
+
+handled! { oik_counter: KeptCounter, "counter"; }
+
+/// Numbers of operations that have ended since a counter was made.
+#[repr(C)]
+pub struct oik_counts {
+    /// Number of operations that succeeded.
+    pub succeeded: u64,
+    /// Number of operations that failed.
+    pub failed: u64,
+}
+
+fn give_counts(counts: Option<&mut MaybeUninit<oik_counts>>, now: Counts) {
+    give(counts, oik_counts { succeeded: now.succeeded, failed: now.failed });
+}
+
+/// Makes a counter of operations that have ended (`oik_count_in`). A thread that waits for the last
+/// of many operations is woken once. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_counter_new(
+    job: *mut oik_job,
+    counter: Option<&mut MaybeUninit<*mut oik_counter>>,
+) -> oik_status {
+    run(|| {
+        let out = handle_place(counter, "counter")?;
+        keep(out, KeptCounter(find(job)?.job.counter())).map(drop)
+    })
+}
+
+/// Lets a counter count an operation when it ends. The operation is still to be waited for or
+/// released. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_count_in(
+    operation: *mut oik_operation,
+    counter: *mut oik_counter,
+) -> oik_status {
+    run(|| Ok(find(operation)?.operation.count_in(&find(counter)?.0)?))
+}
+
+/// Writes how many operations have ended. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_counter_counts(
+    counter: *mut oik_counter,
+    counts: Option<&mut MaybeUninit<oik_counts>>,
+) -> oik_status {
+    run(|| {
+        let now = find(counter)?.0.counts();
+        give_counts(Some(place(counts, "counts")?), now);
+        Ok(())
+    })
+}
+
+/// Waits within the job's time limit until at least `ended` operations have ended. `counts` may be
+/// NULL. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_counter_wait(
+    counter: *mut oik_counter,
+    ended: u64,
+    counts: Option<&mut MaybeUninit<oik_counts>>,
+) -> oik_status {
+    run(|| {
+        give_counts(counts, find(counter)?.0.wait(ended)?);
+        Ok(())
+    })
+}
+
+/// Waits as `oik_counter_wait` does, with this time limit in seconds. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_counter_wait_for(
+    counter: *mut oik_counter,
+    ended: u64,
+    seconds: f64,
+    counts: Option<&mut MaybeUninit<oik_counts>>,
+) -> oik_status {
+    run(|| {
+        give_counts(counts, find(counter)?.0.wait_for(ended, limit(seconds)?)?);
+        Ok(())
+    })
+}
+
+/// Releases a counter. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_counter_release(counter: *mut oik_counter) -> oik_status {
+    run(|| take(counter).map(drop))
+}

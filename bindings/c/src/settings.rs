@@ -1,0 +1,172 @@
+//! Settings with which a program joins its job.
+
+use crate::call::{CallResult, run};
+use crate::job::{keep_job, limit, oik_job};
+use crate::objects::{find, handle_place, handled, keep, take};
+use crate::pointers::Text;
+use crate::status::oik_status;
+use oikaze::job::JobBuilder;
+use std::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
+
+/// Settings for joining. A value that is set here wins over its environment variable.
+pub struct oik_settings;
+
+/// Settings that threads change in turn.
+#[derive(Default)]
+pub struct Settings(Mutex<JobBuilder>);
+
+handled! { oik_settings: Settings, "settings"; }
+
+fn change(
+    settings: *mut oik_settings,
+    change: impl FnOnce(JobBuilder) -> CallResult<JobBuilder>,
+) -> oik_status {
+    run(|| {
+        let settings = find(settings)?;
+        let mut settings = settings.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *settings = change(settings.clone())?;
+        Ok(())
+    })
+}
+
+/// Makes settings that change nothing. Thread-safe, as all functions for settings are.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_new(
+    settings: Option<&mut MaybeUninit<*mut oik_settings>>,
+) -> oik_status {
+    run(|| keep(handle_place(settings, "settings")?, Settings::default()).map(drop))
+}
+
+/// Releases settings. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_release(settings: *mut oik_settings) -> oik_status {
+    run(|| take(settings).map(drop))
+}
+
+/// Joins the job as `oik_join` does, with these settings, which may be used again. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_join_with(
+    settings: *mut oik_settings,
+    job: Option<&mut MaybeUninit<*mut oik_job>>,
+) -> oik_status {
+    run(|| {
+        let job = handle_place(job, "job")?;
+        let settings = find(settings)?;
+        let settings = settings.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        keep_job(job, settings.join()?)
+    })
+}
+
+/// Sets the time limit, in seconds, of waits that are given none of their own (`OIKAZE_TIMEOUT`).
+/// INFINITY means no limit. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_time_limit(settings: *mut oik_settings, seconds: f64) -> oik_status {
+    change(settings, |settings| Ok(settings.time_limit(limit(seconds)?)))
+}
+
+/// Sets the time of silence, in seconds, after which a peer is dead (`OIKAZE_FAILURE_TIME`; 5 s
+/// unless set). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_failure_time(
+    settings: *mut oik_settings,
+    seconds: f64,
+) -> oik_status {
+    change(settings, |settings| Ok(settings.failure_time(limit(seconds)?)))
+}
+
+/// Sets the time, in seconds, that a wait lasts before one line on stderr explains it
+/// (`OIKAZE_EXPLAIN_AFTER`; 5 s unless set). With 0, no wait is explained. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_explain_after(
+    settings: *mut oik_settings,
+    seconds: f64,
+) -> oik_status {
+    change(settings, |settings| Ok(settings.explain_after(limit(seconds)?)))
+}
+
+/// Sets whether survivors go on with what needs no dead node when a node dies
+/// (`OIKAZE_KEEP_GOING`). `oik_lost` names the dead. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_keep_going(
+    settings: *mut oik_settings,
+    goes_on: bool,
+) -> oik_status {
+    change(settings, |settings| Ok(settings.keep_going(goes_on)))
+}
+
+/// Sets whether the checksum of a datagram covers its headers only, and UDP's checksum the rest
+/// (`OIKAZE_CHECKSUM=header`). All nodes of a job choose the same. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_check_headers_only(
+    settings: *mut oik_settings,
+    headers_only: bool,
+) -> oik_status {
+    change(settings, |settings| Ok(settings.check_headers_only(headers_only)))
+}
+
+/// Controls congestion by loss, as CUBIC does, and not by delay (`OIKAZE_CONGESTION=cubic`).
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_cubic(settings: *mut oik_settings) -> oik_status {
+    change(settings, |settings| Ok(settings.cubic_congestion_control()))
+}
+
+/// Sets the UDP ports that the node may use, `first` to `last` (`OIKAZE_PORTS`). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_ports(
+    settings: *mut oik_settings,
+    first: u16,
+    last: u16,
+) -> oik_status {
+    change(settings, |settings| Ok(settings.ports(first..=last)))
+}
+
+/// Lets threads that wait spin without end (`OIKAZE_WAIT=spin`). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_spin_while_waiting(settings: *mut oik_settings) -> oik_status {
+    change(settings, |settings| Ok(settings.spin_while_waiting()))
+}
+
+/// Lets threads that wait sleep at once (`OIKAZE_WAIT=block`). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_block_while_waiting(settings: *mut oik_settings) -> oik_status {
+    change(settings, |settings| Ok(settings.block_while_waiting()))
+}
+
+/// Lets threads that wait spin for a while where the machine has cores for it
+/// (`OIKAZE_WAIT=adaptive`, the default). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_wait_adaptively(settings: *mut oik_settings) -> oik_status {
+    change(settings, |settings| Ok(settings.wait_adaptively()))
+}
+
+/// Lets the threads that wait run the engine (`OIKAZE_ENGINE=inline`, the default). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_engine_inline(settings: *mut oik_settings) -> oik_status {
+    change(settings, |settings| Ok(settings.engine_inline()))
+}
+
+/// Gives the engine a thread of its own (`OIKAZE_ENGINE=thread`). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_engine_thread(settings: *mut oik_settings) -> oik_status {
+    change(settings, |settings| Ok(settings.engine_thread()))
+}
+
+/// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_engine_thread_on(
+    settings: *mut oik_settings,
+    core: usize,
+) -> oik_status {
+    change(settings, |settings| Ok(settings.engine_thread_on(core)))
+}
+
+/// Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as "gso,gro". Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_without(
+    settings: *mut oik_settings,
+    mechanisms: Text,
+) -> oik_status {
+    change(settings, |settings| Ok(settings.without(mechanisms.get("mechanisms")?)))
+}

@@ -1,0 +1,144 @@
+//! Installs the C binding: libraries, header and the file for pkg-config.
+
+use crate::command::{cargo, root, target};
+use crate::header;
+use clap::Args;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// Places of the installed files.
+#[derive(Args)]
+pub struct Settings {
+    /// Folder in which programs will find the files.
+    #[arg(long, default_value = "/usr/local")]
+    prefix: PathBuf,
+    /// Folder of libraries, from the prefix.
+    #[arg(long, default_value = "lib")]
+    libdir: PathBuf,
+    /// Folder that stands for the root of the file system while a package is made.
+    #[arg(long, default_value = "/")]
+    destdir: PathBuf,
+    /// Install the libraries of this folder, and build none.
+    #[arg(long)]
+    from: Option<PathBuf>,
+    /// Remove the files instead.
+    #[arg(long)]
+    uninstall: bool,
+}
+
+/// Version of the package.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Name under which programs find the shared library (bindings/c/build.rs).
+const SONAME: &str = "liboikaze.so.0";
+
+/// System libraries that a program needs that links the static library.
+const PRIVATE_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+
+impl Settings {
+    /// Returns where a file of the prefix goes.
+    fn path(&self, folder: &Path, name: &str) -> PathBuf {
+        let prefix = self.prefix.strip_prefix("/").unwrap_or(&self.prefix);
+        self.destdir.join(prefix).join(folder).join(name)
+    }
+
+    /// Returns the names of the installed files, each with its place.
+    fn files(&self) -> Files {
+        let (lib, include) = (&self.libdir, Path::new("include"));
+        Files {
+            shared: self.path(lib, &format!("liboikaze.so.{VERSION}")),
+            soname: self.path(lib, SONAME),
+            link: self.path(lib, "liboikaze.so"),
+            archive: self.path(lib, "liboikaze.a"),
+            header: self.path(include, "oikaze.h"),
+            package: self.path(&lib.join("pkgconfig"), "oikaze.pc"),
+        }
+    }
+}
+
+/// Places of all installed files.
+struct Files {
+    shared: PathBuf,
+    soname: PathBuf,
+    link: PathBuf,
+    archive: PathBuf,
+    header: PathBuf,
+    package: PathBuf,
+}
+
+/// Builds and installs the C binding, or removes it.
+///
+/// # Errors
+/// The build fails, or a file cannot be written or removed.
+pub fn run(settings: &Settings) -> Result<(), String> {
+    let files = settings.files();
+    if settings.uninstall {
+        return uninstall(&files);
+    }
+    let built = match &settings.from {
+        Some(folder) => folder.clone(),
+        None => {
+            cargo(&["build", "--quiet", "--release", "-p", "oikaze-c"]).run()?;
+            target().join("release")
+        }
+    };
+    let shared_name = format!("liboikaze.so.{VERSION}");
+    copy(&built.join("liboikaze_c.so"), &files.shared)?;
+    link(&shared_name, &files.soname)?;
+    link(SONAME, &files.link)?;
+    copy(&built.join("liboikaze_c.a"), &files.archive)?;
+    copy(&header::folder().join("include/oikaze.h"), &files.header)?;
+    write(&files.package, &package(settings)?)?;
+    println!("installed {}", files.link.display());
+    Ok(())
+}
+
+/// Returns the text of oikaze.pc.
+fn package(settings: &Settings) -> Result<String, String> {
+    let template = header::folder().join("oikaze.pc.in");
+    let text = fs::read_to_string(&template).map_err(|why| named(&template, &why))?;
+    let prefix = Path::new("/").join(&settings.prefix);
+    Ok(text
+        .replace("@prefix@", &prefix.to_string_lossy())
+        .replace("@libdir@", &settings.libdir.to_string_lossy())
+        .replace("@version@", VERSION)
+        .replace("@private@", PRIVATE_LIBRARIES))
+}
+
+fn named(path: &Path, why: &std::io::Error) -> String {
+    format!("{}: {why}", path.display())
+}
+
+/// Makes the folder of a file, and removes a file of this name, which a program may have mapped.
+fn make_place(path: &Path) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(root());
+    fs::create_dir_all(folder).map_err(|why| named(folder, &why))?;
+    remove(path)
+}
+
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_file(path) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => Err(named(path, &why)),
+        _ => Ok(()),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    make_place(to)?;
+    fs::copy(from, to).map(drop).map_err(|why| named(to, &why))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    make_place(path)?;
+    fs::write(path, text).map_err(|why| named(path, &why))
+}
+
+fn link(to: &str, path: &Path) -> Result<(), String> {
+    make_place(path)?;
+    symlink(to, path).map_err(|why| named(path, &why))
+}
+
+fn uninstall(files: &Files) -> Result<(), String> {
+    let Files { shared, soname, link, archive, header, package } = files;
+    [shared, soname, link, archive, header, package].into_iter().try_for_each(|path| remove(path))
+}
