@@ -72,7 +72,7 @@ impl From<ErrorClass> for oik_status {
             ErrorClass::Cancelled => Self::OIK_CANCELLED,
             ErrorClass::Unreported => Self::OIK_UNREPORTED,
             ErrorClass::Memory => Self::OIK_MEMORY,
-            ErrorClass::Job => Self::OIK_JOB,
+            ErrorClass::Join => Self::OIK_JOB,
             ErrorClass::System => Self::OIK_SYSTEM,
         }
     }

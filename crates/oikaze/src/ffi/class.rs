@@ -51,7 +51,7 @@ pub enum ErrorClass {
     /// There is not enough memory, or no way to track it.
     Memory,
     /// The job could not be found, started or reached.
-    Job,
+    Join,
     /// The machine or its system refused a request.
     System,
 }
@@ -123,6 +123,6 @@ fn of_job(error: &JobError) -> ErrorClass {
         JobError::Aborted { .. } => ErrorClass::Aborted,
         JobError::NodeEnded { .. } => ErrorClass::PeerLost,
         JobError::TimedOut { .. } => ErrorClass::Timeout,
-        _ => ErrorClass::Job,
+        _ => ErrorClass::Join,
     }
 }
