@@ -30,6 +30,16 @@
 #define OIK_ANY UINT32_MAX
 
 /**
+ * Maximum number of axes of an array.
+ */
+#define OIK_AXES_MAX 4
+
+/**
+ * Stands for no color: a rank that gets no team of a split.
+ */
+#define OIK_NO_COLOR UINT32_MAX
+
+/**
  * Outcome of a call. `OIK_OK` is 0; all others are failures, whose text `oik_error` returns.
  */
 typedef enum {
@@ -120,6 +130,11 @@ typedef enum {
 } oik_status;
 
 /**
+ * An array that all nodes of a job share.
+ */
+typedef struct oik_array oik_array;
+
+/**
  * A counter of operations that have ended.
  */
 typedef struct oik_counter oik_counter;
@@ -128,6 +143,11 @@ typedef struct oik_counter oik_counter;
  * A FIFO of this node, which peers push elements into.
  */
 typedef struct oik_fifo oik_fifo;
+
+/**
+ * A part of an array that this node reads or writes.
+ */
+typedef struct oik_guard oik_guard;
 
 /**
  * A job that this process has joined.
@@ -145,7 +165,7 @@ typedef struct oik_lock oik_lock;
 typedef struct oik_message oik_message;
 
 /**
- * An operation under way: a put, a get, an atomic, a message. Its handle means nothing any more
+ * An operation under way: a put, a get, an atomic, a message, a collective. Its handle means nothing any more
  * once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may be waited for
  * again.
  */
@@ -175,6 +195,16 @@ typedef struct oik_remote_fifo oik_remote_fifo;
  * Settings for joining. A value that is set here wins over its environment variable.
  */
 typedef struct oik_settings oik_settings;
+
+/**
+ * Some or all nodes of a job, with collectives of their own. Ranks of a team are numbered from 0.
+ */
+typedef struct oik_team oik_team;
+
+/**
+ * Vectors of different lengths that a collective has brought, one for each rank.
+ */
+typedef struct oik_vectors oik_vectors;
 
 /**
  * Counters of one node, all of them from its start.
@@ -416,6 +446,184 @@ typedef struct {
 } oik_message_info;
 
 /**
+ * A field of a struct that is the element of an array.
+ */
+typedef struct {
+  /**
+   * Name of the field. It may end in extents, such as "position[3]".
+   */
+  const char *name;
+  /**
+   * Type of the field, or of its elements.
+   */
+  oik_kind kind;
+} oik_field;
+
+/**
+ * Distribution of an array over the nodes.
+ */
+typedef uint32_t oik_distribution;
+
+/**
+ * Way of updates from a writer to its readers.
+ */
+typedef uint32_t oik_delivery;
+
+/**
+ * Settings of an array. All fields but `kind` or `element_size` may be 0.
+ */
+typedef struct {
+  /**
+   * Type of the elements, unless they are structs.
+   */
+  oik_kind kind;
+  /**
+   * Size of a struct that is the element, in bytes, without padding.
+   */
+  size_t element_size;
+  /**
+   * Fields of the struct.
+   */
+  const oik_field *fields;
+  /**
+   * Number of fields.
+   */
+  size_t field_count;
+  /**
+   * Distribution: `OIK_DEFAULT` …
+   */
+  oik_distribution distribution;
+  /**
+   * Axis along which the array is distributed; 0 is the outermost one.
+   */
+  size_t axis;
+  /**
+   * Number of consecutive indices (or pages) of one node.
+   */
+  size_t indices;
+  /**
+   * Ranks of the owners.
+   */
+  const uint32_t *owners;
+  /**
+   * Number of owners.
+   */
+  size_t owner_count;
+  /**
+   * Delivery of updates: `OIK_DELIVERY_DEFAULT` …
+   */
+  oik_delivery delivery;
+  /**
+   * Class of the messages that bring updates.
+   */
+  oik_class update_class;
+  /**
+   * `update_class` is set. Otherwise updates have the class of the default.
+   */
+  bool has_update_class;
+} oik_array_options;
+
+/**
+ * Indices of one axis: from `first` to before `end`.
+ */
+typedef struct {
+  /**
+   * First index.
+   */
+  size_t first;
+  /**
+   * Index behind the last one.
+   */
+  size_t end;
+} oik_range;
+
+/**
+ * Memory of a guard's part.
+ */
+typedef struct {
+  /**
+   * Address of the first element.
+   */
+  void *address;
+  /**
+   * Number of axes.
+   */
+  size_t axes;
+  /**
+   * Number of indices of the part along each axis.
+   */
+  size_t shape[OIK_AXES_MAX];
+  /**
+   * Bytes from one index of each axis to the next one.
+   */
+  size_t strides[OIK_AXES_MAX];
+} oik_view;
+
+/**
+ * Counters of one array on this node.
+ */
+typedef struct {
+  /**
+   * Fetch requests sent.
+   */
+  uint64_t fetches;
+  /**
+   * Pages fetched to this node.
+   */
+  uint64_t fetched_pages;
+  /**
+   * Pages sent to other nodes that asked for them.
+   */
+  uint64_t served_pages;
+  /**
+   * Diff messages sent, each with changes of one or more pages.
+   */
+  uint64_t diffs_sent;
+  /**
+   * Bytes of the bodies of diff messages.
+   */
+  uint64_t diff_bytes;
+  /**
+   * Updates sent to readers.
+   */
+  uint64_t updates_sent;
+  /**
+   * Bytes of the bodies of updates sent.
+   */
+  uint64_t update_bytes;
+  /**
+   * Updates that arrived.
+   */
+  uint64_t updates_received;
+  /**
+   * Updates of pages that no guard had touched since the update before.
+   */
+  uint64_t updates_wasted;
+} oik_array_statistics;
+
+/**
+ * Combines two vectors of `count` elements of the program's own type: `into[i]` becomes `into[i]`
+ * combined with `next[i]`, which comes from a greater rank. Oikaze calls it on the thread of
+ * `oik_all_reduce_by` or its relatives. It returns normally: neither longjmp nor an exception of C++
+ * leaves it.
+ */
+typedef void (*oik_combine)(void *into, const void *next, size_t count, void *context);
+
+/**
+ * A vector of the program.
+ */
+typedef struct {
+  /**
+   * Its elements.
+   */
+  const void *values;
+  /**
+   * Number of elements.
+   */
+  size_t count;
+} oik_vector;
+
+/**
  * An operation that has ended.
  */
 typedef struct {
@@ -622,19 +830,64 @@ typedef struct {
 #define OIK_F64 10
 
 /**
+ * `bool`
+ */
+#define OIK_BOOL 11
+
+/**
+ * `float complex`
+ */
+#define OIK_C64 12
+
+/**
+ * `double complex`
+ */
+#define OIK_C128 13
+
+/**
  * Sum. Integers wrap.
  */
 #define OIK_SUM 1
 
 /**
+ * Product. Integers wrap.
+ */
+#define OIK_PRODUCT 2
+
+/**
  * Minimum. A NaN gives way to a number.
  */
-#define OIK_MIN 2
+#define OIK_MIN 3
 
 /**
  * Maximum. A NaN gives way to a number.
  */
-#define OIK_MAX 3
+#define OIK_MAX 4
+
+/**
+ * Bits that are set in both.
+ */
+#define OIK_AND 5
+
+/**
+ * Bits that are set in one of both.
+ */
+#define OIK_OR 6
+
+/**
+ * Bits that differ.
+ */
+#define OIK_XOR 7
+
+/**
+ * Minimum, with its location. Elements are pairs of a value and a location of the same kind.
+ */
+#define OIK_MIN_LOCATION 8
+
+/**
+ * Maximum, with its location. Elements are pairs of a value and a location of the same kind.
+ */
+#define OIK_MAX_LOCATION 9
 
 /**
  * After all ordered messages before it.
@@ -650,6 +903,71 @@ typedef struct {
  * Ordered, and done when the peer has accepted it.
  */
 #define OIK_SYNC 2
+
+/**
+ * The default: runs of pages in one dimension, otherwise blocks along the outermost axis.
+ */
+#define OIK_DEFAULT 0
+
+/**
+ * One block of indices along the axis for each node.
+ */
+#define OIK_BLOCK 1
+
+/**
+ * Blocks of `indices` indices along the axis for each node in turn.
+ */
+#define OIK_CYCLIC 2
+
+/**
+ * One rank, of `owners`, for each index along the axis.
+ */
+#define OIK_EXPLICIT 3
+
+/**
+ * One run of pages for each node.
+ */
+#define OIK_PAGES 4
+
+/**
+ * Runs of `indices` pages for each node in turn.
+ */
+#define OIK_CYCLIC_PAGES 5
+
+/**
+ * One rank, of `owners`, for each page.
+ */
+#define OIK_EXPLICIT_PAGES 6
+
+/**
+ * The default.
+ */
+#define OIK_DELIVERY_DEFAULT 0
+
+/**
+ * Whole ranges are placed as their fragments arrive.
+ */
+#define OIK_DIRECT_MAP 1
+
+/**
+ * As `OIK_DIRECT_MAP`, and the head is handed up.
+ */
+#define OIK_HEADER_THROUGH 2
+
+/**
+ * Head and data are handed up, and the runtime copies the data.
+ */
+#define OIK_MESSAGE_THROUGH 3
+
+/**
+ * Only the bytes that changed travel.
+ */
+#define OIK_DIRECT_DIFF_DECODE 4
+
+/**
+ * As `OIK_DIRECT_DIFF_DECODE`, and the head is handed up.
+ */
+#define OIK_HEADER_THROUGH_DIFF_DECODE 5
 
 #ifdef __cplusplus
 extern "C" {
@@ -873,7 +1191,7 @@ oik_status oik_wait_all(oik_operation **operations, size_t count);
 oik_status oik_test(oik_operation *operation, uint64_t *value);
 
 /**
- * Cancels an operation, waits until it uses no memory of the program any more, and releases it.
+ * Cancels an operation (not a collective), waits until it uses no memory of the program any more, and releases it.
  * Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have taken place.
  * Thread-safe.
  */
@@ -1635,6 +1953,552 @@ oik_status oik_wait_notify(oik_job *job, uint32_t from);
  * Waits as `oik_wait_notify` does, with this time limit in seconds. Thread-safe.
  */
 oik_status oik_wait_notify_for(oik_job *job, uint32_t from, double seconds);
+
+/**
+ * Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements of one
+ * kind. All nodes make the same arrays in the same order, in C or in another language. Elements are
+ * 0 at first. Rows are contiguous: the last axis is the innermost one. Thread-safe, but one
+ * collective at a time.
+ */
+oik_status oik_array_new(oik_job *job,
+                         const char *name,
+                         const size_t *shape,
+                         size_t axes,
+                         oik_kind kind,
+                         oik_array **array);
+
+/**
+ * Makes an array as `oik_array_new` does, with these settings. Thread-safe, but one collective at a
+ * time.
+ */
+oik_status oik_array_new_with(oik_job *job,
+                              const char *name,
+                              const size_t *shape,
+                              size_t axes,
+                              const oik_array_options *options,
+                              oik_array **array);
+
+/**
+ * Releases this node's handle of an array. Its memory stays for the other nodes; addresses of
+ * `oik_array_plain` are invalid from then on. Guards stay valid. Thread-safe.
+ */
+oik_status oik_array_release(oik_array *array);
+
+/**
+ * Frees the array on all nodes. All nodes call it. The handle is still to be released. Thread-safe,
+ * but one collective at a time.
+ */
+oik_status oik_array_free(oik_array *array);
+
+/**
+ * Writes the number of elements. Thread-safe.
+ */
+oik_status oik_array_len(oik_array *array, size_t *len);
+
+/**
+ * Writes the extents of the axes to `shape`, which has room for `capacity`, and their number to
+ * `axes`. Thread-safe.
+ */
+oik_status oik_array_shape(oik_array *array, size_t *shape, size_t capacity, size_t *axes);
+
+/**
+ * Writes the size of an element in bytes. Thread-safe.
+ */
+oik_status oik_array_element_size(oik_array *array, size_t *size);
+
+/**
+ * Writes the block of elements whose home is the node `rank`, one range for each of the `axes` axes.
+ * If the node is home to several blocks, writes the first. A node that is home to none has an empty
+ * block. Thread-safe.
+ */
+oik_status oik_array_home_block(oik_array *array,
+                                uint32_t rank,
+                                oik_range *part,
+                                size_t axes);
+
+/**
+ * Writes all blocks of elements whose home is the node `rank`, each as one range for each axis.
+ * `parts` has room for `capacity` ranges. `count` gets the number of blocks. Thread-safe.
+ */
+oik_status oik_array_home_blocks(oik_array *array,
+                                 uint32_t rank,
+                                 oik_range *parts,
+                                 size_t capacity,
+                                 size_t *count);
+
+/**
+ * Writes the elements, in row-major order, from the first to the last one whose home is the node
+ * `rank`. Thread-safe.
+ */
+oik_status oik_array_home_range(oik_array *array, uint32_t rank, oik_range *range);
+
+/**
+ * Writes the rank of the node that is home to the element of this index, which has one number for
+ * each axis. Thread-safe.
+ */
+oik_status oik_array_home_of(oik_array *array, const size_t *index, size_t axes, uint32_t *rank);
+
+/**
+ * Writes the address of the array's elements, for plain loads and stores without a guard, and their
+ * length in bytes (which may be NULL). Pages come when they are touched, and writes become visible
+ * at the next barrier. From this call on, the array is tracked by pages. Two nodes do not write the
+ * same element between two barriers. The address is valid until the array is released. Thread-safe.
+ */
+oik_status oik_array_plain(oik_array *array, void **address, size_t *len);
+
+/**
+ * Lets this node read a part of the array: one range for each of `axes` axes, or all of it if `part`
+ * is NULL. Waits until all of it is here. `view` gets its memory, which the program reads until it
+ * releases the guard. No guard is alive at a barrier. Thread-safe.
+ *
+ * Errors: `OIK_INVALID` if the part is out of bounds or another guard writes it; `OIK_PEER_LOST`.
+ */
+oik_status oik_read(oik_array *array,
+                    const oik_range *part,
+                    size_t axes,
+                    oik_view *view,
+                    oik_guard **guard);
+
+/**
+ * Lets this node write a part of the array, as `oik_read` lets it read. No other node writes the
+ * part before the next barrier, or without the same lock. Thread-safe.
+ *
+ * Errors: as `oik_read`; `OIK_INVALID` if another guard is alive there.
+ */
+oik_status oik_write(oik_array *array,
+                     const oik_range *part,
+                     size_t axes,
+                     oik_view *view,
+                     oik_guard **guard);
+
+/**
+ * Lets this node write a part as `oik_write` does, of which only elements that change count as
+ * written. Other nodes may write the other elements. Thread-safe.
+ */
+oik_status oik_write_merged(oik_array *array,
+                            const oik_range *part,
+                            size_t axes,
+                            oik_view *view,
+                            oik_guard **guard);
+
+/**
+ * Sends what the guard writes to these nodes at its end, although they have not read the part
+ * before. Thread-safe.
+ */
+oik_status oik_guard_push_to(oik_guard *guard, const uint32_t *ranks, size_t count);
+
+/**
+ * Ends a guard. What it wrote begins to travel to the nodes that read it. Its memory is not touched
+ * any more. Thread-safe.
+ */
+oik_status oik_guard_release(oik_guard *guard);
+
+/**
+ * Begins to fetch a part, which this node will read. Returns at once. Thread-safe.
+ */
+oik_status oik_array_prefetch(oik_array *array, const oik_range *part, size_t axes);
+
+/**
+ * Asks the writers of a part to send what they write to this node, from the next barrier on.
+ * Thread-safe.
+ */
+oik_status oik_array_subscribe(oik_array *array, const oik_range *part, size_t axes);
+
+/**
+ * Ends what `oik_array_subscribe` began. Thread-safe.
+ */
+oik_status oik_array_unsubscribe(oik_array *array, const oik_range *part, size_t axes);
+
+/**
+ * Subscribes to the `n` indices around a part, along each axis. Thread-safe.
+ */
+oik_status oik_array_halo(oik_array *array, const oik_range *part, size_t axes, size_t n);
+
+/**
+ * Gives all elements the value at `value`. All nodes call it with the same value. Thread-safe, but
+ * one collective at a time.
+ */
+oik_status oik_array_fill(oik_array *array, const void *value);
+
+/**
+ * Gives the array another shape, of as many axes. All nodes call it. Elements keep their indices,
+ * and new ones are 0. Addresses of `oik_array_plain` are those of the old array. Thread-safe, but one
+ * collective at a time.
+ */
+oik_status oik_array_resize(oik_array *array,
+                            const size_t *shape,
+                            size_t axes);
+
+/**
+ * Distributes the array anew, as `options` say, of which only the distribution counts. All nodes
+ * call it. Thread-safe, but one collective at a time.
+ */
+oik_status oik_array_redistribute(oik_array *array, const oik_array_options *options);
+
+/**
+ * Writes the counters of the array on this node. Thread-safe.
+ */
+oik_status oik_array_get_statistics(oik_array *array, oik_array_statistics *statistics);
+
+/**
+ * Writes `count` elements to their homes, from the element `first` in row-major order on. They are
+ * visible there when the call returns, and here after the next barrier. Thread-safe.
+ */
+oik_status oik_array_put(oik_array *array, size_t first, const void *elements, size_t count);
+
+/**
+ * Reads `count` elements from their homes, as they are there now. Thread-safe.
+ */
+oik_status oik_array_get(oik_array *array, size_t first, void *into, size_t count);
+
+/**
+ * Combines an element with the number at `number` at its home, in one step. `operator_` is `OIK_SUM`,
+ * `OIK_MIN` or `OIK_MAX`. `previous` gets the element before; it may be NULL. Thread-safe.
+ */
+oik_status oik_array_fetch_combine(oik_array *array,
+                                   const size_t *index,
+                                   size_t axes,
+                                   oik_operator operator_,
+                                   const void *number,
+                                   void *previous);
+
+/**
+ * Replaces an element by the one at `desired` at its home if it has the bits at `expected`, in one
+ * step. `previous` gets the element before; it may be NULL. Thread-safe.
+ */
+oik_status oik_array_compare_exchange(oik_array *array,
+                                      const size_t *index,
+                                      size_t axes,
+                                      const void *expected,
+                                      const void *desired,
+                                      void *previous);
+
+/**
+ * Combines `count` numbers with the elements from `first` on, at their homes, each in one step.
+ * `operator_` is `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. Thread-safe.
+ */
+oik_status oik_array_accumulate(oik_array *array,
+                                size_t first,
+                                oik_operator operator_,
+                                const void *numbers,
+                                size_t count);
+
+/**
+ * Writes the array to a file in NumPy's format (.npy), each node its own part. All nodes call it.
+ * Thread-safe, but one collective at a time.
+ */
+oik_status oik_array_save(oik_array *array, const char *path);
+
+/**
+ * Reads the array from a file of `oik_array_save` or NumPy. All nodes call it. Thread-safe, but one
+ * collective at a time.
+ */
+oik_status oik_array_load(oik_array *array, const char *path);
+
+/**
+ * Makes a handle of the team of all nodes. No node waits for another. Thread-safe.
+ */
+oik_status oik_world(oik_job *job, oik_team **team);
+
+/**
+ * Splits a team: ranks of the same color form a new team, in the order of their keys, and of their
+ * ranks if keys are equal. A rank of `OIK_NO_COLOR` gets NULL. All ranks call it. Thread-safe, but
+ * one collective of a team at a time.
+ */
+oik_status oik_team_split(oik_team *team, uint32_t color, int64_t key, oik_team **part);
+
+/**
+ * Makes a team of the ranks of a team that live. All of them call it. Thread-safe, but one
+ * collective of a team at a time.
+ */
+oik_status oik_team_shrink(oik_team *team, oik_team **living);
+
+/**
+ * Releases a team. Thread-safe.
+ */
+oik_status oik_team_release(oik_team *team);
+
+/**
+ * Writes this node's rank in the team. Thread-safe.
+ */
+oik_status oik_team_rank(oik_team *team, uint32_t *rank);
+
+/**
+ * Writes the number of ranks in the team. Thread-safe.
+ */
+oik_status oik_team_size(oik_team *team, uint32_t *size);
+
+/**
+ * Writes the job's ranks of the members to `ranks`, which has room for `capacity`. There are as many
+ * as `oik_team_size` says. Thread-safe.
+ */
+oik_status oik_team_ranks(oik_team *team,
+                          uint32_t *ranks,
+                          size_t capacity);
+
+/**
+ * Waits until all ranks of the team have come here. Makes no writes to shared arrays visible.
+ * Thread-safe, but one collective of a team at a time.
+ */
+oik_status oik_team_barrier(oik_team *team);
+
+/**
+ * Writes the name of the algorithm that a collective (such as "all_reduce") uses for vectors of
+ * `bytes` bytes: `len` bytes without a zero byte. Thread-safe.
+ */
+oik_status oik_team_algorithm(oik_team *team,
+                              const char *collective,
+                              size_t bytes,
+                              void *buffer,
+                              size_t capacity,
+                              size_t *len);
+
+/**
+ * Sends `count` values of the root to all ranks. All ranks give the same root, kind and count. If
+ * `operation` is NULL, the call waits within the job's time limit; otherwise it returns at once,
+ * and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks of a team call
+ * its collectives in the same order.
+ *
+ * Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if an
+ * argument makes no sense; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes NULL, an unknown
+ * constant or another handle takes no part, and the others wait for it.
+ */
+oik_status oik_broadcast(oik_team *team,
+                         uint32_t root,
+                         oik_kind kind,
+                         void *values,
+                         size_t count,
+                         oik_operation **operation);
+
+/**
+ * Collects `count` values of each rank at the root, in the order of ranks. `result` has room for
+ * those of all ranks; at other ranks it may be NULL. `operation` is as for `oik_broadcast`.
+ * Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_gather(oik_team *team,
+                      uint32_t root,
+                      oik_kind kind,
+                      const void *values,
+                      size_t count,
+                      void *result,
+                      oik_operation **operation);
+
+/**
+ * Collects `count` values of each rank at all ranks, in the order of ranks. `result` has room for
+ * those of all ranks. `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_all_gather(oik_team *team,
+                          oik_kind kind,
+                          const void *values,
+                          size_t count,
+                          void *result,
+                          oik_operation **operation);
+
+/**
+ * Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks `values` may
+ * be NULL. `result` has room for `count` values. `operation` is as for `oik_broadcast`. Thread-safe,
+ * as `oik_broadcast` is.
+ */
+oik_status oik_scatter(oik_team *team,
+                       uint32_t root,
+                       oik_kind kind,
+                       const void *values,
+                       size_t count,
+                       void *result,
+                       oik_operation **operation);
+
+/**
+ * Sends block `r` of the values, of `count` values, to rank `r`, and gets one block of each rank.
+ * `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_all_to_all(oik_team *team,
+                          oik_kind kind,
+                          const void *values,
+                          size_t count,
+                          void *result,
+                          oik_operation **operation);
+
+/**
+ * Combines `count` values of all ranks, element by element, at the root. At other ranks `result` may
+ * be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs. `operation` is as for
+ * `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_reduce(oik_team *team,
+                      uint32_t root,
+                      oik_kind kind,
+                      oik_operator operator_,
+                      const void *values,
+                      size_t count,
+                      void *result,
+                      oik_operation **operation);
+
+/**
+ * Combines `count` values of all ranks, element by element, in place: all ranks get the result.
+ * Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_all_reduce(oik_team *team,
+                          oik_kind kind,
+                          oik_operator operator_,
+                          void *values,
+                          size_t count,
+                          oik_operation **operation);
+
+/**
+ * Combines the values of all ranks, element by element. Rank `r` gets block `r` of the result, of
+ * `count` values. Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_reduce_scatter(oik_team *team,
+                              oik_kind kind,
+                              oik_operator operator_,
+                              const void *values,
+                              size_t count,
+                              void *result,
+                              oik_operation **operation);
+
+/**
+ * Combines `count` values of the ranks up to this one, element by element. Otherwise as
+ * `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_scan(oik_team *team,
+                    oik_kind kind,
+                    oik_operator operator_,
+                    const void *values,
+                    size_t count,
+                    void *result,
+                    oik_operation **operation);
+
+/**
+ * Combines `count` values of the ranks before this one. At rank 0, `result` stays as it is.
+ * Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_exclusive_scan(oik_team *team,
+                              oik_kind kind,
+                              oik_operator operator_,
+                              const void *values,
+                              size_t count,
+                              void *result,
+                              oik_operation **operation);
+
+/**
+ * Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the sum has
+ * the same bits in any order and on any number of ranks. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_sum_exact(oik_team *team,
+                         oik_kind kind,
+                         const void *values,
+                         size_t count,
+                         double *sum);
+
+/**
+ * Waits for all nodes as `oik_barrier` does, and combines `count` values (at most 65,536) in place,
+ * element by element. `kind` is `OIK_F64`, `OIK_I64` or `OIK_U64`; `operator_` is `OIK_SUM`,
+ * `OIK_MIN` or `OIK_MAX`. Thread-safe, but one barrier at a time.
+ */
+oik_status oik_barrier_reduce(oik_job *job,
+                              oik_kind kind,
+                              oik_operator operator_,
+                              void *values,
+                              size_t count);
+
+/**
+ * Combines `count` elements of `size` bytes of all ranks by a function of the program, in the order
+ * of ranks, in place: all ranks get the result. Every rank combines, and calls `combine(into, next,
+ * count, context)`. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_all_reduce_by(oik_team *team,
+                             size_t size,
+                             oik_combine combine,
+                             void *context,
+                             void *values,
+                             size_t count);
+
+/**
+ * Combines elements as `oik_all_reduce_by` does. Only the root combines, and gets the result; at
+ * other ranks `result` may be NULL. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_reduce_by(oik_team *team,
+                         uint32_t root,
+                         size_t size,
+                         oik_combine combine,
+                         void *context,
+                         const void *values,
+                         size_t count,
+                         void *result);
+
+/**
+ * Combines elements of the ranks up to this one as `oik_all_reduce_by` does. Thread-safe, as
+ * `oik_broadcast` is.
+ */
+oik_status oik_scan_by(oik_team *team,
+                       size_t size,
+                       oik_combine combine,
+                       void *context,
+                       void *values,
+                       size_t count);
+
+/**
+ * Collects vectors of different lengths at the root. `result` gets one vector for each rank there,
+ * and none at other ranks. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_gather_uneven(oik_team *team,
+                             uint32_t root,
+                             oik_kind kind,
+                             const void *values,
+                             size_t count,
+                             oik_vectors **result);
+
+/**
+ * Collects vectors of different lengths at all ranks. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_all_gather_uneven(oik_team *team,
+                                 oik_kind kind,
+                                 const void *values,
+                                 size_t count,
+                                 oik_vectors **result);
+
+/**
+ * Sends vector `r` of the root to rank `r`. At the root `vectors` has one for each rank; at other
+ * ranks it may be NULL. `result` gets one vector. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_scatter_uneven(oik_team *team,
+                              uint32_t root,
+                              oik_kind kind,
+                              const oik_vector *vectors,
+                              oik_vectors **result);
+
+/**
+ * Sends vector `r` to rank `r`, and gets one of each rank. Thread-safe, as `oik_broadcast` is.
+ */
+oik_status oik_all_to_all_uneven(oik_team *team,
+                                 oik_kind kind,
+                                 const oik_vector *vectors,
+                                 oik_vectors **result);
+
+/**
+ * Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors `r`. All
+ * ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as `oik_broadcast`
+ * is.
+ */
+oik_status oik_reduce_scatter_uneven(oik_team *team,
+                                     oik_kind kind,
+                                     oik_operator operator_,
+                                     const oik_vector *vectors,
+                                     oik_vectors **result);
+
+/**
+ * Writes the number of vectors. Thread-safe.
+ */
+oik_status oik_vectors_count(oik_vectors *vectors, size_t *count);
+
+/**
+ * Writes the vector of this index, which is valid until the vectors are released. Thread-safe.
+ */
+oik_status oik_vectors_get(oik_vectors *vectors, size_t index, oik_vector *vector);
+
+/**
+ * Releases vectors. Thread-safe.
+ */
+oik_status oik_vectors_release(oik_vectors *vectors);
 
 #ifdef __cplusplus
 }  // extern "C"

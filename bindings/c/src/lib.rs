@@ -25,8 +25,16 @@ mod operation;
 
 mod region;
 
+mod kinds;
+
 mod remote;
 
 mod message;
 
 mod sync;
+
+mod array;
+
+mod team;
+
+mod collective;

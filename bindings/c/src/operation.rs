@@ -1,6 +1,7 @@
 //! Operations under way, and the ways to learn of their end.
 
 use crate::call::{CallError, CallResult, remember, run};
+use crate::collective::StartedCollective;
 use crate::job::{limit, oik_job};
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
 use crate::pointers::{BytesMut, CompletedOut, Operations, give, place};
@@ -12,15 +13,17 @@ use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// An operation under way: a put, a get, an atomic, a message. Its handle means nothing any more
+/// An operation under way: a put, a get, an atomic, a message, a collective. Its handle means nothing any more
 /// once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may be waited for
 /// again.
 pub struct oik_operation;
 
 /// An operation, and the memory that the program has lent to it.
-pub struct KeptOperation {
-    operation: Operation<u64>,
-    _loan: Option<Loan>,
+pub enum KeptOperation {
+    /// An operation on memory, or a message.
+    Single(Operation<u64>, #[expect(dead_code, reason = "its end ends the loan")] Option<Loan>),
+    /// A collective.
+    Collective(StartedCollective),
 }
 
 handled! { oik_operation: KeptOperation, "operation"; }
@@ -43,28 +46,83 @@ pub fn begin_lent(
     operation: Operation<impl Outcome>,
     loan: Option<Loan>,
 ) -> CallResult {
-    keep(out, KeptOperation { operation: operation.into_bits(), _loan: loan }).map(drop)
+    keep(out, KeptOperation::Single(operation.into_bits(), loan)).map(drop)
+}
+
+/// Keeps a collective for C.
+pub fn begin_collective(
+    out: HandlePlace<'_, oik_operation>,
+    started: StartedCollective,
+) -> CallResult {
+    keep(out, KeptOperation::Collective(started)).map(drop)
+}
+
+impl KeptOperation {
+    /// Waits for the end, within the job's time limit.
+    fn wait(&self) -> CallResult<u64> {
+        match self {
+            Self::Single(operation, _) => Ok(operation.wait()?),
+            Self::Collective(started) => started.wait(started.limit()),
+        }
+    }
+
+    fn wait_for(&self, limit: Duration) -> CallResult<u64> {
+        match self {
+            Self::Single(operation, _) => Ok(operation.wait_for(limit)?),
+            Self::Collective(started) => started.wait(limit),
+        }
+    }
+
+    fn try_take(&self) -> Option<CallResult<u64>> {
+        match self {
+            Self::Single(operation, _) => Some(operation.try_take()?.map_err(Into::into)),
+            Self::Collective(started) => started.is_done().then(|| started.wait(Duration::ZERO)),
+        }
+    }
+
+    fn cancel(&self) -> CallResult<u64> {
+        match self {
+            Self::Single(operation, _) => Ok(operation.cancel()?),
+            Self::Collective(_) => Err(CallError::invalid(
+                "a collective cannot be cancelled: other ranks need it; wait for it, or release it",
+            )),
+        }
+    }
+
+    fn report_to(&self, queue: &CompletionQueue, context: u64) -> CallResult {
+        match self {
+            Self::Single(operation, _) => Ok(operation.report_to(queue, context)?),
+            Self::Collective(started) => started.report_to(queue, context),
+        }
+    }
+
+    fn count_in(&self, counter: &Counter) -> CallResult {
+        match self {
+            Self::Single(operation, _) => Ok(operation.count_in(counter)?),
+            Self::Collective(started) => started.count_in(counter),
+        }
+    }
 }
 
 /// Waits for an operation, and releases it unless a time limit has passed.
 fn finish(
     handle: *mut oik_operation,
-    wait: impl FnOnce(&Operation<u64>) -> oikaze::Result<u64>,
+    wait: impl FnOnce(&KeptOperation) -> CallResult<u64>,
 ) -> CallResult<u64> {
     let kept = find(handle)?;
-    let outcome = wait(&kept.operation);
-    if !outcome.as_ref().is_err_and(oikaze::Error::is_timeout) {
+    let outcome = wait(&kept);
+    if !outcome.as_ref().is_err_and(|error| error.status == oik_status::OIK_TIMEOUT) {
         // Another thread that has waited too may have released it.
         let _ = take(handle);
     }
-    Ok(outcome?)
+    outcome
 }
 
 /// Waits for an operation within the job's time limit, and releases it. Returns its outcome.
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_wait(operation: *mut oik_operation) -> oik_status {
-    run(|| finish(operation, Operation::wait).map(drop))
+    run(|| finish(operation, KeptOperation::wait).map(drop))
 }
 
 /// Waits as `oik_wait` does, and writes the previous value of the word that an atomic changed (its
@@ -76,7 +134,7 @@ pub extern "C" fn oik_wait_value(
 ) -> oik_status {
     run(|| {
         let value = place(value, "value")?;
-        value.write(finish(operation, Operation::wait)?);
+        value.write(finish(operation, KeptOperation::wait)?);
         Ok(())
     })
 }
@@ -107,7 +165,7 @@ pub extern "C" fn oik_wait_all(mut operations: Operations, count: usize) -> oik_
             if operation.is_null() {
                 continue;
             }
-            match finish(*operation, Operation::wait) {
+            match finish(*operation, KeptOperation::wait) {
                 Err(error) if error.status == oik_status::OIK_TIMEOUT => return Err(error),
                 outcome => first = first.and(outcome.map(drop)),
             }
@@ -126,19 +184,19 @@ pub extern "C" fn oik_test(
 ) -> oik_status {
     run(|| {
         let kept = find(operation)?;
-        let outcome = kept.operation.try_take().ok_or_else(CallError::not_ready)?;
+        let outcome = kept.try_take().ok_or_else(CallError::not_ready)?;
         let _ = take(operation);
         give(value, outcome?);
         Ok(())
     })
 }
 
-/// Cancels an operation, waits until it uses no memory of the program any more, and releases it.
+/// Cancels an operation (not a collective), waits until it uses no memory of the program any more, and releases it.
 /// Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have taken place.
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_cancel(operation: *mut oik_operation) -> oik_status {
-    run(|| finish(operation, Operation::cancel).map(drop))
+    run(|| finish(operation, KeptOperation::cancel).map(drop))
 }
 
 /// Releases an operation, which goes on. If the program's memory was lent to it, the call waits
@@ -293,7 +351,7 @@ pub extern "C" fn oik_report_to(
     queue: *mut oik_queue,
     context: u64,
 ) -> oik_status {
-    run(|| Ok(find(operation)?.operation.report_to(&find(queue)?.queue, context)?))
+    run(|| find(operation)?.report_to(&find(queue)?.queue, context))
 }
 
 /// Takes operations that have ended out of the queue without waiting, at most `capacity` of them.
@@ -385,7 +443,7 @@ pub extern "C" fn oik_count_in(
     operation: *mut oik_operation,
     counter: *mut oik_counter,
 ) -> oik_status {
-    run(|| Ok(find(operation)?.operation.count_in(&find(counter)?.0)?))
+    run(|| find(operation)?.count_in(&find(counter)?.0))
 }
 
 /// Writes how many operations have ended. Thread-safe.

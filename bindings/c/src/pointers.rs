@@ -68,6 +68,12 @@ macro_rules! input {
         #[repr(transparent)]
         pub struct $name(*const $element);
 
+        impl Default for $name {
+            fn default() -> Self {
+                Self(std::ptr::null())
+            }
+        }
+
         impl $name {
             /// Returns the elements; `what` names the argument. NULL has no elements.
             pub fn get(&self, count: usize, what: &str) -> CallResult<&[$element]> {
@@ -108,6 +114,12 @@ input! {
     Ranks of u32;
     /// Lengths or extents.
     Sizes of usize;
+    /// Ranges of axes.
+    Ranges of crate::array::oik_range;
+    /// Fields of a struct.
+    Fields of crate::array::oik_field;
+    /// Vectors of different lengths.
+    Vectors of crate::collective::oik_vector;
     /// Pieces of a list.
     Pieces of crate::remote::oik_piece;
 }
@@ -115,6 +127,10 @@ input! {
 output! {
     /// Room for ranks.
     RanksOut of u32;
+    /// Room for lengths or extents.
+    SizesOut of usize;
+    /// Room for ranges of axes.
+    RangesOut of crate::array::oik_range;
     /// Room for ended operations.
     CompletedOut of crate::operation::oik_completed;
 }
@@ -134,6 +150,20 @@ impl Operations {
         // SAFETY: the caller in C passes this many handles, which nobody else uses during the call,
         // which `self` does not outlive.
         Ok(unsafe { slice::from_raw_parts_mut(first.as_ptr(), count) })
+    }
+}
+
+impl Fields {
+    /// Returns the fields that a struct of C points to.
+    pub fn of(first: *const crate::array::oik_field) -> Self {
+        Self(first)
+    }
+}
+
+impl Ranges {
+    /// Returns `true` if the program passes no ranges.
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
     }
 }
 
@@ -170,6 +200,11 @@ impl BytesMut {
         Self(address.cast())
     }
 
+    /// Returns `true` if the program wants no bytes.
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
     /// Passes the pointer on to a function of the program.
     pub fn copy(&self) -> Self {
         Self(self.0)
@@ -182,10 +217,10 @@ impl BytesMut {
         Ok(unsafe { slice::from_raw_parts_mut(first.as_ptr(), len) })
     }
 
-    /// Returns bytes that the program has set to any values.
+    /// Returns the bytes as they are.
     pub fn get_set(&mut self, len: usize, what: &str) -> CallResult<&mut [u8]> {
         let first = checked(self.0.cast::<u8>().cast_const(), len, what)?;
-        // SAFETY: as above; the header asks for memory whose bytes are set.
+        // SAFETY: as above. Memory of C has some value, which Rust does not know.
         Ok(unsafe { slice::from_raw_parts_mut(first.as_ptr(), len) })
     }
 
@@ -210,6 +245,32 @@ impl BytesMut {
         };
         room.write_copy_of_slice(bytes);
         Ok(())
+    }
+}
+
+/// Memory of the program in which it waits for a result.
+pub struct Destination {
+    first: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the program leaves the memory alone until the operation has ended, so that the thread
+// which waits for the operation is the only one to use it.
+unsafe impl Send for Destination {}
+// SAFETY: as above; only a mutable borrow reaches the memory.
+unsafe impl Sync for Destination {}
+
+impl Destination {
+    /// Checks the memory; `what` names the argument.
+    pub fn new(memory: &BytesMut, len: usize, what: &str) -> CallResult<Self> {
+        Ok(Self { first: memory.address(len, what)?, len })
+    }
+
+    /// Returns the bytes.
+    pub fn get(&mut self) -> &mut [u8] {
+        // SAFETY: the header asks the program for this memory until the operation has ended. It was
+        // checked when the operation began.
+        unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
     }
 }
 

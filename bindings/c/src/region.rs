@@ -549,11 +549,7 @@ pub extern "C" fn oik_region_read(
 ) -> oik_status {
     run(|| {
         let region = find(region)?;
-        let into = into.get(len, "into")?;
-        into.fill(MaybeUninit::new(0));
-        // SAFETY: all bytes have been set.
-        let into = unsafe { into.assume_init_mut() };
-        Ok(region.region.read(offset, into)?)
+        Ok(region.region.read(offset, into.get_set(len, "into")?)?)
     })
 }
 

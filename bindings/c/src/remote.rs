@@ -2,6 +2,7 @@
 
 use crate::call::{CallError, CallResult, run};
 use crate::job::{JoinedJob, limit, oik_job, still_joined};
+use crate::kinds::{accumulation_of, oik_kind, oik_operator};
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
 use crate::operation::{begin, begin_lent, oik_operation};
 use crate::pointers::{Bytes, BytesMut, Pieces, Text, given, place};
@@ -10,8 +11,6 @@ use crate::region::{
     oik_remote_id, oik_rights, slice_of,
 };
 use crate::status::oik_status;
-use oikaze::atomic::Combine;
-use oikaze::ffi::{Accumulation, NumberKind};
 use oikaze::memory::{Block, COPY_MAX, RegionSlice, RemoteId, RemoteRegion};
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Weak};
@@ -379,66 +378,6 @@ pub extern "C" fn oik_get_list(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| begin(operation, find(there)?.region.get_list(&list_of(into, &pieces, count)?)))
-}
-
-/// Type of elements.
-pub type oik_kind = u32;
-/// `uint8_t`
-pub const OIK_U8: oik_kind = 1;
-/// `int8_t`
-pub const OIK_I8: oik_kind = 2;
-/// `uint16_t`
-pub const OIK_U16: oik_kind = 3;
-/// `int16_t`
-pub const OIK_I16: oik_kind = 4;
-/// `uint32_t`
-pub const OIK_U32: oik_kind = 5;
-/// `int32_t`
-pub const OIK_I32: oik_kind = 6;
-/// `uint64_t`
-pub const OIK_U64: oik_kind = 7;
-/// `int64_t`
-pub const OIK_I64: oik_kind = 8;
-/// `float`
-pub const OIK_F32: oik_kind = 9;
-/// `double`
-pub const OIK_F64: oik_kind = 10;
-
-/// Operator that combines two elements.
-pub type oik_operator = u32;
-/// Sum. Integers wrap.
-pub const OIK_SUM: oik_operator = 1;
-/// Minimum. A NaN gives way to a number.
-pub const OIK_MIN: oik_operator = 2;
-/// Maximum. A NaN gives way to a number.
-pub const OIK_MAX: oik_operator = 3;
-
-fn accumulation_of(kind: oik_kind, operator: oik_operator) -> CallResult<Accumulation> {
-    let element = match kind {
-        OIK_U32 => NumberKind::U32,
-        OIK_I32 => NumberKind::I32,
-        OIK_U64 => NumberKind::U64,
-        OIK_I64 => NumberKind::I64,
-        OIK_F32 => NumberKind::F32,
-        OIK_F64 => NumberKind::F64,
-        _ => {
-            let why = format!("numbers of kind {kind} cannot be accumulated; use 32 or 64 bits");
-            return Err(CallError::invalid(why));
-        }
-    };
-    Ok(Accumulation { element, combine: combine_of(operator)? })
-}
-
-/// Returns an operator by its number in the header.
-pub fn combine_of(operator: oik_operator) -> CallResult<Combine> {
-    match operator {
-        OIK_SUM => Ok(Combine::Sum),
-        OIK_MIN => Ok(Combine::Min),
-        OIK_MAX => Ok(Combine::Max),
-        _ => Err(CallError::invalid(format!(
-            "operator {operator} does not combine words; use OIK_SUM, OIK_MIN, OIK_MAX"
-        ))),
-    }
 }
 
 /// Combines `count` numbers, any memory of the program, with those at `offset` of a peer's region,

@@ -1,0 +1,833 @@
+//! Arrays that all nodes read and write.
+
+use crate::call::{CallError, CallResult, run};
+use crate::job::oik_job;
+use crate::kinds::{bytes_of, combine_of, kind_of, oik_kind, oik_operator};
+use crate::message::{class_of, oik_class};
+use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::pointers::{
+    Bytes, BytesMut, Fields, Ranges, RangesOut, Ranks, Sizes, SizesOut, Text, give, given, place,
+};
+use crate::status::oik_status;
+use oikaze::ffi::{ElementType, PlainMemory, UntypedArray, UntypedReadGuard, UntypedWriteGuard};
+use oikaze::shared::{Delivery, Distribution, ElementField, Homes};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+/// Maximum number of axes of an array.
+pub const OIK_AXES_MAX: usize = 4;
+
+/// Distribution of an array over the nodes.
+pub type oik_distribution = u32;
+/// The default: runs of pages in one dimension, otherwise blocks along the outermost axis.
+pub const OIK_DEFAULT: oik_distribution = 0;
+/// One block of indices along the axis for each node.
+pub const OIK_BLOCK: oik_distribution = 1;
+/// Blocks of `indices` indices along the axis for each node in turn.
+pub const OIK_CYCLIC: oik_distribution = 2;
+/// One rank, of `owners`, for each index along the axis.
+pub const OIK_EXPLICIT: oik_distribution = 3;
+/// One run of pages for each node.
+pub const OIK_PAGES: oik_distribution = 4;
+/// Runs of `indices` pages for each node in turn.
+pub const OIK_CYCLIC_PAGES: oik_distribution = 5;
+/// One rank, of `owners`, for each page.
+pub const OIK_EXPLICIT_PAGES: oik_distribution = 6;
+
+/// Way of updates from a writer to its readers.
+pub type oik_delivery = u32;
+/// The default.
+pub const OIK_DELIVERY_DEFAULT: oik_delivery = 0;
+/// Whole ranges are placed as their fragments arrive.
+pub const OIK_DIRECT_MAP: oik_delivery = 1;
+/// As `OIK_DIRECT_MAP`, and the head is handed up.
+pub const OIK_HEADER_THROUGH: oik_delivery = 2;
+/// Head and data are handed up, and the runtime copies the data.
+pub const OIK_MESSAGE_THROUGH: oik_delivery = 3;
+/// Only the bytes that changed travel.
+pub const OIK_DIRECT_DIFF_DECODE: oik_delivery = 4;
+/// As `OIK_DIRECT_DIFF_DECODE`, and the head is handed up.
+pub const OIK_HEADER_THROUGH_DIFF_DECODE: oik_delivery = 5;
+
+/// A field of a struct that is the element of an array.
+#[repr(C)]
+pub struct oik_field {
+    /// Name of the field. It may end in extents, such as "position[3]".
+    pub name: Text,
+    /// Type of the field, or of its elements.
+    pub kind: oik_kind,
+}
+
+/// Settings of an array. All fields but `kind` or `element_size` may be 0.
+#[repr(C)]
+pub struct oik_array_options {
+    /// Type of the elements, unless they are structs.
+    pub kind: oik_kind,
+    /// Size of a struct that is the element, in bytes, without padding.
+    pub element_size: usize,
+    /// Fields of the struct.
+    pub fields: *const oik_field,
+    /// Number of fields.
+    pub field_count: usize,
+    /// Distribution: `OIK_DEFAULT` …
+    pub distribution: oik_distribution,
+    /// Axis along which the array is distributed; 0 is the outermost one.
+    pub axis: usize,
+    /// Number of consecutive indices (or pages) of one node.
+    pub indices: usize,
+    /// Ranks of the owners.
+    pub owners: Ranks,
+    /// Number of owners.
+    pub owner_count: usize,
+    /// Delivery of updates: `OIK_DELIVERY_DEFAULT` …
+    pub delivery: oik_delivery,
+    /// Class of the messages that bring updates.
+    pub update_class: oik_class,
+    /// `update_class` is set. Otherwise updates have the class of the default.
+    pub has_update_class: bool,
+}
+
+/// Indices of one axis: from `first` to before `end`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct oik_range {
+    /// First index.
+    pub first: usize,
+    /// Index behind the last one.
+    pub end: usize,
+}
+
+/// An array that all nodes of a job share.
+pub struct oik_array;
+
+/// An array that C has the handle of, and the memory whose address C has.
+pub struct KeptArray {
+    array: RwLock<UntypedArray>,
+    plain: Mutex<Vec<PlainMemory>>,
+}
+
+handled! { oik_array: KeptArray, "array"; }
+
+impl KeptArray {
+    fn get(&self) -> RwLockReadGuard<'_, UntypedArray> {
+        self.array.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn plain_options(kind: oik_kind) -> oik_array_options {
+    oik_array_options {
+        kind,
+        element_size: 0,
+        fields: std::ptr::null(),
+        field_count: 0,
+        distribution: OIK_DEFAULT,
+        axis: 0,
+        indices: 0,
+        owners: Ranks::default(),
+        owner_count: 0,
+        delivery: OIK_DELIVERY_DEFAULT,
+        update_class: 0,
+        has_update_class: false,
+    }
+}
+
+fn element_of(options: &oik_array_options) -> CallResult<ElementType> {
+    if options.field_count == 0 && options.element_size == 0 {
+        return Ok(kind_of(options.kind)?.into());
+    }
+    let fields = Fields::of(options.fields);
+    let fields = fields.get(options.field_count, "fields")?.iter();
+    let field = |field: &oik_field| {
+        let name = field.name.get("name of a field")?.to_owned();
+        Ok(ElementField { name, kind: kind_of(field.kind)?.name().to_owned() })
+    };
+    let fields: CallResult<Vec<_>> = fields.map(field).collect();
+    Ok(ElementType::structure(options.element_size, fields?)?)
+}
+
+fn distribution_of(options: &oik_array_options) -> CallResult<Option<Distribution>> {
+    let &oik_array_options { axis, indices, distribution, .. } = options;
+    let owners = || -> CallResult<Vec<u32>> {
+        Ok(options.owners.get(options.owner_count, "owners")?.to_vec())
+    };
+    Ok(Some(match distribution {
+        OIK_DEFAULT => return Ok(None),
+        OIK_BLOCK => Distribution::Block { axis },
+        OIK_CYCLIC => Distribution::Cyclic { axis, indices },
+        OIK_EXPLICIT => Distribution::Explicit { axis, owners: owners()? },
+        OIK_PAGES => Distribution::Pages(Homes::Block),
+        OIK_CYCLIC_PAGES => Distribution::Pages(Homes::Cyclic { pages: indices as u64 }),
+        OIK_EXPLICIT_PAGES => Distribution::Pages(Homes::Explicit(owners()?)),
+        _ => {
+            let why = format!("distribution {distribution} is unknown; use OIK_BLOCK …");
+            return Err(CallError::invalid(why));
+        }
+    }))
+}
+
+fn delivery_of(delivery: oik_delivery) -> CallResult<Option<Delivery>> {
+    Ok(Some(match delivery {
+        OIK_DELIVERY_DEFAULT => return Ok(None),
+        OIK_DIRECT_MAP => Delivery::DirectMap,
+        OIK_HEADER_THROUGH => Delivery::HeaderThrough,
+        OIK_MESSAGE_THROUGH => Delivery::MessageThrough,
+        OIK_DIRECT_DIFF_DECODE => Delivery::DirectDiffDecode,
+        OIK_HEADER_THROUGH_DIFF_DECODE => Delivery::HeaderThroughDiffDecode,
+        _ => {
+            let why = format!("delivery {delivery} is unknown; use OIK_DIRECT_MAP …");
+            return Err(CallError::invalid(why));
+        }
+    }))
+}
+
+fn declare(
+    job: *mut oik_job,
+    name: &Text,
+    shape: &[usize],
+    options: &oik_array_options,
+    out: HandlePlace<'_, oik_array>,
+) -> CallResult {
+    let job = find(job)?;
+    let mut builder = job.job.untyped_array(name.get("name")?, shape, element_of(options)?);
+    if let Some(distribution) = distribution_of(options)? {
+        builder = builder.distribution(distribution);
+    }
+    if let Some(delivery) = delivery_of(options.delivery)? {
+        builder = builder.delivery(delivery);
+    }
+    if options.has_update_class {
+        builder = builder.update_class(class_of(options.update_class)?);
+    }
+    let array = RwLock::new(builder.build()?);
+    keep(out, KeptArray { array, plain: Mutex::default() }).map(drop)
+}
+
+/// Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements of one
+/// kind. All nodes make the same arrays in the same order, in C or in another language. Elements are
+/// 0 at first. Rows are contiguous: the last axis is the innermost one. Thread-safe, but one
+/// collective at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_new(
+    job: *mut oik_job,
+    name: Text,
+    shape: Sizes,
+    axes: usize,
+    kind: oik_kind,
+    array: Option<&mut MaybeUninit<*mut oik_array>>,
+) -> oik_status {
+    run(|| {
+        let out = handle_place(array, "array")?;
+        let options = plain_options(kind);
+        declare(job, &name, shape.get(axes, "shape")?, &options, out)
+    })
+}
+
+/// Makes an array as `oik_array_new` does, with these settings. Thread-safe, but one collective at a
+/// time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_new_with(
+    job: *mut oik_job,
+    name: Text,
+    shape: Sizes,
+    axes: usize,
+    options: Option<&oik_array_options>,
+    array: Option<&mut MaybeUninit<*mut oik_array>>,
+) -> oik_status {
+    run(|| {
+        let out = handle_place(array, "array")?;
+        declare(job, &name, shape.get(axes, "shape")?, given(options, "options")?, out)
+    })
+}
+
+/// Releases this node's handle of an array. Its memory stays for the other nodes; addresses of
+/// `oik_array_plain` are invalid from then on. Guards stay valid. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_release(array: *mut oik_array) -> oik_status {
+    run(|| take(array).map(drop))
+}
+
+/// Frees the array on all nodes. All nodes call it. The handle is still to be released. Thread-safe,
+/// but one collective at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_free(array: *mut oik_array) -> oik_status {
+    run(|| Ok(find(array)?.get().free()?))
+}
+
+/// Writes the number of elements. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_len(
+    array: *mut oik_array,
+    len: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        place(len, "len")?.write(find(array)?.get().len());
+        Ok(())
+    })
+}
+
+/// Writes the extents of the axes to `shape`, which has room for `capacity`, and their number to
+/// `axes`. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_shape(
+    array: *mut oik_array,
+    mut shape: SizesOut,
+    capacity: usize,
+    axes: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        let extents = find(array)?.get().shape();
+        place(axes, "axes")?.write(extents.len());
+        let room = shape.get(capacity, "shape")?;
+        let room =
+            room.get_mut(..extents.len()).ok_or_else(|| too_small(extents.len(), capacity))?;
+        room.write_copy_of_slice(&extents);
+        Ok(())
+    })
+}
+
+/// Makes the error of a place with too little room.
+pub fn too_small(needed: usize, capacity: usize) -> CallError {
+    let why = format!("{needed} values do not fit into room for {capacity}");
+    CallError::new(oik_status::OIK_TOO_SMALL, why)
+}
+
+/// Writes the size of an element in bytes. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_element_size(
+    array: *mut oik_array,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        place(size, "size")?.write(find(array)?.get().element().size());
+        Ok(())
+    })
+}
+
+/// Returns the part of an array that C gives as one range for each axis; NULL is all of it.
+fn part_of(array: &UntypedArray, part: &Ranges, axes: usize) -> CallResult<Vec<Range<usize>>> {
+    if part.is_null() {
+        return Ok(array.shape().into_iter().map(|extent| 0..extent).collect());
+    }
+    let ranges = part.get(axes, "part")?.iter();
+    Ok(ranges.map(|range| range.first..range.end).collect())
+}
+
+/// Writes ranges for C.
+fn give_ranges(
+    mut out: RangesOut,
+    capacity: usize,
+    ranges: impl ExactSizeIterator<Item = Range<usize>>,
+) -> CallResult {
+    let (room, needed) = (out.get(capacity, "part")?, ranges.len());
+    let room = room.get_mut(..needed).ok_or_else(|| too_small(needed, capacity))?;
+    for (room, Range { start: first, end }) in room.iter_mut().zip(ranges) {
+        room.write(oik_range { first, end });
+    }
+    Ok(())
+}
+
+/// Writes the block of elements whose home is the node `rank`, one range for each of the `axes` axes.
+/// If the node is home to several blocks, writes the first. A node that is home to none has an empty
+/// block. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_home_block(
+    array: *mut oik_array,
+    rank: u32,
+    part: RangesOut,
+    axes: usize,
+) -> oik_status {
+    run(|| {
+        let block = find(array)?.get().home_block(rank);
+        give_ranges(part, axes, block.into_iter())
+    })
+}
+
+/// Writes all blocks of elements whose home is the node `rank`, each as one range for each axis.
+/// `parts` has room for `capacity` ranges. `count` gets the number of blocks. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_home_blocks(
+    array: *mut oik_array,
+    rank: u32,
+    parts: RangesOut,
+    capacity: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        let blocks = find(array)?.get().home_blocks(rank);
+        place(count, "count")?.write(blocks.len());
+        give_ranges(parts, capacity, blocks.concat().into_iter())
+    })
+}
+
+/// Writes the elements, in row-major order, from the first to the last one whose home is the node
+/// `rank`. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_home_range(
+    array: *mut oik_array,
+    rank: u32,
+    range: Option<&mut MaybeUninit<oik_range>>,
+) -> oik_status {
+    run(|| {
+        let Range { start: first, end } = find(array)?.get().home_range(rank);
+        place(range, "range")?.write(oik_range { first, end });
+        Ok(())
+    })
+}
+
+/// Writes the rank of the node that is home to the element of this index, which has one number for
+/// each axis. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_home_of(
+    array: *mut oik_array,
+    index: Sizes,
+    axes: usize,
+    rank: Option<&mut MaybeUninit<u32>>,
+) -> oik_status {
+    run(|| {
+        let index = index.get(axes, "index")?;
+        let home = find(array)?.get().home_of(index);
+        let outside = || CallError::invalid(format!("no element has the index {index:?}"));
+        place(rank, "rank")?.write(home.ok_or_else(outside)?);
+        Ok(())
+    })
+}
+
+/// Writes the address of the array's elements, for plain loads and stores without a guard, and their
+/// length in bytes (which may be NULL). Pages come when they are touched, and writes become visible
+/// at the next barrier. From this call on, the array is tracked by pages. Two nodes do not write the
+/// same element between two barriers. The address is valid until the array is released. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_plain(
+    array: *mut oik_array,
+    address: Option<&mut MaybeUninit<BytesMut>>,
+    len: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        let address = place(address, "address")?;
+        let kept = find(array)?;
+        let plain = kept.get().plain()?;
+        address.write(BytesMut::of(plain.address()));
+        give(len, plain.len());
+        let mut all = kept.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        // A second call returns the same memory, unless the array was resized.
+        if all.last().is_none_or(|last| last.address() != plain.address()) {
+            all.push(plain);
+        }
+        Ok(())
+    })
+}
+
+/// A part of an array that this node reads or writes.
+pub struct oik_guard;
+
+enum Guard {
+    Read(UntypedReadGuard),
+    Write(UntypedWriteGuard),
+}
+
+/// A guard that C has the handle of, until it is released.
+pub struct KeptGuard(Mutex<Option<Guard>>);
+
+handled! { oik_guard: KeptGuard, "guard"; }
+
+/// Memory of a guard's part.
+#[repr(C)]
+pub struct oik_view {
+    /// Address of the first element.
+    pub address: BytesMut,
+    /// Number of axes.
+    pub axes: usize,
+    /// Number of indices of the part along each axis.
+    pub shape: [usize; OIK_AXES_MAX],
+    /// Bytes from one index of each axis to the next one.
+    pub strides: [usize; OIK_AXES_MAX],
+}
+
+fn view_of(address: *mut u8, shape: &[usize], strides: &[usize]) -> oik_view {
+    let mut view = oik_view {
+        address: BytesMut::of(address),
+        axes: shape.len(),
+        shape: [0; OIK_AXES_MAX],
+        strides: [0; OIK_AXES_MAX],
+    };
+    view.shape.iter_mut().zip(shape).for_each(|(to, from)| *to = *from);
+    view.strides.iter_mut().zip(strides).for_each(|(to, from)| *to = *from);
+    view
+}
+
+impl Guard {
+    fn view(&self) -> oik_view {
+        match self {
+            Guard::Read(guard) => view_of(guard.address(), &guard.shape(), &guard.strides()),
+            Guard::Write(guard) => view_of(guard.address(), &guard.shape(), &guard.strides()),
+        }
+    }
+}
+
+/// Takes a guard, and tells C its memory.
+fn take_guard(
+    array: *mut oik_array,
+    (part, axes): (&Ranges, usize),
+    view: Option<&mut MaybeUninit<oik_view>>,
+    out: Option<HandlePlace<'_, oik_guard>>,
+    begin: impl FnOnce(&UntypedArray, &[Range<usize>]) -> oikaze::Result<Guard>,
+) -> CallResult {
+    let (out, view) = (handle_place(out, "guard")?, place(view, "view")?);
+    let array = find(array)?;
+    let array = array.get();
+    let guard = begin(&array, &part_of(&array, part, axes)?)?;
+    view.write(guard.view());
+    keep(out, KeptGuard(Mutex::new(Some(guard)))).map(drop)
+}
+
+/// Lets this node read a part of the array: one range for each of `axes` axes, or all of it if `part`
+/// is NULL. Waits until all of it is here. `view` gets its memory, which the program reads until it
+/// releases the guard. No guard is alive at a barrier. Thread-safe.
+///
+/// Errors: `OIK_INVALID` if the part is out of bounds or another guard writes it; `OIK_PEER_LOST`.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_read(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+    view: Option<&mut MaybeUninit<oik_view>>,
+    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
+) -> oik_status {
+    run(|| {
+        take_guard(array, (&part, axes), view, guard, |array, part| {
+            Ok(Guard::Read(array.read(part)?))
+        })
+    })
+}
+
+/// Lets this node write a part of the array, as `oik_read` lets it read. No other node writes the
+/// part before the next barrier, or without the same lock. Thread-safe.
+///
+/// Errors: as `oik_read`; `OIK_INVALID` if another guard is alive there.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_write(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+    view: Option<&mut MaybeUninit<oik_view>>,
+    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
+) -> oik_status {
+    run(|| {
+        take_guard(array, (&part, axes), view, guard, |array, part| {
+            Ok(Guard::Write(array.write(part)?))
+        })
+    })
+}
+
+/// Lets this node write a part as `oik_write` does, of which only elements that change count as
+/// written. Other nodes may write the other elements. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_write_merged(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+    view: Option<&mut MaybeUninit<oik_view>>,
+    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
+) -> oik_status {
+    run(|| {
+        take_guard(array, (&part, axes), view, guard, |array, part| {
+            Ok(Guard::Write(array.write_merged(part)?))
+        })
+    })
+}
+
+/// Sends what the guard writes to these nodes at its end, although they have not read the part
+/// before. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_guard_push_to(
+    guard: *mut oik_guard,
+    ranks: Ranks,
+    count: usize,
+) -> oik_status {
+    run(|| {
+        let kept = find(guard)?;
+        match kept.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(Guard::Write(guard)) => Ok(guard.push_to(ranks.get(count, "ranks")?)?),
+            Some(Guard::Read(_)) => {
+                Err(CallError::invalid("a guard that reads pushes nothing; use oik_write"))
+            }
+            None => Err(CallError::new(oik_status::OIK_HANDLE, "the guard was released")),
+        }
+    })
+}
+
+/// Ends a guard. What it wrote begins to travel to the nodes that read it. Its memory is not touched
+/// any more. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_guard_release(guard: *mut oik_guard) -> oik_status {
+    run(|| {
+        let kept = take(guard)?;
+        match kept.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Guard::Read(guard)) => Ok(guard.release()?),
+            Some(Guard::Write(guard)) => Ok(guard.release()?),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Calls a method of the array with a part of it.
+fn with_part(
+    array: *mut oik_array,
+    part: &Ranges,
+    axes: usize,
+    call: impl FnOnce(&UntypedArray, &[Range<usize>]) -> oikaze::Result<()>,
+) -> oik_status {
+    run(|| {
+        let array = find(array)?;
+        let array = array.get();
+        Ok(call(&array, &part_of(&array, part, axes)?)?)
+    })
+}
+
+/// Begins to fetch a part, which this node will read. Returns at once. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_prefetch(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+) -> oik_status {
+    with_part(array, &part, axes, UntypedArray::prefetch)
+}
+
+/// Asks the writers of a part to send what they write to this node, from the next barrier on.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_subscribe(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+) -> oik_status {
+    with_part(array, &part, axes, UntypedArray::subscribe)
+}
+
+/// Ends what `oik_array_subscribe` began. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_unsubscribe(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+) -> oik_status {
+    with_part(array, &part, axes, UntypedArray::unsubscribe)
+}
+
+/// Subscribes to the `n` indices around a part, along each axis. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_halo(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+    n: usize,
+) -> oik_status {
+    with_part(array, &part, axes, |array, part| array.halo(part, n))
+}
+
+/// Gives all elements the value at `value`. All nodes call it with the same value. Thread-safe, but
+/// one collective at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_fill(array: *mut oik_array, value: Bytes) -> oik_status {
+    run(|| {
+        let array = find(array)?;
+        let array = array.get();
+        Ok(array.fill(value.get(array.element().size(), "value")?)?)
+    })
+}
+
+/// Gives the array another shape, of as many axes. All nodes call it. Elements keep their indices,
+/// and new ones are 0. Addresses of `oik_array_plain` are those of the old array. Thread-safe, but one
+/// collective at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_resize(array: *mut oik_array, shape: Sizes, axes: usize) -> oik_status {
+    run(|| {
+        let array = find(array)?;
+        let mut array = array.array.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(array.resize(shape.get(axes, "shape")?)?)
+    })
+}
+
+/// Distributes the array anew, as `options` say, of which only the distribution counts. All nodes
+/// call it. Thread-safe, but one collective at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_redistribute(
+    array: *mut oik_array,
+    options: Option<&oik_array_options>,
+) -> oik_status {
+    run(|| {
+        let distribution = distribution_of(given(options, "options")?)?;
+        let none = || CallError::invalid("the distribution is OIK_DEFAULT; choose one");
+        let array = find(array)?;
+        let mut array = array.array.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(array.redistribute(distribution.ok_or_else(none)?)?)
+    })
+}
+
+/// Counters of one array on this node.
+#[repr(C)]
+pub struct oik_array_statistics {
+    /// Fetch requests sent.
+    pub fetches: u64,
+    /// Pages fetched to this node.
+    pub fetched_pages: u64,
+    /// Pages sent to other nodes that asked for them.
+    pub served_pages: u64,
+    /// Diff messages sent, each with changes of one or more pages.
+    pub diffs_sent: u64,
+    /// Bytes of the bodies of diff messages.
+    pub diff_bytes: u64,
+    /// Updates sent to readers.
+    pub updates_sent: u64,
+    /// Bytes of the bodies of updates sent.
+    pub update_bytes: u64,
+    /// Updates that arrived.
+    pub updates_received: u64,
+    /// Updates of pages that no guard had touched since the update before.
+    pub updates_wasted: u64,
+}
+
+/// Writes the counters of the array on this node. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_get_statistics(
+    array: *mut oik_array,
+    statistics: Option<&mut MaybeUninit<oik_array_statistics>>,
+) -> oik_status {
+    run(|| {
+        let now = find(array)?.get().statistics();
+        place(statistics, "statistics")?.write(oik_array_statistics {
+            fetches: now.fetches,
+            fetched_pages: now.fetched_pages,
+            served_pages: now.served_pages,
+            diffs_sent: now.diffs_sent,
+            diff_bytes: now.diff_bytes,
+            updates_sent: now.updates_sent,
+            update_bytes: now.update_bytes,
+            updates_received: now.updates_received,
+            updates_wasted: now.updates_wasted,
+        });
+        Ok(())
+    })
+}
+
+/// Writes `count` elements to their homes, from the element `first` in row-major order on. They are
+/// visible there when the call returns, and here after the next barrier. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_put(
+    array: *mut oik_array,
+    first: usize,
+    elements: Bytes,
+    count: usize,
+) -> oik_status {
+    run(|| {
+        let array = find(array)?;
+        let array = array.get();
+        let len = bytes_of(count, array.element().size())?;
+        Ok(array.put(first, elements.get(len, "elements")?)?)
+    })
+}
+
+/// Reads `count` elements from their homes, as they are there now. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_get(
+    array: *mut oik_array,
+    first: usize,
+    mut into: BytesMut,
+    count: usize,
+) -> oik_status {
+    run(|| {
+        let array = find(array)?;
+        let array = array.get();
+        let len = bytes_of(count, array.element().size())?;
+        let end = first.checked_add(count);
+        let end =
+            end.ok_or_else(|| CallError::invalid(format!("{first} + {count} is too much")))?;
+        let into = into.get(len, "into")?;
+        into.write_copy_of_slice(&array.get(first..end)?);
+        Ok(())
+    })
+}
+
+/// Combines an element with the number at `number` at its home, in one step. `operator_` is `OIK_SUM`,
+/// `OIK_MIN` or `OIK_MAX`. `previous` gets the element before; it may be NULL. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_fetch_combine(
+    array: *mut oik_array,
+    index: Sizes,
+    axes: usize,
+    operator_: oik_operator,
+    number: Bytes,
+    previous: BytesMut,
+) -> oik_status {
+    run(|| {
+        let (combine, index) = (combine_of(operator_)?, index.get(axes, "index")?);
+        let array = find(array)?;
+        let array = array.get();
+        let number = number.get(array.element().size(), "number")?;
+        give_element(previous, &array.fetch_combine(index, combine, number)?)
+    })
+}
+
+fn give_element(mut out: BytesMut, element: &[u8]) -> CallResult {
+    if !out.is_null() {
+        out.get(element.len(), "previous")?.write_copy_of_slice(element);
+    }
+    Ok(())
+}
+
+/// Replaces an element by the one at `desired` at its home if it has the bits at `expected`, in one
+/// step. `previous` gets the element before; it may be NULL. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_compare_exchange(
+    array: *mut oik_array,
+    index: Sizes,
+    axes: usize,
+    expected: Bytes,
+    desired: Bytes,
+    previous: BytesMut,
+) -> oik_status {
+    run(|| {
+        let index = index.get(axes, "index")?;
+        let array = find(array)?;
+        let array = array.get();
+        let size = array.element().size();
+        let expected = expected.get(size, "expected")?;
+        let desired = desired.get(size, "desired")?;
+        give_element(previous, &array.compare_exchange(index, expected, desired)?)
+    })
+}
+
+/// Combines `count` numbers with the elements from `first` on, at their homes, each in one step.
+/// `operator_` is `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_accumulate(
+    array: *mut oik_array,
+    first: usize,
+    operator_: oik_operator,
+    numbers: Bytes,
+    count: usize,
+) -> oik_status {
+    run(|| {
+        let combine = combine_of(operator_)?;
+        let array = find(array)?;
+        let array = array.get();
+        let len = bytes_of(count, array.element().size())?;
+        Ok(array.accumulate(first, combine, numbers.get(len, "numbers")?)?)
+    })
+}
+
+/// Writes the array to a file in NumPy's format (.npy), each node its own part. All nodes call it.
+/// Thread-safe, but one collective at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_save(array: *mut oik_array, path: Text) -> oik_status {
+    run(|| Ok(find(array)?.get().save(path.get("path")?)?))
+}
+
+/// Reads the array from a file of `oik_array_save` or NumPy. All nodes call it. Thread-safe, but one
+/// collective at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_array_load(array: *mut oik_array, path: Text) -> oik_status {
+    run(|| Ok(find(array)?.get().load(path.get("path")?)?))
+}

@@ -1,0 +1,687 @@
+//! Collectives. Values stand in the program's memory before and after.
+
+use crate::call::{CallError, CallResult, run};
+use crate::job::oik_job;
+use crate::kinds::{
+    OIK_F64, OIK_I64, OIK_U64, bytes_of, kind_of, oik_kind, oik_operator, operator_of, reduce_op_of,
+};
+use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::operation::{begin_collective, oik_operation};
+use crate::pointers::{Bytes, BytesMut, Destination, Vectors, place};
+use crate::status::oik_status;
+use crate::team::{UsedTeam, oik_team, team_of};
+use oikaze::collective::{Pending, Team};
+use oikaze::completion::{CompletionQueue, Counter};
+use oikaze::ffi::{ElementKind, Untyped, UntypedResult};
+use std::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A collective under way, whose result goes to the program's memory.
+pub struct StartedCollective {
+    pending: Pending<UntypedResult>,
+    into: Mutex<Destination>,
+    limit: Duration,
+}
+
+impl StartedCollective {
+    /// Returns the job's time limit.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.pending.is_done()
+    }
+
+    /// Waits for the result, and copies it. The value of the operation is 0.
+    pub fn wait(&self, limit: Duration) -> CallResult<u64> {
+        let result = self.pending.wait_for(limit)?;
+        let mut into = self.into.lock().unwrap_or_else(PoisonError::into_inner);
+        deliver(result, into.get())?;
+        Ok(0)
+    }
+
+    pub fn report_to(&self, queue: &CompletionQueue, context: u64) -> CallResult {
+        Ok(self.pending.report_to(queue, context)?)
+    }
+
+    pub fn count_in(&self, counter: &Counter) -> CallResult {
+        Ok(self.pending.count_in(counter)?)
+    }
+}
+
+/// Copies a result to memory that has room for it on the ranks that get one.
+fn deliver(result: UntypedResult, into: &mut [u8]) -> CallResult {
+    if result.is_empty() { Ok(()) } else { Ok(result.copy_to(into)?) }
+}
+
+/// Waits for a collective, or hands C its handle.
+fn end(
+    team: &UsedTeam,
+    pending: Pending<UntypedResult>,
+    mut into: Destination,
+    operation: Option<HandlePlace<'_, oik_operation>>,
+) -> CallResult {
+    match operation {
+        None => deliver(pending.wait()?, into.get()),
+        Some(out) => {
+            let limit = team.job().job.time_limit().unwrap_or(Duration::MAX);
+            let started = StartedCollective { pending, into: Mutex::new(into), limit };
+            begin_collective(out, started)
+        }
+    }
+}
+
+/// Elements of a collective.
+struct Elements {
+    team: UsedTeam,
+    kind: ElementKind,
+}
+
+impl Elements {
+    fn of(team: *mut oik_team, kind: oik_kind) -> CallResult<Self> {
+        Ok(Self { team: team_of(team)?, kind: kind_of(kind)? })
+    }
+
+    fn team(&self) -> &Team {
+        self.team.team()
+    }
+
+    fn untyped(&self) -> Untyped<'_> {
+        Untyped::of(self.team.team(), self.kind)
+    }
+
+    /// Returns the bytes of `count` elements.
+    fn len(&self, count: usize) -> CallResult<usize> {
+        bytes_of(count, self.kind.size())
+    }
+
+    /// Returns the bytes of `count` elements of an operator, which are pairs for some.
+    fn len_for(&self, count: usize, operator: oik_operator) -> CallResult<usize> {
+        let size = self.kind.size();
+        bytes_of(count, if operator_of(operator)?.takes_pairs() { 2 * size } else { size })
+    }
+
+    /// Returns the bytes of the elements of all ranks.
+    fn len_of_all(&self, len: usize) -> CallResult<usize> {
+        bytes_of(self.team().size() as usize, len)
+    }
+
+    /// Returns memory at the root, and none at other ranks.
+    fn at_root(&self, root: u32, memory: &BytesMut, len: usize) -> CallResult<Destination> {
+        if self.team().rank() == root {
+            Destination::new(memory, len, "result")
+        } else {
+            Destination::new(&BytesMut::of(std::ptr::null_mut()), 0, "result")
+        }
+    }
+}
+
+/// Sends `count` values of the root to all ranks. All ranks give the same root, kind and count. If
+/// `operation` is NULL, the call waits within the job's time limit; otherwise it returns at once,
+/// and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks of a team call
+/// its collectives in the same order.
+///
+/// Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if an
+/// argument makes no sense; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes NULL, an unknown
+/// constant or another handle takes no part, and the others wait for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_broadcast(
+    team: *mut oik_team,
+    root: u32,
+    kind: oik_kind,
+    mut values: BytesMut,
+    count: usize,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len(count)?;
+        if operation.is_none() {
+            return Ok(elements.untyped().broadcast_into(root, values.get_set(len, "values")?)?);
+        }
+        let pending = elements.untyped().broadcast(root, values.get_set(len, "values")?);
+        end(&elements.team, pending, Destination::new(&values, len, "values")?, operation)
+    })
+}
+
+/// Collects `count` values of each rank at the root, in the order of ranks. `result` has room for
+/// those of all ranks; at other ranks it may be NULL. `operation` is as for `oik_broadcast`.
+/// Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_gather(
+    team: *mut oik_team,
+    root: u32,
+    kind: oik_kind,
+    values: Bytes,
+    count: usize,
+    result: BytesMut,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len(count)?;
+        let into = elements.at_root(root, &result, elements.len_of_all(len)?)?;
+        let pending = elements.untyped().gather(root, values.get(len, "values")?);
+        end(&elements.team, pending, into, operation)
+    })
+}
+
+/// Collects `count` values of each rank at all ranks, in the order of ranks. `result` has room for
+/// those of all ranks. `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_all_gather(
+    team: *mut oik_team,
+    kind: oik_kind,
+    values: Bytes,
+    count: usize,
+    mut result: BytesMut,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len(count)?;
+        let all = elements.len_of_all(len)?;
+        let values = values.get(len, "values")?;
+        if operation.is_none() {
+            return Ok(elements
+                .untyped()
+                .all_gather_into(values, result.get_set(all, "result")?)?);
+        }
+        let into = Destination::new(&result, all, "result")?;
+        end(&elements.team, elements.untyped().all_gather(values), into, operation)
+    })
+}
+
+/// Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks `values` may
+/// be NULL. `result` has room for `count` values. `operation` is as for `oik_broadcast`. Thread-safe,
+/// as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_scatter(
+    team: *mut oik_team,
+    root: u32,
+    kind: oik_kind,
+    values: Bytes,
+    count: usize,
+    result: BytesMut,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len(count)?;
+        let is_root = elements.team().rank() == root;
+        let given = if is_root { elements.len_of_all(len)? } else { 0 };
+        let into = Destination::new(&result, len, "result")?;
+        let pending = elements.untyped().scatter(root, values.get(given, "values")?);
+        end(&elements.team, pending, into, operation)
+    })
+}
+
+/// Sends block `r` of the values, of `count` values, to rank `r`, and gets one block of each rank.
+/// `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_all_to_all(
+    team: *mut oik_team,
+    kind: oik_kind,
+    values: Bytes,
+    count: usize,
+    mut result: BytesMut,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let all = elements.len_of_all(elements.len(count)?)?;
+        let values = values.get(all, "values")?;
+        if operation.is_none() {
+            return Ok(elements
+                .untyped()
+                .all_to_all_into(values, result.get_set(all, "result")?)?);
+        }
+        let into = Destination::new(&result, all, "result")?;
+        end(&elements.team, elements.untyped().all_to_all(values), into, operation)
+    })
+}
+
+/// Combines `count` values of all ranks, element by element, at the root. At other ranks `result` may
+/// be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs. `operation` is as for
+/// `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_reduce(
+    team: *mut oik_team,
+    root: u32,
+    kind: oik_kind,
+    operator_: oik_operator,
+    values: Bytes,
+    count: usize,
+    result: BytesMut,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len_for(count, operator_)?;
+        let into = elements.at_root(root, &result, len)?;
+        let values = values.get(len, "values")?;
+        let pending = elements.untyped().reduce(root, values, operator_of(operator_)?);
+        end(&elements.team, pending, into, operation)
+    })
+}
+
+/// Combines `count` values of all ranks, element by element, in place: all ranks get the result.
+/// Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_all_reduce(
+    team: *mut oik_team,
+    kind: oik_kind,
+    operator_: oik_operator,
+    mut values: BytesMut,
+    count: usize,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len_for(count, operator_)?;
+        let operator = operator_of(operator_)?;
+        let given = values.get_set(len, "values")?;
+        if operation.is_none() {
+            return Ok(elements.untyped().all_reduce_into(given, operator)?);
+        }
+        let pending = elements.untyped().all_reduce(given, operator);
+        end(&elements.team, pending, Destination::new(&values, len, "values")?, operation)
+    })
+}
+
+/// Combines the values of all ranks, element by element. Rank `r` gets block `r` of the result, of
+/// `count` values. Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_reduce_scatter(
+    team: *mut oik_team,
+    kind: oik_kind,
+    operator_: oik_operator,
+    values: Bytes,
+    count: usize,
+    result: BytesMut,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len_for(count, operator_)?;
+        let values = values.get(elements.len_of_all(len)?, "values")?;
+        let into = Destination::new(&result, len, "result")?;
+        let pending = elements.untyped().reduce_scatter(values, operator_of(operator_)?);
+        end(&elements.team, pending, into, operation)
+    })
+}
+
+/// Combines `count` values of the ranks up to this one, element by element. Otherwise as
+/// `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_scan(
+    team: *mut oik_team,
+    kind: oik_kind,
+    operator_: oik_operator,
+    values: Bytes,
+    count: usize,
+    result: BytesMut,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len_for(count, operator_)?;
+        let into = Destination::new(&result, len, "result")?;
+        let pending = elements.untyped().scan(values.get(len, "values")?, operator_of(operator_)?);
+        end(&elements.team, pending, into, operation)
+    })
+}
+
+/// Combines `count` values of the ranks before this one. At rank 0, `result` stays as it is.
+/// Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_exclusive_scan(
+    team: *mut oik_team,
+    kind: oik_kind,
+    operator_: oik_operator,
+    values: Bytes,
+    count: usize,
+    result: BytesMut,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let elements = Elements::of(team, kind)?;
+        let len = elements.len_for(count, operator_)?;
+        let into = Destination::new(&result, len, "result")?;
+        let values = values.get(len, "values")?;
+        let pending = elements.untyped().exclusive_scan(values, operator_of(operator_)?);
+        end(&elements.team, pending, into, operation)
+    })
+}
+
+/// Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the sum has
+/// the same bits in any order and on any number of ranks. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_sum_exact(
+    team: *mut oik_team,
+    kind: oik_kind,
+    values: Bytes,
+    count: usize,
+    sum: Option<&mut MaybeUninit<f64>>,
+) -> oik_status {
+    run(|| {
+        let sum = place(sum, "sum")?;
+        let elements = Elements::of(team, kind)?;
+        let values = values.get(elements.len(count)?, "values")?;
+        sum.write(elements.untyped().sum_exact(values)?);
+        Ok(())
+    })
+}
+
+/// Waits for all nodes as `oik_barrier` does, and combines `count` values (at most 65,536) in place,
+/// element by element. `kind` is `OIK_F64`, `OIK_I64` or `OIK_U64`; `operator_` is `OIK_SUM`,
+/// `OIK_MIN` or `OIK_MAX`. Thread-safe, but one barrier at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_barrier_reduce(
+    job: *mut oik_job,
+    kind: oik_kind,
+    operator_: oik_operator,
+    mut values: BytesMut,
+    count: usize,
+) -> oik_status {
+    run(|| {
+        let (job, op) = (find(job)?, reduce_op_of(operator_)?);
+        let values = values.get_set(bytes_of(count, size_of::<u64>())?, "values")?;
+        macro_rules! reduce {
+            ($type:ty) => {{
+                let numbers = numbers(values, <$type>::from_ne_bytes);
+                for (to, sum) in values
+                    .as_chunks_mut()
+                    .0
+                    .iter_mut()
+                    .zip(job.job.barrier_reduce_all(&numbers, op)?)
+                {
+                    *to = sum.to_ne_bytes();
+                }
+                Ok(())
+            }};
+        }
+        match kind {
+            OIK_F64 => reduce!(f64),
+            OIK_I64 => reduce!(i64),
+            OIK_U64 => reduce!(u64),
+            _ => Err(CallError::invalid(format!(
+                "kind {kind} does not travel with a barrier; use OIK_F64, OIK_I64 or OIK_U64"
+            ))),
+        }
+    })
+}
+
+fn numbers<T>(bytes: &[u8], from: impl Fn([u8; 8]) -> T) -> Vec<T> {
+    bytes.as_chunks().0.iter().map(|bytes| from(*bytes)).collect()
+}
+
+/// Combines two vectors of `count` elements of the program's own type: `into[i]` becomes `into[i]`
+/// combined with `next[i]`, which comes from a greater rank. Oikaze calls it on the thread of
+/// `oik_all_reduce_by` or its relatives. It returns normally: neither longjmp nor an exception of C++
+/// leaves it.
+pub type oik_combine =
+    Option<extern "C" fn(into: BytesMut, next: Bytes, count: usize, context: BytesMut)>;
+
+/// Vectors of all ranks, combined by the program in the order of ranks.
+struct ByProgram<'a> {
+    size: usize,
+    count: usize,
+    combine: oik_combine,
+    context: &'a BytesMut,
+}
+
+impl ByProgram<'_> {
+    fn len(&self) -> CallResult<usize> {
+        bytes_of(self.count, self.size)
+    }
+
+    /// Combines the vectors that stand one behind the other in `all`.
+    fn fold(&self, all: &[u8]) -> CallResult<Vec<u8>> {
+        let none = || CallError::invalid("combine is NULL; pass a function");
+        let combine = self.combine.ok_or_else(none)?;
+        let mut vectors = all.chunks_exact(self.len()?.max(1));
+        let mut sum = vectors.next().map(<[u8]>::to_vec).unwrap_or_default();
+        for next in vectors {
+            let into = BytesMut::of(sum.as_mut_ptr());
+            combine(into, Bytes::of(Some(next)), self.count, self.context.copy());
+        }
+        Ok(sum)
+    }
+}
+
+/// Combines `count` elements of `size` bytes of all ranks by a function of the program, in the order
+/// of ranks, in place: all ranks get the result. Every rank combines, and calls `combine(into, next,
+/// count, context)`. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_all_reduce_by(
+    team: *mut oik_team,
+    size: usize,
+    combine: oik_combine,
+    context: BytesMut,
+    mut values: BytesMut,
+    count: usize,
+) -> oik_status {
+    run(|| {
+        let by = ByProgram { size, count, combine, context: &context };
+        let team = team_of(team)?;
+        let values = values.get_set(by.len()?, "values")?;
+        let all = Untyped::of(team.team(), ElementKind::U8).all_gather(values).wait()?.into_vec();
+        values.copy_from_slice(&by.fold(&all)?);
+        Ok(())
+    })
+}
+
+/// Combines elements as `oik_all_reduce_by` does. Only the root combines, and gets the result; at
+/// other ranks `result` may be NULL. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_reduce_by(
+    team: *mut oik_team,
+    root: u32,
+    size: usize,
+    combine: oik_combine,
+    context: BytesMut,
+    values: Bytes,
+    count: usize,
+    mut result: BytesMut,
+) -> oik_status {
+    run(|| {
+        let by = ByProgram { size, count, combine, context: &context };
+        let (team, len) = (team_of(team)?, by.len()?);
+        let is_root = team.team().rank() == root;
+        let room = result.get(if is_root { len } else { 0 }, "result")?;
+        let values = values.get(len, "values")?;
+        let all = Untyped::of(team.team(), ElementKind::U8).gather(root, values).wait()?;
+        if is_root {
+            room.write_copy_of_slice(&by.fold(&all.into_vec())?);
+        }
+        Ok(())
+    })
+}
+
+/// Combines elements of the ranks up to this one as `oik_all_reduce_by` does. Thread-safe, as
+/// `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_scan_by(
+    team: *mut oik_team,
+    size: usize,
+    combine: oik_combine,
+    context: BytesMut,
+    mut values: BytesMut,
+    count: usize,
+) -> oik_status {
+    run(|| {
+        let by = ByProgram { size, count, combine, context: &context };
+        let (team, len) = (team_of(team)?, by.len()?);
+        let values = values.get_set(len, "values")?;
+        let all = Untyped::of(team.team(), ElementKind::U8).all_gather(values).wait()?.into_vec();
+        let mine = (team.team().rank() as usize + 1).saturating_mul(len);
+        values.copy_from_slice(&by.fold(all.get(..mine).unwrap_or(&all))?);
+        Ok(())
+    })
+}
+
+/// A vector of the program.
+#[repr(C)]
+pub struct oik_vector {
+    /// Its elements.
+    pub values: Bytes,
+    /// Number of elements.
+    pub count: usize,
+}
+
+/// Vectors of different lengths that a collective has brought, one for each rank.
+pub struct oik_vectors;
+
+/// Vectors that C has the handle of.
+pub struct KeptVectors {
+    vectors: Vec<Vec<u8>>,
+    size: usize,
+}
+
+handled! { oik_vectors: KeptVectors, "vectors"; }
+
+impl Elements {
+    fn keep(&self, out: HandlePlace<'_, oik_vectors>, vectors: Vec<Vec<u8>>) -> CallResult {
+        keep(out, KeptVectors { vectors, size: self.kind.size() }).map(drop)
+    }
+
+    /// Returns one vector for each rank.
+    fn vectors<'v>(&self, vectors: &'v Vectors, ranks: usize) -> CallResult<Vec<&'v [u8]>> {
+        let vectors = vectors.get(ranks, "vectors")?.iter();
+        let bytes = |vector: &'v oik_vector| {
+            vector.values.get(self.len(vector.count)?, "values of a vector")
+        };
+        vectors.map(bytes).collect()
+    }
+
+    fn ranks(&self) -> usize {
+        self.team().size() as usize
+    }
+}
+
+/// Collects vectors of different lengths at the root. `result` gets one vector for each rank there,
+/// and none at other ranks. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_gather_uneven(
+    team: *mut oik_team,
+    root: u32,
+    kind: oik_kind,
+    values: Bytes,
+    count: usize,
+    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
+) -> oik_status {
+    run(|| {
+        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
+        let values = values.get(elements.len(count)?, "values")?;
+        elements.keep(out, elements.untyped().gather_uneven(root, values).wait()?)
+    })
+}
+
+/// Collects vectors of different lengths at all ranks. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_all_gather_uneven(
+    team: *mut oik_team,
+    kind: oik_kind,
+    values: Bytes,
+    count: usize,
+    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
+) -> oik_status {
+    run(|| {
+        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
+        let values = values.get(elements.len(count)?, "values")?;
+        elements.keep(out, elements.untyped().all_gather_uneven(values).wait()?)
+    })
+}
+
+/// Sends vector `r` of the root to rank `r`. At the root `vectors` has one for each rank; at other
+/// ranks it may be NULL. `result` gets one vector. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_scatter_uneven(
+    team: *mut oik_team,
+    root: u32,
+    kind: oik_kind,
+    vectors: Vectors,
+    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
+) -> oik_status {
+    run(|| {
+        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
+        let given = if elements.team().rank() == root { elements.ranks() } else { 0 };
+        let vectors = elements.vectors(&vectors, given)?;
+        let mine = elements.untyped().scatter_uneven(root, &vectors).wait()?;
+        elements.keep(out, vec![mine])
+    })
+}
+
+/// Sends vector `r` to rank `r`, and gets one of each rank. Thread-safe, as `oik_broadcast` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_all_to_all_uneven(
+    team: *mut oik_team,
+    kind: oik_kind,
+    vectors: Vectors,
+    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
+) -> oik_status {
+    run(|| {
+        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
+        let vectors = elements.vectors(&vectors, elements.ranks())?;
+        elements.keep(out, elements.untyped().all_to_all_uneven(&vectors).wait()?)
+    })
+}
+
+/// Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors `r`. All
+/// ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as `oik_broadcast`
+/// is.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_reduce_scatter_uneven(
+    team: *mut oik_team,
+    kind: oik_kind,
+    operator_: oik_operator,
+    vectors: Vectors,
+    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
+) -> oik_status {
+    run(|| {
+        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
+        let vectors = elements.vectors(&vectors, elements.ranks())?;
+        let operator = operator_of(operator_)?;
+        let mine = elements.untyped().reduce_scatter_uneven(&vectors, operator).wait()?;
+        elements.keep(out, vec![mine.into_vec()])
+    })
+}
+
+/// Writes the number of vectors. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_vectors_count(
+    vectors: *mut oik_vectors,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        place(count, "count")?.write(find(vectors)?.vectors.len());
+        Ok(())
+    })
+}
+
+/// Writes the vector of this index, which is valid until the vectors are released. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_vectors_get(
+    vectors: *mut oik_vectors,
+    index: usize,
+    vector: Option<&mut MaybeUninit<oik_vector>>,
+) -> oik_status {
+    run(|| {
+        let vectors = find(vectors)?;
+        let found = vectors.vectors.get(index);
+        let none = || format!("vector {index}, but there are {}", vectors.vectors.len());
+        let found = found.ok_or_else(|| CallError::invalid(none()))?;
+        let count = found.len() / vectors.size;
+        place(vector, "vector")?.write(oik_vector { values: Bytes::of(Some(found)), count });
+        Ok(())
+    })
+}
+
+/// Releases vectors. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_vectors_release(vectors: *mut oik_vectors) -> oik_status {
+    run(|| take(vectors).map(drop))
+}
