@@ -16,3 +16,32 @@ fn put_get_brings_the_number_of_the_previous_node() {
         ]
     );
 }
+
+/// The results are those of an independent serial program, and of Oikaze's program in Rust.
+#[test]
+fn himeno_has_the_bits_of_the_serial_program() {
+    let himeno = example("himeno.c");
+    for (nodes, size, iterations, gosa) in [
+        (1, "XS", "3", "6.229796415e-03"),
+        (2, "XS", "100", "2.317158918e-03"),
+        (3, "S", "3", "3.296793931e-03"),
+    ] {
+        let lines = run(nodes, &himeno, &[size, iterations]);
+        let [correct, result] = lines.as_slice() else { panic!("{lines:?}") };
+        assert_eq!(correct, "correct");
+        assert!(result.starts_with(&format!("gosa {gosa}, p hash ")), "{result}");
+    }
+}
+
+#[test]
+fn stencil_has_one_result_on_any_number_of_nodes() {
+    let stencil = example("stencil.c");
+    let alone = run(1, &stencil, &[]);
+    assert!(alone[0].starts_with("heat ") && alone[0] != "heat 0.000000", "{alone:?}");
+    assert_eq!(run(3, &stencil, &[]), alone);
+}
+
+#[test]
+fn header_serves_a_program_in_cpp() {
+    assert_eq!(run(3, &example("sum.cc"), &[]), ["last 3000.0, digits 123"]);
+}
