@@ -37,7 +37,8 @@ fn keep_remote(
 /// Finds the region that the peer `rank` has published under this name. Waits within the job's time
 /// limit until there is one. The region of a local peer is mapped, if it can be. Thread-safe.
 ///
-/// Errors: `OIK_INVALID` if there is no such rank; `OIK_TIMEOUT`; `OIK_PEER_LOST`.
+/// Errors: `OIK_INVALID` if there is no such rank; `OIK_REFUSED` if the peer had not published the
+/// name when the limit passed; `OIK_PEER_LOST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_remote_region(
     job: *mut oik_job,

@@ -27,13 +27,15 @@ pub enum oik_status {
     OIK_PEER_LOST = 6,
     /// A node is leaving the job, and will not do what is waited for.
     OIK_PEER_LEAVING = 7,
-    /// The peer refused the operation (rights, bounds), which has changed nothing there.
+    /// The peer refused the operation (rights, bounds, a name that it has not published), which has
+    /// changed nothing there.
     OIK_REFUSED = 8,
     /// A FIFO is full. Push again later.
     OIK_FULL = 9,
     /// Too much is queued to the peer. Wait for earlier operations first.
     OIK_QUEUE_FULL = 10,
-    /// The ranks did not call the same collective.
+    /// A collective failed on all ranks: they did not call the same, or one of them gave arguments
+    /// that make no sense.
     OIK_MISMATCH = 11,
     /// A node or the launcher ended the job.
     OIK_ABORTED = 12,

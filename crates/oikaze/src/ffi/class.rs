@@ -5,9 +5,12 @@ use crate::error::Cause;
 use oikaze_engine::Failure;
 use oikaze_launch::JobError;
 use oikaze_os::memory::MemoryError;
+use oikaze_os::memory::tracking::SharedError;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Refusal;
+use std::error::Error as _;
+use std::io;
 
 /// Class of an [`Error`], by what a program can do about it.
 ///
@@ -36,7 +39,8 @@ pub enum ErrorClass {
     Full,
     /// Too much is queued to the peer. The operation may be repeated later.
     QueueFull,
-    /// The ranks did not call the same collective.
+    /// A collective failed on all ranks: they did not call the same, or one of them gave arguments
+    /// that make no sense.
     Mismatch,
     /// The job was ended by one of its nodes or by its launcher.
     Aborted,
@@ -66,7 +70,7 @@ impl Error {
             Cause::Unseen { .. } => ErrorClass::Unreported,
             Cause::Job(error) => of_job(error),
             Cause::Memory(error) => of_memory(error),
-            Cause::Shared(_) => ErrorClass::Memory,
+            Cause::Shared(error) => of_shared(error),
             Cause::Fifo(_) | Cause::Access(_) | Cause::Placement(_) | Cause::Invalid { .. } => {
                 ErrorClass::Invalid
             }
@@ -78,7 +82,10 @@ impl Error {
 fn of_failure(failure: &Failure) -> ErrorClass {
     match failure {
         Failure::Remote(RmaError::Refused(Refusal::Full)) => ErrorClass::Full,
-        Failure::Remote(RmaError::Refused(_)) => ErrorClass::Refused,
+        Failure::Remote(RmaError::Refused(_) | RmaError::UnknownName { .. }) => ErrorClass::Refused,
+        Failure::Remote(RmaError::PeerDead(_)) => ErrorClass::PeerLost,
+        Failure::Remote(RmaError::Cancelled) => ErrorClass::Cancelled,
+        Failure::Remote(RmaError::TooMany) => ErrorClass::QueueFull,
         Failure::Remote(_) | Failure::NoSuchNode { .. } => ErrorClass::Invalid,
         Failure::PeerLost { .. } | Failure::InUse { .. } => ErrorClass::PeerLost,
         Failure::Leaving { .. } => ErrorClass::PeerLeaving,
@@ -116,6 +123,13 @@ fn of_memory(error: &MemoryError) -> ErrorClass {
         | MemoryError::Random(_) => ErrorClass::Memory,
         _ => ErrorClass::Invalid,
     }
+}
+
+/// Classes an error of shared memory: the program's mistake, or a refusal by the system.
+fn of_shared(error: &SharedError) -> ErrorClass {
+    let system = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let is_mistake = system.is_some_and(|error| error.kind() == io::ErrorKind::InvalidInput);
+    if is_mistake { ErrorClass::Invalid } else { ErrorClass::Memory }
 }
 
 fn of_job(error: &JobError) -> ErrorClass {

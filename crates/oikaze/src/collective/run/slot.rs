@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::node::{Node, lock};
 use oikaze_engine::Failure;
+use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::collective::CollectiveCall;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,9 @@ impl CollectiveFailure {
     pub fn into_error(self, node: &Node, call: &CollectiveCall) -> Error {
         match self {
             CollectiveFailure::Lost(failure) => node.failure(call, failure),
-            CollectiveFailure::Mistake(why) => Error::invalid(call.to_string(), why),
+            CollectiveFailure::Mistake(why) => {
+                Error::failed(call.to_string(), CoherenceError::Mismatch(why).into())
+            }
         }
     }
 }

@@ -1,0 +1,298 @@
+/* Bad input: each kind is a status with a text, and never a crash. Two nodes. */
+#include "check.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static oik_job *job;
+static uint32_t rank, other;
+
+static void pointers(void) {
+    FAILS(oik_join(NULL), OIK_INVALID, "job is NULL");
+    FAILS(oik_rank(NULL, &rank), OIK_INVALID, "the job is NULL");
+    FAILS(oik_rank(job, NULL), OIK_INVALID, "rank is NULL");
+    FAILS(oik_abort(job, NULL), OIK_INVALID, "reason is NULL");
+    FAILS(oik_wait(NULL), OIK_INVALID, "the operation is NULL");
+    FAILS(oik_send(job, other, OIK_ORDERED, 0, NULL, 8, NULL), OIK_INVALID, "bytes is NULL");
+    FAILS(oik_send(job, other, OIK_ORDERED, 0, "x", SIZE_MAX, NULL), OIK_INVALID, "more than memory");
+    FAILS(oik_send(job, other, 99, 0, "x", 1, NULL), OIK_INVALID, "class 99 is unknown");
+    FAILS(oik_send(job, 2, OIK_ORDERED, 0, "x", 1, NULL), OIK_INVALID, "this job has 2 nodes");
+    FAILS(oik_receive_into(job, other, NULL, 8, NULL), OIK_INVALID, "info is NULL");
+    FAILS(oik_barrier_for(job, -1), OIK_INVALID, "time limit of -1 s");
+    FAILS(oik_barrier_for(job, NAN), OIK_INVALID, "time limit of NaN s");
+    const char latin[] = {'\xe9', 0};
+    oik_region *region;
+    FAILS(oik_publish(job, latin, 64, OIK_READ, &region), OIK_INVALID, "name is not UTF-8");
+    HOLDS(region == NULL);
+    uint64_t words[2] = {0};
+    oik_region *mine;
+    FAILS(oik_publish(job, "a", 64, 8, &mine), OIK_INVALID, "rights 0x8 are unknown");
+    FAILS(oik_publish(job, "", 64, OIK_READ, &mine), OIK_INVALID, "name");
+    FAILS(oik_publish(job, "a", 0, OIK_READ, &mine), OIK_INVALID, "0 bytes");
+    FAILS(oik_register(job, NULL, 64, &mine), OIK_INVALID, "address is NULL");
+    FAILS(oik_register(job, words, SIZE_MAX, &mine), OIK_INVALID, "more than memory can have");
+    oik_memory memory = {.kind = 77, .len = 64};
+    FAILS(oik_region_new(job, NULL, &memory, OIK_READ, &mine), OIK_INVALID, "memory kind 77");
+    memory = (oik_memory){.kind = OIK_FILE, .len = 64, .descriptor = -1};
+    FAILS(oik_region_new(job, NULL, &memory, OIK_READ, &mine), OIK_INVALID, "descriptor");
+    memory = (oik_memory){.kind = OIK_PROGRAM, .len = 16, .address = words, .read_only = true};
+    FAILS(oik_region_new(job, NULL, &memory, OIK_WRITE, &mine), OIK_INVALID, "lent for reading");
+}
+
+static void handles(void) {
+    oik_operation *sent;
+    oik_counter *counter;
+    OK(oik_send(job, other, OIK_ORDERED, 7, "x", 1, &sent));
+    OK(oik_counter_new(job, &counter));
+    /* Of another kind: C lets a cast through, and Oikaze does not. */
+    FAILS(oik_wait((oik_operation *)(void *)counter), OIK_HANDLE, "it is of another kind: counter");
+    oik_operation *copy = sent;
+    OK(oik_wait(sent));
+    FAILS(oik_wait(copy), OIK_HANDLE, "it was released");
+    FAILS(oik_test(copy, NULL), OIK_HANDLE, "it was released");
+    FAILS(oik_wait((oik_operation *)4096), OIK_HANDLE, "was never one");
+    FAILS(oik_wait((oik_operation *)&sent), OIK_HANDLE, "was never one");
+    OK(oik_counter_release(counter));
+    FAILS(oik_counter_release(counter), OIK_HANDLE, "it was released");
+    oik_message *message;
+    oik_message_info info;
+    OK(oik_receive(job, other, &message));
+    OK(oik_message_release(message));
+    FAILS(oik_message_get(message, &info), OIK_HANDLE, "it was released");
+    FAILS(oik_forward(job, other, OIK_ORDERED, 0, message, NULL), OIK_HANDLE, "it was released");
+    oik_queue *queue;
+    oik_completed completed[1];
+    size_t count;
+    OK(oik_queue_new(job, &queue));
+    FAILS(oik_queue_wait(queue, 2, completed, 1, &count), OIK_INVALID, "2 operations do not fit");
+    OK(oik_queue_release(queue));
+}
+
+static void memory(void) {
+    oik_region *inbox, *mine;
+    oik_remote *there;
+    uint64_t words[4] = {1, 2, 3, 4}, word;
+    OK(oik_publish(job, "inbox", 4096, OIK_READ, &inbox));
+    OK(oik_register(job, words, sizeof words, &mine));
+    OK(oik_remote_region(job, other, "inbox", &there));
+    FAILS(oik_publish(job, "inbox", 64, OIK_READ, &(oik_region *){NULL}), OIK_INVALID, "inbox");
+    FAILS(oik_get(there, 4090, &word, 8, NULL), OIK_INVALID, "stay inside");
+    FAILS(oik_get(there, UINT64_MAX, &word, 8, NULL), OIK_INVALID, "stay inside");
+    oik_operation *operation;
+    OK(oik_get_into(there, 4090, mine, 0, 8, &operation));
+    FAILS(oik_wait(operation), OIK_REFUSED, "outside the region");
+    OK(oik_put(there, 0, words, 8, &operation));
+    FAILS(oik_wait(operation), OIK_REFUSED, "does not grant this right");
+    FAILS(oik_put_from(there, 0, mine, 30, 8, NULL), OIK_INVALID, "32 bytes");
+    FAILS(oik_put_from(there, 0, mine, SIZE_MAX, 8, NULL), OIK_INVALID, "too many");
+    FAILS(oik_atomic(there, 0, 99, 64, 1, 0, NULL), OIK_INVALID, "change 99 is unknown");
+    FAILS(oik_atomic(there, 0, OIK_ADD, 16, 1, 0, NULL), OIK_INVALID, "words of 16 bits");
+    FAILS(oik_fetch_add(there, 0, 1, &word), OIK_REFUSED, "does not grant this right");
+    FAILS(oik_accumulate(there, 0, OIK_U8, OIK_SUM, words, 1, NULL), OIK_INVALID, "not accumulated");
+    FAILS(oik_accumulate(there, 0, OIK_U64, OIK_XOR, words, 1, NULL), OIK_INVALID, "OIK_SUM");
+    oik_block block = {.row = 8, .rows = 2, .planes = 1, .row_stride = 4};
+    FAILS(oik_put_block(there, &block, mine, &block, NULL), OIK_INVALID, "overlap");
+    FAILS(oik_put_block(there, NULL, mine, &block, NULL), OIK_INVALID, "block is NULL");
+    FAILS(oik_put_list(there, mine, NULL, 1, NULL), OIK_INVALID, "pieces is NULL");
+    FAILS(oik_region_load(mine, 4, &word), OIK_INVALID, "multiple of 8 bytes");
+    FAILS(oik_region_load(mine, 32, &word), OIK_INVALID, "");
+    FAILS(oik_wait_until(mine, other, 0, 9, 0, NULL), OIK_INVALID, "comparison 9 is unknown");
+    FAILS(oik_wait_until_for(inbox, OIK_ANY, 0, OIK_EQUAL, 1, 0.001, NULL), OIK_TIMEOUT, "not done");
+    oik_remote *none;
+    FAILS(oik_remote_region_for(job, other, "nothing", 0.01, &none), OIK_REFUSED, "as \"nothing\"");
+    oik_remote_id id = {{0}};
+    memset(&id, 0xff, sizeof id);
+    FAILS(oik_remote_region_by_id(job, &id, &none), OIK_INVALID, "");
+    /* What this node refused is no failure of its own. */
+    OK(oik_region_release(mine));
+    FAILS(oik_region_release(mine), OIK_HANDLE, "it was released");
+    FAILS(oik_put_from(there, 0, mine, 0, 8, NULL), OIK_HANDLE, "it was released");
+    OK(oik_remote_release(there));
+    OK(oik_barrier(job));
+    OK(oik_region_release(inbox));
+}
+
+static void fifos(void) {
+    oik_fifo *fifo;
+    oik_remote_fifo *pushes;
+    char buffer[16];
+    size_t len;
+    OK(oik_fifo_new(job, "queue", 2, 16, &fifo));
+    OK(oik_remote_fifo_find(job, other, "queue", &pushes));
+    FAILS(oik_try_pop(fifo, buffer, sizeof buffer, &len), OIK_NOT_READY, "nothing is there yet");
+    FAILS(oik_pop(fifo, buffer, 8, &len), OIK_TOO_SMALL, "up to 16 bytes");
+    FAILS(oik_pop_for(fifo, buffer, sizeof buffer, 0.001, &len), OIK_TIMEOUT, "");
+    FAILS(oik_push(pushes, "0123456789abcdefg", 17), OIK_REFUSED, "longer than the FIFO's slots");
+    OK(oik_barrier(job));
+    OK(oik_push(pushes, "a", 1));
+    OK(oik_push(pushes, "b", 1));
+    FAILS(oik_try_push(pushes, "c", 1), OIK_FULL, "full");
+    FAILS(oik_push_for(pushes, "c", 1, 0.01), OIK_FULL, "full");
+    OK(oik_barrier(job));
+    OK(oik_pop(fifo, buffer, sizeof buffer, &len));
+    HOLDS(len == 1 && buffer[0] == 'a');
+    OK(oik_remote_fifo_release(pushes));
+    OK(oik_barrier(job));
+    OK(oik_fifo_release(fifo));
+}
+
+static void messages(void) {
+    oik_message_info info;
+    char buffer[4];
+    OK(oik_send(job, other, OIK_ORDERED, 5, "too long", 8, NULL));
+    FAILS(oik_receive_into(job, other, buffer, sizeof buffer, &info), OIK_TOO_SMALL, "info has it");
+    HOLDS(info.len == 8 && info.tag == 5 && info.from == other && info.message != NULL);
+    oik_message *message = info.message;
+    OK(oik_message_get(message, &info)); /* nothing was lost */
+    HOLDS(info.len == 8 && memcmp(info.bytes, "too long", 8) == 0);
+    OK(oik_message_release(message));
+    FAILS(oik_try_receive(job, other, &message), OIK_NOT_READY, "nothing");
+    FAILS(oik_try_receive_into(job, other, buffer, 4, &info), OIK_NOT_READY, "nothing");
+    FAILS(oik_receive_for(job, OIK_ANY, 0.001, &message), OIK_TIMEOUT, "not done after");
+    HOLDS(message == NULL);
+    OK(oik_flush(job));
+}
+
+static void arrays(void) {
+    oik_array *array;
+    oik_view view;
+    oik_guard *guard, *second;
+    size_t shape[5] = {16, 8, 1, 1, 1}, axes;
+    FAILS(oik_array_new(job, "a", shape, 5, OIK_F64, &array), OIK_INVALID, "axes");
+    FAILS(oik_array_new(job, "a", shape, 0, OIK_F64, &array), OIK_INVALID, "");
+    FAILS(oik_array_new(job, "a", shape, 2, 99, &array), OIK_INVALID, "kind 99 is unknown");
+    FAILS(oik_array_new(job, "a", NULL, 2, OIK_F64, &array), OIK_INVALID, "shape is NULL");
+    oik_field fields[2] = {{"x", OIK_F64}, {"n", OIK_U32}};
+    oik_array_options options = {.element_size = 16, .fields = fields, .field_count = 2};
+    FAILS(oik_array_new_with(job, "a", shape, 1, &options, &array), OIK_INVALID, "no padding");
+    options = (oik_array_options){.kind = OIK_U8, .distribution = 99};
+    FAILS(oik_array_new_with(job, "a", shape, 1, &options, &array), OIK_INVALID, "distribution 99");
+    OK(oik_array_new(job, "array", shape, 2, OIK_F64, &array));
+    oik_range outside[2] = {{0, 17}, {0, 8}}, turned[2] = {{3, 2}, {0, 8}};
+    FAILS(oik_read(array, outside, 2, &view, &guard), OIK_INVALID, "17");
+    HOLDS(guard == NULL);
+    FAILS(oik_write(array, turned, 2, &view, &guard), OIK_INVALID, "");
+    FAILS(oik_read(array, outside, 1, &view, &guard), OIK_INVALID, "");
+    FAILS(oik_read(array, NULL, 0, NULL, &guard), OIK_INVALID, "view is NULL");
+    size_t place[2] = {16, 0};
+    uint32_t home;
+    FAILS(oik_array_home_of(array, place, 2, &home), OIK_INVALID, "no element has the index");
+    FAILS(oik_array_shape(array, shape, 1, &axes), OIK_TOO_SMALL, "2 values do not fit");
+    double number = 1;
+    FAILS(oik_array_put(array, 128, &number, 1), OIK_INVALID, "");
+    FAILS(oik_array_get(array, 0, &number, SIZE_MAX), OIK_INVALID, "too many");
+    oik_range mine[2] = {{8 * rank, 8 * rank + 8}, {0, 8}};
+    OK(oik_write(array, mine, 2, &view, &guard));
+    FAILS(oik_write(array, mine, 2, &view, &second), OIK_INVALID, "guard");
+    FAILS(oik_barrier(job), OIK_INVALID, "guard");
+    uint32_t nobody = 9;
+    FAILS(oik_guard_push_to(guard, &nobody, 1), OIK_INVALID, "9");
+    OK(oik_guard_release(guard));
+    FAILS(oik_guard_release(guard), OIK_HANDLE, "it was released");
+    OK(oik_read(array, mine, 2, &view, &guard));
+    FAILS(oik_guard_push_to(guard, &nobody, 1), OIK_INVALID, "pushes nothing");
+    OK(oik_guard_release(guard));
+    OK(oik_barrier(job));
+    OK(oik_array_release(array));
+    FAILS(oik_read(array, NULL, 0, &view, &guard), OIK_HANDLE, "it was released");
+}
+
+static void collectives(void) {
+    oik_team *all;
+    OK(oik_world(job, &all));
+    int32_t numbers[4] = {1, 2, 3, 4};
+    float floats[2] = {1, 2};
+    FAILS(oik_broadcast(all, 2, OIK_I32, numbers, 4, NULL), OIK_MISMATCH, "root 2 is no rank");
+    FAILS(oik_all_reduce(all, OIK_F32, OIK_XOR, floats, 2, NULL), OIK_MISMATCH, "does not combine");
+    FAILS(oik_all_reduce(all, OIK_F32, 99, floats, 2, NULL), OIK_INVALID, "operator 99");
+    FAILS(oik_all_reduce(all, OIK_F32, OIK_SUM, floats, SIZE_MAX, NULL), OIK_INVALID, "too many");
+    FAILS(oik_all_reduce(all, OIK_F32, OIK_SUM, NULL, 2, NULL), OIK_INVALID, "values is NULL");
+    FAILS(oik_all_reduce_by(all, 4, NULL, NULL, numbers, 1), OIK_INVALID, "combine is NULL");
+    /* One rank calls another collective than the other. */
+    oik_status status = rank == 0 ? oik_all_reduce(all, OIK_I32, OIK_SUM, numbers, 4, NULL)
+                                  : oik_broadcast(all, 1, OIK_I32, numbers, 4, NULL);
+    oik_status next = oik_team_barrier(all);
+    HOLDS(status == OIK_MISMATCH || next == OIK_MISMATCH);
+    HOLDS(strstr(oik_error(), "all_reduce") != NULL && strstr(oik_error(), "broadcast") != NULL);
+    OK(oik_team_release(all));
+    FAILS(oik_team_barrier(all), OIK_HANDLE, "it was released");
+}
+
+static void *own_text(void *unused) {
+    (void)unused;
+    HOLDS(oik_error()[0] == 0); /* each thread has a last failure of its own */
+    FAILS(oik_barrier(NULL), OIK_INVALID, "the job is NULL");
+    return NULL;
+}
+
+static void threads(void) {
+    pthread_t thread;
+    FAILS(oik_wait(NULL), OIK_INVALID, "the operation is NULL");
+    HOLDS(pthread_create(&thread, NULL, own_text, NULL) == 0);
+    HOLDS(pthread_join(thread, NULL) == 0);
+    HOLDS(strstr(oik_error(), "the operation is NULL") != NULL);
+}
+
+static void forks(void) {
+    pid_t child = fork();
+    HOLDS(child >= 0);
+    if (child == 0) {
+        oik_status status = oik_barrier(job);
+        _exit(status == OIK_FORKED && strstr(oik_error(), "exec") != NULL ? 0 : 1);
+    }
+    int ended;
+    HOLDS(waitpid(child, &ended, 0) == child && WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
+}
+
+static void another_job_and_after_leave(void) {
+    oik_region *inbox;
+    oik_remote *there;
+    oik_team *all;
+    oik_array *array;
+    oik_view view;
+    oik_guard *guard;
+    size_t shape[1] = {100};
+    OK(oik_publish(job, "late", 4096, OIK_READ | OIK_WRITE, &inbox));
+    OK(oik_remote_region(job, other, "late", &there));
+    OK(oik_world(job, &all));
+    OK(oik_array_new(job, "late", shape, 1, OIK_U64, &array));
+    OK(oik_barrier(job));
+    oik_job *left = job;
+    OK(oik_leave(job));
+    FAILS(oik_barrier(left), OIK_HANDLE, "it was released");
+    FAILS(oik_leave(left), OIK_HANDLE, "it was released");
+    FAILS(oik_team_barrier(all), OIK_LEFT, "has left the job");
+    uint64_t word = 0;
+    oik_operation *put;
+    oik_status status = oik_put(there, 0, &word, 8, &put);
+    if (status == OIK_OK) status = oik_wait(put);
+    HOLDS(status == OIK_LEFT && strstr(oik_error(), "left the job") != NULL);
+    static char large[1 << 16];
+    FAILS(oik_put(there, 0, large, sizeof large, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_read(array, NULL, 0, &view, &guard), OIK_LEFT, "left the job");
+    /* Objects of a job that was left are still to be released. */
+    OK(oik_region_release(inbox));
+    OK(oik_remote_release(there));
+    OK(oik_team_release(all));
+    OK(oik_array_release(array));
+}
+
+int main(void) {
+    OK(oik_join(&job));
+    OK(oik_rank(job, &rank));
+    other = 1 - rank;
+    pointers();
+    handles();
+    memory();
+    fifos();
+    messages();
+    arrays();
+    threads();
+    forks();
+    collectives();
+    another_job_and_after_leave();
+    printf("node %u has seen all errors\n", rank);
+    return 0;
+}
