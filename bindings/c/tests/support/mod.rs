@@ -88,6 +88,11 @@ pub fn compile(source: &Path) -> PathBuf {
     program
 }
 
+/// Compiles a program of `tests/programs/`.
+pub fn program(name: &str) -> PathBuf {
+    compile(&sources().join("tests/programs").join(name))
+}
+
 /// Compiles a program of `examples/`.
 pub fn example(name: &str) -> PathBuf {
     compile(&sources().join("examples").join(name))
@@ -117,13 +122,19 @@ pub fn nodes(nodes: u32, program: &Path, arguments: &[&str]) -> Command {
         }
     }
     command.args(["run", "--no-prefix", "-n", &nodes.to_string(), "--timeout", "60", "--"]);
-    command.arg(program).args(arguments).env("LD_LIBRARY_PATH", libraries());
+    command.arg(program).args(arguments);
+    command.current_dir(scratch()).env("LD_LIBRARY_PATH", libraries());
     command
 }
 
-/// Runs a program as `nodes` nodes, which have to succeed. Returns the lines of their output, sorted.
+/// Runs a program as `count` nodes, which have to succeed. Returns the lines of their output, sorted.
 pub fn run(count: u32, program: &Path, arguments: &[&str]) -> Vec<String> {
-    let output = succeed(&mut nodes(count, program, arguments));
+    lines(&mut nodes(count, program, arguments))
+}
+
+/// Runs a command, which has to succeed. Returns the lines of its output, sorted.
+pub fn lines(command: &mut Command) -> Vec<String> {
+    let output = succeed(command);
     let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();
     lines.sort();
     lines

@@ -1,0 +1,155 @@
+//! The installed binding: what its functions do, and what its files are.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use support::{
+    compile, installed, libraries, lines, nodes, oikaze, pkg_config, program, scratch, sources,
+    succeed,
+};
+
+/// MEM-19.3: through rings and mapped memory, and through the network.
+#[test]
+fn every_group_of_functions_does_what_it_says() {
+    let everything = program("everything.c");
+    for without in ["", "shm"] {
+        let mut command = nodes(2, &everything, &[]);
+        let done = lines(command.env("OIKAZE_WITHOUT", without));
+        assert_eq!(done, ["node 0 has done everything", "node 1 has done everything"]);
+    }
+}
+
+#[test]
+fn check_ends_the_job_with_the_text_of_the_error() {
+    let source = scratch().join("fails.c");
+    let text = "#include <oikaze.h>
+int main(void) {
+    oik_job *job;
+    uint32_t rank;
+    oik_check(oik_join(&job));
+    oik_check(oik_rank(job, &rank));
+    if (rank == 1) oik_check(oik_rank(job, NULL));
+    oik_check(oik_barrier(job));
+    return 0;
+}
+";
+    fs::write(&source, text).unwrap();
+    let output = nodes(2, &compile(&source), &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    // Node 0 is told why by its barrier.
+    assert!(said.contains("oikaze: rank is NULL; pass a pointer to it"), "{said}");
+    assert!(said.contains("node 1 aborted the job: rank is NULL"), "{said}");
+}
+
+/// A program that ends without `oik_leave` is lost to the others, who are told.
+#[test]
+fn node_that_does_not_leave_is_lost() {
+    let source = scratch().join("forgets.c");
+    let text = "#include <oikaze.h>
+#include <stdio.h>
+int main(void) {
+    oik_job *job;
+    uint32_t rank, lost;
+    oik_check(oik_join(&job));
+    oik_check(oik_rank(job, &rank));
+    if (rank == 1) return 0;
+    if (oik_barrier(job) == OIK_PEER_LOST && oik_error_lost_peer(&lost) == OIK_OK)
+        printf(\"lost %u\\n\", lost);
+    return 0;
+}
+";
+    fs::write(&source, text).unwrap();
+    let program = compile(&source);
+    let mut command = Command::new(oikaze());
+    command.args(["run", "--no-prefix", "-n", "2", "--keep-going", "--timeout", "60", "--"]);
+    let output = command.arg(program).env("LD_LIBRARY_PATH", libraries()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "lost 1\n");
+}
+
+/// Functions of the header, by name.
+fn declared() -> BTreeSet<String> {
+    let header = fs::read_to_string(sources().join("include/oikaze.h")).unwrap();
+    let lines = header.lines().filter(|line| !line.starts_with([' ', '*', '/', '#']));
+    let names = lines.filter_map(|line| {
+        let before = line.split_once('(')?.0;
+        Some(before.rsplit([' ', '*']).next()?.to_owned())
+    });
+    names.filter(|name| name.starts_with("oik_")).collect()
+}
+
+#[test]
+fn library_exports_the_functions_of_the_header_alone() {
+    let library = libraries().join("liboikaze.so");
+    let symbols = succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
+    let exported = symbols.lines().filter_map(|line| Some(line.rsplit_once(' ')?.1.to_owned()));
+    assert_eq!(exported.collect::<BTreeSet<_>>(), declared());
+    assert!(declared().len() > 150);
+}
+
+/// Programs find the library by the version of its interface.
+#[test]
+fn library_is_found_by_its_soname() {
+    let library = libraries().join("liboikaze.so.0");
+    let dynamic = succeed(Command::new("readelf").arg("-d").arg(library));
+    assert!(dynamic.contains("Library soname: [liboikaze.so.0]"), "{dynamic}");
+    let link = fs::read_link(libraries().join("liboikaze.so")).unwrap();
+    assert_eq!(link.to_str(), Some("liboikaze.so.0"));
+}
+
+#[test]
+fn header_compiles_as_c_and_cpp_of_all_standards() {
+    let source = scratch().join("header.c");
+    fs::write(&source, "#include <oikaze.h>\nint main(void) { return oik_error()[0]; }\n").unwrap();
+    let flags = succeed(pkg_config().args(["--cflags", "oikaze"]));
+    for (compiler, language, standard) in [
+        ("cc", "c", "c11"),
+        ("cc", "c", "c17"),
+        ("c++", "c++", "c++11"),
+        ("c++", "c++", "c++17"),
+        ("c++", "c++", "c++20"),
+    ] {
+        let mut command = Command::new(compiler);
+        command
+            .args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"])
+            .args(["-Wall", "-Wextra", "-Werror", "-pedantic"])
+            .args(flags.split_whitespace());
+        succeed(command.arg(&source));
+    }
+}
+
+#[test]
+fn program_with_the_static_library_needs_no_other() {
+    let program = scratch().join("static");
+    let flags = succeed(pkg_config().args(["--cflags", "--static", "--libs-only-l", "oikaze"]));
+    let libraries_of_system = flags.split_whitespace().filter(|flag| *flag != "-loikaze");
+    let mut command = Command::new("cc");
+    command.arg(sources().join("examples/put_get.c")).arg(libraries().join("liboikaze.a"));
+    succeed(command.args(libraries_of_system).arg("-o").arg(&program));
+    let needed = succeed(Command::new("readelf").arg("-d").arg(&program));
+    assert!(!needed.contains("liboikaze"), "{needed}");
+    let mut command = nodes(2, &program, &[]);
+    assert_eq!(lines(command.env_remove("LD_LIBRARY_PATH")).len(), 2);
+}
+
+#[test]
+fn uninstall_removes_what_install_wrote() {
+    let root = scratch().join("removed");
+    let install = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(sources()).args(["xtask", "install", "--prefix", "/usr", "--destdir"]);
+        succeed(command.arg(&root).args(more));
+    };
+    let from = installed().with_file_name("from");
+    fs::create_dir_all(&from).unwrap();
+    for name in ["liboikaze_c.so", "liboikaze_c.a"] {
+        fs::write(from.join(name), "a library").unwrap();
+    }
+    install(&["--from", from.to_str().unwrap()]);
+    assert!(root.join("usr/lib/pkgconfig/oikaze.pc").is_file());
+    install(&["--uninstall"]);
+    let files = succeed(Command::new("find").arg(&root).args(["-type", "f", "-o", "-type", "l"]));
+    assert_eq!(files, "");
+}
