@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand as ClapSubcommand};
 use oikaze_launch::environment::KEEP_GOING;
 use oikaze_launch::launcher::netns::Cabling;
 use oikaze_launch::launcher::plan::Host;
-use oikaze_launch::launcher::{LaunchError, Options};
+use oikaze_launch::launcher::{AgentChoice, CACHE_DIR, LaunchError, Options};
 use oikaze_launch::{Checksum, Ports, Settings};
 use oikaze_os::net::FaultSettings;
 use std::ffi::{OsStr, OsString};
@@ -36,6 +36,8 @@ Examples:
   oikaze run -n 2 --fault loss=0.05,seed=7 -- himeno
                                                 on a bad network
   oikaze run -n 4 --stats -- himeno             and print what the nodes have sent
+  oikaze run --hosts a,b --ship himeno -- ./himeno
+                                                and send the program to the hosts first
   OIKAZE_RSH='ssh -i key' oikaze run --hosts a,b -- himeno
 
 Exit status: that of the first node that failed (128 + signal if it was killed), else 0.
@@ -88,6 +90,9 @@ pub enum Subcommand {
     /// (Started by `run`: cleans up after a launcher that was killed.)
     #[command(hide = true)]
     Guard,
+    /// (Started on hosts without sha256sum: prints the SHA-256 of standard input.)
+    #[command(hide = true)]
+    Digest,
 }
 
 #[derive(Debug, Args)]
@@ -97,7 +102,7 @@ pub struct Run {
     nodes: Option<u32>,
 
     /// Hosts to run on, by ssh without password: NAME, USER@NAME, NAME:NODES; ranks are given in
-    /// blocks. `oikaze` must lie at the same path there (or see --agent)
+    /// blocks. A host that lacks this version of `oikaze` gets it (see --no-ship)
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     hosts: Vec<Host>,
 
@@ -165,7 +170,17 @@ pub struct Run {
     #[arg(long)]
     secret_in_environment: bool,
 
-    /// Path of the oikaze command on other hosts [default: the same as here]
+    /// Send these files and directories to the hosts, too, e.g. the program. The nodes run in the
+    /// directory that holds them there, which is removed at the end
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "hosts")]
+    ship: Vec<PathBuf>,
+
+    /// Send nothing to hosts: fail if one lacks this version of the oikaze command
+    #[arg(long, requires = "hosts", conflicts_with = "ship")]
+    no_ship: bool,
+
+    /// Path of the oikaze command on other hosts, which must be there [default: the same path as
+    /// here, or PATH, or what this command has sent before or sends now]
     #[arg(long, value_name = "PATH", requires = "hosts")]
     agent: Option<PathBuf>,
 
@@ -239,7 +254,15 @@ impl Run {
                 .collect::<Result<_, _>>()?,
             secret_in_environment: self.secret_in_environment,
             program: self.program,
-            agent: self.agent.unwrap_or_else(|| helper.clone()),
+            agent: self.agent.map_or_else(
+                || AgentChoice::Same {
+                    version: format!("oikaze {}", env!("CARGO_PKG_VERSION")),
+                    cache: std::env::var_os(CACHE_DIR),
+                    may_send: !self.no_ship,
+                },
+                AgentChoice::At,
+            ),
+            files: self.ship,
             helper,
             rsh: std::env::var("OIKAZE_RSH").ok(),
         })

@@ -35,6 +35,14 @@ fn main() -> ExitCode {
             guard::guard(std::io::stdin().lock());
             ExitCode::SUCCESS
         }
+        Subcommand::Digest => {
+            let digest = launcher::digest(std::io::stdin().lock());
+            let doing = "read standard input".into();
+            finish(match digest.and_then(|digest| writeln!(std::io::stdout(), "{digest}")) {
+                Ok(()) => Ok(0),
+                Err(source) => Err(LaunchError::System { doing, source }),
+            })
+        }
     }
 }
 

@@ -76,11 +76,11 @@ fn a_host_that_is_not_there() {
     // The node on the other host did not wait for its limit.
     let told = err.lines().find(|line| line.starts_with("[0] oikaze hello: ")).unwrap();
     assert!(told.contains(": node 1 was lost"), "{err}");
-    let shell = Shell::new("absent", "shift; exec /no/such/oikaze");
-    let (status, _, err) =
-        finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["true"]));
+    let shell = Shell::new("absent", HERE);
+    let options = ["--hosts", "a", "--failure-time", "1", "--agent", "/no/such/oikaze"];
+    let (status, _, err) = finish(&mut hosts(&options, &shell, &["true"]));
     assert_eq!(status, Some(125));
-    assert!(err.contains("must be installed there"), "{err}");
+    assert!(err.contains("be named by --agent"), "{err}");
 }
 
 #[test]

@@ -2,17 +2,20 @@
 //! the launcher goes away.
 
 use super::crew::{Crew, Work};
+use super::directory::JobDirectory;
 use super::ending::Ending;
 use super::error::LaunchError;
 use super::guard::Guard;
 use super::output::Sink;
-use super::pipe::{AgentMessage, Control, Order, Up, VERSION};
+use super::pipe::{AgentMessage, Control, Order, Up, VERSION, Word};
 use super::program::find_program;
 use super::{
     Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
 };
+use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -27,6 +30,9 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// No usable order, or the launcher is gone.
 pub fn agent(helper: &Path) -> Result<(), LaunchError> {
     let signals = take_signals()?;
+    // The launcher sends nothing before it has seen this line.
+    let up =
+        Arc::new(Up::open(std::io::stdout()).map_err(LaunchError::system("answer the launcher"))?);
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
     input.read_line(&mut line).map_err(LaunchError::system("read the launcher's order"))?;
@@ -43,30 +49,38 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
             order.version
         )));
     }
-    let up =
-        Arc::new(Up::open(std::io::stdout()).map_err(LaunchError::system("answer the launcher"))?);
     let ranks = order.first..order.first.saturating_add(order.count);
     let (events, inbox) = channel();
     forward_signals(signals, events.clone())?;
     let mut guard = Guard::start(helper)?;
     let sink: Arc<dyn Sink> = up.clone();
-    let started = work(order, &up).and_then(|work| {
+    let started = JobDirectory::receive(&order, &mut input, &mut guard).and_then(|files| {
+        if let Some(files) = &files {
+            let (count, to) = (order.files.len(), files.path().display());
+            let s = if count == 1 { "" } else { "s" };
+            up.tell(&AgentMessage::Note(format!("sent {count} file{s} to {to}")));
+        }
+        let work = work(order, files.as_ref(), &up)?;
         let crew = Crew::start(&work, &|_| Vec::new(), &sink, &events, &mut guard)?;
         let listen = move || listen(input, &events);
         std::thread::Builder::new()
             .name("orders".into())
             .spawn(listen)
             .map_err(LaunchError::system("start a thread"))?;
-        Ok(crew)
+        Ok((crew, files))
     });
     match started {
-        Ok(crew) => serve(crew, &inbox, &up, &mut guard),
+        Ok((crew, files)) => {
+            serve(crew, &inbox, &up, &mut guard);
+            // Before the guard, which removes the directory if this process cannot.
+            drop(files);
+        }
         Err(why) => {
             let host = rustix::system::uname();
             let host = host.nodename().to_string_lossy();
             // Status 127 means "not found", as in a shell.
             let remedy = match why.status() {
-                127 => "; copy it there: it must lie at the same path on each host",
+                127 => "; copy it there, to the same path as here, or send it by --ship",
                 _ => "",
             };
             let how = Ending::Lost(
@@ -81,12 +95,21 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
     Ok(())
 }
 
-fn work<W: std::io::Write + Send>(order: Order, up: &Up<W>) -> Result<Work, LaunchError> {
+fn work<W: std::io::Write + Send>(
+    order: Order,
+    files: Option<&JobDirectory>,
+    up: &Up<W>,
+) -> Result<Work, LaunchError> {
     let broken = || LaunchError::Usage("the launcher's order makes no sense".into());
     let (secret, settings) = order.secret_and_settings().ok_or_else(broken)?;
-    let mut program = order.program.into_iter();
-    let name = program.next().ok_or_else(broken)?;
-    let directory = Some(PathBuf::from(&order.directory.0)).filter(|directory| directory.is_dir());
+    let rename = |word: &Word| match files {
+        Some(files) => files.rename(word.0.clone(), &order),
+        None => word.0.clone(),
+    };
+    let mut program: VecDeque<OsString> = order.program.iter().map(rename).collect();
+    let name = program.pop_front().ok_or_else(broken)?;
+    let directory = files.map_or(Path::new(&order.directory.0), JobDirectory::path);
+    let directory = directory.is_dir().then(|| directory.to_owned());
     match &directory {
         Some(directory) => std::env::set_current_dir(directory)
             .map_err(LaunchError::system(format!("enter {}", directory.display())))?,
@@ -98,8 +121,8 @@ fn work<W: std::io::Write + Send>(order: Order, up: &Up<W>) -> Result<Work, Laun
         }
     }
     Ok(Work {
-        program: find_program(&name.0, std::env::var_os("PATH").as_deref())?,
-        arguments: program.map(|word| word.0).collect(),
+        program: find_program(&name, std::env::var_os("PATH").as_deref())?,
+        arguments: program.into(),
         directory,
         environment: order.environment.into_iter().map(|(name, value)| (name.0, value.0)).collect(),
         store: order.store,

@@ -124,6 +124,14 @@ pub fn why_not(file: &File) -> Option<String> {
     }
 }
 
+/// Returns `true` if this is a program that needs no loader.
+pub fn is_static(file: &File) -> bool {
+    let mut bytes = [0; 64];
+    let len = file.read_at(&mut bytes, 0).unwrap_or(0);
+    let header = bytes.get(..len).filter(|bytes| bytes.starts_with(MAGIC)).and_then(header);
+    header.is_some_and(|header| loader(file, &header) == Ok(None))
+}
+
 /// Returns the path of the loader that a dynamically linked program names.
 fn loader(file: &File, header: &Header) -> Result<Option<Vec<u8>>, ()> {
     let least = if header.wide { 56 } else { 32 };

@@ -2,12 +2,13 @@
 //! so itself. The guard waits at the end of a pipe.
 //!
 //! The kernel kills children with the launcher (`PR_SET_PDEATHSIG`), but their own children go on,
-//! and network namespaces stay for ever. The launcher tells the guard of both as they come and go.
-//! When the pipe closes without the line `done`, the guard kills the processes and removes the
-//! namespaces.
+//! and network namespaces and directories stay for ever. The launcher tells the guard of all of
+//! these as they come and go. When the pipe closes without the line `done`, the guard kills the
+//! processes and removes the namespaces and directories.
 
 use super::error::LaunchError;
-use super::netns;
+use super::pipe::Word;
+use super::{directory, netns};
 use oikaze_os::process::isolate;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::HashSet;
@@ -61,6 +62,13 @@ impl Guard {
         self.tell(&format!("forget {}", leader.as_raw_nonzero()));
     }
 
+    /// Tells the guard of a directory to remove.
+    pub fn directory(&mut self, path: &Path) {
+        // JSON, because a path may have a newline.
+        let path = serde_json::to_string(&Word(path.into()));
+        let _ = path.map(|path| self.tell(&format!("directory {path}")));
+    }
+
     /// Tells the guard of a namespace to remove.
     pub fn namespace(&mut self, name: &str) {
         self.tell(&format!("namespace {name}"));
@@ -78,7 +86,7 @@ impl Drop for Guard {
 /// Runs the guard itself: reads until the launcher is gone, then cleans up what it left.
 pub fn guard(input: impl BufRead) {
     let mut groups = HashSet::new();
-    let mut namespaces = Vec::new();
+    let (mut namespaces, mut directories) = (Vec::new(), Vec::new());
     for line in input.lines() {
         let Ok(line) = line else { break };
         match line.split_once(' ') {
@@ -89,6 +97,7 @@ pub fn guard(input: impl BufRead) {
                 }
             }
             Some(("namespace", name)) => namespaces.push(name.to_owned()),
+            Some(("directory", path)) => directories.extend(serde_json::from_str::<Word>(path)),
             _ if line == "done" => return,
             _ => {}
         }
@@ -98,5 +107,8 @@ pub fn guard(input: impl BufRead) {
     }
     for name in namespaces {
         netns::remove(&name);
+    }
+    for path in directories {
+        directory::remove(Path::new(&path.0));
     }
 }

@@ -3,17 +3,21 @@
 //! - [`plan`]: which nodes run where. [`program`]: what they run. [`netns`]: one machine as
 //!   several.
 //! - `crew`: child processes on this host. `ssh` and [`agent`]: child processes on other hosts.
-//!   `pipe`: the protocol between `ssh` and the agent.
+//!   `pipe`: the protocol between `ssh` and the agent. `install`: the command on other hosts.
+//!   `files` and `directory`: files that are sent to them.
 //! - [`policy`]: decides when the launcher passes on signals, waits, terminates and kills.
 //!   [`guard`]: cleans up after a launcher that was killed itself.
 //! - [`output`]: lines of many nodes on one terminal. [`ending`]: exit statuses.
 
 pub mod agent;
 mod crew;
+mod directory;
 mod elf;
 pub mod ending;
 mod error;
+mod files;
 pub mod guard;
+mod install;
 mod line;
 pub mod netns;
 pub mod output;
@@ -24,8 +28,10 @@ pub mod program;
 mod run;
 mod ssh;
 
+pub use directory::CACHE_DIR;
 pub use error::LaunchError;
-pub use run::{Finished, Options, run};
+pub use install::binary::digest;
+pub use run::{AgentChoice, Finished, Options, run};
 
 use oikaze_os::process::Signals;
 use std::io;
@@ -56,13 +62,21 @@ enum Event {
     /// An agent reports that a node has ended.
     Ended(usize, oikaze_protocol::Rank, ending::Ending),
     /// The remote shell of a host has ended, perhaps with a reason to report.
-    HostClosed(usize, Option<String>),
+    HostClosed(usize, Option<HostFailure>),
     /// A node has a request to the launcher.
     Notice(crate::store::Notice),
     /// Answers of the nodes about their present activity.
     Answers(Vec<(oikaze_protocol::Rank, Option<String>)>),
     /// The launcher has closed its end of the pipe. Only an agent receives this event.
     LauncherGone,
+}
+
+/// Reason why a host cannot take part.
+enum HostFailure {
+    /// The pipe ended too early, or was no agent's.
+    Broken(String),
+    /// No agent could be started there. The text has the remedy.
+    NoAgent(String),
 }
 
 /// Blocks the signals that a launcher handles, and returns a descriptor from which it reads them

@@ -1,10 +1,12 @@
 //! Protocol of a launcher and its agent on another host, over ssh's standard input and output.
 //!
-//! From the launcher: one JSON line with the order, then one JSON line for each signal. The secret
-//! travels in the order, never in argv.
-//!
 //! From the agent: a magic line, then frames `kind u8 | rank u32 | length u32 | bytes`,
-//! little-endian. Lines before the magic line are a login shell's chatter.
+//! little-endian. Lines before the magic line are a login shell's chatter, or those of the script
+//! that finds the agent.
+//!
+//! From the launcher, after the magic line: one JSON line with the order, then the contents of the
+//! order's files, one after the other, then one JSON line for each signal. The secret travels in
+//! the order, never in argv.
 
 use super::ending::Ending;
 use super::output::{Busy, Sink, Stream};
@@ -19,15 +21,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Protocol version, which must be the same at both ends.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// First line of an agent that understands this version.
-pub const MAGIC: &str = "OIKAZE-AGENT 2";
+pub const MAGIC: &str = "OIKAZE-AGENT 3";
+/// Beginning of the first line of an agent of any version.
+pub const MAGIC_OF_ANY: &str = "OIKAZE-AGENT ";
 /// Maximum length of one frame in bytes.
 const FRAME_MAX: usize = 1 << 20;
 
 /// A word of the system, which may have any bytes. In JSON it is text where it is UTF-8, or else an
 /// array of bytes (LAUNCH-6.2).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "Spelled", into = "Spelled")]
 pub struct Word(pub OsString);
 
@@ -85,6 +89,22 @@ pub struct Order {
     pub directory: Word,
     /// Further environment variables.
     pub environment: Vec<(Word, Word)>,
+    /// Files whose contents follow this order.
+    pub files: Vec<FileHeader>,
+    /// Words of the program's command line that name such a file, with its path in the directory
+    /// of the job.
+    pub renamed: Vec<(Word, Word)>,
+}
+
+/// File of a job, without its contents.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FileHeader {
+    /// Path in the directory of the job.
+    pub path: Word,
+    /// Length in bytes.
+    pub size: u64,
+    /// Rights, as `st_mode` has them.
+    pub mode: u32,
 }
 
 fn milliseconds(time: Duration) -> u64 {
@@ -115,6 +135,8 @@ impl Order {
             program: Vec::new(),
             directory: Word::default(),
             environment: Vec::new(),
+            files: Vec::new(),
+            renamed: Vec::new(),
         }
     }
 

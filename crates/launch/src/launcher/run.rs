@@ -3,13 +3,16 @@
 use super::crew::{Crew, Work};
 use super::ending::{Ending, STATUS_LAUNCHER};
 use super::error::LaunchError;
+use super::files::Files;
 use super::guard::Guard;
+use super::install::{Installer, own_binary};
 use super::netns::{Cabling, Network};
 use super::output::{Sink, Terminal};
 use super::pipe::{Order, Word};
 use super::plan::{self, Host};
 use super::policy::{ASK_TIME, Action, Policy};
 use super::program::find_program;
+use super::ssh::{AgentSource, Common, Remote};
 use super::{
     Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind,
     bind_everywhere, forward_signals, stop_myself, stops, take_signals,
@@ -17,7 +20,6 @@ use super::{
 use crate::addresses;
 use crate::clock::{Clock, TICK};
 use crate::environment::{self, new_incarnation};
-use crate::launcher::ssh::Remote;
 use crate::store::{Notice, Server};
 use crate::{Secret, Settings};
 use oikaze_protocol::Rank;
@@ -68,9 +70,28 @@ pub struct Options {
     /// The `oikaze` command itself, for the guard.
     pub helper: PathBuf,
     /// The `oikaze` command on other hosts.
-    pub agent: PathBuf,
+    pub agent: AgentChoice,
+    /// Files and directories to send to the other hosts. The nodes then run among them.
+    pub files: Vec<PathBuf>,
     /// Replaces ssh (`OIKAZE_RSH`).
     pub rsh: Option<String>,
+}
+
+/// The user's choice of the command on other hosts.
+#[derive(Clone, Debug)]
+pub enum AgentChoice {
+    /// Command at this path there.
+    At(PathBuf),
+    /// Command of the same version, wherever it is found there. The launcher sends its own file if
+    /// there is none.
+    Same {
+        /// Text that `oikaze --version` prints.
+        version: String,
+        /// Directory for the file, if the user names one.
+        cache: Option<OsString>,
+        /// Set if the launcher may send its own file.
+        may_send: bool,
+    },
 }
 
 /// Result of a job that has ended.
@@ -102,6 +123,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
         true => find_program(name, std::env::var_os("PATH").as_deref())?,
         false => PathBuf::from(name),
     };
+    let files = Arc::new(Files::find(&options.files)?);
     let mut guard = Guard::start(&options.helper)?;
     let network = match &options.netns {
         Some(cabling) => Some(Network::make(size, cabling.clone(), &mut guard)?),
@@ -144,7 +166,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
     if options.hosts.is_empty() {
         job.start_here(&work, network.as_ref(), &events)?;
     } else {
-        job.start_there(&work, &blocks, options, &events)?;
+        job.start_there(&work, &blocks, files, options)?;
     }
     let grace = options.settings.failure_time.unwrap_or(FAILURE_TIME) + GRACE;
     let mut policy = Policy::new(size, grace, options.timeout);
@@ -297,9 +319,24 @@ impl Job {
         &mut self,
         work: &Work,
         blocks: &[Range<Rank>],
+        files: Arc<Files>,
         options: &Options,
-        events: &Sender<Event>,
     ) -> Result<(), LaunchError> {
+        let source = match &options.agent {
+            AgentChoice::At(path) => AgentSource::Named(path.clone()),
+            AgentChoice::Same { version, cache, may_send } => {
+                let installer = Installer {
+                    path: options.helper.clone(),
+                    version: version.clone(),
+                    cache: cache.clone(),
+                    may_send: *may_send,
+                    binary: own_binary()?,
+                };
+                AgentSource::Installed(Arc::new(installer))
+            }
+        };
+        let (rsh, terminal) = (options.rsh.clone(), Arc::clone(&self.terminal));
+        let common = Common { rsh, source, files, terminal, events: self.events.clone() };
         let directory =
             std::env::current_dir().map_err(LaunchError::system("find the current directory"))?;
         for (host, block) in options.hosts.iter().zip(blocks).filter(|(_, block)| !block.is_empty())
@@ -316,15 +353,8 @@ impl Job {
             let environment = inherited().chain(work.environment.iter().cloned());
             order.environment =
                 environment.map(|(name, value)| (Word(name), Word(value))).collect();
-            let remote = Remote::start(
-                (index, &host.name),
-                options.rsh.as_deref(),
-                &options.agent,
-                &order,
-                &self.terminal,
-                events,
-            )?;
-            self.remotes.push(remote);
+            common.files.announce(&mut order);
+            self.remotes.push(Remote::start((index, &host.name), order, &common)?);
         }
         Ok(())
     }

@@ -1,24 +1,51 @@
 //! Launcher's side of another host: one ssh, at whose far end `oikaze agent` runs the nodes.
+//!
+//! A thread for each host finds or sends the command there, gives the agent its order and files,
+//! and hands its news on. The main thread never waits for a host.
 
-use super::Event;
 use super::ending::{Ending, STATUS_LAUNCHER};
 use super::error::LaunchError;
+use super::files::Files;
+use super::install::{self, Answered, Installer};
 use super::output::{Sink, Terminal};
-use super::pipe::{AgentMessage, Control, MAGIC, Order};
+use super::pipe::{AgentMessage, Control, MAGIC, MAGIC_OF_ANY, Order};
+use super::{Event, HostFailure, SIGKILL};
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of lines before the magic one that are not suspicious.
 const CHATTER_MAX: usize = 1000;
+
+/// Origin of the agent on the other hosts.
+#[derive(Clone)]
+pub enum AgentSource {
+    /// Command at this path, which the user names.
+    Named(PathBuf),
+    /// Command that is found there, or sent.
+    Installed(Arc<Installer>),
+}
+
+/// Things that all hosts of a job have in common.
+#[derive(Clone)]
+pub struct Common {
+    /// Replaces ssh (`OIKAZE_RSH`).
+    pub rsh: Option<String>,
+    /// Origin of the agent.
+    pub source: AgentSource,
+    /// Files that the job needs there.
+    pub files: Arc<Files>,
+    /// Destination of the nodes' output.
+    pub terminal: Arc<Terminal>,
+    /// Receives news of the host.
+    pub events: Sender<Event>,
+}
 
 /// One other host.
 pub struct Remote {
@@ -27,9 +54,31 @@ pub struct Remote {
     living: BTreeSet<Rank>,
     child: Child,
     pid: Pid,
-    input: Option<ChildStdin>,
+    input: Arc<Mutex<Input>>,
     last_words: Arc<Mutex<String>>,
     closed: bool,
+}
+
+/// Standard input of the remote shell.
+enum Input {
+    /// Belongs to the thread of this host until the agent has its order. The signals wait.
+    Starting(Vec<Control>),
+    /// Reaches an agent.
+    Open(ChildStdin),
+    /// Not needed any more.
+    Closed,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a line of JSON.
+fn put_line(to: &mut impl Write, line: &impl serde::Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(line)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
 }
 
 /// Returns the command that enters another host: `OIKAZE_RSH`, else ssh. ssh may not ask for
@@ -43,43 +92,26 @@ fn shell(rsh: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-/// Quotes a path for the shell at the other end.
-fn quoted(path: &OsStr) -> OsString {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,@".contains(byte);
-    if path.as_bytes().iter().all(plain) {
-        return path.to_owned();
-    }
-    let mut quoted = vec![b'\''];
-    for &byte in path.as_bytes() {
-        match byte {
-            b'\'' => quoted.extend(br"'\''"),
-            byte => quoted.push(byte),
-        }
-    }
-    quoted.push(b'\'');
-    OsString::from_vec(quoted)
-}
-
 impl Remote {
-    /// Enters a host and gives the agent its order. `index` names this remote in events.
+    /// Enters a host, and gives the agent there its order. `index` names this remote in events.
     ///
     /// # Errors
     /// The remote shell cannot be started here.
     pub fn start(
         (index, host): (usize, &str),
-        rsh: Option<&str>,
-        agent: &Path,
-        order: &Order,
-        terminal: &Arc<Terminal>,
-        events: &Sender<Event>,
+        order: Order,
+        common: &Common,
     ) -> Result<Remote, LaunchError> {
-        let shell = shell(rsh);
-        let agent = quoted(agent.as_os_str());
+        let shell = shell(common.rsh.as_deref());
         let (first, rest) = shell
             .split_first()
             .ok_or_else(|| LaunchError::Usage("OIKAZE_RSH names no command".into()))?;
         let mut command = Command::new(first);
-        command.args(rest).arg(host).arg(&agent).arg("agent");
+        command.args(rest).arg(host);
+        match &common.source {
+            AgentSource::Named(path) => command.arg(install::quoted(path.as_os_str())).arg("agent"),
+            AgentSource::Installed(_) => command.arg(install::COMMAND),
+        };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         isolate(&mut command, true);
         let doing = || {
@@ -89,101 +121,115 @@ impl Remote {
         };
         let mut child = command.spawn().map_err(doing())?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| doing()(std::io::Error::other("a process without number")))?;
+        let pid = pid.ok_or_else(|| doing()(io::Error::other("a process without number")))?;
         let (input, output, errors) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let last_words = Arc::new(Mutex::new(String::new()));
-        let living = (order.first..order.first + order.count).collect();
-        let words = Arc::clone(&last_words);
-        let mut remote = Remote {
+        let shared = Arc::new(Mutex::new(Input::Starting(Vec::new())));
+        let remote = Remote {
             host: host.to_owned(),
             shell: shell.join(" "),
-            living,
+            living: (order.first..order.first + order.count).collect(),
             child,
             pid,
-            input,
-            last_words,
+            input: Arc::clone(&shared),
+            last_words: Arc::clone(&last_words),
             closed: false,
         };
-        remote.send(order);
         let thread = |name: &str| std::thread::Builder::new().name(format!("{name} {host}"));
-        let (host, say, shown) = (host.to_owned(), Arc::clone(terminal), Arc::clone(terminal));
+        let (host, say) = (host.to_owned(), Arc::clone(&common.terminal));
+        let name = host.clone();
         let complain = move || {
             for line in errors
                 .into_iter()
                 .flat_map(|errors| BufReader::new(errors).lines().map_while(Result::ok))
             {
-                say.say(&format!("{host}: {line}"));
-                *words.lock().unwrap_or_else(PoisonError::into_inner) = line;
+                say.say(&format!("{name}: {line}"));
+                *lock(&last_words) = line;
             }
         };
         let complaining =
             thread("errors of").spawn(complain).map_err(LaunchError::system("start a thread"))?;
-        let events = events.clone();
+        let (events, common) = (common.events.clone(), common.clone());
+        let conversation = Conversation { index, host, order, common, shared };
         let listen = move || {
-            let why = output
-                .map_or(Ok(()), |output| listen(output, index, &shown, &events))
-                .err()
-                .map(|why| why.to_string());
+            let failure = match (input, output) {
+                (Some(input), Some(output)) => conversation.hold(input, output).err(),
+                _ => None,
+            };
             let _ = complaining.join();
             // Waits without reaping, so that the number stays its own until the launcher has seen
             // this event.
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            let _ = events.send(Event::HostClosed(index, why));
+            let _ = events.send(Event::HostClosed(index, failure));
         };
-        thread("news of").spawn(listen).map_err(LaunchError::system("start a thread"))?;
+        std::thread::Builder::new()
+            .name(format!("news of {}", remote.host))
+            .spawn(listen)
+            .map_err(LaunchError::system("start a thread"))?;
         Ok(remote)
     }
 
-    fn send(&mut self, line: &impl serde::Serialize) {
-        let Some(input) = &mut self.input else { return };
-        // A broken pipe shows as the end of the agent's output.
-        let _ = serde_json::to_vec(line).map(|mut line| {
-            line.push(b'\n');
-            input.write_all(&line).and_then(|()| input.flush())
-        });
+    /// Passes a signal on. A host that has no agent yet gets it later, and is cut off by SIGKILL.
+    pub fn signal(&mut self, signal: i32) {
+        match &mut *lock(&self.input) {
+            Input::Starting(_) if signal == SIGKILL && !self.closed => {
+                let _ = kill_process_group(self.pid, Signal::KILL);
+            }
+            Input::Starting(signals) => signals.push(Control::Signal(signal)),
+            // A broken pipe shows as the end of the agent's output.
+            Input::Open(input) => _ = put_line(input, &Control::Signal(signal)),
+            Input::Closed => {}
+        }
     }
 
-    /// Passes a signal on.
-    pub fn signal(&mut self, signal: i32) {
-        self.send(&Control::Signal(signal));
+    /// Closes the standard input of the remote shell. The agent ends when its input does.
+    fn close(&mut self) {
+        *lock(&self.input) = Input::Closed;
     }
 
     /// Notes that a node there has ended. Only the first report on a node of this host counts.
     pub fn ended(&mut self, rank: Rank) -> bool {
         let new = self.living.remove(&rank);
         if self.living.is_empty() {
-            // All nodes have ended, and the agent ends when its input does.
-            self.input = None;
+            self.close();
         }
         new
     }
 
     /// Notes that the remote shell has ended. Returns the nodes that are lost with it, and why.
-    pub fn closed(&mut self, why: Option<String>) -> Vec<(Rank, Ending)> {
-        self.input = None;
+    pub fn closed(&mut self, failure: Option<HostFailure>) -> Vec<(Rank, Ending)> {
+        self.close();
         self.closed = true;
         let status = self.child.wait().ok();
-        let how = status.map_or_else(String::new, |status| format!(" with {status}"));
-        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let said = [why.unwrap_or_default(), words]
-            .into_iter()
-            .filter(|said| !said.is_empty())
-            .collect::<Vec<_>>()
-            .join("; ");
-        let said = if said.is_empty() { said } else { format!(" ({said})") };
-        let hint = match status.and_then(|status| status.code()) {
-            Some(127) => {
-                "Oikaze must be installed there at the same path, or be named by --agent".to_owned()
+        let why = match failure {
+            Some(HostFailure::NoAgent(why)) => {
+                format!("could not be started on host {}: {why}", self.host)
             }
-            _ => format!("check that `{} {} true` works without a password", self.shell, self.host),
+            Some(HostFailure::Broken(why)) => self.lost(status, why),
+            None => self.lost(status, String::new()),
         };
-        let why =
-            format!("was lost: the remote shell on host {} ended{how}{said}; {hint}", self.host);
         std::mem::take(&mut self.living)
             .into_iter()
             .map(|rank| (rank, Ending::Lost(why.clone(), STATUS_LAUNCHER)))
             .collect()
+    }
+
+    /// Says how the remote shell has ended, why, and what to do.
+    fn lost(&self, status: Option<ExitStatus>, why: String) -> String {
+        let how = status.map_or_else(String::new, |status| format!(" with {status}"));
+        let words = lock(&self.last_words).clone();
+        let said =
+            [why, words].into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ");
+        let said = if said.is_empty() { said } else { format!(" ({said})") };
+        let hint = match status.and_then(|status| status.code()) {
+            Some(127) => {
+                "a shell must be in PATH there, or Oikaze be installed there and be named by --agent"
+                    .to_owned()
+            }
+            _ => format!("check that `{} {} true` works without a password", self.shell, self.host),
+        };
+        format!("was lost: the remote shell on host {} ended{how}{said}; {hint}", self.host)
     }
 
     /// Returns `true` if the remote shell has ended.
@@ -197,7 +243,7 @@ impl Drop for Remote {
     fn drop(&mut self) {
         // Closing the input tells the agent to end its nodes. Only an agent that does not react is
         // cut off, with its last words as the reason.
-        self.input = None;
+        self.close();
         if !self.living.is_empty() && !self.closed {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
@@ -205,42 +251,113 @@ impl Drop for Remote {
     }
 }
 
-/// Hands an agent's news on until it ends.
-fn listen(
-    output: impl Read,
+/// Conversation of the launcher with one host.
+struct Conversation {
     index: usize,
-    terminal: &Terminal,
-    events: &Sender<Event>,
-) -> std::io::Result<()> {
-    let mut output = BufReader::new(output);
-    let mut line = Vec::new();
-    for _ in 0..CHATTER_MAX {
-        line.clear();
-        if output.by_ref().take(4096).read_until(b'\n', &mut line)? == 0 {
-            return Err(std::io::Error::other("no agent answered"));
+    host: String,
+    order: Order,
+    common: Common,
+    shared: Arc<Mutex<Input>>,
+}
+
+impl Conversation {
+    /// Gets an agent, gives it the order, and hands its news on until it ends.
+    fn hold(self, mut input: ChildStdin, output: impl Read) -> Result<(), HostFailure> {
+        let mut output = BufReader::new(output);
+        self.reach_agent(&mut input, &mut output)?;
+        self.instruct(&mut input)?;
+        self.open(input);
+        self.listen(output).map_err(|why| HostFailure::Broken(why.to_string()))
+    }
+
+    /// Reads lines until an agent answers. Lines of the script get answers.
+    fn reach_agent(
+        &self,
+        input: &mut impl Write,
+        output: &mut impl BufRead,
+    ) -> Result<(), HostFailure> {
+        let broken = |why: io::Error| HostFailure::Broken(why.to_string());
+        let installer = match &self.common.source {
+            AgentSource::Named(_) => None,
+            AgentSource::Installed(installer) => {
+                let token = format!("{:x}-{}", self.order.incarnation, self.index);
+                let script = installer.script(&token);
+                let put = input.write_all(&script).and_then(|()| input.flush());
+                install::unless_closed(put).map_err(broken)?;
+                Some(installer)
+            }
+        };
+        let mut sent: Option<String> = None;
+        let mut line = Vec::new();
+        for _ in 0..CHATTER_MAX {
+            line.clear();
+            if output.take(4096).read_until(b'\n', &mut line).map_err(broken)? == 0 {
+                return Err(HostFailure::Broken("no agent answered".into()));
+            }
+            if line.trim_ascii_end() == MAGIC.as_bytes() {
+                if let (Some(installer), Some(file)) = (installer, &sent) {
+                    self.common.terminal.say(&installer.report(&self.host, file));
+                }
+                return Ok(());
+            }
+            if line.starts_with(MAGIC_OF_ANY.as_bytes()) {
+                break;
+            }
+            if let (Some(installer), Some(said)) = (installer, line.strip_prefix(install::PREFIX)) {
+                match installer.answer(said, input).map_err(HostFailure::NoAgent)? {
+                    Answered::GoesOn => {}
+                    Answered::Sent(file) => sent = Some(file),
+                }
+            }
         }
-        if line.trim_ascii_end() == MAGIC.as_bytes() {
-            while let Some(news) = AgentMessage::read(&mut output)? {
-                match news {
-                    // Written by this thread, so that a slow reader here holds up the nodes there
-                    // instead of filling the memory here.
-                    AgentMessage::Output(rank, stream, bytes) => {
-                        // If no reader is left, the agent's own next line finds out.
-                        terminal.write(rank, stream, &bytes);
-                    }
-                    AgentMessage::OutputEnd(rank, stream) => terminal.end(rank, stream),
-                    AgentMessage::Note(text) => terminal.say(&text),
-                    AgentMessage::Ended(rank, how) => {
-                        if events.send(Event::Ended(index, rank, how)).is_err() {
-                            return Ok(());
-                        }
+        let why = "the program there is not an `oikaze agent` of this release";
+        Err(HostFailure::Broken(why.into()))
+    }
+
+    /// Sends the order, and the files that follow it.
+    fn instruct(&self, input: &mut impl Write) -> Result<(), HostFailure> {
+        let put = install::unless_closed(put_line(input, &self.order));
+        put.map_err(|why| HostFailure::Broken(why.to_string()))?;
+        // An agent that has no room for the files says so, and ends.
+        install::unless_closed(self.common.files.send(input)).map_err(|why| {
+            HostFailure::NoAgent(format!("the files of --ship cannot be sent ({why})"))
+        })
+    }
+
+    /// Lets signals through to the agent, those first that have waited.
+    fn open(&self, mut input: ChildStdin) {
+        let mut shared = lock(&self.shared);
+        if let Input::Starting(signals) = &*shared {
+            for signal in signals {
+                // A broken pipe shows as the end of the agent's output.
+                let _ = put_line(&mut input, signal);
+            }
+            *shared = Input::Open(input);
+        }
+    }
+
+    /// Hands an agent's news on until it ends.
+    fn listen(&self, mut output: impl Read) -> io::Result<()> {
+        let terminal = &self.common.terminal;
+        while let Some(news) = AgentMessage::read(&mut output)? {
+            match news {
+                // Written by this thread, so that a slow reader here holds up the nodes there
+                // instead of filling the memory here.
+                AgentMessage::Output(rank, stream, bytes) => {
+                    // If no reader is left, the agent's own next line finds out.
+                    terminal.write(rank, stream, &bytes);
+                }
+                AgentMessage::OutputEnd(rank, stream) => terminal.end(rank, stream),
+                AgentMessage::Note(text) => terminal.say(&format!("host {}: {text}", self.host)),
+                AgentMessage::Ended(rank, how) => {
+                    if self.common.events.send(Event::Ended(self.index, rank, how)).is_err() {
+                        return Ok(());
                     }
                 }
             }
-            return Ok(());
         }
+        Ok(())
     }
-    Err(std::io::Error::other("the program there is not an `oikaze agent` of this release"))
 }
 
 #[cfg(test)]
@@ -251,7 +368,5 @@ mod tests {
     fn shells() {
         assert_eq!(shell(Some("/tmp/rsh -q")), ["/tmp/rsh", "-q"]);
         assert_eq!(shell(Some(" ")).first().map(String::as_str), Some("ssh"));
-        assert_eq!(quoted("/usr/bin/oikaze".as_ref()), "/usr/bin/oikaze");
-        assert_eq!(quoted("/a b/it's".as_ref()), r"'/a b/it'\''s'");
     }
 }

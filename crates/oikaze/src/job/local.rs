@@ -3,7 +3,7 @@
 use crate::{Error, Job, Result};
 use oikaze_launch::environment;
 use oikaze_launch::launcher::guard::{self, guard};
-use oikaze_launch::launcher::{LaunchError, Options};
+use oikaze_launch::launcher::{AgentChoice, LaunchError, Options};
 use oikaze_protocol::limits::NODES_MAX;
 use std::process::ExitCode;
 
@@ -101,7 +101,8 @@ fn launch(nodes: u32) -> Result<u8, LaunchError> {
         secret_in_environment: false,
         program,
         helper: me.clone(),
-        agent: me,
+        agent: AgentChoice::At(me),
+        files: Vec::new(),
         rsh: None,
     })
     .map(|finished| finished.status)

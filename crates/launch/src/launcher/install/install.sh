@@ -1,0 +1,132 @@
+# Finds, or receives and keeps, an oikaze command on another host, and becomes its agent
+# (LAUNCH-8). `ssh HOST sh` reads this script from standard input, whatever the login shell is.
+# The launcher sets these variables before it: version, path, cache, token.
+#
+# Some shells read ahead. The launcher therefore sends nothing more until a line asks for it, and
+# all of the script is one command, which the shell has read before it begins.
+{
+umask 077
+LC_ALL=C
+export LC_ALL
+
+# Lines for the launcher begin on a line of their own, whatever a login shell has printed before.
+tell() { printf '\nOIKAZE-INSTALL %s\n' "$1"; }
+
+is_right() { [ -x "$1" ] && [ "$("$1" --version 2>/dev/null </dev/null)" = "$version" ]; }
+
+become() { trap - 0 1 2 13 15; exec "$1" agent; }
+
+for found in "$path" "$(command -v oikaze)"; do
+  if is_right "$found"; then become "$found"; fi
+done
+
+tell "WANTS $(uname -s) $(uname -m)"
+read -r hash size may_send || exit 1
+
+# Prints the SHA-256 of a file. A host without any tool for it has the command itself.
+digest() {
+  if command -v sha256sum >/dev/null; then sha256sum <"$1"
+  elif command -v shasum >/dev/null; then shasum -a 256 <"$1"
+  elif command -v openssl >/dev/null; then openssl dgst -sha256 -r <"$1"
+  else "$1" digest <"$1"
+  fi 2>/dev/null | { read -r first _ && printf '%s' "$first"; }
+}
+
+is_intact() {
+  [ -f "$1" ] && [ "$(($(wc -c <"$1")))" = "$size" ] && [ "$(digest "$1")" = "$hash" ]
+}
+
+# A directory in /tmp may be another user's, made to plant a command of their own.
+is_private() { [ -n "$(find "$1" -prune -type d -user "$user" ! -perm -020 ! -perm -002)" ]; }
+
+# Prints how many kibibytes are free, or nothing where df does not tell.
+room() { df -Pk "$1" 2>/dev/null | { read -r _ && read -r _ _ _ free _ && printf '%s' "$free"; }; }
+
+user=$(id -u)
+set --
+if [ -n "${cache:=${OIKAZE_CACHE_DIR-}}" ]; then
+  set -- "$cache"
+else
+  base=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+  case $base in /*) set -- "$base/oikaze" ;; esac
+  for base in "${TMPDIR:-/tmp}" /var/tmp /dev/shm; do set -- "$@" "$base/oikaze-$user"; done
+fi
+
+for folder do
+  kept=$folder/$hash/oikaze
+  if [ -f "$kept" ] && is_private "$folder" && is_intact "$kept" && is_right "$kept"; then
+    touch "$folder/$hash"
+    become "$kept"
+  fi
+done
+
+if [ "$may_send" != send ]; then
+  tell 'FORBIDDEN'
+  exit 1
+fi
+
+# Prepares a folder, and says why it does not do.
+prepare() {
+  mkdir -p "$folder" || return
+  if ! is_private "$folder"; then
+    echo 'it is not a directory that only this user can write'
+    return 1
+  fi
+  mkdir -p "$folder/$hash" || return
+  find "$folder/$hash" -name 'part.*' -mtime +0 -exec rm -f {} +
+  printf '#!/bin/sh\n' >"$part" && chmod 700 "$part" || return
+  if ! "$part" </dev/null 2>/dev/null; then
+    echo 'no program may be executed there (see mount for noexec)'
+    return 1
+  fi
+  free=$(room "$folder")
+  if [ "${free:-$size}" -lt "$((size / 1024 + 64))" ] 2>/dev/null; then
+    echo "it has only $free KiB of free space"
+    return 1
+  fi
+}
+
+# Writes what the launcher sends. All of it is read even if the disk is full, so that the launcher
+# can send it again for another folder.
+receive() { head -c "$size" | { cat >"$part" || { cat >/dev/null; false; }; }; }
+
+# The four versions that were used last stay.
+prune() {
+  touch "$folder/$hash"
+  count=0
+  ls -t "$folder" | while read -r name; do
+    case $name in *[!0-9a-f]*) continue ;; esac
+    [ "${#name}" = 64 ] || continue
+    count=$((count + 1))
+    [ "$count" -le 4 ] || rm -rf "${folder:?}/$name"
+  done
+}
+
+trap 'rm -f "$part"' 0
+trap 'exit 1' 1 2 13 15
+reasons=
+for folder do
+  part=$folder/$hash/part.$token
+  if why=$(prepare 2>&1); then
+    tell "SEND $folder/$hash/oikaze"
+    if why=$(receive 2>&1) && is_intact "$part"; then
+      chmod 700 "$part"
+      if is_right "$part"; then
+        if why=$(mv -f "$part" "$folder/$hash/oikaze" 2>&1); then
+          prune 2>/dev/null
+          become "$folder/$hash/oikaze"
+        fi
+      else
+        tell "UNFIT $("$part" --version 2>&1 </dev/null | tr '\n' ' ')"
+        exit 1
+      fi
+    elif [ -z "$why" ]; then
+      why='what arrived is not what was sent'
+    fi
+  fi
+  rm -f "$part"
+  reasons="$reasons$folder: $why; "
+done
+tell "FAILED $(printf '%s' "$reasons" | tr '\n' ' ')"
+exit 1
+}
