@@ -4,6 +4,7 @@ use crate::perf::Perf;
 use crate::stats::Destination;
 use crate::top::Top;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
+use clap_complete::Shell;
 use oikaze_launch::environment::KEEP_GOING;
 use oikaze_launch::launcher::netns::Cabling;
 use oikaze_launch::launcher::plan::Host;
@@ -53,6 +54,7 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
   OIKAZE_MACHINE=NAME     take a node to be on a machine of this name, as tests of hierarchies do [default: the real one]
+  OIKAZE_CACHE_DIR=DIR    directory on --hosts for the command and the files that are sent there [default: ~/.cache/oikaze]
   OIKAZE_CONGESTION=KIND  congestion control algorithm, delay or cubic [default: delay]
   OIKAZE_WITHOUT=NAME,... switch mechanisms off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
                           remap, huge
@@ -84,6 +86,12 @@ pub enum Subcommand {
     /// Connect to all other nodes and print their addresses: `oikaze run --hosts a,b -- oikaze
     /// hello` checks that a job can run there
     Hello(Hello),
+    /// Print the completions of a shell: `oikaze completions bash >
+    /// ~/.local/share/bash-completion/completions/oikaze`
+    Completions(Completions),
+    /// (For packages: writes the manual pages into a directory.)
+    #[command(hide = true)]
+    Manual(Manual),
     /// (Started by `run --hosts` on other hosts.)
     #[command(hide = true)]
     Agent,
@@ -201,6 +209,19 @@ pub struct Hello {
     /// Seconds to wait for the other nodes
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub limit: Duration,
+}
+
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// Shell that shall complete the arguments
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct Manual {
+    /// Directory for the pages, which exists
+    pub directory: PathBuf,
 }
 
 impl Run {

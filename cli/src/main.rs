@@ -5,6 +5,7 @@ mod doctor;
 #[cfg(test)]
 mod documented;
 mod hello;
+mod manual;
 mod perf;
 mod stats;
 mod top;
@@ -34,6 +35,22 @@ fn main() -> ExitCode {
         Subcommand::Guard => {
             guard::guard(std::io::stdin().lock());
             ExitCode::SUCCESS
+        }
+        Subcommand::Completions(completions) => {
+            match print(&manual::completions(completions.shell)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(why) => {
+                    eprintln!("oikaze completions: {why}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
+        Subcommand::Manual(manual) => {
+            let doing = format!("write pages into {}", manual.directory.display());
+            finish(match manual::write_pages(&manual.directory) {
+                Ok(()) => Ok(0),
+                Err(source) => Err(LaunchError::System { doing, source }),
+            })
         }
         Subcommand::Digest => {
             let digest = launcher::digest(std::io::stdin().lock());
