@@ -1,9 +1,11 @@
 # make demo    four nodes here share arrays and solve Himeno, checked bit for bit
 # make test    everything that must hold, in less than a quarter of an hour on two cores
+# make test-all  the same, and what needs release builds and installed packages: the static command, the Debian package, ssh
+# make deb     dist/oikaze_VERSION_ARCHITECTURE.deb: the command, manual pages, completions; the C library if it is there
 # make soak    the same for hours: 10,000 simulated clusters of each kind, 20,000 with 10^6 registrations, 10^7 additions of 1, 10,000 arrays made and dropped; 1,200 processes killed; 16 jobs tampered with
 # make fuzz    hostile bytes against every parser
 # make bench   Oikaze and its peers side by side (root)
-.PHONY: demo test soak fuzz bench packages packages-bench
+.PHONY: demo test test-all deb soak fuzz bench packages packages-bench packages-all
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,6 +28,12 @@ demo: packages
 
 test: packages
 	$(CARGO) xtask test
+
+test-all: packages packages-all
+	$(CARGO) xtask test-all
+
+deb: packages
+	$(CARGO) xtask deb
 
 soak: packages
 	$(CARGO) xtask soak
@@ -67,3 +75,14 @@ packages:
 
 packages-bench:
 	@$(call need,ucx_perftest=ucx-utils fi_pingpong=libfabric-bin taskset=util-linux stdbuf=coreutils)
+
+# sshd is installed only where that starts no service: systemd would open the machine to the network.
+packages-all:
+	@$(call need,file=file dpkg-deb=dpkg gzip=gzip ssh=openssh-client busybox=busybox)
+	if ! command -v sshd >/dev/null; then
+	  if [ -d /run/systemd/system ]; then
+	    echo "sshd is missing: tests through ssh will be skipped (openssh-server; installing it starts the service)" >&2
+	  else
+	    $(call need,sshd=openssh-server)
+	  fi
+	fi

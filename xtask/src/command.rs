@@ -57,6 +57,19 @@ impl Step {
         if status.success() { Ok(()) } else { Err(format!("{:?}: {status}", self.0)) }
     }
 
+    /// Runs the program to its end, and returns its standard output.
+    ///
+    /// # Errors
+    /// As [`Step::run`], or the output is not UTF-8.
+    pub fn output(mut self) -> Result<String, String> {
+        let output = self.0.stderr(Stdio::inherit()).output();
+        let output = output.map_err(|why| format!("{:?}: {why}", self.0))?;
+        if !output.status.success() {
+            return Err(format!("{:?}: {}", self.0, output.status));
+        }
+        String::from_utf8(output.stdout).map_err(|why| format!("{:?}: {why}", self.0))
+    }
+
     /// Runs the program to its end, prints its output, and calls `line` with each line of it.
     ///
     /// # Errors

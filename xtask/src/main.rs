@@ -1,9 +1,11 @@
-//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | prose | imports | names | header |
-//! install | bench`.
+//! Chores: `cargo xtask test | test-all | soak | fuzz | miri | dist | deb | header | install |
+//! clauses | prose | imports | names | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
 mod command;
+mod deb;
+mod dist;
 mod fuzz;
 mod header;
 mod imports;
@@ -13,6 +15,7 @@ mod names;
 mod prose;
 mod soak;
 mod test;
+mod test_all;
 
 use std::process::ExitCode;
 
@@ -34,6 +37,16 @@ enum Chore {
         #[arg(long, default_value_t = 200)]
         seeds: u64,
     },
+    /// All tests, and those of what is handed to others: the static command, packages, ssh.
+    TestAll {
+        /// Number of simulated clusters.
+        #[arg(long, default_value_t = 200)]
+        seeds: u64,
+    },
+    /// Build the static command, its manual pages and its completions into dist/.
+    Dist,
+    /// Build a Debian package into dist/.
+    Deb,
     /// The tests that take hours: many simulated clusters, many killed nodes, hostile bytes.
     Soak(soak::Settings),
     /// Fuzz every parser.
@@ -67,6 +80,9 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Options::parse().chore {
         Chore::Test { seeds } => test::run(seeds),
+        Chore::TestAll { seeds } => test_all::run(seeds),
+        Chore::Dist => dist::run().map(drop),
+        Chore::Deb => deb::run().map(drop),
         Chore::Soak(settings) => soak::run(&settings),
         Chore::Fuzz(settings) => fuzz::run(&settings),
         Chore::Miri => miri::run(),

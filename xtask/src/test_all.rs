@@ -1,0 +1,43 @@
+//! Runs all tests, and those that need what is handed to others. They take minutes more.
+
+use crate::command::{Step, cargo};
+use crate::{deb, dist, test};
+
+/// Part of the tests, with its name.
+type Part = (&'static str, fn() -> Result<(), String>);
+
+/// Parts beyond `cargo xtask test`, in the order in which they run. A part that needs a release
+/// build belongs here.
+const PARTS: [Part; 2] = [("packages", packages), ("ssh", ssh)];
+
+/// Runs all tests. Goes on after a failure, so that all failures are reported.
+///
+/// # Errors
+/// A test failed.
+pub fn run(seeds: u64) -> Result<(), String> {
+    let mut failures: Vec<String> = test::run(seeds).err().into_iter().collect();
+    for (name, part) in PARTS {
+        println!("part: {name}");
+        failures.extend(part().err().map(|why| format!("{name}: {why}")));
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n  ")) }
+}
+
+/// Builds the static command and the Debian package, and tests both.
+fn packages() -> Result<(), String> {
+    let package = deb::run()?;
+    test::some(long_test("packages").env("OIKAZE_TEST_PACKAGE", package))
+}
+
+/// Starts a job through a real sshd.
+fn ssh() -> Result<(), String> {
+    dist::run()?;
+    test::some(long_test("sshd"))
+}
+
+/// Returns a step for the ignored tests of a file of `cli/tests`. They find what `cargo xtask dist`
+/// has built.
+fn long_test(file: &str) -> Step {
+    let all = ["test", "-p", "oikaze-cli", "--test", file, "--", "--ignored", "--test-threads=1"];
+    cargo(&all).env("OIKAZE_TEST_DIST", dist::folder())
+}
