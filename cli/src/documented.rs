@@ -50,13 +50,14 @@ fn shell_lines(page: &str) -> Vec<&str> {
         .collect()
 }
 
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 11] = [
     ("README.md", include_str!("../../README.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
     ("docs/OBSERVING.md", include_str!("../../docs/OBSERVING.md")),
     ("docs/KERNELS.md", include_str!("../../docs/KERNELS.md")),
     ("docs/BENCH.md", include_str!("../../docs/BENCH.md")),
     ("docs/book/src/getting-started.md", include_str!("../../docs/book/src/getting-started.md")),
+    ("docs/book/src/installing.md", include_str!("../../docs/book/src/installing.md")),
     ("docs/book/src/running.md", include_str!("../../docs/book/src/running.md")),
     (
         "docs/book/src/firewalls-and-containers.md",

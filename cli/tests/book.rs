@@ -112,3 +112,34 @@ fn messages_in_the_chapter_on_errors_are_in_the_sources() {
     }
     assert!(count >= 25, "{count}");
 }
+
+/// Returns a piece of code without spaces, which formatting may move.
+fn packed(code: &str) -> String {
+    code.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+/// Every call that the chapter for users of MPI names stands in a program of that chapter.
+/// `tests/documents.rs` runs these programs.
+#[test]
+fn calls_in_the_tables_for_mpi_stand_in_programs() {
+    let page = text(&pages().join("mpi.md"));
+    let mut blocks = page.split("```");
+    let mut programs = String::new();
+    while let (Some(_), Some(block)) = (blocks.next(), blocks.next()) {
+        programs += &packed(block.strip_prefix("rust\n").expect("a block of another language"));
+    }
+    // A `|` inside a cell is escaped.
+    let cells = |line: &str| -> Vec<String> {
+        let line = line.replace("\\|", "\0");
+        line.split('|').map(|cell| cell.trim().replace('\0', "|")).collect()
+    };
+    let mut rows = 0;
+    for line in page.lines().filter(|line| line.starts_with("| `MPI_")) {
+        let cells = cells(line);
+        let [_, _, _, ours, _] = &cells[..] else { panic!("not three columns: {line}") };
+        let call = ours.trim_matches('`');
+        assert!(programs.contains(&packed(call)), "no program has `{call}`");
+        rows += 1;
+    }
+    assert!(rows >= 45, "{rows}");
+}

@@ -346,6 +346,137 @@ std::process::Termination::report(main())
 }
 }
 
+mod docs_book_src_mpi_md_1 {
+use oikaze::prelude::*;
+
+fn main() -> oikaze::Result<()> {
+    let begin = std::time::Instant::now();
+    let job = oikaze::join()?;
+    let next = job.peer((job.rank() + 1) % job.size())?;
+    let previous = (job.rank() + job.size() - 1) % job.size();
+
+    next.send(Class::Ordered, 7, b"ping").wait()?;
+    let message = job.receive(Some(previous))?;
+    assert_eq!((message.from(), message.tag(), message.bytes().len()), (previous, 7, 4));
+
+    next.send(Class::Sync, 8, b"sync").wait()?;
+    let any = job.receive(None)?;
+    assert_eq!(any.tag(), 8);
+
+    let request = next.send(Class::Unordered, 9, b"later");
+    let mut arrived = job.try_receive(None);
+    while arrived.is_none() {
+        arrived = job.try_receive(None);
+    }
+    println!("already there: {}", request.is_done());
+    request.wait()?;
+    job.flush()?; // ends when all operations of this node have ended
+    job.barrier()?;
+    println!("{:?}", begin.elapsed());
+    job.leave()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_mpi_md_2 {
+use oikaze::prelude::*;
+
+fn main() -> oikaze::Result<()> {
+    let job = oikaze::join()?;
+    job.abort("the input makes no sense");
+    assert!(job.barrier().is_err());
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_mpi_md_3 {
+use oikaze::collective::commuting;
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let (me, size) = (job.rank(), job.size());
+    let mut x = vec![1.0_f64; 100];
+    let all: Vec<u32> = (0..size).collect();
+    let vectors: Vec<Vec<u32>> = all.iter().map(|&len| vec![me; 1 + len as usize]).collect();
+
+    job.broadcast_into(0, &mut x)?;
+    assert_eq!(job.scatter(0, &all)?, [me]);
+    assert_eq!(job.scatter_uneven(0, &vectors)?.len(), 1 + me as usize);
+    assert_eq!(job.gather(0, &[me])?.len(), if me == 0 { size as usize } else { 0 });
+    job.gather_uneven(0, &vectors[0])?;
+    assert_eq!(job.all_gather(&[me])?, all);
+    assert_eq!(job.all_gather_uneven(&vectors[0])?.len(), size as usize);
+    assert_eq!(job.all_to_all(&all)?, vec![me; size as usize]);
+    assert_eq!(job.all_to_all_uneven(&vectors)?[0], vec![0; 1 + me as usize]);
+
+    let sums = job.reduce(0, &x, Sum)?;
+    assert!(me > 0 || sums[0] == f64::from(size));
+    assert_eq!(job.all_reduce(me, Max)?, size - 1);
+    job.all_reduce_into(&mut x, Sum)?;
+    assert_eq!(x[99], f64::from(size));
+    let [most, place] = job.all_reduce([0.5, f64::from(me)], MaxLocation)?;
+    assert_eq!((most, place), (0.5, 0.0)); // the lowest place of the greatest value
+    assert!(job.all_reduce(3.0, commuting(f64::hypot))? >= 3.0);
+    assert_eq!(job.reduce_scatter(&all, Sum)?, [me * size]);
+    assert_eq!(job.scan(&[1_u32], Sum)?, [me + 1]);
+    let before = job.exclusive_scan(&[1_u32], Sum)?;
+    assert!(me == 0 || before == [me]);
+
+    let pending = job.start().all_reduce(&x, Sum);
+    assert_eq!(pending.wait()?.len(), 100); // or: pending.await?
+    let half = job.split(Some(me % 2), 0)?.expect("every rank gave a color");
+    assert_eq!(half.rank(), me / 2);
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_mpi_md_4 {
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let rights = Rights::READ | Rights::WRITE | Rights::ATOMIC;
+    let mine = job.publish("window", Region::shared(4096)?, rights)?;
+    let next = job.peer((job.rank() + 1) % job.size())?;
+    let window = next.region("window")?;
+
+    window.put_copy(0, &1.5_f64.to_ne_bytes())?;
+    next.flush()?;
+    assert_eq!(window.get_copy(0, 8)?, 1.5_f64.to_ne_bytes());
+    let x = [7; 1024];
+    job.scope(|scope| scope.put(&window, 1024, &x).map(drop))?;
+
+    let source = job.register(Region::zeroed(4096)?)?;
+    let column = Block::new(2048, 8).rows(4, 64); // four rows of 8 bytes, 64 bytes apart
+    window.put_block(column, source.all(), column)?;
+    window.accumulate_copy(64, Combine::Sum, &[1_u64, 2])?;
+    assert_eq!(window.fetch_add(128, 1).wait()?, 0);
+    assert_eq!(window.compare_exchange(136, 0, 1).wait()?, 0);
+
+    job.flush()?;
+    job.barrier()?; // everybody's operations have ended
+    let mut bytes = [0; 8];
+    mine.read(1024, &mut bytes)?;
+    assert_eq!(bytes, [7; 8]);
+
+    let lock = job.lock(1)?;
+    drop(lock);
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod docs_book_src_observing_md_1 {
 use oikaze::prelude::*;
 
@@ -2819,6 +2950,10 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("docs/book/src/messages.md 2", docs_book_src_messages_md_2::start, false),
     ("docs/book/src/messages.md 3", docs_book_src_messages_md_3::start, false),
     ("docs/book/src/messages.md 4", docs_book_src_messages_md_4::start, false),
+    ("docs/book/src/mpi.md 1", docs_book_src_mpi_md_1::start, false),
+    ("docs/book/src/mpi.md 2", docs_book_src_mpi_md_2::start, true),
+    ("docs/book/src/mpi.md 3", docs_book_src_mpi_md_3::start, false),
+    ("docs/book/src/mpi.md 4", docs_book_src_mpi_md_4::start, false),
     ("docs/book/src/observing.md 1", docs_book_src_observing_md_1::start, false),
     ("docs/book/src/remote-memory.md 1", docs_book_src_remote_memory_md_1::start, false),
     ("docs/book/src/remote-memory.md 2", docs_book_src_remote_memory_md_2::start, false),

@@ -12,11 +12,13 @@ macro_rules! chapters {
 }
 chapters! {
     getting_started: "getting-started.md",
+    installing: "installing.md",
     memory_model: "memory-model.md",
     remote_memory: "remote-memory.md",
     messages: "messages.md",
     shared_arrays: "shared-arrays.md",
     collectives: "collectives.md",
+    mpi: "mpi.md",
     running: "running.md",
     firewalls_and_containers: "firewalls-and-containers.md",
     observing: "observing.md",
