@@ -314,7 +314,7 @@ fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
     }
 }
 
-fn advice(failure: &Failure) -> &'static str {
+pub(crate) fn advice(failure: &Failure) -> &'static str {
     match failure {
         Failure::Remote(RmaError::Refused(Refusal::UnknownKey)) => {
             ". Ask the peer for the region again, by its name"

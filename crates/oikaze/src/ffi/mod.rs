@@ -8,7 +8,10 @@
 
 mod class;
 mod handles;
+mod interruption;
+mod jobs;
 mod leave;
+mod parts;
 mod regions;
 mod words;
 
@@ -19,6 +22,9 @@ pub use crate::shared::untyped::{
 };
 pub use class::ErrorClass;
 pub use handles::{Handle, HandleTable, Keepable};
+pub(crate) use interruption::Interruption;
+pub use interruption::{InterruptionCheck, interruptible};
+pub use parts::ErrorParts;
 #[doc(inline)]
 pub use oikaze_os::memory::RegionId;
 #[doc(inline)]

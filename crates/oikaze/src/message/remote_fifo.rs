@@ -167,7 +167,7 @@ impl RemoteFifo {
                         if over { deadline } else { again },
                         || None,
                     );
-                    if over {
+                    if over || long.is_interrupted() {
                         return Err(error.after(begun.elapsed()));
                     }
                     pause = (pause * 2).min(PUSH_PAUSE_MAX);

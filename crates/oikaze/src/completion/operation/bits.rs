@@ -18,3 +18,21 @@ impl<T: Outcome> Operation<T> {
         })
     }
 }
+
+impl Operation<u64> {
+    /// Makes an operation that has ended well, with these bits. A binding returns it for something
+    /// that was done at once, where it returns an operation otherwise.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let done = oikaze::completion::Operation::ended(7);
+    /// assert!(done.is_done());
+    /// assert_eq!(done.wait()?, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "an operation that is not waited for may fail unseen"]
+    pub fn ended(bits: u64) -> Operation<u64> {
+        Operation::done(bits)
+    }
+}

@@ -89,7 +89,7 @@ impl Node {
             let (value, role) = self.driver.park(limit, wakes, &mut ready);
             driving = role;
             now = self.now();
-            if value.is_some() || passed(deadline) {
+            if value.is_some() || passed(deadline) || long.is_interrupted() {
                 if let Some(driving) = driving {
                     driving.leave(now);
                 }
@@ -132,7 +132,8 @@ impl Node {
             self.driver.begin_round();
             let work = self.turn_until_news(now);
             let value = ready();
-            if value.is_some() || last.is_some_and(|last| last <= now) {
+            let is_late = last.is_some_and(|last| last <= now) || long.is_interrupted();
+            if value.is_some() || is_late {
                 idle.ends(now);
                 return (value, self.end_of(work, now));
             }

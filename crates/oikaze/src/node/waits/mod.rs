@@ -18,6 +18,8 @@ pub(super) use faults::Faults;
 pub(crate) use subject::WaitSubject;
 
 use super::{Node, lock};
+#[cfg(feature = "ffi")]
+use crate::ffi::Interruption;
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -222,6 +224,8 @@ pub(crate) struct LongWait<'s> {
     /// Node time at which the wait registers.
     due: Time,
     registered: Option<Registered>,
+    #[cfg(feature = "ffi")]
+    interruption: Interruption,
 }
 
 impl LongWait<'_> {
@@ -232,6 +236,18 @@ impl LongWait<'_> {
         if now >= self.due || self.waits.is_asked() {
             self.register();
         }
+        #[cfg(feature = "ffi")]
+        self.interruption.look(now);
+    }
+
+    /// Returns `true` if the program has interrupted the wait, which then ends as if its time limit
+    /// had passed.
+    #[inline]
+    pub fn is_interrupted(&self) -> bool {
+        #[cfg(feature = "ffi")]
+        return self.interruption.is_over();
+        #[cfg(not(feature = "ffi"))]
+        false
     }
 
     #[cold]
@@ -247,8 +263,16 @@ impl Node {
     /// Begins a wait, for which `subject` gives the subject if it lasts.
     pub fn long_wait<'s>(&'s self, subject: &'s dyn Fn() -> WaitSubject) -> LongWait<'s> {
         let begun = Instant::now();
-        let due = self.time_of(begun) + self.waits.register_after();
-        LongWait { waits: &self.waits, subject: Some(subject), begun, due, registered: None }
+        let now = self.time_of(begun);
+        LongWait {
+            waits: &self.waits,
+            subject: Some(subject),
+            begun,
+            due: now + self.waits.register_after(),
+            registered: None,
+            #[cfg(feature = "ffi")]
+            interruption: Interruption::of_thread(now),
+        }
     }
 
     /// Begins a wait that is never explained: it is short, or part of one that is.
@@ -259,6 +283,8 @@ impl Node {
             begun: self.start,
             due: Time(u64::MAX),
             registered: None,
+            #[cfg(feature = "ffi")]
+            interruption: Interruption::never(),
         }
     }
 }

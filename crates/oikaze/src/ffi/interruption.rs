@@ -1,0 +1,84 @@
+//! Interruption of waits by the program, for languages whose signal handlers run in the interpreter
+//! (MEM-19.4).
+
+use oikaze_protocol::time::Time;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Time between two checks of one wait. A check may take a lock of the interpreter, so it is rare.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Check of a thread ([`interruptible`]), which returns `true` if the wait is to end.
+pub type InterruptionCheck = Rc<dyn Fn() -> bool>;
+
+thread_local! {
+    static CHECK: RefCell<Option<InterruptionCheck>> = const { RefCell::new(None) };
+}
+
+/// Puts the check back that was there before, when a call ends in whatever way.
+struct Restored(Option<InterruptionCheck>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        CHECK.with_borrow_mut(|current| *current = self.0.take());
+    }
+}
+
+/// Runs `work`, whose waits on this thread ask `check` about 20 times a second whether to end. A
+/// wait that ends so returns the error of a time limit that has passed. What the wait was for goes
+/// on, as after a time limit.
+///
+/// A thread never asks while it is inside the engine, so `check` may take a lock of an interpreter.
+/// From the first `true` on, all further waits of `work` end soon.
+///
+/// ```
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let word = job.register(oikaze::memory::Region::zeroed(8)?)?;
+/// let check = std::rc::Rc::new(|| true); // a signal has arrived, for example
+/// let waited = oikaze::ffi::interruptible(check, || word.wait_until(0, |word| word > 0));
+/// assert!(waited.unwrap_err().is_timeout());
+/// # Ok(())
+/// # }
+/// ```
+pub fn interruptible<T>(check: InterruptionCheck, work: impl FnOnce() -> T) -> T {
+    let _restored = Restored(CHECK.with_borrow_mut(|current| current.replace(check)));
+    work()
+}
+
+/// Interruption of one wait of the calling thread.
+pub(crate) struct Interruption {
+    check: Option<InterruptionCheck>,
+    due: Time,
+    is_over: bool,
+}
+
+impl Interruption {
+    /// Begins a wait at this time.
+    pub fn of_thread(now: Time) -> Self {
+        Self { check: CHECK.with_borrow(Clone::clone), due: now + CHECK_INTERVAL, is_over: false }
+    }
+
+    /// Makes a wait that cannot be interrupted.
+    pub const fn never() -> Self {
+        Self { check: None, due: Time(u64::MAX), is_over: false }
+    }
+
+    /// Asks the program if that is due.
+    #[inline]
+    pub fn look(&mut self, now: Time) {
+        if now >= self.due
+            && let Some(check) = &self.check
+        {
+            self.due = now + CHECK_INTERVAL;
+            self.is_over |= check();
+        }
+    }
+
+    /// Returns `true` if the wait is to end.
+    #[inline]
+    pub const fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
