@@ -1,5 +1,5 @@
 //! Chores: `cargo xtask test | test-all | soak | fuzz | miri | dist | deb | header | install |
-//! clauses | prose | imports | names | bench`.
+//! clauses | prose | imports | names | python | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
@@ -13,6 +13,7 @@ mod install;
 mod miri;
 mod names;
 mod prose;
+mod python;
 mod soak;
 mod test;
 mod test_all;
@@ -69,6 +70,16 @@ enum Chore {
     },
     /// Install the C libraries, the header and oikaze.pc.
     Install(install::Settings),
+    /// The tests of the Python package: build its wheel, install it into an empty environment, and
+    /// run `bindings/python/tests` there.
+    Python {
+        /// Run the tests that take long, too: notebooks.
+        #[arg(long)]
+        all: bool,
+        /// Further arguments of pytest.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Measure Oikaze beside its peers: `cargo xtask bench wind [--quick] [--json FILE]`.
     Bench {
         /// Bench to run, and its options; see `--help`.
@@ -92,6 +103,7 @@ fn main() -> ExitCode {
         Chore::Names => names::run(),
         Chore::Header { check } => header::run(check),
         Chore::Install(settings) => install::run(&settings),
+        Chore::Python { all, arguments } => python::run(all, &arguments),
         Chore::Bench { arguments } => bench(&arguments),
     };
     match result {

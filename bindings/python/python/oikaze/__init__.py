@@ -1,0 +1,77 @@
+"""Shared and remote memory for clusters on ordinary Ethernet.
+
+A program joins its job and gets everything else from it::
+
+    import oikaze
+
+    job = oikaze.join()
+    print(f"node {job.rank} of {job.size}")
+    job.barrier()
+
+``oikaze run -n 4 -- python program.py`` starts it on four nodes of this machine.
+"""
+
+from ._errors import (
+    AbortedError,
+    CancelledError,
+    Error,
+    ForkedError,
+    FullError,
+    InvalidError,
+    JoinError,
+    LeftError,
+    OutOfMemoryError,
+    MismatchError,
+    PeerLostError,
+    QueueFullError,
+    RefusedError,
+    SystemCallError,
+    TimeoutError,  # noqa: A004 - derives from the built-in
+    UnreportedError,
+)
+from ._job import Job, Rights, join
+from ._native import (
+    CompletionQueue,
+    Fifo,
+    Lock,
+    Message,
+    Operation,
+    Peer,
+    Region,
+    RemoteFifo,
+    RemoteRegion,
+    RemoteSignal,
+    __version__,
+)
+
+__all__ = [
+    "AbortedError",
+    "CompletionQueue",
+    "Error",
+    "Fifo",
+    "ForkedError",
+    "FullError",
+    "InvalidError",
+    "Job",
+    "JoinError",
+    "LeftError",
+    "Lock",
+    "OutOfMemoryError",
+    "Message",
+    "MismatchError",
+    "Operation",
+    "Peer",
+    "PeerLostError",
+    "QueueFullError",
+    "RefusedError",
+    "Region",
+    "RemoteFifo",
+    "RemoteRegion",
+    "RemoteSignal",
+    "Rights",
+    "SystemCallError",
+    "TimeoutError",
+    "UnreportedError",
+    "__version__",
+    "join",
+]

@@ -1,0 +1,146 @@
+"""Exceptions. Each names the operation, the cause and the remedy, in that order."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+
+class Error(Exception):
+    """Failure of a call. Its text names the operation, the cause and the remedy.
+
+    Attributes:
+        operation: what was tried, such as ``"barrier"``.
+        cause: why it failed.
+        remedy: what to do about it, or an empty string.
+    """
+
+    operation: str = ""
+    cause: str = ""
+    remedy: str = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception that crosses a process keeps its attributes.
+        return (_restored, (type(self).__name__, str(self), self.__dict__))
+
+
+class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001 - the built-in's own subclass
+    """A time limit has passed. An operation goes on, and may be waited for again."""
+
+
+class PeerLostError(Error, builtins.ConnectionError):
+    """A node that the call needs is lost, or leaves. ``peer`` is its rank, if known."""
+
+    peer: int | None = None
+
+
+class RefusedError(Error, builtins.PermissionError):
+    """The peer refused the operation, which has changed nothing there. ``reason`` says why."""
+
+    reason: str | None = None
+
+
+class FullError(Error):
+    """A FIFO was full."""
+
+
+class QueueFullError(Error):
+    """Too much is queued to the peer. Try again when earlier operations have ended."""
+
+
+class LeftError(Error, builtins.RuntimeError):
+    """This process has left the job."""
+
+
+class AbortedError(Error):
+    """A node has ended the job for all nodes."""
+
+
+class ForkedError(Error, builtins.RuntimeError):
+    """A child of fork used the job of its parent, or a process with a job was to be forked."""
+
+
+class MismatchError(Error):
+    """The nodes did not agree on a collective, which failed on all of them."""
+
+
+class UnreportedError(Error):
+    """Operations failed, and nobody had waited for them. ``count`` is their number."""
+
+    count: int | None = None
+
+
+class CancelledError(Error):
+    """The operation was cancelled. Whether it took place at the peer is unknown."""
+
+
+class JoinError(Error):
+    """The job could not be found, started or reached."""
+
+
+class OutOfMemoryError(Error, builtins.MemoryError):
+    """There is not enough memory, or no way to track it."""
+
+
+class InvalidError(Error, builtins.ValueError):
+    """The arguments do not fit."""
+
+
+class SystemCallError(Error, builtins.RuntimeError):
+    """A system call failed."""
+
+
+_CLASSES: dict[str, type[Error]] = {
+    kind.__name__: kind
+    for kind in (
+        Error,
+        TimeoutError,
+        PeerLostError,
+        RefusedError,
+        FullError,
+        QueueFullError,
+        LeftError,
+        AbortedError,
+        ForkedError,
+        MismatchError,
+        UnreportedError,
+        CancelledError,
+        JoinError,
+        OutOfMemoryError,
+        InvalidError,
+        SystemCallError,
+    )
+}
+
+
+def make(
+    name: str,
+    text: str,
+    operation: str,
+    cause: str,
+    remedy: str,
+    peer: int | None = None,
+    reason: str | None = None,
+    count: int | None = None,
+) -> Error:
+    """Returns the exception of a class, by its name."""
+    error = _CLASSES.get(name, Error)(text)
+    error.operation, error.cause, error.remedy = operation, cause, remedy
+    if isinstance(error, PeerLostError):
+        error.peer = peer
+    if isinstance(error, RefusedError):
+        error.reason = reason
+    if isinstance(error, UnreportedError):
+        error.count = count
+    return error
+
+
+def invalid(operation: str, cause: str, remedy: str) -> Error:
+    """Returns the exception of arguments that do not fit."""
+    return make("InvalidError", f"{operation}: {cause}; {remedy}", operation, cause, remedy)
+
+
+def _restored(name: str, text: str, attributes: dict[str, Any]) -> Error:
+    error = _CLASSES.get(name, Error)(text)
+    error.__dict__.update(attributes)
+    return error

@@ -1,0 +1,137 @@
+"""The job of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import hashlib
+from types import TracebackType
+from typing import Any, Literal
+
+from . import _aio, _ending, _native
+
+
+class Rights(enum.IntFlag):
+    """Rights of peers to a region. Combine them: ``Rights.READ | Rights.WRITE``."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    ATOMIC = 4
+    PUSH = 8
+    ALL = 15
+
+
+class Job(_native.Job):
+    """A job that this process has joined; `oikaze.join` returns it.
+
+    As a context manager the job leaves at the end of the block, or ends for all nodes if the block
+    raises an exception.
+    """
+
+    def __new__(cls, **settings: Any) -> Job:
+        return super().__new__(cls, settings)
+
+    def __init__(self, **_settings: Any) -> None:
+        _ending.joined(self)
+
+    def leave(self) -> None:
+        """Waits for all other nodes to leave, then says goodbye. Later calls raise `LeftError`.
+
+        A process leaves at its end in any case. This call also raises errors, such as those of
+        operations that nobody waited for. A second call does nothing.
+        """
+        if self.has_left:
+            return
+        try:
+            super().leave()
+        finally:
+            if self.has_left:
+                _aio.close(self)
+                _ending.left(self)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.leave()
+        # An exception ends the job by the hook for uncaught exceptions, once it is printed.
+
+    def lock(self, name: int | str) -> _native.Lock:
+        """Returns a lock of the job, for ``with``: each name or number is one lock for all nodes.
+
+        The writes of earlier holders to shared arrays are visible to later ones.
+        """
+        if isinstance(name, str):
+            digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+            name = int.from_bytes(digest, "little")
+        return self._lock(name)
+
+    async def receive_async(self, source: int | None = None) -> _native.Message:
+        """Waits for the next message in a coroutine, from the node `source` or from any."""
+        message = self.try_receive(source)
+        if message is not None:
+            return message
+        return await _aio.watcher(self).receive(source)
+
+    async def barrier_async(self) -> None:
+        """Waits in a coroutine until all nodes have come here. A thread of the loop waits."""
+        await asyncio.to_thread(self.barrier)
+
+    def __repr__(self) -> str:
+        return f"<oikaze.Job, node {self.rank} of {self.size}>"
+
+
+def join(
+    *,
+    time_limit: float | None = None,
+    failure_time: float | None = None,
+    explain_after: float | None = None,
+    keep_going: bool | None = None,
+    check_headers_only: bool | None = None,
+    cubic_congestion_control: bool = False,
+    ports: tuple[int, int] | None = None,
+    waiting: Literal["spin", "block", "adaptive"] | None = None,
+    engine: Literal["inline", "thread"] | None = None,
+    engine_core: int | None = None,
+    without: str | None = None,
+) -> Job:
+    """Joins the job of this process and returns it. Without a launcher, it is a job of one node.
+
+    Args:
+        time_limit: seconds after which each wait without a limit of its own ends.
+        failure_time: seconds without a sign of life after which a peer is taken for lost.
+        explain_after: seconds after which a wait is explained on stderr; 0 for never.
+        keep_going: whether survivors go on after the death of a node.
+        check_headers_only: leaves the check of payloads to UDP's checksum.
+        cubic_congestion_control: uses CUBIC (RFC 9438) in place of the default for data centres.
+        ports: first and last UDP port that this node may use.
+        waiting: how a thread waits: it polls, it blocks at once, or it decides by what it sees.
+        engine: whether waiting threads drive communication, or a thread of its own.
+        engine_core: core of that thread.
+        without: mechanisms to do without, as in ``OIKAZE_WITHOUT``.
+
+    Raises:
+        JoinError: the launcher or another node could not be reached.
+        ForkedError: a parent of this process has joined.
+        InvalidError: a setting makes no sense.
+    """
+    return Job(
+        time_limit=time_limit,
+        failure_time=failure_time,
+        explain_after=explain_after,
+        keep_going=keep_going,
+        check_headers_only=check_headers_only,
+        cubic_congestion_control=cubic_congestion_control,
+        ports=ports,
+        waiting=waiting,
+        engine=engine,
+        engine_core=engine_core,
+        without=without,
+    )

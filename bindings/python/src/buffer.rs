@@ -1,0 +1,188 @@
+//! Memory of Python objects, lent to operations, and memory of the library, shown to Python.
+//!
+//! All unsafe code of the bindings is in this module. Two contracts hold it together:
+//!
+//! - A Python buffer (PEP 3118) that is held keeps its memory at its address, until it is released.
+//!   A [`Loan`] holds the buffer until the library has taken the memory back out of use.
+//! - A view that Python gets of the library's memory holds a reference to the object that owns it.
+
+use crate::error::{OrRaise, invalid};
+use oikaze::Job;
+use oikaze::memory::{LocalRegion, Region};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+/// Contiguous memory of a Python object, which stays where it is while this value lives.
+pub struct Memory {
+    buffer: PyUntypedBuffer,
+}
+
+impl Memory {
+    /// Gets the memory of an object for reading: of its buffer, or by DLPack.
+    pub fn readable(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Self> {
+        let buffer = buffer_of(object, operation)?;
+        let py = object.py();
+        if !buffer.is_c_contiguous() {
+            let remedy = "pass a contiguous copy, such as numpy.ascontiguousarray(array)";
+            return Err(invalid(py, operation, "the buffer is not contiguous", remedy));
+        }
+        Ok(Self { buffer })
+    }
+
+    /// Gets the memory of an object for writing.
+    pub fn writable(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Self> {
+        let py = object.py();
+        let buffer = buffer_of(object, operation)?;
+        if buffer.readonly() {
+            let remedy = "pass memory that may be written, such as a bytearray or numpy.empty(n)";
+            return Err(invalid(py, operation, "the buffer is read-only", remedy));
+        }
+        if !buffer.is_c_contiguous() {
+            let remedy = "pass a contiguous array, and copy from it into yours afterwards";
+            return Err(invalid(py, operation, "the buffer is not contiguous", remedy));
+        }
+        Ok(Self { buffer })
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        self.buffer.len_bytes()
+    }
+
+    /// Returns the size of an element in bytes.
+    pub fn item_size(&self) -> usize {
+        self.buffer.item_size()
+    }
+
+    /// Returns the code of the elements' type, as the module `struct` writes it.
+    pub fn format(&self) -> &std::ffi::CStr {
+        self.buffer.format()
+    }
+
+    /// Returns the address of the first byte.
+    pub fn address(&self) -> usize {
+        self.buffer.buf_ptr().addr()
+    }
+
+    /// Calls `look` with the bytes. Python code of other threads does not run meanwhile, as the
+    /// caller holds the interpreter's lock. So `look` must do no more than copy the bytes.
+    pub fn with_bytes<R>(&self, _: Python<'_>, look: impl FnOnce(&[u8]) -> R) -> R {
+        let Some(at) = NonNull::new(self.buffer.buf_ptr().cast::<u8>()) else {
+            return look(&[]);
+        };
+        // SAFETY: the held buffer is contiguous and has `len` bytes at `at`. The slice lives only
+        // while `look` copies it, and bytes have no invalid values. A writer without the lock (a
+        // peer, another thread) leaves some mixture in the copy.
+        look(unsafe { std::slice::from_raw_parts(at.as_ptr(), self.len()) })
+    }
+
+    /// Copies bytes to the front of the memory, which was got by [`Memory::writable`].
+    pub fn fill(&self, _: Python<'_>, bytes: &[u8]) {
+        let len = bytes.len().min(self.len());
+        if self.buffer.readonly() || len == 0 {
+            return;
+        }
+        // SAFETY: the held buffer is writable, contiguous and has at least `len` bytes. `bytes` is
+        // memory of the library, so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.buffer.buf_ptr().cast(), len) }
+    }
+
+    /// Lends the memory to the library, as a region.
+    fn lend(&self, writable: bool) -> Region {
+        let at = NonNull::new(self.buffer.buf_ptr().cast::<u8>()).unwrap_or(NonNull::dangling());
+        // SAFETY: the buffer is held by the caller's `Loan` until `end_loan` has returned, so its
+        // bytes stay mapped, and writable if it is not read-only. Rust makes no references to them,
+        // except for the time of a copy.
+        unsafe { Region::lent(at, self.len(), writable && !self.buffer.readonly()) }
+    }
+}
+
+/// Returns the buffer of an object, if need be by DLPack.
+fn buffer_of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<PyUntypedBuffer> {
+    let py = object.py();
+    match PyUntypedBuffer::get(object) {
+        Ok(buffer) => Ok(buffer),
+        // The object has a buffer, and says why it does not give it.
+        Err(error) if error.is_instance_of::<PyBufferError>(py) => Err(error),
+        Err(_) if object.hasattr("__dlpack__")? => {
+            let array = py.import("numpy")?.call_method1("from_dlpack", (object,))?;
+            PyUntypedBuffer::get(&array)
+        }
+        Err(_) => {
+            let kind = object.get_type().name()?;
+            let cause = format!("an object of type {kind} has no buffer");
+            let remedy = "pass bytes, a bytearray, a memoryview, a NumPy array or a tensor";
+            Err(invalid(py, operation, &cause, remedy))
+        }
+    }
+}
+
+/// Memory of a Python object that the library uses, until this value is dropped.
+pub struct Loan {
+    registered: Option<LocalRegion>,
+    region: Region,
+    memory: Option<Memory>,
+}
+
+impl Loan {
+    /// Lends memory to operations of this node.
+    pub fn new(py: Python<'_>, job: &Job, memory: Memory, writable: bool) -> PyResult<Self> {
+        Self::with(py, memory, writable, |region| job.register(region))
+    }
+
+    /// Lends memory, and registers it by a function of the library.
+    pub fn with(
+        py: Python<'_>,
+        memory: Memory,
+        writable: bool,
+        register: impl FnOnce(Region) -> oikaze::Result<LocalRegion>,
+    ) -> PyResult<Self> {
+        let region = memory.lend(writable);
+        // From here on, dropping the loan ends it.
+        let mut loan = Self { registered: None, region, memory: Some(memory) };
+        loan.registered = Some(register(loan.region.clone()).or_raise(py)?);
+        Ok(loan)
+    }
+
+    /// Returns the registered region.
+    pub fn registered(&self) -> Option<&LocalRegion> {
+        self.registered.as_ref()
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.registered = None;
+        self.region.end_loan();
+        // The buffer is released last.
+        self.memory = None;
+    }
+}
+
+/// Shows memory to Python as a buffer of bytes. `owner` keeps the memory at its address for as long
+/// as Python has the view.
+///
+/// # Safety
+/// `view` comes from the interpreter's call of `__getbuffer__`. The `len` bytes at `at` stay mapped,
+/// and writable if so said, for as long as `owner` lives.
+pub unsafe fn show(
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+    owner: Bound<'_, PyAny>,
+    (at, len): (*mut u8, usize),
+    writable: bool,
+) -> PyResult<()> {
+    let py = owner.py();
+    let len = ffi::Py_ssize_t::try_from(len)
+        .map_err(|_| PyBufferError::new_err("the memory is too long for Python"))?;
+    let readonly = c_int::from(!writable);
+    // SAFETY: the caller vouches for the view and the memory. The function takes a reference of its
+    // own to the owner, and checks `flags` against `readonly`.
+    let failed =
+        unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), at.cast(), len, readonly, flags) };
+    if failed == 0 { Ok(()) } else { Err(PyErr::fetch(py)) }
+}

@@ -1,0 +1,89 @@
+//! Exceptions of the package, made of errors of the library.
+
+use oikaze::Error;
+use oikaze::ffi::{ErrorClass, ErrorParts};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+/// Module that defines the exceptions, in Python, so that they can have two base classes.
+const MODULE: &str = "oikaze._errors";
+
+/// Returns the name of the exception of a class.
+fn name(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Timeout => "TimeoutError",
+        ErrorClass::PeerLost | ErrorClass::PeerLeaving => "PeerLostError",
+        ErrorClass::Refused => "RefusedError",
+        ErrorClass::Full => "FullError",
+        ErrorClass::QueueFull => "QueueFullError",
+        ErrorClass::Left => "LeftError",
+        ErrorClass::Aborted => "AbortedError",
+        ErrorClass::Forked => "ForkedError",
+        ErrorClass::Mismatch => "MismatchError",
+        ErrorClass::Unreported => "UnreportedError",
+        ErrorClass::Cancelled => "CancelledError",
+        ErrorClass::Join => "JoinError",
+        ErrorClass::Memory => "OutOfMemoryError",
+        ErrorClass::Invalid => "InvalidError",
+        ErrorClass::System => "SystemCallError",
+    }
+}
+
+/// Returns the function of `oikaze._errors` that makes an exception.
+fn maker(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static MAKER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    MAKER
+        .get_or_try_init(py, || Ok(py.import(MODULE)?.getattr("make")?.unbind()))
+        .map(|maker| maker.bind(py))
+}
+
+/// Makes the exception of an error of the library.
+pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    let ErrorParts { operation, cause, remedy } = error.parts();
+    let refusal = error.refusal().map(|reason| reason.to_string());
+    let made = maker(py).and_then(|maker| {
+        maker.call1((
+            name(error.class()),
+            error.to_string(),
+            operation,
+            cause,
+            remedy,
+            error.lost_peer(),
+            refusal,
+            error.unreported(),
+        ))
+    });
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failed) => failed,
+    }
+}
+
+/// Makes the exception of arguments that do not fit.
+pub fn invalid(py: Python<'_>, operation: &str, cause: &str, remedy: &str) -> PyErr {
+    exception(py, &Error::invalid(operation, format!("{cause}; {remedy}")))
+}
+
+/// Results of the library as results of Python.
+pub trait OrRaise<T> {
+    /// Returns the value, or the exception of the error.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T, E: Into<Error>> OrRaise<T> for Result<T, E> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| exception(py, &error.into()))
+    }
+}
+
+/// Makes the exception of a call after this process has left its job.
+pub fn left(py: Python<'_>) -> PyErr {
+    let made = maker(py).and_then(|maker| {
+        let (operation, cause) = ("using the job", "this process has left it");
+        let remedy = "leave last, or join again if this job was of one node";
+        let text = format!("{operation}: {cause}; {remedy}");
+        let nothing: Option<u32> = None;
+        maker.call1(("LeftError", text, operation, cause, remedy, nothing, nothing, nothing))
+    });
+    made.map_or_else(|failed| failed, PyErr::from_value)
+}

@@ -1,0 +1,100 @@
+//! FIFOs, into which peers push elements.
+
+use crate::buffer::Memory;
+use crate::job::JobCell;
+use crate::operation::{Operation, Outcome, bytes};
+use crate::wait::{Timeout, wait};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// A FIFO of this node; `job.fifo(name, slots, longest)` makes one.
+#[pyclass(module = "oikaze", frozen)]
+pub struct Fifo {
+    fifo: oikaze::message::Fifo,
+}
+
+impl Fifo {
+    /// Makes the object of a FIFO.
+    pub fn new(fifo: oikaze::message::Fifo) -> Self {
+        Self { fifo }
+    }
+}
+
+#[pymethods]
+impl Fifo {
+    /// Number of elements for which the FIFO has room.
+    #[getter]
+    fn slots(&self) -> u64 {
+        self.fifo.slots()
+    }
+
+    /// Maximum length of an element in bytes.
+    #[getter]
+    fn longest(&self) -> u64 {
+        self.fifo.longest()
+    }
+
+    /// Waits for an element and returns it, as `bytes`. `timeout` is in seconds.
+    #[pyo3(signature = (timeout = Timeout::default()))]
+    fn pop(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Py<PyAny>> {
+        let element = wait(py, || {
+            let mut element = Vec::new();
+            match timeout.choose(Some, || None) {
+                Some(limit) => self.fifo.pop_for(&mut element, limit)?,
+                None => self.fifo.pop(&mut element)?,
+            }
+            Ok(element)
+        })?;
+        Ok(bytes(py, &element))
+    }
+
+    /// Returns an element if there is one, otherwise `None`.
+    fn try_pop(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let mut element = Vec::new();
+        let found = crate::error::OrRaise::or_raise(self.fifo.try_pop(&mut element), py)?;
+        Ok(found.then(|| bytes(py, &element)))
+    }
+}
+
+/// A FIFO of a peer; `peer.fifo(name)` finds one.
+#[pyclass(module = "oikaze", frozen)]
+pub struct RemoteFifo {
+    job: Arc<JobCell>,
+    fifo: oikaze::message::RemoteFifo,
+}
+
+impl RemoteFifo {
+    /// Makes the object of a peer's FIFO.
+    pub fn new(job: &Arc<JobCell>, fifo: oikaze::message::RemoteFifo) -> Self {
+        Self { job: Arc::clone(job), fifo }
+    }
+}
+
+#[pymethods]
+impl RemoteFifo {
+    /// Rank of the owner.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.fifo.peer().rank()
+    }
+
+    /// Pushes an element and waits until it is in the FIFO, while the FIFO is full, too.
+    ///
+    /// `timeout` is in seconds. Raises `FullError` if the FIFO was full for all of that time.
+    #[pyo3(signature = (element, timeout = Timeout::default()))]
+    fn push(&self, py: Python<'_>, element: &Bound<'_, PyAny>, timeout: Timeout) -> PyResult<()> {
+        self.job.get(py)?;
+        let memory = Memory::readable(element, "pushing an element")?;
+        let element = memory.with_bytes(py, <[u8]>::to_vec);
+        let within = |limit| self.fifo.push_for(&element, limit);
+        wait(py, || timeout.choose(within, || self.fifo.push(&element)))
+    }
+
+    /// Begins to push an element, and returns the `Operation`. A full FIFO refuses the element.
+    fn post(&self, py: Python<'_>, element: &Bound<'_, PyAny>) -> PyResult<Operation> {
+        self.job.get(py)?;
+        let memory = Memory::readable(element, "pushing an element")?;
+        let posted = memory.with_bytes(py, |element| self.fifo.post(element));
+        Ok(Operation::new(&self.job, posted, Outcome::Nothing, None))
+    }
+}

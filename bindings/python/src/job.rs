@@ -1,0 +1,517 @@
+//! The job of this process.
+
+use crate::error::{OrRaise, invalid, left};
+use crate::fifo::Fifo;
+use crate::message::Message;
+use crate::operation::Running;
+use crate::peer::Peer;
+use crate::queue::CompletionQueue;
+use crate::region::{Region, rights_of};
+use crate::remote::RemoteRegion;
+use crate::wait::{Timeout, wait, wait_for};
+use oikaze::job::JobBuilder;
+use oikaze::memory::{LocalRegion, RegionSlice, RemoteId};
+use oikaze::shared::LockGuard;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The job, shared by all objects that were made from it.
+pub struct JobCell {
+    /// `None` once this process has left.
+    job: Mutex<Option<Arc<oikaze::Job>>>,
+    rank: u32,
+    size: u32,
+    /// Operations whose Python objects are gone, with memory that they still use.
+    running: Mutex<Vec<Running>>,
+    /// Registered regions of this node by their first address: end, and region.
+    regions: Mutex<BTreeMap<usize, (usize, LocalRegion)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl JobCell {
+    /// Returns the job, unless this process has left it.
+    pub fn get(&self, py: Python<'_>) -> PyResult<Arc<oikaze::Job>> {
+        lock(&self.job).clone().ok_or_else(|| left(py))
+    }
+
+    /// Keeps an operation and its memory until the operation has ended.
+    pub fn keep_running(&self, running: Running) {
+        lock(&self.running).push(running);
+    }
+
+    /// Releases memory of operations that have ended. Called when memory is lent again, so that the
+    /// list stays short.
+    pub fn release_ended(&self) {
+        let mut running = lock(&self.running);
+        if !running.is_empty() {
+            running.retain(Running::is_running);
+        }
+    }
+
+    /// Notes a region, so that operations on views of it need no registration of their own.
+    pub fn add_region(&self, region: &LocalRegion) {
+        if let Some(range) = region.addresses().filter(|range| !range.is_empty()) {
+            lock(&self.regions).insert(range.start, (range.end, region.clone()));
+        }
+    }
+
+    /// Forgets the region at this address.
+    pub fn remove_region(&self, start: usize) {
+        // Dropped without the lock: that may take the engine.
+        let removed = lock(&self.regions).remove(&start);
+        drop(removed);
+    }
+
+    /// Returns the slice of a registered region that these addresses are.
+    pub fn slice_at(&self, start: usize, len: usize) -> Option<RegionSlice> {
+        let regions = lock(&self.regions);
+        let (first, (end, region)) = regions.range(..=start).next_back()?;
+        let offset = start - first;
+        (start.checked_add(len)? <= *end).then(|| region.slice(offset..offset + len).ok()).flatten()
+    }
+
+    fn take(&self) -> Option<Arc<oikaze::Job>> {
+        lock(&self.job).take()
+    }
+}
+
+impl Drop for JobCell {
+    fn drop(&mut self) {
+        // A dropped job waits for the other nodes, and the interpreter's lock is not needed for it.
+        if let Some(job) = self.take() {
+            Python::try_attach(|py| py.detach(|| drop(job)));
+        }
+    }
+}
+
+/// Base class of `oikaze.Job`, which the package completes in Python.
+#[pyclass(module = "oikaze._native", name = "Job", subclass, frozen, weakref, dict)]
+pub struct Job {
+    cell: Arc<JobCell>,
+}
+
+impl Job {
+    /// Returns the job, unless this process has left it.
+    pub fn get(&self, py: Python<'_>) -> PyResult<Arc<oikaze::Job>> {
+        self.cell.get(py)
+    }
+}
+
+/// Settings of a job, from the keywords of `oikaze.join`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Settings {
+    time_limit: Option<f64>,
+    failure_time: Option<f64>,
+    explain_after: Option<f64>,
+    keep_going: Option<bool>,
+    check_headers_only: Option<bool>,
+    cubic_congestion_control: bool,
+    ports: Option<(u16, u16)>,
+    waiting: Option<String>,
+    engine: Option<String>,
+    engine_core: Option<usize>,
+    without: Option<String>,
+}
+
+fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|error| {
+        PyValueError::new_err(format!("{name}={seconds}: {error}; give a number of seconds"))
+    })
+}
+
+impl Settings {
+    fn builder(self) -> PyResult<JobBuilder> {
+        let mut builder = oikaze::Job::builder();
+        if let Some(limit) = self.time_limit {
+            builder = builder.time_limit(seconds("time_limit", limit)?);
+        }
+        if let Some(time) = self.failure_time {
+            builder = builder.failure_time(seconds("failure_time", time)?);
+        }
+        if let Some(time) = self.explain_after {
+            builder = builder.explain_after(seconds("explain_after", time)?);
+        }
+        if let Some(goes_on) = self.keep_going {
+            builder = builder.keep_going(goes_on);
+        }
+        if let Some(headers_only) = self.check_headers_only {
+            builder = builder.check_headers_only(headers_only);
+        }
+        if self.cubic_congestion_control {
+            builder = builder.cubic_congestion_control();
+        }
+        if let Some((first, last)) = self.ports {
+            builder = builder.ports(first..=last);
+        }
+        builder = match self.waiting.as_deref() {
+            None => builder,
+            Some("spin") => builder.spin_while_waiting(),
+            Some("block") => builder.block_while_waiting(),
+            Some("adaptive") => builder.wait_adaptively(),
+            Some(other) => return Err(unknown("waiting", other, "'spin', 'block' or 'adaptive'")),
+        };
+        builder = match (self.engine.as_deref(), self.engine_core) {
+            (None, None) => builder,
+            (Some("inline"), None) => builder.engine_inline(),
+            (Some("thread"), None) => builder.engine_thread(),
+            (Some("thread") | None, Some(core)) => builder.engine_thread_on(core),
+            (Some(other), _) => return Err(unknown("engine", other, "'inline' or 'thread'")),
+        };
+        if let Some(mechanisms) = &self.without {
+            builder = builder.without(mechanisms);
+        }
+        Ok(builder)
+    }
+}
+
+fn unknown(name: &str, found: &str, known: &str) -> PyErr {
+    PyValueError::new_err(format!("{name}={found:?} is not known; give {known}"))
+}
+
+#[pymethods]
+impl Job {
+    #[new]
+    fn join(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let builder = settings.extract::<Settings>()?.builder()?;
+        let job = wait(py, move || builder.join())?;
+        let (rank, size) = (job.rank(), job.size());
+        let cell = JobCell {
+            job: Mutex::new(Some(Arc::new(job))),
+            rank,
+            size,
+            running: Mutex::default(),
+            regions: Mutex::default(),
+        };
+        Ok(Self { cell: Arc::new(cell) })
+    }
+
+    /// Rank of this node, 0 to `size` - 1.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.cell.rank
+    }
+
+    /// Number of nodes in the job.
+    #[getter]
+    fn size(&self) -> u32 {
+        self.cell.size
+    }
+
+    /// Whether this process has left the job.
+    #[getter]
+    fn has_left(&self) -> bool {
+        lock(&self.cell.job).is_none()
+    }
+
+    /// Time limit in seconds of waits that are given none, or `None`.
+    #[getter]
+    fn time_limit(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(self.get(py)?.time_limit().map(|limit| limit.as_secs_f64()))
+    }
+
+    /// How this node detects accesses to shared arrays, and why not in a better way.
+    #[getter]
+    fn page_tracking(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.get(py)?.page_tracking().to_owned())
+    }
+
+    /// Ranks of nodes that have died, or have left without waiting for the others.
+    #[getter]
+    fn lost(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        Ok(self.get(py)?.lost())
+    }
+
+    /// Whether survivors go on after the death of a node.
+    #[getter]
+    fn keeps_going(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.get(py)?.keeps_going())
+    }
+
+    /// Returns the counters of this node, all of them from its start, as a dictionary.
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let job = self.get(py)?;
+        let statistics = py.detach(|| job.statistics());
+        let counters = PyDict::new(py);
+        for (name, value) in [
+            ("read_faults", statistics.read_faults),
+            ("write_faults", statistics.write_faults),
+            ("pages_fetched", statistics.pages_fetched),
+            ("diffs", statistics.diffs),
+            ("diff_bytes", statistics.diff_bytes),
+            ("barriers", statistics.barriers),
+            ("locks", statistics.locks),
+            ("datagrams_sent", statistics.datagrams_sent),
+            ("datagrams_received", statistics.datagrams_received),
+            ("bytes_sent", statistics.bytes_sent),
+            ("bytes_received", statistics.bytes_received),
+            ("retransmissions", statistics.retransmissions),
+            ("corrupt", statistics.corrupt),
+            ("strangers", statistics.strangers),
+            ("unauthentic", statistics.unauthentic),
+        ] {
+            counters.set_item(name, value)?;
+        }
+        counters.set_item("notices", statistics.notices)?;
+        Ok(counters)
+    }
+
+    /// Returns the latest accesses of peers that this node refused, one text each, the oldest first.
+    fn refused_accesses(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let job = self.get(py)?;
+        Ok(py.detach(|| job.refused_accesses().iter().map(ToString::to_string).collect()))
+    }
+
+    /// Waits until all nodes have come here. Afterwards each node sees the writes of all others to
+    /// shared arrays.
+    ///
+    /// `timeout` is in seconds. Raises `PeerLostError` if a node is lost.
+    #[pyo3(signature = (timeout = Timeout::default()))]
+    fn barrier(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+        let job = self.get(py)?;
+        wait(py, || timeout.choose(|limit| job.barrier_for(limit), || job.barrier()))
+    }
+
+    /// Ends the job for all nodes, for this reason.
+    fn abort(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
+        let job = self.get(py)?;
+        py.detach(|| job.abort(reason));
+        Ok(())
+    }
+
+    /// Waits for all other nodes to leave, then says goodbye. Later calls raise `LeftError`.
+    ///
+    /// A second call does nothing.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(job) = self.cell.take() else { return Ok(()) };
+        let outcome = wait(py, || job.leave_shared());
+        // All operations have ended, and no region is registered any more.
+        let (running, regions) = (
+            std::mem::take(&mut *lock(&self.cell.running)),
+            std::mem::take(&mut *lock(&self.cell.regions)),
+        );
+        drop((running, regions));
+        outcome
+    }
+
+    /// Returns the node of this rank. Operations work on a node's own memory, too.
+    fn peer(&self, py: Python<'_>, rank: u32) -> PyResult<Peer> {
+        let peer = self.get(py)?.peer(rank).or_raise(py)?;
+        Ok(Peer::new(&self.cell, peer))
+    }
+
+    /// Waits for the next message, from the node `source` or from any, and returns it.
+    ///
+    /// `timeout` is in seconds. Raises `PeerLostError` if no message can come any more.
+    #[pyo3(signature = (source = None, timeout = Timeout::default()))]
+    fn receive(&self, py: Python<'_>, source: Option<u32>, timeout: Timeout) -> PyResult<Message> {
+        let job = self.get(py)?;
+        if let Some(message) = job.try_receive(source) {
+            return Ok(Message::new(message));
+        }
+        let within = |limit| job.receive_for(source, limit);
+        wait(py, || timeout.choose(within, || job.receive(source))).map(Message::new)
+    }
+
+    /// Returns the next message if one has arrived, otherwise `None`.
+    #[pyo3(signature = (source = None))]
+    fn try_receive(&self, py: Python<'_>, source: Option<u32>) -> PyResult<Option<Message>> {
+        Ok(self.get(py)?.try_receive(source).map(Message::new))
+    }
+
+    /// Waits until `count` messages of any nodes have arrived, and returns them in a list. Returns
+    /// fewer if the time limit passes, or all other nodes are lost.
+    #[pyo3(signature = (count, timeout = Timeout::default()))]
+    fn receive_batch(
+        &self,
+        py: Python<'_>,
+        count: usize,
+        timeout: Timeout,
+    ) -> PyResult<Vec<Message>> {
+        let job = self.get(py)?;
+        let within = |limit| job.receive_batch_for(count, limit);
+        let batch = wait_for(py, || timeout.choose(within, || job.receive_batch(count)))?;
+        Ok(batch.into_iter().map(Message::new).collect())
+    }
+
+    /// Makes memory reachable for peers under a name of up to 48 bytes, and returns its `Region`.
+    ///
+    /// `memory` is a number of bytes, for new memory that local peers can map, or an object with a
+    /// writable, contiguous buffer, which is used in place. `rights` are the rights of peers.
+    #[pyo3(signature = (name, memory, rights))]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        memory: &Bound<'_, PyAny>,
+        rights: u8,
+    ) -> PyResult<Region> {
+        let (job, rights) = (self.get(py)?, rights_of(rights)?);
+        Region::make(&self.cell, memory, |region| job.publish(name, region, rights))
+    }
+
+    /// Registers memory as source and destination of this node's operations. Peers cannot reach it.
+    ///
+    /// `memory` is as for `publish`.
+    fn register(&self, py: Python<'_>, memory: &Bound<'_, PyAny>) -> PyResult<Region> {
+        let job = self.get(py)?;
+        Region::make(&self.cell, memory, |region| job.register(region))
+    }
+
+    /// Makes memory reachable for peers that know its id, `region.remote_id`.
+    fn expose(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, rights: u8) -> PyResult<Region> {
+        let (job, rights) = (self.get(py)?, rights_of(rights)?);
+        Region::make(&self.cell, memory, |region| job.expose(region, rights))
+    }
+
+    /// Returns the region of a peer whose id, of 24 bytes, another node has sent to this one.
+    fn remote(&self, py: Python<'_>, id: &[u8]) -> PyResult<RemoteRegion> {
+        let job = self.get(py)?;
+        let Some(id) = RemoteId::from_bytes(id) else {
+            let why = format!("an id has {} bytes, this one has {}", RemoteId::BYTES, id.len());
+            return Err(invalid(py, "finding a region by its id", &why, "pass region.remote_id"));
+        };
+        let region = wait(py, || job.remote(id))?;
+        Ok(RemoteRegion::new(&self.cell, region))
+    }
+
+    /// Makes a FIFO under a name, with room for `slots` elements of up to `longest` bytes.
+    fn fifo(&self, py: Python<'_>, name: &str, slots: u64, longest: u64) -> PyResult<Fifo> {
+        let job = self.get(py)?;
+        Ok(Fifo::new(wait(py, || job.fifo(name, slots, longest))?))
+    }
+
+    /// Makes a queue in which operations report their end.
+    fn completion_queue(&self, py: Python<'_>) -> PyResult<CompletionQueue> {
+        Ok(CompletionQueue::new(self.get(py)?.completion_queue()))
+    }
+
+    /// Calls `function`, and posts the operations that it begins together, in few datagrams.
+    /// Returns what the function returns.
+    fn batch(&self, py: Python<'_>, function: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        self.get(py)?.batch(|| function.call0()).map(Bound::unbind)
+    }
+
+    /// Orders later operations to each peer after earlier ones. Returns at once.
+    fn fence(&self, py: Python<'_>) -> PyResult<()> {
+        self.get(py)?.fence();
+        Ok(())
+    }
+
+    /// Waits until all operations and messages of this node have ended.
+    ///
+    /// Raises `UnreportedError` if some have failed that nobody waited for.
+    #[pyo3(signature = (timeout = Timeout::default()))]
+    fn flush(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+        let job = self.get(py)?;
+        wait(py, || timeout.choose(|limit| job.flush_for(limit), || job.flush()))?;
+        self.cell.release_ended();
+        Ok(())
+    }
+
+    /// Tells another node that what this node wrote to shared arrays is complete.
+    fn notify(&self, py: Python<'_>, to: u32) -> PyResult<()> {
+        let job = self.get(py)?;
+        wait(py, || job.notify(to))
+    }
+
+    /// Waits for the next notification of a node, whose writes are visible then.
+    #[pyo3(signature = (source, timeout = Timeout::default()))]
+    fn wait_notify(&self, py: Python<'_>, source: u32, timeout: Timeout) -> PyResult<()> {
+        let job = self.get(py)?;
+        let within = |limit| job.wait_notify_for(source, limit);
+        wait(py, || timeout.choose(within, || job.wait_notify(source)))
+    }
+
+    /// Number of a descriptor that becomes readable when an operation or a message has come.
+    #[getter]
+    fn descriptor(&self, py: Python<'_>) -> PyResult<i32> {
+        Ok(self.get(py)?.descriptor().as_raw_fd())
+    }
+
+    /// Makes the descriptor unreadable again. Check for events after this call, not before.
+    fn clear_descriptor(&self, py: Python<'_>) -> PyResult<()> {
+        self.get(py)?.clear_descriptor();
+        Ok(())
+    }
+
+    /// Address of this job among the jobs of the process; operations have the same.
+    #[getter]
+    fn _address(&self) -> usize {
+        Arc::as_ptr(&self.cell).addr()
+    }
+
+    fn _lock(&self, number: u64) -> Lock {
+        Lock { job: Arc::clone(&self.cell), number, held: Mutex::new(None) }
+    }
+}
+
+/// A lock of the job, used as a context manager: `with job.lock("histogram"): ...`.
+#[pyclass(module = "oikaze", frozen)]
+pub struct Lock {
+    job: Arc<JobCell>,
+    number: u64,
+    held: Mutex<Option<LockGuard>>,
+}
+
+#[pymethods]
+impl Lock {
+    /// Waits for the lock. Afterwards this node sees what earlier holders wrote to shared arrays.
+    ///
+    /// `timeout` is in seconds; after a `TimeoutError` the lock is no longer asked for.
+    #[pyo3(signature = (timeout = Timeout::default()))]
+    fn acquire(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+        if lock(&self.held).is_some() {
+            let why = "this object holds it already";
+            let remedy = "release it first, or make another object of the same lock";
+            return Err(invalid(py, "acquiring a lock", why, remedy));
+        }
+        let job = self.job.get(py)?;
+        let within = |limit| job.lock_for(self.number, limit);
+        let guard = wait(py, || timeout.choose(within, || job.lock(self.number)))?;
+        *lock(&self.held) = Some(guard);
+        Ok(())
+    }
+
+    /// Gives the lock back, with all writes to shared arrays.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(guard) = lock(&self.held).take() else {
+            let why = "this object does not hold it";
+            return Err(invalid(py, "releasing a lock", why, "acquire it first"));
+        };
+        wait(py, || guard.release())
+    }
+
+    /// Whether this object holds the lock.
+    #[getter]
+    fn held(&self) -> bool {
+        lock(&self.held).is_some()
+    }
+
+    fn __enter__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        slf.get().acquire(slf.py(), Timeout::default())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.release(py)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let guard = self.held.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(guard) = guard {
+            Python::try_attach(|py| py.detach(|| drop(guard)));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Python bindings of Oikaze: the extension module `oikaze._native`.
+//!
+//! This crate only translates. Each class holds an object of the crate `oikaze`, and the Python
+//! package `oikaze` adds what is easier to say in Python.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`job`] | the job, its settings, its end |
+//! | [`peer`], [`message`], [`fifo`] | messages and FIFOs |
+//! | [`region`], [`remote`] | memory of this node and of its peers |
+//! | [`operation`], [`queue`] | operations under way, and the queue that tells `asyncio` of them |
+//! | [`buffer`] | memory of other Python objects; all unsafe code |
+//! | [`wait`], [`error`] | waits without the interpreter's lock, exceptions |
+
+mod buffer;
+mod error;
+mod fifo;
+mod job;
+mod message;
+mod operation;
+mod peer;
+mod queue;
+mod region;
+mod remote;
+mod wait;
+
+use pyo3::exceptions::PyImportError;
+use pyo3::prelude::*;
+use std::sync::OnceLock;
+
+/// Refuses a second interpreter of this process: a process has one place in a job, and objects of
+/// one interpreter mean nothing in another.
+fn check_interpreter(py: Python<'_>) -> PyResult<()> {
+    /// Address of the module `sys` of the first interpreter, which each interpreter has its own of.
+    static FIRST: OnceLock<usize> = OnceLock::new();
+    let sys = py.import("sys")?.as_ptr().addr();
+    if *FIRST.get_or_init(|| sys) == sys {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "importing oikaze: another interpreter of this process has imported it; use one interpreter, \
+         with threads or processes (oikaze.local)",
+    ))
+}
+
+/// The extension module.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    check_interpreter(module.py())?;
+    wait::note_main_thread(module.py())?;
+    module.add_class::<job::Job>()?;
+    module.add_class::<peer::Peer>()?;
+    module.add_class::<message::Message>()?;
+    module.add_class::<operation::Operation>()?;
+    module.add_class::<queue::CompletionQueue>()?;
+    module.add_class::<region::Region>()?;
+    module.add_class::<remote::RemoteRegion>()?;
+    module.add_class::<remote::RemoteSignal>()?;
+    module.add_class::<fifo::Fifo>()?;
+    module.add_class::<fifo::RemoteFifo>()?;
+    module.add_class::<job::Lock>()?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    Ok(())
+}

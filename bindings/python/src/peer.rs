@@ -1,0 +1,113 @@
+//! Another node of the job.
+
+use crate::buffer::Memory;
+use crate::fifo::RemoteFifo;
+use crate::job::JobCell;
+use crate::operation::{Operation, Outcome};
+use crate::remote::RemoteRegion;
+use crate::wait::{Timeout, wait};
+use oikaze::message::Class;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Another node of the job, or this node; `job.peer(rank)` makes one.
+#[pyclass(module = "oikaze", frozen)]
+pub struct Peer {
+    job: Arc<JobCell>,
+    peer: oikaze::Peer,
+}
+
+impl Peer {
+    /// Makes the object of a peer.
+    pub fn new(job: &Arc<JobCell>, peer: oikaze::Peer) -> Self {
+        Self { job: Arc::clone(job), peer }
+    }
+}
+
+/// Class of a message, from its name.
+fn class_of(name: Option<&str>) -> PyResult<Class> {
+    match name {
+        None | Some("ordered") => Ok(Class::Ordered),
+        Some("unordered") => Ok(Class::Unordered),
+        Some("sync") => Ok(Class::Sync),
+        Some(other) => {
+            let text = format!(
+                "message_class={other:?} is not known; give 'ordered', 'unordered' or 'sync'"
+            );
+            Err(PyValueError::new_err(text))
+        }
+    }
+}
+
+#[pymethods]
+impl Peer {
+    /// Rank of the peer.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.peer.rank()
+    }
+
+    /// Address to which the peer's datagrams go, or `None` for this node itself.
+    #[getter]
+    fn address(&self) -> Option<String> {
+        self.peer.address().map(|address| address.to_string())
+    }
+
+    /// Sends a message, and returns the `Operation`. The bytes are copied before the call returns.
+    ///
+    /// `data` is any contiguous buffer. `tag` is a number that the receiver sees. `message_class`
+    /// is `"ordered"`, `"unordered"` or `"sync"`, whose wait ends when the peer has accepted it.
+    #[pyo3(signature = (data, tag = 0, message_class = None))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        tag: u64,
+        message_class: Option<&str>,
+    ) -> PyResult<Operation> {
+        self.job.get(py)?;
+        let class = class_of(message_class)?;
+        let memory = Memory::readable(data, "sending a message")?;
+        let sent = memory.with_bytes(py, |bytes| self.peer.send(class, tag, bytes));
+        Ok(Operation::new(&self.job, sent, Outcome::Nothing, None))
+    }
+
+    /// Returns the region that this peer has published under a name. Waits until it is published.
+    ///
+    /// `timeout` is in seconds; without one, the limit of the job holds, or 10 s.
+    #[pyo3(signature = (name, timeout = Timeout::default()))]
+    fn region(&self, py: Python<'_>, name: &str, timeout: Timeout) -> PyResult<RemoteRegion> {
+        self.job.get(py)?;
+        let within = |limit| self.peer.region_for(name, limit);
+        let region = wait(py, || timeout.choose(within, || self.peer.region(name)))?;
+        Ok(RemoteRegion::new(&self.job, region))
+    }
+
+    /// Returns the FIFO that this peer has made under a name. Waits until it is made.
+    #[pyo3(signature = (name, timeout = Timeout::default()))]
+    fn fifo(&self, py: Python<'_>, name: &str, timeout: Timeout) -> PyResult<RemoteFifo> {
+        self.job.get(py)?;
+        let within = |limit| self.peer.fifo_for(name, limit);
+        let fifo = wait(py, || timeout.choose(within, || self.peer.fifo(name)))?;
+        Ok(RemoteFifo::new(&self.job, fifo))
+    }
+
+    /// Orders later operations to this peer after earlier ones. Returns at once.
+    fn fence(&self, py: Python<'_>) -> PyResult<()> {
+        self.job.get(py)?;
+        self.peer.fence();
+        Ok(())
+    }
+
+    /// Waits until all operations and messages to this peer have ended.
+    #[pyo3(signature = (timeout = Timeout::default()))]
+    fn flush(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+        self.job.get(py)?;
+        wait(py, || timeout.choose(|limit| self.peer.flush_for(limit), || self.peer.flush()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<oikaze.Peer {}>", self.peer.rank())
+    }
+}

@@ -1,0 +1,68 @@
+//! Completion queues.
+
+use crate::error::exception;
+use crate::wait::{Timeout, wait};
+use oikaze::completion::Completed;
+use pyo3::prelude::*;
+
+/// Queue in which operations report their end; `job.completion_queue()` makes one.
+#[pyclass(module = "oikaze", frozen)]
+pub struct CompletionQueue {
+    queue: oikaze::completion::CompletionQueue,
+}
+
+/// An operation that has ended: its context, its value, and its exception or `None`.
+type Ended = (u64, u64, Option<Py<PyAny>>);
+
+impl CompletionQueue {
+    /// Makes the object of a queue.
+    pub fn new(queue: oikaze::completion::CompletionQueue) -> Self {
+        Self { queue }
+    }
+
+    /// Returns the queue of the library.
+    pub fn inner(&self) -> &oikaze::completion::CompletionQueue {
+        &self.queue
+    }
+}
+
+fn told(py: Python<'_>, ended: Vec<Completed>) -> Vec<Ended> {
+    let tell = |Completed { context, outcome }| match outcome {
+        Ok(bits) => (context, bits, None),
+        Err(error) => (context, 0, Some(exception(py, &error).into_value(py).into_any())),
+    };
+    ended.into_iter().map(tell).collect()
+}
+
+#[pymethods]
+impl CompletionQueue {
+    /// Takes all operations that have ended: a list of `(context, value, exception)`.
+    ///
+    /// `value` is the previous value of a word for an atomic that fetches, as unsigned bits,
+    /// otherwise 0. `exception` is `None` if the operation succeeded.
+    fn poll(&self, py: Python<'_>) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        self.queue.poll(&mut ended);
+        told(py, ended)
+    }
+
+    /// Waits until at least `at_least` operations have ended, and takes all as `poll` does.
+    ///
+    /// `timeout` is in seconds. After a `TimeoutError` the operations stay in the queue.
+    #[pyo3(signature = (at_least = 1, timeout = Timeout::default()))]
+    fn wait(&self, py: Python<'_>, at_least: usize, timeout: Timeout) -> PyResult<Vec<Ended>> {
+        let ended = wait(py, || {
+            let mut ended = Vec::new();
+            match timeout.choose(Some, || None) {
+                Some(limit) => self.queue.wait_for(at_least, limit, &mut ended)?,
+                None => self.queue.wait(at_least, &mut ended)?,
+            };
+            Ok(ended)
+        })?;
+        Ok(told(py, ended))
+    }
+
+    fn __len__(&self) -> usize {
+        self.queue.len()
+    }
+}

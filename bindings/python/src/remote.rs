@@ -1,0 +1,405 @@
+//! Memory of other nodes.
+
+use crate::buffer::{Loan, Memory};
+use crate::error::{OrRaise, invalid};
+use crate::job::JobCell;
+use crate::operation::{Operation, Outcome, bytes};
+use crate::region::Region;
+use oikaze::atomic::Combine;
+use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
+use oikaze::memory::{COPY_MAX, RegionSlice};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes};
+use std::sync::Arc;
+
+/// A region of a peer; `peer.region(name)` finds one.
+///
+/// Methods that begin something return an `Operation` at once. Offsets and lengths are in bytes.
+#[pyclass(module = "oikaze", frozen)]
+pub struct RemoteRegion {
+    job: Arc<JobCell>,
+    region: oikaze::memory::RemoteRegion,
+}
+
+/// A word at a peer that counts arrivals; `region.signal(offset, add)` describes one.
+#[pyclass(module = "oikaze", frozen)]
+pub struct RemoteSignal {
+    signal: oikaze::memory::RemoteSignal,
+}
+
+/// Type of a word: bits, and whether it is signed.
+#[derive(Clone, Copy)]
+struct WordType {
+    bits: u32,
+    signed: bool,
+}
+
+impl WordType {
+    fn of(name: &str) -> PyResult<Self> {
+        let (bits, signed) = match name {
+            "u8" | "uint64" => (64, false),
+            "i8" | "int64" => (64, true),
+            "u4" | "uint32" => (32, false),
+            "i4" | "int32" => (32, true),
+            _ => {
+                let text = format!("{name:?} is no type of a word; give 'u8', 'i8', 'u4' or 'i4'");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        Ok(Self { bits, signed })
+    }
+
+    fn width(self) -> Width {
+        if self.bits == 32 { Width::W32 } else { Width::W64 }
+    }
+
+    /// Returns the bits of a number, which must be in the range of the type.
+    fn bits_of(self, number: i128) -> PyResult<u64> {
+        let bits = self.bits;
+        let (least, most) = match self.signed {
+            true => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+            false => (0, (1 << bits) - 1),
+        };
+        if !(least..=most).contains(&number) {
+            let text = format!("{number} is out of range; give {least} to {most}");
+            return Err(PyValueError::new_err(text));
+        }
+        // Two's complement; bits above the width are dropped by `AtomicOp::new`.
+        Ok(number as u64)
+    }
+
+    fn outcome(self) -> Outcome {
+        Outcome::Word { bits: self.bits, signed: self.signed }
+    }
+}
+
+/// Returns the operation that combines elements, from its name.
+pub fn combine_of(name: &str) -> PyResult<Combine> {
+    match name {
+        "sum" => Ok(Combine::Sum),
+        "min" => Ok(Combine::Min),
+        "max" => Ok(Combine::Max),
+        _ => {
+            let text = format!("{name:?} is not known here; give 'sum', 'min' or 'max'");
+            Err(PyValueError::new_err(text))
+        }
+    }
+}
+
+/// Returns the kind of numbers that a buffer has.
+fn kind_of(py: Python<'_>, memory: &Memory) -> PyResult<NumberKind> {
+    let format = memory.format().to_string_lossy();
+    let code = format.trim_start_matches(['@', '=', '<']);
+    match (code, memory.item_size()) {
+        ("I" | "L", 4) => Ok(NumberKind::U32),
+        ("i" | "l", 4) => Ok(NumberKind::I32),
+        ("L" | "Q", 8) => Ok(NumberKind::U64),
+        ("l" | "q", 8) => Ok(NumberKind::I64),
+        ("f", 4) => Ok(NumberKind::F32),
+        ("d", 8) => Ok(NumberKind::F64),
+        _ => {
+            let why = format!("elements of the format {format:?} cannot be combined");
+            let remedy = "use uint32, int32, uint64, int64, float32 or float64";
+            Err(invalid(py, "accumulate", &why, remedy))
+        }
+    }
+}
+
+impl RemoteRegion {
+    /// Makes the object of a peer's region.
+    pub fn new(job: &Arc<JobCell>, region: oikaze::memory::RemoteRegion) -> Self {
+        Self { job: Arc::clone(job), region }
+    }
+
+    /// Returns a source or destination of an operation, and what keeps its memory.
+    fn lend(
+        &self,
+        py: Python<'_>,
+        job: &oikaze::Job,
+        memory: Memory,
+        writable: bool,
+    ) -> PyResult<(RegionSlice, Option<Loan>)> {
+        if let Some(slice) = self.job.slice_at(memory.address(), memory.len()) {
+            return Ok((slice, None));
+        }
+        self.job.release_ended();
+        let loan = Loan::new(py, job, memory, writable)?;
+        let Some(registered) = loan.registered() else {
+            return Err(invalid(py, "lending memory", "it is not registered", "try again"));
+        };
+        Ok((registered.all(), Some(loan)))
+    }
+
+    fn operation<T: oikaze::completion::Outcome>(
+        &self,
+        operation: oikaze::completion::Operation<T>,
+        outcome: Outcome,
+        loan: Option<Loan>,
+    ) -> Operation {
+        Operation::new(&self.job, operation, outcome, loan)
+    }
+
+    fn change(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        dtype: &str,
+        change: impl FnOnce(WordType) -> PyResult<Change>,
+        fetch: bool,
+    ) -> PyResult<Operation> {
+        self.job.get(py)?;
+        let word = WordType::of(dtype)?;
+        let op = AtomicOp::new(word.width(), change(word)?);
+        let begun = self.region.change(offset, op, fetch);
+        let outcome = if fetch { word.outcome() } else { Outcome::Nothing };
+        Ok(self.operation(begun, outcome, None))
+    }
+}
+
+#[pymethods]
+impl RemoteRegion {
+    fn __len__(&self) -> usize {
+        usize::try_from(self.region.len()).unwrap_or(usize::MAX)
+    }
+
+    /// Rank of the owner.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.region.peer().rank()
+    }
+
+    /// Rights that the owner grants, as bits of `oikaze.Rights`.
+    #[getter]
+    fn rights(&self) -> u8 {
+        self.region.rights().0
+    }
+
+    /// Whether operations reach the memory directly, by loads and stores of this process.
+    #[getter]
+    fn is_mapped(&self) -> bool {
+        self.region.is_mapped()
+    }
+
+    /// Why the region is not mapped, or `None` if it is.
+    #[getter]
+    fn why_not_mapped(&self) -> Option<String> {
+        self.region.why_not_mapped()
+    }
+
+    /// Id of the region as 24 bytes, by which another node finds it: `job.remote(id)`.
+    #[getter]
+    fn remote_id<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.region.remote_id().to_bytes())
+    }
+
+    /// Writes the bytes of a buffer to `offset`.
+    ///
+    /// Up to 4096 bytes are copied at once. Longer memory is read until the operation ends, and must
+    /// not change meanwhile; the operation keeps it alive. A `signal` adds to a word once all bytes
+    /// are in place.
+    #[pyo3(signature = (offset, data, signal = None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        data: &Bound<'_, PyAny>,
+        signal: Option<&RemoteSignal>,
+    ) -> PyResult<Operation> {
+        let job = self.job.get(py)?;
+        let (slice, loan) = if let Ok(region) = data.cast::<Region>() {
+            (region.get().all(py)?, None)
+        } else {
+            let memory = Memory::readable(data, "put")?;
+            if signal.is_none() && memory.len() <= COPY_MAX {
+                let put = memory.with_bytes(py, |bytes| self.region.put_copy(offset, bytes));
+                return Ok(self.operation(put.or_raise(py)?, Outcome::Nothing, None));
+            }
+            self.lend(py, &job, memory, false)?
+        };
+        let begun = match signal {
+            Some(signal) => self.region.put_signal(offset, slice, &signal.signal),
+            None => self.region.put(offset, slice),
+        };
+        Ok(self.operation(begun, Outcome::Nothing, loan))
+    }
+
+    /// Writes the bytes of a buffer to `offset`, and adds to a word once all bytes are in place.
+    fn put_signal(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        data: &Bound<'_, PyAny>,
+        signal: &RemoteSignal,
+    ) -> PyResult<Operation> {
+        self.put(py, offset, data, Some(signal))
+    }
+
+    /// Describes a signal: add `add` to the 64-bit word at `offset` of this region.
+    #[pyo3(signature = (offset, add = 1))]
+    fn signal(&self, offset: u64, add: u64) -> RemoteSignal {
+        RemoteSignal { signal: self.region.signal(offset, add) }
+    }
+
+    /// Reads `length` bytes from `offset`. The operation's result is a `bytes` or a `bytearray`.
+    fn get(&self, py: Python<'_>, offset: u64, length: usize) -> PyResult<Operation> {
+        let job = self.job.get(py)?;
+        if self.region.is_mapped() && length <= COPY_MAX {
+            // Does not wait: the bytes are copied by this thread.
+            let copy = self.region.get_copy(offset, length).or_raise(py)?;
+            let done = oikaze::completion::Operation::ended(0);
+            return Ok(self.operation(done, Outcome::Object(bytes(py, &copy)), None));
+        }
+        // Refused by its owner if it is too long, before this node allocates for it.
+        if offset.checked_add(length as u64).is_none_or(|end| end > self.region.len()) {
+            let len = self.region.len();
+            let why = format!("{length} bytes at offset {offset} lie outside of {len} bytes");
+            return Err(invalid(py, "get", &why, "see len(region)"));
+        }
+        let into = PyByteArray::new(py, &vec![0; length]).into_any();
+        let memory = Memory::writable(&into, "get")?;
+        let (slice, loan) = self.lend(py, &job, memory, true)?;
+        let begun = self.region.get(offset, slice);
+        Ok(self.operation(begun, Outcome::Object(into.unbind()), loan))
+    }
+
+    /// Reads from `offset` into the memory of a writable, contiguous buffer, until it is full.
+    ///
+    /// The operation's result is `into`. Do not touch its memory before the operation has ended.
+    fn get_into(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        into: &Bound<'_, PyAny>,
+    ) -> PyResult<Operation> {
+        let job = self.job.get(py)?;
+        let result = Outcome::Object(into.clone().unbind());
+        if let Ok(region) = into.cast::<Region>() {
+            return Ok(self.operation(
+                self.region.get(offset, region.get().all(py)?),
+                result,
+                None,
+            ));
+        }
+        let memory = Memory::writable(into, "get_into")?;
+        if self.region.is_mapped() && memory.len() <= COPY_MAX {
+            let copy = self.region.get_copy(offset, memory.len()).or_raise(py)?;
+            memory.fill(py, &copy);
+            let done = oikaze::completion::Operation::ended(0);
+            return Ok(self.operation(done, result, None));
+        }
+        let (slice, loan) = self.lend(py, &job, memory, true)?;
+        Ok(self.operation(self.region.get(offset, slice), result, loan))
+    }
+
+    /// Adds to the word at `offset`, wrapping. The result is the previous value.
+    ///
+    /// `dtype` is the type of the word: `"u8"`, `"i8"`, `"u4"` or `"i4"`, as NumPy writes it.
+    #[pyo3(signature = (offset, add, dtype = "u8"))]
+    fn fetch_add(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        add: i128,
+        dtype: &str,
+    ) -> PyResult<Operation> {
+        self.change(py, offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), true)
+    }
+
+    /// Stores `new` if the word at `offset` is `expected`. The result is the previous value.
+    #[pyo3(signature = (offset, expected, new, dtype = "u8"))]
+    fn compare_exchange(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        expected: i128,
+        new: i128,
+        dtype: &str,
+    ) -> PyResult<Operation> {
+        let change = |word: WordType| {
+            Ok(Change::CompareSwap { expected: word.bits_of(expected)?, new: word.bits_of(new)? })
+        };
+        self.change(py, offset, dtype, change, true)
+    }
+
+    /// Stores `new` into the word at `offset`. The result is the previous value.
+    #[pyo3(signature = (offset, new, dtype = "u8"))]
+    fn swap(&self, py: Python<'_>, offset: u64, new: i128, dtype: &str) -> PyResult<Operation> {
+        self.change(py, offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), true)
+    }
+
+    /// Reads the word at `offset` atomically.
+    #[pyo3(signature = (offset, dtype = "u8"))]
+    fn load(&self, py: Python<'_>, offset: u64, dtype: &str) -> PyResult<Operation> {
+        self.change(py, offset, dtype, |_| Ok(Change::Or(0)), true)
+    }
+
+    /// Stores `new` into the word at `offset`, without an answer.
+    #[pyo3(signature = (offset, new, dtype = "u8"))]
+    fn store(&self, py: Python<'_>, offset: u64, new: i128, dtype: &str) -> PyResult<Operation> {
+        self.change(py, offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), false)
+    }
+
+    /// Adds to the word at `offset`, wrapping, without an answer.
+    #[pyo3(signature = (offset, add, dtype = "u8"))]
+    fn add(&self, py: Python<'_>, offset: u64, add: i128, dtype: &str) -> PyResult<Operation> {
+        self.change(py, offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), false)
+    }
+
+    /// Combines the word at `offset` with `other`: `"and"`, `"or"`, `"xor"`, `"min"` or `"max"`.
+    /// The result is the previous value.
+    #[pyo3(signature = (offset, combine, other, dtype = "u8"))]
+    fn fetch_combine(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        combine: &str,
+        other: i128,
+        dtype: &str,
+    ) -> PyResult<Operation> {
+        let change = |word: WordType| {
+            let bits = word.bits_of(other)?;
+            Ok(match (combine, word.signed) {
+                ("sum", _) => Change::Add(bits),
+                ("and", _) => Change::And(bits),
+                ("or", _) => Change::Or(bits),
+                ("xor", _) => Change::Xor(bits),
+                ("min", false) => Change::Min(bits),
+                ("min", true) => Change::MinSigned(bits),
+                ("max", false) => Change::Max(bits),
+                ("max", true) => Change::MaxSigned(bits),
+                _ => {
+                    let known = "'sum', 'and', 'or', 'xor', 'min' or 'max'";
+                    let text = format!("{combine:?} is not known; give {known}");
+                    return Err(PyValueError::new_err(text));
+                }
+            })
+        };
+        self.change(py, offset, dtype, change, true)
+    }
+
+    /// Combines the numbers of an array with those at `offset`, each atomically.
+    ///
+    /// `numbers` is a buffer of uint32, int32, uint64, int64, float32 or float64. `combine` is
+    /// `"sum"`, `"min"` or `"max"`. The memory must not change before the operation has ended.
+    #[pyo3(signature = (offset, numbers, combine = "sum"))]
+    fn accumulate(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        numbers: &Bound<'_, PyAny>,
+        combine: &str,
+    ) -> PyResult<Operation> {
+        let job = self.job.get(py)?;
+        let memory = Memory::readable(numbers, "accumulate")?;
+        let how = Accumulation { element: kind_of(py, &memory)?, combine: combine_of(combine)? };
+        let (slice, loan) = self.lend(py, &job, memory, false)?;
+        let begun = self.region.accumulate_as(offset, how, slice).or_raise(py)?;
+        Ok(self.operation(begun, Outcome::Nothing, loan))
+    }
+
+    fn __repr__(&self) -> String {
+        let (len, rank) = (self.region.len(), self.region.peer().rank());
+        format!("<oikaze.RemoteRegion of {len} bytes at node {rank}>")
+    }
+}

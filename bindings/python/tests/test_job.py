@@ -1,0 +1,301 @@
+"""Jobs: joining, waiting, leaving, and ends of all kinds."""
+
+import signal
+import subprocess
+import sys
+
+from conftest import HANG, environment
+
+
+def test_two_nodes_meet_and_exchange(run):
+    done = run(
+        2,
+        """
+        with oikaze.join() as job:
+            assert job.size == 2
+            other = job.peer(1 - job.rank)
+            sent = other.send(b"hello", tag=7)
+            message = job.receive(source=1 - job.rank)
+            sent.wait()
+            inbox = job.publish("inbox", 8192, oikaze.Rights.ALL)
+            there = other.region("inbox")
+            there.put(16, b"written from afar").wait()
+            job.barrier()
+            assert inbox.read(16, 17) == there.get(16, 17).wait() == b"written from afar"
+            print(job.rank, message.source, message.tag, message.data.decode())
+            job.barrier()
+        """,
+    )
+    assert done.lines() == ["0 1 7 hello", "1 0 7 hello"]
+
+
+def test_settings_are_checked(alone):
+    alone(
+        """
+        for settings, text in [
+            ({"time_limit": 0}, "time limit is zero"),
+            ({"time_limit": -1.0}, "time_limit=-1"),
+            ({"waiting": "sleep"}, "waiting"),
+            ({"engine": "none"}, "engine"),
+            ({"ports": (5, 4)}, "no ports"),
+            ({"without": "everything"}, "everything"),
+        ]:
+            try:
+                oikaze.join(**settings)
+            except ValueError as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError(settings)
+        job = oikaze.join(
+            time_limit=2.5, failure_time=10, explain_after=0, keep_going=True, waiting="block",
+            engine="inline", ports=(20000, 60000), check_headers_only=False,
+            cubic_congestion_control=True, without="xdp" if False else "",
+        )
+        assert job.time_limit == 2.5 and job.keeps_going
+        """
+    )
+
+
+def test_observations(alone):
+    alone(
+        """
+        job = oikaze.join()
+        before = job.statistics()["barriers"]
+        job.barrier()
+        assert job.statistics()["barriers"] == before + 1
+        assert job.lost == [] and job.refused_accesses() == [] and job.page_tracking
+        assert not job.has_left and "node 0 of 1" in repr(job)
+        job.fence()
+        job.flush()
+        """
+    )
+
+
+def test_time_limits_end_waits(alone):
+    alone(
+        """
+        import builtins
+        job = oikaze.join()
+        inbox = job.publish("inbox", 64, oikaze.Rights.ATOMIC)
+        fifo = job.fifo("fifo", 2, 8)
+        for call in [
+            lambda: job.receive(timeout=0.01),
+            lambda: inbox.wait_until(0, at_least=1, timeout=0.01),
+            lambda: fifo.pop(timeout=0.01),
+            lambda: job.completion_queue().wait(timeout=0.01),
+            lambda: job.peer(0).region("missing", timeout=0.01),
+        ]:
+            try:
+                call()
+            except oikaze.Error as error:
+                assert isinstance(error, builtins.TimeoutError) or "missing" in str(error), error
+                assert error.cause and str(error)
+            else:
+                raise AssertionError(call)
+        assert job.receive_batch(3, timeout=0.01) == []
+        for bad in (-1, float("nan")):
+            try:
+                job.receive(timeout=bad)
+            except ValueError as error:
+                assert "timeout" in str(error)
+            else:
+                raise AssertionError(bad)
+        """
+    )
+
+
+def test_use_after_leave_is_an_exception(alone):
+    alone(
+        """
+        job = oikaze.join()
+        inbox = job.publish("inbox", 64, oikaze.Rights.ALL)
+        me = job.peer(0)
+        there, lock = me.region("inbox"), job.lock(1)
+        view = memoryview(inbox)
+        job.leave()
+        job.leave()
+        assert job.has_left and job.rank == 0 and job.size == 1
+        for call in [
+            job.barrier, job.statistics, lambda: job.peer(0), lambda: me.send(b""),
+            lambda: there.put(0, b"x"), lambda: there.get(0, 1), lambda: there.fetch_add(0, 1),
+            lambda: job.receive(), lambda: lock.acquire(), lambda: me.region("inbox"),
+            lambda: job.publish("other", 64, 0), job.flush, job.completion_queue,
+        ]:
+            try:
+                call()
+            except oikaze.LeftError as error:
+                assert "left" in error.cause and error.remedy
+            else:
+                raise AssertionError(call)
+        view[0] = 1
+        """
+    )
+
+
+def test_lost_peer_is_named(run):
+    done = run(
+        2,
+        """
+        import os
+        job = oikaze.join(keep_going=True)
+        job.barrier()
+        if job.rank == 1:
+            os._exit(7)
+        try:
+            job.receive(source=1)
+        except oikaze.PeerLostError as error:
+            assert error.peer == 1 and error.operation and isinstance(error, ConnectionError)
+            print("lost", error.peer, job.lost)
+        """,
+        "--keep-going",
+        succeeds=False,
+    )
+    assert "lost 1 [1]" in done.out, done.out + done.err
+
+
+def test_exception_on_one_rank_ends_the_job_and_is_printed_first(run):
+    done = run(
+        2,
+        """
+        job = oikaze.join()
+        job.barrier()
+        if job.rank == 1:
+            raise ArithmeticError("the iteration diverges")
+        job.receive()
+        """,
+        succeeds=False,
+    )
+    assert done.status != 0
+    first = done.err.index("ArithmeticError: the iteration diverges")
+    assert done.err.index("Traceback") < first
+    assert "AbortedError" in done.err and first < done.err.index("AbortedError"), done.err
+    assert "program.py, line" in done.err
+
+
+def test_abort_ends_waits_of_all(run):
+    done = run(
+        2,
+        """
+        job = oikaze.join()
+        job.barrier()
+        if job.rank == 1:
+            job.abort("a reason of mine")
+        try:
+            job.barrier()
+        except oikaze.AbortedError as error:
+            assert "a reason of mine" in str(error)
+            print("aborted")
+        """,
+        succeeds=False,
+    )
+    assert done.lines() == ["aborted"] * 2, done.out + done.err
+
+
+def test_keyboard_interrupt_ends_a_wait(tmp_path):
+    program = tmp_path / "wait.py"
+    program.write_text(
+        "import oikaze, sys\n"
+        "job = oikaze.join()\n"
+        "try:\n"
+        "    print('waiting', flush=True)\n"
+        "    job.receive() if sys.argv[1] == 'receive' else job.register(8).wait_until(0, equal=1)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "    sys.exit(3)\n"
+    )
+    for what in ("receive", "word"):
+        waiting = subprocess.Popen(
+            [sys.executable, str(program), what],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        assert waiting.stdout.readline() == "waiting\n"
+        waiting.send_signal(signal.SIGINT)
+        out, _ = waiting.communicate(timeout=HANG)
+        assert (out, waiting.returncode) == ("interrupted\n", 3)
+
+
+def test_other_threads_run_while_one_waits(alone):
+    alone(
+        """
+        import threading
+        job = oikaze.join()
+        received = []
+        thread = threading.Thread(target=lambda: received.append(job.receive().data))
+        thread.start()
+        job.peer(0).send(b"from the main thread").wait()
+        thread.join()
+        assert received == [b"from the main thread"]
+        """
+    )
+
+
+def test_leave_ends_calls_of_other_threads(alone):
+    done = alone(
+        """
+        import threading
+        job = oikaze.join()
+        begun = threading.Event()
+        def wait():
+            begun.set()
+            try:
+                job.receive()
+            except oikaze.LeftError:
+                print("left")
+        thread = threading.Thread(target=wait)
+        thread.start()
+        begun.wait()
+        job.leave()
+        thread.join()
+        """
+    )
+    assert done.lines() == ["left"]
+
+
+def test_fork_is_refused_with_advice(alone):
+    alone(
+        """
+        import multiprocessing, os
+        if os.fork() == 0:  # before the job: allowed
+            os._exit(0)
+        os.wait()
+        job = oikaze.join()
+        for fork in [
+            os.fork,
+            lambda: multiprocessing.get_context("fork").Process(target=print).start(),
+        ]:
+            try:
+                fork()
+            except oikaze.ForkedError as error:
+                assert "spawn" in error.remedy and "node 0" in error.cause
+            else:
+                raise AssertionError("forked")
+        import subprocess
+        assert subprocess.run(["true"]).returncode == 0
+        job.leave()
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+        """
+    )
+
+
+def test_a_second_interpreter_is_refused(alone):
+    if sys.version_info >= (3, 13):
+        module = "_interpreters"
+    else:
+        module = "_xxsubinterpreters"
+    done = alone(
+        f"""
+        import {module} as interpreters
+        one = interpreters.create()
+        try:
+            failed = interpreters.run_string(one, "import oikaze")
+            assert "ImportError" in repr(failed)
+        except interpreters.RunFailedError as error:
+            assert "ImportError" in str(error), error
+        print("refused")
+        """
+    )
+    assert done.out == "refused\n"

@@ -1,0 +1,199 @@
+"""Messages, FIFOs, locks, and coroutines."""
+
+
+def test_messages_of_all_classes(run):
+    run(
+        2,
+        """
+        import numpy as np
+        job = oikaze.join()
+        other = job.peer(1 - job.rank)
+        for message_class in ("ordered", "unordered", "sync"):
+            sent = other.send(np.arange(4.0), tag=5, message_class=message_class)
+            message = job.receive()
+            assert message.message_class == message_class and message.tag == 5
+            assert (np.frombuffer(message, "f8") == np.arange(4.0)).all()
+            assert bytes(message) == message.data and len(message) == 32
+            assert memoryview(message).readonly
+            sent.wait()
+        big = np.arange(1_000_000.0)
+        sent = other.send(big)
+        assert (np.frombuffer(job.receive(), "f8") == big).all()
+        sent.wait()
+        assert job.try_receive() is None
+        job.barrier()
+        [other.send(bytes([n])) for n in range(10)]
+        assert [message.data[0] for message in job.receive_batch(10)] == list(range(10))
+        try:
+            other.send(b"", message_class="express")
+        except ValueError as error:
+            assert "unordered" in str(error)
+        job.barrier()
+        """,
+    )
+
+
+def test_fifo_keeps_order_and_is_full(run):
+    run(
+        2,
+        """
+        job = oikaze.join()
+        fifo = job.fifo("work", 4, 16)
+        assert (fifo.slots, fifo.longest) == (4, 16)
+        there = job.peer(1 - job.rank).fifo("work")
+        for n in range(4):
+            there.push(f"element {n}".encode())
+        try:
+            there.push(b"too many", timeout=0.05)
+        except (oikaze.FullError, oikaze.TimeoutError) as error:
+            assert isinstance(error, oikaze.FullError), error
+        else:
+            raise AssertionError("there was room")
+        job.barrier()
+        assert [fifo.pop().decode() for _ in range(4)] == [f"element {n}" for n in range(4)]
+        assert fifo.try_pop() is None
+        job.barrier()
+        there.post(b"last").wait()
+        assert fifo.pop(timeout=10) == b"last"
+        try:
+            there.push(b"x" * 17)
+        except oikaze.RefusedError:
+            pass
+        job.barrier()
+        """,
+    )
+
+
+def test_locks_exclude(run):
+    run(
+        3,
+        """
+        job = oikaze.join()
+        words = job.publish("words", 64, oikaze.Rights.ALL)
+        there = job.peer(0).region("words")
+        for _ in range(20):
+            with job.lock("counter"):
+                value = int.from_bytes(there.get(0, 8).wait(), "little")
+                there.put(0, (value + 1).to_bytes(8, "little")).wait()
+        job.barrier()
+        assert int.from_bytes(there.get(0, 8).wait(), "little") == 60
+        lock = job.lock(7)
+        if job.rank == 0:
+            lock.acquire()
+            assert lock.held
+            try:
+                lock.acquire()
+            except oikaze.InvalidError:
+                pass
+            job.barrier()
+            job.barrier()
+            lock.release()
+        else:
+            job.barrier()
+            try:
+                lock.acquire(timeout=0.05)
+            except oikaze.TimeoutError:
+                pass
+            else:
+                raise AssertionError("two nodes have the lock")
+            assert not lock.held
+            job.barrier()
+        try:
+            lock.release()
+        except oikaze.InvalidError as error:
+            assert "does not hold" in error.cause
+        job.barrier()
+        """,
+    )
+
+
+def test_operations_are_awaitable(run):
+    source = """
+        import asyncio
+        job = oikaze.join()
+        words = job.publish("words", 1 << 20, oikaze.Rights.ALL)
+        other = job.peer(1 - job.rank)
+        there = other.region("words")
+
+        async def add(n):
+            total = 0
+            for _ in range(n):
+                total += await there.fetch_add(0, 1)
+            return total
+
+        async def talk():
+            sums = await asyncio.gather(*(add(20) for _ in range(5)))
+            assert sum(sums) == sum(range(100))
+            operation = there.get(8, 100_000)
+            assert await operation == await operation == bytes(100_000)
+            sent = other.send(b"question")
+            first = await job.receive_async()
+            second, third = await both()
+            await sent
+            assert first.data == b"question"
+            assert {second.data, third.data} == {b"answer"}
+            await job.barrier_async()
+            try:
+                await there.fetch_add(3, 1)
+            except oikaze.RefusedError:
+                print("refused")
+            try:
+                await asyncio.wait_for(job.receive_async(), 0.05)
+            except asyncio.TimeoutError:
+                print("late")
+
+        async def both():
+            for _ in range(2):
+                other.send(b"answer")
+            return await asyncio.gather(
+                job.receive_async(source=1 - job.rank), job.receive_async()
+            )
+
+        asyncio.run(talk())
+        asyncio.run(asyncio.wait_for(job.barrier_async(), 30))
+        job.barrier()
+    """
+    assert run(2, source).lines() == ["late", "late", "refused", "refused"]
+    assert run(2, source, OIKAZE_WITHOUT="shm").lines() == ["late", "late", "refused", "refused"]
+
+
+def test_loops_of_two_threads_share_a_job(alone):
+    alone(
+        """
+        import asyncio, threading
+        job = oikaze.join()
+        words = job.publish("words", 64, oikaze.Rights.ALL)
+        there = job.peer(0).region("words")
+        async def add():
+            for _ in range(200):
+                await there.fetch_add(0, 1)
+                await job.peer(0).send(b"x")
+                await job.receive_async()
+        threads = [threading.Thread(target=lambda: asyncio.run(add())) for _ in range(2)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert words.load(0) == 400
+        """
+    )
+
+
+def test_notifications(run):
+    run(
+        2,
+        """
+        job = oikaze.join()
+        if job.rank == 0:
+            job.notify(1)
+        else:
+            job.wait_notify(0, timeout=30)
+            try:
+                job.wait_notify(0, timeout=0.01)
+            except oikaze.TimeoutError:
+                pass
+        try:
+            job.notify(job.rank)
+        except oikaze.InvalidError as error:
+            assert error.remedy
+        job.barrier()
+        """,
+    )

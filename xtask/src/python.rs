@@ -1,0 +1,86 @@
+//! Tests of the Python package, against the wheel as a user installs it.
+
+use crate::command::{Step, cargo, root, target};
+use std::path::{Path, PathBuf};
+
+/// Packages that build and check the wheel.
+const TOOLS: &[&str] = &["maturin>=1.9,<2", "mypy>=1.15", "numpy", "pytest"];
+/// Packages of the environment in which the tests run, beside the wheel.
+const TESTED_WITH: &[&str] = &["cloudpickle", "numpy", "pytest"];
+/// Packages for the tests that take long.
+const TESTED_LONG_WITH: &[&str] = &["nbclient", "nbformat", "ipykernel"];
+
+/// Builds the wheel, installs it into an empty virtual environment, checks its type stubs, and runs
+/// its tests.
+///
+/// # Errors
+/// There is no Python 3.11 or newer, a package cannot be had, or a test fails.
+pub fn run(all: bool, arguments: &[String]) -> Result<(), String> {
+    let folder = target().join("python");
+    let tools = environment(&folder.join("tools"), TOOLS)?;
+    let mut packages = TESTED_WITH.to_vec();
+    if all {
+        packages.extend(TESTED_LONG_WITH);
+    }
+    let tested = environment(&folder.join("tested"), &packages)?;
+    let wheels = folder.join("wheels");
+    // An older wheel must not be installed in place of the new one.
+    let _ = std::fs::remove_dir_all(&wheels);
+    let bindings = root().join("bindings/python");
+    Step::new(tools.join("maturin"))
+        .args(["build", "--quiet", "--profile", "dev", "--strip", "--manifest-path"])
+        .args([bindings.join("Cargo.toml")])
+        .args(["--out".into(), wheels.clone(), "--interpreter".into(), tools.join("python")])
+        .env("CARGO_TARGET_DIR", target())
+        .run()?;
+    let wheel = only_file_of(&wheels)?;
+    for place in [&tools, &tested] {
+        pip(place, &["--no-deps", "--force-reinstall"], &[wheel.as_os_str()])?;
+    }
+    cargo(&["build", "--quiet", "-p", "oikaze-cli"]).run()?;
+    Step::new(tools.join("mypy"))
+        .args(["--strict", "--cache-dir"])
+        .args([folder.join("mypy"), bindings.join("python/oikaze")])
+        .run()?;
+    let command = target().join("debug/oikaze");
+    Step::new(tested.join("python"))
+        .args(["-m", "pytest", "-q", "-c"])
+        .args([bindings.join("pyproject.toml"), bindings.join("tests")])
+        .args(if all { &[][..] } else { &["-m", "not long"][..] })
+        .args(arguments)
+        .env("OIKAZE_COMMAND", command)
+        .run()
+}
+
+/// Makes a virtual environment with these packages, unless it is there. Returns its programs.
+fn environment(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+    let programs = folder.join("bin");
+    let (noted, wanted) = (folder.join("packages"), packages.join("\n"));
+    if std::fs::read_to_string(&noted).is_ok_and(|found| found == wanted) {
+        return Ok(programs);
+    }
+    Step::new("python3").args(["-m", "venv"]).args([folder]).run()?;
+    pip(&programs, &[], packages)?;
+    std::fs::write(&noted, wanted).map_err(|why| format!("{}: {why}", noted.display()))?;
+    Ok(programs)
+}
+
+/// Installs packages into the environment of these programs.
+fn pip<S: AsRef<std::ffi::OsStr>>(
+    programs: &Path,
+    options: &[&str],
+    packages: &[S],
+) -> Result<(), String> {
+    Step::new(programs.join("python"))
+        .args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
+        .args(options)
+        .args(packages)
+        .run()
+}
+
+fn only_file_of(folder: &Path) -> Result<PathBuf, String> {
+    let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
+    let mut files = std::fs::read_dir(folder).map_err(failed)?;
+    let file = files.next().ok_or_else(|| format!("{}: no wheel is there", folder.display()))?;
+    Ok(file.map_err(failed)?.path())
+}
