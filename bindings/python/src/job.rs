@@ -42,6 +42,11 @@ impl JobCell {
         lock(&self.job).clone().ok_or_else(|| left(py))
     }
 
+    /// Returns the time limit of waits that are given none.
+    pub fn time_limit(&self) -> Option<Duration> {
+        lock(&self.job).as_ref().and_then(|job| job.time_limit())
+    }
+
     /// Keeps an operation and its memory until the operation has ended.
     pub fn keep_running(&self, running: Running) {
         lock(&self.running).push(running);
@@ -99,6 +104,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// Returns what the objects of this job share.
+    pub fn cell(&self) -> &Arc<JobCell> {
+        &self.cell
+    }
+
     /// Returns the job, unless this process has left it.
     pub fn get(&self, py: Python<'_>) -> PyResult<Arc<oikaze::Job>> {
         self.cell.get(py)

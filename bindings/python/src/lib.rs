@@ -8,11 +8,14 @@
 //! | [`job`] | the job, its settings, its end |
 //! | [`peer`], [`message`], [`fifo`] | messages and FIFOs |
 //! | [`region`], [`remote`] | memory of this node and of its peers |
+//! | [`array`], [`collective`] | shared arrays, collectives, teams |
 //! | [`operation`], [`queue`] | operations under way, and the queue that tells `asyncio` of them |
 //! | [`buffer`] | memory of other Python objects; all unsafe code |
 //! | [`wait`], [`error`] | waits without the interpreter's lock, exceptions |
 
+mod array;
 mod buffer;
+mod collective;
 mod error;
 mod fifo;
 mod job;
@@ -59,6 +62,15 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fifo::Fifo>()?;
     module.add_class::<fifo::RemoteFifo>()?;
     module.add_class::<job::Lock>()?;
+    module.add_class::<array::Array>()?;
+    module.add_class::<array::Distribution>()?;
+    module.add_class::<array::Guard>()?;
+    module.add_class::<collective::Team>()?;
+    module.add_function(wrap_pyfunction!(collective::start_even, module)?)?;
+    module.add_function(wrap_pyfunction!(collective::start_uneven, module)?)?;
+    module.add_function(wrap_pyfunction!(collective::sum_exact, module)?)?;
+    module.add_function(wrap_pyfunction!(collective::split, module)?)?;
+    module.add_function(wrap_pyfunction!(collective::shrink, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

@@ -1,24 +1,45 @@
 //! Operations under way, as Python objects.
 
-use crate::buffer::Loan;
-use crate::error::{OrRaise, exception};
+use crate::buffer::{Loan, Memory};
+use crate::error::{OrRaise, exception, invalid};
 use crate::job::JobCell;
 use crate::queue::CompletionQueue;
 use crate::wait::{Timeout, wait};
+use oikaze::collective::Pending;
+use oikaze::ffi::UntypedResult;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyByteArray, PyBytes, PyList};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What is under way.
 pub enum Work {
     /// An operation of the library, with the bits of its outcome.
     Bits(oikaze::completion::Operation<u64>),
+    /// A collective whose result is a vector.
+    Whole(Pending<UntypedResult>),
+    /// A collective whose result is a vector of this rank's own length.
+    Part(Pending<Vec<u8>>),
+    /// A collective whose result is a vector of each rank.
+    Parts(Pending<Vec<Vec<u8>>>),
+}
+
+/// What the library gives when something has ended.
+pub enum Ended {
+    Bits(u64),
+    Whole(UntypedResult),
+    Part(Vec<u8>),
+    Parts(Vec<Vec<u8>>),
 }
 
 /// What the program gets when the operation has ended.
 pub enum Outcome {
     /// `None`.
     Nothing,
+    /// What the library gives: a `bytearray`, or a list of them.
+    Raw,
+    /// This object, into whose memory the result is copied.
+    Copied(Py<PyAny>, Memory),
     /// The previous value of a word: of this many bits, signed or not.
     Word { bits: u32, signed: bool },
     /// This object, which the operation has filled.
@@ -40,8 +61,8 @@ pub struct Operation {
 struct State {
     outcome: Outcome,
     loan: Option<Loan>,
-    /// Function of the program that makes the result of the outcome.
-    convert: Option<Py<PyAny>>,
+    /// Functions that make the result of the outcome, each of what the one before returned.
+    convert: Vec<Py<PyAny>>,
     result: Option<Py<PyAny>>,
 }
 
@@ -62,16 +83,50 @@ impl Work {
     fn is_done(&self) -> bool {
         match self {
             Self::Bits(operation) => operation.is_done(),
+            Self::Whole(pending) => pending.is_done(),
+            Self::Part(pending) => pending.is_done(),
+            Self::Parts(pending) => pending.is_done(),
         }
     }
 
-    fn wait(&self, timeout: Timeout) -> oikaze::Result<u64> {
+    fn wait(&self, timeout: Timeout, of_job: Option<Duration>) -> oikaze::Result<Ended> {
+        // A collective is waited for by reference, which takes a limit.
+        let limit = timeout.choose(Some, || of_job).unwrap_or(Duration::MAX);
         match self {
-            Self::Bits(operation) => {
-                timeout.choose(|limit| operation.wait_for(limit), || operation.wait())
-            }
+            Self::Bits(operation) => timeout
+                .choose(|limit| operation.wait_for(limit), || operation.wait())
+                .map(Ended::Bits),
+            Self::Whole(pending) => pending.wait_for(limit).map(Ended::Whole),
+            Self::Part(pending) => pending.wait_for(limit).map(Ended::Part),
+            Self::Parts(pending) => pending.wait_for(limit).map(Ended::Parts),
         }
     }
+
+    fn report_to(&self, queue: &CompletionQueue, context: u64) -> oikaze::Result<()> {
+        match self {
+            Self::Bits(operation) => operation.report_to(queue.inner(), context),
+            Self::Whole(pending) => pending.report_to(queue.inner(), context),
+            Self::Part(pending) => pending.report_to(queue.inner(), context),
+            Self::Parts(pending) => pending.report_to(queue.inner(), context),
+        }
+    }
+}
+
+/// Makes the object of a result as it came.
+fn raw(py: Python<'_>, ended: Ended) -> PyResult<Py<PyAny>> {
+    Ok(match ended {
+        Ended::Bits(bits) => bits.into_pyobject(py)?.into_any().unbind(),
+        Ended::Whole(result) => {
+            let len = result.len();
+            let copy = |bytes: &mut [u8]| result.copy_to(bytes).or_raise(py);
+            PyByteArray::new_with(py, len, copy)?.into_any().unbind()
+        }
+        Ended::Part(bytes) => PyByteArray::new(py, &bytes).into_any().unbind(),
+        Ended::Parts(parts) => {
+            let parts = parts.iter().map(|bytes| PyByteArray::new(py, bytes));
+            PyList::new(py, parts.collect::<Vec<_>>())?.into_any().unbind()
+        }
+    })
 }
 
 impl Operation {
@@ -82,10 +137,14 @@ impl Operation {
         outcome: Outcome,
         loan: Option<Loan>,
     ) -> Self {
-        let work = Work::Bits(operation.into_bits());
+        Self::of_work(job, Work::Bits(operation.into_bits()), outcome, loan)
+    }
+
+    /// Makes the object of something under way.
+    pub fn of_work(job: &Arc<JobCell>, work: Work, outcome: Outcome, loan: Option<Loan>) -> Self {
         // Most small operations are done by now, and need their memory no more.
         let loan = loan.filter(|_| !work.is_done());
-        let state = State { outcome, loan, convert: None, result: None };
+        let state = State { outcome, loan, convert: Vec::new(), result: None };
         Self { job: Arc::clone(job), work: Arc::new(work), state: Mutex::new(state) }
     }
 
@@ -94,36 +153,46 @@ impl Operation {
     }
 
     /// Takes the result of an operation that has ended, and releases its memory.
-    fn finish(&self, py: Python<'_>, ended: oikaze::Result<u64>) -> PyResult<Py<PyAny>> {
-        let (bits, convert, loan) = {
+    fn finish(&self, py: Python<'_>, ended: oikaze::Result<Ended>) -> PyResult<Py<PyAny>> {
+        let (ended, functions, loan) = {
             let mut state = self.state();
             if let Some(result) = &state.result {
                 return Ok(result.clone_ref(py));
             }
             let loan = state.loan.take_if(|_| self.work.is_done());
-            (ended, state.convert.take(), loan)
+            (ended, std::mem::take(&mut state.convert), loan)
         };
         drop(loan);
-        let bits = bits.map_err(|error| exception(py, &error))?;
-        let result = self.result_of(py, bits)?;
-        let result = match convert {
-            Some(convert) => convert.call1(py, (result,))?,
-            None => result,
-        };
+        let ended = ended.map_err(|error| exception(py, &error))?;
+        let result = self.result_of(py, ended)?;
+        let convert = |result, function: Py<PyAny>| function.call1(py, (result,));
+        let result = functions.into_iter().try_fold(result, convert)?;
         let mut state = self.state();
         Ok(state.result.get_or_insert(result).clone_ref(py))
     }
 
-    fn result_of(&self, py: Python<'_>, bits: u64) -> PyResult<Py<PyAny>> {
-        Ok(match &self.state().outcome {
-            Outcome::Nothing => py.None(),
-            Outcome::Word { signed: false, .. } => bits.into_pyobject(py)?.into_any().unbind(),
-            Outcome::Word { bits: 32, .. } => {
-                let word = (bits as u32).cast_signed();
-                word.into_pyobject(py)?.into_any().unbind()
+    fn result_of(&self, py: Python<'_>, ended: Ended) -> PyResult<Py<PyAny>> {
+        let state = self.state();
+        Ok(match (&state.outcome, ended) {
+            (Outcome::Nothing, _) => py.None(),
+            (Outcome::Object(object), _) => object.clone_ref(py),
+            (Outcome::Copied(object, memory), Ended::Whole(result)) => {
+                let len = result.len();
+                if len != memory.len() {
+                    let why = format!("{len} bytes have come for {} bytes of out", memory.len());
+                    let remedy = "pass an array of the result's shape and dtype";
+                    return Err(invalid(py, "taking the result", &why, remedy));
+                }
+                memory.fill(py, &result.into_vec());
+                object.clone_ref(py)
             }
-            Outcome::Word { .. } => bits.cast_signed().into_pyobject(py)?.into_any().unbind(),
-            Outcome::Object(object) => object.clone_ref(py),
+            (Outcome::Word { bits: 32, signed: true }, Ended::Bits(bits)) => {
+                (bits as u32).cast_signed().into_pyobject(py)?.into_any().unbind()
+            }
+            (Outcome::Word { signed: true, .. }, Ended::Bits(bits)) => {
+                bits.cast_signed().into_pyobject(py)?.into_any().unbind()
+            }
+            (_, ended) => raw(py, ended)?,
         })
     }
 }
@@ -137,11 +206,14 @@ impl Operation {
     /// failed raises an `oikaze.Error` with operation, cause and remedy.
     #[pyo3(signature = (timeout = Timeout::default()))]
     fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Py<PyAny>> {
+        if let Some(result) = &self.state().result {
+            return Ok(result.clone_ref(py));
+        }
         let ended = match self.work.is_done() {
-            true => self.work.wait(timeout),
+            true => self.work.wait(timeout, None),
             false => {
-                let work = &self.work;
-                match wait(py, move || Ok(work.wait(timeout)))? {
+                let (work, of_job) = (&self.work, self.job.time_limit());
+                match wait(py, move || Ok(work.wait(timeout, of_job)))? {
                     // What has not ended keeps its memory.
                     Err(error) if !self.work.is_done() => return Err(exception(py, &error)),
                     ended => ended,
@@ -159,19 +231,21 @@ impl Operation {
 
     /// Ends the operation, if it has not ended. Whether it took place at the peer is unknown then.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        let Work::Bits(operation) = &*self.work;
+        let Work::Bits(operation) = &*self.work else {
+            let remedy = "wait for its end; all ranks take part in it";
+            return Err(invalid(py, "cancelling", "a collective cannot be cancelled", remedy));
+        };
         wait(py, || operation.cancel().map(drop).or(Ok(())))
     }
 
     /// Makes the queue report the end once, by the number `context`.
     fn report_to(&self, py: Python<'_>, queue: &CompletionQueue, context: u64) -> PyResult<()> {
-        let Work::Bits(operation) = &*self.work;
-        operation.report_to(queue.inner(), context).or_raise(py)
+        self.work.report_to(queue, context).or_raise(py)
     }
 
     /// Makes `wait` return what `function` makes of the result. Returns this object.
     fn then<'py>(slf: Bound<'py, Self>, function: Py<PyAny>) -> Bound<'py, Self> {
-        slf.get().state().convert = Some(function);
+        slf.get().state().convert.push(function);
         slf
     }
 

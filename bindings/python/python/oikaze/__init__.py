@@ -11,6 +11,8 @@ A program joins its job and gets everything else from it::
 ``oikaze run -n 4 -- python program.py`` starts it on four nodes of this machine.
 """
 
+from ._array import Array, SharedArray
+from ._collectives import Team
 from ._errors import (
     AbortedError,
     CancelledError,
@@ -32,6 +34,7 @@ from ._errors import (
 from ._job import Job, Rights, join
 from ._native import (
     CompletionQueue,
+    Distribution,
     Fifo,
     Lock,
     Message,
@@ -46,7 +49,9 @@ from ._native import (
 
 __all__ = [
     "AbortedError",
+    "Array",
     "CompletionQueue",
+    "Distribution",
     "Error",
     "Fifo",
     "ForkedError",
@@ -69,7 +74,9 @@ __all__ = [
     "RemoteRegion",
     "RemoteSignal",
     "Rights",
+    "SharedArray",
     "SystemCallError",
+    "Team",
     "TimeoutError",
     "UnreportedError",
     "__version__",

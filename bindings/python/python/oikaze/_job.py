@@ -8,7 +8,11 @@ import hashlib
 from types import TracebackType
 from typing import Any, Literal
 
-from . import _aio, _ending, _native
+import numpy.typing as npt
+
+from . import _aio, _array, _ending, _native
+from ._array import Array, SharedArray
+from ._collectives import Collectives
 
 
 class Rights(enum.IntFlag):
@@ -22,7 +26,7 @@ class Rights(enum.IntFlag):
     ALL = 15
 
 
-class Job(_native.Job):
+class Job(_native.Job, Collectives):
     """A job that this process has joined; `oikaze.join` returns it.
 
     As a context manager the job leaves at the end of the block, or ends for all nodes if the block
@@ -72,6 +76,54 @@ class Job(_native.Job):
             digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
             name = int.from_bytes(digest, "little")
         return self._lock(name)
+
+    def array(
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        dtype: npt.DTypeLike = "f8",
+        *,
+        distribution: _native.Distribution | None = None,
+        delivery: str | None = None,
+        unordered_updates: bool = False,
+    ) -> Array:
+        """Makes a shared array under a name: a `numpy.ndarray` that all nodes write in place.
+
+        Collective: all nodes make the same arrays in the same order. The array begins as zeros.
+
+        Args:
+            name: up to 48 bytes.
+            shape: one to four extents, or the number of elements.
+            dtype: numbers, or a structure of numbers without padding.
+            distribution: which node is the home of which elements; a block of the first axis for
+                each, unless it is given.
+            delivery: how updates end at readers, such as ``"direct_map"``.
+            unordered_updates: sends updates without waiting for other messages.
+
+        Raises:
+            MismatchError: the nodes disagree on the array.
+            InvalidError: the dtype cannot be shared.
+        """
+        shared = _array.make(
+            self, name, shape, dtype, distribution, delivery, unordered_updates
+        )
+        return _array.view_of(shared)
+
+    def guarded_array(
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        dtype: npt.DTypeLike = "f8",
+        *,
+        distribution: _native.Distribution | None = None,
+        delivery: str | None = None,
+        unordered_updates: bool = False,
+    ) -> SharedArray:
+        """Makes a shared array as `array` does, for access through guards alone.
+
+        Such an array takes no page faults, and its updates are sent as guards end.
+        """
+        return _array.make(self, name, shape, dtype, distribution, delivery, unordered_updates)
 
     async def receive_async(self, source: int | None = None) -> _native.Message:
         """Waits for the next message in a coroutine, from the node `source` or from any."""

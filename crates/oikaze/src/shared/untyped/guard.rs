@@ -73,6 +73,17 @@ macro_rules! guard_of_block {
                 self.lent.address()
             }
 
+            /// Returns the memory from the first element to the end of the last one. It stays mapped
+            /// for as long as the value lives, after the end of the guard, too. Then it may show old
+            /// bytes.
+            #[must_use]
+            pub fn memory(&self) -> PlainMemory {
+                let rows = self.shape().into_iter().zip(self.strides());
+                let last: usize = rows.map(|(len, stride)| len.saturating_sub(1) * stride).sum();
+                let len = if self.block.is_empty() { 0 } else { last + self.array.element_size() };
+                PlainMemory::new(Arc::clone(&self.array.memory), self.address(), len)
+            }
+
             /// Returns the number of elements of the block along each axis.
             #[must_use]
             pub fn shape(&self) -> Vec<usize> {

@@ -1,0 +1,381 @@
+"""Shared arrays: the same array on every node, read and written in place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ._dtype import elements_of
+from ._errors import invalid
+from ._native import Distribution, Guard, SharedMemory
+
+if TYPE_CHECKING:
+    from ._job import Job
+
+#: Selects part of an array: a slice or an index for each axis.
+Index = Any
+
+
+class Reading:
+    """Guard that reads part of an array, for ``with array.reading[lo:hi] as part``.
+
+    ``part`` is a read-only array over the shared pages. While the guard lives, its bytes are those
+    of the last synchronisation. Guards fetch whole ranges ahead, so the program takes no page
+    faults. No guard may be alive at a barrier.
+    """
+
+    def __init__(self, array: SharedArray, guard: Guard) -> None:
+        self._guard = guard
+        self._array = array
+        self._part: npt.NDArray[Any] = np.ndarray(
+            guard.shape, array.dtype, cast(Any, guard), strides=guard.strides
+        )
+
+    @property
+    def part(self) -> npt.NDArray[Any]:
+        """The part, as an array over the shared pages."""
+        return self._part
+
+    def release(self) -> None:
+        """Ends the guard. Its array must not be used afterwards: it may show old values."""
+        if self._part.flags.writeable:
+            self._part.flags.writeable = False
+        self._guard.release()
+
+    def __enter__(self) -> npt.NDArray[Any]:
+        return self._part
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Writing(Reading):
+    """Guard that writes part of an array, for ``with array.writing[lo:hi] as part``.
+
+    Nobody else writes the elements until the next barrier. Their bytes are sent to readers when the
+    guard ends, or with the barrier.
+    """
+
+    def push_to(self, ranks: Iterable[int]) -> None:
+        """Sends the bytes to these nodes when the guard ends, without being asked."""
+        self._guard.push_to(list(ranks))
+
+
+class _Selector:
+    """Makes guards by an index: ``array.reading[2:4, :]``."""
+
+    def __init__(self, array: SharedArray, how: Literal["read", "write", "merge"]) -> None:
+        self._array, self._how = array, how
+
+    def __getitem__(self, index: Index) -> Any:
+        array, memory = self._array, self._array._memory
+        part = array._part(index)
+        if self._how == "read":
+            return Reading(array, memory.read(part))
+        return Writing(array, memory.write(part, self._how == "merge"))
+
+
+class SharedArray:
+    """A shared array that is accessed through guards alone.
+
+    Attributes:
+        dtype: type of the elements.
+        reading: ``reading[index]`` is a guard that reads.
+        writing: ``writing[index]`` is a guard that writes elements that nobody else writes.
+        merging: ``merging[index]`` is a guard that writes into pages which others write, too. The
+            bytes that have changed are merged at the next synchronisation.
+    """
+
+    def __init__(self, job: Job, memory: SharedMemory, dtype: np.dtype[Any]) -> None:
+        self._job, self._memory, self.dtype = job, memory, dtype
+        self.reading = _Selector(self, "read")
+        self.writing = _Selector(self, "write")
+        self.merging = _Selector(self, "merge")
+
+    @property
+    def name(self) -> str:
+        """Name of the array."""
+        return self._memory.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of elements along each axis."""
+        return tuple(self._memory.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    def home(self, rank: int | None = None) -> tuple[int, int]:
+        """First index and end, along the first axis, of the elements whose home is the node.
+
+        Without a rank, it is this node. The home has the present values, and writes its elements
+        without any traffic.
+        """
+        start, end = self._memory.home_block(self._rank(rank))[0]
+        return start, end
+
+    def home_block(self, rank: int | None = None) -> tuple[slice, ...]:
+        """The elements whose home is the node, as an index: ``array[array.home_block()]``."""
+        return tuple(slice(*bounds) for bounds in self._memory.home_block(self._rank(rank)))
+
+    def home_blocks(self, rank: int | None = None) -> list[tuple[slice, ...]]:
+        """All blocks of elements whose home is the node: several for a cyclic distribution."""
+        blocks = self._memory.home_blocks(self._rank(rank))
+        return [tuple(slice(*bounds) for bounds in block) for block in blocks]
+
+    def home_of(self, index: int | tuple[int, ...]) -> int | None:
+        """Rank of the home of an element, or ``None`` if there is no such element."""
+        return self._memory.home_of(list(index) if isinstance(index, tuple) else [index])
+
+    def fill_all(self, value: Any) -> None:
+        """Sets all elements on all nodes. Collective."""
+        self._memory.fill(np.asarray(value, self.dtype).tobytes())
+
+    def free(self) -> None:
+        """Ends the array on all nodes. Collective. Do not touch its memory afterwards."""
+        self._memory.free()
+
+    def redistribute(self, distribution: Distribution) -> None:
+        """Gives the elements other homes. Collective. Views of the array are old afterwards."""
+        self._memory.redistribute(distribution)
+
+    def resize(self, shape: int | tuple[int, ...]) -> None:
+        """Gives the array another shape. Collective. Views of the array are old afterwards.
+
+        Elements keep their indices. New ones are zero.
+        """
+        self._memory.resize(_extents(shape))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the array to a ``.npy`` file. Collective: each node writes its own elements."""
+        self._memory.save(os.fspath(path))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads the array from a ``.npy`` file of the same shape and dtype. Collective."""
+        self._memory.load(os.fspath(path))
+
+    def prefetch(self, index: Index) -> None:
+        """Begins to fetch elements that will be read soon."""
+        self._memory.prefetch(self._part(index))
+
+    def subscribe(self, index: Index) -> None:
+        """Makes writers send these elements here with each barrier, without being asked."""
+        self._memory.subscribe(self._part(index))
+
+    def unsubscribe(self, index: Index) -> None:
+        """Ends a subscription."""
+        self._memory.unsubscribe(self._part(index))
+
+    def subscribe_halo(self, index: Index, n: int) -> None:
+        """Subscribes to the elements around a block, up to ``n`` indices away on each side."""
+        self._memory.halo(self._part(index), n)
+
+    def put_elements(self, first: int, values: npt.ArrayLike) -> None:
+        """Writes elements at their homes at once, counted in row-major order from ``first`` on."""
+        self._memory.put(first, np.ascontiguousarray(values, self.dtype).reshape(-1).view("u1"))
+
+    def get_elements(self, first: int, end: int) -> npt.NDArray[Any]:
+        """Reads elements from their homes, counted in row-major order."""
+        return np.frombuffer(self._memory.get(first, end), self.dtype)
+
+    def fetch_add(self, index: int | tuple[int, ...], add: Any) -> Any:
+        """Adds to one element atomically, and returns the previous value.
+
+        Elements are uint32, int32, uint64, int64, float32 or float64.
+        """
+        return self.fetch_combine(index, "sum", add)
+
+    def fetch_combine(
+        self, index: int | tuple[int, ...], combine: Literal["sum", "min", "max"], other: Any
+    ) -> Any:
+        """Combines one element with a number atomically, and returns the previous value."""
+        place = list(index) if isinstance(index, tuple) else [index]
+        return self._one(self._memory.fetch_combine(place, combine, self._bytes(other)))
+
+    def compare_exchange(self, index: int | tuple[int, ...], expected: Any, new: Any) -> Any:
+        """Stores ``new`` if the element is ``expected``. Returns the previous value."""
+        place = list(index) if isinstance(index, tuple) else [index]
+        before = self._memory.compare_exchange(place, self._bytes(expected), self._bytes(new))
+        return self._one(before)
+
+    def accumulate(
+        self, first: int, numbers: npt.ArrayLike, combine: Literal["sum", "min", "max"] = "sum"
+    ) -> None:
+        """Combines numbers with elements from ``first`` on, each atomically."""
+        numbers = np.ascontiguousarray(numbers, self.dtype).reshape(-1)
+        self._memory.accumulate(first, combine, numbers.view("u1"))
+
+    def statistics(self) -> dict[str, int]:
+        """Counters of this array on this node."""
+        return self._memory.statistics()
+
+    def _rank(self, rank: int | None) -> int:
+        return self._job.rank if rank is None else rank
+
+    def _bytes(self, value: Any) -> bytes:
+        return np.asarray(value, self.dtype).tobytes()
+
+    def _one(self, raw: bytearray) -> Any:
+        return np.frombuffer(raw, self.dtype)[0]
+
+    def _part(self, index: Index) -> list[tuple[int, int]]:
+        """Turns an index into first index and end along each axis."""
+        shape = self.shape
+        indices = list(index) if isinstance(index, tuple) else [index]
+        if Ellipsis in indices:
+            at = indices.index(Ellipsis)
+            indices[at : at + 1] = [slice(None)] * (len(shape) - len(indices) + 1)
+        indices += [slice(None)] * (len(shape) - len(indices))
+        if len(indices) != len(shape):
+            cause = f"{len(indices)} indices are given for {len(shape)} axes"
+            raise invalid("selecting part of an array", cause, "give a slice for each axis")
+        part = []
+        for one, extent in zip(indices, shape, strict=True):
+            if isinstance(one, slice):
+                start, end, step = one.indices(extent)
+                if step != 1:
+                    cause = f"the step is {step}"
+                    remedy = "take all elements of a range, and select from the guard's array"
+                    raise invalid("selecting part of an array", cause, remedy)
+                part.append((start, max(start, end)))
+            else:
+                at = int(one)
+                if not -extent <= at < extent:
+                    cause = f"index {at} is outside of {extent} elements"
+                    raise invalid("selecting part of an array", cause, "see array.shape")
+                part.append((at % extent, at % extent + 1))
+        return part
+
+
+class Array(np.ndarray[Any, Any]):
+    """A `numpy.ndarray` over the pages of a shared array: the same array on every node.
+
+    Plain loads and stores, slices and ufuncs work in place and without a copy. After a barrier,
+    each node sees what all others wrote before it. ``array.shared`` has everything else: guards,
+    homes, subscriptions, files. The most used of it is here, too.
+
+    Slices of the array are views. Results of arithmetic are ordinary arrays.
+    """
+
+    shared: SharedArray
+
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: bool = False
+    ) -> Any:
+        # Results are ordinary arrays: they are not shared.
+        return array[()] if return_scalar else array
+
+    def __reduce__(self) -> Any:
+        # What is sent elsewhere is a copy.
+        return np.array(self, copy=True, subok=False).__reduce__()
+
+    def _of_job(self) -> SharedArray:
+        shared = self.__dict__.get("shared")
+        if shared is None:
+            cause = "this is a view of part of a shared array"
+            raise invalid("using a shared array", cause, "call the array that job.array returned")
+        return shared  # type: ignore[no-any-return]
+
+    @property
+    def reading(self) -> _Selector:
+        """``array.reading[index]`` is a guard that reads, for ``with``."""
+        return self._of_job().reading
+
+    @property
+    def writing(self) -> _Selector:
+        """``array.writing[index]`` is a guard that writes, for ``with``."""
+        return self._of_job().writing
+
+    def home(self, rank: int | None = None) -> tuple[int, int]:
+        """First index and end, along the first axis, of the elements whose home is the node."""
+        return self._of_job().home(rank)
+
+    def home_block(self, rank: int | None = None) -> tuple[slice, ...]:
+        """The elements whose home is the node, as an index: ``array[array.home_block()]``."""
+        return self._of_job().home_block(rank)
+
+    def fetch_add(self, index: int | tuple[int, ...], add: Any) -> Any:
+        """Adds to one element atomically, and returns the previous value."""
+        return self._of_job().fetch_add(index, add)
+
+    def fill_all(self, value: Any) -> None:
+        """Sets all elements on all nodes. Collective."""
+        self._of_job().fill_all(value)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the array to a ``.npy`` file. Collective."""
+        self._of_job().save(path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads the array from a ``.npy`` file. Collective."""
+        self._of_job().load(path)
+
+    def free(self) -> None:
+        """Ends the array on all nodes. Collective. Do not touch its memory afterwards."""
+        self._of_job().free()
+
+    def resized(self, shape: int | tuple[int, ...]) -> Array:
+        """Gives the array another shape, and returns it. Collective.
+
+        Elements keep their indices, and new ones are zero. This object shows old values afterwards.
+        """
+        shared = self._of_job()
+        shared.resize(shape)
+        return view_of(shared)
+
+    def redistributed(self, distribution: Distribution) -> Array:
+        """Gives the elements other homes, and returns the array. Collective.
+
+        This object shows old values afterwards.
+        """
+        shared = self._of_job()
+        shared.redistribute(distribution)
+        return view_of(shared)
+
+
+def view_of(shared: SharedArray) -> Array:
+    """Returns the array over the pages of a shared array."""
+    shared._memory.make_plain()
+    array = np.ndarray.__new__(
+        Array, shared.shape, shared.dtype, cast(Any, shared._memory)
+    )
+    array.shared = shared
+    return array
+
+
+def make(
+    job: Job,
+    name: str,
+    shape: int | tuple[int, ...],
+    dtype: npt.DTypeLike,
+    distribution: Distribution | None,
+    delivery: str | None,
+    unordered_updates: bool,
+) -> SharedArray:
+    """Makes a shared array."""
+    kind = np.dtype(dtype)
+    elements = elements_of(kind, f"array {name!r}")
+    extents = _extents(shape)
+    memory = job._array(
+        name, extents, elements, kind.itemsize, distribution, delivery, unordered_updates
+    )
+    return SharedArray(job, memory, kind)
+
+
+def _extents(shape: int | tuple[int, ...]) -> list[int]:
+    return [int(extent) for extent in (shape if isinstance(shape, tuple | list) else (shape,))]

@@ -1,0 +1,63 @@
+"""NumPy's element types, as the library names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._errors import invalid
+
+_KINDS = {
+    "u1": "u8",
+    "i1": "i8",
+    "u2": "u16",
+    "i2": "i16",
+    "u4": "u32",
+    "i4": "i32",
+    "u8": "u64",
+    "i8": "i64",
+    "f4": "f32",
+    "f8": "f64",
+    "b1": "bool",
+    "c8": "c64",
+    "c16": "c128",
+}
+
+
+def kind_of(dtype: np.dtype[Any], operation: str) -> str:
+    """Returns the name of a kind of numbers."""
+    kind = _KINDS.get(f"{dtype.kind}{dtype.itemsize}")
+    if kind is None or not dtype.isnative:
+        known = "bool, (u)int8 to (u)int64, float32, float64, complex64 or complex128"
+        cause = f"elements of {dtype!r} are not known"
+        raise invalid(operation, cause, f"use {known}, in this machine's byte order")
+    return kind
+
+
+def elements_of(dtype: np.dtype[Any], operation: str) -> str | list[tuple[str, str]]:
+    """Returns a kind of numbers, or the fields of a structure with their kinds."""
+    if dtype.fields is None and dtype.subdtype is None:
+        return kind_of(dtype, operation)
+    fields = list(_fields("", dtype, operation))
+    packed = sum(size for _, _, size in fields)
+    if packed != dtype.itemsize:
+        cause = f"{dtype!r} has padding between its fields"
+        raise invalid(operation, cause, "make it packed: numpy.dtype([...], align=False)")
+    return [(name, kind) for name, kind, _ in fields]
+
+
+def _fields(path: str, dtype: np.dtype[Any], operation: str) -> Any:
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        if base.fields is not None:
+            cause = f"field {path!r} is an array of structures"
+            raise invalid(operation, cause, "make it fields of their own")
+        extents = "".join(f"[{extent}]" for extent in shape)
+        yield f"{path}{extents}", kind_of(base, operation), dtype.itemsize
+    elif dtype.fields is not None:
+        for name in dtype.names or ():
+            inner = f"{path}.{name}" if path else name
+            yield from _fields(inner, dtype.fields[name][0], operation)
+    else:
+        yield path, kind_of(dtype, operation), dtype.itemsize

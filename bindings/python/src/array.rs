@@ -1,0 +1,471 @@
+//! Shared arrays, as memory that NumPy can view.
+//!
+//! The classes here know shapes, bytes and addresses. The package makes `numpy.ndarray`s of them.
+
+use crate::buffer::{Memory, show};
+use crate::error::{OrRaise, exception};
+use crate::job::{Job, JobCell};
+use crate::remote::combine_of;
+use crate::wait::wait;
+use oikaze::Error;
+use oikaze::ffi::{
+    ElementKind, ElementType, PlainMemory, UntypedArray, UntypedReadGuard, UntypedWriteGuard,
+};
+use oikaze::message::Class;
+use oikaze::shared::{Delivery, ElementField, Homes};
+use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyDict};
+use std::ffi::c_int;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Part of an array: first index and end along each axis.
+type Part = Vec<(usize, usize)>;
+
+fn ranges(part: Part) -> Vec<Range<usize>> {
+    part.into_iter().map(|(start, end)| start..end).collect()
+}
+
+fn part(ranges: Vec<Range<usize>>) -> Part {
+    ranges.into_iter().map(|range| (range.start, range.end)).collect()
+}
+
+/// How the elements of a shared array are distributed over the nodes.
+///
+/// Each element has a home, the node that always has its present value. A node writes its own
+/// elements without any traffic.
+#[pyclass(module = "oikaze", frozen)]
+#[derive(Clone)]
+pub struct Distribution {
+    distribution: oikaze::shared::Distribution,
+}
+
+#[pymethods]
+impl Distribution {
+    /// One block of indices along the axis for each node, of lengths as equal as possible.
+    #[staticmethod]
+    #[pyo3(signature = (axis = 0))]
+    fn block(axis: usize) -> Self {
+        Self { distribution: oikaze::shared::Distribution::Block { axis } }
+    }
+
+    /// Blocks of `indices` indices along the axis for each node in turn.
+    #[staticmethod]
+    #[pyo3(signature = (indices = 1, axis = 0))]
+    fn cyclic(indices: usize, axis: usize) -> Self {
+        Self { distribution: oikaze::shared::Distribution::Cyclic { axis, indices } }
+    }
+
+    /// One rank for each index along the axis.
+    #[staticmethod]
+    #[pyo3(signature = (owners, axis = 0))]
+    fn explicit(owners: Vec<u32>, axis: usize) -> Self {
+        Self { distribution: oikaze::shared::Distribution::Explicit { axis, owners } }
+    }
+
+    /// Homes by pages of 4096 bytes: one run of pages for each node, or, if `pages` is given, runs
+    /// of so many pages for each node in turn.
+    #[staticmethod]
+    #[pyo3(signature = (pages = None))]
+    fn by_pages(pages: Option<u64>) -> Self {
+        let homes = pages.map_or(Homes::Block, |pages| Homes::Cyclic { pages });
+        Self { distribution: oikaze::shared::Distribution::Pages(homes) }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<oikaze.Distribution {:?}>", self.distribution)
+    }
+}
+
+/// Returns a way in which updates of an array end at their receiver.
+fn delivery_of(name: &str) -> PyResult<Delivery> {
+    Ok(match name {
+        "direct_map" => Delivery::DirectMap,
+        "header_through" => Delivery::HeaderThrough,
+        "message_through" => Delivery::MessageThrough,
+        "direct_diff_decode" => Delivery::DirectDiffDecode,
+        "header_through_diff_decode" => Delivery::HeaderThroughDiffDecode,
+        _ => {
+            let known = "direct_map, header_through, message_through, direct_diff_decode or \
+                         header_through_diff_decode";
+            let text = format!("delivery={name:?} is not known; give {known}");
+            return Err(PyValueError::new_err(text));
+        }
+    })
+}
+
+/// Type of the elements of an array: the name of a kind of numbers, or the fields of a structure.
+#[derive(FromPyObject)]
+enum Elements {
+    Kind(String),
+    Fields(Vec<(String, String)>),
+}
+
+/// A shared array of the job, whose elements NumPy knows.
+#[pyclass(module = "oikaze._native", name = "SharedMemory", frozen, weakref)]
+pub struct Array {
+    job: Arc<JobCell>,
+    array: RwLock<UntypedArray>,
+    /// Present once the program has asked for plain loads and stores.
+    plain: Mutex<Option<PlainMemory>>,
+}
+
+impl Array {
+    /// Looks at the array. A resize by another thread ends first.
+    fn look<T: Send>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&UntypedArray) -> T + Send,
+    ) -> PyResult<T> {
+        self.job.get(py)?;
+        Ok(py.detach(|| look(&self.array.read().unwrap_or_else(PoisonError::into_inner))))
+    }
+
+    /// Runs a call that may wait.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&UntypedArray) -> oikaze::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.job.get(py)?;
+        wait(py, || work(&self.array.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Replaces the array by one of another shape or distribution.
+    fn replace(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut UntypedArray) -> oikaze::Result<()> + Send,
+    ) -> PyResult<()> {
+        self.job.get(py)?;
+        wait(py, || work(&mut self.array.write().unwrap_or_else(PoisonError::into_inner)))?;
+        *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Job {
+    /// Makes a shared array. Collective: all nodes make the same arrays in the same order.
+    #[pyo3(signature = (name, shape, elements, size, distribution, delivery, unordered_updates))]
+    #[allow(clippy::too_many_arguments)] // Called by the package alone.
+    fn _array(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        shape: Vec<usize>,
+        elements: Elements,
+        size: usize,
+        distribution: Option<&Distribution>,
+        delivery: Option<&str>,
+        unordered_updates: bool,
+    ) -> PyResult<Array> {
+        let job = self.get(py)?;
+        let element = match elements {
+            Elements::Kind(name) => ElementKind::from_name(&name)
+                .map(ElementType::from)
+                .ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of numbers")))?,
+            Elements::Fields(fields) => {
+                let field = |(name, kind)| ElementField { name, kind };
+                let fields = fields.into_iter().map(field).collect();
+                ElementType::structure(size, fields).or_raise(py)?
+            }
+        };
+        let mut builder = job.untyped_array(name, &shape, element);
+        if let Some(Distribution { distribution }) = distribution {
+            builder = builder.distribution(distribution.clone());
+        }
+        if let Some(delivery) = delivery {
+            builder = builder.delivery(delivery_of(delivery)?);
+        }
+        if unordered_updates {
+            builder = builder.update_class(Class::Unordered);
+        }
+        let array = wait(py, || builder.build())?;
+        let (array, plain) = (RwLock::new(array), Mutex::default());
+        Ok(Array { job: Arc::clone(self.cell()), array, plain })
+    }
+}
+
+#[pymethods]
+impl Array {
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        self.look(py, |array| array.name().to_owned())
+    }
+
+    #[getter]
+    fn shape(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        self.look(py, UntypedArray::shape)
+    }
+
+    /// Block of elements whose home is the node, of which there may be no more than one.
+    fn home_block(&self, py: Python<'_>, rank: u32) -> PyResult<Part> {
+        self.look(py, |array| part(array.home_block(rank)))
+    }
+
+    /// All blocks of elements whose home is the node.
+    fn home_blocks(&self, py: Python<'_>, rank: u32) -> PyResult<Vec<Part>> {
+        self.look(py, |array| array.home_blocks(rank).into_iter().map(part).collect())
+    }
+
+    /// Rank of the home of an element, or `None` if there is no such element.
+    fn home_of(&self, py: Python<'_>, index: Vec<usize>) -> PyResult<Option<u32>> {
+        self.look(py, |array| array.home_of(&index))
+    }
+
+    /// Makes the memory ready for plain loads and stores, which the buffer of this object shows.
+    fn make_plain(&self, py: Python<'_>) -> PyResult<()> {
+        let memory = self.call(py, UntypedArray::plain)?;
+        *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);
+        Ok(())
+    }
+
+    fn read(&self, py: Python<'_>, part: Part) -> PyResult<Guard> {
+        let part = ranges(part);
+        let guard = self.call(py, |array| array.read(&part))?;
+        Ok(Guard::new(&self.job, Held::Read(guard)))
+    }
+
+    fn write(&self, py: Python<'_>, part: Part, merged: bool) -> PyResult<Guard> {
+        let part = ranges(part);
+        let guard = self.call(py, |array| match merged {
+            true => array.write_merged(&part),
+            false => array.write(&part),
+        })?;
+        Ok(Guard::new(&self.job, Held::Write(guard)))
+    }
+
+    fn prefetch(&self, py: Python<'_>, part: Part) -> PyResult<()> {
+        let part = ranges(part);
+        self.call(py, |array| array.prefetch(&part))
+    }
+
+    fn subscribe(&self, py: Python<'_>, part: Part) -> PyResult<()> {
+        let part = ranges(part);
+        self.call(py, |array| array.subscribe(&part))
+    }
+
+    fn unsubscribe(&self, py: Python<'_>, part: Part) -> PyResult<()> {
+        let part = ranges(part);
+        self.call(py, |array| array.unsubscribe(&part))
+    }
+
+    fn halo(&self, py: Python<'_>, part: Part, n: usize) -> PyResult<()> {
+        let part = ranges(part);
+        self.call(py, |array| array.halo(&part, n))
+    }
+
+    fn fill(&self, py: Python<'_>, value: &[u8]) -> PyResult<()> {
+        self.call(py, |array| array.fill(value))
+    }
+
+    fn free(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, UntypedArray::free)
+    }
+
+    fn resize(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<()> {
+        self.replace(py, |array| array.resize(&shape))
+    }
+
+    fn redistribute(&self, py: Python<'_>, distribution: &Distribution) -> PyResult<()> {
+        self.replace(py, |array| array.redistribute(distribution.distribution.clone()))
+    }
+
+    fn save(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<()> {
+        self.call(py, |array| array.save(&path))
+    }
+
+    fn load(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<()> {
+        self.call(py, |array| array.load(&path))
+    }
+
+    fn put(&self, py: Python<'_>, first: usize, elements: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = copied(elements, "put")?;
+        self.call(py, |array| array.put(first, &bytes))
+    }
+
+    fn get(&self, py: Python<'_>, first: usize, end: usize) -> PyResult<Py<PyByteArray>> {
+        let bytes = self.call(py, |array| array.get(first..end))?;
+        Ok(PyByteArray::new(py, &bytes).unbind())
+    }
+
+    fn fetch_combine(
+        &self,
+        py: Python<'_>,
+        index: Vec<usize>,
+        combine: &str,
+        number: &[u8],
+    ) -> PyResult<Py<PyByteArray>> {
+        let combine = combine_of(combine)?;
+        let before = self.call(py, |array| array.fetch_combine(&index, combine, number))?;
+        Ok(PyByteArray::new(py, &before).unbind())
+    }
+
+    fn compare_exchange(
+        &self,
+        py: Python<'_>,
+        index: Vec<usize>,
+        expected: &[u8],
+        new: &[u8],
+    ) -> PyResult<Py<PyByteArray>> {
+        let before = self.call(py, |array| array.compare_exchange(&index, expected, new))?;
+        Ok(PyByteArray::new(py, &before).unbind())
+    }
+
+    fn accumulate(
+        &self,
+        py: Python<'_>,
+        first: usize,
+        combine: &str,
+        numbers: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (combine, bytes) = (combine_of(combine)?, copied(numbers, "accumulate")?);
+        self.call(py, |array| array.accumulate(first, combine, &bytes))
+    }
+
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let statistics = self.call(py, |array| Ok(array.statistics()))?;
+        let counters = PyDict::new(py);
+        for (name, value) in [
+            ("fetches", statistics.fetches),
+            ("fetched_pages", statistics.fetched_pages),
+            ("served_pages", statistics.served_pages),
+            ("diffs_sent", statistics.diffs_sent),
+            ("diff_bytes", statistics.diff_bytes),
+            ("updates_sent", statistics.updates_sent),
+            ("update_bytes", statistics.update_bytes),
+            ("updates_received", statistics.updates_received),
+            ("updates_wasted", statistics.updates_wasted),
+        ] {
+            counters.set_item(name, value)?;
+        }
+        Ok(counters)
+    }
+
+    /// # Safety
+    /// Called by the interpreter.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let plain = slf.get().plain.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(plain) = plain else {
+            let why = "it has no plain memory; use guards, or job.array";
+            return Err(exception(py, &Error::invalid("viewing a shared array", why)));
+        };
+        let at = (plain.address(), plain.len());
+        // The view belongs to an object of its own: the array may get other memory later.
+        let owner = Bound::new(py, Plain { _memory: plain })?.into_any();
+        // SAFETY: the owner holds the memory of the array, which stays mapped at its address, and
+        // whose pages take loads and stores.
+        unsafe { show(view, flags, owner, at, true) }
+    }
+}
+
+/// Holds the memory of an array for a view of it.
+#[pyclass(module = "oikaze._native", frozen)]
+struct Plain {
+    _memory: PlainMemory,
+}
+
+/// Copies the bytes of a buffer.
+fn copied(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Vec<u8>> {
+    let memory = Memory::readable(object, operation)?;
+    Ok(memory.with_bytes(object.py(), <[u8]>::to_vec))
+}
+
+enum Held {
+    Read(UntypedReadGuard),
+    Write(UntypedWriteGuard),
+}
+
+/// A guard of part of an array, whose bytes the buffer of this object shows.
+#[pyclass(module = "oikaze._native", frozen)]
+pub struct Guard {
+    job: Arc<JobCell>,
+    held: Mutex<Option<Held>>,
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+    /// Memory of the guard, which stays mapped for views of it, and whether it may be written.
+    memory: (PlainMemory, bool),
+}
+
+impl Guard {
+    fn new(job: &Arc<JobCell>, held: Held) -> Self {
+        let (shape, strides, memory) = match &held {
+            Held::Read(guard) => (guard.shape(), guard.strides(), (guard.memory(), false)),
+            Held::Write(guard) => (guard.shape(), guard.strides(), (guard.memory(), true)),
+        };
+        Self { job: Arc::clone(job), held: Mutex::new(Some(held)), shape, strides, memory }
+    }
+
+    fn take(&self) -> Option<Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[pymethods]
+impl Guard {
+    #[getter]
+    fn shape(&self) -> Vec<usize> {
+        self.shape.clone()
+    }
+
+    #[getter]
+    fn strides(&self) -> Vec<usize> {
+        self.strides.clone()
+    }
+
+    fn push_to(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<()> {
+        match &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(Held::Write(guard)) => guard.push_to(&ranks).or_raise(py),
+            _ => {
+                let why = "only a guard that writes, and is not released, has bytes to push; \
+                           take array.writing[...]";
+                Err(exception(py, &Error::invalid("push_to", why)))
+            }
+        }
+    }
+
+    /// Ends the guard. A second call does nothing.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        match self.take() {
+            Some(Held::Read(guard)) => wait(py, || guard.release()),
+            Some(Held::Write(guard)) => wait(py, || guard.release()),
+            None => Ok(()),
+        }
+    }
+
+    /// # Safety
+    /// Called by the interpreter.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        this.job.get(py)?;
+        if this.held.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            let why = "it is released; take another one";
+            return Err(exception(py, &Error::invalid("viewing a guard", why)));
+        }
+        let (memory, writable) = &this.memory;
+        let at = (memory.address(), memory.len());
+        // SAFETY: this object holds the memory, which stays mapped at its address.
+        unsafe { show(view, flags, slf.clone().into_any(), at, *writable) }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(held) = self.take() {
+            Python::try_attach(|py| py.detach(|| drop(held)));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Collectives and teams.
+//!
+//! The package turns Python's values into bytes and back. Here are the calls of the library.
+
+use crate::buffer::Memory;
+use crate::job::{Job, JobCell};
+use crate::operation::{Operation, Outcome, Work};
+use crate::wait::wait;
+use oikaze::collective::Collectives;
+use oikaze::ffi::{ElementKind, Untyped, UntypedOperator};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Base class of `oikaze.Team`, which the package completes in Python.
+#[pyclass(module = "oikaze._native", name = "Team", frozen)]
+pub struct Team {
+    job: Arc<JobCell>,
+    team: oikaze::collective::Team,
+}
+
+/// A team, or all nodes of the job.
+#[derive(FromPyObject)]
+pub enum Members<'py> {
+    Job(PyRef<'py, Job>),
+    Team(PyRef<'py, Team>),
+}
+
+impl Members<'_> {
+    fn cell(&self) -> &Arc<JobCell> {
+        match self {
+            Self::Job(job) => job.cell(),
+            Self::Team(team) => &team.job,
+        }
+    }
+
+    fn team<'t>(&'t self, job: &'t oikaze::Job) -> &'t oikaze::collective::Team {
+        match self {
+            Self::Job(_) => Collectives::team(job),
+            Self::Team(team) => &team.team,
+        }
+    }
+}
+
+/// Returns an operator of the library, from its name.
+fn operator_of(name: Option<&str>) -> PyResult<UntypedOperator> {
+    Ok(match name {
+        Some("sum") => UntypedOperator::Sum,
+        Some("product") => UntypedOperator::Product,
+        Some("min") => UntypedOperator::Min,
+        Some("max") => UntypedOperator::Max,
+        Some("and") => UntypedOperator::And,
+        Some("or") => UntypedOperator::Or,
+        Some("xor") => UntypedOperator::Xor,
+        Some("min_location") => UntypedOperator::MinLocation,
+        Some("max_location") => UntypedOperator::MaxLocation,
+        other => {
+            let text = format!(
+                "operator {:?} is not known; give 'sum', 'product', 'min', 'max', 'and', 'or', \
+                 'xor', 'min_location', 'max_location' or a function of two values",
+                other.unwrap_or_default()
+            );
+            return Err(PyValueError::new_err(text));
+        }
+    })
+}
+
+fn kind_of(name: &str) -> PyResult<ElementKind> {
+    ElementKind::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of numbers")))
+}
+
+/// Begins a collective of equal parts, over the bytes of `data`. The result is a `bytearray`, or is
+/// copied into `out`.
+#[pyfunction]
+#[pyo3(signature = (members, collective, kind, data, root = 0, operator = None, out = None))]
+#[allow(clippy::too_many_arguments)] // Called by the package alone.
+pub fn start_even(
+    py: Python<'_>,
+    members: Members<'_>,
+    collective: &str,
+    kind: &str,
+    data: &Bound<'_, PyAny>,
+    root: u32,
+    operator: Option<&str>,
+    out: Option<Bound<'_, PyAny>>,
+) -> PyResult<Operation> {
+    let (kind, memory) = (kind_of(kind)?, Memory::readable(data, collective)?);
+    let outcome = match out {
+        Some(out) => {
+            let memory = Memory::writable(&out, collective)?;
+            Outcome::Copied(out.unbind(), memory)
+        }
+        None => Outcome::Raw,
+    };
+    let job = members.cell().get(py)?;
+    let team = Untyped::of(members.team(&job), kind);
+    let pending = memory.with_bytes(py, |bytes| {
+        Ok(match collective {
+            "broadcast" => team.broadcast(root, bytes),
+            "gather" => team.gather(root, bytes),
+            "scatter" => team.scatter(root, bytes),
+            "all_gather" => team.all_gather(bytes),
+            "all_to_all" => team.all_to_all(bytes),
+            "reduce" => team.reduce(root, bytes, operator_of(operator)?),
+            "all_reduce" => team.all_reduce(bytes, operator_of(operator)?),
+            "reduce_scatter" => team.reduce_scatter(bytes, operator_of(operator)?),
+            "scan" => team.scan(bytes, operator_of(operator)?),
+            "exclusive_scan" => team.exclusive_scan(bytes, operator_of(operator)?),
+            other => return Err(unknown(other)),
+        })
+    })?;
+    Ok(Operation::of_work(members.cell(), Work::Whole(pending), outcome, None))
+}
+
+/// Begins a collective of parts that may differ in length. The result is a list of `bytearray`s, or
+/// one for a scatter.
+#[pyfunction]
+#[pyo3(signature = (members, collective, data, root = 0))]
+pub fn start_uneven(
+    py: Python<'_>,
+    members: Members<'_>,
+    collective: &str,
+    data: Vec<Bound<'_, PyAny>>,
+    root: u32,
+) -> PyResult<Operation> {
+    let parts: Vec<Vec<u8>> = data
+        .iter()
+        .map(|part| Ok(Memory::readable(part, collective)?.with_bytes(py, <[u8]>::to_vec)))
+        .collect::<PyResult<_>>()?;
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    let mine = parts.first().copied().unwrap_or_default();
+    let job = members.cell().get(py)?;
+    let team = Untyped::of(members.team(&job), ElementKind::U8);
+    let work = match collective {
+        "gather" => Work::Parts(team.gather_uneven(root, mine)),
+        "all_gather" => Work::Parts(team.all_gather_uneven(mine)),
+        "scatter" => Work::Part(team.scatter_uneven(root, &parts)),
+        "all_to_all" => Work::Parts(team.all_to_all_uneven(&parts)),
+        other => return Err(unknown(other)),
+    };
+    Ok(Operation::of_work(members.cell(), work, Outcome::Raw, None))
+}
+
+/// Returns the sum of all numbers of all ranks, rounded once.
+#[pyfunction]
+pub fn sum_exact(
+    py: Python<'_>,
+    members: Members<'_>,
+    kind: &str,
+    data: &Bound<'_, PyAny>,
+) -> PyResult<f64> {
+    let kind = kind_of(kind)?;
+    let bytes = Memory::readable(data, "sum_exact")?.with_bytes(py, <[u8]>::to_vec);
+    let job = members.cell().get(py)?;
+    let team = members.team(&job);
+    wait(py, || Untyped::of(team, kind).sum_exact(&bytes))
+}
+
+/// Splits a team by colours. Returns `None` for a node without a colour.
+#[pyfunction]
+#[pyo3(signature = (members, color, key))]
+pub fn split(
+    py: Python<'_>,
+    members: Members<'_>,
+    color: Option<u32>,
+    key: i64,
+) -> PyResult<Option<Team>> {
+    let job = members.cell().get(py)?;
+    let team = members.team(&job);
+    let part = wait(py, || team.split(color, key))?;
+    Ok(part.map(|team| Team { job: Arc::clone(members.cell()), team }))
+}
+
+/// Makes a team of the nodes of a team that are alive.
+#[pyfunction]
+pub fn shrink(py: Python<'_>, members: Members<'_>) -> PyResult<Team> {
+    let job = members.cell().get(py)?;
+    let team = members.team(&job);
+    let team = wait(py, || team.shrink())?;
+    Ok(Team { job: Arc::clone(members.cell()), team })
+}
+
+fn unknown(collective: &str) -> PyErr {
+    PyValueError::new_err(format!("{collective} is no collective (a defect)"))
+}
+
+#[pymethods]
+impl Team {
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.team.rank()
+    }
+
+    #[getter]
+    fn size(&self) -> u32 {
+        self.team.size()
+    }
+
+    #[getter]
+    fn ranks(&self) -> Vec<u32> {
+        self.team.ranks().to_vec()
+    }
+
+    fn algorithm(&self, collective: &str, length: usize) -> &'static str {
+        self.team.algorithm(collective, length)
+    }
+
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        self.job.get(py)?;
+        wait(py, || self.team.barrier())
+    }
+}

@@ -1,0 +1,196 @@
+"""Collectives on numbers, arrays and other values, and teams."""
+
+
+def test_values_of_all_kinds(run):
+    run(
+        3,
+        """
+        import numpy as np
+        job = oikaze.join()
+        me, n = job.rank, job.size
+        assert job.all_reduce(me + 1) == 6 and type(job.all_reduce(1)) is int
+        assert job.all_reduce(0.5, "sum") == 1.5 and type(job.all_reduce(0.5)) is float
+        assert job.all_reduce(np.float32(2), "product") == 8
+        assert job.all_reduce(1 + 2j) == 3 + 6j
+        assert job.all_reduce(me, "max") == 2 and job.all_reduce(me, "min") == 0
+        assert job.all_reduce(1 << me, "or") == 7 and job.all_reduce(me < 2, "and") is False
+        assert job.all_reduce([1, 2]).tolist() == [3, 6]
+        x = np.arange(5000.0) + me
+        assert (job.all_reduce(x) == 3 * np.arange(5000.0) + 3).all()
+        out = np.empty_like(x)
+        assert job.all_reduce(x, "max", out=out) is out and (out == x - me + 2).all()
+        grid = np.full((3, 4), me, "i4")
+        assert job.all_reduce(grid).shape == (3, 4) and job.all_reduce(grid).dtype == "i4"
+        assert (job.all_reduce(grid.T[::-1]) == 3).all()
+        assert job.reduce(me, root=2) == (3 if me == 2 else None)
+        assert job.all_gather(me) == [0, 1, 2]
+        assert job.all_gather({"rank": me, "x": x[:me]})[2]["x"].tolist() == [2.0, 3.0]
+        assert job.all_gather(grid).shape == (3, 3, 4)
+        gathered = job.gather(grid, root=1)
+        assert (gathered[:, 0, 0].tolist() == [0, 1, 2]) if me == 1 else gathered is None
+        assert job.gather("word", root=0) == (["word"] * 3 if me == 0 else None)
+        value = {"table": np.arange(10), "name": "n"} if me == 1 else None
+        value = job.broadcast(value, root=1)
+        assert value["name"] == "n" and value["table"].tolist() == list(range(10))
+        value["table"][0] = 5  # writable
+        same = np.full(1000, float(me))
+        assert job.broadcast_into(same, root=2) is same and (same == 2).all()
+        assert job.scatter([10, 11, 12] if me == 0 else None) == 10 + me
+        rows = np.arange(12.0).reshape(3, 4)
+        assert (job.scatter(rows if me == 0 else None) == rows[me]).all()
+        assert job.all_to_all([f"{me}->{to}" for to in range(n)])[2] == f"2->{me}"
+        assert (job.all_to_all(np.arange(3) + 10 * me) == [me, 10 + me, 20 + me]).all()
+        assert job.scan(me + 1) == [1, 3, 6][me]
+        assert job.exclusive_scan(me + 1) == [None, 1, 3][me]
+        assert job.reduce_scatter([1, 2, 3]) == 3 * (me + 1)
+        assert (job.reduce_scatter(rows) == 3 * rows[me]).all()
+        assert job.all_reduce(np.array([[5 - me, me]]), "min_location").tolist() == [[3, 2]]
+        assert job.sum_exact([1e16, 1.0, -1e16]) == 3.0
+        job.barrier()
+        """,
+    )
+
+
+def test_functions_are_operators(run):
+    run(
+        3,
+        """
+        import numpy as np, threading
+        job = oikaze.join()
+        me = job.rank
+        here = threading.get_ident()
+        def join(first, second):
+            assert threading.get_ident() == here
+            return first + second
+        assert job.all_reduce(str(me), join) == "012"
+        assert job.reduce([me], join, root=1) == ([0, 1, 2] if me == 1 else None)
+        assert job.scan(str(me), join) == "012"[:me + 1]
+        assert job.exclusive_scan(str(me), join) == [None, "0", "01"][me]
+        assert job.reduce_scatter([f"{me}{to}" for to in range(3)], join) == f"0{me}1{me}2{me}"
+        matrix = np.array([[1.0, me], [0, 1]])
+        assert (job.all_reduce(matrix, np.matmul) == [[1, 3], [0, 1]]).all()
+        try:
+            job.all_reduce(1, lambda first, second: first / 0)
+        except ZeroDivisionError:
+            pass
+        else:
+            raise AssertionError("the exception of the operator is lost")
+        job.barrier()
+        """,
+    )
+
+
+def test_started_collectives_overlap_and_are_awaitable(run):
+    run(
+        2,
+        """
+        import asyncio, numpy as np
+        job = oikaze.join()
+        sums = [job.start_all_reduce(n) for n in range(20)]
+        words = job.start_all_gather("word")
+        assert [one.wait() for one in sums] == [2 * n for n in range(20)]
+        assert words.wait(timeout=30) == words.wait() == ["word", "word"]
+        async def many():
+            all = await asyncio.gather(*(job.start_all_reduce(np.arange(4) + n) for n in range(5)))
+            assert [one[0] for one in all] == [0, 2, 4, 6, 8]
+            assert await job.start_broadcast("b" if job.rank == 1 else None, 1) == "b"
+            doubled = job.start_all_reduce(1).then(lambda sum: sum * 10)
+            assert await doubled == 20
+        asyncio.run(many())
+        queue = job.completion_queue()
+        last = job.start_all_gather(1)
+        last.report_to(queue, 3)
+        assert queue.wait() == [(3, 0, None)] and last.wait() == [1, 1]
+        try:
+            job.start_all_gather(1).cancel()
+        except oikaze.InvalidError as error:
+            assert "collective" in error.cause
+        job.barrier()
+        """,
+    )
+
+
+def test_mistakes_are_told_to_all(run):
+    run(
+        2,
+        """
+        import numpy as np
+        job = oikaze.join(time_limit=30)
+        other = job.rank
+        for call in [
+            lambda: job.all_reduce(np.zeros(3 + other)),
+            lambda: job.all_reduce(1.0) if other else job.all_gather(np.zeros(1)),
+            lambda: job.all_reduce(1.5, "xor"),
+            lambda: job.broadcast(1, root=7),
+        ]:
+            try:
+                call()
+            except oikaze.Error as error:
+                assert not isinstance(error, oikaze.TimeoutError), error
+            else:
+                raise AssertionError("no rank was told")
+            job.barrier()
+        for call in [
+            lambda: job.all_reduce("text"), lambda: job.all_reduce(1, "average"),
+            lambda: job.all_reduce(np.zeros(2, "O")), lambda: job.scatter([1], root=other),
+            lambda: job.all_to_all([1, 2, 3]), lambda: job.all_to_all(5),
+            lambda: job.all_reduce(np.zeros(3), "min_location"),
+            lambda: job.all_reduce(1 << 70),
+        ]:
+            try:
+                call()
+            except ValueError as error:
+                assert str(error)
+            else:
+                raise AssertionError("a bad call was accepted")
+        job.barrier()
+        """,
+    )
+
+
+def test_teams_have_collectives_of_their_own(run):
+    run(
+        4,
+        """
+        import numpy as np
+        job = oikaze.join()
+        team = job.split(job.rank % 2, key=-job.rank)
+        assert team.size == 2 and team.ranks == [2 + job.rank % 2, job.rank % 2]
+        assert team.rank == (0 if job.rank >= 2 else 1) and "rank" in repr(team)
+        assert team.all_reduce(job.rank) == 2 + 2 * (job.rank % 2)
+        assert team.broadcast(job.rank, root=0) == 2 + job.rank % 2
+        assert team.all_gather(np.array([job.rank])).ravel().tolist() == team.ranks
+        array = job.array("a", (4, 512))
+        array[job.rank] = job.rank + 1
+        team.barrier()
+        assert {array[rank, 0] for rank in team.ranks} == {rank + 1 for rank in team.ranks}
+        pair = team.split(0)
+        assert pair.size == 2 and pair.all_reduce(1) == 2
+        assert job.split(None if job.rank else 5) is None or job.rank == 0
+        assert isinstance(team.algorithm("all-reduce", 8), str)
+        job.barrier()
+        """,
+    )
+
+
+def test_survivors_shrink(run):
+    done = run(
+        3,
+        """
+        import os
+        job = oikaze.join(keep_going=True)
+        job.barrier()
+        if job.rank == 1:
+            os._exit(3)
+        try:
+            job.all_reduce(1)
+        except oikaze.PeerLostError:
+            pass
+        team = job.shrink()
+        assert team.ranks == [0, 2] and team.all_reduce(job.rank) == 2
+        print("survived", flush=True)
+        """,
+        "--keep-going",
+        succeeds=False,
+    )
+    assert done.lines() == ["survived"] * 2, done.out + done.err
