@@ -14,6 +14,7 @@ mod lab;
 mod papers;
 mod peers;
 mod process;
+mod python;
 mod record;
 mod remote;
 mod shm;
@@ -45,6 +46,8 @@ enum What {
     Dsm(dsm::Run),
     /// Compare collectives with those of MPI, and show how their time grows with the nodes.
     Collectives(collectives::Run),
+    /// Compare Python with Rust, and a program over NumPy with the same one over mpi4py.
+    Python(python::Run),
     /// Compare exchanges of pages with copies of their bytes.
     Exchange(exchange::Run),
     /// Repeat the measurements of the papers' figures.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         What::Shm(run) => shm::SUITE.here(&run),
         What::Dsm(run) => dsm::bench(&run),
         What::Collectives(run) => collectives::bench(&run),
+        What::Python(run) => python::bench(&run),
         What::Exchange(run) => exchange::bench(&run),
         What::Floor(role) => peers::floor::play(&role),
         What::Papers(run) => papers::bench(&run),

@@ -30,7 +30,7 @@ pub struct Settings {
 /// Version of the package.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Name under which programs find the shared library (bindings/c/build.rs).
-const SONAME: &str = "liboikaze.so.0";
+pub const SONAME: &str = "liboikaze.so.0";
 
 /// System libraries that a program needs that links the static library.
 const PRIVATE_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
@@ -95,12 +95,23 @@ pub fn run(settings: &Settings) -> Result<(), String> {
 
 /// Returns the text of oikaze.pc.
 fn package(settings: &Settings) -> Result<String, String> {
+    let prefix = Path::new("/").join(&settings.prefix);
+    text_of_package(&prefix.to_string_lossy(), &settings.libdir.to_string_lossy())
+}
+
+/// Returns the text of an oikaze.pc that is installed anywhere, in `lib/pkgconfig`. Programs find
+/// the library there when they run.
+pub fn movable_package() -> Result<String, String> {
+    let text = text_of_package("${pcfiledir}/../..", "lib")?;
+    Ok(text.replace("-L${libdir} ", "-L${libdir} -Wl,-rpath,${libdir} "))
+}
+
+fn text_of_package(prefix: &str, libdir: &str) -> Result<String, String> {
     let template = header::folder().join("oikaze.pc.in");
     let text = fs::read_to_string(&template).map_err(|why| named(&template, &why))?;
-    let prefix = Path::new("/").join(&settings.prefix);
     Ok(text
-        .replace("@prefix@", &prefix.to_string_lossy())
-        .replace("@libdir@", &settings.libdir.to_string_lossy())
+        .replace("@prefix@", prefix)
+        .replace("@libdir@", libdir)
         .replace("@version@", VERSION)
         .replace("@private@", PRIVATE_LIBRARIES))
 }

@@ -1,5 +1,5 @@
-//! Chores: `cargo xtask test | test-all | soak | fuzz | miri | dist | deb | header | install |
-//! clauses | prose | imports | names | python | bench`.
+//! Chores: `cargo xtask test | test-all | soak | fuzz | miri | dist | deb | wheel | header |
+//! install | python | clauses | prose | imports | names | python | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
@@ -17,6 +17,7 @@ mod python;
 mod soak;
 mod test;
 mod test_all;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,8 @@ enum Chore {
     Dist,
     /// Build a Debian package into dist/.
     Deb,
+    /// Build the wheels of the Python package, with command and C library, into dist/.
+    Wheel(wheel::Settings),
     /// The tests that take hours: many simulated clusters, many killed nodes, hostile bytes.
     Soak(soak::Settings),
     /// Fuzz every parser.
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Chore::TestAll { seeds } => test_all::run(seeds),
         Chore::Dist => dist::run().map(drop),
         Chore::Deb => deb::run().map(drop),
+        Chore::Wheel(settings) => wheel::run(&settings).map(drop),
         Chore::Soak(settings) => soak::run(&settings),
         Chore::Fuzz(settings) => fuzz::run(&settings),
         Chore::Miri => miri::run(),
@@ -120,10 +124,13 @@ fn main() -> ExitCode {
 fn bench(arguments: &[String]) -> Result<(), String> {
     command::cargo(&["build", "--quiet", "--release", "-p", "oikaze-bench", "-p", "oikaze-cli"])
         .run()?;
-    if arguments.first().is_some_and(|bench| bench == "dsm" || bench == "papers") {
-        build_programs()?;
+    let mut bench = command::Step::new(command::target().join("release/oikaze-bench"));
+    match arguments.first().map(String::as_str) {
+        Some("dsm" | "papers") => build_programs()?,
+        Some("python") => bench = bench.env("OIKAZE_BENCH_PYTHON", python::for_bench()?),
+        _ => {}
     }
-    command::Step::new(command::target().join("release/oikaze-bench")).args(arguments).run()
+    bench.args(arguments).run()
 }
 
 /// Builds the programs of `apps` for this machine's processor, as the bench builds their

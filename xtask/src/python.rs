@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Packages that build and check the wheel.
 const TOOLS: &[&str] = &["maturin>=1.9,<2", "mypy>=1.15", "numpy", "pytest"];
 /// Packages of the environment in which the tests run, beside the wheel.
-const TESTED_WITH: &[&str] = &["cloudpickle", "numpy", "pytest"];
+pub const TESTED_WITH: &[&str] = &["cloudpickle", "numpy", "pytest"];
 /// Packages for the tests that take long.
 const TESTED_LONG_WITH: &[&str] = &["nbclient", "nbformat", "ipykernel"];
 
@@ -23,17 +23,8 @@ pub fn run(all: bool, arguments: &[String]) -> Result<(), String> {
         packages.extend(TESTED_LONG_WITH);
     }
     let tested = environment(&folder.join("tested"), &packages)?;
-    let wheels = folder.join("wheels");
-    // An older wheel must not be installed in place of the new one.
-    let _ = std::fs::remove_dir_all(&wheels);
     let bindings = root().join("bindings/python");
-    Step::new(tools.join("maturin"))
-        .args(["build", "--quiet", "--profile", "dev", "--strip", "--manifest-path"])
-        .args([bindings.join("Cargo.toml")])
-        .args(["--out".into(), wheels.clone(), "--interpreter".into(), tools.join("python")])
-        .env("CARGO_TARGET_DIR", target())
-        .run()?;
-    let wheel = only_file_of(&wheels)?;
+    let wheel = wheel(&tools, "dev", &folder.join("wheels"))?;
     for place in [&tools, &tested] {
         pip(place, &["--no-deps", "--force-reinstall"], &[wheel.as_os_str()])?;
     }
@@ -42,18 +33,57 @@ pub fn run(all: bool, arguments: &[String]) -> Result<(), String> {
         .args(["--strict", "--cache-dir"])
         .args([folder.join("mypy"), bindings.join("python/oikaze")])
         .run()?;
-    let command = target().join("debug/oikaze");
-    Step::new(tested.join("python"))
+    let mut options = if all { Vec::new() } else { vec!["-m".to_owned(), "not long".to_owned()] };
+    options.extend_from_slice(arguments);
+    test(&tested, &target().join("debug/oikaze"), &options)
+}
+
+/// Packages that the bench uses beside Oikaze's own.
+const MEASURED_WITH: &[&str] = &["mpi4py", "numpy"];
+
+/// Makes an environment with the package as users have it and with its peers. Returns its
+/// interpreter.
+///
+/// # Errors
+/// A package cannot be had, or the build fails.
+pub fn for_bench() -> Result<PathBuf, String> {
+    let folder = target().join("python");
+    let tools = environment(&folder.join("tools"), TOOLS)?;
+    let measured = environment(&folder.join("measured"), MEASURED_WITH)?;
+    let wheel = wheel(&tools, "release", &folder.join("release"))?;
+    pip(&measured, &["--no-deps", "--force-reinstall"], &[wheel.as_os_str()])?;
+    Ok(measured.join("python"))
+}
+
+/// Builds the wheel of the package alone, into an empty folder.
+fn wheel(tools: &Path, profile: &str, folder: &Path) -> Result<PathBuf, String> {
+    // An older wheel must not be installed in place of the new one.
+    let _ = std::fs::remove_dir_all(folder);
+    Step::new(tools.join("maturin"))
+        .args(["build", "--quiet", "--profile", profile, "--strip", "--manifest-path"])
+        .args([root().join("bindings/python/Cargo.toml")])
+        .args(["--out".into(), folder.to_owned(), "--interpreter".into(), tools.join("python")])
+        .env("CARGO_TARGET_DIR", target())
+        .run()?;
+    only_file_of(folder)
+}
+
+/// Runs the tests of the package that is installed in the environment of these programs.
+///
+/// # Errors
+/// A test failed.
+pub fn test(programs: &Path, command: &Path, arguments: &[String]) -> Result<(), String> {
+    let bindings = root().join("bindings/python");
+    Step::new(programs.join("python"))
         .args(["-m", "pytest", "-q", "-c"])
         .args([bindings.join("pyproject.toml"), bindings.join("tests")])
-        .args(if all { &[][..] } else { &["-m", "not long"][..] })
         .args(arguments)
         .env("OIKAZE_COMMAND", command)
         .run()
 }
 
 /// Makes a virtual environment with these packages, unless it is there. Returns its programs.
-fn environment(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+pub fn environment(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let programs = folder.join("bin");
     let (noted, wanted) = (folder.join("packages"), packages.join("\n"));
     if std::fs::read_to_string(&noted).is_ok_and(|found| found == wanted) {
@@ -66,7 +96,7 @@ fn environment(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
 }
 
 /// Installs packages into the environment of these programs.
-fn pip<S: AsRef<std::ffi::OsStr>>(
+pub fn pip<S: AsRef<std::ffi::OsStr>>(
     programs: &Path,
     options: &[&str],
     packages: &[S],
@@ -78,7 +108,7 @@ fn pip<S: AsRef<std::ffi::OsStr>>(
         .run()
 }
 
-fn only_file_of(folder: &Path) -> Result<PathBuf, String> {
+pub fn only_file_of(folder: &Path) -> Result<PathBuf, String> {
     let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
     let mut files = std::fs::read_dir(folder).map_err(failed)?;
     let file = files.next().ok_or_else(|| format!("{}: no wheel is there", folder.display()))?;

@@ -1,14 +1,14 @@
 //! Runs all tests, and those that need what is handed to others. They take minutes more.
 
 use crate::command::{Step, cargo};
-use crate::{deb, dist, test};
+use crate::{deb, dist, test, wheel};
 
 /// Part of the tests, with its name.
 type Part = (&'static str, fn() -> Result<(), String>);
 
 /// Parts beyond `cargo xtask test`, in the order in which they run. A part that needs a release
 /// build belongs here.
-const PARTS: [Part; 2] = [("packages", packages), ("ssh", ssh)];
+const PARTS: [Part; 3] = [("packages", packages), ("ssh", ssh), ("wheels", wheels)];
 
 /// Runs all tests. Goes on after a failure, so that all failures are reported.
 ///
@@ -27,6 +27,11 @@ pub fn run(seeds: u64) -> Result<(), String> {
 fn packages() -> Result<(), String> {
     let package = deb::run()?;
     test::some(long_test("packages").env("OIKAZE_TEST_PACKAGE", package))
+}
+
+/// Builds the wheels, and tries each of them in an empty environment.
+fn wheels() -> Result<(), String> {
+    wheel::run(&wheel::Settings::default())?.iter().try_for_each(wheel::test)
 }
 
 /// Starts a job through a real sshd.

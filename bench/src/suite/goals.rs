@@ -48,6 +48,14 @@ impl Found {
         Some(Found { value: one.value / other.value, by_round: median(&rounds) })
     }
 
+    /// Makes the difference of two figures, if both were measured.
+    pub fn difference((one, other): (Option<&Record>, Option<&Record>)) -> Option<Found> {
+        let (one, other) = (one?, other?);
+        let rounds: Vec<f64> =
+            one.rounds.iter().zip(&other.rounds).map(|(one, other)| one - other).collect();
+        Some(Found { value: one.value - other.value, by_round: median(&rounds) })
+    }
+
     /// Returns the value multiplied by `times`.
     pub fn times(self, times: f64) -> Found {
         Found { value: self.value * times, by_round: self.by_round.map(|ratio| ratio * times) }

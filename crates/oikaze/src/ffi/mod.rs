@@ -24,8 +24,8 @@ pub use class::ErrorClass;
 pub use handles::{Handle, HandleTable, Keepable};
 pub(crate) use interruption::Interruption;
 pub use interruption::{InterruptionCheck, interruptible};
-pub use parts::ErrorParts;
 #[doc(inline)]
 pub use oikaze_os::memory::RegionId;
 #[doc(inline)]
 pub use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, NumberKind, Width};
+pub use parts::ErrorParts;
