@@ -5,8 +5,9 @@
 # make wheel   dist/oikaze-VERSION-*.whl: the Python package with the command, the C library and its header
 # make soak    the same for hours: 10,000 simulated clusters of each kind, 20,000 with 10^6 registrations, 10^7 additions of 1, 10,000 arrays made and dropped; 1,200 processes killed; 16 jobs tampered with
 # make fuzz    hostile bytes against every parser
+# make install DESTDIR=… PREFIX=/usr/local    the libraries for C, their header and oikaze.pc; make uninstall removes them
 # make bench   Oikaze and its peers side by side (root)
-.PHONY: demo test test-all deb wheel soak fuzz bench packages packages-bench packages-all
+.PHONY: demo test test-all deb wheel soak fuzz install uninstall bench packages packages-bench packages-all
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,6 +18,9 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 CARGO ?= $(shell command -v cargo || echo $(HOME)/.cargo/bin/cargo)
 NODES ?= 4
+PREFIX ?= /usr/local
+LIBDIR ?= lib
+DESTDIR ?= /
 
 demo: packages
 	@# Cargo says where its programs are: CARGO_TARGET_DIR, build.target-dir or build.target may move them.
@@ -45,6 +49,9 @@ soak: packages
 fuzz: packages
 	$(CARGO) xtask fuzz
 
+install uninstall:
+	$(CARGO) xtask install --prefix "$(PREFIX)" --libdir "$(LIBDIR)" --destdir "$(DESTDIR)" $(if $(filter uninstall,$@),--uninstall)
+
 bench: packages packages-bench
 	$(CARGO) xtask bench wind
 
@@ -71,7 +78,7 @@ define need
 endef
 
 packages:
-	@$(call need,cc=build-essential ip=iproute2 ethtool=ethtool nft=nftables,numpy=python3-numpy)
+	@$(call need,cc=build-essential c++=build-essential pkg-config=pkg-config ip=iproute2 ethtool=ethtool nft=nftables,numpy=python3-numpy)
 	if ! [ -x "$$(command -v $(CARGO))" ]; then
 	  echo "Rust is missing; install it with rustup, as the Rust project's pages say, and run make again" >&2
 	  exit 1
