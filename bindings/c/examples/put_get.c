@@ -1,5 +1,5 @@
-/* Each node puts a number into its neighbour's memory, waits for the one that it gets itself, and
- * reads it back from the neighbour. No node receives anything by a call.
+/* Each node puts a number into the next node's memory, waits for the one that it gets itself, and
+ * reads it back from there. No node receives anything by a call.
  *
  * cc put_get.c $(pkg-config --cflags --libs oikaze) -o put_get && oikaze run -n 2 -- ./put_get */
 #include <inttypes.h>
@@ -31,7 +31,7 @@ int main(void) {
     oik_check(oik_wait_until(inbox, (rank + size - 1) % size, 0, OIK_GREATER_EQUAL, 1, NULL));
     oik_check(oik_region_address(inbox, (void **)&mine));
     oik_check(oik_get(there, 8, &back, sizeof back, NULL));
-    printf("node %" PRIu32 " has %" PRIu64 ", and its neighbour %" PRIu64 "\n", rank, mine[1], back);
+    printf("node %" PRIu32 " has %" PRIu64 ", and the next one %" PRIu64 "\n", rank, mine[1], back);
 
     oik_check(oik_region_release(outbox));
     oik_check(oik_barrier(job)); /* no inbox goes before its reader is done */

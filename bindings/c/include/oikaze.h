@@ -76,7 +76,8 @@ typedef enum {
    */
   OIK_PEER_LEAVING = 7,
   /**
-   * The peer refused the operation (rights, bounds), which has changed nothing there.
+   * The peer refused the operation (rights, bounds, a name that it has not published), which has
+   * changed nothing there.
    */
   OIK_REFUSED = 8,
   /**
@@ -88,7 +89,8 @@ typedef enum {
    */
   OIK_QUEUE_FULL = 10,
   /**
-   * The ranks did not call the same collective.
+   * A collective failed on all ranks: they did not call the same, or one of them gave arguments
+   * that make no sense.
    */
   OIK_MISMATCH = 11,
   /**
@@ -165,9 +167,9 @@ typedef struct oik_lock oik_lock;
 typedef struct oik_message oik_message;
 
 /**
- * An operation under way: a put, a get, an atomic, a message, a collective. Its handle means nothing any more
- * once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may be waited for
- * again.
+ * An operation under way: a put, a get, an atomic, a message, a collective. Its handle means
+ * nothing any more once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may
+ * be waited for again.
  */
 typedef struct oik_operation oik_operation;
 
@@ -336,8 +338,8 @@ typedef struct {
 } oik_memory;
 
 /**
- * Id by which any node of the job can use a region (`oik_remote_region_by_id`). It may be sent in a
- * message.
+ * Id by which any node of the job can use a region (`oik_remote_region_by_id`). It may be sent in
+ * a message.
  */
 typedef struct {
   /**
@@ -528,7 +530,7 @@ typedef struct {
  */
 typedef struct {
   /**
-   * First index.
+   * First index of the range.
    */
   size_t first;
   /**
@@ -604,8 +606,8 @@ typedef struct {
 /**
  * Combines two vectors of `count` elements of the program's own type: `into[i]` becomes `into[i]`
  * combined with `next[i]`, which comes from a greater rank. Oikaze calls it on the thread of
- * `oik_all_reduce_by` or its relatives. It returns normally: neither longjmp nor an exception of C++
- * leaves it.
+ * `oik_all_reduce_by` or its relatives. It returns normally: neither longjmp nor an exception of
+ * C++ leaves it.
  */
 typedef void (*oik_combine)(void *into, const void *next, size_t count, void *context);
 
@@ -614,7 +616,7 @@ typedef void (*oik_combine)(void *into, const void *next, size_t count, void *co
  */
 typedef struct {
   /**
-   * Its elements.
+   * Elements of the vector.
    */
   const void *values;
   /**
@@ -660,7 +662,7 @@ typedef struct {
 } oik_piece;
 
 /**
- * No right.
+ * No right at all.
  */
 #define OIK_NONE 0
 
@@ -780,67 +782,67 @@ typedef struct {
 #define OIK_SIGNED_MAX 10
 
 /**
- * `uint8_t`
+ * Elements of type `uint8_t`.
  */
 #define OIK_U8 1
 
 /**
- * `int8_t`
+ * Elements of type `int8_t`.
  */
 #define OIK_I8 2
 
 /**
- * `uint16_t`
+ * Elements of type `uint16_t`.
  */
 #define OIK_U16 3
 
 /**
- * `int16_t`
+ * Elements of type `int16_t`.
  */
 #define OIK_I16 4
 
 /**
- * `uint32_t`
+ * Elements of type `uint32_t`.
  */
 #define OIK_U32 5
 
 /**
- * `int32_t`
+ * Elements of type `int32_t`.
  */
 #define OIK_I32 6
 
 /**
- * `uint64_t`
+ * Elements of type `uint64_t`.
  */
 #define OIK_U64 7
 
 /**
- * `int64_t`
+ * Elements of type `int64_t`.
  */
 #define OIK_I64 8
 
 /**
- * `float`
+ * Elements of type `float`.
  */
 #define OIK_F32 9
 
 /**
- * `double`
+ * Elements of type `double`.
  */
 #define OIK_F64 10
 
 /**
- * `bool`
+ * Elements of type `bool`.
  */
 #define OIK_BOOL 11
 
 /**
- * `float complex`
+ * Elements of type `float complex`.
  */
 #define OIK_C64 12
 
 /**
- * `double complex`
+ * Elements of type `double complex`.
  */
 #define OIK_C128 13
 
@@ -940,7 +942,7 @@ typedef struct {
 #define OIK_EXPLICIT_PAGES 6
 
 /**
- * The default.
+ * Delivery of the default.
  */
 #define OIK_DELIVERY_DEFAULT 0
 
@@ -996,8 +998,9 @@ void oik_check(int32_t status);
 
 /**
  * Joins the job that the environment describes, and writes its handle to `job`. The environment is
- * that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts. Without a launcher,
- * the program is a job of one node. `oik_settings` has a form with settings. Thread-safe.
+ * that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts. Without a
+ * launcher, the program is a job of one node. `oik_settings` has a form with settings.
+ * Thread-safe.
  *
  * Errors: `OIK_JOB` if the job or its store could not be reached; `OIK_INVALID` if an environment
  * variable makes no sense; `OIK_SYSTEM` or `OIK_MEMORY` if this machine does not grant something.
@@ -1050,8 +1053,9 @@ oik_status oik_lost(oik_job *job, uint32_t *ranks, size_t capacity, size_t *coun
 oik_status oik_get_statistics(oik_job *job, oik_statistics *statistics);
 
 /**
- * Writes how this node detects accesses to shared arrays, and why not in a better way, to `buffer`:
- * `len` bytes without a zero byte. Returns `OIK_TOO_SMALL` if `capacity` is less. Thread-safe.
+ * Writes how this node detects accesses to shared arrays, and why not in a better way, to
+ * `buffer`: `len` bytes without a zero byte. Returns `OIK_TOO_SMALL` if `capacity` is less.
+ * Thread-safe.
  */
 oik_status oik_page_tracking(oik_job *job, void *buffer, size_t capacity, size_t *len);
 
@@ -1191,9 +1195,9 @@ oik_status oik_wait_all(oik_operation **operations, size_t count);
 oik_status oik_test(oik_operation *operation, uint64_t *value);
 
 /**
- * Cancels an operation (not a collective), waits until it uses no memory of the program any more, and releases it.
- * Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have taken place.
- * Thread-safe.
+ * Cancels an operation (not a collective), waits until it uses no memory of the program any more,
+ * and releases it. Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have
+ * taken place. Thread-safe.
  */
 oik_status oik_cancel(oik_operation *operation);
 
@@ -1205,9 +1209,9 @@ oik_status oik_cancel(oik_operation *operation);
 oik_status oik_operation_release(oik_operation *operation);
 
 /**
- * Waits until all operations and messages that this node has begun have ended, to all peers, within
- * the job's time limit. Returns `OIK_UNREPORTED` if some have failed that no call has reported;
- * each failure is reported once. Thread-safe.
+ * Waits until all operations and messages that this node has begun have ended, to all peers,
+ * within the job's time limit. Returns `OIK_UNREPORTED` if some have failed that no call has
+ * reported; each failure is reported once. Thread-safe.
  */
 oik_status oik_flush(oik_job *job);
 
@@ -1238,8 +1242,8 @@ oik_status oik_fence(oik_job *job);
 oik_status oik_fence_peer(oik_job *job, uint32_t rank);
 
 /**
- * Calls `posts(context)` on the calling thread. The operations that it begins leave together at its
- * end, in as few datagrams as hold them. Many small operations so have several times the rate.
+ * Calls `posts(context)` on the calling thread. The operations that it begins leave together at
+ * its end, in as few datagrams as hold them. Many small operations so have several times the rate.
  * `posts` returns normally: neither longjmp nor an exception of C++ leaves it. Thread-safe.
  */
 oik_status oik_batch(oik_job *job, void (*posts)(void *context), void *context);
@@ -1257,8 +1261,8 @@ oik_status oik_report_to(oik_operation *operation, oik_queue *queue, uint64_t co
 
 /**
  * Takes operations that have ended out of the queue without waiting, at most `capacity` of them.
- * `count` gets their number, which may be 0. If some have failed, `oik_error` gives the text of the
- * last of them. Thread-safe.
+ * `count` gets their number, which may be 0. If some have failed, `oik_error` gives the text of
+ * the last of them. Thread-safe.
  */
 oik_status oik_queue_poll(oik_queue *queue,
                           oik_completed *completed,
@@ -1266,8 +1270,8 @@ oik_status oik_queue_poll(oik_queue *queue,
                           size_t *count);
 
 /**
- * Waits within the job's time limit until at least `at_least` operations have ended, and takes them
- * out of the queue as `oik_queue_poll` does. Thread-safe.
+ * Waits within the job's time limit until at least `at_least` operations have ended, and takes
+ * them out of the queue as `oik_queue_poll` does. Thread-safe.
  */
 oik_status oik_queue_wait(oik_queue *queue,
                           size_t at_least,
@@ -1351,14 +1355,14 @@ oik_status oik_publish_memory(oik_job *job,
 
 /**
  * Registers memory of the program for operations of this node, which read and write it where it
- * lies. The memory stays mapped and is not freed until the region is released or the node has left.
- * Thread-safe.
+ * lies. The memory stays mapped and is not freed until the region is released or the node has
+ * left. Thread-safe.
  */
 oik_status oik_register(oik_job *job, void *address, size_t len, oik_region **region);
 
 /**
- * Registers memory of any kind. Peers find the region by its name, or, if `name` is NULL, by its id
- * (`oik_region_id`). With `OIK_NONE` as rights, it is for operations of this node alone.
+ * Registers memory of any kind. Peers find the region by its name, or, if `name` is NULL, by its
+ * id (`oik_region_id`). With `OIK_NONE` as rights, it is for operations of this node alone.
  * Thread-safe.
  */
 oik_status oik_region_new(oik_job *job,
@@ -1368,18 +1372,19 @@ oik_status oik_region_new(oik_job *job,
                           oik_region **region);
 
 /**
- * Releases a region. Memory of the program is the program's again when the call returns: operations
- * that use it have ended or are cancelled. Memory of the library lives until the last operation
- * with it has ended. Thread-safe.
+ * Releases a region. Memory of the program is the program's again when the call returns:
+ * operations that use it have ended or are cancelled. Memory of the library lives until the last
+ * operation with it has ended. Thread-safe.
  */
 oik_status oik_region_release(oik_region *region);
 
 /**
- * Ends the registration: peers are shut out at once, and no operation uses the memory any more when
- * the call returns. The memory, and its address, stay until the region is released. Thread-safe.
+ * Ends the registration: peers are shut out at once, and no operation uses the memory any more
+ * when the call returns. The memory, and its address, stay until the region is released.
+ * Thread-safe.
  *
- * Errors: `OIK_INVALID` if the region is not registered any more; `OIK_PEER_LOST` if a peer that was
- * given up may still be in the middle of an access.
+ * Errors: `OIK_INVALID` if the region is not registered any more; `OIK_PEER_LOST` if a peer that
+ * was given up may still be in the middle of an access.
  */
 oik_status oik_region_deregister(oik_region *region);
 
@@ -1406,13 +1411,10 @@ oik_status oik_region_rights(oik_region *region, oik_rights *rights);
 oik_status oik_region_set_rights(oik_region *region, oik_rights rights);
 
 /**
- * Grants rights as `oik_region_set_rights` does, on `len` bytes from `offset`. Both are multiples of
- * 4096 bytes, or the range ends with the region. Thread-safe.
+ * Grants rights as `oik_region_set_rights` does, on `len` bytes from `offset`. Both are multiples
+ * of 4096 bytes, or the range ends with the region. Thread-safe.
  */
-oik_status oik_region_protect(oik_region *region,
-                              uint64_t offset,
-                              uint64_t len,
-                              oik_rights rights);
+oik_status oik_region_protect(oik_region *region, uint64_t offset, uint64_t len, oik_rights rights);
 
 /**
  * Makes the region longer, up to its capacity, where it is. A peer that looks it up again gets the
@@ -1426,10 +1428,10 @@ oik_status oik_region_grow(oik_region *region, size_t len);
 oik_status oik_region_id(oik_region *region, oik_remote_id *id);
 
 /**
- * Waits within the job's time limit until the 64-bit word at `offset` satisfies the comparison with
- * `value`. Bytes that a peer put before it changed the word are visible then. The word is changed by
- * `peer`, whose loss ends the wait, or by `OIK_ANY`. `seen` gets the word; it may be NULL.
- * Thread-safe.
+ * Waits within the job's time limit until the 64-bit word at `offset` satisfies the comparison
+ * with `value`. Bytes that a peer put before it changed the word are visible then. The word is
+ * changed by `peer`, whose loss ends the wait, or by `OIK_ANY`. `seen` gets the word; it may be
+ * NULL. Thread-safe.
  */
 oik_status oik_wait_until(oik_region *region,
                           uint32_t peer,
@@ -1450,9 +1452,9 @@ oik_status oik_wait_until_for(oik_region *region,
                               uint64_t *seen);
 
 /**
- * Changes an aligned word of this node's region in one step, also with respect to atomics of peers.
- * `bits` is 32 or 64. `expected` counts for `OIK_COMPARE_EXCHANGE` alone. `previous` gets the word
- * before; it may be NULL. Thread-safe.
+ * Changes an aligned word of this node's region in one step, also with respect to atomics of
+ * peers. `bits` is 32 or 64. `expected` counts for `OIK_COMPARE_EXCHANGE` alone. `previous` gets
+ * the word before; it may be NULL. Thread-safe.
  */
 oik_status oik_region_atomic(oik_region *region,
                              uint64_t offset,
@@ -1510,7 +1512,8 @@ oik_status oik_move_pages(oik_job *job,
  * Finds the region that the peer `rank` has published under this name. Waits within the job's time
  * limit until there is one. The region of a local peer is mapped, if it can be. Thread-safe.
  *
- * Errors: `OIK_INVALID` if there is no such rank; `OIK_TIMEOUT`; `OIK_PEER_LOST`.
+ * Errors: `OIK_INVALID` if there is no such rank; `OIK_REFUSED` if the peer had not published the
+ * name when the limit passed; `OIK_PEER_LOST`.
  */
 oik_status oik_remote_region(oik_job *job, uint32_t rank, const char *name, oik_remote **there);
 
@@ -1582,9 +1585,9 @@ oik_status oik_put_from(oik_remote *there,
                         oik_operation **operation);
 
 /**
- * Puts as `oik_put_from` does, and adds `add` to the 64-bit word at `signal_offset` of `signal` once
- * all of the bytes are in place. `signal` is a region of the same peer; it may be `there`. The peer
- * waits for the word by `oik_wait_until`. `operation` may be NULL. Thread-safe.
+ * Puts as `oik_put_from` does, and adds `add` to the 64-bit word at `signal_offset` of `signal`
+ * once all of the bytes are in place. `signal` is a region of the same peer; it may be `there`.
+ * The peer waits for the word by `oik_wait_until`. `operation` may be NULL. Thread-safe.
  */
 oik_status oik_put_signal(oik_remote *there,
                           uint64_t offset,
@@ -1597,9 +1600,9 @@ oik_status oik_put_signal(oik_remote *there,
                           oik_operation **operation);
 
 /**
- * Reads `len` bytes at `offset` of a peer's region into any memory of the program, `into`, which is
- * left alone until `oik_wait` has returned. If `operation` is NULL, the call returns when the bytes
- * are there. Thread-safe.
+ * Reads `len` bytes at `offset` of a peer's region into any memory of the program, `into`, which
+ * is left alone until `oik_wait` has returned. If `operation` is NULL, the call returns when the
+ * bytes are there. Thread-safe.
  */
 oik_status oik_get(oik_remote *there,
                    uint64_t offset,
@@ -1629,8 +1632,8 @@ oik_status oik_put_block(oik_remote *there,
                          oik_operation **operation);
 
 /**
- * Puts as `oik_put_block` does, and then changes a word as `oik_put_signal` does. `operation` may be
- * NULL. Thread-safe.
+ * Puts as `oik_put_block` does, and then changes a word as `oik_put_signal` does. `operation` may
+ * be NULL. Thread-safe.
  */
 oik_status oik_put_block_signal(oik_remote *there,
                                 const oik_block *block,
@@ -1662,8 +1665,8 @@ oik_status oik_put_list(oik_remote *there,
                         oik_operation **operation);
 
 /**
- * Reads `count` pieces of a peer's region into a region of this node, as one operation. `operation`
- * may be NULL. Thread-safe.
+ * Reads `count` pieces of a peer's region into a region of this node, as one operation.
+ * `operation` may be NULL. Thread-safe.
  */
 oik_status oik_get_list(oik_remote *there,
                         oik_region *into,
@@ -1699,9 +1702,9 @@ oik_status oik_accumulate_from(oik_remote *there,
                                oik_operation **operation);
 
 /**
- * Changes an aligned word of a peer's region in one step. `bits` is 32 or 64. `expected` counts for
- * `OIK_COMPARE_EXCHANGE` alone. `oik_wait_value` gives the word before. `operation` may be NULL,
- * and then the word before is not fetched. Thread-safe.
+ * Changes an aligned word of a peer's region in one step. `bits` is 32 or 64. `expected` counts
+ * for `OIK_COMPARE_EXCHANGE` alone. `oik_wait_value` gives the word before. `operation` may be
+ * NULL, and then the word before is not fetched. Thread-safe.
  */
 oik_status oik_atomic(oik_remote *there,
                       uint64_t offset,
@@ -1784,9 +1787,9 @@ oik_status oik_receive_for(oik_job *job, uint32_t from, double seconds, oik_mess
 oik_status oik_try_receive(oik_job *job, uint32_t from, oik_message **message);
 
 /**
- * Receives a message as `oik_receive` does, into a buffer, without making an object. `info` gets its
- * sender, tag, class and length. If it is longer than `capacity`, the call returns `OIK_TOO_SMALL`,
- * and `info` has the message. Thread-safe.
+ * Receives a message as `oik_receive` does, into a buffer, without making an object. `info` gets
+ * its sender, tag, class and length. If it is longer than `capacity`, the call returns
+ * `OIK_TOO_SMALL`, and `info` has the message. Thread-safe.
  */
 oik_status oik_receive_into(oik_job *job,
                             uint32_t from,
@@ -1876,7 +1879,8 @@ oik_status oik_remote_fifo_find(oik_job *job,
                                 oik_remote_fifo **fifo);
 
 /**
- * Pushes an element into a FIFO of a peer. Waits within the job's time limit for room. Thread-safe.
+ * Pushes an element into a FIFO of a peer. Waits within the job's time limit for room.
+ * Thread-safe.
  */
 oik_status oik_push(oik_remote_fifo *fifo, const void *element, size_t len);
 
@@ -1920,12 +1924,10 @@ oik_status oik_barrier(oik_job *job);
 oik_status oik_barrier_for(oik_job *job, double seconds);
 
 /**
- * Takes the lock of this number, one of the job's 2^64. Waits within the job's time limit. Afterwards
- * this node sees what its last holders wrote to shared arrays. Thread-safe.
+ * Takes the lock of this number, one of the job's 2^64. Waits within the job's time limit.
+ * Afterwards this node sees what its last holders wrote to shared arrays. Thread-safe.
  */
-oik_status oik_lock_take(oik_job *job,
-                         uint64_t number,
-                         oik_lock **lock);
+oik_status oik_lock_take(oik_job *job, uint64_t number, oik_lock **lock);
 
 /**
  * Takes a lock as `oik_lock_take` does, with this time limit in seconds. Thread-safe.
@@ -1933,14 +1935,14 @@ oik_status oik_lock_take(oik_job *job,
 oik_status oik_lock_take_for(oik_job *job, uint64_t number, double seconds, oik_lock **lock);
 
 /**
- * Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any thread may
- * give it back.
+ * Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any thread
+ * may give it back.
  */
 oik_status oik_unlock(oik_lock *lock);
 
 /**
- * Tells the node `to` that this node has come here. `to` sees what this node wrote to shared arrays
- * before, once it has waited for the notification. Thread-safe.
+ * Tells the node `to` that this node has come here. `to` sees what this node wrote to shared
+ * arrays before, once it has waited for the notification. Thread-safe.
  */
 oik_status oik_notify(oik_job *job, uint32_t to);
 
@@ -1955,10 +1957,10 @@ oik_status oik_wait_notify(oik_job *job, uint32_t from);
 oik_status oik_wait_notify_for(oik_job *job, uint32_t from, double seconds);
 
 /**
- * Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements of one
- * kind. All nodes make the same arrays in the same order, in C or in another language. Elements are
- * 0 at first. Rows are contiguous: the last axis is the innermost one. Thread-safe, but one
- * collective at a time.
+ * Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements of
+ * one kind. All nodes make the same arrays in the same order, in C or in another language.
+ * Elements are 0 at first. Rows are contiguous: the last axis is the innermost one. Thread-safe,
+ * but one collective at a time.
  */
 oik_status oik_array_new(oik_job *job,
                          const char *name,
@@ -1968,8 +1970,8 @@ oik_status oik_array_new(oik_job *job,
                          oik_array **array);
 
 /**
- * Makes an array as `oik_array_new` does, with these settings. Thread-safe, but one collective at a
- * time.
+ * Makes an array as `oik_array_new` does, with these settings. Thread-safe, but one collective at
+ * a time.
  */
 oik_status oik_array_new_with(oik_job *job,
                               const char *name,
@@ -1985,8 +1987,8 @@ oik_status oik_array_new_with(oik_job *job,
 oik_status oik_array_release(oik_array *array);
 
 /**
- * Frees the array on all nodes. All nodes call it. The handle is still to be released. Thread-safe,
- * but one collective at a time.
+ * Frees the array on all nodes. All nodes call it. The handle is still to be released.
+ * Thread-safe, but one collective at a time.
  */
 oik_status oik_array_free(oik_array *array);
 
@@ -2007,14 +2009,11 @@ oik_status oik_array_shape(oik_array *array, size_t *shape, size_t capacity, siz
 oik_status oik_array_element_size(oik_array *array, size_t *size);
 
 /**
- * Writes the block of elements whose home is the node `rank`, one range for each of the `axes` axes.
- * If the node is home to several blocks, writes the first. A node that is home to none has an empty
- * block. Thread-safe.
+ * Writes the block of elements whose home is the node `rank`, one range for each of the `axes`
+ * axes. If the node is home to several blocks, writes the first. A node that is home to none has
+ * an empty block. Thread-safe.
  */
-oik_status oik_array_home_block(oik_array *array,
-                                uint32_t rank,
-                                oik_range *part,
-                                size_t axes);
+oik_status oik_array_home_block(oik_array *array, uint32_t rank, oik_range *part, size_t axes);
 
 /**
  * Writes all blocks of elements whose home is the node `rank`, each as one range for each axis.
@@ -2039,17 +2038,18 @@ oik_status oik_array_home_range(oik_array *array, uint32_t rank, oik_range *rang
 oik_status oik_array_home_of(oik_array *array, const size_t *index, size_t axes, uint32_t *rank);
 
 /**
- * Writes the address of the array's elements, for plain loads and stores without a guard, and their
- * length in bytes (which may be NULL). Pages come when they are touched, and writes become visible
- * at the next barrier. From this call on, the array is tracked by pages. Two nodes do not write the
- * same element between two barriers. The address is valid until the array is released. Thread-safe.
+ * Writes the address of the array's elements, for plain loads and stores without a guard, and
+ * their length in bytes (which may be NULL). Pages come when they are touched, and writes become
+ * visible at the next barrier. From this call on, the array is tracked by pages. Two nodes do not
+ * write the same element between two barriers. The address is valid until the array is released.
+ * Thread-safe.
  */
 oik_status oik_array_plain(oik_array *array, void **address, size_t *len);
 
 /**
- * Lets this node read a part of the array: one range for each of `axes` axes, or all of it if `part`
- * is NULL. Waits until all of it is here. `view` gets its memory, which the program reads until it
- * releases the guard. No guard is alive at a barrier. Thread-safe.
+ * Lets this node read a part of the array: one range for each of `axes` axes, or all of it if
+ * `part` is NULL. Waits until all of it is here. `view` gets its memory, which the program reads
+ * until it releases the guard. No guard is alive at a barrier. Thread-safe.
  *
  * Errors: `OIK_INVALID` if the part is out of bounds or another guard writes it; `OIK_PEER_LOST`.
  */
@@ -2088,8 +2088,8 @@ oik_status oik_write_merged(oik_array *array,
 oik_status oik_guard_push_to(oik_guard *guard, const uint32_t *ranks, size_t count);
 
 /**
- * Ends a guard. What it wrote begins to travel to the nodes that read it. Its memory is not touched
- * any more. Thread-safe.
+ * Ends a guard. What it wrote begins to travel to the nodes that read it. Its memory is not
+ * touched any more. Thread-safe.
  */
 oik_status oik_guard_release(oik_guard *guard);
 
@@ -2122,12 +2122,10 @@ oik_status oik_array_fill(oik_array *array, const void *value);
 
 /**
  * Gives the array another shape, of as many axes. All nodes call it. Elements keep their indices,
- * and new ones are 0. Addresses of `oik_array_plain` are those of the old array. Thread-safe, but one
- * collective at a time.
+ * and new ones are 0. Addresses of `oik_array_plain` are those of the old array. Thread-safe, but
+ * one collective at a time.
  */
-oik_status oik_array_resize(oik_array *array,
-                            const size_t *shape,
-                            size_t axes);
+oik_status oik_array_resize(oik_array *array, const size_t *shape, size_t axes);
 
 /**
  * Distributes the array anew, as `options` say, of which only the distribution counts. All nodes
@@ -2152,8 +2150,9 @@ oik_status oik_array_put(oik_array *array, size_t first, const void *elements, s
 oik_status oik_array_get(oik_array *array, size_t first, void *into, size_t count);
 
 /**
- * Combines an element with the number at `number` at its home, in one step. `operator_` is `OIK_SUM`,
- * `OIK_MIN` or `OIK_MAX`. `previous` gets the element before; it may be NULL. Thread-safe.
+ * Combines an element with the number at `number` at its home, in one step. `operator_` is
+ * `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. `previous` gets the element before; it may be NULL.
+ * Thread-safe.
  */
 oik_status oik_array_fetch_combine(oik_array *array,
                                    const size_t *index,
@@ -2190,8 +2189,8 @@ oik_status oik_array_accumulate(oik_array *array,
 oik_status oik_array_save(oik_array *array, const char *path);
 
 /**
- * Reads the array from a file of `oik_array_save` or NumPy. All nodes call it. Thread-safe, but one
- * collective at a time.
+ * Reads the array from a file of `oik_array_save` or NumPy. All nodes call it. Thread-safe, but
+ * one collective at a time.
  */
 oik_status oik_array_load(oik_array *array, const char *path);
 
@@ -2229,12 +2228,10 @@ oik_status oik_team_rank(oik_team *team, uint32_t *rank);
 oik_status oik_team_size(oik_team *team, uint32_t *size);
 
 /**
- * Writes the job's ranks of the members to `ranks`, which has room for `capacity`. There are as many
- * as `oik_team_size` says. Thread-safe.
+ * Writes the job's ranks of the members to `ranks`, which has room for `capacity`. There are as
+ * many as `oik_team_size` says. Thread-safe.
  */
-oik_status oik_team_ranks(oik_team *team,
-                          uint32_t *ranks,
-                          size_t capacity);
+oik_status oik_team_ranks(oik_team *team, uint32_t *ranks, size_t capacity);
 
 /**
  * Waits until all ranks of the team have come here. Makes no writes to shared arrays visible.
@@ -2256,11 +2253,11 @@ oik_status oik_team_algorithm(oik_team *team,
 /**
  * Sends `count` values of the root to all ranks. All ranks give the same root, kind and count. If
  * `operation` is NULL, the call waits within the job's time limit; otherwise it returns at once,
- * and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks of a team call
- * its collectives in the same order.
+ * and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks of a team
+ * call its collectives in the same order.
  *
- * Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if an
- * argument makes no sense; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes NULL, an unknown
+ * Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if
+ * an argument makes no sense; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes NULL, an unknown
  * constant or another handle takes no part, and the others wait for it.
  */
 oik_status oik_broadcast(oik_team *team,
@@ -2295,9 +2292,9 @@ oik_status oik_all_gather(oik_team *team,
                           oik_operation **operation);
 
 /**
- * Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks `values` may
- * be NULL. `result` has room for `count` values. `operation` is as for `oik_broadcast`. Thread-safe,
- * as `oik_broadcast` is.
+ * Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks `values`
+ * may be NULL. `result` has room for `count` values. `operation` is as for `oik_broadcast`.
+ * Thread-safe, as `oik_broadcast` is.
  */
 oik_status oik_scatter(oik_team *team,
                        uint32_t root,
@@ -2319,9 +2316,9 @@ oik_status oik_all_to_all(oik_team *team,
                           oik_operation **operation);
 
 /**
- * Combines `count` values of all ranks, element by element, at the root. At other ranks `result` may
- * be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs. `operation` is as for
- * `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+ * Combines `count` values of all ranks, element by element, at the root. At other ranks `result`
+ * may be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs. `operation` is
+ * as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
  */
 oik_status oik_reduce(oik_team *team,
                       uint32_t root,
@@ -2380,8 +2377,8 @@ oik_status oik_exclusive_scan(oik_team *team,
                               oik_operation **operation);
 
 /**
- * Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the sum has
- * the same bits in any order and on any number of ranks. Thread-safe, as `oik_broadcast` is.
+ * Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the sum
+ * has the same bits in any order and on any number of ranks. Thread-safe, as `oik_broadcast` is.
  */
 oik_status oik_sum_exact(oik_team *team,
                          oik_kind kind,
@@ -2390,9 +2387,9 @@ oik_status oik_sum_exact(oik_team *team,
                          double *sum);
 
 /**
- * Waits for all nodes as `oik_barrier` does, and combines `count` values (at most 65,536) in place,
- * element by element. `kind` is `OIK_F64`, `OIK_I64` or `OIK_U64`; `operator_` is `OIK_SUM`,
- * `OIK_MIN` or `OIK_MAX`. Thread-safe, but one barrier at a time.
+ * Waits for all nodes as `oik_barrier` does, and combines `count` values (at most 65,536) in
+ * place, element by element. `kind` is `OIK_F64`, `OIK_I64` or `OIK_U64`; `operator_` is
+ * `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. Thread-safe, but one barrier at a time.
  */
 oik_status oik_barrier_reduce(oik_job *job,
                               oik_kind kind,
@@ -2401,9 +2398,9 @@ oik_status oik_barrier_reduce(oik_job *job,
                               size_t count);
 
 /**
- * Combines `count` elements of `size` bytes of all ranks by a function of the program, in the order
- * of ranks, in place: all ranks get the result. Every rank combines, and calls `combine(into, next,
- * count, context)`. Thread-safe, as `oik_broadcast` is.
+ * Combines `count` elements of `size` bytes of all ranks by a function of the program, in the
+ * order of ranks, in place: all ranks get the result. Every rank combines, and calls
+ * `combine(into, next, count, context)`. Thread-safe, as `oik_broadcast` is.
  */
 oik_status oik_all_reduce_by(oik_team *team,
                              size_t size,
@@ -2475,9 +2472,9 @@ oik_status oik_all_to_all_uneven(oik_team *team,
                                  oik_vectors **result);
 
 /**
- * Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors `r`. All
- * ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as `oik_broadcast`
- * is.
+ * Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors `r`.
+ * All ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as
+ * `oik_broadcast` is.
  */
 oik_status oik_reduce_scatter_uneven(oik_team *team,
                                      oik_kind kind,

@@ -37,7 +37,7 @@ pub const OIK_EXPLICIT_PAGES: oik_distribution = 6;
 
 /// Way of updates from a writer to its readers.
 pub type oik_delivery = u32;
-/// The default.
+/// Delivery of the default.
 pub const OIK_DELIVERY_DEFAULT: oik_delivery = 0;
 /// Whole ranges are placed as their fragments arrive.
 pub const OIK_DIRECT_MAP: oik_delivery = 1;
@@ -92,7 +92,7 @@ pub struct oik_array_options {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct oik_range {
-    /// First index.
+    /// First index of the range.
     pub first: usize,
     /// Index behind the last one.
     pub end: usize,
@@ -203,10 +203,10 @@ fn declare(
     keep(out, KeptArray { array, plain: Mutex::default() }).map(drop)
 }
 
-/// Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements of one
-/// kind. All nodes make the same arrays in the same order, in C or in another language. Elements are
-/// 0 at first. Rows are contiguous: the last axis is the innermost one. Thread-safe, but one
-/// collective at a time.
+/// Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements of
+/// one kind. All nodes make the same arrays in the same order, in C or in another language.
+/// Elements are 0 at first. Rows are contiguous: the last axis is the innermost one. Thread-safe,
+/// but one collective at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_new(
     job: *mut oik_job,
@@ -223,8 +223,8 @@ pub extern "C" fn oik_array_new(
     })
 }
 
-/// Makes an array as `oik_array_new` does, with these settings. Thread-safe, but one collective at a
-/// time.
+/// Makes an array as `oik_array_new` does, with these settings. Thread-safe, but one collective at
+/// a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_new_with(
     job: *mut oik_job,
@@ -247,8 +247,8 @@ pub extern "C" fn oik_array_release(array: *mut oik_array) -> oik_status {
     run(|| take(array).map(drop))
 }
 
-/// Frees the array on all nodes. All nodes call it. The handle is still to be released. Thread-safe,
-/// but one collective at a time.
+/// Frees the array on all nodes. All nodes call it. The handle is still to be released.
+/// Thread-safe, but one collective at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_free(array: *mut oik_array) -> oik_status {
     run(|| Ok(find(array)?.get().free()?))
@@ -327,9 +327,9 @@ fn give_ranges(
     Ok(())
 }
 
-/// Writes the block of elements whose home is the node `rank`, one range for each of the `axes` axes.
-/// If the node is home to several blocks, writes the first. A node that is home to none has an empty
-/// block. Thread-safe.
+/// Writes the block of elements whose home is the node `rank`, one range for each of the `axes`
+/// axes. If the node is home to several blocks, writes the first. A node that is home to none has
+/// an empty block. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_home_block(
     array: *mut oik_array,
@@ -393,10 +393,11 @@ pub extern "C" fn oik_array_home_of(
     })
 }
 
-/// Writes the address of the array's elements, for plain loads and stores without a guard, and their
-/// length in bytes (which may be NULL). Pages come when they are touched, and writes become visible
-/// at the next barrier. From this call on, the array is tracked by pages. Two nodes do not write the
-/// same element between two barriers. The address is valid until the array is released. Thread-safe.
+/// Writes the address of the array's elements, for plain loads and stores without a guard, and
+/// their length in bytes (which may be NULL). Pages come when they are touched, and writes become
+/// visible at the next barrier. From this call on, the array is tracked by pages. Two nodes do not
+/// write the same element between two barriers. The address is valid until the array is released.
+/// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_plain(
     array: *mut oik_array,
@@ -481,9 +482,9 @@ fn take_guard(
     keep(out, KeptGuard(Mutex::new(Some(guard)))).map(drop)
 }
 
-/// Lets this node read a part of the array: one range for each of `axes` axes, or all of it if `part`
-/// is NULL. Waits until all of it is here. `view` gets its memory, which the program reads until it
-/// releases the guard. No guard is alive at a barrier. Thread-safe.
+/// Lets this node read a part of the array: one range for each of `axes` axes, or all of it if
+/// `part` is NULL. Waits until all of it is here. `view` gets its memory, which the program reads
+/// until it releases the guard. No guard is alive at a barrier. Thread-safe.
 ///
 /// Errors: `OIK_INVALID` if the part is out of bounds or another guard writes it; `OIK_PEER_LOST`.
 #[unsafe(no_mangle)]
@@ -557,8 +558,8 @@ pub extern "C" fn oik_guard_push_to(
     })
 }
 
-/// Ends a guard. What it wrote begins to travel to the nodes that read it. Its memory is not touched
-/// any more. Thread-safe.
+/// Ends a guard. What it wrote begins to travel to the nodes that read it. Its memory is not
+/// touched any more. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_guard_release(guard: *mut oik_guard) -> oik_status {
     run(|| {
@@ -639,8 +640,8 @@ pub extern "C" fn oik_array_fill(array: *mut oik_array, value: Bytes) -> oik_sta
 }
 
 /// Gives the array another shape, of as many axes. All nodes call it. Elements keep their indices,
-/// and new ones are 0. Addresses of `oik_array_plain` are those of the old array. Thread-safe, but one
-/// collective at a time.
+/// and new ones are 0. Addresses of `oik_array_plain` are those of the old array. Thread-safe, but
+/// one collective at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_resize(array: *mut oik_array, shape: Sizes, axes: usize) -> oik_status {
     run(|| {
@@ -750,8 +751,9 @@ pub extern "C" fn oik_array_get(
     })
 }
 
-/// Combines an element with the number at `number` at its home, in one step. `operator_` is `OIK_SUM`,
-/// `OIK_MIN` or `OIK_MAX`. `previous` gets the element before; it may be NULL. Thread-safe.
+/// Combines an element with the number at `number` at its home, in one step. `operator_` is
+/// `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. `previous` gets the element before; it may be NULL.
+/// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_fetch_combine(
     array: *mut oik_array,
@@ -825,8 +827,8 @@ pub extern "C" fn oik_array_save(array: *mut oik_array, path: Text) -> oik_statu
     run(|| Ok(find(array)?.get().save(path.get("path")?)?))
 }
 
-/// Reads the array from a file of `oik_array_save` or NumPy. All nodes call it. Thread-safe, but one
-/// collective at a time.
+/// Reads the array from a file of `oik_array_save` or NumPy. All nodes call it. Thread-safe, but
+/// one collective at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_load(array: *mut oik_array, path: Text) -> oik_status {
     run(|| Ok(find(array)?.get().load(path.get("path")?)?))

@@ -120,11 +120,11 @@ impl Elements {
 
 /// Sends `count` values of the root to all ranks. All ranks give the same root, kind and count. If
 /// `operation` is NULL, the call waits within the job's time limit; otherwise it returns at once,
-/// and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks of a team call
-/// its collectives in the same order.
+/// and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks of a team
+/// call its collectives in the same order.
 ///
-/// Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if an
-/// argument makes no sense; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes NULL, an unknown
+/// Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if
+/// an argument makes no sense; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes NULL, an unknown
 /// constant or another handle takes no part, and the others wait for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_broadcast(
@@ -194,9 +194,9 @@ pub extern "C" fn oik_all_gather(
     })
 }
 
-/// Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks `values` may
-/// be NULL. `result` has room for `count` values. `operation` is as for `oik_broadcast`. Thread-safe,
-/// as `oik_broadcast` is.
+/// Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks `values`
+/// may be NULL. `result` has room for `count` values. `operation` is as for `oik_broadcast`.
+/// Thread-safe, as `oik_broadcast` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_scatter(
     team: *mut oik_team,
@@ -243,9 +243,9 @@ pub extern "C" fn oik_all_to_all(
     })
 }
 
-/// Combines `count` values of all ranks, element by element, at the root. At other ranks `result` may
-/// be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs. `operation` is as for
-/// `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+/// Combines `count` values of all ranks, element by element, at the root. At other ranks `result`
+/// may be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs. `operation` is
+/// as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_reduce(
     team: *mut oik_team,
@@ -356,8 +356,8 @@ pub extern "C" fn oik_exclusive_scan(
     })
 }
 
-/// Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the sum has
-/// the same bits in any order and on any number of ranks. Thread-safe, as `oik_broadcast` is.
+/// Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the sum
+/// has the same bits in any order and on any number of ranks. Thread-safe, as `oik_broadcast` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_sum_exact(
     team: *mut oik_team,
@@ -375,9 +375,9 @@ pub extern "C" fn oik_sum_exact(
     })
 }
 
-/// Waits for all nodes as `oik_barrier` does, and combines `count` values (at most 65,536) in place,
-/// element by element. `kind` is `OIK_F64`, `OIK_I64` or `OIK_U64`; `operator_` is `OIK_SUM`,
-/// `OIK_MIN` or `OIK_MAX`. Thread-safe, but one barrier at a time.
+/// Waits for all nodes as `oik_barrier` does, and combines `count` values (at most 65,536) in
+/// place, element by element. `kind` is `OIK_F64`, `OIK_I64` or `OIK_U64`; `operator_` is
+/// `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. Thread-safe, but one barrier at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_barrier_reduce(
     job: *mut oik_job,
@@ -420,8 +420,8 @@ fn numbers<T>(bytes: &[u8], from: impl Fn([u8; 8]) -> T) -> Vec<T> {
 
 /// Combines two vectors of `count` elements of the program's own type: `into[i]` becomes `into[i]`
 /// combined with `next[i]`, which comes from a greater rank. Oikaze calls it on the thread of
-/// `oik_all_reduce_by` or its relatives. It returns normally: neither longjmp nor an exception of C++
-/// leaves it.
+/// `oik_all_reduce_by` or its relatives. It returns normally: neither longjmp nor an exception of
+/// C++ leaves it.
 pub type oik_combine =
     Option<extern "C" fn(into: BytesMut, next: Bytes, count: usize, context: BytesMut)>;
 
@@ -452,9 +452,9 @@ impl ByProgram<'_> {
     }
 }
 
-/// Combines `count` elements of `size` bytes of all ranks by a function of the program, in the order
-/// of ranks, in place: all ranks get the result. Every rank combines, and calls `combine(into, next,
-/// count, context)`. Thread-safe, as `oik_broadcast` is.
+/// Combines `count` elements of `size` bytes of all ranks by a function of the program, in the
+/// order of ranks, in place: all ranks get the result. Every rank combines, and calls
+/// `combine(into, next, count, context)`. Thread-safe, as `oik_broadcast` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_all_reduce_by(
     team: *mut oik_team,
@@ -526,7 +526,7 @@ pub extern "C" fn oik_scan_by(
 /// A vector of the program.
 #[repr(C)]
 pub struct oik_vector {
-    /// Its elements.
+    /// Elements of the vector.
     pub values: Bytes,
     /// Number of elements.
     pub count: usize,
@@ -630,9 +630,9 @@ pub extern "C" fn oik_all_to_all_uneven(
     })
 }
 
-/// Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors `r`. All
-/// ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as `oik_broadcast`
-/// is.
+/// Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors `r`.
+/// All ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as
+/// `oik_broadcast` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_reduce_scatter_uneven(
     team: *mut oik_team,

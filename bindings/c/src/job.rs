@@ -81,8 +81,9 @@ pub fn limit(seconds: f64) -> CallResult<Duration> {
 }
 
 /// Joins the job that the environment describes, and writes its handle to `job`. The environment is
-/// that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts. Without a launcher,
-/// the program is a job of one node. `oik_settings` has a form with settings. Thread-safe.
+/// that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts. Without a
+/// launcher, the program is a job of one node. `oik_settings` has a form with settings.
+/// Thread-safe.
 ///
 /// Errors: `OIK_JOB` if the job or its store could not be reached; `OIK_INVALID` if an environment
 /// variable makes no sense; `OIK_SYSTEM` or `OIK_MEMORY` if this machine does not grant something.
@@ -235,8 +236,9 @@ pub extern "C" fn oik_get_statistics(
     })
 }
 
-/// Writes how this node detects accesses to shared arrays, and why not in a better way, to `buffer`:
-/// `len` bytes without a zero byte. Returns `OIK_TOO_SMALL` if `capacity` is less. Thread-safe.
+/// Writes how this node detects accesses to shared arrays, and why not in a better way, to
+/// `buffer`: `len` bytes without a zero byte. Returns `OIK_TOO_SMALL` if `capacity` is less.
+/// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_page_tracking(
     job: *mut oik_job,

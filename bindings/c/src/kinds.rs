@@ -7,31 +7,31 @@ use oikaze::ffi::{Accumulation, ElementKind, UntypedOperator};
 
 /// Type of elements.
 pub type oik_kind = u32;
-/// `uint8_t`
+/// Elements of type `uint8_t`.
 pub const OIK_U8: oik_kind = 1;
-/// `int8_t`
+/// Elements of type `int8_t`.
 pub const OIK_I8: oik_kind = 2;
-/// `uint16_t`
+/// Elements of type `uint16_t`.
 pub const OIK_U16: oik_kind = 3;
-/// `int16_t`
+/// Elements of type `int16_t`.
 pub const OIK_I16: oik_kind = 4;
-/// `uint32_t`
+/// Elements of type `uint32_t`.
 pub const OIK_U32: oik_kind = 5;
-/// `int32_t`
+/// Elements of type `int32_t`.
 pub const OIK_I32: oik_kind = 6;
-/// `uint64_t`
+/// Elements of type `uint64_t`.
 pub const OIK_U64: oik_kind = 7;
-/// `int64_t`
+/// Elements of type `int64_t`.
 pub const OIK_I64: oik_kind = 8;
-/// `float`
+/// Elements of type `float`.
 pub const OIK_F32: oik_kind = 9;
-/// `double`
+/// Elements of type `double`.
 pub const OIK_F64: oik_kind = 10;
-/// `bool`
+/// Elements of type `bool`.
 pub const OIK_BOOL: oik_kind = 11;
-/// `float complex`
+/// Elements of type `float complex`.
 pub const OIK_C64: oik_kind = 12;
-/// `double complex`
+/// Elements of type `double complex`.
 pub const OIK_C128: oik_kind = 13;
 
 /// Operator that combines two elements.

@@ -1,5 +1,4 @@
-//! Oikaze for C and C++. Translation only: each function checks its arguments and calls
-//! [`oikaze`].
+//! Oikaze for C and C++. Translation only: each function checks its arguments and calls [`oikaze`].
 //!
 //! | module | contents |
 //! |---|---|

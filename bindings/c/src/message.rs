@@ -229,9 +229,9 @@ fn receive_into(
     Err(CallError::new(oik_status::OIK_TOO_SMALL, why))
 }
 
-/// Receives a message as `oik_receive` does, into a buffer, without making an object. `info` gets its
-/// sender, tag, class and length. If it is longer than `capacity`, the call returns `OIK_TOO_SMALL`,
-/// and `info` has the message. Thread-safe.
+/// Receives a message as `oik_receive` does, into a buffer, without making an object. `info` gets
+/// its sender, tag, class and length. If it is longer than `capacity`, the call returns
+/// `OIK_TOO_SMALL`, and `info` has the message. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_receive_into(
     job: *mut oik_job,
@@ -427,7 +427,8 @@ pub extern "C" fn oik_remote_fifo_find(
     })
 }
 
-/// Pushes an element into a FIFO of a peer. Waits within the job's time limit for room. Thread-safe.
+/// Pushes an element into a FIFO of a peer. Waits within the job's time limit for room.
+/// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_push(fifo: *mut oik_remote_fifo, element: Bytes, len: usize) -> oik_status {
     run(|| Ok(find(fifo)?.0.push(element.get(len, "element")?)?))

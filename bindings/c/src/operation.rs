@@ -13,16 +13,16 @@ use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// An operation under way: a put, a get, an atomic, a message, a collective. Its handle means nothing any more
-/// once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may be waited for
-/// again.
+/// An operation under way: a put, a get, an atomic, a message, a collective. Its handle means
+/// nothing any more once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may
+/// be waited for again.
 pub struct oik_operation;
 
 /// An operation, and the memory that the program has lent to it.
 pub enum KeptOperation {
     /// An operation on memory, or a message.
     Single(Operation<u64>, #[expect(dead_code, reason = "its end ends the loan")] Option<Loan>),
-    /// A collective.
+    /// A collective under way.
     Collective(StartedCollective),
 }
 
@@ -191,9 +191,9 @@ pub extern "C" fn oik_test(
     })
 }
 
-/// Cancels an operation (not a collective), waits until it uses no memory of the program any more, and releases it.
-/// Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have taken place.
-/// Thread-safe.
+/// Cancels an operation (not a collective), waits until it uses no memory of the program any more,
+/// and releases it. Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have
+/// taken place. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_cancel(operation: *mut oik_operation) -> oik_status {
     run(|| finish(operation, KeptOperation::cancel).map(drop))
@@ -207,9 +207,9 @@ pub extern "C" fn oik_operation_release(operation: *mut oik_operation) -> oik_st
     run(|| take(operation).map(drop))
 }
 
-/// Waits until all operations and messages that this node has begun have ended, to all peers, within
-/// the job's time limit. Returns `OIK_UNREPORTED` if some have failed that no call has reported;
-/// each failure is reported once. Thread-safe.
+/// Waits until all operations and messages that this node has begun have ended, to all peers,
+/// within the job's time limit. Returns `OIK_UNREPORTED` if some have failed that no call has
+/// reported; each failure is reported once. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_flush(job: *mut oik_job) -> oik_status {
     run(|| Ok(find(job)?.job.flush()?))
@@ -252,8 +252,8 @@ pub extern "C" fn oik_fence_peer(job: *mut oik_job, rank: u32) -> oik_status {
     })
 }
 
-/// Calls `posts(context)` on the calling thread. The operations that it begins leave together at its
-/// end, in as few datagrams as hold them. Many small operations so have several times the rate.
+/// Calls `posts(context)` on the calling thread. The operations that it begins leave together at
+/// its end, in as few datagrams as hold them. Many small operations so have several times the rate.
 /// `posts` returns normally: neither longjmp nor an exception of C++ leaves it. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_batch(
@@ -355,8 +355,8 @@ pub extern "C" fn oik_report_to(
 }
 
 /// Takes operations that have ended out of the queue without waiting, at most `capacity` of them.
-/// `count` gets their number, which may be 0. If some have failed, `oik_error` gives the text of the
-/// last of them. Thread-safe.
+/// `count` gets their number, which may be 0. If some have failed, `oik_error` gives the text of
+/// the last of them. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_queue_poll(
     queue: *mut oik_queue,
@@ -367,8 +367,8 @@ pub extern "C" fn oik_queue_poll(
     run(|| find(queue)?.take((completed, capacity), count, (0, None)))
 }
 
-/// Waits within the job's time limit until at least `at_least` operations have ended, and takes them
-/// out of the queue as `oik_queue_poll` does. Thread-safe.
+/// Waits within the job's time limit until at least `at_least` operations have ended, and takes
+/// them out of the queue as `oik_queue_poll` does. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_queue_wait(
     queue: *mut oik_queue,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Rights that a region grants to peers: a sum of `OIK_READ`, `OIK_WRITE`, `OIK_ATOMIC`.
 pub type oik_rights = u32;
-/// No right.
+/// No right at all.
 pub const OIK_NONE: oik_rights = 0;
 /// Peers may get.
 pub const OIK_READ: oik_rights = 1;
@@ -212,8 +212,8 @@ pub extern "C" fn oik_publish_memory(
 }
 
 /// Registers memory of the program for operations of this node, which read and write it where it
-/// lies. The memory stays mapped and is not freed until the region is released or the node has left.
-/// Thread-safe.
+/// lies. The memory stays mapped and is not freed until the region is released or the node has
+/// left. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_register(
     job: *mut oik_job,
@@ -227,8 +227,8 @@ pub extern "C" fn oik_register(
     })
 }
 
-/// Registers memory of any kind. Peers find the region by its name, or, if `name` is NULL, by its id
-/// (`oik_region_id`). With `OIK_NONE` as rights, it is for operations of this node alone.
+/// Registers memory of any kind. Peers find the region by its name, or, if `name` is NULL, by its
+/// id (`oik_region_id`). With `OIK_NONE` as rights, it is for operations of this node alone.
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_region_new(
@@ -244,9 +244,9 @@ pub extern "C" fn oik_region_new(
     })
 }
 
-/// Releases a region. Memory of the program is the program's again when the call returns: operations
-/// that use it have ended or are cancelled. Memory of the library lives until the last operation
-/// with it has ended. Thread-safe.
+/// Releases a region. Memory of the program is the program's again when the call returns:
+/// operations that use it have ended or are cancelled. Memory of the library lives until the last
+/// operation with it has ended. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_region_release(region: *mut oik_region) -> oik_status {
     run(|| {
@@ -259,11 +259,12 @@ pub extern "C" fn oik_region_release(region: *mut oik_region) -> oik_status {
     })
 }
 
-/// Ends the registration: peers are shut out at once, and no operation uses the memory any more when
-/// the call returns. The memory, and its address, stay until the region is released. Thread-safe.
+/// Ends the registration: peers are shut out at once, and no operation uses the memory any more
+/// when the call returns. The memory, and its address, stay until the region is released.
+/// Thread-safe.
 ///
-/// Errors: `OIK_INVALID` if the region is not registered any more; `OIK_PEER_LOST` if a peer that was
-/// given up may still be in the middle of an access.
+/// Errors: `OIK_INVALID` if the region is not registered any more; `OIK_PEER_LOST` if a peer that
+/// was given up may still be in the middle of an access.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_region_deregister(region: *mut oik_region) -> oik_status {
     run(|| Ok(find(region)?.region.deregister().map(drop)?))
@@ -319,8 +320,8 @@ pub extern "C" fn oik_region_set_rights(region: *mut oik_region, rights: oik_rig
     run(|| Ok(find(region)?.region.set_rights(rights_of(rights)?)?))
 }
 
-/// Grants rights as `oik_region_set_rights` does, on `len` bytes from `offset`. Both are multiples of
-/// 4096 bytes, or the range ends with the region. Thread-safe.
+/// Grants rights as `oik_region_set_rights` does, on `len` bytes from `offset`. Both are multiples
+/// of 4096 bytes, or the range ends with the region. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_region_protect(
     region: *mut oik_region,
@@ -341,8 +342,8 @@ pub extern "C" fn oik_region_grow(region: *mut oik_region, len: usize) -> oik_st
     run(|| Ok(find(region)?.region.grow(len)?))
 }
 
-/// Id by which any node of the job can use a region (`oik_remote_region_by_id`). It may be sent in a
-/// message.
+/// Id by which any node of the job can use a region (`oik_remote_region_by_id`). It may be sent in
+/// a message.
 #[repr(C)]
 pub struct oik_remote_id {
     /// The id, the same on every machine.
@@ -408,10 +409,10 @@ fn wait_until(
     })
 }
 
-/// Waits within the job's time limit until the 64-bit word at `offset` satisfies the comparison with
-/// `value`. Bytes that a peer put before it changed the word are visible then. The word is changed by
-/// `peer`, whose loss ends the wait, or by `OIK_ANY`. `seen` gets the word; it may be NULL.
-/// Thread-safe.
+/// Waits within the job's time limit until the 64-bit word at `offset` satisfies the comparison
+/// with `value`. Bytes that a peer put before it changed the word are visible then. The word is
+/// changed by `peer`, whose loss ends the wait, or by `OIK_ANY`. `seen` gets the word; it may be
+/// NULL. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_wait_until(
     region: *mut oik_region,
@@ -499,9 +500,9 @@ pub fn change_of(
     Ok(AtomicOp::new(width, change))
 }
 
-/// Changes an aligned word of this node's region in one step, also with respect to atomics of peers.
-/// `bits` is 32 or 64. `expected` counts for `OIK_COMPARE_EXCHANGE` alone. `previous` gets the word
-/// before; it may be NULL. Thread-safe.
+/// Changes an aligned word of this node's region in one step, also with respect to atomics of
+/// peers. `bits` is 32 or 64. `expected` counts for `OIK_COMPARE_EXCHANGE` alone. `previous` gets
+/// the word before; it may be NULL. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_region_atomic(
     region: *mut oik_region,

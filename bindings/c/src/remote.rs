@@ -182,9 +182,9 @@ pub extern "C" fn oik_put_from(
     run(|| begin(operation, find(there)?.region.put(offset, slice_of(from, at, len)?)))
 }
 
-/// Puts as `oik_put_from` does, and adds `add` to the 64-bit word at `signal_offset` of `signal` once
-/// all of the bytes are in place. `signal` is a region of the same peer; it may be `there`. The peer
-/// waits for the word by `oik_wait_until`. `operation` may be NULL. Thread-safe.
+/// Puts as `oik_put_from` does, and adds `add` to the 64-bit word at `signal_offset` of `signal`
+/// once all of the bytes are in place. `signal` is a region of the same peer; it may be `there`.
+/// The peer waits for the word by `oik_wait_until`. `operation` may be NULL. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_put_signal(
     there: *mut oik_remote,
@@ -215,9 +215,9 @@ fn signal_of(there: *mut oik_remote, signal: *mut oik_remote) -> CallResult<Arc<
     Ok(signal)
 }
 
-/// Reads `len` bytes at `offset` of a peer's region into any memory of the program, `into`, which is
-/// left alone until `oik_wait` has returned. If `operation` is NULL, the call returns when the bytes
-/// are there. Thread-safe.
+/// Reads `len` bytes at `offset` of a peer's region into any memory of the program, `into`, which
+/// is left alone until `oik_wait` has returned. If `operation` is NULL, the call returns when the
+/// bytes are there. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_get(
     there: *mut oik_remote,
@@ -298,8 +298,8 @@ pub extern "C" fn oik_put_block(
     })
 }
 
-/// Puts as `oik_put_block` does, and then changes a word as `oik_put_signal` does. `operation` may be
-/// NULL. Thread-safe.
+/// Puts as `oik_put_block` does, and then changes a word as `oik_put_signal` does. `operation` may
+/// be NULL. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_put_block_signal(
     there: *mut oik_remote,
@@ -368,8 +368,8 @@ pub extern "C" fn oik_put_list(
     run(|| begin(operation, find(there)?.region.put_list(&list_of(from, &pieces, count)?)))
 }
 
-/// Reads `count` pieces of a peer's region into a region of this node, as one operation. `operation`
-/// may be NULL. Thread-safe.
+/// Reads `count` pieces of a peer's region into a region of this node, as one operation.
+/// `operation` may be NULL. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_get_list(
     there: *mut oik_remote,
@@ -432,9 +432,9 @@ pub extern "C" fn oik_accumulate_from(
     })
 }
 
-/// Changes an aligned word of a peer's region in one step. `bits` is 32 or 64. `expected` counts for
-/// `OIK_COMPARE_EXCHANGE` alone. `oik_wait_value` gives the word before. `operation` may be NULL,
-/// and then the word before is not fetched. Thread-safe.
+/// Changes an aligned word of a peer's region in one step. `bits` is 32 or 64. `expected` counts
+/// for `OIK_COMPARE_EXCHANGE` alone. `oik_wait_value` gives the word before. `operation` may be
+/// NULL, and then the word before is not fetched. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_atomic(
     there: *mut oik_remote,

@@ -33,8 +33,8 @@ pub struct KeptLock(Mutex<Option<LockGuard>>);
 
 handled! { oik_lock: KeptLock, "lock"; }
 
-/// Takes the lock of this number, one of the job's 2^64. Waits within the job's time limit. Afterwards
-/// this node sees what its last holders wrote to shared arrays. Thread-safe.
+/// Takes the lock of this number, one of the job's 2^64. Waits within the job's time limit.
+/// Afterwards this node sees what its last holders wrote to shared arrays. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_lock_take(
     job: *mut oik_job,
@@ -63,8 +63,8 @@ pub extern "C" fn oik_lock_take_for(
     })
 }
 
-/// Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any thread may
-/// give it back.
+/// Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any thread
+/// may give it back.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_unlock(lock: *mut oik_lock) -> oik_status {
     run(|| {
@@ -74,8 +74,8 @@ pub extern "C" fn oik_unlock(lock: *mut oik_lock) -> oik_status {
     })
 }
 
-/// Tells the node `to` that this node has come here. `to` sees what this node wrote to shared arrays
-/// before, once it has waited for the notification. Thread-safe.
+/// Tells the node `to` that this node has come here. `to` sees what this node wrote to shared
+/// arrays before, once it has waited for the notification. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_notify(job: *mut oik_job, to: u32) -> oik_status {
     run(|| Ok(find(job)?.job.notify(to)?))

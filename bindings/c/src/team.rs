@@ -124,8 +124,8 @@ pub extern "C" fn oik_team_size(
     })
 }
 
-/// Writes the job's ranks of the members to `ranks`, which has room for `capacity`. There are as many
-/// as `oik_team_size` says. Thread-safe.
+/// Writes the job's ranks of the members to `ranks`, which has room for `capacity`. There are as
+/// many as `oik_team_size` says. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_team_ranks(
     team: *mut oik_team,

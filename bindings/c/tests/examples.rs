@@ -10,9 +10,9 @@ fn put_get_brings_the_number_of_the_previous_node() {
     assert_eq!(
         lines,
         [
-            "node 0 has 1002, and its neighbour 1000",
-            "node 1 has 1000, and its neighbour 1001",
-            "node 2 has 1001, and its neighbour 1002",
+            "node 0 has 1002, and the next one 1000",
+            "node 1 has 1000, and the next one 1001",
+            "node 2 has 1001, and the next one 1002",
         ]
     );
 }

@@ -127,7 +127,8 @@ pub fn nodes(nodes: u32, program: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a program as `count` nodes, which have to succeed. Returns the lines of their output, sorted.
+/// Runs a program as `count` nodes, which have to succeed. Returns the lines of their output,
+/// sorted.
 pub fn run(count: u32, program: &Path, arguments: &[&str]) -> Vec<String> {
     lines(&mut nodes(count, program, arguments))
 }
