@@ -2,6 +2,7 @@
 
 use crate::command::{Step, root, target};
 use crate::dist::{self, Dist};
+use crate::install;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -37,11 +38,13 @@ fn control(version: &str, architecture: &str, kibibytes: u64) -> String {
     format!(
         "Package: oikaze\nVersion: {version}\nSection: {SECTION}\nPriority: optional\n\
          Architecture: {architecture}\nMaintainer: {MAINTAINER}\nInstalled-Size: {kibibytes}\n\
+         Depends: libc6, libgcc-s1\n\
          Suggests: openssh-client, iproute2\n\
          Description: shared and remote memory for clusters on ordinary Ethernet\n \
          The processes of a cluster use each other's memory: shared arrays, remote\n \
          memory, messages and collectives. No special network card, kernel module or\n \
-         root is needed. This package has the launcher and its manual pages.\n"
+         root is needed. This package has the launcher, its manual pages, and the\n \
+         libraries for C and C++.\n"
     )
 }
 
@@ -71,18 +74,13 @@ fn lay_out(dist: &Dist, tree: &Path) -> Result<(), String> {
 
 /// Adds library, header and `.pc` file of the C binding.
 fn install_library(tree: &Path) -> Result<(), String> {
-    let binding = root().join("bindings/c");
-    if !binding.join("Makefile").is_file() {
-        return Ok(());
-    }
-    let mut destination = std::ffi::OsString::from("DESTDIR=");
-    destination.push(tree);
-    Step::new("make")
-        .args(["-C"])
-        .args([&binding])
-        .args(["install", "PREFIX=/usr"])
-        .args([destination])
-        .run()
+    install::run(&install::Settings {
+        prefix: "/usr".into(),
+        libdir: "lib".into(),
+        destdir: tree.to_owned(),
+        from: None,
+        uninstall: false,
+    })
 }
 
 fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Installs the C binding: libraries, header and the file for pkg-config.
 
-use crate::command::{cargo, root, target};
+use crate::command::{Step, cargo, root, target};
 use crate::header;
 use clap::Args;
 use std::fs;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 pub struct Settings {
     /// Folder in which programs will find the files.
     #[arg(long, default_value = "/usr/local")]
-    prefix: PathBuf,
+    pub prefix: PathBuf,
     /// Folder of libraries, from the prefix.
     #[arg(long, default_value = "lib")]
-    libdir: PathBuf,
+    pub libdir: PathBuf,
     /// Folder that stands for the root of the file system while a package is made.
     #[arg(long, default_value = "/")]
-    destdir: PathBuf,
+    pub destdir: PathBuf,
     /// Install the libraries of this folder, and build none.
     #[arg(long)]
-    from: Option<PathBuf>,
+    pub from: Option<PathBuf>,
     /// Remove the files instead.
     #[arg(long)]
-    uninstall: bool,
+    pub uninstall: bool,
 }
 
 /// Version of the package.
@@ -89,6 +89,10 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     copy(&built.join("liboikaze_c.a"), &files.archive)?;
     copy(&header::folder().join("include/oikaze.h"), &files.header)?;
     write(&files.package, &package(settings)?)?;
+    if settings.from.is_none() {
+        // The files are a fifth as long without what only debuggers of Oikaze itself read.
+        Step::new("strip").args(["--strip-debug"]).args([&files.shared, &files.archive]).run()?;
+    }
     println!("installed {}", files.link.display());
     Ok(())
 }

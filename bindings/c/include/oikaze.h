@@ -25,6 +25,46 @@
 #include <stdint.h>
 
 /**
+ * Maximum number of bytes that `oik_put` copies. More are read where they lie.
+ */
+#define OIK_COPY_MAX 4096
+
+/**
+ * Maximum number of bytes of a message.
+ */
+#define OIK_MESSAGE_MAX 1073741824
+
+/**
+ * Maximum number of bytes of a name.
+ */
+#define OIK_NAME_MAX 48
+
+/**
+ * Maximum number of pieces of a list.
+ */
+#define OIK_LIST_MAX 16384
+
+/**
+ * Maximum number of values of `oik_barrier_reduce`.
+ */
+#define OIK_REDUCE_MAX 65536
+
+/**
+ * Maximum number of bytes of an element of a FIFO.
+ */
+#define OIK_FIFO_ELEMENT_MAX 1048576
+
+/**
+ * Maximum number of elements of a FIFO.
+ */
+#define OIK_FIFO_SLOTS_MAX 16777216
+
+/**
+ * Maximum number of nodes of a job.
+ */
+#define OIK_NODES_MAX 4096
+
+/**
  * Stands for any node, where a rank is asked for.
  */
 #define OIK_ANY UINT32_MAX
@@ -660,6 +700,36 @@ typedef struct {
    */
   size_t len;
 } oik_piece;
+
+/**
+ * An access of a peer to this node's memory that this node refused. It had no effect.
+ */
+typedef struct {
+  /**
+   * Serial number among all refused accesses, from 1 on. A gap shows how many lie between.
+   */
+  uint64_t serial;
+  /**
+   * Rank of the peer.
+   */
+  uint32_t from;
+  /**
+   * Right that the access needs.
+   */
+  oik_rights right;
+  /**
+   * Offset from the region's start, in bytes.
+   */
+  uint64_t offset;
+  /**
+   * Length of the access in bytes.
+   */
+  uint64_t len;
+  /**
+   * Operation, region and reason, as a text that ends with a zero byte. A longer text is cut.
+   */
+  char text[256];
+} oik_refused_access;
 
 /**
  * No right at all.
@@ -1389,6 +1459,15 @@ oik_status oik_region_release(oik_region *region);
 oik_status oik_region_deregister(oik_region *region);
 
 /**
+ * Ends the registration as `oik_region_deregister` does, and registers the same memory in its
+ * place, with these rights and a new id. The old id is useless to peers that know it. A name
+ * stays. Both regions are to be released. Thread-safe.
+ *
+ * Errors: as `oik_region_deregister`; `OIK_INVALID` if the memory cannot grant these rights.
+ */
+oik_status oik_region_reregister(oik_region *region, oik_rights rights, oik_region **renewed);
+
+/**
  * Writes the address of the region's memory, for plain loads and stores, which is valid until the
  * region is released. Thread-safe.
  */
@@ -1742,6 +1821,15 @@ oik_status oik_exchange_with(oik_remote *there,
                              oik_placed *placed);
 
 /**
+ * Writes the latest accesses of peers that this node has refused, at most `capacity` of them, the
+ * oldest first. `count` gets their number. Thread-safe.
+ */
+oik_status oik_refused_accesses(oik_job *job,
+                                oik_refused_access *accesses,
+                                size_t capacity,
+                                size_t *count);
+
+/**
  * Sends a message of `len` bytes (at most 1 GiB) to the peer `rank`. The bytes are copied before
  * the call returns. The operation is done when the peer has the message. `operation` may be NULL.
  * Thread-safe.
@@ -1877,6 +1965,15 @@ oik_status oik_remote_fifo_find(oik_job *job,
                                 uint32_t rank,
                                 const char *name,
                                 oik_remote_fifo **fifo);
+
+/**
+ * Finds a FIFO as `oik_remote_fifo_find` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_remote_fifo_find_for(oik_job *job,
+                                    uint32_t rank,
+                                    const char *name,
+                                    double seconds,
+                                    oik_remote_fifo **fifo);
 
 /**
  * Pushes an element into a FIFO of a peer. Waits within the job's time limit for room.

@@ -16,6 +16,8 @@ mod pointers;
 
 mod status;
 
+mod limits;
+
 mod job;
 
 mod settings;

@@ -427,6 +427,23 @@ pub extern "C" fn oik_remote_fifo_find(
     })
 }
 
+/// Finds a FIFO as `oik_remote_fifo_find` does, with this time limit in seconds. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_remote_fifo_find_for(
+    job: *mut oik_job,
+    rank: u32,
+    name: Text,
+    seconds: f64,
+    fifo: Option<&mut MaybeUninit<*mut oik_remote_fifo>>,
+) -> oik_status {
+    run(|| {
+        let out = handle_place(fifo, "fifo")?;
+        let job = find(job)?;
+        let found = job.peer(rank)?.fifo_for(name.get("name")?, limit(seconds)?)?;
+        keep(out, KeptRemoteFifo(found)).map(drop)
+    })
+}
+
 /// Pushes an element into a FIFO of a peer. Waits within the job's time limit for room.
 /// Thread-safe.
 #[unsafe(no_mangle)]

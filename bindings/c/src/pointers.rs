@@ -129,6 +129,8 @@ output! {
     RanksOut of u32;
     /// Room for lengths or extents.
     SizesOut of usize;
+    /// Room for refused accesses.
+    RefusedOut of crate::remote::oik_refused_access;
     /// Room for ranges of axes.
     RangesOut of crate::array::oik_range;
     /// Room for ended operations.

@@ -10,6 +10,7 @@ use oikaze::memory::{LocalRegion, PageSize, Placed, Region, RegionSlice, Rights}
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Rights that a region grants to peers: a sum of `OIK_READ`, `OIK_WRITE`, `OIK_ATOMIC`.
@@ -62,7 +63,8 @@ pub struct oik_region;
 /// A region that C has the handle of.
 pub struct KeptRegion {
     region: LocalRegion,
-    is_lent: bool,
+    /// The end of this object ends the loan of the program's memory.
+    is_lent: AtomicBool,
 }
 
 handled! { oik_region: KeptRegion, "region"; }
@@ -166,7 +168,7 @@ fn register(
         Some(name) => job.job.publish(name, region, rights)?,
         None => job.job.expose(region, rights)?,
     };
-    keep(out, KeptRegion { region, is_lent: memory.kind == OIK_PROGRAM }).map(drop)
+    keep(out, KeptRegion { region, is_lent: AtomicBool::new(memory.kind == OIK_PROGRAM) }).map(drop)
 }
 
 fn plain(kind: oik_memory_kind, address: BytesMut, len: usize) -> oik_memory {
@@ -251,7 +253,7 @@ pub extern "C" fn oik_region_new(
 pub extern "C" fn oik_region_release(region: *mut oik_region) -> oik_status {
     run(|| {
         let kept = take(region)?;
-        if kept.is_lent {
+        if kept.is_lent.load(Ordering::Relaxed) {
             // Ended by `oik_region_deregister` before, perhaps.
             drop(Loan(kept.region.clone()));
         }
@@ -268,6 +270,27 @@ pub extern "C" fn oik_region_release(region: *mut oik_region) -> oik_status {
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_region_deregister(region: *mut oik_region) -> oik_status {
     run(|| Ok(find(region)?.region.deregister().map(drop)?))
+}
+
+/// Ends the registration as `oik_region_deregister` does, and registers the same memory in its
+/// place, with these rights and a new id. The old id is useless to peers that know it. A name
+/// stays. Both regions are to be released. Thread-safe.
+///
+/// Errors: as `oik_region_deregister`; `OIK_INVALID` if the memory cannot grant these rights.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_region_reregister(
+    region: *mut oik_region,
+    rights: oik_rights,
+    renewed: Option<&mut MaybeUninit<*mut oik_region>>,
+) -> oik_status {
+    run(|| {
+        let out = handle_place(renewed, "renewed")?;
+        let kept = find(region)?;
+        let region = kept.region.reregister(rights_of(rights)?)?;
+        // The loan passes to the new region.
+        let is_lent = AtomicBool::new(kept.is_lent.swap(false, Ordering::Relaxed));
+        keep(out, KeptRegion { region, is_lent }).map(drop)
+    })
 }
 
 /// Writes the address of the region's memory, for plain loads and stores, which is valid until the

@@ -5,13 +5,14 @@ use crate::job::{JoinedJob, limit, oik_job, still_joined};
 use crate::kinds::{accumulation_of, oik_kind, oik_operator};
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
 use crate::operation::{begin, begin_lent, oik_operation};
-use crate::pointers::{Bytes, BytesMut, Pieces, Text, given, place};
+use crate::pointers::{Bytes, BytesMut, Pieces, RefusedOut, Text, given, place};
 use crate::region::{
     Loan, change_of, give_placed, local, number_of, oik_change, oik_placed, oik_region,
     oik_remote_id, oik_rights, slice_of,
 };
 use crate::status::oik_status;
-use oikaze::memory::{Block, COPY_MAX, RegionSlice, RemoteId, RemoteRegion};
+use oikaze::memory::{Block, COPY_MAX, RefusedAccess, RegionSlice, RemoteId, RemoteRegion};
+use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Weak};
 
@@ -500,6 +501,53 @@ pub extern "C" fn oik_exchange_with(
     run(|| {
         let there = find(there)?;
         give_placed(placed, there.region.exchange(offset, &local(here)?, here_offset, pages)?);
+        Ok(())
+    })
+}
+
+/// An access of a peer to this node's memory that this node refused. It had no effect.
+#[repr(C)]
+pub struct oik_refused_access {
+    /// Serial number among all refused accesses, from 1 on. A gap shows how many lie between.
+    pub serial: u64,
+    /// Rank of the peer.
+    pub from: u32,
+    /// Right that the access needs.
+    pub right: oik_rights,
+    /// Offset from the region's start, in bytes.
+    pub offset: u64,
+    /// Length of the access in bytes.
+    pub len: u64,
+    /// Operation, region and reason, as a text that ends with a zero byte. A longer text is cut.
+    pub text: [c_char; 256],
+}
+
+/// Writes the latest accesses of peers that this node has refused, at most `capacity` of them, the
+/// oldest first. `count` gets their number. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_refused_accesses(
+    job: *mut oik_job,
+    mut accesses: RefusedOut,
+    capacity: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| {
+        let refused = find(job)?.job.refused_accesses();
+        let latest = refused.len().saturating_sub(capacity);
+        let latest = refused.get(latest..).unwrap_or_default();
+        let room = accesses.get(capacity, "accesses")?;
+        for (room, access) in room.iter_mut().zip(latest) {
+            let mut text: [c_char; 256] = [0; 256];
+            let words = access.to_string();
+            // The last byte stays 0.
+            text.iter_mut().take(255).zip(words.bytes()).for_each(|(to, from)| {
+                *to = from.cast_signed();
+            });
+            let right = number_of(access.right);
+            let &RefusedAccess { serial, from, offset, len, .. } = access;
+            room.write(oik_refused_access { serial, from, right, offset, len, text });
+        }
+        place(count, "count")?.write(latest.len());
         Ok(())
     })
 }

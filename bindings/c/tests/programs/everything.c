@@ -179,6 +179,17 @@ static void of_memory(void) {
     OK(oik_get(there, 8192, back, 8, NULL));
     OK(oik_barrier(job));
     OK(oik_region_set_rights(inbox, OIK_READ | OIK_WRITE));
+    oik_refused_access refused[4];
+    size_t count;
+    OK(oik_refused_accesses(job, refused, 4, &count));
+    HOLDS(count == 1 && refused[0].from == other && refused[0].offset == 8192);
+    HOLDS(refused[0].right == OIK_WRITE && strstr(refused[0].text, "inbox") != NULL);
+    oik_region *renewed;
+    OK(oik_region_reregister(mine, OIK_NONE, &renewed));
+    OK(oik_region_release(mine));
+    mine = renewed;
+    OK(oik_put_from(there, 64, mine, 0, 8, &operation));
+    OK(oik_wait(operation));
     oik_region *pages;
     oik_placed placed;
     memory = (oik_memory){.kind = OIK_PRIVATE, .len = 8192, .small_pages = true};
@@ -285,7 +296,7 @@ static void of_messages(void) {
     char element[32];
     size_t len;
     OK(oik_fifo_new(job, "fifo", 4, 32, &fifo));
-    OK(oik_remote_fifo_find(job, other, "fifo", &pushes));
+    OK(oik_remote_fifo_find_for(job, other, "fifo", 30, &pushes));
     OK(oik_push(pushes, "one", 3));
     OK(oik_try_push(pushes, "two", 3));
     OK(oik_post(pushes, "three", 5, &posted));
