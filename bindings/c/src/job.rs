@@ -82,8 +82,8 @@ pub fn limit(seconds: f64) -> CallResult<Duration> {
 
 /// Joins the job that the environment describes, and writes its handle to `job`. The environment is
 /// that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts. Without a
-/// launcher, the program is a job of one node. `oik_settings` has a form with settings.
-/// Thread-safe.
+/// launcher, the program is a job of one node. `oik_join_with` takes settings. A program calls
+/// `oik_leave` before it ends; otherwise this node is lost to the others. Thread-safe.
 ///
 /// Errors: `OIK_JOB` if the job or its store could not be reached; `OIK_INVALID` if an environment
 /// variable makes no sense; `OIK_SYSTEM` or `OIK_MEMORY` if this machine does not grant something.
