@@ -249,6 +249,20 @@ fn next_directory_is_tried() {
     }
 }
 
+/// LAUNCH-8.3: another user may have made the directory to plant a command there.
+#[test]
+fn directory_in_which_others_may_write_is_not_used() {
+    let site = Site::new("planted", "");
+    let cache = site.root.join("cache");
+    fs::create_dir(&cache).unwrap();
+    fs::set_permissions(&cache, Permissions::from_mode(0o777)).unwrap();
+    let mut command = site.run(&["--hosts", "a"], &["/bin/echo", "hello"]);
+    let (status, _, err) = finish(command.env("OIKAZE_CACHE_DIR", &cache));
+    assert_eq!(status, Some(125));
+    assert!(err.contains("not a directory that only this user can write"), "{err}");
+    assert_eq!(site.kept("cache"), Vec::<PathBuf>::new());
+}
+
 /// LAUNCH-8.4: a disk that becomes full while the command arrives.
 #[test]
 fn write_that_fails_is_reported_for_each_directory() {
@@ -265,8 +279,8 @@ fn write_that_fails_is_reported_for_each_directory() {
 #[test]
 fn program_and_files_go_with_the_job() {
     let site = Site::new("files", "");
-    let script =
-        "#!/bin/sh\necho $(pwd) $(cat data/in) $(cat \"$1\") $1\n[ -z \"$2\" ] || sleep 1000";
+    let script = "#!/bin/sh\necho $(pwd) $(cat data/in) $(cat \"$1\") $1 $2 ${2:+$PPID}\n\
+                  [ -z \"$2\" ] || sleep 1000";
     fs::create_dir_all(site.root.join("data/deep")).unwrap();
     fs::write(site.root.join("data/in"), "input").unwrap();
     fs::write(site.root.join("data/deep/er"), "").unwrap();
@@ -296,17 +310,24 @@ fn program_and_files_go_with_the_job() {
         // The directories are gone, and the command is kept elsewhere.
         assert!(!site.root.join("tmp").read_dir().unwrap().any(|_| true));
     }
-    // Neither does a killed launcher leave anything.
-    let mut command = site.run(&options, &["./program", elsewhere, "stay"]);
-    let mut job = Running::start(&mut command);
-    let directories = [job.line("["), job.line("[")];
-    assert!(directories.iter().all(|line| line.contains("/tmp/oikaze-job-")), "{directories:?}");
-    assert_eq!(site.root.join("tmp").read_dir().unwrap().count(), 2);
-    job.signal(9);
-    job.finish();
-    until("files of a killed job are gone", || {
-        !site.root.join("tmp").read_dir().unwrap().any(|_| true)
-    });
+    // Neither a killed launcher nor a killed agent leaves anything.
+    for kills_agents in [false, true] {
+        let mut command = site.run(&options, &["./program", elsewhere, "stay"]);
+        let mut job = Running::start(&mut command);
+        let lines = [job.line("["), job.line("[")];
+        assert!(lines.iter().all(|line| line.contains("/tmp/oikaze-job-")), "{lines:?}");
+        assert_eq!(site.root.join("tmp").read_dir().unwrap().count(), 2);
+        if kills_agents {
+            let agents = lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap());
+            agents.into_iter().for_each(|agent| kill(agent, 9));
+        } else {
+            job.signal(9);
+        }
+        job.finish();
+        until("files of a killed job are gone", || {
+            !site.root.join("tmp").read_dir().unwrap().any(|_| true)
+        });
+    }
 }
 
 /// LAUNCH-8.5.

@@ -14,7 +14,7 @@ tell() { printf '\nOIKAZE-INSTALL %s\n' "$1"; }
 
 is_right() { [ -x "$1" ] && [ "$("$1" --version 2>/dev/null </dev/null)" = "$version" ]; }
 
-become() { trap - 0 1 2 13 15; exec "$1" agent; }
+become() { trap - EXIT HUP INT PIPE TERM; exec "$1" agent; }
 
 for found in "$path" "$(command -v oikaze)"; do
   if is_right "$found"; then become "$found"; fi
@@ -102,8 +102,8 @@ prune() {
   done
 }
 
-trap 'rm -f "$part"' 0
-trap 'exit 1' 1 2 13 15
+trap 'rm -f "$part"' EXIT
+trap 'exit 1' HUP INT PIPE TERM
 reasons=
 for folder do
   part=$folder/$hash/part.$token
