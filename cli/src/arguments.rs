@@ -8,13 +8,14 @@ use clap_complete::Shell;
 use oikaze_launch::environment::KEEP_GOING;
 use oikaze_launch::launcher::netns::Cabling;
 use oikaze_launch::launcher::plan::Host;
-use oikaze_launch::launcher::{AgentChoice, CACHE_DIR, LaunchError, Options};
+use oikaze_launch::launcher::{AgentChoice, CACHE_DIR, LaunchError, Options, agent};
 use oikaze_launch::{Checksum, Ports, Settings};
 use oikaze_os::net::FaultSettings;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -66,6 +67,10 @@ dead node fail on every node. The status is that of the first node that failed.
 A node that aborts the job ends it for all nodes; the status is that of this node if it failed, else 1.
 Ctrl-C is passed on; a second one kills. Ctrl-Z stops the whole job, `fg` continues it.";
 
+/// Version by which a launcher knows its agents.
+static AGENT_VERSION: LazyLock<String> =
+    LazyLock::new(|| agent::version(env!("CARGO_PKG_VERSION")));
+
 /// Shared and remote memory for clusters on ordinary Ethernet.
 #[derive(Debug, Parser)]
 #[command(name = "oikaze", version, arg_required_else_help = true, after_help = EXAMPLES)]
@@ -93,7 +98,7 @@ pub enum Subcommand {
     #[command(hide = true)]
     Manual(Manual),
     /// (Started by `run --hosts` on other hosts.)
-    #[command(hide = true)]
+    #[command(hide = true, version = AGENT_VERSION.as_str())]
     Agent,
     /// (Started by `run`: cleans up after a launcher that was killed.)
     #[command(hide = true)]
@@ -277,7 +282,7 @@ impl Run {
             program: self.program,
             agent: self.agent.map_or_else(
                 || AgentChoice::Same {
-                    version: format!("oikaze {}", env!("CARGO_PKG_VERSION")),
+                    version: AGENT_VERSION.clone(),
                     cache: std::env::var_os(CACHE_DIR),
                     may_send: !self.no_ship,
                 },

@@ -114,18 +114,20 @@ fn hosts_with_one_home_directory_get_the_command_at_the_same_time() {
 fn command_in_the_path_of_a_host_is_used_if_its_version_fits() {
     let site = Site::new("path", "");
     let program = ["/bin/echo", "hello"];
-    let version = format!("oikaze {}", env!("CARGO_PKG_VERSION"));
+    let (_, version, _) = finish(&mut oikaze(&["agent", "--version"]));
     let script = format!(
-        "#!/bin/sh\n[ \"$1\" = agent ] || {{ echo {version}; exit; }}\n\
-         echo used >&2; exec {OIKAZE} agent"
+        "#!/bin/sh\n[ \"$2\" = --version ] && {{ echo '{}'; exit; }}\n\
+         echo used >&2; exec {OIKAZE} \"$@\"",
+        version.trim()
     );
     site.tool("oikaze", &script);
     let (status, _, err) = finish(&mut site.run(&["--hosts", "a", "--no-ship"], &program));
     assert_eq!((status, err.as_str()), (Some(0), "oikaze: a: used\n"));
-    site.tool("oikaze", &script.replace(&version, "oikaze 0.0.9"));
+    // Another protocol is another version, even in the same release.
+    site.tool("oikaze", &script.replace("protocol ", "protocol 9"));
     let (status, _, err) = finish(&mut site.run(&["--hosts", "a", "--no-ship"], &program));
     assert_eq!(status, Some(125));
-    for words in ["on host a: there is no `oikaze", "--no-ship forbids", "--agent"] {
+    for words in ["on host a: there is no `oikaze` 0.", "--no-ship forbids", "--agent"] {
         assert!(err.contains(words), "{words} is not in:\n{err}");
     }
     assert_eq!(site.kept("a"), Vec::<PathBuf>::new());

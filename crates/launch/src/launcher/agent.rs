@@ -23,6 +23,12 @@ use std::time::Duration;
 /// Time that output may still take after the last node has ended.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
+/// Returns the version of an agent in this release. Launcher and agent must have the same.
+#[must_use]
+pub fn version(release: &str) -> String {
+    format!("{release} (protocol {VERSION})")
+}
+
 /// Serves one job, with the order on standard input and news on standard output. Called from the
 /// main thread only, before any other thread starts.
 ///

@@ -85,7 +85,7 @@ pub enum AgentChoice {
     /// Command of the same version, wherever it is found there. The launcher sends its own file if
     /// there is none.
     Same {
-        /// Text that `oikaze --version` prints.
+        /// Version of the command and its protocol ([`agent::version`](super::agent::version)).
         version: String,
         /// Directory for the file, if the user names one.
         cache: Option<OsString>,

@@ -12,7 +12,9 @@ export LC_ALL
 # Lines for the launcher begin on a line of their own, whatever a login shell has printed before.
 tell() { printf '\nOIKAZE-INSTALL %s\n' "$1"; }
 
-is_right() { [ -x "$1" ] && [ "$("$1" --version 2>/dev/null </dev/null)" = "$version" ]; }
+is_right() {
+  [ -x "$1" ] && [ "$("$1" agent --version 2>/dev/null </dev/null)" = "oikaze-agent $version" ]
+}
 
 become() { trap - EXIT HUP INT PIPE TERM; exec "$1" agent; }
 
@@ -117,7 +119,7 @@ for folder do
           become "$folder/$hash/oikaze"
         fi
       else
-        tell "UNFIT $("$part" --version 2>&1 </dev/null | tr '\n' ' ')"
+        tell "UNFIT $("$part" agent --version 2>&1 </dev/null | tr '\n' ' ')"
         exit 1
       fi
     elif [ -z "$why" ]; then

@@ -28,7 +28,7 @@ const BY_HAND: &str = "install Oikaze there, or name its command by --agent";
 pub struct Installer {
     /// Path at which the command lies here, and perhaps there, too.
     pub path: PathBuf,
-    /// Text that `oikaze --version` prints.
+    /// Version that `oikaze agent --version` prints.
     pub version: String,
     /// Directory for commands, if the user names one (`OIKAZE_CACHE_DIR`).
     pub cache: Option<OsString>,
@@ -81,8 +81,8 @@ impl Installer {
                 Ok(Answered::GoesOn)
             }
             "FORBIDDEN" => Err(format!(
-                "there is no `{}`, and --no-ship forbids sending it: {BY_HAND}, or leave --no-ship \
-                 out",
+                "there is no `oikaze` {}, and --no-ship forbids sending it: {BY_HAND}, or leave \
+                 --no-ship out",
                 self.version
             )),
             "SEND" => {
@@ -110,8 +110,8 @@ impl Installer {
             format!("{} {}", uname.sysname().to_string_lossy(), uname.machine().to_string_lossy());
         if here != there {
             return Err(format!(
-                "there is no `{}`, and this one does not run there (built for {here}, and that \
-                 host is {there}): {BY_HAND}",
+                "there is no `oikaze` {}, and this one does not run there (built for {here}, and \
+                 that host is {there}): {BY_HAND}",
                 self.version
             ));
         }
@@ -192,7 +192,7 @@ mod tests {
     fn installer(may_send: bool) -> Installer {
         Installer {
             path: "/it's/oikaze".into(),
-            version: "oikaze 0.1.0".into(),
+            version: "0.1.0 (protocol 3)".into(),
             cache: None,
             may_send,
             binary: Binary::own().unwrap(),
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn script_begins_with_its_variables() {
         let script = String::from_utf8(installer(true).script("7-0")).unwrap();
-        let begin = "path='/it'\\''s/oikaze'\nversion='oikaze 0.1.0'\ncache=''\ntoken=7-0\n";
+        let begin = "path='/it'\\''s/oikaze'\nversion='0.1.0 (protocol 3)'\ncache=''\ntoken=7-0\n";
         assert!(script.starts_with(begin), "{script}");
     }
 
