@@ -2,6 +2,7 @@
 
 use crate::command::{Step, root, target};
 use crate::dist::{self, Dist};
+use crate::install::{self, Settings};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -69,11 +70,7 @@ fn lay_out(dist: &Dist, tree: &Path) -> Result<(), String> {
 /// Adds libraries, header and `.pc` file of the C binding. Returns what they depend on, as a line
 /// of the package's description.
 fn install_library(tree: &Path) -> Result<String, String> {
-    if !root().join("bindings/c/Cargo.toml").is_file() {
-        return Ok(String::new());
-    }
-    let own = std::env::current_exe().map_err(|why| format!("finding this program: {why}"))?;
-    Step::new(own).args(["install", "--prefix", "/usr", "--destdir"]).args([tree]).run()?;
+    install::run(&Settings::of_package(tree))?;
     put(b"activate-noawait ldconfig\n", &tree.join("DEBIAN/triggers"))?;
     let library = read(&tree.join("usr/lib/liboikaze.so"))?;
     let glibc = needed_glibc(&library).ok_or("the shared library needs no C library")?;

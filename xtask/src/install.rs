@@ -36,6 +36,17 @@ pub const SONAME: &str = "liboikaze.so.0";
 const PRIVATE_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
 impl Settings {
+    /// Returns the settings of a distribution's package, whose files are laid out in `folder`.
+    pub fn of_package(folder: &Path) -> Settings {
+        Settings {
+            prefix: "/usr".into(),
+            libdir: "lib".into(),
+            destdir: folder.to_owned(),
+            from: None,
+            uninstall: false,
+        }
+    }
+
     /// Returns where a file of the prefix goes.
     fn path(&self, folder: &Path, name: &str) -> PathBuf {
         let prefix = self.prefix.strip_prefix("/").unwrap_or(&self.prefix);
