@@ -1,4 +1,4 @@
-//! What a binding needs to know of a job.
+//! State of a job that bindings need.
 
 use crate::Job;
 

@@ -235,7 +235,7 @@ impl<'t> Untyped<'t> {
         }
     }
 
-    /// As [`Start::broadcast`].
+    /// Does what [`Start::broadcast`] does.
     pub fn broadcast(self, root: Rank, values: &[u8]) -> Pending<UntypedResult> {
         self.rooted(CollectiveKind::Broadcast, root, values)
     }
@@ -258,22 +258,22 @@ impl<'t> Untyped<'t> {
         Ok(())
     }
 
-    /// As [`Start::gather`].
+    /// Does what [`Start::gather`] does.
     pub fn gather(self, root: Rank, values: &[u8]) -> Pending<UntypedResult> {
         self.rooted(CollectiveKind::Gather, root, values)
     }
 
-    /// As [`Start::scatter`].
+    /// Does what [`Start::scatter`] does.
     pub fn scatter(self, root: Rank, values: &[u8]) -> Pending<UntypedResult> {
         self.rooted(CollectiveKind::Scatter, root, values)
     }
 
-    /// As [`Start::all_gather`].
+    /// Does what [`Start::all_gather`] does.
     pub fn all_gather(self, values: &[u8]) -> Pending<UntypedResult> {
         self.moves(CollectiveKind::AllGather, values)
     }
 
-    /// As [`Start::all_to_all`].
+    /// Does what [`Start::all_to_all`] does.
     pub fn all_to_all(self, values: &[u8]) -> Pending<UntypedResult> {
         self.moves(CollectiveKind::AllToAll, values)
     }
@@ -294,7 +294,7 @@ impl<'t> Untyped<'t> {
         self.moves_into(CollectiveKind::AllToAll, values, received)
     }
 
-    /// As [`Start::reduce`].
+    /// Does what [`Start::reduce`] does.
     pub fn reduce(
         self,
         root: Rank,
@@ -310,7 +310,7 @@ impl<'t> Untyped<'t> {
         }
     }
 
-    /// As [`Start::all_reduce`].
+    /// Does what [`Start::all_reduce`] does.
     pub fn all_reduce(self, values: &[u8], operator: UntypedOperator) -> Pending<UntypedResult> {
         self.combines(CollectiveKind::AllReduce, values, operator)
     }
@@ -331,7 +331,7 @@ impl<'t> Untyped<'t> {
         Ok(())
     }
 
-    /// As [`Start::reduce_scatter`].
+    /// Does what [`Start::reduce_scatter`] does.
     pub fn reduce_scatter(
         self,
         values: &[u8],
@@ -340,12 +340,12 @@ impl<'t> Untyped<'t> {
         self.combines(CollectiveKind::ReduceScatter, values, operator)
     }
 
-    /// As [`Start::scan`].
+    /// Does what [`Start::scan`] does.
     pub fn scan(self, values: &[u8], operator: UntypedOperator) -> Pending<UntypedResult> {
         self.combines(CollectiveKind::Scan, values, operator)
     }
 
-    /// As [`Start::exclusive_scan`].
+    /// Does what [`Start::exclusive_scan`] does.
     pub fn exclusive_scan(
         self,
         values: &[u8],
@@ -373,7 +373,7 @@ impl<'t> Untyped<'t> {
         }
     }
 
-    /// As [`Start::gather_uneven`].
+    /// Does what [`Start::gather_uneven`] does.
     pub fn gather_uneven(self, root: Rank, values: &[u8]) -> Pending<Vec<Vec<u8>>> {
         if let Err(why) = self.check(values) {
             return self.refused(CollectiveKind::Gather, why);
@@ -383,7 +383,7 @@ impl<'t> Untyped<'t> {
         })
     }
 
-    /// As [`Start::all_gather_uneven`].
+    /// Does what [`Start::all_gather_uneven`] does.
     pub fn all_gather_uneven(self, values: &[u8]) -> Pending<Vec<Vec<u8>>> {
         if let Err(why) = self.check(values) {
             return self.refused(CollectiveKind::AllGather, why);
@@ -393,7 +393,7 @@ impl<'t> Untyped<'t> {
         })
     }
 
-    /// As [`Start::scatter_uneven`].
+    /// Does what [`Start::scatter_uneven`] does.
     pub fn scatter_uneven(self, root: Rank, given: &[&[u8]]) -> Pending<Vec<u8>> {
         if let Err(why) = self.check_all(given) {
             return self.refused(CollectiveKind::Scatter, why);
@@ -404,7 +404,7 @@ impl<'t> Untyped<'t> {
         })
     }
 
-    /// As [`Start::all_to_all_uneven`].
+    /// Does what [`Start::all_to_all_uneven`] does.
     pub fn all_to_all_uneven(self, given: &[&[u8]]) -> Pending<Vec<Vec<u8>>> {
         if let Err(why) = self.check_all(given) {
             return self.refused(CollectiveKind::AllToAll, why);
@@ -414,7 +414,7 @@ impl<'t> Untyped<'t> {
         })
     }
 
-    /// As [`Start::reduce_scatter_uneven`].
+    /// Does what [`Start::reduce_scatter_uneven`] does.
     pub fn reduce_scatter_uneven(
         self,
         given: &[&[u8]],

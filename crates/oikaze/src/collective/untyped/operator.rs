@@ -16,19 +16,19 @@ use crate::collective::{And, Max, MaxLocation, Min, MinLocation, Operator, Or, P
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum UntypedOperator {
-    /// As [`Sum`].
+    /// The operator [`Sum`] of Rust.
     Sum,
-    /// As [`Product`].
+    /// The operator [`Product`] of Rust.
     Product,
-    /// As [`Min`].
+    /// The operator [`Min`] of Rust.
     Min,
-    /// As [`Max`].
+    /// The operator [`Max`] of Rust.
     Max,
-    /// As [`And`].
+    /// The operator [`And`] of Rust.
     And,
-    /// As [`Or`].
+    /// The operator [`Or`] of Rust.
     Or,
-    /// As [`Xor`].
+    /// The operator [`Xor`] of Rust.
     Xor,
     /// As [`MinLocation`]: elements are pairs of a value and a location of the same kind.
     MinLocation,

@@ -24,7 +24,7 @@ macro_rules! kinds {
         }
 
         impl ElementKind {
-            /// All kinds.
+            /// All kinds of numbers.
             pub const ALL: &[ElementKind] = &[$(ElementKind::$kind),*];
 
             /// Returns the short name: Rust's, or `c64` and `c128` for complex numbers.
@@ -58,9 +58,9 @@ kinds! {
     U64 = "u64", 8;
     /// Signed, 64 bits.
     I64 = "i64", 8;
-    /// IEEE 754 binary32.
+    /// Floating-point number, IEEE 754 binary32.
     F32 = "f32", 4;
-    /// IEEE 754 binary64.
+    /// Floating-point number, IEEE 754 binary64.
     F64 = "f64", 8;
     /// Truth value: one byte, 0 or 1.
     Bool = "bool", 1;
@@ -93,15 +93,17 @@ impl ElementKind {
 }
 
 /// Element type of an array, for callers that know it at run time only: a number, or a struct of
-/// named fields. The nodes compare it as they compare a Rust type ([`Element`](trait@crate::shared::Element)). So an array
-/// of `f64` is the same one in C, Python and Rust.
+/// named fields. The nodes compare it as they compare a Rust type
+/// ([`Element`](trait@crate::shared::Element)). So an array of `f64` is the same one in C, Python
+/// and Rust.
 ///
 /// ```
 /// use oikaze::ffi::{ElementKind, ElementType};
 /// use oikaze::shared::ElementField;
 /// # fn main() -> oikaze::Result<()> {
 /// let field = |name: &str, kind: &str| ElementField { name: name.into(), kind: kind.into() };
-/// let particle = ElementType::structure(32, vec![field("position[3]", "f64"), field("mass", "f64")])?;
+/// let fields = vec![field("position[3]", "f64"), field("mass", "f64")];
+/// let particle = ElementType::structure(32, fields)?;
 /// assert_eq!((particle.size(), particle.kind()), (32, None));
 /// assert_eq!(ElementType::from(ElementKind::F32).size(), 4);
 /// # Ok(())

@@ -73,9 +73,9 @@ macro_rules! guard_of_block {
                 self.lent.address()
             }
 
-            /// Returns the memory from the first element to the end of the last one. It stays mapped
-            /// for as long as the value lives, after the end of the guard, too. Then it may show old
-            /// bytes.
+            /// Returns the memory from the first element to the end of the last one. It stays
+            /// mapped for as long as the value lives, after the end of the guard, too. Then it may
+            /// show old bytes.
             #[must_use]
             pub fn memory(&self) -> PlainMemory {
                 let rows = self.shape().into_iter().zip(self.strides());
@@ -191,7 +191,7 @@ impl UntypedWriteGuard {
         Self { lent, array, block, write: Some(write), push: Vec::new(), is_owner }
     }
 
-    /// As [`WriteGuard::push_to`](crate::shared::WriteGuard::push_to).
+    /// Does what [`WriteGuard::push_to`](crate::shared::WriteGuard::push_to) does.
     ///
     /// # Errors
     /// A rank is not in the job, or the guard is one of

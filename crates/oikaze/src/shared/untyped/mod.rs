@@ -44,7 +44,8 @@ impl Job {
 /// use oikaze::shared::Homes;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
-/// let builder: UntypedArrayBuilder = job.untyped_array("field", &[100, 20], ElementKind::F32.into());
+/// let element = ElementKind::F32.into();
+/// let builder: UntypedArrayBuilder = job.untyped_array("field", &[100, 20], element);
 /// let field = builder.homes(Homes::Cyclic { pages: 1 }).build()?;
 /// assert_eq!((field.len(), field.element().size()), (2000, 4));
 /// # Ok(())
@@ -58,22 +59,22 @@ pub struct UntypedArrayBuilder<'a> {
 }
 
 impl UntypedArrayBuilder<'_> {
-    /// As [`ArrayBuilder::distribution`].
+    /// Does what [`ArrayBuilder::distribution`] does.
     pub fn distribution(self, distribution: impl Into<Distribution>) -> Self {
         Self { builder: self.builder.distribution(distribution), ..self }
     }
 
-    /// As [`ArrayBuilder::homes`].
+    /// Does what [`ArrayBuilder::homes`] does.
     pub fn homes(self, homes: Homes) -> Self {
         self.distribution(homes)
     }
 
-    /// As [`ArrayBuilder::delivery`].
+    /// Does what [`ArrayBuilder::delivery`] does.
     pub fn delivery(self, delivery: Delivery) -> Self {
         Self { builder: self.builder.delivery(delivery), ..self }
     }
 
-    /// As [`ArrayBuilder::update_class`].
+    /// Does what [`ArrayBuilder::update_class`] does.
     pub fn update_class(self, class: Class) -> Self {
         Self { builder: self.builder.update_class(class), ..self }
     }
@@ -151,7 +152,7 @@ impl UntypedArray {
         strides(&self.array)
     }
 
-    /// As [`SharedArray::home_range`].
+    /// Does what [`SharedArray::home_range`] does.
     #[must_use]
     pub fn home_range(&self, rank: Rank) -> Range<usize> {
         self.array.home_range(rank)
@@ -169,13 +170,13 @@ impl UntypedArray {
         self.array.home_blocks(rank).iter().map(ranges).collect()
     }
 
-    /// As [`SharedArray::home_of`].
+    /// Does what [`SharedArray::home_of`] does.
     #[must_use]
     pub fn home_of(&self, index: &[usize]) -> Option<Rank> {
         self.array.home_of(self.array.shape().position(index)?)
     }
 
-    /// As [`SharedArray::statistics`].
+    /// Does what [`SharedArray::statistics`] does.
     #[must_use]
     pub fn statistics(&self) -> ArrayStatistics {
         self.array.statistics()
@@ -251,7 +252,7 @@ impl UntypedArray {
         Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, write, ownership))
     }
 
-    /// As [`SharedArray::prefetch`].
+    /// Does what [`SharedArray::prefetch`] does.
     ///
     /// # Errors
     /// The block is out of bounds.
@@ -259,7 +260,7 @@ impl UntypedArray {
         self.array.prefetch(self.block(part)?)
     }
 
-    /// As [`SharedArray::subscribe`].
+    /// Does what [`SharedArray::subscribe`] does.
     ///
     /// # Errors
     /// The block is out of bounds.
@@ -267,7 +268,7 @@ impl UntypedArray {
         self.array.subscribe(self.block(part)?)
     }
 
-    /// As [`SharedArray::unsubscribe`].
+    /// Does what [`SharedArray::unsubscribe`] does.
     ///
     /// # Errors
     /// The block is out of bounds.
@@ -275,7 +276,7 @@ impl UntypedArray {
         self.array.unsubscribe(self.block(part)?)
     }
 
-    /// As [`SharedArray::halo`].
+    /// Does what [`SharedArray::halo`] does.
     ///
     /// # Errors
     /// The block is out of bounds.
@@ -301,7 +302,7 @@ impl UntypedArray {
         self.array.free_everywhere()
     }
 
-    /// As [`SharedArray::resize`].
+    /// Does what [`SharedArray::resize`] does.
     ///
     /// # Errors
     /// As [`SharedArray::resize`].
@@ -311,7 +312,7 @@ impl UntypedArray {
         Ok(())
     }
 
-    /// As [`SharedArray::redistribute`].
+    /// Does what [`SharedArray::redistribute`] does.
     ///
     /// # Errors
     /// As [`SharedArray::redistribute`].
@@ -393,7 +394,7 @@ impl UntypedArray {
         self.array.change_many("accumulate", first, op, numbers)
     }
 
-    /// As [`SharedArray::save`].
+    /// Does what [`SharedArray::save`] does.
     ///
     /// # Errors
     /// As [`SharedArray::save`].
@@ -401,7 +402,7 @@ impl UntypedArray {
         self.array.save(path)
     }
 
-    /// As [`SharedArray::load`].
+    /// Does what [`SharedArray::load`] does.
     ///
     /// # Errors
     /// As [`SharedArray::load`].
