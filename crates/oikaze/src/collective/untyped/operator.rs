@@ -37,7 +37,7 @@ pub enum UntypedOperator {
 }
 
 impl UntypedOperator {
-    /// All operators.
+    /// All operators, in the order of their numbers.
     pub const ALL: [UntypedOperator; 9] = [
         UntypedOperator::Sum,
         UntypedOperator::Product,
