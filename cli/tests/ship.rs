@@ -99,6 +99,22 @@ fn host_that_lacks_the_command_gets_it_once() {
     assert_eq!(again, (Some(0), "[0] hello\n".into(), String::new()));
 }
 
+/// LAUNCH-8.1: finding and sending the command changes neither umask nor variables of the nodes.
+#[test]
+fn nodes_have_the_umask_and_the_environment_of_their_host() {
+    let site = Site::new("umask", "umask 027");
+    let program = ["/bin/sh", "-c", "umask; env"];
+    for said in ["sent this command", ""] {
+        let (status, out, err) = finish(&mut site.run(&["--hosts", "a", "--no-prefix"], &program));
+        assert!(status == Some(0) && err.contains(said), "{err}");
+        assert!(out.starts_with("0027\n"), "{out}");
+        let lines = out.lines().skip(1).filter(|line| !line.starts_with("OIKAZE_"));
+        let mut names: Vec<&str> = lines.filter_map(|line| line.split('=').next()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["HOME", "PATH", "PWD", "TMPDIR"], "{out}");
+    }
+}
+
 /// LAUNCH-8.2: hosts may share their home directory.
 #[test]
 fn hosts_with_one_home_directory_get_the_command_at_the_same_time() {

@@ -1,25 +1,33 @@
 # Finds, or receives and keeps, an oikaze command on another host, and becomes its agent
 # (LAUNCH-8). `ssh HOST sh` reads this script from standard input, whatever the login shell is.
-# The launcher sets these variables before it: version, path, cache, token.
+# The launcher sets these variables before it: oikaze_version, oikaze_path, oikaze_cache,
+# oikaze_token.
 #
 # Some shells read ahead. The launcher therefore sends nothing more until a line asks for it, and
 # all of the script is one command, which the shell has read before it begins.
 {
+
+# Prints the path of a command that is right. A subshell does so, because the agent shall have the
+# umask and the environment of the host. Descriptor 3 leads to the launcher.
+find_agent() (
 umask 077
 LC_ALL=C
 export LC_ALL
 
 # Lines for the launcher begin on a line of their own, whatever a login shell has printed before.
-tell() { printf '\nOIKAZE-INSTALL %s\n' "$1"; }
+tell() { printf '\nOIKAZE-INSTALL %s\n' "$1" >&3; }
 
 is_right() {
-  [ -x "$1" ] && [ "$("$1" agent --version 2>/dev/null </dev/null)" = "oikaze-agent $version" ]
+  [ -x "$1" ] && [ "$("$1" agent --version 2>/dev/null </dev/null)" = "oikaze-agent $oikaze_version" ]
 }
 
-become() { trap - EXIT HUP INT PIPE TERM; exec "$1" agent; }
+use() {
+  printf '%s\n' "$1"
+  exit 0
+}
 
-for found in "$path" "$(command -v oikaze)"; do
-  if is_right "$found"; then become "$found"; fi
+for found in "$oikaze_path" "$(command -v oikaze)"; do
+  if is_right "$found"; then use "$found"; fi
 done
 
 tell "WANTS $(uname -s) $(uname -m)"
@@ -46,7 +54,8 @@ room() { df -Pk "$1" 2>/dev/null | { read -r _ && read -r _ _ _ free _ && printf
 
 user=$(id -u)
 set --
-if [ -n "${cache:=${OIKAZE_CACHE_DIR-}}" ]; then
+cache=${oikaze_cache:-${OIKAZE_CACHE_DIR-}}
+if [ -n "$cache" ]; then
   set -- "$cache"
 else
   base=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
@@ -58,7 +67,7 @@ for folder do
   kept=$folder/$hash/oikaze
   if [ -f "$kept" ] && is_private "$folder" && is_intact "$kept" && is_right "$kept"; then
     touch "$folder/$hash"
-    become "$kept"
+    use "$kept"
   fi
 done
 
@@ -108,7 +117,7 @@ trap 'rm -f "$part"' EXIT
 trap 'exit 1' HUP INT PIPE TERM
 reasons=
 for folder do
-  part=$folder/$hash/part.$token
+  part=$folder/$hash/part.$oikaze_token
   if why=$(prepare 2>&1); then
     tell "SEND $folder/$hash/oikaze"
     if why=$(receive 2>&1) && is_intact "$part"; then
@@ -116,7 +125,7 @@ for folder do
       if is_right "$part"; then
         if why=$(mv -f "$part" "$folder/$hash/oikaze" 2>&1); then
           prune 2>/dev/null
-          become "$folder/$hash/oikaze"
+          use "$folder/$hash/oikaze"
         fi
       else
         tell "UNFIT $("$part" agent --version 2>&1 </dev/null | tr '\n' ' ')"
@@ -130,5 +139,10 @@ for folder do
   reasons="$reasons$folder: $why; "
 done
 tell "FAILED $(printf '%s' "$reasons" | tr '\n' ' ')"
+exit 1
+)
+
+exec 3>&1
+oikaze_agent=$(find_agent) && exec "$oikaze_agent" agent 3>&-
 exit 1
 }

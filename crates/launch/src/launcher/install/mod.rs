@@ -59,7 +59,9 @@ impl Installer {
             ("cache", cache),
             ("token", OsStr::new(token)),
         ] {
-            script.extend([name.as_bytes(), b"=", quoted(value).as_bytes(), b"\n"].concat());
+            script.extend(
+                [b"oikaze_", name.as_bytes(), b"=", quoted(value).as_bytes(), b"\n"].concat(),
+            );
         }
         script.extend(SCRIPT.as_bytes());
         script
@@ -214,7 +216,8 @@ mod tests {
     #[test]
     fn script_begins_with_its_variables() {
         let script = String::from_utf8(installer(true).script("7-0")).unwrap();
-        let begin = "path='/it'\\''s/oikaze'\nversion='0.1.0 (protocol 3)'\ncache=''\ntoken=7-0\n";
+        let begin = "oikaze_path='/it'\\''s/oikaze'\noikaze_version='0.1.0 (protocol 3)'\n\
+                     oikaze_cache=''\noikaze_token=7-0\n";
         assert!(script.starts_with(begin), "{script}");
     }
 
