@@ -72,9 +72,21 @@ fn lay_out(dist: &Dist, tree: &Path) -> Result<(), String> {
 fn install_library(tree: &Path) -> Result<String, String> {
     install::run(&Settings::of_package(tree))?;
     put(b"activate-noawait ldconfig\n", &tree.join("DEBIAN/triggers"))?;
+    strip(&tree.join("usr/lib"))?;
     let library = read(&tree.join("usr/lib/liboikaze.so"))?;
     let glibc = needed_glibc(&library).ok_or("the shared library needs no C library")?;
     Ok(format!("Depends: libc6 (>= 2.{glibc}), libgcc-s1\n"))
+}
+
+/// Takes what only a debugger needs out of the libraries (Debian policy, 10.1 and 10.2), and the
+/// compiler's own intermediate code, for which no linker asks.
+fn strip(folder: &Path) -> Result<(), String> {
+    let shared = folder.join("liboikaze.so");
+    let shared = shared.canonicalize().map_err(|why| format!("{}: {why}", shared.display()))?;
+    Step::new("strip").args(["--strip-unneeded"]).args([shared]).run()?;
+    let sections = ["--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
+    let archive = Step::new("strip").args(["--strip-debug"]).args(sections);
+    archive.args([folder.join("liboikaze.a")]).run()
 }
 
 /// Returns the newest version 2.x of the C library whose symbols a library names.
