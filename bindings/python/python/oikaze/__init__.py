@@ -32,6 +32,7 @@ from ._errors import (
     UnreportedError,
 )
 from ._job import Job, Rights, join
+from ._local import Pool, current_job, local
 from ._native import (
     CompletionQueue,
     Distribution,
@@ -67,6 +68,7 @@ __all__ = [
     "Operation",
     "Peer",
     "PeerLostError",
+    "Pool",
     "QueueFullError",
     "RefusedError",
     "Region",
@@ -80,5 +82,7 @@ __all__ = [
     "TimeoutError",
     "UnreportedError",
     "__version__",
+    "current_job",
     "join",
+    "local",
 ]

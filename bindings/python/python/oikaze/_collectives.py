@@ -180,9 +180,11 @@ class Collectives:
     def start_exclusive_scan(self, value: Any, operator: Operator = "sum") -> Operation:
         """Begins `exclusive_scan`."""
         if self.rank == 0:
-            return self._combine("exclusive_scan", value, operator, lambda _: _nothing).then(
-                _nothing
-            )
+            # No value comes before this one.
+            if callable(operator):
+                return self.start_all_gather(value).then(_nothing)
+            kind, data, _ = _numbers(value, "exclusive_scan", operator)
+            return self._even("exclusive_scan", kind, data, 0, operator).then(_nothing)
         upto = self.rank
         return self._combine("exclusive_scan", value, operator, lambda f: _combining(f, upto))
 
