@@ -33,6 +33,13 @@ pub fn run(all: bool, arguments: &[String]) -> Result<(), String> {
         .args(["--strict", "--cache-dir"])
         .args([folder.join("mypy"), bindings.join("python/oikaze")])
         .run()?;
+    if all {
+        let allowed = bindings.join("stubtest-allowlist");
+        Step::new(tools.join("stubtest"))
+            .args(["oikaze._native", "--allowlist"])
+            .args([allowed])
+            .run()?;
+    }
     let mut options = if all { Vec::new() } else { vec!["-m".to_owned(), "not long".to_owned()] };
     options.extend_from_slice(arguments);
     test(&tested, &target().join("debug/oikaze"), &options)

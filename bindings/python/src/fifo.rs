@@ -3,7 +3,7 @@
 use crate::buffer::Memory;
 use crate::job::JobCell;
 use crate::operation::{Operation, Outcome, bytes};
-use crate::wait::{Timeout, wait};
+use crate::wait::{OrOfJob, Timeout, wait};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ impl Fifo {
     }
 
     /// Waits for an element and returns it, as `bytes`. `timeout` is in seconds.
-    #[pyo3(signature = (timeout = Timeout::default()))]
-    fn pop(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (timeout = None))]
+    fn pop(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Py<PyAny>> {
         let element = wait(py, || {
             let mut element = Vec::new();
             match timeout.choose(Some, || None) {
@@ -81,8 +81,13 @@ impl RemoteFifo {
     /// Pushes an element and waits until it is in the FIFO, while the FIFO is full, too.
     ///
     /// `timeout` is in seconds. Raises `FullError` if the FIFO was full for all of that time.
-    #[pyo3(signature = (element, timeout = Timeout::default()))]
-    fn push(&self, py: Python<'_>, element: &Bound<'_, PyAny>, timeout: Timeout) -> PyResult<()> {
+    #[pyo3(signature = (element, timeout = None))]
+    fn push(
+        &self,
+        py: Python<'_>,
+        element: &Bound<'_, PyAny>,
+        timeout: Option<Timeout>,
+    ) -> PyResult<()> {
         self.job.get(py)?;
         let memory = Memory::readable(element, "pushing an element")?;
         let element = memory.with_bytes(py, <[u8]>::to_vec);

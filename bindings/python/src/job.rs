@@ -8,7 +8,7 @@ use crate::peer::Peer;
 use crate::queue::CompletionQueue;
 use crate::region::{Region, rights_of};
 use crate::remote::RemoteRegion;
-use crate::wait::{Timeout, wait, wait_for};
+use crate::wait::{OrOfJob, Timeout, wait, wait_for};
 use oikaze::job::JobBuilder;
 use oikaze::memory::{LocalRegion, RegionSlice, RemoteId};
 use oikaze::shared::LockGuard;
@@ -284,8 +284,8 @@ impl Job {
     /// shared arrays.
     ///
     /// `timeout` is in seconds. Raises `PeerLostError` if a node is lost.
-    #[pyo3(signature = (timeout = Timeout::default()))]
-    fn barrier(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+    #[pyo3(signature = (timeout = None))]
+    fn barrier(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         let job = self.get(py)?;
         wait(py, || timeout.choose(|limit| job.barrier_for(limit), || job.barrier()))
     }
@@ -321,8 +321,13 @@ impl Job {
     /// Waits for the next message, from the node `source` or from any, and returns it.
     ///
     /// `timeout` is in seconds. Raises `PeerLostError` if no message can come any more.
-    #[pyo3(signature = (source = None, timeout = Timeout::default()))]
-    fn receive(&self, py: Python<'_>, source: Option<u32>, timeout: Timeout) -> PyResult<Message> {
+    #[pyo3(signature = (source = None, timeout = None))]
+    fn receive(
+        &self,
+        py: Python<'_>,
+        source: Option<u32>,
+        timeout: Option<Timeout>,
+    ) -> PyResult<Message> {
         let job = self.get(py)?;
         if let Some(message) = job.try_receive(source) {
             return Ok(Message::new(message));
@@ -339,12 +344,12 @@ impl Job {
 
     /// Waits until `count` messages of any nodes have arrived, and returns them in a list. Returns
     /// fewer if the time limit passes, or all other nodes are lost.
-    #[pyo3(signature = (count, timeout = Timeout::default()))]
+    #[pyo3(signature = (count, timeout = None))]
     fn receive_batch(
         &self,
         py: Python<'_>,
         count: usize,
-        timeout: Timeout,
+        timeout: Option<Timeout>,
     ) -> PyResult<Vec<Message>> {
         let job = self.get(py)?;
         let within = |limit| job.receive_batch_for(count, limit);
@@ -419,8 +424,8 @@ impl Job {
     /// Waits until all operations and messages of this node have ended.
     ///
     /// Raises `UnreportedError` if some have failed that nobody waited for.
-    #[pyo3(signature = (timeout = Timeout::default()))]
-    fn flush(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+    #[pyo3(signature = (timeout = None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         let job = self.get(py)?;
         wait(py, || timeout.choose(|limit| job.flush_for(limit), || job.flush()))?;
         self.cell.release_ended();
@@ -434,8 +439,8 @@ impl Job {
     }
 
     /// Waits for the next notification of a node, whose writes are visible then.
-    #[pyo3(signature = (source, timeout = Timeout::default()))]
-    fn wait_notify(&self, py: Python<'_>, source: u32, timeout: Timeout) -> PyResult<()> {
+    #[pyo3(signature = (source, timeout = None))]
+    fn wait_notify(&self, py: Python<'_>, source: u32, timeout: Option<Timeout>) -> PyResult<()> {
         let job = self.get(py)?;
         let within = |limit| job.wait_notify_for(source, limit);
         wait(py, || timeout.choose(within, || job.wait_notify(source)))
@@ -477,8 +482,8 @@ impl Lock {
     /// Waits for the lock. Afterwards this node sees what earlier holders wrote to shared arrays.
     ///
     /// `timeout` is in seconds; after a `TimeoutError` the lock is no longer asked for.
-    #[pyo3(signature = (timeout = Timeout::default()))]
-    fn acquire(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+    #[pyo3(signature = (timeout = None))]
+    fn acquire(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         if lock(&self.held).is_some() {
             let why = "this object holds it already";
             let remedy = "release it first, or make another object of the same lock";
@@ -507,7 +512,7 @@ impl Lock {
     }
 
     fn __enter__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        slf.get().acquire(slf.py(), Timeout::default())?;
+        slf.get().acquire(slf.py(), None)?;
         Ok(slf)
     }
 

@@ -4,7 +4,7 @@ use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, exception, invalid};
 use crate::job::JobCell;
 use crate::queue::CompletionQueue;
-use crate::wait::{Timeout, wait};
+use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::collective::Pending;
 use oikaze::ffi::UntypedResult;
 use pyo3::prelude::*;
@@ -89,7 +89,7 @@ impl Work {
         }
     }
 
-    fn wait(&self, timeout: Timeout, of_job: Option<Duration>) -> oikaze::Result<Ended> {
+    fn wait(&self, timeout: Option<Timeout>, of_job: Option<Duration>) -> oikaze::Result<Ended> {
         // A collective is waited for by reference, which takes a limit.
         let limit = timeout.choose(Some, || of_job).unwrap_or(Duration::MAX);
         match self {
@@ -204,8 +204,8 @@ impl Operation {
     /// `timeout` is in seconds; without one, the limit of the job holds. After a
     /// `TimeoutError` the operation goes on, and may be waited for again. An operation that has
     /// failed raises an `oikaze.Error` with operation, cause and remedy.
-    #[pyo3(signature = (timeout = Timeout::default()))]
-    fn wait(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Py<PyAny>> {
         if let Some(result) = &self.state().result {
             return Ok(result.clone_ref(py));
         }

@@ -5,7 +5,7 @@ use crate::fifo::RemoteFifo;
 use crate::job::JobCell;
 use crate::operation::{Operation, Outcome};
 use crate::remote::RemoteRegion;
-use crate::wait::{Timeout, wait};
+use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::message::Class;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -76,8 +76,13 @@ impl Peer {
     /// Returns the region that this peer has published under a name. Waits until it is published.
     ///
     /// `timeout` is in seconds; without one, the limit of the job holds, or 10 s.
-    #[pyo3(signature = (name, timeout = Timeout::default()))]
-    fn region(&self, py: Python<'_>, name: &str, timeout: Timeout) -> PyResult<RemoteRegion> {
+    #[pyo3(signature = (name, timeout = None))]
+    fn region(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        timeout: Option<Timeout>,
+    ) -> PyResult<RemoteRegion> {
         self.job.get(py)?;
         let within = |limit| self.peer.region_for(name, limit);
         let region = wait(py, || timeout.choose(within, || self.peer.region(name)))?;
@@ -85,8 +90,8 @@ impl Peer {
     }
 
     /// Returns the FIFO that this peer has made under a name. Waits until it is made.
-    #[pyo3(signature = (name, timeout = Timeout::default()))]
-    fn fifo(&self, py: Python<'_>, name: &str, timeout: Timeout) -> PyResult<RemoteFifo> {
+    #[pyo3(signature = (name, timeout = None))]
+    fn fifo(&self, py: Python<'_>, name: &str, timeout: Option<Timeout>) -> PyResult<RemoteFifo> {
         self.job.get(py)?;
         let within = |limit| self.peer.fifo_for(name, limit);
         let fifo = wait(py, || timeout.choose(within, || self.peer.fifo(name)))?;
@@ -101,8 +106,8 @@ impl Peer {
     }
 
     /// Waits until all operations and messages to this peer have ended.
-    #[pyo3(signature = (timeout = Timeout::default()))]
-    fn flush(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
+    #[pyo3(signature = (timeout = None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         self.job.get(py)?;
         wait(py, || timeout.choose(|limit| self.peer.flush_for(limit), || self.peer.flush()))
     }

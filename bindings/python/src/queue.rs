@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use crate::error::exception;
-use crate::wait::{Timeout, wait};
+use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::completion::Completed;
 use pyo3::prelude::*;
 
@@ -49,8 +49,13 @@ impl CompletionQueue {
     /// Waits until at least `at_least` operations have ended, and takes all as `poll` does.
     ///
     /// `timeout` is in seconds. After a `TimeoutError` the operations stay in the queue.
-    #[pyo3(signature = (at_least = 1, timeout = Timeout::default()))]
-    fn wait(&self, py: Python<'_>, at_least: usize, timeout: Timeout) -> PyResult<Vec<Ended>> {
+    #[pyo3(signature = (at_least = 1, timeout = None))]
+    fn wait(
+        &self,
+        py: Python<'_>,
+        at_least: usize,
+        timeout: Option<Timeout>,
+    ) -> PyResult<Vec<Ended>> {
         let ended = wait(py, || {
             let mut ended = Vec::new();
             match timeout.choose(Some, || None) {

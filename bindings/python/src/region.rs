@@ -4,7 +4,7 @@ use crate::buffer::{Loan, Memory, show};
 use crate::error::{OrRaise, exception};
 use crate::job::JobCell;
 use crate::operation::bytes;
-use crate::wait::{Timeout, wait};
+use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::Error;
 use oikaze::ffi::{AtomicOp, Change, Width};
 use oikaze::memory::{LocalRegion, Region as Allocated, RegionSlice, Rights};
@@ -205,7 +205,7 @@ impl Region {
     /// in seconds.
     #[pyo3(signature = (
         offset, *, at_least = None, equal = None, condition = None, source = None,
-        timeout = Timeout::default()
+        timeout = None
     ))]
     #[allow(clippy::too_many_arguments)] // Keywords of a Python function.
     fn wait_until(
@@ -216,7 +216,7 @@ impl Region {
         equal: Option<u64>,
         condition: Option<Py<PyAny>>,
         source: Option<u32>,
-        timeout: Timeout,
+        timeout: Option<Timeout>,
     ) -> PyResult<u64> {
         let region = self.registered(py)?;
         let failed = Arc::new(Mutex::new(None));

@@ -79,15 +79,20 @@ pub fn wait_for<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyR
     }
 }
 
-/// Time limit of a call: seconds, or `None` for the limit of the job.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timeout(Option<Duration>);
+/// Time limit of a call, in seconds in Python.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout(Duration);
 
-impl Timeout {
+/// Optional time limits, without which the limit of the job holds.
+pub trait OrOfJob {
     /// Calls the form with a limit of its own, or the form with the limit of the job.
-    pub fn choose<T>(self, within: impl FnOnce(Duration) -> T, plain: impl FnOnce() -> T) -> T {
-        match self.0 {
-            Some(limit) => within(limit),
+    fn choose<T>(self, within: impl FnOnce(Duration) -> T, plain: impl FnOnce() -> T) -> T;
+}
+
+impl OrOfJob for Option<Timeout> {
+    fn choose<T>(self, within: impl FnOnce(Duration) -> T, plain: impl FnOnce() -> T) -> T {
+        match self {
+            Some(Timeout(limit)) => within(limit),
             None => plain(),
         }
     }
@@ -97,14 +102,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Timeout {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        if object.is_none() {
-            return Ok(Self(None));
-        }
         let seconds: f64 = object.extract()?;
         if seconds.is_nan() || seconds < 0.0 {
             let text = format!("timeout is {seconds}; give seconds, 0 or more, or None");
             return Err(PyValueError::new_err(text));
         }
-        Ok(Self(Some(Duration::from_secs_f64(seconds.min(SECONDS_MAX)))))
+        Ok(Self(Duration::from_secs_f64(seconds.min(SECONDS_MAX))))
     }
 }
