@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Packages that build and check the wheel.
 const TOOLS: &[&str] = &["maturin>=1.9,<2", "mypy>=1.15", "numpy", "pytest"];
 /// Packages of the environment in which the tests run, beside the wheel.
-pub const TESTED_WITH: &[&str] = &["cloudpickle", "numpy", "pytest"];
+pub const TESTED_WITH: &[&str] = &["cloudpickle", "numpy", "pytest", "pytest-xdist"];
 /// Packages for the tests that take long.
 const TESTED_LONG_WITH: &[&str] = &["nbclient", "nbformat", "ipykernel"];
 
@@ -82,7 +82,7 @@ fn wheel(tools: &Path, profile: &str, folder: &Path) -> Result<PathBuf, String> 
 pub fn test(programs: &Path, command: &Path, arguments: &[String]) -> Result<(), String> {
     let bindings = root().join("bindings/python");
     Step::new(programs.join("python"))
-        .args(["-m", "pytest", "-q", "-c"])
+        .args(["-m", "pytest", "-q", "-n", "2", "-c"])
         .args([bindings.join("pyproject.toml"), bindings.join("tests")])
         .args(arguments)
         .env("OIKAZE_COMMAND", command)

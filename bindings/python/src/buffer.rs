@@ -167,8 +167,8 @@ impl Drop for Loan {
 /// as Python has the view.
 ///
 /// # Safety
-/// `view` comes from the interpreter's call of `__getbuffer__`. The `len` bytes at `at` stay mapped,
-/// and writable if so said, for as long as `owner` lives.
+/// `view` comes from the interpreter's call of `__getbuffer__`. The `len` bytes at `at` stay
+/// mapped, and writable if so said, for as long as `owner` lives.
 pub unsafe fn show(
     view: *mut ffi::Py_buffer,
     flags: c_int,

@@ -274,7 +274,7 @@ impl Job {
         Ok(counters)
     }
 
-    /// Returns the latest accesses of peers that this node refused, one text each, the oldest first.
+    /// Returns the latest accesses of peers that this node refused, as texts, the oldest first.
     fn refused_accesses(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let job = self.get(py)?;
         Ok(py.detach(|| job.refused_accesses().iter().map(ToString::to_string).collect()))

@@ -12,7 +12,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What is under way.
+/// Operation or collective that is under way.
 pub enum Work {
     /// An operation of the library, with the bits of its outcome.
     Bits(oikaze::completion::Operation<u64>),
@@ -24,7 +24,7 @@ pub enum Work {
     Parts(Pending<Vec<Vec<u8>>>),
 }
 
-/// What the library gives when something has ended.
+/// Result as the library gives it.
 pub enum Ended {
     Bits(u64),
     Whole(UntypedResult),
@@ -32,11 +32,11 @@ pub enum Ended {
     Parts(Vec<Vec<u8>>),
 }
 
-/// What the program gets when the operation has ended.
+/// Result that the program gets when the operation has ended.
 pub enum Outcome {
-    /// `None`.
+    /// The result is `None`.
     Nothing,
-    /// What the library gives: a `bytearray`, or a list of them.
+    /// Result of the library as it came: a `bytearray`, or a list of them.
     Raw,
     /// This object, into whose memory the result is copied.
     Copied(Py<PyAny>, Memory),

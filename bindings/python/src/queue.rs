@@ -1,4 +1,4 @@
-//! Completion queues.
+//! Completion queues, as Python objects.
 
 use crate::error::exception;
 use crate::wait::{OrOfJob, Timeout, wait};

@@ -201,8 +201,8 @@ impl Region {
     /// Waits until the 64-bit word at `offset` is at least `at_least`, or equals `equal`, or
     /// satisfies the function `condition`. Returns the word.
     ///
-    /// `source` is the rank of the peer that is to change it, whose loss ends the wait. `timeout` is
-    /// in seconds.
+    /// `source` is the rank of the peer that is to change it, whose loss ends the wait. `timeout`
+    /// is in seconds.
     #[pyo3(signature = (
         offset, *, at_least = None, equal = None, condition = None, source = None,
         timeout = None

@@ -195,9 +195,9 @@ impl RemoteRegion {
 
     /// Writes the bytes of a buffer to `offset`.
     ///
-    /// Up to 4096 bytes are copied at once. Longer memory is read until the operation ends, and must
-    /// not change meanwhile; the operation keeps it alive. A `signal` adds to a word once all bytes
-    /// are in place.
+    /// Up to 4096 bytes are copied at once. Longer memory is read until the operation ends, and
+    /// must not change meanwhile. The operation keeps it alive. A `signal` adds to a word once all
+    /// bytes are in place.
     #[pyo3(signature = (offset, data, signal = None))]
     fn put(
         &self,

@@ -1,9 +1,9 @@
 //! Waits of Python threads: without the interpreter's lock, and ended by signals.
 //!
-//! A wait gives the interpreter's lock back, so that other Python threads run meanwhile. Python runs
-//! handlers of signals only in its main thread, and only between two steps of a program. So a wait
-//! of the main thread asks the interpreter now and then whether a handler has raised an exception,
-//! such as `KeyboardInterrupt`. The exception then takes the place of the wait's result.
+//! A wait gives the interpreter's lock back, so that other Python threads run meanwhile. Python
+//! runs handlers of signals only in its main thread, and only between two steps of a program. So a
+//! wait of the main thread asks the interpreter now and then whether a handler has raised an
+//! exception, such as `KeyboardInterrupt`. The exception takes the place of the wait's result.
 
 use crate::error::OrRaise;
 use oikaze::ffi::{InterruptionCheck, interruptible};

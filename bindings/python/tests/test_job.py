@@ -178,7 +178,10 @@ def test_abort_ends_waits_of_all(run):
         """
         job = oikaze.join()
         if job.rank == 1:
+            job.receive()
             job.abort("a reason of mine")
+        else:
+            job.peer(1).send(b"joined")
         try:
             job.barrier()
         except oikaze.AbortedError as error:
