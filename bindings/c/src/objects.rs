@@ -49,6 +49,17 @@ pub fn take<H: Handled>(handle: *mut H) -> CallResult<Arc<H::Object>> {
     TABLE.release(bits).map_err(|error| unknown::<H>(handle, error))
 }
 
+/// Returns the object of a handle, which means nothing from then on if `is_over` says so. The second
+/// value tells which.
+#[inline]
+pub fn take_if<H: Handled>(
+    handle: *mut H,
+    is_over: impl FnOnce(&H::Object) -> bool,
+) -> CallResult<(Arc<H::Object>, bool)> {
+    let bits = Handle::from_bits(handle.addr() as u64);
+    TABLE.release_if(bits, is_over).map_err(|error| unknown::<H>(handle, error))
+}
+
 #[cold]
 fn unknown<H: Handled>(handle: *mut H, error: oikaze::Error) -> CallError {
     let what = H::Object::WHAT;

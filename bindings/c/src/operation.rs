@@ -3,7 +3,7 @@
 use crate::call::{CallError, CallResult, remember, run};
 use crate::collective::StartedCollective;
 use crate::job::{limit, oik_job};
-use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::objects::{HandlePlace, find, handle_place, handled, keep, take, take_if};
 use crate::pointers::{BytesMut, CompletedOut, Operations, give, place};
 use crate::region::Loan;
 use crate::status::oik_status;
@@ -23,7 +23,7 @@ pub enum KeptOperation {
     /// An operation on memory, or a message.
     Single(Operation<u64>, #[expect(dead_code, reason = "its end ends the loan")] Option<Loan>),
     /// A collective under way.
-    Collective(StartedCollective),
+    Collective(Box<StartedCollective>),
 }
 
 handled! { oik_operation: KeptOperation, "operation"; }
@@ -54,10 +54,17 @@ pub fn begin_collective(
     out: HandlePlace<'_, oik_operation>,
     started: StartedCollective,
 ) -> CallResult {
-    keep(out, KeptOperation::Collective(started)).map(drop)
+    keep(out, KeptOperation::Collective(Box::new(started))).map(drop)
 }
 
 impl KeptOperation {
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Single(operation, _) => operation.is_done(),
+            Self::Collective(started) => started.is_done(),
+        }
+    }
+
     /// Waits for the end, within the job's time limit.
     fn wait(&self) -> CallResult<u64> {
         match self {
@@ -83,9 +90,8 @@ impl KeptOperation {
     fn cancel(&self) -> CallResult<u64> {
         match self {
             Self::Single(operation, _) => Ok(operation.cancel()?),
-            Self::Collective(_) => Err(CallError::invalid(
-                "a collective cannot be cancelled: other ranks need it; wait for it, or release it",
-            )),
+            // `oik_cancel` refuses collectives.
+            Self::Collective(started) => started.wait(started.limit()),
         }
     }
 
@@ -109,9 +115,10 @@ fn finish(
     handle: *mut oik_operation,
     wait: impl FnOnce(&KeptOperation) -> CallResult<u64>,
 ) -> CallResult<u64> {
-    let kept = find(handle)?;
+    // Most operations have ended, and cost one look into the table.
+    let (kept, is_taken) = take_if(handle, KeptOperation::is_done)?;
     let outcome = wait(&kept);
-    if !outcome.as_ref().is_err_and(|error| error.status == oik_status::OIK_TIMEOUT) {
+    if !is_taken && !outcome.as_ref().is_err_and(|error| error.status == oik_status::OIK_TIMEOUT) {
         // Another thread that has waited too may have released it.
         let _ = take(handle);
     }
@@ -183,10 +190,9 @@ pub extern "C" fn oik_test(
     value: Option<&mut MaybeUninit<u64>>,
 ) -> oik_status {
     run(|| {
-        let kept = find(operation)?;
-        let outcome = kept.try_take().ok_or_else(CallError::not_ready)?;
-        let _ = take(operation);
-        give(value, outcome?);
+        let (kept, is_taken) = take_if(operation, KeptOperation::is_done)?;
+        let outcome = if is_taken { kept.try_take() } else { None };
+        give(value, outcome.ok_or_else(CallError::not_ready)??);
         Ok(())
     })
 }
@@ -196,7 +202,12 @@ pub extern "C" fn oik_test(
 /// taken place. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_cancel(operation: *mut oik_operation) -> oik_status {
-    run(|| finish(operation, KeptOperation::cancel).map(drop))
+    run(|| match &*find(operation)? {
+        KeptOperation::Single(..) => finish(operation, KeptOperation::cancel).map(drop),
+        KeptOperation::Collective(_) => Err(CallError::invalid(
+            "a collective cannot be cancelled: other ranks need it; wait for it, or release it",
+        )),
+    })
 }
 
 /// Releases an operation, which goes on. If the program's memory was lent to it, the call waits

@@ -507,6 +507,7 @@ static void of_collectives(void) {
     value = one;
     OK(oik_all_reduce(all, OIK_I32, OIK_MAX, &value, 1, &operations[0]));
     OK(oik_all_reduce(all, OIK_F32, OIK_SUM, floats, 2, &operations[1]));
+    FAILS(oik_cancel(operations[1]), OIK_INVALID, "cannot be cancelled");
     OK(oik_wait_all(operations, 2));
     HOLDS(value == 2 && floats[0] == 3 && floats[1] == 5);
     OK(oik_all_gather(all, OIK_I32, &one, 1, result, &operations[0]));

@@ -143,6 +143,15 @@ impl Default for HandleTable {
     }
 }
 
+impl Place {
+    /// Takes the object out, and makes its handle mean nothing.
+    fn empty(&mut self) -> Option<Object> {
+        // 0 stays free: no handle is 0.
+        self.generation = ((self.generation + 1) & GENERATION_MASK).max(1);
+        self.object.take()
+    }
+}
+
 impl HandleTable {
     /// Creates an empty table.
     #[must_use]
@@ -190,10 +199,37 @@ impl HandleTable {
     /// # Errors
     /// As [`HandleTable::kept`]; an object of another type stays.
     pub fn release<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
-        let kept = self.kept::<T>(handle)?;
-        let released = self.remove(handle).ok_or_else(|| unknown(T::WHAT, handle))?;
-        drop(released);
-        Ok(kept)
+        self.release_if(handle, |_: &T| true).map(|(object, _)| object)
+    }
+
+    /// Returns the object of this handle, and stops keeping it if `is_over` says so. The second
+    /// value tells which. `is_over` is called under a lock, and must not use the table.
+    ///
+    /// # Errors
+    /// As [`HandleTable::kept`].
+    pub fn release_if<T: Keepable>(
+        &self,
+        handle: Handle,
+        is_over: impl FnOnce(&T) -> bool,
+    ) -> Result<(Arc<T>, bool)> {
+        check_not_forked(|| describe(T::WHAT, handle))?;
+        let found = self.find(handle, |place| {
+            let kept = place.object.as_ref()?;
+            let what = kept.what;
+            Some(Arc::clone(&kept.object).downcast::<T>().map_err(|_| what).map(|object| {
+                let is_over = is_over(&object);
+                if is_over {
+                    place.empty();
+                }
+                (object, is_over)
+            }))
+        });
+        let found = found.flatten().ok_or_else(|| unknown(T::WHAT, handle))?;
+        let (object, is_over) = found.map_err(|what| of_another_kind(T::WHAT, handle, what))?;
+        if is_over {
+            lock(&self.free).released.push(handle.place());
+        }
+        Ok((object, is_over))
     }
 
     fn insert(&self, object: Object) -> Option<Handle> {
@@ -230,11 +266,7 @@ impl HandleTable {
     }
 
     fn remove(&self, handle: Handle) -> Option<Object> {
-        let object = self.find(handle, |place| {
-            // 0 stays free: no handle is 0.
-            place.generation = ((place.generation + 1) & GENERATION_MASK).max(1);
-            place.object.take()
-        })??;
+        let object = self.find(handle, |place| place.empty())??;
         lock(&self.free).released.push(handle.place());
         Some(object)
     }
@@ -313,7 +345,7 @@ fn of_another_kind(what: &str, handle: Handle, kept: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNKS, FIRST_CHUNK, Handle, HandleTable, Object, PLACES_MAX, chunk_of};
+    use super::{CHUNKS, FIRST_CHUNK, Handle, HandleTable, Keepable, Object, PLACES_MAX, chunk_of};
     use std::sync::Arc;
 
     fn object(number: u64) -> Object {
@@ -387,6 +419,22 @@ mod tests {
             }
         });
         assert!(handles.free.lock().unwrap().unused <= 400);
+    }
+
+    impl Keepable for u64 {
+        const WHAT: &'static str = "number";
+    }
+
+    /// MEM-19.1: an object that is not over stays.
+    #[test]
+    fn objects_are_released_when_they_are_over() {
+        let handles = HandleTable::new();
+        let handle = handles.keep(7_u64).unwrap();
+        assert_eq!(handles.release_if(handle, |one: &u64| *one > 7).unwrap(), (Arc::new(7), false));
+        assert_eq!(handles.release_if(handle, |one: &u64| *one == 7).unwrap(), (Arc::new(7), true));
+        assert!(handles.release_if(handle, |_: &u64| true).is_err());
+        assert!(handles.kept::<u64>(handle).is_err());
+        assert_eq!(handles.free.lock().unwrap().released, [handle.place()]);
     }
 
     /// MEM-19.2.
