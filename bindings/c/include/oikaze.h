@@ -1592,7 +1592,7 @@ oik_status oik_move_pages(oik_job *job,
  * limit until there is one. The region of a local peer is mapped, if it can be. Thread-safe.
  *
  * Errors: `OIK_INVALID` if there is no such rank; `OIK_REFUSED` if the peer had not published the
- * name when the limit passed; `OIK_PEER_LOST`.
+ * name when the limit passed; `OIK_TIMEOUT` if the peer has not answered; `OIK_PEER_LOST`.
  */
 oik_status oik_remote_region(oik_job *job, uint32_t rank, const char *name, oik_remote **there);
 

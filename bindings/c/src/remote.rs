@@ -39,7 +39,7 @@ fn keep_remote(
 /// limit until there is one. The region of a local peer is mapped, if it can be. Thread-safe.
 ///
 /// Errors: `OIK_INVALID` if there is no such rank; `OIK_REFUSED` if the peer had not published the
-/// name when the limit passed; `OIK_PEER_LOST`.
+/// name when the limit passed; `OIK_TIMEOUT` if the peer has not answered; `OIK_PEER_LOST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_remote_region(
     job: *mut oik_job,
