@@ -2,7 +2,7 @@
 //!
 //! The classes here know shapes, bytes and addresses. The package makes `numpy.ndarray`s of them.
 
-use crate::buffer::{Memory, show};
+use crate::buffer::{show, with_bytes_of};
 use crate::error::{OrRaise, exception};
 use crate::job::{Job, JobCell};
 use crate::remote::combine_of;
@@ -375,8 +375,7 @@ struct Plain {
 
 /// Copies the bytes of a buffer.
 fn copied(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Vec<u8>> {
-    let memory = Memory::readable(object, operation)?;
-    Ok(memory.with_bytes(object.py(), <[u8]>::to_vec))
+    with_bytes_of(object, operation, <[u8]>::to_vec)
 }
 
 enum Held {

@@ -13,6 +13,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
@@ -98,6 +99,19 @@ impl Memory {
         // bytes stay mapped, and writable if it is not read-only. Rust makes no references to them,
         // except for the time of a copy.
         unsafe { Region::lent(at, self.len(), writable && !self.buffer.readonly()) }
+    }
+}
+
+/// Calls `look` with the bytes of an object, which must do no more than copy them. Small `bytes` are
+/// what programs send most, and take no buffer.
+pub fn with_bytes_of<R>(
+    object: &Bound<'_, PyAny>,
+    operation: &str,
+    look: impl FnOnce(&[u8]) -> R,
+) -> PyResult<R> {
+    match object.cast_exact::<PyBytes>() {
+        Ok(bytes) => Ok(look(bytes.as_bytes())),
+        Err(_) => Ok(Memory::readable(object, operation)?.with_bytes(object.py(), look)),
     }
 }
 

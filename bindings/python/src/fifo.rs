@@ -1,6 +1,6 @@
 //! FIFOs, into which peers push elements.
 
-use crate::buffer::Memory;
+use crate::buffer::with_bytes_of;
 use crate::job::JobCell;
 use crate::operation::{Operation, Outcome, bytes};
 use crate::wait::{OrOfJob, Timeout, wait};
@@ -89,8 +89,7 @@ impl RemoteFifo {
         timeout: Option<Timeout>,
     ) -> PyResult<()> {
         self.job.get(py)?;
-        let memory = Memory::readable(element, "pushing an element")?;
-        let element = memory.with_bytes(py, <[u8]>::to_vec);
+        let element = with_bytes_of(element, "pushing an element", <[u8]>::to_vec)?;
         let within = |limit| self.fifo.push_for(&element, limit);
         wait(py, || timeout.choose(within, || self.fifo.push(&element)))
     }
@@ -98,8 +97,8 @@ impl RemoteFifo {
     /// Begins to push an element, and returns the `Operation`. A full FIFO refuses the element.
     fn post(&self, py: Python<'_>, element: &Bound<'_, PyAny>) -> PyResult<Operation> {
         self.job.get(py)?;
-        let memory = Memory::readable(element, "pushing an element")?;
-        let posted = memory.with_bytes(py, |element| self.fifo.post(element));
+        let post = |element: &[u8]| self.fifo.post(element);
+        let posted = with_bytes_of(element, "pushing an element", post)?;
         Ok(Operation::new(&self.job, posted, Outcome::Nothing, None))
     }
 }

@@ -1,6 +1,6 @@
 //! Another node of the job.
 
-use crate::buffer::Memory;
+use crate::buffer::with_bytes_of;
 use crate::fifo::RemoteFifo;
 use crate::job::JobCell;
 use crate::operation::{Operation, Outcome};
@@ -68,8 +68,8 @@ impl Peer {
     ) -> PyResult<Operation> {
         self.job.get(py)?;
         let class = class_of(message_class)?;
-        let memory = Memory::readable(data, "sending a message")?;
-        let sent = memory.with_bytes(py, |bytes| self.peer.send(class, tag, bytes));
+        let send = |bytes: &[u8]| self.peer.send(class, tag, bytes);
+        let sent = with_bytes_of(data, "sending a message", send)?;
         Ok(Operation::new(&self.job, sent, Outcome::Nothing, None))
     }
 

@@ -207,6 +207,11 @@ impl RemoteRegion {
         signal: Option<&RemoteSignal>,
     ) -> PyResult<Operation> {
         let job = self.job.get(py)?;
+        let small = data.cast_exact::<PyBytes>().ok().map(|bytes| bytes.as_bytes());
+        if let Some(bytes) = small.filter(|bytes| bytes.len() <= COPY_MAX && signal.is_none()) {
+            let put = self.region.put_copy(offset, bytes).or_raise(py)?;
+            return Ok(self.operation(put, Outcome::Nothing, None));
+        }
         let (slice, loan) = if let Ok(region) = data.cast::<Region>() {
             (region.get().all(py)?, None)
         } else {
