@@ -78,7 +78,7 @@ define need
 endef
 
 packages:
-	@$(call need,cc=build-essential c++=build-essential pkg-config=pkg-config ip=iproute2 ethtool=ethtool nft=nftables,numpy=python3-numpy)
+	@$(call need,cc=build-essential c++=build-essential pkg-config=pkg-config ip=iproute2 ethtool=ethtool nft=nftables,numpy=python3-numpy ensurepip=python3-venv)
 	if ! [ -x "$$(command -v $(CARGO))" ]; then
 	  echo "Rust is missing; install it with rustup, as the Rust project's pages say, and run make again" >&2
 	  exit 1

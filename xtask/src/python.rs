@@ -4,17 +4,18 @@ use crate::command::{Step, cargo, root, target};
 use std::path::{Path, PathBuf};
 
 /// Packages that build and check the wheel.
-const TOOLS: &[&str] = &["maturin>=1.9,<2", "mypy>=1.15", "numpy", "pytest"];
+const TOOLS: &[&str] = &["maturin==1.16.0", "mypy==2.4.1", "numpy", "pytest==9.2.0"];
 /// Packages of the environment in which the tests run, beside the wheel.
-pub const TESTED_WITH: &[&str] = &["cloudpickle", "numpy", "pytest", "pytest-xdist"];
+pub const TESTED_WITH: &[&str] =
+    &["cloudpickle==3.1.3", "numpy", "pytest==9.2.0", "pytest-xdist==3.8.0"];
 /// Packages for the tests that take long.
-const TESTED_LONG_WITH: &[&str] = &["nbclient", "nbformat", "ipykernel"];
+const TESTED_LONG_WITH: &[&str] = &["nbclient==0.11.0", "nbformat==5.11.1", "ipykernel==7.4.0"];
 
 /// Builds the wheel, installs it into an empty virtual environment, checks its type stubs, and runs
 /// its tests.
 ///
 /// # Errors
-/// There is no Python 3.11 or newer, a package cannot be had, or a test fails.
+/// There is no Python 3.10 or newer, a package cannot be had, or a test fails.
 pub fn run(all: bool, arguments: &[String]) -> Result<(), String> {
     let folder = target().join("python");
     let tools = environment(&folder.join("tools"), TOOLS)?;
@@ -66,10 +67,15 @@ pub fn for_bench() -> Result<PathBuf, String> {
 fn wheel(tools: &Path, profile: &str, folder: &Path) -> Result<PathBuf, String> {
     // An older wheel must not be installed in place of the new one.
     let _ = std::fs::remove_dir_all(folder);
+    // The stable ABI has no buffers in Python 3.10.
+    let is_old = "import sys; print(sys.version_info < (3, 11))";
+    let is_old = Step::new(tools.join("python")).args(["-c", is_old]).output()?.trim() == "True";
+    let features: &[&str] = if is_old { &["--no-default-features"] } else { &[] };
     Step::new(tools.join("maturin"))
         .args(["build", "--quiet", "--profile", profile, "--strip", "--manifest-path"])
         .args([root().join("bindings/python/Cargo.toml")])
         .args(["--out".into(), folder.to_owned(), "--interpreter".into(), tools.join("python")])
+        .args(features)
         .env("CARGO_TARGET_DIR", target())
         .run()?;
     only_file_of(folder)

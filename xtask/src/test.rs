@@ -1,7 +1,7 @@
 //! Runs all tests and adds up their results.
 
-use crate::clauses;
 use crate::command::{Step, cargo, target};
+use crate::{clauses, python};
 
 /// Sums of cargo's `test result:` lines.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -83,6 +83,8 @@ pub fn run(seeds: u64) -> Result<(), String> {
     tests("planted bugs", ignored("every_bug_is_caught"));
     tests("model", ignored("all_classes_exhaustively"));
     tests("its bugs", ignored("bugs_are_found"));
+    println!("tests of the Python package");
+    failures.extend(python::run(false, &[]).err().map(|why| format!("Python: {why}")));
     failures.extend(clauses::run().err());
     failures.extend(simulate("debug", 0, seeds).err());
     println!();

@@ -1,14 +1,15 @@
 //! Runs all tests, and those that need what is handed to others. They take minutes more.
 
 use crate::command::{Step, cargo};
-use crate::{deb, dist, test, wheel};
+use crate::{deb, dist, python, test, wheel};
 
 /// Part of the tests, with its name.
 type Part = (&'static str, fn() -> Result<(), String>);
 
 /// Parts beyond `cargo xtask test`, in the order in which they run. A part that needs a release
 /// build belongs here.
-const PARTS: [Part; 3] = [("packages", packages), ("ssh", ssh), ("wheels", wheels)];
+const PARTS: [Part; 4] =
+    [("packages", packages), ("ssh", ssh), ("wheels", wheels), ("notebooks", notebooks)];
 
 /// Runs all tests. Goes on after a failure, so that all failures are reported.
 ///
@@ -32,6 +33,11 @@ fn packages() -> Result<(), String> {
 /// Builds the wheels, and tries each of them in an empty environment.
 fn wheels() -> Result<(), String> {
     wheel::run(&wheel::Settings::default())?.iter().try_for_each(wheel::test)
+}
+
+/// Runs the notebooks, and checks the type stubs against the package.
+fn notebooks() -> Result<(), String> {
+    python::run(true, &["-m".to_owned(), "long".to_owned()])
 }
 
 /// Starts a job through a real sshd.

@@ -49,8 +49,8 @@ pub fn take<H: Handled>(handle: *mut H) -> CallResult<Arc<H::Object>> {
     TABLE.release(bits).map_err(|error| unknown::<H>(handle, error))
 }
 
-/// Returns the object of a handle, which means nothing from then on if `is_over` says so. The second
-/// value tells which.
+/// Returns the object of a handle, which means nothing from then on if `is_over` says so. The
+/// second value tells which.
 #[inline]
 pub fn take_if<H: Handled>(
     handle: *mut H,

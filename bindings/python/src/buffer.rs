@@ -102,8 +102,8 @@ impl Memory {
     }
 }
 
-/// Calls `look` with the bytes of an object, which must do no more than copy them. Small `bytes` are
-/// what programs send most, and take no buffer.
+/// Calls `look` with the bytes of an object, which must do no more than copy them. Small `bytes`
+/// are what programs send most, and take no buffer.
 pub fn with_bytes_of<R>(
     object: &Bound<'_, PyAny>,
     operation: &str,
