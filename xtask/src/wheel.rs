@@ -203,7 +203,7 @@ pub fn test(wheel: &Wheel) -> Result<(), String> {
     let shown = Step::new(tools.join("auditwheel")).args(["show"]).args([&wheel.file]).output()?;
     expect("auditwheel", &shown, GNU_PLATFORM)?;
     let command = programs.join("oikaze");
-    expect("file", &Step::new("file").args([&command]).output()?, "statically linked")?;
+    expect("file", &Step::new("file").args([&command]).output()?, "static")?;
     // Nothing but the environment is on the PATH.
     let said = Step::new(&command)
         .args(["run", "--no-prefix", "-n", "2", "--", "python", "-c", PROGRAM])
