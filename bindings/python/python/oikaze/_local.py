@@ -1,7 +1,7 @@
 """Functions that run on the nodes of a new job on this machine, for notebooks and scripts.
 
-The processes are new ones, started by ``oikaze run``. Each connects to this process by a socket in a
-private directory, takes functions, and sends results or exceptions back. Each has a job of its own
+The processes are new ones, started by ``oikaze run``. Each connects to this process by a socket in
+a private directory, takes functions, and sends results or exceptions back. Each has a job of its own
 from `current_job`.
 """
 
@@ -30,7 +30,7 @@ _KEY, _PLACE = "OIKAZE_POOL_KEY", "OIKAZE_POOL_PLACE"
 def _pickler() -> ModuleType:
     """Returns cloudpickle, which also sends functions of a notebook, or pickle."""
     try:
-        import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+        import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         return pickle
     return cloudpickle  # type: ignore[no-any-return, unused-ignore]
@@ -94,7 +94,7 @@ class Pool:
         return bool(output)
 
     def run(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> list[Any]:
-        """Calls ``function(*arguments, **keywords)`` on every node, and returns the results by rank.
+        """Calls ``function(*arguments, **keywords)`` on every node. Returns the results by rank.
 
         The function gets its job from ``oikaze.current_job()``. It may be one of a notebook, if
         cloudpickle is installed. An exception of a node is raised here, with its traceback as the
