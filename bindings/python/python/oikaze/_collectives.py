@@ -30,8 +30,8 @@ class Collectives:
     """Collectives of a job or of a team.
 
     Each has two forms. ``job.all_reduce(x)`` waits and returns the result.
-    ``job.start_all_reduce(x)`` returns an `Operation`, to ``wait`` for or to ``await``. Arguments are copied before either form
-    returns or waits. A ``timeout`` is in seconds.
+    ``job.start_all_reduce(x)`` returns an `Operation`, to ``wait`` for or to ``await``. Arguments
+    are copied before either form returns or waits. A ``timeout`` is in seconds.
 
     Raises:
         MismatchError, InvalidError: the ranks call different things, on each rank.

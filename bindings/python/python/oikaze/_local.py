@@ -1,8 +1,8 @@
 """Functions that run on the nodes of a new job on this machine, for notebooks and scripts.
 
 The processes are new ones, started by ``oikaze run``. Each connects to this process by a socket in
-a private directory, takes functions, and sends results or exceptions back. Each has a job of its own
-from `current_job`.
+a private directory, takes functions, and sends results or exceptions back. Each has a job of its
+own from `current_job`.
 """
 
 from __future__ import annotations
