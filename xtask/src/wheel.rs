@@ -201,7 +201,8 @@ pub fn test(wheel: &Wheel) -> Result<(), String> {
     python::pip(&programs, &[], &[wheel.file.as_os_str()])?;
     let tools = target().join("wheel/tools/bin");
     let shown = Step::new(tools.join("auditwheel")).args(["show"]).args([&wheel.file]).output()?;
-    expect("auditwheel", &shown, GNU_PLATFORM)?;
+    let musl = dist::host()?.ends_with("-musl");
+    expect("auditwheel", &shown, if musl { MUSL_PLATFORM } else { GNU_PLATFORM })?;
     let command = programs.join("oikaze");
     expect("file", &Step::new("file").args([&command]).output()?, "static")?;
     // Nothing but the environment is on the PATH.

@@ -119,6 +119,10 @@ pub fn with_bytes_of<R>(
 fn buffer_of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<PyUntypedBuffer> {
     let py = object.py();
     match PyUntypedBuffer::get(object) {
+        Ok(buffer) if buffer.format().to_bytes().contains(&b'O') => {
+            let cause = "its elements are Python objects, whose addresses mean nothing elsewhere";
+            Err(invalid(py, operation, cause, "send numbers, or pickle.dumps(object)"))
+        }
         Ok(buffer) => Ok(buffer),
         // The object has a buffer, and says why it does not give it.
         Err(error) if error.is_instance_of::<PyBufferError>(py) => Err(error),

@@ -55,16 +55,20 @@ impl JobCell {
     /// Releases memory of operations that have ended. Called when memory is lent again, so that the
     /// list stays short.
     pub fn release_ended(&self) {
-        let mut running = lock(&self.running);
-        if !running.is_empty() {
-            running.retain(Running::is_running);
-        }
+        let ended: Vec<Running> = {
+            let mut running = lock(&self.running);
+            running.extract_if(.., |one| !one.is_running()).collect()
+        };
+        // Dropped without the lock: that may run destructors of the program, which may lend memory.
+        drop(ended);
     }
 
     /// Notes a region, so that operations on views of it need no registration of their own.
     pub fn add_region(&self, region: &LocalRegion) {
         if let Some(range) = region.addresses().filter(|range| !range.is_empty()) {
-            lock(&self.regions).insert(range.start, (range.end, region.clone()));
+            let replaced = lock(&self.regions).insert(range.start, (range.end, region.clone()));
+            // Dropped without the lock: that may take the engine.
+            drop(replaced);
         }
     }
 

@@ -231,6 +231,7 @@ def test_fill_subscriptions_and_files(run, tmp_path):
         array = job.array("a", (64, 512))
         array.fill_all(2.5)
         assert (array == 2.5).all()
+        job.barrier()
         lo, hi = array.home()
         array.shared.subscribe_halo(np.s_[lo:hi], 1)
         array.shared.subscribe(np.s_[0:1])
@@ -332,4 +333,66 @@ def test_locks_carry_writes(run):
         assert (counts == 30 * np.arange(16)).all()
         job.barrier()
         """,
+    )
+
+
+def test_views_of_replaced_arrays_show_old_values(run):
+    run(
+        2,
+        """
+        import gc
+        job = oikaze.join()
+        array = job.array("a", (64, 512))
+        array.fill_all(3)
+        lo, _ = array.home()
+        view = array[lo:lo + 2]
+        grown = array.resized((128, 512))
+        for _ in range(3):
+            job.barrier()
+        gc.collect()
+        # The last bytes that this node had; pages that never came are zero.
+        assert (view == 3).all() and array[63 - lo, 511] in (0, 3)
+        assert (grown[:64] == 3).all() and not grown[64:].any()
+        job.barrier()
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "{'names': ['a', 'b'], 'formats': ['u4', 'u8'], 'offsets': [8, 0], 'itemsize': 12}",
+        "{'names': ['a', 'b'], 'formats': ['u8', 'u4'], 'offsets': [0, 0], 'itemsize': 12}",
+    ],
+)
+def test_fields_out_of_order_are_refused(alone, dtype):
+    alone(
+        f"""
+        import numpy as np
+        job = oikaze.join()
+        try:
+            job.array("a", 10, np.dtype({dtype}))
+        except oikaze.InvalidError as error:
+            assert "align=False" in error.remedy, error.remedy
+        else:
+            raise AssertionError("fields that are not in their order")
+        """
+    )
+
+
+def test_indices_are_integers(alone):
+    alone(
+        """
+        import numpy as np
+        job = oikaze.join()
+        array = job.guarded_array("a", (10, 10))
+        with array.writing[np.int64(3)] as row:
+            row[:] = 1
+        try:
+            array.reading[1.9]
+        except TypeError:
+            pass
+        else:
+            raise AssertionError("a fraction is no index")
+        """
     )

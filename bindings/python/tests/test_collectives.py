@@ -194,3 +194,29 @@ def test_survivors_shrink(run):
         succeeds=False,
     )
     assert done.lines() == ["survived"] * 2, done.out + done.err
+
+
+def test_results_go_to_arrays_of_their_type_only(alone):
+    alone(
+        """
+        import numpy as np
+        job = oikaze.join()
+        values = np.arange(4.0)
+        out = np.zeros(4)
+        assert job.all_reduce(values, out=out) is out and (out == values).all()
+        assert job.all_reduce(values, max, out=out) is out
+        for wrong in (np.zeros(4, "i8"), np.zeros(8, "f4"), np.zeros((2, 2))):
+            try:
+                job.all_reduce(values, out=wrong)
+            except oikaze.InvalidError as error:
+                assert "empty_like" in error.remedy, error
+            else:
+                raise AssertionError(wrong.dtype)
+        try:
+            job.peer(0).send(np.array([{}, []], dtype=object))
+        except oikaze.InvalidError as error:
+            assert "pickle" in error.remedy, error
+        else:
+            raise AssertionError("objects were sent")
+        """
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable
 from types import TracebackType
@@ -254,7 +255,7 @@ class SharedArray:
                     raise invalid("selecting part of an array", cause, remedy)
                 part.append((start, max(start, end)))
             else:
-                at = int(one)
+                at = operator.index(one)
                 if not -extent <= at < extent:
                     cause = f"index {at} is outside of {extent} elements"
                     raise invalid("selecting part of an array", cause, "see array.shape")
@@ -351,9 +352,9 @@ class Array(np.ndarray[Any, Any]):
 def view_of(shared: SharedArray) -> Array:
     """Returns the array over the pages of a shared array."""
     shared._memory.make_plain()
-    array = np.ndarray.__new__(
-        Array, shared.shape, shared.dtype, cast(Any, shared._memory)
-    )
+    # The view keeps the memory: the array may get other memory later.
+    memory = memoryview(cast(Any, shared._memory))
+    array = np.ndarray.__new__(Array, shared.shape, shared.dtype, memory)
     array.shared = shared
     return array
 

@@ -270,8 +270,12 @@ class Collectives:
         out: npt.NDArray[Any] | None = None,
     ) -> Operation:
         if callable(operator):
-            return self.start_all_gather(value).then(combining(operator))
+            started = self.start_all_gather(value).then(combining(operator))
+            return started if out is None else started.then(lambda result: _into(out, result))
         kind, data, like = _numbers(value, collective, operator)
+        if out is not None and (out.dtype, out.shape) != (data.dtype, np.shape(value)):
+            cause = f"out is {out.dtype}{out.shape}, the values are {data.dtype}{np.shape(value)}"
+            raise invalid(collective, cause, "make it numpy.empty_like(values)")
         started = self._even(collective, kind, data, 0, operator, out)
         return started if out is not None else started.then(like)
 
@@ -310,6 +314,12 @@ class Team(Collectives):
 
     def __repr__(self) -> str:
         return f"<oikaze.Team, rank {self.rank} of {self.size}>"
+
+
+def _into(out: npt.NDArray[Any], result: Any) -> npt.NDArray[Any]:
+    """Copies a result to the array that takes it."""
+    np.copyto(out, result, casting="no")
+    return out
 
 
 def _typed(array: npt.NDArray[Any], operation: str) -> tuple[str, npt.NDArray[Any]]:

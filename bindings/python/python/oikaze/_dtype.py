@@ -39,25 +39,32 @@ def elements_of(dtype: np.dtype[Any], operation: str) -> str | list[tuple[str, s
     """Returns a kind of numbers, or the fields of a structure with their kinds."""
     if dtype.fields is None and dtype.subdtype is None:
         return kind_of(dtype, operation)
-    fields = list(_fields("", dtype, operation))
-    packed = sum(size for _, _, size in fields)
-    if packed != dtype.itemsize:
-        cause = f"{dtype!r} has padding between its fields"
-        raise invalid(operation, cause, "make it packed: numpy.dtype([...], align=False)")
-    return [(name, kind) for name, kind, _ in fields]
+    fields = list(_fields("", 0, dtype, operation))
+    end = 0
+    for _, _, start, size in fields:
+        if start != end:
+            break
+        end += size
+    else:
+        if end == dtype.itemsize:
+            return [(name, kind) for name, kind, _, _ in fields]
+    cause = f"{dtype!r} has padding between its fields, or they are not in their order"
+    raise invalid(operation, cause, "make it packed: numpy.dtype([...], align=False)")
 
 
-def _fields(path: str, dtype: np.dtype[Any], operation: str) -> Any:
+def _fields(path: str, start: int, dtype: np.dtype[Any], operation: str) -> Any:
+    """Yields path, kind, first byte and size of each field."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         if base.fields is not None:
             cause = f"field {path!r} is an array of structures"
             raise invalid(operation, cause, "make it fields of their own")
         extents = "".join(f"[{extent}]" for extent in shape)
-        yield f"{path}{extents}", kind_of(base, operation), dtype.itemsize
+        yield f"{path}{extents}", kind_of(base, operation), start, dtype.itemsize
     elif dtype.fields is not None:
         for name in dtype.names or ():
             inner = f"{path}.{name}" if path else name
-            yield from _fields(inner, dtype.fields[name][0], operation)
+            field, offset = dtype.fields[name][:2]
+            yield from _fields(inner, start + offset, field, operation)
     else:
-        yield path, kind_of(dtype, operation), dtype.itemsize
+        yield path, kind_of(dtype, operation), start, dtype.itemsize
