@@ -26,9 +26,22 @@ use() {
   exit 0
 }
 
-for found in "$oikaze_path" "$(command -v oikaze)"; do
-  if is_right "$found"; then use "$found"; fi
-done
+user=$(id -u)
+
+# The path of the launcher's host may be one that another user of this host can make. So the file
+# and all folders above it belong to this user or to root, and nobody else can replace them.
+is_trusted() {
+  above=$1
+  while [ -n "$(find "$above" -prune \( -user 0 -o -user "$user" \) \
+    \( ! -perm -020 ! -perm -002 -o -type d -perm -1000 \) 2>/dev/null)" ]; do
+    [ "$above" != / ] || return 0
+    above=$(dirname "$above")
+  done
+  return 1
+}
+
+if is_trusted "$oikaze_path" && is_right "$oikaze_path"; then use "$oikaze_path"; fi
+found=$(command -v oikaze) && is_right "$found" && use "$found"
 
 tell "WANTS $(uname -s) $(uname -m)"
 read -r hash size may_send || exit 1
@@ -52,7 +65,6 @@ is_private() { [ -n "$(find "$1" -prune -type d -user "$user" ! -perm -020 ! -pe
 # Prints how many kibibytes are free, or nothing where df does not tell.
 room() { df -Pk "$1" 2>/dev/null | { read -r _ && read -r _ _ _ free _ && printf '%s' "$free"; }; }
 
-user=$(id -u)
 set --
 cache=${oikaze_cache:-${OIKAZE_CACHE_DIR-}}
 if [ -n "$cache" ]; then
