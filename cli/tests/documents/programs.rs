@@ -385,8 +385,7 @@ use oikaze::prelude::*;
 
 fn main() -> oikaze::Result<()> {
     let job = oikaze::join()?;
-    job.abort("the input makes no sense");
-    assert!(job.barrier().is_err());
+    job.abort("the input makes no sense"); // every call of every node fails from now on
     Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -1382,6 +1381,47 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_collective_untyped_mod_rs_1 {
+use oikaze::ffi::{ElementKind, Untyped, UntypedOperator};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let numbers = Untyped::of(&job, ElementKind::U32);
+let sum = numbers.all_reduce(&1_u32.to_ne_bytes(), UntypedOperator::Sum).wait()?;
+assert_eq!(sum.into_vec(), job.size().to_ne_bytes());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_untyped_mod_rs_2 {
+use oikaze::ffi::{ElementKind, Untyped, UntypedResult};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let all: UntypedResult =
+    Untyped::of(&job, ElementKind::U8).all_gather(&[job.rank() as u8]).wait()?;
+let mut ranks = vec![0; all.len()];
+all.copy_to(&mut ranks)?;
+assert_eq!(ranks.len(), job.size() as usize);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_untyped_operator_rs_1 {
+use oikaze::ffi::{ElementKind, UntypedOperator};
+fn main() {
+assert!(UntypedOperator::Sum.fits(ElementKind::F64).is_ok());
+assert!(UntypedOperator::Xor.fits(ElementKind::F64).is_err());
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_completion_counter_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -1425,6 +1465,18 @@ for n in 0..64 {
     assert_eq!(job.receive(None)?.tag(), n);
 }
 sent.into_iter().try_for_each(|message| message.wait())?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_operation_bits_rs_1 {
+fn main() -> oikaze::Result<()> {
+let done = oikaze::completion::Operation::ended(7);
+assert!(done.is_done());
+assert_eq!(done.wait()?, 7);
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -1545,7 +1597,39 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_ffi_class_rs_1 {
+use oikaze::ffi::ErrorClass;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let error = job.peer(job.size()).unwrap_err();
+assert_eq!(error.class(), ErrorClass::Invalid);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_ffi_handles_rs_1 {
+use oikaze::ffi::{HandleTable, Keepable};
+struct Window(u32);
+impl Keepable for Window {
+    const WHAT: &'static str = "window";
+}
+fn main() -> oikaze::Result<()> {
+let table = HandleTable::new();
+let handle = table.keep(Window(7))?;
+assert_eq!(table.kept::<Window>(handle)?.0, 7);
+table.release::<Window>(handle)?;
+assert!(table.kept::<Window>(handle).is_err());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_handles_rs_2 {
 fn main() -> oikaze::Result<()> {
 use oikaze::prelude::*;
 use oikaze::ffi::Handle;
@@ -1559,6 +1643,47 @@ job.kept::<Operation<u64>>(handle)?.wait()?;
 job.release(handle)?;
 job.barrier()?;
 drop(inbox);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_interruption_rs_1 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let word = job.register(oikaze::memory::Region::zeroed(8)?)?;
+let check = std::rc::Rc::new(|| true); // a signal has arrived, for example
+let waited = oikaze::ffi::interruptible(check, || word.wait_until(0, |word| word > 0));
+assert!(waited.unwrap_err().is_timeout());
+job.barrier()?; // nobody leaves before
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_leave_rs_1 {
+fn main() -> oikaze::Result<()> {
+use oikaze::ffi::ErrorClass;
+let job = std::sync::Arc::new(oikaze::join()?);
+job.leave_shared()?;
+assert_eq!(job.barrier().unwrap_err().class(), ErrorClass::Left);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_parts_rs_1 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let error = job.peer(1_000_000).unwrap_err();
+let parts = error.parts();
+assert!(parts.operation.contains("node 1000000") && !parts.cause.is_empty());
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -2889,6 +3014,113 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_shared_untyped_element_rs_1 {
+use oikaze::ffi::ElementKind;
+fn main() {
+assert_eq!((ElementKind::F32.name(), ElementKind::F32.size()), ("f32", 4));
+assert_eq!(ElementKind::from_name("c128"), Some(ElementKind::Complex128));
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_untyped_element_rs_2 {
+use oikaze::ffi::{ElementKind, ElementType};
+use oikaze::shared::ElementField;
+fn main() -> oikaze::Result<()> {
+let field = |name: &str, kind: &str| ElementField { name: name.into(), kind: kind.into() };
+let fields = vec![field("position[3]", "f64"), field("mass", "f64")];
+let particle = ElementType::structure(32, fields)?;
+assert_eq!((particle.size(), particle.kind()), (32, None));
+assert_eq!(ElementType::from(ElementKind::F32).size(), 4);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_untyped_guard_rs_1 {
+use oikaze::ffi::{ElementKind, PlainMemory};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let array = job.untyped_array("field", &[512], ElementKind::F64.into()).build()?;
+let plain: PlainMemory = array.plain()?;
+assert_eq!(plain.len(), 4096);
+// SAFETY: aligned and mapped, and no other node writes it.
+assert_eq!(unsafe { plain.address().cast::<f64>().read() }, 0.0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_untyped_guard_rs_2 {
+use oikaze::ffi::{ElementKind, UntypedReadGuard};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let array = job.untyped_array("grid", &[10, 20], ElementKind::I32.into()).build()?;
+let guard: UntypedReadGuard = array.read(&[2..5, 0..20])?;
+assert_eq!((guard.shape(), guard.strides()), (vec![3, 20], vec![80, 4]));
+guard.release()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_untyped_guard_rs_3 {
+use oikaze::ffi::{ElementKind, UntypedWriteGuard};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let array = job.untyped_array("words", &[1000], ElementKind::U64.into()).build()?;
+if job.rank() == 0 {
+    let guard: UntypedWriteGuard = array.write(&[3..4])?;
+    // SAFETY: the guard lends eight aligned bytes there.
+    unsafe { guard.address().cast::<u64>().write(7) };
+}
+job.barrier()?;
+assert_eq!(array.get(3..4)?, 7_u64.to_ne_bytes());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_untyped_mod_rs_1 {
+use oikaze::ffi::{ElementKind, UntypedArrayBuilder};
+use oikaze::shared::Homes;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let element = ElementKind::F32.into();
+let builder: UntypedArrayBuilder = job.untyped_array("field", &[100, 20], element);
+let field = builder.homes(Homes::Cyclic { pages: 1 }).build()?;
+assert_eq!((field.len(), field.element().size()), (2000, 4));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_untyped_mod_rs_2 {
+use oikaze::ffi::{ElementKind, UntypedArray};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let array: UntypedArray = job.untyped_array("field", &[10], ElementKind::F64.into()).build()?;
+array.fill(&1.5_f64.to_ne_bytes())?;
+assert_eq!(array.get(9..10)?, 1.5_f64.to_ne_bytes());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_testing_mod_rs_1 {
 use oikaze::prelude::*;
 
@@ -2997,16 +3229,25 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/collective/team.rs 1", crates_oikaze_src_collective_team_rs_1::start, false),
     ("crates/oikaze/src/collective/team.rs 2", crates_oikaze_src_collective_team_rs_2::start, false),
     ("crates/oikaze/src/collective/team.rs 3", crates_oikaze_src_collective_team_rs_3::start, false),
+    ("crates/oikaze/src/collective/untyped/mod.rs 1", crates_oikaze_src_collective_untyped_mod_rs_1::start, false),
+    ("crates/oikaze/src/collective/untyped/mod.rs 2", crates_oikaze_src_collective_untyped_mod_rs_2::start, false),
+    ("crates/oikaze/src/collective/untyped/operator.rs 1", crates_oikaze_src_collective_untyped_operator_rs_1::start, false),
     ("crates/oikaze/src/completion/counter.rs 1", crates_oikaze_src_completion_counter_rs_1::start, false),
     ("crates/oikaze/src/completion/counter.rs 2", crates_oikaze_src_completion_counter_rs_2::start, false),
     ("crates/oikaze/src/completion/mod.rs 1", crates_oikaze_src_completion_mod_rs_1::start, false),
+    ("crates/oikaze/src/completion/operation/bits.rs 1", crates_oikaze_src_completion_operation_bits_rs_1::start, false),
     ("crates/oikaze/src/completion/operation/future.rs 1", crates_oikaze_src_completion_operation_future_rs_1::start, false),
     ("crates/oikaze/src/completion/operation/mod.rs 1", crates_oikaze_src_completion_operation_mod_rs_1::start, false),
     ("crates/oikaze/src/completion/operation/mod.rs 2", crates_oikaze_src_completion_operation_mod_rs_2::start, false),
     ("crates/oikaze/src/completion/queue.rs 1", crates_oikaze_src_completion_queue_rs_1::start, false),
     ("crates/oikaze/src/completion/queue.rs 2", crates_oikaze_src_completion_queue_rs_2::start, false),
     ("crates/oikaze/src/error.rs 1", crates_oikaze_src_error_rs_1::start, false),
+    ("crates/oikaze/src/ffi/class.rs 1", crates_oikaze_src_ffi_class_rs_1::start, false),
     ("crates/oikaze/src/ffi/handles.rs 1", crates_oikaze_src_ffi_handles_rs_1::start, false),
+    ("crates/oikaze/src/ffi/handles.rs 2", crates_oikaze_src_ffi_handles_rs_2::start, false),
+    ("crates/oikaze/src/ffi/interruption.rs 1", crates_oikaze_src_ffi_interruption_rs_1::start, false),
+    ("crates/oikaze/src/ffi/leave.rs 1", crates_oikaze_src_ffi_leave_rs_1::start, false),
+    ("crates/oikaze/src/ffi/parts.rs 1", crates_oikaze_src_ffi_parts_rs_1::start, false),
     ("crates/oikaze/src/job/builder.rs 1", crates_oikaze_src_job_builder_rs_1::start, false),
     ("crates/oikaze/src/job/builder.rs 2", crates_oikaze_src_job_builder_rs_2::start, false),
     ("crates/oikaze/src/job/local.rs 1", crates_oikaze_src_job_local_rs_1::start, false),
@@ -3087,6 +3328,13 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/shared/targets.rs 2", crates_oikaze_src_shared_targets_rs_2::start, false),
     ("crates/oikaze/src/shared/targets.rs 3", crates_oikaze_src_shared_targets_rs_3::start, false),
     ("crates/oikaze/src/shared/targets.rs 4", crates_oikaze_src_shared_targets_rs_4::start, false),
+    ("crates/oikaze/src/shared/untyped/element.rs 1", crates_oikaze_src_shared_untyped_element_rs_1::start, false),
+    ("crates/oikaze/src/shared/untyped/element.rs 2", crates_oikaze_src_shared_untyped_element_rs_2::start, false),
+    ("crates/oikaze/src/shared/untyped/guard.rs 1", crates_oikaze_src_shared_untyped_guard_rs_1::start, false),
+    ("crates/oikaze/src/shared/untyped/guard.rs 2", crates_oikaze_src_shared_untyped_guard_rs_2::start, false),
+    ("crates/oikaze/src/shared/untyped/guard.rs 3", crates_oikaze_src_shared_untyped_guard_rs_3::start, false),
+    ("crates/oikaze/src/shared/untyped/mod.rs 1", crates_oikaze_src_shared_untyped_mod_rs_1::start, false),
+    ("crates/oikaze/src/shared/untyped/mod.rs 2", crates_oikaze_src_shared_untyped_mod_rs_2::start, false),
     ("crates/oikaze/src/testing/mod.rs 1", crates_oikaze_src_testing_mod_rs_1::start, false),
     ("crates/oikaze/src/testing/mod.rs 2", crates_oikaze_src_testing_mod_rs_2::start, false),
     ("crates/oikaze/src/testing/mod.rs 3", crates_oikaze_src_testing_mod_rs_3::start, false),

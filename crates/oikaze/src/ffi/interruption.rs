@@ -39,6 +39,7 @@ impl Drop for Restored {
 /// let check = std::rc::Rc::new(|| true); // a signal has arrived, for example
 /// let waited = oikaze::ffi::interruptible(check, || word.wait_until(0, |word| word > 0));
 /// assert!(waited.unwrap_err().is_timeout());
+/// # job.barrier()?; // nobody leaves before
 /// # Ok(())
 /// # }
 /// ```
