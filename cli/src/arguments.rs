@@ -248,7 +248,7 @@ impl Run {
 
     /// Returns the options in the launcher's form.
     pub fn options(self) -> Result<Options, LaunchError> {
-        let helper = helper()?;
+        let own_path = own_path()?;
         // OIKAZE_TIMEOUT and the like, set by the user, reach the nodes with the rest of the
         // environment.
         let failure_time = self.failure_time.map(Duration::from_millis);
@@ -289,14 +289,14 @@ impl Run {
                 AgentChoice::At,
             ),
             files: self.ship,
-            helper,
+            own_path,
             rsh: std::env::var("OIKAZE_RSH").ok(),
         })
     }
 }
 
 /// Returns the path of this command itself.
-pub fn helper() -> Result<PathBuf, LaunchError> {
+fn own_path() -> Result<PathBuf, LaunchError> {
     std::env::current_exe().map_err(|source| LaunchError::System {
         doing: "find the oikaze command itself".into(),
         source,

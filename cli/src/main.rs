@@ -29,9 +29,7 @@ fn main() -> ExitCode {
         Subcommand::Top(look) => top::top(&look),
         Subcommand::Doctor(doctor) => doctor::doctor(doctor.json),
         Subcommand::Hello(hello) => hello::hello(hello.limit),
-        Subcommand::Agent => {
-            finish(arguments::helper().and_then(|helper| agent::agent(&helper)).map(|()| 0))
-        }
+        Subcommand::Agent => finish(agent::agent().map(|()| 0)),
         Subcommand::Guard => {
             guard::guard(std::io::stdin().lock());
             ExitCode::SUCCESS

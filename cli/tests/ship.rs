@@ -151,6 +151,24 @@ fn command_in_the_path_of_a_host_is_used_if_its_version_fits() {
     assert!(status == Some(0) && err.contains("sent this command"), "{err}");
 }
 
+/// LAUNCH-8.2: hosts that share a home directory replace the command of one another.
+#[test]
+fn command_that_is_replaced_while_it_runs_goes_on() {
+    let site = Site::new("replaced", "");
+    let own = site.root.join("there");
+    fs::hard_link(OIKAZE, &own).unwrap();
+    let own = own.display();
+    // The launcher sends no order before it has seen the first line.
+    let script = format!(
+        "#!/bin/sh\n[ \"$2\" = --version ] && exec {own} \"$@\"\n\
+         {own} \"$@\" | {{ read -r line; rm {own}; printf '%s\\n' \"$line\"; exec cat; }}"
+    );
+    site.tool("oikaze", &script);
+    let options = ["--hosts", "a", "--no-ship"];
+    let finished = finish(&mut site.run(&options, &["/bin/echo", "hello"]));
+    assert_eq!(finished, (Some(0), "[0] hello\n".into(), String::new()));
+}
+
 /// LAUNCH-8.2: what is kept is verified before each use.
 #[test]
 fn damaged_command_is_replaced() {

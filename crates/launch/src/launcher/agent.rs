@@ -34,7 +34,7 @@ pub fn version(release: &str) -> String {
 ///
 /// # Errors
 /// No usable order, or the launcher is gone.
-pub fn agent(helper: &Path) -> Result<(), LaunchError> {
+pub fn agent() -> Result<(), LaunchError> {
     let signals = take_signals()?;
     // The launcher sends nothing before it has seen this line.
     let up =
@@ -58,7 +58,7 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
     let ranks = order.first..order.first.saturating_add(order.count);
     let (events, inbox) = channel();
     forward_signals(signals, events.clone())?;
-    let mut guard = Guard::start(helper)?;
+    let mut guard = Guard::start()?;
     let sink: Arc<dyn Sink> = up.clone();
     let started = JobDirectory::receive(&order, &mut input, &mut guard).and_then(|files| {
         if let Some(files) = &files {

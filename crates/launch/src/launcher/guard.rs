@@ -7,12 +7,14 @@
 //! processes and removes the namespaces and directories.
 
 use super::error::LaunchError;
+use super::install::binary::OWN;
 use super::pipe::Word;
 use super::{directory, netns};
 use oikaze_os::process::isolate;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::HashSet;
 use std::io::{BufRead, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -26,14 +28,16 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts `helper guard`. The helper is the `oikaze` command, or a program that looks for
-    /// [`VARIABLE`] first.
+    /// Starts this program again as `oikaze guard`. It is the `oikaze` command, or a program that
+    /// looks for [`VARIABLE`] first.
     ///
     /// # Errors
-    /// The helper cannot be started.
-    pub fn start(helper: &Path) -> Result<Guard, LaunchError> {
-        let mut command = Command::new(helper);
+    /// The guard cannot be started.
+    pub fn start() -> Result<Guard, LaunchError> {
+        // The program's path may lead to another file by now: an update, or a new build.
+        let mut command = Command::new(OWN);
         command
+            .arg0("oikaze")
             .arg("guard")
             .env(VARIABLE, "1")
             .stdin(Stdio::piped())
@@ -42,7 +46,7 @@ impl Guard {
         isolate(&mut command, false);
         let mut child = command
             .spawn()
-            .map_err(LaunchError::system(format!("start {} guard", helper.display())))?;
+            .map_err(LaunchError::system("start the guard, which cleans up after the launcher"))?;
         let pipe = child.stdin.take();
         Ok(Guard { child, pipe })
     }

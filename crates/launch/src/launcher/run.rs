@@ -67,8 +67,8 @@ pub struct Options {
     pub secret_in_environment: bool,
     /// Program and arguments.
     pub program: Vec<OsString>,
-    /// The `oikaze` command itself, for the guard.
-    pub helper: PathBuf,
+    /// Path of the `oikaze` command itself. Other hosts may have it there, too.
+    pub own_path: PathBuf,
     /// The `oikaze` command on other hosts.
     pub agent: AgentChoice,
     /// Files and directories to send to the other hosts. The nodes then run among them.
@@ -124,7 +124,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
         false => PathBuf::from(name),
     };
     let files = Arc::new(Files::find(&options.files)?);
-    let mut guard = Guard::start(&options.helper)?;
+    let mut guard = Guard::start()?;
     let network = match &options.netns {
         Some(cabling) => Some(Network::make(size, cabling.clone(), &mut guard)?),
         None => None,
@@ -326,7 +326,7 @@ impl Job {
             AgentChoice::At(path) => AgentSource::Named(path.clone()),
             AgentChoice::Same { version, cache, may_send } => {
                 let installer = Installer {
-                    path: options.helper.clone(),
+                    path: options.own_path.clone(),
                     version: version.clone(),
                     cache: cache.clone(),
                     may_send: *may_send,

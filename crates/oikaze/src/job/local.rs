@@ -100,7 +100,7 @@ fn launch(nodes: u32) -> Result<u8, LaunchError> {
         environment: Vec::new(),
         secret_in_environment: false,
         program,
-        helper: me.clone(),
+        own_path: me.clone(),
         agent: AgentChoice::At(me),
         files: Vec::new(),
         rsh: None,

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 /// The kernel keeps the file of a running program under this name, even after another file has
 /// taken its place.
-const OWN: &str = "/proc/self/exe";
+pub const OWN: &str = "/proc/self/exe";
 /// Number of bytes of one read.
 const CHUNK: usize = 64 << 10;
 
