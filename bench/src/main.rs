@@ -17,6 +17,7 @@ mod process;
 mod python;
 mod record;
 mod remote;
+mod seal;
 mod shm;
 mod suite;
 mod wind;
@@ -42,6 +43,8 @@ enum What {
     Remote(suite::WireRun),
     /// Compare two processes of one machine with UCX over shared memory.
     Shm(suite::Run),
+    /// Compare the ways to seal datagrams.
+    Seal(suite::WireRun),
     /// Compare whole programs over shared arrays with the same programs over MPI.
     Dsm(dsm::Run),
     /// Compare collectives with those of MPI, and show how their time grows with the nodes.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
     let result = match Options::parse().what {
         What::Wind(run) => wind::SUITE.on_wires(&run),
         What::Remote(run) => remote::SUITE.on_wires(&run),
+        What::Seal(run) => seal::SUITE.on_wires(&run),
         What::Shm(run) => shm::SUITE.here(&run),
         What::Dsm(run) => dsm::bench(&run),
         What::Collectives(run) => collectives::bench(&run),

@@ -9,7 +9,7 @@ use oikaze_launch::environment::KEEP_GOING;
 use oikaze_launch::launcher::netns::Cabling;
 use oikaze_launch::launcher::plan::Host;
 use oikaze_launch::launcher::{AgentChoice, CACHE_DIR, LaunchError, Options, agent};
-use oikaze_launch::{Checksum, Ports, Settings};
+use oikaze_launch::{Ports, Seal, Settings};
 use oikaze_os::net::FaultSettings;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -51,7 +51,7 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_EXPLAIN_AFTER=MS explain on stderr each wait that has lasted this long, as --explain-after; 0: never [default: 5000]
   OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
   OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: thread that moves the data [default: inline, the waiting thread]
-  OIKAZE_CHECKSUM=KIND    full or header, as --checksum [default: full]
+  OIKAZE_SEAL=KIND        full, integrity, crc or header, as --seal [default: full]
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
   OIKAZE_MACHINE=NAME     take a node to be on a machine of this name, as tests of hierarchies do [default: the real one]
@@ -146,10 +146,11 @@ pub struct Run {
     #[arg(long, value_name = "SPEC", value_parser = fault)]
     fault: Option<String>,
 
-    /// Coverage of datagrams' checksums: full (end to end) or header (network cards check payloads,
-    /// as for TCP) [default: full]
+    /// Protection of datagrams between machines: full (encrypted), integrity (authenticated, but
+    /// readable), crc (a checksum end to end), header (network cards check payloads, as for TCP)
+    /// [default: full]
     #[arg(long, value_name = "KIND")]
-    checksum: Option<Checksum>,
+    seal: Option<Seal>,
 
     /// Let the other nodes go on after one has died; the exit status is still that of the first
     /// node that failed
@@ -176,6 +177,11 @@ pub struct Run {
     /// Pass the nodes' output unchanged, byte by byte, without [RANK] in front of each line
     #[arg(long)]
     no_prefix: bool,
+
+    /// File with the job's secret, 64 hexadecimal digits, which only you can read [default: a new
+    /// secret for each job]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
 
     /// Pass the job's secret to nodes in OIKAZE_SECRET, not by an inherited descriptor. For
     /// programs whose starter closes descriptors (sudo, Python's subprocess). Child processes of
@@ -253,13 +259,13 @@ impl Run {
         // environment.
         let failure_time = self.failure_time.map(Duration::from_millis);
         let wished = std::env::var_os(KEEP_GOING).is_some_and(|value| value == "1");
-        let (ports, fault, checksum) = (self.ports, self.fault, self.checksum);
+        let (ports, fault, seal) = (self.ports, self.fault, self.seal);
         let (keep_going, explain_after) = (self.keep_going || wished, self.explain_after);
         let settings = Settings {
             ports,
             failure_time,
             fault,
-            checksum,
+            seal,
             keep_going,
             explain_after,
             ..Settings::default()
@@ -278,6 +284,7 @@ impl Run {
                 .iter()
                 .map(|text| variable(text))
                 .collect::<Result<_, _>>()?,
+            secret_file: self.secret_file,
             secret_in_environment: self.secret_in_environment,
             program: self.program,
             agent: self.agent.map_or_else(

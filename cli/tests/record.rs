@@ -54,7 +54,7 @@ fn packets(path: &str) -> Vec<(bool, Vec<u8>)> {
 /// Runs `oikaze run -n 2 -- oikaze hello`, which records into `directory`.
 fn record(directory: &Directory) {
     let (pcap, trace) = (directory.path("x.pcapng"), directory.path("x.txt"));
-    let mut job = oikaze(&["run", "-n", "2", "--", OIKAZE, "hello"]);
+    let mut job = oikaze(&["run", "-n", "2", "--seal", "integrity", "--", OIKAZE, "hello"]);
     let (status, _, err) = finish(job.env("OIKAZE_PCAP", pcap).env("OIKAZE_TRACE", trace));
     assert_eq!(status, Some(0), "{err}");
 }
@@ -83,6 +83,19 @@ fn what_one_node_received_the_other_sent() {
             assert!(trace.contains(word), "no {word} in:\n{trace}");
         }
     }
+}
+
+/// SEAL-3.1: of an encrypted datagram, the trace shows the header.
+#[test]
+fn what_is_encrypted_is_recorded_encrypted() {
+    let directory = Directory::new("encrypted");
+    let trace = directory.path("x.txt");
+    let mut job = oikaze(&["run", "-n", "2", "--", OIKAZE, "hello"]);
+    let (status, _, err) = finish(job.env("OIKAZE_TRACE", trace));
+    assert_eq!(status, Some(0), "{err}");
+    let trace = std::fs::read_to_string(directory.path("x.0.txt")).unwrap();
+    assert!(trace.contains("HELLO rank 1 of 2") && trace.contains(" encrypted"), "{trace}");
+    assert!(!trace.contains("MESSAGE") && !trace.contains("CLOSE"), "{trace}");
 }
 
 #[test]

@@ -52,10 +52,10 @@ impl Run {
         let mut random = Random::new(seed);
         let nodes = random.pick(&["2", "3"]);
         let share = random.pick(&["0.001", "0.003", "0.01", "0.05"]);
-        let checksum = random.pick(&["full", "full", "header"]);
+        let seal = random.pick(&["crc", "crc", "header"]);
         let goes_on = random.pick(&["stops", "goes-on", "goes-on"]);
         let fault = format!("tamper={share},seed={seed}");
-        let mut options = vec!["-n", nodes, "--checksum", checksum, "--fault", &fault];
+        let mut options = vec!["-n", nodes, "--seal", seal, "--fault", &fault];
         if random.below(3) == 0 {
             options.push("--keep-going");
         }

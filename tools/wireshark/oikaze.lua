@@ -8,8 +8,8 @@
 local oikaze = Proto("oikaze", "Oikaze")
 
 local HEADER, PREFIX = 24, 4
-local SEALS = { [0] = "CRC32C of header and frames", [1] = "CRC32C end to end", [2] = "handshake MAC", [3] = "AEAD" }
-local TAG_LEN = { [0] = 4, [1] = 4, [2] = 16, [3] = 16 }
+local SEALS = { [0] = "CRC32C of header and frames", [1] = "CRC32C end to end", [2] = "handshake MAC", [3] = "encrypted", [4] = "authenticated" }
+local TAG_LEN = { [0] = 4, [1] = 4, [2] = 16, [3] = 16, [4] = 16 }
 local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE", "HELLO", "REFUSE", "PAD" }
 local CLASSES = { [0] = "ordered", [1] = "unordered", [2] = "synchronous" }
 local REFUSALS = {
@@ -318,7 +318,7 @@ FRAME[8] = function(c, flags)
   c:skip(2)
   u64(c, F.yours)
   u64(c, F.your_incarnation)
-  -- Later versions may append.
+  -- Messages of the key exchange.
   c:bytes(F.rest, c:left())
   return string.format("rank %s of %s to %s", tostring(rank), tostring(nodes), tostring(to))
 end
@@ -343,7 +343,7 @@ local function is_oikaze(tvb)
   if tvb:len() < HEADER + 4 then return false end
   local flags, seal = tvb(16, 1):uint(), tvb(17, 1):uint()
   local frames, payload = tvb(18, 2):le_uint(), tvb(20, 2):le_uint()
-  if flags > 7 or seal > 3 or tvb(22, 2):le_uint() ~= 0 then return false end
+  if flags > 7 or seal > 4 or tvb(22, 2):le_uint() ~= 0 then return false end
   local handshake = tvb(0, 8):le_uint64() == UInt64(0)
   if handshake ~= (seal == 2) or (flags % 4 >= 2) ~= (payload > 0) then return false end
   return HEADER + frames + payload + TAG_LEN[seal] == tvb:len()
@@ -392,6 +392,8 @@ function oikaze.dissector(tvb, info, root)
   tree:add_le(F.payload_len, tvb(20, 2))
   local summaries, at = {}, HEADER
   local all = tvb(0, HEADER + frames)
+  -- Without the keys, nothing more is to be seen.
+  if seal == 3 then summaries, at = { "encrypted" }, nil end
   while at and at < HEADER + frames do
     local summary
     summary, at = frame(all:tvb(), at, tree)

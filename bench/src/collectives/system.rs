@@ -10,7 +10,7 @@ use crate::dsm::mpi;
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab, remote_shell};
 use crate::peers::oikaze;
-use crate::process::{alone, limited};
+use crate::process::{alone, limited, seal};
 
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -143,7 +143,14 @@ impl System {
                 // One node on each host, or on each of this machine's cores.
                 let mut command = lab.on(CLIENT, LIMIT, oikaze::program()?);
                 command.env("OIKAZE_RSH", enter);
-                command.args(["run", "--no-prefix", "--hosts", &hosts.join(",")]);
+                command.args([
+                    "run",
+                    "--no-prefix",
+                    "--seal",
+                    &seal(),
+                    "--hosts",
+                    &hosts.join(","),
+                ]);
                 command
             }
         };

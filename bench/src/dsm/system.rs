@@ -13,7 +13,7 @@ use super::mpi;
 use crate::error::{Error, Tried};
 use crate::lab::{ADDRESSES, CLIENT, Lab, remote_shell};
 use crate::peers::oikaze;
-use crate::process::alone;
+use crate::process::{alone, seal};
 
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -147,7 +147,15 @@ impl System {
                 let oikaze = oikaze::program()?;
                 let mut command = lab.on(CLIENT, LIMIT, &oikaze);
                 command.env("OIKAZE_RSH", enter);
-                command.args(["run", "--no-prefix", "--hosts", &hosts.join(","), "--"]);
+                command.args([
+                    "run",
+                    "--no-prefix",
+                    "--seal",
+                    &seal(),
+                    "--hosts",
+                    &hosts.join(","),
+                    "--",
+                ]);
                 command.envs(delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
                 match case.perf() {
                     _ if self == Self::OikazeGet => {

@@ -25,7 +25,7 @@ const PAGES: [usize; 8] = [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB,
 const SIZES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 const QUICK_SIZES: [usize; 3] = [256, 2048, 8192];
 const PLACE: Place = Place::Wire { mtu: 9000, mode: WireMode::Wire };
-const OIKAZE: Oikaze = Oikaze { checked: true, class: "unordered" };
+const OIKAZE: Oikaze = Oikaze { seal: "crc", class: "unordered" };
 const FLOOR: Floor = Floor { checked: false };
 const MACHINE: &str = "Tender and Linux 2.6.30, gigabit Ethernet, 2010";
 /// Number of packets in one measurement of the paper.

@@ -21,7 +21,7 @@ use crate::suite::case::Test;
 const SIZES: [usize; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 const QUICK_SIZES: [usize; 4] = [64, 256, 1024, 4096];
 const PLACE: Place = Place::Wire { mtu: 9000, mode: WireMode::Wire };
-const OIKAZE: Oikaze = Oikaze { checked: true, class: "unordered" };
+const OIKAZE: Oikaze = Oikaze { seal: "crc", class: "unordered" };
 const FLOOR: Floor = Floor { checked: false };
 const MACHINE: &str = "SparcStation 20, gigabit channel on SBus, SunOS, 1997";
 

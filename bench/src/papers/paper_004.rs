@@ -27,8 +27,8 @@ const QUICK_SIZES: [usize; 5] = [64, 256, 1024, 8192, 32_768];
 const PLACE: Place = Place::Wire { mtu: 1500, mode: WireMode::Wire };
 const SYSTEMS: [&str; 5] = ["tcp", "udp-sent", "udp-received", "oikaze", "oikaze-unchecked"];
 
-const WIND: Oikaze = Oikaze { checked: true, class: "unordered" };
-const WIND_UNCHECKED: Oikaze = Oikaze { checked: false, class: "unordered" };
+const WIND: Oikaze = Oikaze { seal: "crc", class: "unordered" };
+const WIND_UNCHECKED: Oikaze = Oikaze { seal: "header", class: "unordered" };
 
 /// Measures the figure and draws it.
 ///

@@ -14,7 +14,7 @@ use crate::dsm::{DELIVERIES, UPDATE_SIZES};
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
 use crate::peers::oikaze;
-use crate::process::{alone, limited};
+use crate::process::{alone, limited, seal};
 use crate::record::{Record, median};
 
 /// Numbers of nodes.
@@ -159,7 +159,7 @@ pub(super) fn one(record: &Record, class: Option<&str>, quick: bool) -> Result<f
     let mut command = limited(LIMIT, &oikaze);
     command.envs(record.delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
     command.envs(class.map(|class| ("OIKAZE_UPDATE_CLASS", class)));
-    command.args(["run", "--no-prefix", "--netns", "--mtu", &MTU.to_string()]);
+    command.args(["run", "--no-prefix", "--seal", &seal(), "--netns", "--mtu", &MTU.to_string()]);
     command.args(["-n", &nodes.to_string(), "--", "sh", "-c"]);
     // Each node has a core, as far as there are cores.
     command.arg(format!("exec taskset -c $((OIKAZE_RANK % {cores})) \"$0\" \"$@\"")).arg(&oikaze);

@@ -17,7 +17,7 @@ use crate::dsm::program;
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
 use crate::peers::oikaze;
-use crate::process::{alone, limited};
+use crate::process::{alone, limited, seal};
 use crate::record::Record;
 use crate::suite::machine;
 
@@ -193,7 +193,7 @@ fn wrapped(text: &str) -> String {
 fn reports(row: &Row, folder: &Path) -> Result<Vec<Value>, Error> {
     let lines = folder.join(format!("{NAME}.lines"));
     let mut command = limited(LIMIT, oikaze::program()?);
-    command.args(["run", "--no-prefix", "--netns", "-n", &NODES.to_string()]);
+    command.args(["run", "--no-prefix", "--seal", &seal(), "--netns", "-n", &NODES.to_string()]);
     command.arg(format!("--stats={}", lines.display())).arg("--").arg(program(row.program)?);
     command.arg("--json").args(row.arguments);
     let ran = alone(command);

@@ -85,17 +85,27 @@ pub const WIRE: [&dyn System; 8] = [
     &ucx::Ucx::TCP,
     &ofi::Ofi::TCP,
     &ofi::Ofi::UDP,
-    &oikaze::Oikaze { checked: true, class: "ordered" },
-    &oikaze::Oikaze { checked: false, class: "ordered" },
+    &oikaze::Oikaze { seal: "crc", class: "ordered" },
+    &oikaze::Oikaze { seal: "header", class: "ordered" },
 ];
 
 /// Systems that are measured between two processes of one machine.
 pub const HERE: [&dyn System; 2] =
-    [&ucx::Ucx::SHARED, &oikaze::Oikaze { checked: true, class: "ordered" }];
+    [&ucx::Ucx::SHARED, &oikaze::Oikaze { seal: "crc", class: "ordered" }];
+
+/// Ways to protect what travels between two hosts, and none.
+pub const SEALED: [&dyn System; 5] = [
+    &tcp::Tcp,
+    &oikaze::Oikaze { seal: "header", class: "ordered" },
+    &oikaze::Oikaze { seal: "crc", class: "ordered" },
+    &oikaze::Oikaze { seal: "integrity", class: "ordered" },
+    &oikaze::Oikaze { seal: "full", class: "ordered" },
+];
 
 /// Returns the names of all systems.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = WIRE.iter().chain(&HERE).map(|system| system.name()).collect();
+    let all = WIRE.iter().chain(&HERE).chain(&SEALED);
+    let mut names: Vec<&str> = all.map(|system| system.name()).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -20,9 +20,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Oikaze as a measured system.
 pub struct Oikaze {
-    /// Set if a CRC32C covers datagrams end to end. Otherwise it covers headers only, as for TCP on
-    /// a card that computes its checksums.
-    pub checked: bool,
+    /// Protection of datagrams, as `oikaze run --seal` names it.
+    pub seal: &'static str,
     /// Class of the messages.
     pub class: &'static str,
 }
@@ -150,7 +149,12 @@ fn figures(test: Test, line: &Line) -> Option<Found> {
 
 impl System for Oikaze {
     fn name(&self) -> &'static str {
-        if self.checked { "oikaze" } else { "oikaze-unchecked" }
+        match self.seal {
+            "full" => "oikaze-full",
+            "integrity" => "oikaze-integrity",
+            "header" => "oikaze-unchecked",
+            _ => "oikaze",
+        }
     }
 
     fn present(&self) -> Result<(), Error> {
@@ -165,7 +169,7 @@ impl System for Oikaze {
 
     fn is_quick(&self, case: Case) -> bool {
         // Without checksums, a quick bench measures only bulk, whose checksums take time.
-        self.checked
+        self.seal != "header"
             || matches!(
                 case.test,
                 Test::PutBandwidth
@@ -185,10 +189,15 @@ impl System for Oikaze {
     }
 
     fn note(&self) -> Option<&'static str> {
-        Some(if self.checked {
-            "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most. Run as root, it takes and sends small datagrams past the kernel's IP, which no peer does (OIKAZE_WITHOUT=early: by the sockets). Latencies are less what a look at the clock takes (some 25 ns of a round trip); ucx_perftest's hold its own, quicker one (11 ns)."
-        } else {
-            "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
+        Some(match self.seal {
+            "crc" => {
+                "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most. Run as root, it takes and sends small datagrams past the kernel's IP, which no peer does (OIKAZE_WITHOUT=early: by the sockets). Latencies are less what a look at the clock takes (some 25 ns of a round trip); ucx_perftest's hold its own, quicker one (11 ns)."
+            }
+            "header" => {
+                "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
+            }
+            "integrity" => "oikaze-integrity: AES-128-GMAC over everything.",
+            _ => "oikaze-full: AES-128-GCM, the default of users.",
         })
     }
 }
@@ -203,15 +212,14 @@ impl Oikaze {
         environment: &[(&str, &str)],
     ) -> Result<Found, Error> {
         let oikaze = program()?;
-        let checksum = if self.checked { "full" } else { "header" };
         let mut command = lab.on(0, LIMIT, &oikaze);
         command.env("OIKAZE_RSH", remote_shell()?).envs(environment.iter().copied());
         command
             .args([
                 "run",
                 "--no-prefix",
-                "--checksum",
-                checksum,
+                "--seal",
+                self.seal,
                 "--hosts",
                 &lab.place.addresses().join(","),
                 "--",

@@ -16,7 +16,7 @@ use crate::dsm::mpi;
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab, Place, WireMode, remote_shell};
 use crate::peers::oikaze;
-use crate::process::alone;
+use crate::process::{alone, seal};
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::cores::{Cores, Wanted};
 use crate::suite::goals::{self, Bound, Found, Goal};
@@ -163,7 +163,15 @@ impl System {
         } else {
             let mut command = lab.on(CLIENT, LIMIT, oikaze::program()?);
             command.env("OIKAZE_RSH", enter);
-            command.args(["run", "--no-prefix", "--hosts", &hosts.join(","), "--"]);
+            command.args([
+                "run",
+                "--no-prefix",
+                "--seal",
+                &seal(),
+                "--hosts",
+                &hosts.join(","),
+                "--",
+            ]);
             command
         };
         if self == Self::Oikaze {

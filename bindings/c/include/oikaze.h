@@ -1181,10 +1181,10 @@ oik_status oik_settings_explain_after(oik_settings *settings, double seconds);
 oik_status oik_settings_keep_going(oik_settings *settings, bool goes_on);
 
 /**
- * Sets whether the checksum of a datagram covers its headers only, and UDP's checksum the rest
- * (`OIKAZE_CHECKSUM=header`). All nodes of a job choose the same. Thread-safe.
+ * Sets how datagrams between machines are protected (`OIKAZE_SEAL`): "full" (encrypted, the
+ * default), "integrity", "crc" or "header". All nodes of a job choose the same. Thread-safe.
  */
-oik_status oik_settings_check_headers_only(oik_settings *settings, bool headers_only);
+oik_status oik_settings_seal(oik_settings *settings, const char *seal);
 
 /**
  * Controls congestion by loss, as CUBIC does, and not by delay (`OIKAZE_CONGESTION=cubic`).

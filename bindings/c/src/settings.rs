@@ -1,6 +1,6 @@
 //! Settings with which a program joins its job.
 
-use crate::call::{CallResult, run};
+use crate::call::{CallError, CallResult, run};
 use crate::job::{keep_job, limit, oik_job};
 use crate::objects::{find, handle_place, handled, keep, take};
 use crate::pointers::Text;
@@ -95,14 +95,14 @@ pub extern "C" fn oik_settings_keep_going(
     change(settings, |settings| Ok(settings.keep_going(goes_on)))
 }
 
-/// Sets whether the checksum of a datagram covers its headers only, and UDP's checksum the rest
-/// (`OIKAZE_CHECKSUM=header`). All nodes of a job choose the same. Thread-safe.
+/// Sets how datagrams between machines are protected (`OIKAZE_SEAL`): "full" (encrypted, the
+/// default), "integrity", "crc" or "header". All nodes of a job choose the same. Thread-safe.
 #[unsafe(no_mangle)]
-pub extern "C" fn oik_settings_check_headers_only(
-    settings: *mut oik_settings,
-    headers_only: bool,
-) -> oik_status {
-    change(settings, |settings| Ok(settings.check_headers_only(headers_only)))
+pub extern "C" fn oik_settings_seal(settings: *mut oik_settings, seal: Text) -> oik_status {
+    change(settings, |settings| {
+        let seal = seal.get("seal")?.parse().map_err(|why: String| CallError::invalid(why))?;
+        Ok(settings.seal(seal))
+    })
 }
 
 /// Controls congestion by loss, as CUBIC does, and not by delay (`OIKAZE_CONGESTION=cubic`).

@@ -127,7 +127,7 @@ struct Settings {
     failure_time: Option<f64>,
     explain_after: Option<f64>,
     keep_going: Option<bool>,
-    check_headers_only: Option<bool>,
+    seal: Option<String>,
     cubic_congestion_control: bool,
     ports: Option<(u16, u16)>,
     waiting: Option<String>,
@@ -157,8 +157,8 @@ impl Settings {
         if let Some(goes_on) = self.keep_going {
             builder = builder.keep_going(goes_on);
         }
-        if let Some(headers_only) = self.check_headers_only {
-            builder = builder.check_headers_only(headers_only);
+        if let Some(seal) = self.seal {
+            builder = builder.seal(seal.parse().map_err(PyValueError::new_err::<String>)?);
         }
         if self.cubic_congestion_control {
             builder = builder.cubic_congestion_control();

@@ -36,6 +36,7 @@ def test_settings_are_checked(alone):
             ({"time_limit": 0}, "time limit is zero"),
             ({"time_limit": -1.0}, "time_limit=-1"),
             ({"waiting": "sleep"}, "waiting"),
+            ({"seal": "wax"}, "no seal"),
             ({"engine": "none"}, "engine"),
             ({"ports": (5, 4)}, "no ports"),
             ({"without": "everything"}, "everything"),
@@ -48,7 +49,7 @@ def test_settings_are_checked(alone):
                 raise AssertionError(settings)
         job = oikaze.join(
             time_limit=2.5, failure_time=10, explain_after=0, keep_going=True, waiting="block",
-            engine="inline", ports=(20000, 60000), check_headers_only=False,
+            engine="inline", ports=(20000, 60000), seal="integrity",
             cubic_congestion_control=True, without="xdp" if False else "",
         )
         assert job.time_limit == 2.5 and job.keeps_going

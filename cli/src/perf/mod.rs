@@ -111,7 +111,7 @@ impl MessageClass {
 #[command(after_help = "Examples:
   oikaze perf put --size 1M
   oikaze run -n 2 --hosts a,b --no-prefix -- oikaze perf message --size 8 --json
-  oikaze run -n 2 --hosts a,b --checksum header -- oikaze perf put --size 1M --only throughput
+  oikaze run -n 2 --hosts a,b --seal header -- oikaze perf put --size 1M --only throughput
   oikaze run -n 4 -- oikaze perf barrier
   oikaze run -n 4 -- oikaze perf barrier-update --size 64K
   oikaze run -n 4 -- oikaze perf collectives --case all_reduce --sweep=8,1M")]

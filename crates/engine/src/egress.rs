@@ -166,30 +166,38 @@ impl<L: Link> Transmitter<'_, L> {
         let len = transmit.payload.as_ref().map_or(0, |segment| segment.len as usize);
         let form = PayloadForm::Contiguous(batch.begun() + len + TAG_MAX);
         let short = transmit.short && link.prefers(*to, form);
+        let keyed = seals.data.is_keyed();
+        let id = peer.connection.id();
+        let session = peer.session.as_mut().filter(|session| session.connection == id);
         if short {
             (transmit.port, transmit.lane) = (None, Lane::Small);
         }
-        // Copy three kinds of payload: content that is sent again (WIND-5.5), rows, which are not
-        // contiguous, and payloads that the link prefers contiguous. A payload that is not copied
+        // Copy what is sealed with keys, because that changes it. Otherwise, copy three kinds of
+        // payload: content that is sent again (WIND-5.5), rows, which are not contiguous, and
+        // payloads that the link prefers contiguous. A payload that is not copied
         // may change between the seal and the kernel's copy, and the receiver then drops the
         // datagram. Without the copy, every retransmission could be dropped in the same way while
         // the program writes the memory.
         let copied = transmit
             .payload
             .as_ref()
-            .filter(|_| short || transmit.again || transmit.rows.is_some());
+            .filter(|_| keyed || short || transmit.again || transmit.rows.is_some());
         if let Some(segment) = copied {
             let packed = batch.pack(|bytes| match &transmit.rows {
                 Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, bytes),
                 None => memory.pack(segment, bytes),
             });
-            return Some(if packed { batch.push(to, transmit, Gather::EMPTY, seals) } else { 0 });
+            return Some(if packed {
+                batch.push(to, transmit, Gather::EMPTY, seals, session)
+            } else {
+                0
+            });
         }
         // A segment whose region is gone belongs to a cancelled message. The datagram counts as
         // lost on the wire.
         let payload =
             transmit.payload.as_ref().map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
-        Some(payload.map_or(0, |payload| batch.push(to, transmit, payload, seals)))
+        Some(payload.map_or(0, |payload| batch.push(to, transmit, payload, seals, session)))
     }
 
     /// Reports datagrams that the kernel refused for their size to the connections on that path

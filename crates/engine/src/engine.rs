@@ -16,7 +16,7 @@ use crate::peers::Peers;
 use crate::peers::peer::Peer;
 use crate::post::Outbound;
 use crate::regions;
-use crate::seal::{Checksum, HandshakeSeal, Seals};
+use crate::seal::{DataSeal, HandshakeSeal, Seals};
 use crate::setup::Setup;
 use crate::shm::local_peers::ShmPeers;
 use crate::submit;
@@ -24,11 +24,13 @@ use crate::work::Pending;
 use crossbeam_queue::SegQueue;
 use oikaze_os::memory::{Holder, MemoryError, Region, RegionTable, Registered};
 use oikaze_os::net::Link;
+use oikaze_os::seal::NoiseExchange;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::collective::{PARCEL_HEAD, ParcelHead};
 use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
 use oikaze_protocol::rma::{Rights, Rma, USER_HEAD};
+use oikaze_protocol::seal::KeyExchange;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::traffic::{MessagePurpose, Traffic};
 use oikaze_protocol::wind::congestion::Shares;
@@ -83,9 +85,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if me >= nodes {
             return Err(Failure::NoSuchNode { rank: me, nodes });
         }
-        let checksum = Checksum::of(settings.seal).ok_or_else(|| {
+        let data = DataSeal::of(settings.seal).ok_or_else(|| {
             Failure::Machine(format!(
-                "datagrams cannot be sealed with {:?}: use a checksum",
+                "datagrams cannot be sealed with {:?}: use another kind",
                 settings.seal
             ))
         })?;
@@ -109,7 +111,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let (datagram_max, here) =
                 (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
             let introduction = Introduction { datagram_max, bulk_port, ..here };
-            fit &= peers.insert(rank, Peer::new(settings, introduction, rank, addresses, now));
+            let exchange = data.is_keyed().then(|| NoiseExchange::new(&secret));
+            let exchange = exchange.map(|exchange| Box::new(exchange) as Box<dyn KeyExchange>);
+            let peer = Peer::new(settings, introduction, rank, addresses, exchange, now);
+            fit &= peers.insert(rank, peer);
         }
         if !fit {
             return Err(Failure::Machine(format!(
@@ -129,7 +134,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             ingress: Ingress::new(Shares::new(buffer.into(), nodes), now),
             egress: Egress::default(),
             inbox: Inbox::default(),
-            seals: Seals { handshake: HandshakeSeal::new(&secret), checksum },
+            seals: Seals { handshake: HandshakeSeal::new(&secret), data },
             submissions,
             counters: Counters::default(),
             now,

@@ -11,7 +11,7 @@ use crate::direct_placement::DirectPlacement;
 use crate::layers::Layers;
 use crate::peers::Peers;
 use crate::peers::peer::Peer;
-use crate::seal::{Checksum, HandshakeSeal, Seals};
+use crate::seal::{DataSeal, HandshakeSeal, Seals};
 use crate::token_bucket::TokenBucket;
 use oikaze_os::net::{Arrival, Link, Predicted, Scattered, Sink};
 use oikaze_protocol::Rank;
@@ -66,6 +66,8 @@ pub(crate) struct Ingress {
     polled: Time,
     /// Is `true` if an operation was submitted since the latest turn.
     has_operations: bool,
+    /// Latest datagram that was sealed with keys, in clear.
+    opened: Vec<u8>,
 }
 
 impl Ingress {
@@ -76,6 +78,7 @@ impl Ingress {
             direct_placement: DirectPlacement::default(),
             polled: now,
             has_operations: false,
+            opened: Vec::new(),
         }
     }
 
@@ -141,20 +144,39 @@ impl<'e, P: Pages> Receiver<'e, P> {
         self.received
     }
 
-    /// Receives a datagram, whole or in parts.
-    fn datagram(&mut self, view: Result<View<'_>, Malformed>, from: SocketAddr, congested: bool) {
+    /// Receives a datagram, whole or in parts. `bytes` are those of a whole one.
+    fn datagram(
+        &mut self,
+        view: Result<View<'_>, Malformed>,
+        bytes: &[u8],
+        from: SocketAddr,
+        congested: bool,
+    ) {
+        let mut opened = std::mem::take(&mut self.ingress.opened);
+        self.checked(view, (bytes, &mut opened), from, congested);
+        self.ingress.opened = opened;
+    }
+
+    /// Receives a datagram. One that is sealed with keys is opened into the second part of `room`.
+    fn checked<'a>(
+        &mut self,
+        view: Result<View<'a>, Malformed>,
+        room: (&[u8], &'a mut Vec<u8>),
+        from: SocketAddr,
+        congested: bool,
+    ) {
         self.received += 1;
         self.was_a_peers = false;
         let (now, me) = (self.now, self.peers.me());
         let checked = view.map_err(|_| DropReason::Stranger).and_then(|view| {
-            let (rank, path) = if view.is_handshake() {
+            if view.is_handshake() {
                 let limiter = &mut self.ingress.handshake_limiter;
                 let seal = &self.seals.handshake;
-                introduced(&view, from, self.peers, (seal, limiter), me, now)?
+                let (rank, path) = introduced(&view, from, self.peers, (seal, limiter), me, now)?;
+                Ok((view, rank, path))
             } else {
-                addressee(&view, from, self.peers, self.seals.checksum)?
-            };
-            Ok((view, rank, path))
+                addressee(view, room, from, self.peers, self.seals.data)
+            }
         });
         let (view, rank, path) = match checked {
             Ok(checked) => checked,
@@ -167,6 +189,9 @@ impl<'e, P: Pages> Receiver<'e, P> {
         let before = peer.connection.statistics();
         let (new, delivered) = (before.datagrams_received, before.messages_delivered);
         peer.connection.receive_ahead(now, &view, path, self.layers);
+        if view.is_handshake() {
+            peer.take_secrets();
+        }
         let after = peer.connection.statistics();
         self.was_a_peers = after.datagrams_received > new;
         if view.header().lane() == Lane::Small && after.messages_delivered > delivered {
@@ -182,7 +207,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
 
 impl<P: Pages> Sink for Receiver<'_, P> {
     fn take(&mut self, Arrival { from, bytes, congested }: Arrival<'_>) {
-        self.datagram(View::parse(bytes), from, congested);
+        self.datagram(View::parse(bytes), bytes, from, congested);
     }
 
     fn was_a_peers(&self) -> bool {
@@ -190,8 +215,9 @@ impl<P: Pages> Sink for Receiver<'_, P> {
     }
 
     fn predict(&mut self) -> Option<Predicted> {
-        let tag = self.seals.checksum.len();
-        self.ingress.direct_placement.predict(self.peers, self.layers, tag)
+        // What is encrypted cannot be received into its place.
+        let DataSeal::Checksum(checksum) = self.seals.data else { return None };
+        self.ingress.direct_placement.predict(self.peers, self.layers, checksum.len())
     }
 
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
@@ -199,28 +225,34 @@ impl<P: Pages> Sink for Receiver<'_, P> {
     }
 
     fn take_scattered(&mut self, Scattered { from, head, payload, tag, congested }: Scattered<'_>) {
-        self.datagram(View::parse_parts(head, payload, tag), from, congested);
+        self.datagram(View::parse_parts(head, payload, tag), &[], from, congested);
     }
 }
 
-/// Returns the peer and the path to which a datagram belongs. The seal is verified last
-/// (WIND-10.1, WIND-10.2, WIRE-5.3).
+/// Returns a datagram in clear, with the peer and the path to which it belongs. The seal is
+/// verified last (WIND-10.1, WIND-10.2, WIRE-5.3, SEAL-3.4).
 #[inline]
-fn addressee(
-    view: &View<'_>,
+fn addressee<'a>(
+    view: View<'a>,
+    (bytes, opened): (&[u8], &'a mut Vec<u8>),
     from: SocketAddr,
     peers: &mut Peers,
-    checksum: Checksum,
-) -> Result<(Rank, u8), DropReason> {
+    seal: DataSeal,
+) -> Result<(View<'a>, Rank, u8), DropReason> {
     let rank = peers.of_connection(view.header().connection).ok_or(DropReason::Stranger)?;
     let path = peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(DropReason::Stranger)?;
-    if checksum.verify(view.covered(), view.payload(), view.tag())
-        || planted(Bug::SkipIntegrityCheck)
-    {
-        Ok((rank, path))
-    } else {
-        Err(DropReason::Unsealed)
-    }
+    let clear = match seal {
+        DataSeal::Checksum(checksum) => {
+            let is_right = checksum.verify(view.covered(), view.payload(), view.tag());
+            (is_right || planted(Bug::SkipIntegrityCheck)).then_some(view)
+        }
+        DataSeal::Keyed(kind) if view.header().seal == kind => {
+            let session = peers.get_mut(rank).and_then(|peer| peer.session_mut());
+            session.and_then(|session| session.open(kind, &view, bytes, opened))
+        }
+        DataSeal::Keyed(_) => None,
+    };
+    Ok((clear.ok_or(DropReason::Unsealed)?, rank, path))
 }
 
 /// Returns the sender of a handshake datagram and its path, if the seal proves that the sender

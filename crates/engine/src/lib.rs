@@ -38,6 +38,7 @@ mod peers;
 mod post;
 mod regions;
 pub mod seal;
+mod session;
 mod setup;
 mod shm;
 mod submit;

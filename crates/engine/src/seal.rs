@@ -1,5 +1,5 @@
-//! Seals of this implementation (WIRE-5): CRC32C for data, end to end or of headers only, and a
-//! keyed MAC for handshakes.
+//! Seals of this implementation (WIRE-5): keys of a connection or CRC32C for data, and a keyed MAC
+//! for handshakes.
 
 use oikaze_os::checksum::crc32c;
 use oikaze_os::net::Reseal;
@@ -22,7 +22,7 @@ impl Checksum {
         match kind {
             SealKind::HeaderOnly => Some(Self { payload: false }),
             SealKind::EndToEnd => Some(Self { payload: true }),
-            SealKind::Handshake | SealKind::Aead => None,
+            SealKind::Handshake | SealKind::Encrypted | SealKind::Authenticated => None,
         }
     }
 
@@ -71,7 +71,28 @@ impl HandshakeSeal {
 /// Seals of one node.
 pub(crate) struct Seals {
     pub handshake: HandshakeSeal,
-    pub checksum: Checksum,
+    pub data: DataSeal,
+}
+
+/// Seal of all datagrams but handshakes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DataSeal {
+    Checksum(Checksum),
+    /// Each connection has keys of its own ([`Session`](crate::session::Session)).
+    Keyed(SealKind),
+}
+
+impl DataSeal {
+    /// Returns the seal of this kind, or `None` if only handshakes have it.
+    pub fn of(kind: SealKind) -> Option<Self> {
+        let keyed = kind.is_keyed().then_some(Self::Keyed(kind));
+        keyed.or_else(|| Checksum::of(kind).map(Self::Checksum))
+    }
+
+    /// Returns `true` if connections have keys.
+    pub fn is_keyed(self) -> bool {
+        matches!(self, Self::Keyed(_))
+    }
 }
 
 impl Seal for HandshakeSeal {
@@ -114,7 +135,7 @@ impl Reseal for Checksum {
 
 #[cfg(test)]
 mod tests {
-    use super::Checksum;
+    use super::{Checksum, DataSeal};
     use oikaze_os::net::Reseal;
     use oikaze_protocol::limits::HEADER_LEN;
     use oikaze_protocol::wire::{Seal, SealKind};
@@ -136,7 +157,8 @@ mod tests {
             assert!(!seal.verify(covered, payload, &tag[..3]));
         }
         assert!(
-            Checksum::of(SealKind::Handshake).is_none() && Checksum::of(SealKind::Aead).is_none()
+            DataSeal::of(SealKind::Handshake).is_none()
+                && Checksum::of(SealKind::Encrypted).is_none()
         );
     }
 

@@ -2,14 +2,15 @@
 //! that it reuses. Each lane has its own batch, so that small datagrams go although the link has no
 //! room for bulk.
 
-use crate::seal::Seals;
+use crate::seal::{DataSeal, Seals};
+use crate::session::Session;
 use arrayvec::ArrayVec;
 use oikaze_os::memory::Gather;
 use oikaze_os::net::{Link, Outgoing, SendMode};
 use oikaze_protocol::limits::TAG_MAX;
 use oikaze_protocol::wind::Transmit;
 use oikaze_protocol::wire::Lane;
-use oikaze_protocol::wire::Seal;
+use oikaze_protocol::wire::{Header, Seal, SealKind};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -113,19 +114,27 @@ impl TxBatch {
         filled
     }
 
-    /// Seals the next datagram and adds it to the batch. Returns its number of bytes.
+    /// Seals the next datagram and adds it to the batch. Returns its number of bytes, or 0 if it
+    /// cannot be sealed. With keys, the payload lies behind the head already.
     pub fn push(
         &mut self,
         to: &SocketAddr,
         transmit: &Transmit,
         payload: Gather,
         seals: &Seals,
+        session: Option<&mut Session>,
     ) -> usize {
         let (begin, end) = (self.begin, self.bytes.len());
-        if transmit.handshake {
-            self.seal(&payload, &seals.handshake);
-        } else {
-            self.seal(&payload, &seals.checksum);
+        let is_sealed = match seals.data {
+            _ if transmit.handshake => self.append_tag(&payload, &seals.handshake),
+            DataSeal::Checksum(checksum) => self.append_tag(&payload, &checksum),
+            DataSeal::Keyed(kind) => {
+                payload.is_empty() && session.is_some_and(|session| self.encrypt(kind, session))
+            }
+        };
+        if !is_sealed {
+            self.bytes.truncate(begin);
+            return 0;
         }
         if self.slots.is_empty() {
             self.slots.resize_with(BATCH_DATAGRAMS, TxSlot::default);
@@ -150,13 +159,25 @@ impl TxBatch {
 
     /// Appends the tag over the next datagram's head, the payload packed behind the head, and the
     /// separate payload.
-    fn seal(&mut self, payload: &Gather, seal: &impl Seal) {
+    fn append_tag(&mut self, payload: &Gather, seal: &impl Seal) -> bool {
         let end = self.bytes.len();
         self.bytes.extend_from_slice([0; TAG_MAX].get(..seal.len()).unwrap_or_default());
         let datagram = self.bytes.get_mut(self.begin..).unwrap_or_default();
-        let Some((head, tag)) = datagram.split_at_mut_checked(end - self.begin) else { return };
+        let Some((head, tag)) = datagram.split_at_mut_checked(end - self.begin) else {
+            return false;
+        };
         let (frames, packed) = head.split_at(head.len().saturating_sub(self.packed));
         payload.with_bytes(|bytes| seal.tag(&[frames, packed, bytes], tag));
+        true
+    }
+
+    /// Seals the next datagram in place with keys, and appends the tag.
+    fn encrypt(&mut self, kind: SealKind, session: &mut Session) -> bool {
+        self.bytes.extend_from_slice([0; TAG_MAX].get(..kind.tag_len()).unwrap_or_default());
+        let datagram = self.bytes.get_mut(self.begin..).unwrap_or_default();
+        // Datagrams that take a short way leave by another lane than they are numbered in.
+        let header = Header::read(datagram);
+        header.is_some_and(|header| session.seal(kind, header.lane(), header.number, datagram))
     }
 
     /// Hands the waiting datagrams to the link and returns the number that the link took.

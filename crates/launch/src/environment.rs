@@ -1,7 +1,7 @@
 //! Environment variables by which `oikaze run` gives a process its place, written and read in one
 //! file.
 
-use crate::{Checksum, JobError, Secret};
+use crate::{JobError, Seal, Secret};
 use oikaze_os::inherited;
 use oikaze_os::net::Ports;
 use oikaze_protocol::limits::NODES_MAX;
@@ -36,8 +36,8 @@ pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
 pub const EXPLAIN_AFTER: &str = "OIKAZE_EXPLAIN_AFTER";
 /// Faults to inject into this job's links, e.g. `loss=0.05,duplicate=0.05,seed=7`.
 pub const FAULT: &str = "OIKAZE_FAULT";
-/// Coverage of the checksums of datagrams: `full` or `header`.
-pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
+/// Protection of datagrams: `full`, `integrity`, `crc` or `header`.
+pub const SEAL: &str = "OIKAZE_SEAL";
 /// Congestion control algorithm: `delay` or `cubic`.
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
 /// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
@@ -71,8 +71,8 @@ pub struct Settings {
     pub time_limit: Option<Duration>,
     /// Faults to inject, in the words of `oikaze_os::net`.
     pub fault: Option<String>,
-    /// Coverage of the checksums of datagrams; [`Checksum::Full`] if absent.
-    pub checksum: Option<Checksum>,
+    /// Protection of datagrams; [`Seal::Full`] if absent.
+    pub seal: Option<Seal>,
     /// Congestion control algorithm; [`Algorithm::Delay`] if absent.
     pub congestion: Option<Algorithm>,
     /// Time that a wait lasts before one line on stderr explains it. Zero: no wait is explained. 5
@@ -130,7 +130,7 @@ pub fn to_variables(place: &NodePlace, settings: &Settings) -> Vec<(&'static str
     variables
         .extend(settings.explain_after.map(|time| (EXPLAIN_AFTER, time.as_millis().to_string())));
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
-    variables.extend(settings.checksum.map(|checksum| (CHECKSUM, checksum.to_string())));
+    variables.extend(settings.seal.map(|seal| (SEAL, seal.to_string())));
     variables.extend(settings.congestion.map(|algorithm| (CONGESTION, algorithm.to_string())));
     variables.extend(settings.machine.clone().map(|machine| (MACHINE, machine)));
     variables.extend(settings.keep_going.then(|| (KEEP_GOING, "1".to_owned())));
@@ -153,7 +153,7 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let time_limit = optional(lookup, TIME_LIMIT, needed, milliseconds)?;
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
     let machine = lookup(MACHINE).filter(|text| !text.is_empty());
-    let checksum = optional(lookup, CHECKSUM, "full or header", |text| text.parse().ok())?;
+    let seal = optional(lookup, SEAL, "full, integrity, crc or header", |text| text.parse().ok())?;
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
     let explain_after = optional(lookup, EXPLAIN_AFTER, "milliseconds, 0 for never", |text| {
         text.parse().ok().map(Duration::from_millis)
@@ -169,7 +169,7 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
         failure_time,
         time_limit,
         fault,
-        checksum,
+        seal,
         congestion,
         keep_going,
         explain_after,
@@ -305,7 +305,7 @@ mod tests {
             failure_time: Some(Duration::from_millis(500)),
             time_limit: Some(Duration::from_secs(60)),
             fault: Some("loss=0.05".into()),
-            checksum: Some(Checksum::Header),
+            seal: Some(Seal::Integrity),
             congestion: Some(Algorithm::Cubic),
             explain_after: Some(Duration::ZERO),
             keep_going: true,
@@ -362,7 +362,7 @@ mod tests {
             (FAILURE_TIME, "0"),
             (FAILURE_TIME, "5s"),
             (TIME_LIMIT, "-1"),
-            (CHECKSUM, "none"),
+            (SEAL, "none"),
             (CONGESTION, "reno"),
             (EXPLAIN_AFTER, "-1"),
             (EXPLAIN_AFTER, "5s"),

@@ -7,20 +7,21 @@
 
 pub mod addresses;
 pub mod bootstrap;
-mod checksum;
 mod clock;
 pub mod environment;
 mod error;
 pub mod launcher;
 pub mod reason;
+mod seal;
+mod secret_file;
 pub mod store;
 
 pub use bootstrap::{Alone, Bootstrap, KEY_MAX, NodeEnd, VALUE_MAX};
-pub use checksum::Checksum;
 pub use environment::Settings;
 pub use error::JobError;
 pub use oikaze_os::net::Ports;
 pub use oikaze_os::secret::{SECRET_LEN, Secret};
+pub use seal::Seal;
 
 /// Time for the nodes of a job to find one another, unless the job has a time limit of its own
 /// (`OIKAZE_TIMEOUT`).

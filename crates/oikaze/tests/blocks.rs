@@ -4,7 +4,7 @@ mod support;
 
 use oikaze::Error;
 use oikaze::memory::{Block, Region, Rights};
-use oikaze_launch::{Checksum, Settings};
+use oikaze_launch::{Seal, Settings};
 use std::time::Duration;
 use support::cluster;
 
@@ -97,7 +97,7 @@ fn blocks_over_loopback() {
 #[test]
 fn blocks_whose_payload_is_not_checked() {
     let fault = Some("seed=1".to_owned());
-    blocks(&Settings { fault, checksum: Some(Checksum::Header), ..Settings::default() });
+    blocks(&Settings { fault, seal: Some(Seal::Header), ..Settings::default() });
 }
 
 /// Rows arrive although datagrams are lost, doubled, reordered and damaged.

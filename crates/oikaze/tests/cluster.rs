@@ -5,7 +5,7 @@ mod support;
 use oikaze::collective::ReduceOp;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
-use oikaze_launch::{Checksum, Settings};
+use oikaze_launch::{Seal, Settings};
 use std::time::Duration;
 use support::cluster;
 
@@ -56,7 +56,7 @@ fn remote_memory_over_loopback() {
 #[test]
 fn remote_memory_with_checksums_of_headers_only() {
     let faulty = faulty("loss=0.05,duplicate=0.05,reorder=0.05,seed=5");
-    remote_memory(&Settings { checksum: Some(Checksum::Header), ..faulty });
+    remote_memory(&Settings { seal: Some(Seal::Header), ..faulty });
 }
 
 #[test]

@@ -55,6 +55,7 @@ pub mod net;
 pub mod origin;
 pub mod probe;
 pub mod process;
+pub mod seal;
 pub mod secret;
 pub mod shm;
 pub mod signals;

@@ -85,6 +85,11 @@ impl Secret {
         tag.len() >= 16 && mac.verify_truncated_left(tag).is_ok()
     }
 
+    /// Returns the bytes, for the computation of keys only.
+    pub(crate) fn expose(&self) -> &[u8; SECRET_LEN] {
+        &self.0
+    }
+
     /// Derives a secret for one purpose, so that the job's own is never used for two.
     #[must_use]
     pub fn derive(&self, parts: &[&[u8]]) -> Secret {

@@ -42,6 +42,7 @@ pub mod limits;
 pub mod planted;
 pub mod random;
 pub mod rma;
+pub mod seal;
 pub mod shm;
 pub mod time;
 pub mod traffic;

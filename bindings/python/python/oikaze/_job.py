@@ -146,7 +146,7 @@ def join(
     failure_time: float | None = None,
     explain_after: float | None = None,
     keep_going: bool | None = None,
-    check_headers_only: bool | None = None,
+    seal: Literal["full", "integrity", "crc", "header"] | None = None,
     cubic_congestion_control: bool = False,
     ports: tuple[int, int] | None = None,
     waiting: Literal["spin", "block", "adaptive"] | None = None,
@@ -161,7 +161,8 @@ def join(
         failure_time: seconds without a sign of life after which a peer is taken for lost.
         explain_after: seconds after which a wait is explained on stderr; 0 for never.
         keep_going: whether survivors go on after the death of a node.
-        check_headers_only: leaves the check of payloads to UDP's checksum.
+        seal: protection of datagrams between machines: encrypted (the default), authenticated
+            only, by a checksum, or by a checksum of headers. All nodes choose the same.
         cubic_congestion_control: uses CUBIC (RFC 9438) in place of the default for data centres.
         ports: first and last UDP port that this node may use.
         waiting: how a thread waits: it polls, it blocks at once, or it decides by what it sees.
@@ -179,7 +180,7 @@ def join(
         failure_time=failure_time,
         explain_after=explain_after,
         keep_going=keep_going,
-        check_headers_only=check_headers_only,
+        seal=seal,
         cubic_congestion_control=cubic_congestion_control,
         ports=ports,
         waiting=waiting,

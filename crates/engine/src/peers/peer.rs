@@ -1,6 +1,8 @@
 //! State of one peer: its connection and the addresses at which it may be reached.
 
+use crate::session::Session;
 use oikaze_protocol::Rank;
+use oikaze_protocol::seal::KeyExchange;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings};
 use std::collections::VecDeque;
@@ -24,6 +26,8 @@ pub(crate) struct Peer {
     /// Messages of coherence, in order, for which the connection has no room yet. The state of
     /// coherence bounds their number.
     pub held: VecDeque<Message>,
+    /// Latest keys of a connection to the peer. They are for datagrams of the id in them only.
+    pub session: Option<Session>,
 }
 
 impl Peer {
@@ -32,11 +36,15 @@ impl Peer {
         me: Introduction,
         rank: Rank,
         mut addresses: Vec<SocketAddr>,
+        key_exchange: Option<Box<dyn KeyExchange>>,
         now: Time,
     ) -> Self {
         addresses.truncate(ADDRESSES_MAX);
         let paths = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
-        let connection = Connection::new(settings, me, rank, paths, now);
+        let mut connection = Connection::new(settings, me, rank, paths, now);
+        if let Some(exchange) = key_exchange {
+            connection = connection.with_key_exchange(exchange);
+        }
         Self {
             id: connection.id(),
             connection,
@@ -45,7 +53,21 @@ impl Peer {
             has_unsent: false,
             addresses,
             held: VecDeque::new(),
+            session: None,
         }
+    }
+
+    /// Takes new keys from the connection, if there are any. Called after each handshake datagram.
+    pub fn take_secrets(&mut self) {
+        if let Some(secrets) = self.connection.take_secrets() {
+            self.session = Some(Session::new(self.connection.id(), &secrets));
+        }
+    }
+
+    /// Returns the keys of the connection, if both ends have agreed on them.
+    pub fn session_mut(&mut self) -> Option<&mut Session> {
+        let id = self.connection.id();
+        self.session.as_mut().filter(|session| session.connection == id)
     }
 
     /// Returns the index of this address among the peer's addresses. An address whose port is that

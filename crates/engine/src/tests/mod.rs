@@ -2,6 +2,7 @@
 
 mod contradictions;
 mod node;
+mod sealed;
 mod tampered;
 mod turns;
 mod wire;
@@ -9,6 +10,7 @@ mod wire;
 use crate::*;
 use crossbeam_queue::SegQueue;
 pub(super) use node::{Node, pair, run, step};
+use node::{connect, pair_with};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::tracking::PageSet;
 use oikaze_os::net::Link;

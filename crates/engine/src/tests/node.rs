@@ -1,6 +1,7 @@
 //! Node of the tests: an engine, and the queue of requests from its threads.
 
 use super::*;
+use oikaze_protocol::wire::SealKind;
 
 pub(crate) struct Node {
     pub(crate) engine: Engine<Wire, PageSet>,
@@ -18,15 +19,25 @@ impl Node {
         link: Wire,
         local_peers: Vec<(Rank, Pair)>,
     ) -> Self {
+        let settings = Settings { datagram_max: DATAGRAM_ETHERNET, ..Settings::default() };
+        Self::with_settings((me, nodes, 1), link, local_peers, settings)
+    }
+
+    pub(crate) fn with_settings(
+        (me, nodes, incarnation): (Rank, u32, u64),
+        link: Wire,
+        local_peers: Vec<(Rank, Pair)>,
+        settings: Settings,
+    ) -> Self {
         let submissions = Arc::new(SegQueue::new());
         let setup = Setup {
             me,
             nodes,
-            incarnation: 1,
+            incarnation,
             addresses: vec![vec![address(0)]; nodes as usize],
             datagram_max: Vec::new(),
             connections: (0..nodes).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
-            settings: Settings { datagram_max: DATAGRAM_ETHERNET, ..Settings::default() },
+            settings,
             secret: Secret::from_bytes([7; 32]),
             local_peers,
         };
@@ -79,20 +90,30 @@ impl Node {
 
 /// Returns two connected nodes, and the time.
 pub(crate) fn pair() -> (Node, Node, Time) {
+    pair_with(Settings::default().seal)
+}
+
+/// Returns two connected nodes whose datagrams have this kind of seal, and the time.
+pub(crate) fn pair_with(seal: SealKind) -> (Node, Node, Time) {
     let (one, other) = (Queue::default(), Queue::default());
-    let wire = |to: &Queue, from: &Queue| Wire {
-        to: Arc::clone(to),
-        from: Arc::clone(from),
-        ..Wire::default()
+    let node = |me: Rank, to: &Queue, from: &Queue| {
+        let link = Wire { to: Arc::clone(to), from: Arc::clone(from), ..Wire::default() };
+        let settings = Settings { datagram_max: DATAGRAM_ETHERNET, seal, ..Settings::default() };
+        Node::with_settings((me, 2, 1), link, Vec::new(), settings)
     };
-    let (mut a, mut b) = (Node::new(0, 2, wire(&one, &other)), Node::new(1, 2, wire(&other, &one)));
-    let mut now = Time(0);
+    let (mut a, mut b) = (node(0, &one, &other), node(1, &other, &one));
+    let now = connect(&mut a, &mut b, Time(0));
+    (a, b, now)
+}
+
+/// Runs turns until both nodes are connected. Returns the time.
+pub(crate) fn connect(a: &mut Node, b: &mut Node, mut now: Time) -> Time {
     while !(a.engine.peers().is_connected(1) && b.engine.peers().is_connected(0)) {
         now = step(now);
         a.turn(now);
         b.turn(now);
     }
-    (a, b, now)
+    now
 }
 
 pub(crate) fn step(now: Time) -> Time {

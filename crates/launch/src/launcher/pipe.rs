@@ -10,7 +10,7 @@
 
 use super::ending::Ending;
 use super::output::{Busy, Sink, Stream};
-use crate::{Checksum, Ports, Secret, Settings};
+use crate::{Ports, Seal, Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::congestion::Algorithm;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub struct Order {
     failure_time_ms: Option<u64>,
     time_limit_ms: Option<u64>,
     fault: Option<String>,
-    checksum: Option<String>,
+    seal: Option<String>,
     congestion: Option<String>,
     explain_after_ms: Option<u64>,
     keep_going: bool,
@@ -127,7 +127,7 @@ impl Order {
             failure_time_ms: settings.failure_time.map(milliseconds),
             time_limit_ms: settings.time_limit.map(milliseconds),
             fault: settings.fault.clone(),
-            checksum: settings.checksum.map(|checksum| checksum.to_string()),
+            seal: settings.seal.map(|seal| seal.to_string()),
             congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
             explain_after_ms: settings.explain_after.map(milliseconds),
             keep_going: settings.keep_going,
@@ -147,8 +147,8 @@ impl Order {
             Some(text) => Some(text.parse::<Ports>().ok()?),
             None => None,
         };
-        let checksum = match &self.checksum {
-            Some(text) => Some(text.parse::<Checksum>().ok()?),
+        let seal = match &self.seal {
+            Some(text) => Some(text.parse::<Seal>().ok()?),
             None => None,
         };
         let congestion = match &self.congestion {
@@ -165,7 +165,7 @@ impl Order {
             failure_time,
             time_limit,
             fault,
-            checksum,
+            seal,
             congestion,
             keep_going,
             explain_after,

@@ -21,7 +21,7 @@ use crate::addresses;
 use crate::clock::{Clock, TICK};
 use crate::environment::{self, new_incarnation};
 use crate::store::{Notice, Server};
-use crate::{Secret, Settings};
+use crate::{Secret, Settings, secret_file};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
 use std::ffi::OsString;
@@ -63,6 +63,8 @@ pub struct Options {
     pub reports_traffic: bool,
     /// Further variables for all nodes.
     pub environment: Vec<(OsString, OsString)>,
+    /// File with the job's secret. Without one, each job has a new secret.
+    pub secret_file: Option<PathBuf>,
     /// Set if the nodes get the job's secret in their environment, and not by a descriptor.
     pub secret_in_environment: bool,
     /// Program and arguments.
@@ -124,12 +126,15 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
         false => PathBuf::from(name),
     };
     let files = Arc::new(Files::find(&options.files)?);
+    let secret = match &options.secret_file {
+        Some(path) => secret_file::read(path).map_err(LaunchError::Usage)?,
+        None => Secret::random().map_err(LaunchError::system("draw the job's secret"))?,
+    };
     let mut guard = Guard::start()?;
     let network = match &options.netns {
         Some(cabling) => Some(Network::make(size, cabling.clone(), &mut guard)?),
         None => None,
     };
-    let secret = Secret::random().map_err(LaunchError::system("draw the job's secret"))?;
     let (listener, store) = open_store(options, network.as_ref())?;
     let (events, inbox) = channel();
     let news = events.clone();

@@ -8,7 +8,7 @@ mod connect;
 mod resume;
 
 use super::protocol::{LENGTH_LEN, Reply, Request, UNASKED};
-use super::seal::{self, From, Seal};
+use super::seal::{self, FrameSeal, From};
 use crate::bootstrap::{Bootstrap, check_key, check_value};
 use crate::clock::{Clock, TICK};
 use crate::environment::NodePlace;
@@ -86,7 +86,7 @@ impl Client {
         let (theirs, of_place) = ((Arc::clone(&shared), Arc::clone(&link)), place.clone());
         let read = move || {
             let (shared, link) = theirs;
-            let (mut stream, mut seal) = (reading, Seal::new(key, From::Store));
+            let (mut stream, mut seal) = (reading, FrameSeal::new(&key, From::Store));
             let mut answering = Answering::new(Arc::clone(&link));
             loop {
                 let why = read_replies(&stream, &mut seal, &shared, &mut answering);
@@ -310,7 +310,7 @@ fn read_content(mut stream: &TcpStream, sealed: bool) -> std::io::Result<Vec<u8>
 /// until the connection is lost; returns why.
 fn read_replies(
     stream: &TcpStream,
-    seal: &mut Seal,
+    seal: &mut FrameSeal,
     shared: &Shared,
     answering: &mut Answering,
 ) -> String {
@@ -319,7 +319,7 @@ fn read_replies(
             Ok(content) => content,
             Err(why) => return why.to_string(),
         };
-        let (id, reply) = match seal.open(&content).and_then(Reply::decode) {
+        let (id, reply) = match seal.open(&content).and_then(|body| Reply::decode(&body)) {
             Ok(read) => read,
             Err(why) => return why.to_string(),
         };

@@ -5,15 +5,15 @@
 //! version, place and nonce, and proves the secret over all of it. The store proves the secret too.
 //! Labels differ by direction, so no proof can be reflected.
 //!
-//! From then on each frame carries 16 bytes of HMAC-SHA256 under a session key over direction,
-//! number and body. An attacker on the path cannot insert, drop or repeat frames. Values are not
-//! encrypted, and the secret itself never travels here.
+//! From then on each frame is encrypted by AES-128-GCM under a key of its direction, derived from a
+//! session key. Its nonce is the frame's number, and its length is associated data. An attacker on
+//! the path cannot read, insert, drop or repeat frames. The secret itself never travels here.
 
 use crate::{KEY_MAX, NodeEnd, Secret, VALUE_MAX};
 use oikaze_protocol::bytes::{ByteReader, ByteWriter, Invalid};
 
 /// Protocol version, which must be the same at both ends.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Length of the length field in front of a frame, in bytes.
 pub const LENGTH_LEN: usize = 4;
 /// Length of a frame's tag, in bytes.

@@ -1,7 +1,9 @@
-//! Frames on a stream: cut, bounded, and sealed after the handshake.
+//! Frames on a stream: cut, bounded, and sealed after the handshake (LAUNCH-6.5).
 
 use super::protocol::{FRAME_MAX, HANDSHAKE_MAX, LENGTH_LEN, Malformed, TAG_LEN};
 use crate::Secret;
+use oikaze_os::seal::AesGcm;
+use oikaze_protocol::seal::Cipher;
 
 /// End of the connection that wrote a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,39 +16,39 @@ pub enum From {
 }
 
 /// One direction of a connection after the handshake: its key and its number of frames.
-pub struct Seal {
-    key: Secret,
-    from: From,
+pub struct FrameSeal {
+    cipher: AesGcm,
     number: u64,
 }
 
-impl Seal {
-    /// Makes the seal for frames written by `from`.
+impl FrameSeal {
+    /// Makes the seal for frames written by `from`. The key is of one connection only.
     #[must_use]
-    pub fn new(key: Secret, from: From) -> Seal {
-        Seal { key, from, number: 0 }
+    pub fn new(key: &Secret, from: From) -> FrameSeal {
+        FrameSeal { cipher: AesGcm::derived(key, &[b"oikaze store", &[from as u8]]), number: 0 }
     }
 
     /// Returns a whole sealed frame around `body`.
     pub fn frame(&mut self, body: &[u8]) -> Vec<u8> {
-        let tag = self.key.mac(&[&[self.from as u8], &self.number.to_le_bytes(), body]);
+        let length = ((body.len() + TAG_LEN) as u32).to_le_bytes();
+        let (mut text, mut tag) = (body.to_vec(), [0; TAG_LEN]);
+        self.cipher.seal(self.number, &length, &mut text, &mut tag);
         self.number += 1;
-        let (tag, _) = tag.split_at(TAG_LEN);
-        let length = (body.len() + TAG_LEN) as u32;
-        [&length.to_le_bytes()[..], body, tag].concat()
+        [&length[..], &text, &tag].concat()
     }
 
     /// Returns the body of the next frame's content, if its tag is right.
     ///
     /// # Errors
     /// The frame was changed, repeated or left out on the way.
-    pub fn open<'a>(&mut self, content: &'a [u8]) -> Result<&'a [u8], Malformed> {
-        let at = content.len().checked_sub(TAG_LEN).ok_or(Malformed("too short"))?;
-        let (body, tag) = content.split_at(at);
-        if !self.key.verify(&[&[self.from as u8], &self.number.to_le_bytes(), body], tag) {
+    pub fn open(&mut self, content: &[u8]) -> Result<Vec<u8>, Malformed> {
+        let len = content.len().checked_sub(TAG_LEN).ok_or(Malformed("too short"))?;
+        let (length, mut body) = ((content.len() as u32).to_le_bytes(), content.to_vec());
+        if !self.cipher.open(self.number, &length, &mut body) {
             return Err(Malformed("its seal is broken"));
         }
         self.number += 1;
+        body.truncate(len);
         Ok(body)
     }
 }

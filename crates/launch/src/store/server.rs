@@ -5,7 +5,7 @@ mod admission;
 use super::patience;
 use super::places::Claim;
 use super::protocol::{Greeting, HANDSHAKE_MAX, QUESTION_MAX, Reply, Request, clip_to};
-use super::seal::{self, Seal};
+use super::seal::{self, FrameSeal};
 use super::surveys::{Surveys, collect};
 use super::table::{NodeAnswer, Notice, Table};
 use crate::clock::{Clock, TICK};
@@ -165,7 +165,7 @@ enum ConnectionPhase {
     /// Has been greeted, and must prove the secret until this time.
     Stranger(Greeting, Duration),
     /// Is a node: its rank, its connection, and the seals of both directions.
-    Node(Rank, Claim, Box<(Seal, Seal)>),
+    Node(Rank, Claim, Box<(FrameSeal, FrameSeal)>),
     /// Has been refused. The connection is closed when the other end has read why, or at this time.
     Leaving(Duration),
 }
@@ -340,7 +340,7 @@ impl Connection {
         match &mut self.phase {
             ConnectionPhase::Leaving(_) => {}
             ConnectionPhase::Node(rank, _, seals) => {
-                match seals.0.open(content).and_then(Request::decode) {
+                match seals.0.open(content).and_then(|body| Request::decode(&body)) {
                     Ok((id, request)) => table.request(now, *rank, id, request),
                     Err(_) => self.closed = true,
                 }

@@ -3,7 +3,7 @@
 use crate::node::{EngineMode, WaitSettings};
 use crate::testing::Seat;
 use crate::{Error, Job, Result};
-use oikaze_launch::{Checksum, Ports, Settings};
+use oikaze_launch::{Ports, Seal, Settings};
 use oikaze_os::features::Without;
 use oikaze_protocol::wind::congestion::Algorithm;
 use std::ops::RangeInclusive;
@@ -37,7 +37,7 @@ pub struct JobBuilder {
     failure_time: Option<Duration>,
     explain_after: Option<Duration>,
     keep_going: Option<bool>,
-    checksum: Option<Checksum>,
+    seal: Option<Seal>,
     congestion: Option<Algorithm>,
     ports: Option<RangeInclusive<u16>>,
     spin: Option<Option<Duration>>,
@@ -77,11 +77,10 @@ impl JobBuilder {
         self
     }
 
-    /// Sets whether the checksum of a datagram covers its headers only, and UDP's checksum the rest
-    /// (`OIKAZE_CHECKSUM=header`). Otherwise it covers all of it. All nodes of a job choose the
-    /// same.
-    pub fn check_headers_only(mut self, headers_only: bool) -> Self {
-        self.checksum = Some(if headers_only { Checksum::Header } else { Checksum::Full });
+    /// Sets how datagrams between machines are protected (`OIKAZE_SEAL`). All nodes of a job choose
+    /// the same.
+    pub fn seal(mut self, seal: Seal) -> Self {
+        self.seal = Some(seal);
         self
     }
 
@@ -190,7 +189,7 @@ impl JobBuilder {
             ports,
             failure_time: failure_time.or(settings.failure_time),
             time_limit,
-            checksum: self.checksum.or(settings.checksum),
+            seal: self.seal.or(settings.seal),
             congestion: self.congestion.or(settings.congestion),
             explain_after: self.explain_after.or(settings.explain_after),
             keep_going: self.keep_going.unwrap_or(settings.keep_going),
@@ -244,7 +243,7 @@ mod tests {
             failure_time: Some(Duration::from_secs(1)),
             time_limit: Some(Duration::from_secs(2)),
             fault: Some("loss=0.1".into()),
-            checksum: Some(Checksum::Header),
+            seal: Some(Seal::Header),
             congestion: Some(Algorithm::Delay),
             explain_after: Some(Duration::from_secs(3)),
             keep_going: true,
@@ -259,7 +258,7 @@ mod tests {
             .ports(2000..=2999)
             .failure_time(Duration::from_secs(10))
             .time_limit(Duration::from_secs(20))
-            .check_headers_only(false)
+            .seal(Seal::Crc)
             .cubic_congestion_control()
             .explain_after(Duration::ZERO)
             .keep_going(false);
@@ -268,7 +267,7 @@ mod tests {
             failure_time: Some(Duration::from_secs(10)),
             time_limit: Some(Duration::from_secs(20)),
             fault: Some("loss=0.1".into()),
-            checksum: Some(Checksum::Full),
+            seal: Some(Seal::Crc),
             congestion: Some(Algorithm::Cubic),
             explain_after: Some(Duration::ZERO),
             keep_going: false,

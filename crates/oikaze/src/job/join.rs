@@ -12,7 +12,7 @@ use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Engine, Setup, seal};
 use oikaze_launch::addresses::Candidate;
-use oikaze_launch::{Bootstrap, Checksum, MEET_TIME, environment};
+use oikaze_launch::{Bootstrap, MEET_TIME, Seal, environment};
 use oikaze_os::features::Without;
 use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
 use oikaze_os::net::{
@@ -102,6 +102,12 @@ fn join_explaining(
     publisher
         .paths()
         .unshared(local_peers.unshared, || local_peers.notices.last().cloned().unwrap_or_default());
+    // SEAL-1.3, SEAL-1.4: local peers share memory, which needs no seal.
+    let seal = bootstrap.settings().seal.unwrap_or_default();
+    let has_remote_peers = local_peers.pairs.len() + 1 < bootstrap.size() as usize;
+    if let Some(weakness) = seal.weakness().filter(|_| bootstrap.rank() == 0 && has_remote_peers) {
+        eprintln!("oikaze: this job is not fully sealed (OIKAZE_SEAL={seal}): {weakness}");
+    }
     let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
     let setup = setup(bootstrap.as_ref(), &meeting, local_peers.pairs, failure_time)?;
@@ -155,7 +161,7 @@ fn join_explaining(
 
 fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
-    let checked_by_udp = bootstrap.settings().checksum == Some(Checksum::Header);
+    let checked_by_udp = bootstrap.settings().seal == Some(Seal::Header);
     let udp = net::open(&Bind {
         ports,
         sharers: bootstrap.local_size() as usize,
@@ -178,7 +184,7 @@ fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Lin
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .wrapping_add(u64::from(bootstrap.rank()));
             let fault = Fault::new(udp, FaultSettings { seed, ..settings });
-            match seal::Checksum::of(bootstrap.settings().checksum.unwrap_or_default().kind()) {
+            match seal::Checksum::of(bootstrap.settings().seal.unwrap_or_default().kind()) {
                 Some(checksum) => (Box::new(fault.resealing(Box::new(checksum))), port),
                 None => (Box::new(fault), port),
             }
@@ -211,7 +217,7 @@ fn setup(
         // 0 means "handshake" on the wire.
         connections.push(id.max(1));
     }
-    let seal = bootstrap.settings().checksum.unwrap_or_default().kind();
+    let seal = bootstrap.settings().seal.unwrap_or_default().kind();
     let congestion = bootstrap.settings().congestion.unwrap_or_default();
     // Another node may come late, as long as it is waited for in `Meeting::connect`.
     let connect_time = CONNECT_TIME + bootstrap.settings().time_limit.unwrap_or(MEET_TIME);

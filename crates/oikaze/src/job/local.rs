@@ -98,6 +98,7 @@ fn launch(nodes: u32) -> Result<u8, LaunchError> {
         timeout: None,
         reports_traffic: false,
         environment: Vec::new(),
+        secret_file: None,
         secret_in_environment: false,
         program,
         own_path: me.clone(),

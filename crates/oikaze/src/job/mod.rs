@@ -10,6 +10,7 @@ pub(crate) mod run;
 mod statistics;
 
 pub use builder::JobBuilder;
+pub use oikaze_launch::Seal;
 pub use peer::Peer;
 pub use statistics::NodeStatistics;
 

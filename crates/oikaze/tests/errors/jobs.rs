@@ -125,21 +125,20 @@ fn nodes_that_do_not_fit_together() {
     failure(outcomes.next().unwrap(), &["the job was ended"]);
 }
 
-/// WIND-1.5: one node leaves payloads to the network cards, so the other would find all of them
-/// damaged.
+/// WIND-1.5, SEAL-1.2: one node would take nothing of what the other sends.
 #[test]
-fn checksums_that_differ_between_nodes() {
+fn seals_that_differ_between_nodes() {
     let secret = Secret::random().unwrap();
     let of = |rank: u32| {
-        let checksum = [Checksum::Full, Checksum::Header].get(rank as usize).copied();
-        (2, Settings { checksum, ..Settings::default() }, secret.clone())
+        let seal = [Seal::Full, Seal::Header].get(rank as usize).copied();
+        (2, Settings { seal, ..Settings::default() }, secret.clone())
     };
     for outcome in meet(2, of, |_, job| job.map(drop)) {
         // The second node to see it may learn from the first that the job was ended.
-        let text = failure(outcome, &["set OIKAZE_CHECKSUM alike on all nodes"]);
+        let text = failure(outcome, &["set OIKAZE_SEAL alike on all nodes"]);
         assert!(
-            text.contains("checksums of kind 0 here, 1 at the peer")
-                || text.contains("checksums of kind 1 here, 0 at"),
+            text.contains("by full here, by header at the peer")
+                || text.contains("by header here, by full at the peer"),
             "{text}"
         );
     }

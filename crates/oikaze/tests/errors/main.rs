@@ -13,7 +13,7 @@ use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze::shared::Homes;
 use oikaze::{Error, Job, Result};
-use oikaze_launch::{Checksum, Secret, Settings};
+use oikaze_launch::{Seal, Secret, Settings};
 use std::time::{Duration, Instant};
 use support::{cluster, cluster_once, meet};
 

@@ -3,6 +3,7 @@
 
 use super::congestion::Gate;
 use super::handshake::{Handshake, Heard};
+use super::keys::Keys;
 use super::lanes::{PerLane, Sending};
 use super::mtu::Mtu;
 use super::{
@@ -12,6 +13,7 @@ use super::{
 use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
+use crate::seal::{KeyExchange, SessionSecrets};
 use crate::time::Time;
 use crate::wind::ack::deferred::DeferredAck;
 use crate::wind::ack::received::ReceivedDatagrams;
@@ -25,6 +27,7 @@ use crate::wind::send::mode::AckPath;
 use crate::wind::send::outgoing::Sizes;
 use crate::wind::send::queue::Outbox;
 use crate::wire::Lane;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -141,6 +144,20 @@ impl Connection {
         }
     }
 
+    /// Lets the handshake agree on keys, for a kind of seal that needs them (SEAL-2). Called before
+    /// anything else. Without keys, such a connection is never established.
+    #[must_use]
+    pub fn with_key_exchange(mut self, exchange: Box<dyn KeyExchange>) -> Connection {
+        self.handshake.keys = Some(Keys::new(exchange, &self.handshake.me, self.peer));
+        self
+    }
+
+    /// Returns new secrets of the connection, once. Datagrams under [`Connection::id`] are sealed
+    /// with them, and with no others.
+    pub fn take_secrets(&mut self) -> Option<SessionSecrets> {
+        self.handshake.keys.as_mut()?.secrets.take()
+    }
+
     /// Starts the handshake. HELLOs go to every candidate path in rotation until the peer answers
     /// on one (WIND-1.4).
     pub fn connect(&mut self, now: Time) {
@@ -222,9 +239,11 @@ impl Connection {
     }
 
     /// Cuts the message that was just posted at page boundaries (WIND-2.5). Its body begins with a
-    /// page, and a page within one datagram is cheaper to send.
+    /// page, and a page within one datagram is cheaper to send, unless it is copied to be sealed.
     pub fn cut_between_pages(&mut self, number: u64) {
-        self.outbox.cut_between_pages(number);
+        if !self.settings.seal.is_keyed() {
+            self.outbox.cut_between_pages(number);
+        }
     }
 
     /// Returns `true` if a body of `len` bytes, behind a head of `head` bytes, is better copied now

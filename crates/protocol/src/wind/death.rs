@@ -1,7 +1,7 @@
 //! Reasons why a connection ends.
 
 use super::{Class, Refusal};
-use crate::wire::{Misfit, Refuse};
+use crate::wire::{Misfit, Refuse, SealKind};
 use core::fmt;
 
 pub use crate::wire::CloseReason;
@@ -110,9 +110,22 @@ impl core::fmt::Display for HandshakeRefusal {
             }
             Misfit::Seal => write!(
                 f,
-                "checksums of kind {mine} here, {theirs} at the peer{by} (0 = header, 1 = full): set OIKAZE_CHECKSUM alike on all nodes"
+                "datagrams are sealed by {} here, by {} at the peer{by}: set OIKAZE_SEAL alike on all nodes",
+                seal_name(mine),
+                seal_name(theirs)
             ),
         }
+    }
+}
+
+/// Returns the word by which users choose this kind of seal.
+fn seal_name(kind: u64) -> &'static str {
+    match u8::try_from(kind).ok().and_then(SealKind::from_code) {
+        Some(SealKind::Encrypted) => "full",
+        Some(SealKind::Authenticated) => "integrity",
+        Some(SealKind::EndToEnd) => "crc",
+        Some(SealKind::HeaderOnly) => "header",
+        Some(SealKind::Handshake) | None => "an unknown kind",
     }
 }
 

@@ -7,10 +7,12 @@
 //! no loss can leave one side waiting forever.
 
 use super::death::HandshakeRefusal;
+use super::keys::Keys;
 use super::{Introduction, Misfit};
 use crate::Rank;
 use crate::limits::{HELLO_INTERVAL_MAX, HELLO_INTERVAL_MIN};
 use crate::random::mix;
+use crate::seal::KeyStep;
 use crate::time::Time;
 use crate::wire::{Builder, Hello, Refuse, SealKind, Shown};
 use alloc::vec::Vec;
@@ -40,7 +42,7 @@ enum HandshakeState {
     Established,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Handshake {
     pub me: Introduction,
     peer: Rank,
@@ -63,6 +65,8 @@ pub(super) struct Handshake {
     /// REFUSE that is due, and its path.
     refuse: Option<(Refuse, u8)>,
     number: u64,
+    /// Key exchange, if the kind of seal needs keys.
+    pub keys: Option<Keys>,
 }
 
 impl Handshake {
@@ -83,7 +87,14 @@ impl Handshake {
             answer: None,
             refuse: None,
             number: 0,
+            keys: None,
         }
+    }
+
+    /// Copies the state, except for keys.
+    #[cfg(test)]
+    pub fn without_keys(&self) -> Handshake {
+        Handshake { keys: None, ..*self }
     }
 
     pub fn is_established(&self) -> bool {
@@ -118,17 +129,19 @@ impl Handshake {
     }
 
     /// Returns `true` if this HELLO is the latest of a process at least as new as the known one
-    /// (WIND-1.7). An earlier HELLO may be a replay by anybody who has seen it (WIND-1.9).
+    /// (WIND-1.7). An earlier HELLO may be a replay by anybody who has seen it (WIND-1.9,
+    /// SEAL-5.2).
     pub fn is_fresh(&self, hello: &Hello, number: u64) -> bool {
         let mine = &hello.mine;
         self.them.is_none_or(|them| match mine.incarnation.cmp(&them.incarnation) {
             Ordering::Less => false,
             Ordering::Greater => true,
-            Ordering::Equal if mine.connection == them.connection => number > self.heard,
-            // The same process under another id is believed only before establishment, and only if
-            // the HELLO shows this node's id.
+            // A process takes another id when it learns that this one is new, and therefore before
+            // establishment. Its numbers grow all the same.
             Ordering::Equal => {
-                self.state != HandshakeState::Established && self.shown(hello).is_some()
+                number > self.heard
+                    && (mine.connection == them.connection
+                        || self.state != HandshakeState::Established)
             }
         })
     }
@@ -159,6 +172,10 @@ impl Handshake {
             Some(them) if hello.mine.incarnation > them.incarnation => self.begin_anew(now, hello),
             _ => Heard::Nothing,
         };
+        let is_keyed = match &mut self.keys {
+            Some(keys) if self.state != HandshakeState::Established => keys.heard(&self.me, hello),
+            _ => true,
+        };
         self.them = Some(hello.mine);
         self.heard = number;
         self.their_path = hello.path;
@@ -170,7 +187,9 @@ impl Handshake {
             self.answer = Some(path);
         }
         match shows_me {
-            Some(shown) if self.state == HandshakeState::Calling && heard == Heard::Nothing => {
+            Some(shown)
+                if self.state == HandshakeState::Calling && heard == Heard::Nothing && is_keyed =>
+            {
                 // This path is proven outward, not only inward.
                 self.establish(shown.path);
                 Heard::Established
@@ -182,7 +201,9 @@ impl Handshake {
     /// Called when a datagram with this node's id came on `path`, which shows that the peer knows
     /// this node. Returns `true` if that establishes the connection.
     pub fn proven(&mut self, path: u8) -> bool {
-        let news = self.state == HandshakeState::Calling && self.them.is_some();
+        let news = self.state == HandshakeState::Calling
+            && self.them.is_some()
+            && self.keys.as_ref().is_none_or(Keys::are_known);
         if news {
             self.establish(path);
         }
@@ -214,11 +235,15 @@ impl Handshake {
         self.me.connection = successor(self.me.connection, hello.mine.incarnation);
         self.state = HandshakeState::Calling;
         self.path = None;
+        if let Some(keys) = &mut self.keys {
+            keys.begin_anew(&self.me);
+        }
         self.restart_timer(now);
         Heard::Restarted { incarnation: hello.mine.incarnation, was_established }
     }
 
-    /// Returns the first difference (WIND-1.5), in an order in which the first explains the most.
+    /// Returns the first difference (WIND-1.5, SEAL-1.2), in an order in which the first explains
+    /// the most.
     fn misfit(&self, hello: &Hello) -> Option<HandshakeRefusal> {
         let (me, them) = (&self.me, &hello.mine);
         let pairs = [
@@ -261,7 +286,8 @@ impl Handshake {
             path: self.their_path,
         });
         let answer_wanted = self.state != HandshakeState::Established;
-        let hello = Hello { mine: self.me, to: self.peer, path, yours, answer_wanted };
+        let key = self.keys.as_ref().map_or(KeyStep::Nothing, Keys::step);
+        let hello = Hello { mine: self.me, to: self.peer, path, yours, answer_wanted, key };
         self.datagram(into, |builder| builder.hello(&hello));
         Some(path)
     }

@@ -11,6 +11,7 @@ mod event;
 mod handler;
 mod handshake;
 mod keepalive;
+mod keys;
 mod lanes;
 mod metrics;
 mod mtu;

@@ -201,6 +201,7 @@ impl Connection {
             self.statistics.malformed += 1;
             return;
         }
+        // SEAL-5.1: what opens may be a replay.
         if !self.received[lane].is_new(number) {
             self.statistics.duplicate_datagrams += 1;
             return;

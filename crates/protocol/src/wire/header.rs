@@ -74,6 +74,12 @@ impl Header {
         if self.flags.has(Flags::BULK_LANE) { Lane::Bulk } else { Lane::Small }
     }
 
+    /// Reads the header of a datagram that this node has written.
+    #[must_use]
+    pub fn read(datagram: &[u8]) -> Option<Header> {
+        Header::parse(datagram).ok()
+    }
+
     /// Reads and checks a header. Every field must have a meaning (WIRE-2.6).
     pub(super) fn parse(bytes: &[u8]) -> Result<Header, Invalid> {
         let bytes = bytes.first_chunk::<HEADER_LEN>().ok_or(Invalid)?;

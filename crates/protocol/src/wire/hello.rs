@@ -4,11 +4,12 @@ use super::frame::{PREFIX_LEN, kind, put_prefix};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{PAGE, WIRE_VERSION};
+use crate::seal::KeyStep;
 use alloc::vec::Vec;
 
 const ANSWER_WANTED: u8 = 1;
 const INTRODUCTION_LEN: usize = 52;
-const HELLO_LEN: usize = PREFIX_LEN + INTRODUCTION_LEN + 4 + 4 + 16;
+const HELLO_LEN: usize = PREFIX_LEN + INTRODUCTION_LEN + 4 + 4 + 16 + KeyStep::LEN;
 const REFUSE_LEN: usize = PREFIX_LEN + 4 + 4 + 8 + 8 + 8;
 
 /// Description of a node, which both ends compare.
@@ -138,6 +139,8 @@ pub struct Hello {
     pub yours: Option<Shown>,
     /// `true` if the sender is not yet established and wants an answer.
     pub answer_wanted: bool,
+    /// Message of the key exchange, for a kind of seal that needs keys.
+    pub key: KeyStep,
 }
 
 impl Hello {
@@ -152,7 +155,8 @@ impl Hello {
         if yours.is_none() && (incarnation != 0 || yours_path != 0) || flags & !ANSWER_WANTED != 0 {
             return Err(Invalid);
         }
-        Ok(Hello { mine, to, path, yours, answer_wanted: flags & ANSWER_WANTED != 0 })
+        let key = KeyStep::parse(body)?;
+        Ok(Hello { mine, to, path, yours, answer_wanted: flags & ANSWER_WANTED != 0, key })
     }
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {
@@ -165,6 +169,7 @@ impl Hello {
         into.put_u16(0);
         into.put_u64(yours.connection);
         into.put_u64(yours.incarnation);
+        self.key.write(into);
     }
 }
 

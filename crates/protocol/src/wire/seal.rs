@@ -5,12 +5,14 @@ crate::wire_enum! {
     pub enum SealKind {
         /// CRC32C over header and frames. The network card protects the payload.
         HeaderOnly = 0,
-        /// CRC32C over everything: the default.
+        /// CRC32C over everything.
         EndToEnd = 1,
         /// The job's MAC: handshake datagrams, and only those.
         Handshake = 2,
-        /// Authenticated encryption: reserved.
-        Aead = 3,
+        /// Authenticated encryption of frames and payload: the default.
+        Encrypted = 3,
+        /// Authentication of everything, without encryption.
+        Authenticated = 4,
     }
 }
 
@@ -20,8 +22,14 @@ impl SealKind {
     pub const fn tag_len(self) -> usize {
         match self {
             SealKind::HeaderOnly | SealKind::EndToEnd => 4,
-            SealKind::Handshake | SealKind::Aead => 16,
+            SealKind::Handshake | SealKind::Encrypted | SealKind::Authenticated => 16,
         }
+    }
+
+    /// Returns `true` if both ends need keys of their connection for it (SEAL-1.1).
+    #[must_use]
+    pub const fn is_keyed(self) -> bool {
+        matches!(self, SealKind::Encrypted | SealKind::Authenticated)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::limits::{ACK_RANGES_MAX, HEAD_MAX, REFUSALS_MAX};
+use crate::seal::KeyStep;
 use crate::wind::{Class, Refusal};
 use core::ops::RangeInclusive;
 use proptest::prelude::*;
@@ -243,11 +244,12 @@ proptest! {
 
     /// WIRE-4.8, WIRE-4.9.
     #[test]
-    fn handshake_round_trip(connection in 1..u64::MAX, values in any::<[u32; 6]>(), yours in any::<Option<(u64, u64, u8)>>(), wanted in any::<bool>()) {
+    fn handshake_round_trip(connection in 1..u64::MAX, values in any::<[u32; 6]>(), yours in any::<Option<(u64, u64, u8)>>(), wanted in any::<bool>(), step in 0..4, byte in any::<u8>()) {
+        let key = match step { 0 => KeyStep::Nothing, 1 => KeyStep::First([byte; 48]), 2 => KeyStep::Second([byte; 64]), _ => KeyStep::Done };
         let [rank, nodes, page_size, receive_buffer, to, other] = values;
         let mine = Introduction { rank, nodes, page_size, receive_buffer, seal: other as u8, bulk_port: other as u16, ..Introduction::here(0, 0, u64::from(other), connection) };
         let yours = yours.filter(|y| y.0 != 0).map(|(connection, incarnation, path)| Shown { connection, incarnation, path });
-        let hello = Hello { mine, to, path: 3, yours, answer_wanted: wanted };
+        let hello = Hello { mine, to, path: 3, yours, answer_wanted: wanted, key };
         let refuse = Refuse { rank, misfit: Misfit::Nodes, mine: 1, yours: 2, incarnation: 3 };
         let mut bytes = Vec::new();
         let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, 1232);

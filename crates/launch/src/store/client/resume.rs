@@ -5,7 +5,7 @@ use super::answering::{Answer, lock};
 use super::connect::{Connected, Process, Search};
 use crate::environment::NodePlace;
 use crate::store::protocol::Request;
-use crate::store::seal::{From, Seal};
+use crate::store::seal::{FrameSeal, From};
 use crate::{JobError, Secret};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -47,7 +47,7 @@ impl Unanswered {
 
 struct Writer {
     stream: TcpStream,
-    seal: Seal,
+    seal: FrameSeal,
     unanswered: BTreeMap<u32, Unanswered>,
 }
 
@@ -79,11 +79,8 @@ impl Link {
         let reading = stream
             .try_clone()
             .map_err(JobError::system("serve the connection to the job's store"))?;
-        let writer = Writer {
-            stream,
-            seal: Seal::new(key.clone(), From::Node),
-            unanswered: BTreeMap::new(),
-        };
+        let writer =
+            Writer { stream, seal: FrameSeal::new(key, From::Node), unanswered: BTreeMap::new() };
         let (is_closed, writer, answer) =
             (AtomicBool::new(false), Mutex::new(writer), Mutex::new(None));
         Ok((Link { address, process, is_closed, writer, answer }, reading))
@@ -124,7 +121,7 @@ impl Link {
 
     /// Opens the next connection. Returns `None` if the launcher cannot be reached any more, or
     /// [`Link::close`] was called.
-    pub fn resume(&self, place: &NodePlace, limit: Duration) -> Option<(TcpStream, Seal)> {
+    pub fn resume(&self, place: &NodePlace, limit: Duration) -> Option<(TcpStream, FrameSeal)> {
         let is_cancelled = || self.is_closed.load(Ordering::Acquire);
         if is_cancelled() {
             return None;
@@ -142,11 +139,11 @@ impl Link {
         if is_cancelled() {
             return None;
         }
-        (writer.stream, writer.seal) = (stream, Seal::new(key.clone(), From::Node));
+        (writer.stream, writer.seal) = (stream, FrameSeal::new(&key, From::Node));
         let again: Vec<Vec<u8>> =
             writer.unanswered.iter().map(|(id, request)| request.encode(*id)).collect();
         again.iter().for_each(|body| writer.write(body));
-        Some((reading, Seal::new(key, From::Store)))
+        Some((reading, FrameSeal::new(&key, From::Store)))
     }
 
     /// Closes the connection for good.

@@ -1,7 +1,7 @@
 //! A recorder that writes a line of text for each datagram: its meaning, not its bytes.
 
 use super::{CapturedDatagram, Recorder};
-use oikaze_protocol::wire::{CloseReason, Flags, Frame, View};
+use oikaze_protocol::wire::{CloseReason, Flags, Frame, SealKind, View};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -47,6 +47,9 @@ fn write_view(line: &mut String, view: &View<'_>) -> fmt::Result {
     }
     if header.flags.has(Flags::ACK_NOW) {
         line.push('!');
+    }
+    if header.seal == SealKind::Encrypted {
+        return write!(line, " encrypted");
     }
     for frame in view.frames() {
         match frame {

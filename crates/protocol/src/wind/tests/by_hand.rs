@@ -4,6 +4,7 @@
 use super::channel::Faults;
 use super::world::{Node, Words, World};
 use crate::limits::{DATAGRAM_MIN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX};
+use crate::seal::KeyStep;
 use crate::wind::*;
 use crate::wire::{
     Builder, Flags, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View,
@@ -34,7 +35,14 @@ fn greet(world: &mut World, number: u64, incarnation: u64) {
     });
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 0, number, SealKind::Handshake, DATAGRAM_MIN);
-    builder.hello(&Hello { mine, to: 0, path: 0, yours, answer_wanted: true });
+    builder.hello(&Hello {
+        mine,
+        to: 0,
+        path: 0,
+        yours,
+        answer_wanted: true,
+        key: KeyStep::Nothing,
+    });
     builder.finish(None);
     bytes.resize(bytes.len() + SealKind::Handshake.tag_len(), 0);
     connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);

@@ -4,6 +4,7 @@ mod by_hand;
 mod channel;
 mod exchanges;
 mod forecasts;
+mod keys;
 mod lanes;
 mod lives;
 mod messages;

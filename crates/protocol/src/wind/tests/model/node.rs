@@ -271,7 +271,7 @@ impl Clone for Node {
             peer: *peer,
             phase: *phase,
             ends: *ends,
-            handshake: handshake.clone(),
+            handshake: handshake.without_keys(),
             outbox: outbox.clone(),
             sending: PerLane::each(|lane| Sending {
                 flight: sending[lane].flight.clone(),

@@ -1,0 +1,68 @@
+//! Tests of `oikaze run --seal` and `--secret-file`.
+
+mod support;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use support::*;
+
+/// SEAL-1.1, SEAL-1.3, SEAL-1.4: hosts are network namespaces, which share no memory.
+#[test]
+fn job_says_once_that_it_is_not_fully_sealed() {
+    if !rustix::process::getuid().is_root() {
+        return skip("it needs root, to make network namespaces");
+    }
+    let run = |options: &[&str]| {
+        let mut command = oikaze(&["run", "-n", "3"]);
+        finish(command.args(options).args(["--", OIKAZE, "hello"]))
+    };
+    for (seal, weakness) in [
+        ("full", None),
+        ("integrity", Some("can read it")),
+        ("crc", Some("can read and change it")),
+        ("header", Some("can read and change it")),
+    ] {
+        let (status, _, err) = run(&["--netns", "--seal", seal]);
+        assert_eq!(status, Some(0), "{err}");
+        let said = err.matches("not fully sealed").count();
+        assert_eq!(said, usize::from(weakness.is_some()), "{seal}: {err}");
+        assert!(weakness.is_none_or(|weakness| err.contains(weakness)), "{err}");
+    }
+    let (status, _, err) = run(&["--netns"]);
+    assert!(status == Some(0) && !err.contains("sealed"), "the default is full: {err}");
+    let (status, _, err) = run(&["--seal", "crc"]);
+    assert!(status == Some(0) && !err.contains("sealed"), "nothing leaves this machine: {err}");
+    let (status, _, err) = run(&["--seal", "wax"]);
+    assert!(status == Some(2) && err.contains("full, integrity, crc or header"), "{err}");
+}
+
+/// LAUNCH-6.4: the secret of a file is the job's, and nobody else gets to see it.
+#[test]
+fn secret_of_a_file_is_used_and_not_shown() {
+    let path =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("secret-{}", std::process::id()));
+    let secret = "5f".repeat(32);
+    let run = |mode: u32, content: &str| {
+        let _ = fs::remove_file(&path);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let script = "env; tr '\\0' ' ' </proc/self/cmdline; tr '\\0' ' ' </proc/$PPID/cmdline";
+        let file = path.to_str().unwrap();
+        let found =
+            finish(&mut oikaze(&["run", "--secret-file", file, "--", "/bin/sh", "-c", script]));
+        fs::remove_file(&path).unwrap();
+        found
+    };
+    let (status, out, err) = run(0o600, &secret);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("--secret-file") && !(out + &err).contains("5f5f"));
+    for (mode, content, why) in [
+        (0o644, secret.as_str(), "chmod 600"),
+        (0o600, "", "it is empty"),
+        (0o600, "secret", "64 hexadecimal digits"),
+    ] {
+        let (status, out, err) = run(mode, content);
+        assert_eq!((status, out.as_str()), (Some(2), ""), "{err}");
+        assert!(err.contains(why) && err.contains("secret file"), "{err}");
+    }
+}

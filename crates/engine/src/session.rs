@@ -1,0 +1,76 @@
+//! Keys of one connection, by which its datagrams are sealed and opened (SEAL-2.5, SEAL-3.1).
+
+use oikaze_os::seal::Chain;
+use oikaze_protocol::limits::HEADER_LEN;
+use oikaze_protocol::seal::{Cipher, ReceiveChain, SendChain, SessionSecrets, TAG_LEN};
+use oikaze_protocol::wind::{Lane, PerLane};
+use oikaze_protocol::wire::{Malformed, SealKind, View};
+
+/// Keys of one connection.
+pub(crate) struct Session {
+    /// Id of the connection to which the keys belong. After the peer has restarted, the connection
+    /// has another id, numbers begin anew, and these keys must not be used.
+    pub connection: u64,
+    send: PerLane<SendChain<Chain>>,
+    receive: PerLane<ReceiveChain<Chain>>,
+}
+
+impl Session {
+    pub fn new(connection: u64, secrets: &SessionSecrets) -> Self {
+        Self {
+            connection,
+            send: PerLane::each(|lane| SendChain::new(&Chain::new(&secrets.send, lane))),
+            receive: PerLane::each(|lane| ReceiveChain::new(&Chain::new(&secrets.receive, lane))),
+        }
+    }
+
+    /// Seals a whole datagram, whose last bytes are room for the tag. Returns `false` if it cannot
+    /// be sealed.
+    #[must_use]
+    pub fn seal(&mut self, kind: SealKind, lane: Lane, number: u64, datagram: &mut [u8]) -> bool {
+        let Some((covered, tag)) = datagram.split_last_chunk_mut::<TAG_LEN>() else { return false };
+        let Some((header, text)) = split_mut(kind, covered) else { return false };
+        let Some(cipher) = self.send[lane].cipher(number) else { return false };
+        cipher.seal(number, header, text, tag);
+        true
+    }
+
+    /// Opens a datagram into `opened`, which afterwards holds all of it in clear. Returns `None` if
+    /// it is not authentic.
+    #[must_use]
+    pub fn open<'o>(
+        &mut self,
+        kind: SealKind,
+        view: &View<'_>,
+        datagram: &[u8],
+        opened: &'o mut Vec<u8>,
+    ) -> Option<View<'o>> {
+        opened.clear();
+        opened.extend_from_slice(datagram);
+        let (number, lane) = (view.header().number, view.header().lane());
+        let chain = &mut self.receive[lane];
+        let is_authentic = match kind {
+            SealKind::Encrypted => {
+                let (header, sealed) = opened.split_at_mut_checked(HEADER_LEN)?;
+                chain.open(number, header, sealed)
+            }
+            _ => {
+                // Opening leaves nothing of a tag that it was given.
+                let (covered, tag) = opened.split_last_chunk::<TAG_LEN>()?;
+                chain.open(number, covered, &mut { *tag })
+            }
+        };
+        if is_authentic { parse(opened) } else { None }
+    }
+}
+
+fn parse(datagram: &[u8]) -> Option<View<'_>> {
+    let view: Result<_, Malformed> = View::parse(datagram);
+    view.ok()
+}
+
+/// Splits a datagram without its tag into what is only authenticated and what is encrypted.
+fn split_mut(kind: SealKind, covered: &mut [u8]) -> Option<(&mut [u8], &mut [u8])> {
+    let clear = if kind == SealKind::Encrypted { HEADER_LEN } else { covered.len() };
+    covered.split_at_mut_checked(clear)
+}

@@ -1,0 +1,186 @@
+//! Attacks on sealed datagrams (SEAL-3, SEAL-5): by somebody who sees everything on the wire, and
+//! puts anything on it, but does not know the job's secret.
+
+use super::*;
+use oikaze_protocol::limits::HEADER_LEN;
+use oikaze_protocol::wire::SealKind;
+
+const KEYED: [SealKind; 2] = [SealKind::Encrypted, SealKind::Authenticated];
+/// Text that an attacker looks for.
+const TEXT: &[u8] = b"the attacker reads this";
+
+/// Sends a message with [`TEXT`] and returns the datagrams that carry it. `b` does not get them.
+fn capture(a: &mut Node, b: &mut Node, now: Time, len: usize) -> Vec<Vec<u8>> {
+    let body = Body::Inline(TEXT.iter().copied().cycle().take(len).collect());
+    a.ask(Request::Send { to: 1, class: Class::Ordered, tag: 1, body });
+    a.turn(now);
+    open(&b.engine.link_mut().from).drain(..).collect()
+}
+
+fn feed(node: &mut Node, datagrams: impl IntoIterator<Item = Vec<u8>>) {
+    open(&node.engine.link_mut().from).extend(datagrams);
+}
+
+/// Lets `b` receive these datagrams, of which it may believe none.
+fn disbelieves(b: &mut Node, now: Time, datagrams: Vec<Vec<u8>>, what: &str) {
+    let (count, before) = (datagrams.len() as u64, b.engine.counters());
+    feed(b, datagrams);
+    b.turn(now);
+    let after = b.engine.counters();
+    let counted = |of: Counters| of.unsealed + of.strangers;
+    assert_eq!(counted(after) - counted(before), count, "{what}");
+    assert!(b.engine.inbox().take_arrived().is_none(), "{what}");
+}
+
+/// SEAL-1.1: everything that nodes do works with keys, also bulk and what is lost.
+#[test]
+fn messages_and_puts_arrive() {
+    for seal in KEYED {
+        let (mut a, mut b, mut now) = pair_with(seal);
+        let (source, target) = (Region::zeroed(1 << 20).unwrap(), Region::zeroed(1 << 20).unwrap());
+        source.fill(0, 1 << 20, 5).unwrap();
+        let here = a.engine.memory().insert_local(source).unwrap();
+        let there = b.engine.memory().insert(target.clone(), Rights::ALL).unwrap();
+        let body = Body::Segment(Segment { region: here, offset: 0, len: 1 << 20 });
+        let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
+        let mut turns = 0;
+        run(&mut a, &mut b, &mut now, |b| {
+            turns += 1;
+            if turns % 7 == 0 {
+                open(&b.engine.link_mut().from).pop_front();
+            }
+            put.is_done()
+        });
+        assert!(matches!(put.outcome(), Some(Ok(_))), "{:?}", put.outcome());
+        let mut bytes = vec![0; 1 << 20];
+        target.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 5));
+    }
+}
+
+/// SEAL-3.1: only encryption hides frames and payload, and neither kind hides the header.
+#[test]
+fn only_encryption_keeps_others_from_reading() {
+    for (seal, hides) in [(SealKind::Encrypted, true), (SealKind::Authenticated, false)] {
+        let (mut a, mut b, now) = pair_with(seal);
+        for len in [TEXT.len(), 100_000] {
+            let seen = capture(&mut a, &mut b, now, len);
+            let shows =
+                seen.iter().any(|bytes| bytes.windows(TEXT.len()).any(|window| window == TEXT));
+            assert_eq!(shows, !hides, "{len} bytes, {seal:?}");
+        }
+    }
+}
+
+/// SEAL-3.1, SEAL-3.4: whatever is changed, nothing is believed, and the datagram itself still is.
+#[test]
+fn changed_datagrams_are_dropped() {
+    for seal in KEYED {
+        let (mut a, mut b, mut now) = pair_with(seal);
+        let seen = capture(&mut a, &mut b, now, 200).remove(0);
+        for bit in 0..seen.len() * 8 {
+            let mut bytes = seen.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            disbelieves(&mut b, now, vec![bytes], &format!("bit {bit}, {seal:?}"));
+        }
+        for len in [0, HEADER_LEN - 1, HEADER_LEN, HEADER_LEN + 16, seen.len() - 1] {
+            disbelieves(&mut b, now, vec![seen[..len].to_vec()], &format!("{len} bytes, {seal:?}"));
+        }
+        disbelieves(&mut b, now, vec![[&seen[..], &[0]].concat()], "a byte more");
+        feed(&mut b, [seen]);
+        run(&mut a, &mut b, &mut now, |b| {
+            b.engine.inbox().take_arrived().is_some_and(|arrived| arrived.body.len() == 200)
+        });
+    }
+}
+
+/// SEAL-5.1: a datagram counts once, in its lane, at its receiver, while its connection lives.
+#[test]
+fn replayed_datagrams_have_no_effect() {
+    for seal in KEYED {
+        let (mut a, mut b, now) = pair_with(seal);
+        let seen = capture(&mut a, &mut b, now, 200);
+        feed(&mut b, seen.clone());
+        b.turn(now);
+        assert!(b.engine.inbox().take_arrived().is_some());
+        let duplicates =
+            |b: &Node| b.engine.peers.get(0).unwrap().connection.statistics().duplicate_datagrams;
+        let before = duplicates(&b);
+        feed(&mut b, seen.clone());
+        b.turn(now);
+        assert!(b.engine.inbox().take_arrived().is_none());
+        assert_eq!(duplicates(&b), before + seen.len() as u64);
+        // The other lane has other keys: flag 4 is BULK_LANE.
+        let mut other_lane = seen[0].clone();
+        other_lane[16] ^= 4;
+        disbelieves(&mut b, now, vec![other_lane], "the other lane");
+        // Back to the sender, under the id of its own connection.
+        let own = a.engine.peers.get(1).unwrap().connection.id().to_le_bytes();
+        let mut back = seen[0].clone();
+        back[..8].copy_from_slice(&own);
+        disbelieves(&mut a, now, vec![back], "the other direction");
+        // The next job has the same secret and, by chance, the same ids.
+        let (_, mut next, now) = pair_with(seal);
+        disbelieves(&mut next, now, seen, "the next job");
+    }
+}
+
+/// SEAL-2.5: a new process at the peer's rank gets new keys, and what the old one sealed is dropped.
+#[test]
+fn restarted_peer_has_new_keys() {
+    for seal in KEYED {
+        for (lower_restarts, other) in [(true, 1), (false, 0)] {
+            let (a, b, mut now) = pair_with(seal);
+            let (old, mut stays) = if lower_restarts { (a, b) } else { (b, a) };
+            let rank = Rank::from(!lower_restarts);
+            let link = {
+                let mut old = old;
+                old.engine.link_mut().clone()
+            };
+            let body = Body::Inline(TEXT.to_vec());
+            let settings =
+                Settings { datagram_max: DATAGRAM_ETHERNET, seal, ..Settings::default() };
+            let mut new = Node::with_settings((rank, 2, 2), link, Vec::new(), settings);
+            now = connect(&mut new, &mut stays, now);
+            stays.ask(Request::Send {
+                to: rank,
+                class: Class::Ordered,
+                tag: 1,
+                body: body.clone(),
+            });
+            new.ask(Request::Send { to: other, class: Class::Ordered, tag: 1, body });
+            let mut arrived = [false; 2];
+            for _ in 0..1000 {
+                now = step(now);
+                for (node, arrived) in [&mut new, &mut stays].into_iter().zip(&mut arrived) {
+                    node.turn(now);
+                    *arrived |= node.engine.inbox().take_arrived().is_some();
+                }
+            }
+            assert_eq!(arrived, [true, true], "rank {rank} restarted, {seal:?}");
+        }
+    }
+}
+
+/// SEAL-2.1: whoever lacks the secret gets no connection, and no answer.
+#[test]
+fn other_secret_gets_no_answer() {
+    let (one, other) = (Queue::default(), Queue::default());
+    let link = |to: &Queue, from: &Queue| Wire {
+        to: Arc::clone(to),
+        from: Arc::clone(from),
+        ..Wire::default()
+    };
+    let seal = SealKind::Encrypted;
+    let settings = Settings { datagram_max: DATAGRAM_ETHERNET, seal, ..Settings::default() };
+    let mut member = Node::with_settings((0, 2, 1), link(&one, &other), Vec::new(), settings);
+    member.turn(step(Time(0)));
+    let sent = open(&one).len();
+    let mut hello: Vec<u8> = open(&one).front().unwrap().clone();
+    let last = hello.len() - 1;
+    hello[last] ^= 1;
+    feed(&mut member, (0..10).map(|_| hello.clone()));
+    member.turn(step(Time(0)));
+    assert_eq!(open(&one).len(), sent, "no answer");
+    assert!(!member.engine.peers().is_connected(1));
+}
