@@ -12,6 +12,9 @@ use support::*;
 /// Environment variable that marks a process as a node of such a job.
 const MARK: &str = "OIKAZE_TEST_ENDS";
 
+/// Number of lines that a node prints before it fails.
+const CAUSES: usize = 200;
+
 /// Returns the command for a job whose nodes are the test `node` below.
 fn run_nodes(options: &[&str], act: &str) -> Command {
     let mut command = oikaze(&["run"]);
@@ -38,6 +41,26 @@ fn node() {
         ("aborts", _) => {
             let _ = node.fence("never", DEADLINE);
             std::process::exit(9);
+        }
+        ("explains and aborts", 1) => {
+            // In many writes, as the traceback of an interpreter comes.
+            (0..CAUSES).for_each(|line| eprintln!("cause {line}"));
+            node.abort("the input is broken");
+            std::process::exit(3);
+        }
+        ("explains and aborts", _) => {
+            let error = node.fence("never", DEADLINE).unwrap_err();
+            eprintln!("effect: {error}");
+            std::process::exit(9);
+        }
+        ("explains and ends", 1) => {
+            (0..CAUSES).for_each(|line| eprintln!("cause {line}"));
+            eprint!("cause without newline");
+            std::process::exit(3);
+        }
+        ("explains and ends", _) => {
+            wait_for_end(node.as_ref(), 1);
+            eprintln!("effect");
         }
         ("aborts and ends well", 1) => node.abort("the input is broken"),
         ("aborts and ends well", _) => _ = node.fence("never", DEADLINE),
@@ -103,6 +126,35 @@ fn abort_by_a_node_ends_the_job_with_its_status() {
         assert_eq!(status, Some(expected), "{err}");
         let first = err.lines().find(|line| line.starts_with("oikaze: ")).unwrap_or_default();
         assert!(first.starts_with("oikaze: node 1 aborted the job: the input is broken"), "{err}");
+    }
+}
+
+/// LAUNCH-5.4: the node's own text comes first, then the launcher's line and what others say.
+#[test]
+fn output_of_a_failing_node_comes_before_its_effects() {
+    let shell = Shell::new("causes-rsh", "shift; exec \"$@\"");
+    for place in [&["-n", "4"][..], &["--hosts", "a,b,c,d"]] {
+        for (act, causes) in [("explains and aborts", CAUSES), ("explains and ends", CAUSES + 1)] {
+            for _ in 0..5 {
+                let (mut from, to) = std::io::pipe().unwrap();
+                let mut command = run_nodes(place, act);
+                command.env("OIKAZE_RSH", shell.command());
+                let mut job = command.stdout(to.try_clone().unwrap()).stderr(to).spawn().unwrap();
+                // The command holds the write end, too.
+                drop(command);
+                let mut out = String::new();
+                from.read_to_string(&mut out).unwrap();
+                assert_eq!(job.wait().unwrap().code(), Some(3), "{out}");
+                let (mut seen, mut effects) = (0, 0);
+                for line in out.lines() {
+                    let is_effect = line.starts_with("oikaze: node 1") || line.contains("] effect");
+                    effects += usize::from(is_effect);
+                    seen += usize::from(line.starts_with("[1] cause"));
+                    assert!(!is_effect || seen == causes, "{act} {place:?}: {seen} lines:\n{out}");
+                }
+                assert!(seen == causes && effects >= 4, "{seen} {effects}:\n{out}");
+            }
+        }
     }
 }
 

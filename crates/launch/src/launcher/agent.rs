@@ -1,7 +1,7 @@
 //! Agent (`oikaze agent`): runs the nodes of one host for a launcher on another, and ends them when
 //! the launcher goes away.
 
-use super::crew::{Crew, Work};
+use super::crew::{Crew, Outlet, Work};
 use super::directory::JobDirectory;
 use super::ending::Ending;
 use super::error::LaunchError;
@@ -9,6 +9,7 @@ use super::guard::Guard;
 use super::output::Sink;
 use super::pipe::{AgentMessage, Control, Order, Up, VERSION, Word};
 use super::program::find_program;
+use super::sources::OutputSources;
 use super::{
     Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
 };
@@ -59,7 +60,8 @@ pub fn agent() -> Result<(), LaunchError> {
     let (events, inbox) = channel();
     forward_signals(signals, events.clone())?;
     let mut guard = Guard::start()?;
-    let sink: Arc<dyn Sink> = up.clone();
+    let sources = Arc::new(OutputSources::default());
+    let outlet = Outlet { sink: up.clone(), sources: Arc::clone(&sources), events: events.clone() };
     let started = JobDirectory::receive(&order, &mut input, &mut guard).and_then(|files| {
         if let Some(files) = &files {
             let (count, to) = (order.files.len(), files.path().display());
@@ -67,8 +69,9 @@ pub fn agent() -> Result<(), LaunchError> {
             up.tell(&AgentMessage::Note(format!("sent {count} file{s} to {to}")));
         }
         let work = work(order, files.as_ref(), &up)?;
-        let crew = Crew::start(&work, &|_| Vec::new(), &sink, &events, &mut guard)?;
-        let listen = move || listen(input, &events);
+        let crew = Crew::start(&work, &|_| Vec::new(), &outlet, &mut guard)?;
+        let told = Arc::clone(&up);
+        let listen = move || listen(input, &events, &sources, &told);
         std::thread::Builder::new()
             .name("orders".into())
             .spawn(listen)
@@ -142,11 +145,21 @@ fn work<W: std::io::Write + Send>(
     })
 }
 
-/// Reads the launcher's signals until it goes away.
-fn listen(input: impl BufRead, events: &Sender<Event>) {
+/// Reads the launcher's signals and questions until it goes away.
+fn listen<W: std::io::Write + Send>(
+    input: impl BufRead,
+    events: &Sender<Event>,
+    sources: &OutputSources,
+    up: &Up<W>,
+) {
     for line in input.lines().map_while(Result::ok) {
-        if let Ok(Control::Signal(signal)) = serde_json::from_str(&line) {
-            let _ = events.send(Event::Signal(signal));
+        match serde_json::from_str(&line) {
+            Ok(Control::Signal(signal)) => _ = events.send(Event::Signal(signal)),
+            Ok(Control::Drain(rank)) => {
+                sources.drain(&[rank]);
+                up.tell(&AgentMessage::Drained);
+            }
+            Err(_) => {}
         }
     }
     let _ = events.send(Event::LauncherGone);

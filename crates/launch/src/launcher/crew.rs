@@ -4,8 +4,9 @@ use super::Event;
 use super::ending::Ending;
 use super::error::LaunchError;
 use super::guard::Guard;
-use super::output::{Sink, Stream, pump};
+use super::output::{Sink, Stream};
 use super::program;
+use super::sources::{OutputPipe, OutputSources};
 use crate::environment::{self, NodePlace};
 use crate::{Secret, Settings};
 use oikaze_os::inherited::Inheritance;
@@ -13,8 +14,8 @@ use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::ffi::OsString;
-use std::io::Read;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -48,6 +49,17 @@ pub struct Work {
     pub input: bool,
 }
 
+/// Destination of the nodes' output, and of what the launcher or agent has to know.
+#[derive(Clone)]
+pub struct Outlet {
+    /// Destination of the nodes' output.
+    pub sink: Arc<dyn Sink>,
+    /// Sources of that output, to which a crew adds its own.
+    pub sources: Arc<OutputSources>,
+    /// Receives the ends of output streams.
+    pub events: Sender<Event>,
+}
+
 struct Node {
     rank: Rank,
     child: Child,
@@ -57,6 +69,7 @@ struct Node {
 /// Living children. Dropping the crew kills them.
 pub struct Crew {
     nodes: Vec<Node>,
+    sources: Arc<OutputSources>,
     streams: usize,
 }
 
@@ -64,7 +77,7 @@ impl Crew {
     /// Makes a crew without children.
     #[must_use]
     pub fn empty() -> Crew {
-        Crew { nodes: Vec::new(), streams: 0 }
+        Crew { nodes: Vec::new(), sources: Arc::default(), streams: 0 }
     }
 
     /// Starts all nodes of this host. The calling thread must live as long as they should (the main
@@ -75,11 +88,11 @@ impl Crew {
     pub fn start(
         work: &Work,
         wrap: &dyn Fn(Rank) -> Vec<String>,
-        sink: &Arc<dyn Sink>,
-        events: &Sender<Event>,
+        outlet: &Outlet,
         guard: &mut Guard,
     ) -> Result<Crew, LaunchError> {
         let mut crew = Crew::empty();
+        crew.sources = Arc::clone(&outlet.sources);
         let secret = match work.secret_in_environment {
             true => None,
             false => Some(
@@ -101,8 +114,8 @@ impl Crew {
             let (out, err) = (child.stdout.take(), child.stderr.take());
             crew.nodes.push(Node { rank, child, pid });
             if let (Some(out), Some(err)) = (out, err) {
-                crew.pump(out, rank, Stream::Out, sink, events)?;
-                crew.pump(err, rank, Stream::Err, sink, events)?;
+                crew.pump(out.into(), rank, Stream::Out, outlet)?;
+                crew.pump(err.into(), rank, Stream::Err, outlet)?;
             }
         }
         Ok(crew)
@@ -110,15 +123,16 @@ impl Crew {
 
     fn pump(
         &mut self,
-        from: impl Read + Send + 'static,
+        from: OwnedFd,
         rank: Rank,
         stream: Stream,
-        sink: &Arc<dyn Sink>,
-        events: &Sender<Event>,
+        outlet: &Outlet,
     ) -> Result<(), LaunchError> {
-        let (sink, events) = (Arc::clone(sink), events.clone());
+        let pipe = Arc::new(OutputPipe::new(from, rank, stream));
+        self.sources.add(rank..rank + 1, pipe.clone());
+        let Outlet { sink, events, .. } = outlet.clone();
         let run = move || {
-            pump(from, rank, stream, &*sink);
+            pipe.pump(&*sink);
             // After the launcher has stopped waiting for output, no thread receives this.
             let _ = events.send(Event::Drained);
         };
@@ -131,6 +145,7 @@ impl Crew {
     }
 
     /// Returns the nodes that have ended since the last call, each with its whole process group.
+    /// The output that they have written has been passed on (LAUNCH-5.4).
     pub fn reap(&mut self, guard: &mut Guard) -> Vec<(Rank, Ending)> {
         let mut ended = Vec::new();
         self.nodes.retain_mut(|node| {
@@ -156,6 +171,7 @@ impl Crew {
             ended.push((node.rank, how));
             false
         });
+        self.sources.drain(&ended.iter().map(|(rank, _)| *rank).collect::<Vec<_>>());
         ended
     }
 

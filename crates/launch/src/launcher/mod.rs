@@ -7,7 +7,8 @@
 //!   `files` and `directory`: files that are sent to them.
 //! - [`policy`]: decides when the launcher passes on signals, waits, terminates and kills.
 //!   [`guard`]: cleans up after a launcher that was killed itself.
-//! - [`output`]: lines of many nodes on one terminal. [`ending`]: exit statuses.
+//! - [`output`]: lines of many nodes on one terminal. `sources`: where they come from. [`ending`]:
+//!   exit statuses.
 
 pub mod agent;
 mod crew;
@@ -26,6 +27,7 @@ pub mod plan;
 pub mod policy;
 pub mod program;
 mod run;
+mod sources;
 mod ssh;
 
 pub use directory::CACHE_DIR;

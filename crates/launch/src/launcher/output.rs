@@ -8,13 +8,9 @@
 use super::line::Line;
 use oikaze_protocol::Rank;
 use std::collections::HashMap;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-
-/// Number of bytes of one read: the capacity of a pipe, so that a node's write usually passes as
-/// one.
-const CHUNK: usize = 64 << 10;
 
 /// One of a node's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,26 +49,6 @@ impl Busy {
     pub fn is_any(&self) -> bool {
         self.0.load(Ordering::SeqCst) > 0
     }
-}
-
-/// Copies a child's output until it ends or no reader is left.
-pub fn pump(mut from: impl Read, rank: Rank, stream: Stream, sink: &dyn Sink) {
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        match from.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(len) => {
-                // Dropping this end of the pipe gives the child what `| head` would give it:
-                // SIGPIPE.
-                if !sink.write(rank, stream, chunk.get(..len).unwrap_or_default()) {
-                    break;
-                }
-            }
-            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    sink.end(rank, stream);
 }
 
 struct Screen {

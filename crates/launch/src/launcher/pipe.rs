@@ -5,8 +5,8 @@
 //! that finds the agent.
 //!
 //! From the launcher, after the magic line: one JSON line with the order, then the contents of the
-//! order's files, one after the other, then one JSON line for each signal. The secret travels in
-//! the order, never in argv.
+//! order's files, one after the other, then one JSON line for each signal or question. The secret
+//! travels in the order, never in argv.
 
 use super::ending::Ending;
 use super::output::{Busy, Sink, Stream};
@@ -21,9 +21,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Protocol version, which must be the same at both ends.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// First line of an agent that understands this version.
-pub const MAGIC: &str = "OIKAZE-AGENT 3";
+pub const MAGIC: &str = "OIKAZE-AGENT 4";
 /// Beginning of the first line of an agent of any version.
 pub const MAGIC_OF_ANY: &str = "OIKAZE-AGENT ";
 /// Maximum length of one frame in bytes.
@@ -181,6 +181,8 @@ impl Order {
 pub enum Control {
     /// Pass on this signal.
     Signal(i32),
+    /// Answer by [`AgentMessage::Drained`] when all output of this node so far has been sent.
+    Drain(Rank),
 }
 
 /// Messages of an agent to the launcher.
@@ -194,6 +196,8 @@ pub enum AgentMessage {
     Ended(Rank, Ending),
     /// A message for the user.
     Note(String),
+    /// Answer to the oldest unanswered [`Control::Drain`].
+    Drained,
 }
 
 impl AgentMessage {
@@ -210,6 +214,7 @@ impl AgentMessage {
                 (7, *rank, [&[*status][..], why.as_bytes()].concat())
             }
             AgentMessage::Note(text) => (8, 0, text.clone().into_bytes()),
+            AgentMessage::Drained => (9, 0, Vec::new()),
         };
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         [&[kind][..], &rank.to_le_bytes(), &length.to_le_bytes(), &bytes].concat()
@@ -229,6 +234,7 @@ impl AgentMessage {
             ),
             (7, [status, why @ ..]) => AgentMessage::Ended(rank, Ending::Lost(text(why), *status)),
             (8, why) => AgentMessage::Note(text(why)),
+            (9, []) => AgentMessage::Drained,
             _ => return None,
         })
     }
@@ -315,6 +321,7 @@ mod tests {
             (any::<u32>(), any::<u8>(), ".{0,20}")
                 .prop_map(|(r, s, t)| AgentMessage::Ended(r, Ending::Lost(t, s))),
             ".{0,20}".prop_map(AgentMessage::Note),
+            Just(AgentMessage::Drained),
         ]
     }
 

@@ -1,6 +1,6 @@
 //! One job from start to end.
 
-use super::crew::{Crew, Work};
+use super::crew::{Crew, Outlet, Work};
 use super::ending::{Ending, STATUS_LAUNCHER};
 use super::error::LaunchError;
 use super::files::Files;
@@ -12,6 +12,7 @@ use super::pipe::{Order, Word};
 use super::plan::{self, Host};
 use super::policy::{ASK_TIME, Action, Policy};
 use super::program::find_program;
+use super::sources::OutputSources;
 use super::ssh::{AgentSource, Common, Remote};
 use super::{
     Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind,
@@ -138,7 +139,15 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
     let (listener, store) = open_store(options, network.as_ref())?;
     let (events, inbox) = channel();
     let news = events.clone();
-    let notify = move |notice| _ = news.send(Event::Notice(notice));
+    let sources = Arc::new(OutputSources::default());
+    let outputs = Arc::clone(&sources);
+    let notify = move |notice| {
+        // The store calls this before any other node learns of the abort (LAUNCH-5.4).
+        if let Notice::Aborted(rank, _) = &notice {
+            outputs.drain(&[*rank]);
+        }
+        let _ = news.send(Event::Notice(notice));
+    };
     let server = Server::start_with(listener, size, secret.clone(), Box::new(notify))?;
     forward_signals(signals, events.clone())?;
     let terminal = Arc::new(Terminal::new(options.prefix));
@@ -166,10 +175,11 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
         guard,
         terminal,
         words,
-        events: events.clone(),
+        sources,
+        events,
     };
     if options.hosts.is_empty() {
-        job.start_here(&work, network.as_ref(), &events)?;
+        job.start_here(&work, network.as_ref())?;
     } else {
         job.start_there(&work, &blocks, files, options)?;
     }
@@ -299,24 +309,21 @@ struct Job {
     guard: Guard,
     terminal: Arc<Terminal>,
     words: Words,
+    sources: Arc<OutputSources>,
     events: Sender<Event>,
 }
 
 impl Job {
-    fn start_here(
-        &mut self,
-        work: &Work,
-        network: Option<&Network>,
-        events: &Sender<Event>,
-    ) -> Result<(), LaunchError> {
+    fn start_here(&mut self, work: &Work, network: Option<&Network>) -> Result<(), LaunchError> {
         let inside = |rank: Rank| match network {
             Some(network) => {
                 ["ip", "netns", "exec", &network.name(rank)].map(str::to_owned).to_vec()
             }
             None => Vec::new(),
         };
-        let sink: Arc<dyn Sink> = self.terminal.clone();
-        self.crew = Crew::start(work, &inside, &sink, events, &mut self.guard)?;
+        let (sources, events) = (Arc::clone(&self.sources), self.events.clone());
+        let outlet = Outlet { sink: self.terminal.clone(), sources, events };
+        self.crew = Crew::start(work, &inside, &outlet, &mut self.guard)?;
         Ok(())
     }
 
@@ -341,7 +348,8 @@ impl Job {
             }
         };
         let (rsh, terminal) = (options.rsh.clone(), Arc::clone(&self.terminal));
-        let common = Common { rsh, source, files, terminal, events: self.events.clone() };
+        let (sources, events) = (Arc::clone(&self.sources), self.events.clone());
+        let common = Common { rsh, source, files, terminal, sources, events };
         let directory =
             std::env::current_dir().map_err(LaunchError::system("find the current directory"))?;
         for (host, block) in options.hosts.iter().zip(blocks).filter(|(_, block)| !block.is_empty())

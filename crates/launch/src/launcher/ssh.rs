@@ -9,6 +9,7 @@ use super::files::Files;
 use super::install::{self, Answered, Installer};
 use super::output::{Sink, Terminal};
 use super::pipe::{AgentMessage, Control, MAGIC, MAGIC_OF_ANY, Order};
+use super::sources::{OutputSource, OutputSources};
 use super::{Event, HostFailure, SIGKILL};
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
@@ -18,7 +19,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Maximum number of lines before the magic one that are not suspicious.
 const CHATTER_MAX: usize = 1000;
@@ -43,6 +45,8 @@ pub struct Common {
     pub files: Arc<Files>,
     /// Destination of the nodes' output.
     pub terminal: Arc<Terminal>,
+    /// Sources of that output, to which each host is added.
+    pub sources: Arc<OutputSources>,
     /// Receives news of the host.
     pub events: Sender<Event>,
 }
@@ -67,6 +71,50 @@ enum Input {
     Open(ChildStdin),
     /// Not needed any more.
     Closed,
+}
+
+/// Output of the nodes there. The agent says when it has sent all that a node has written so far.
+struct RemoteOutput {
+    input: Arc<Mutex<Input>>,
+    questions: Mutex<DrainQuestions>,
+    answered: Condvar,
+}
+
+/// Questions to an agent, which are answered in order.
+#[derive(Default)]
+struct DrainQuestions {
+    asked: u64,
+    answered: u64,
+    /// Set when the agent has ended.
+    is_closed: bool,
+}
+
+impl RemoteOutput {
+    fn note(&self, note: impl FnOnce(&mut DrainQuestions)) {
+        note(&mut lock(&self.questions));
+        self.answered.notify_all();
+    }
+}
+
+impl OutputSource for RemoteOutput {
+    fn drain(&self, rank: Rank, deadline: Instant) -> bool {
+        let mine = {
+            // Both are locked, so that questions have the order of their numbers.
+            let (mut input, mut questions) = (lock(&self.input), lock(&self.questions));
+            // Without an agent there is no output.
+            let Input::Open(input) = &mut *input else { return true };
+            if put_line(input, &Control::Drain(rank)).is_err() {
+                return true;
+            }
+            questions.asked += 1;
+            questions.asked
+        };
+        let is_open =
+            |questions: &mut DrainQuestions| questions.answered < mine && !questions.is_closed;
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let waited = self.answered.wait_timeout_while(lock(&self.questions), limit, is_open);
+        !is_open(&mut waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -126,6 +174,12 @@ impl Remote {
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let last_words = Arc::new(Mutex::new(String::new()));
         let shared = Arc::new(Mutex::new(Input::Starting(Vec::new())));
+        let remote_output = Arc::new(RemoteOutput {
+            input: Arc::clone(&shared),
+            questions: Mutex::default(),
+            answered: Condvar::new(),
+        });
+        common.sources.add(order.first..order.first + order.count, remote_output.clone());
         let remote = Remote {
             host: host.to_owned(),
             shell: shell.join(" "),
@@ -151,7 +205,7 @@ impl Remote {
         let complaining =
             thread("errors of").spawn(complain).map_err(LaunchError::system("start a thread"))?;
         let (events, common) = (common.events.clone(), common.clone());
-        let conversation = Conversation { index, host, order, common, shared };
+        let conversation = Conversation { index, host, order, common, shared, remote_output };
         let listen = move || {
             let failure = match (input, output) {
                 (Some(input), Some(output)) => conversation.hold(input, output).err(),
@@ -258,6 +312,7 @@ struct Conversation {
     order: Order,
     common: Common,
     shared: Arc<Mutex<Input>>,
+    remote_output: Arc<RemoteOutput>,
 }
 
 impl Conversation {
@@ -267,7 +322,9 @@ impl Conversation {
         self.reach_agent(&mut input, &mut output)?;
         self.instruct(&mut input)?;
         self.open(input);
-        self.listen(output).map_err(|why| HostFailure::Broken(why.to_string()))
+        let listened = self.listen(output);
+        self.remote_output.note(|questions| questions.is_closed = true);
+        listened.map_err(|why| HostFailure::Broken(why.to_string()))
     }
 
     /// Reads lines until an agent answers. Lines of the script get answers.
@@ -348,6 +405,9 @@ impl Conversation {
                     terminal.write(rank, stream, &bytes);
                 }
                 AgentMessage::OutputEnd(rank, stream) => terminal.end(rank, stream),
+                AgentMessage::Drained => {
+                    self.remote_output.note(|questions| questions.answered += 1);
+                }
                 AgentMessage::Note(text) => terminal.say(&format!("host {}: {text}", self.host)),
                 AgentMessage::Ended(rank, how) => {
                     if self.common.events.send(Event::Ended(self.index, rank, how)).is_err() {
