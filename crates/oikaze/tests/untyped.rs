@@ -2,7 +2,7 @@
 //! languages use them, beside nodes that know the type.
 
 use oikaze::collective::Collectives;
-use oikaze::ffi::{ElementKind, ElementType, Untyped, UntypedOperator};
+use oikaze::ffi::{CollectiveKind, ElementKind, ElementType, Untyped, UntypedOperator};
 use oikaze::prelude::*;
 use oikaze::shared::{Distribution, Element, ElementField};
 use oikaze::testing::cluster;
@@ -281,6 +281,14 @@ fn arguments_that_do_not_fit_leave_nobody_waiting() {
         assert!(!one || refused.to_string().contains("Xor"), "{refused}");
         let refused = words.sum_exact(&[0; 8]).unwrap_err().to_string();
         assert!(refused.contains("u32"), "{refused}");
+        // A binding refuses what it cannot turn into bytes, here a collective of uneven parts.
+        let why = "an object of type set has no buffer".to_owned();
+        let gathered = match one {
+            true => words.refused(CollectiveKind::AllGather, why),
+            false => words.all_gather_uneven(&[0; 8]),
+        };
+        let refused = gathered.wait().unwrap_err().to_string();
+        assert!(!one || refused.contains("type set"), "{refused}");
         // The team goes on.
         assert_eq!(job.all_reduce(1, Sum).unwrap(), 2);
         Ok(())

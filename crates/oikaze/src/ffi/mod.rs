@@ -27,5 +27,7 @@ pub use interruption::{InterruptionCheck, interruptible};
 #[doc(inline)]
 pub use oikaze_os::memory::RegionId;
 #[doc(inline)]
+pub use oikaze_protocol::collective::CollectiveKind;
+#[doc(inline)]
 pub use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, NumberKind, Width};
 pub use parts::ErrorParts;

@@ -186,8 +186,24 @@ impl<'t> Untyped<'t> {
         vectors.iter().try_for_each(|bytes| self.check(bytes))
     }
 
-    /// Begins a collective whose arguments are none. It fails on all ranks, so that none waits.
-    fn refused<R: Send + 'static>(self, kind: CollectiveKind, why: String) -> Pending<R> {
+    /// Takes part in a collective whose arguments this rank refuses, for the reason `why`. It fails
+    /// on all ranks, which name the reason.
+    ///
+    /// A binding that refuses arguments calls it in place of the collective. Otherwise this rank
+    /// would be one collective behind the others, and later results would be wrong.
+    ///
+    /// ```
+    /// use oikaze::ffi::{CollectiveKind, ElementKind, Untyped};
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let team = Untyped::of(&job, ElementKind::U8);
+    /// let refused = team.refused::<()>(CollectiveKind::Scan, "object of type set".to_owned());
+    /// let error = refused.wait().unwrap_err();
+    /// assert!(error.to_string().contains("object of type set"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn refused<R: Send + 'static>(self, kind: CollectiveKind, why: String) -> Pending<R> {
         with_type!(self, T => self.start.refused::<T, R>(kind, why))
     }
 
