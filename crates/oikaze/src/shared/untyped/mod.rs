@@ -213,7 +213,6 @@ impl UntypedArray {
     ///
     /// # Errors
     /// As [`SharedArray::read`].
-    #[track_caller]
     pub fn read(&self, part: &[Range<usize>]) -> Result<UntypedReadGuard> {
         let (array, block) = (&self.array, self.block(part)?);
         let rows = block.rows();
@@ -226,7 +225,6 @@ impl UntypedArray {
     ///
     /// # Errors
     /// As [`SharedArray::write`].
-    #[track_caller]
     pub fn write(&self, part: &[Range<usize>]) -> Result<UntypedWriteGuard> {
         self.write_as(part, Ownership::Owned)
     }
@@ -236,12 +234,10 @@ impl UntypedArray {
     ///
     /// # Errors
     /// As [`SharedArray::write`].
-    #[track_caller]
     pub fn write_merged(&self, part: &[Range<usize>]) -> Result<UntypedWriteGuard> {
         self.write_as(part, Ownership::Merged)
     }
 
-    #[track_caller]
     fn write_as(&self, part: &[Range<usize>], ownership: Ownership) -> Result<UntypedWriteGuard> {
         let (array, block) = (&self.array, self.block(part)?);
         let rows = block.rows();

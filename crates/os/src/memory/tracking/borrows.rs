@@ -46,7 +46,8 @@ struct LiveGuard {
     rows: Vec<Range<usize>>,
     writer: bool,
     taker: Taker,
-    taken_at: &'static Location<'static>,
+    /// Line of the program, unless the caller is not written in Rust.
+    taken_at: Option<&'static Location<'static>>,
     /// Pages that the guard has shown and that were invalidated since. Its bytes in them stay
     /// unchanged.
     shown: BTreeSet<usize>,
@@ -93,7 +94,8 @@ impl LiveGuard {
     fn describe(&self) -> String {
         let Range { start, end } = self.bytes;
         let does = if self.writer { "writes" } else { "reads" };
-        format!("a guard that {does} bytes {start}..{end}, taken at {},", self.taken_at)
+        let taken_at = self.taken_at.map_or_else(String::new, |at| format!(", taken at {at},"));
+        format!("a guard that {does} bytes {start}..{end}{taken_at}")
     }
 }
 
@@ -175,20 +177,19 @@ impl Borrows {
         bytes: Range<usize>,
         writer: bool,
     ) -> Result<u64, SharedError> {
-        self.borrow_rows(array, bytes, Vec::new(), writer)
+        self.borrow_rows(array, bytes, Vec::new(), writer, Some(Location::caller()))
     }
 
     /// Lends the rows, which are in order, disjoint and in `bytes`, or reports a conflicting guard.
-    /// Without rows, it lends all of `bytes`.
-    #[track_caller]
+    /// Without rows, it lends all of `bytes`. Errors name the line `taken_at`.
     pub(super) fn borrow_rows(
         &self,
         array: &str,
         bytes: Range<usize>,
         rows: Vec<Range<usize>>,
         writer: bool,
+        taken_at: Option<&'static Location<'static>>,
     ) -> Result<u64, SharedError> {
-        let taken_at = Location::caller();
         let mut held = self.lock();
         let parts = if rows.is_empty() { std::slice::from_ref(&bytes) } else { &*rows };
         let overlaps = |e: &&LiveGuard| {

@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
+use std::panic::Location;
 use std::sync::Arc;
 
 use bytemuck::{CheckedBitPattern, NoUninit};
@@ -217,12 +218,12 @@ impl SharedMemory {
     }
 
     /// Lends rows of elements, which are in order and disjoint. Returns the address of each row.
-    /// The bits there are of type `T`.
-    #[track_caller]
+    /// The bits there are of type `T`. Errors name the line `taken_at`.
     fn lend_rows<T: CheckedBitPattern + 'static>(
         &self,
         rows: &[Range<usize>],
         access: Access,
+        taken_at: Option<&'static Location<'static>>,
     ) -> Result<(Loan<'_>, Vec<usize>), SharedError> {
         let (hull, bytes) = self.row_bytes::<T>(rows)?;
         for row in &bytes {
@@ -230,7 +231,8 @@ impl SharedMemory {
         }
         let addresses: Vec<usize> = bytes.iter().map(|row| self.address(row)).collect();
         let writes = access == Access::Write;
-        let ticket = self.borrows().borrow_rows(self.name(), hull.clone(), bytes, writes)?;
+        let borrows = self.borrows();
+        let ticket = borrows.borrow_rows(self.name(), hull.clone(), bytes, writes, taken_at)?;
         let loan = Loan { memory: self, ticket, bytes: hull };
         for (first, elements) in addresses.iter().zip(rows) {
             // SAFETY: inside the view and aligned, as in `slice`; the loan covers all rows.
@@ -248,7 +250,8 @@ impl SharedMemory {
         &self,
         rows: &[Range<usize>],
     ) -> Result<ReadRows<'_, T>, SharedError> {
-        let (loan, addresses) = self.lend_rows::<T>(rows, Access::Read)?;
+        let (loan, addresses) =
+            self.lend_rows::<T>(rows, Access::Read, Some(Location::caller()))?;
         let slice = |(first, elements): (usize, &Range<usize>)| {
             // SAFETY: as in `slice`, for each row; the loan covers all of them.
             unsafe { std::slice::from_raw_parts(first as *const T, elements.len()) }
@@ -265,7 +268,8 @@ impl SharedMemory {
         &self,
         rows: &[Range<usize>],
     ) -> Result<WriteRows<'_, T>, SharedError> {
-        let (loan, addresses) = self.lend_rows::<T>(rows, Access::Write)?;
+        let (loan, addresses) =
+            self.lend_rows::<T>(rows, Access::Write, Some(Location::caller()))?;
         let slice = |(first, elements): (usize, &Range<usize>)| {
             // SAFETY: as in `slice_mut`, for each row; the rows are disjoint.
             unsafe { std::slice::from_raw_parts_mut(first as *mut T, elements.len()) }
@@ -309,17 +313,17 @@ impl fmt::Debug for LentBytes {
 }
 
 impl SharedMemory {
-    /// Lends rows of bytes by their address. The rows are in order and disjoint.
+    /// Lends rows of bytes by their address. The rows are in order and disjoint. Errors name no
+    /// line of the program, because a binding of another language calls this.
     ///
     /// # Errors
     /// As [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut).
-    #[track_caller]
     pub fn lend(
         self: &Arc<Self>,
         rows: &[Range<usize>],
         access: Access,
     ) -> Result<LentBytes, SharedError> {
-        let (loan, _) = self.lend_rows::<u8>(rows, access)?;
+        let (loan, _) = self.lend_rows::<u8>(rows, access, None)?;
         let (ticket, bytes) = (loan.ticket, loan.bytes.clone());
         // The new owner ends the loan.
         std::mem::forget(loan);
