@@ -222,6 +222,9 @@ static void collectives(void) {
     oik_status next = oik_team_barrier(all);
     HOLDS(status == OIK_MISMATCH || next == OIK_MISMATCH);
     HOLDS(strstr(oik_error(), "all_reduce") != NULL && strstr(oik_error(), "broadcast") != NULL);
+    status = rank == 0 ? oik_team_barrier(all)
+                       : oik_all_reduce(all, OIK_U8, OIK_SUM, numbers, 4, NULL);
+    HOLDS(status == OIK_MISMATCH && strstr(oik_error(), "barrier of a team") != NULL);
     OK(oik_team_release(all));
     FAILS(oik_team_barrier(all), OIK_HANDLE, "it was released");
 }

@@ -397,8 +397,8 @@ impl Start<'_> {
         values: &[T],
         then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
     ) -> Pending<R> {
-        let sound = self.check_root(root);
-        self.gather_of_any_length(CollectiveKind::Gather, root, values, sound, then)
+        let (call, sound) = (uneven::<T>(CollectiveKind::Gather, root), self.check_root(root));
+        self.gather_of_any_length(call, values, sound, then)
     }
 
     pub(super) fn all_gather_uneven_then<T: Item, R: Send + 'static>(
@@ -406,21 +406,28 @@ impl Start<'_> {
         values: &[T],
         then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
     ) -> Pending<R> {
-        self.gather_of_any_length(CollectiveKind::AllGather, 0, values, Ok(()), then)
+        self.gather_of_any_length(uneven::<T>(CollectiveKind::AllGather, 0), values, Ok(()), then)
+    }
+
+    /// Collects what the ranks know at a barrier of the team (COH-15.1). No collective of a program
+    /// fits it.
+    pub(super) fn exchange_knowledge(self, mine: &[u8]) -> Pending<Vec<Vec<u8>>> {
+        let call = uneven::<u8>(CollectiveKind::AllGather, 0);
+        let call = CollectiveCall { element: ElementCode::KNOWLEDGE, ..call };
+        self.gather_of_any_length(call, mine, Ok(()), |told| told)
     }
 
     fn gather_of_any_length<T: Item, R: Send + 'static>(
         self,
-        kind: CollectiveKind,
-        root: Rank,
+        call: CollectiveCall,
         values: &[T],
         sound: Result<(), String>,
         then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
     ) -> Pending<R> {
         let input = [values.len() as u64];
         let counts = (self.shape(CollectiveKind::AllGather, 0), Some(1), &input[..]);
-        let takes = kind == CollectiveKind::AllGather || root == self.team.rank();
-        self.begin_uneven(kind, root, sound, counts, values.to_vec(), move |counts| {
+        let takes = call.kind == CollectiveKind::AllGather || call.root == self.team.rank();
+        self.begin_uneven(call, sound, counts, values.to_vec(), move |counts| {
             let received = lens_of(&counts)?;
             let results = if takes { received.clone() } else { Vec::new() };
             let sent = vec![0; received.len()];
@@ -452,8 +459,8 @@ impl Start<'_> {
         let vectors = vectors.unwrap_or_default();
         let input: Vec<u64> = vectors.iter().map(|one| one.len() as u64).collect();
         let counts = (self.shape(CollectiveKind::Broadcast, root), Some(size), &input[..]);
-        let kind = CollectiveKind::Scatter;
-        self.begin_uneven(kind, root, sound, counts, vectors.concat(), move |counts| {
+        let call = uneven::<T>(CollectiveKind::Scatter, root);
+        self.begin_uneven(call, sound, counts, vectors.concat(), move |counts| {
             let sent = lens_of(&counts)?;
             let received = vec![0; sent.len()];
             Ok(UnevenPlan { sent, received, finish: Box::new(then) })
@@ -475,8 +482,8 @@ impl Start<'_> {
         let input: Vec<u64> = vectors.iter().map(|one| one.len() as u64).collect();
         let sent: Vec<usize> = vectors.iter().map(Vec::len).collect();
         let counts = (self.shape(CollectiveKind::AllToAll, 0), Some(1), &input[..]);
-        let kind = CollectiveKind::AllToAll;
-        self.begin_uneven(kind, 0, sound, counts, vectors.concat(), move |counts| {
+        let call = uneven::<T>(CollectiveKind::AllToAll, 0);
+        self.begin_uneven(call, sound, counts, vectors.concat(), move |counts| {
             let received = lens_of(&counts)?;
             let results = received.clone();
             Ok(UnevenPlan {
@@ -491,24 +498,15 @@ impl Start<'_> {
     /// count and an input. The second moves the data, as `lens` says.
     fn begin_uneven<T: Item, R: Send + 'static>(
         self,
-        kind: CollectiveKind,
-        root: Rank,
+        call: CollectiveCall,
         sound: Result<(), String>,
         (counts, count, input): (Shape, Option<usize>, &[u64]),
         values: Vec<T>,
         lens: impl FnOnce(Vec<u64>) -> Result<UnevenPlan<T, R>, String> + Send + 'static,
     ) -> Pending<R> {
-        let call = CollectiveCall {
-            kind,
-            uneven: true,
-            element: code_of::<T>(),
-            operator: super::operator::OperatorCode::None,
-            root,
-            count: None,
-        };
         let slot = Arc::new(Slot::default());
         let (settled, failing) = (Arc::clone(&slot), Arc::clone(&slot));
-        let shape = self.shape(kind, root);
+        let shape = self.shape(call.kind, call.root);
         let then = Box::new(move |counts: Output<u64>| {
             let made = lens(counts.into_vec()).and_then(|UnevenPlan { sent, received, finish }| {
                 let shape = Shape { uneven: Some((sent, received)), ..shape };
@@ -534,6 +532,18 @@ struct UnevenPlan<T, R> {
     /// Length of the block of each rank.
     received: Vec<usize>,
     finish: Box<dyn FnOnce(Vec<T>) -> R + Send>,
+}
+
+/// Returns the call of a collective whose blocks may differ in length.
+fn uneven<T>(kind: CollectiveKind, root: Rank) -> CollectiveCall {
+    CollectiveCall {
+        kind,
+        uneven: true,
+        element: code_of::<T>(),
+        operator: super::operator::OperatorCode::None,
+        root,
+        count: None,
+    }
 }
 
 fn check_vectors(given: usize, size: usize) -> Result<(), String> {

@@ -236,7 +236,7 @@ impl Team {
         let released = self.release(what);
         // A member that cannot release comes with nothing, so that no other waits for it.
         let mine = released.as_deref().unwrap_or_default();
-        let told = Start { team: self }.all_gather_uneven(mine).wait()?;
+        let told = Start { team: self }.exchange_knowledge(mine).wait()?;
         released?;
         let others = (0..).zip(told).filter(|(rank, _)| *rank != self.rank());
         self.learn(what, others, self.limit)

@@ -134,6 +134,9 @@ pub struct ElementCode {
 }
 
 impl ElementCode {
+    /// Code of what the ranks know at a barrier of a team. No type of a program has it.
+    pub const KNOWLEDGE: ElementCode = ElementCode { name: 1, size: 0 };
+
     /// Returns the code of a type with this name and size.
     #[must_use]
     pub fn new(name: &str, size: usize) -> ElementCode {
@@ -228,6 +231,9 @@ impl fmt::Display for CollectiveCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kind == CollectiveKind::Shrink {
             return f.write_str("shrink of a team");
+        }
+        if self.element == ElementCode::KNOWLEDGE {
+            return f.write_str("barrier of a team");
         }
         write!(f, "{}{} of ", self.kind, if self.uneven { "_uneven" } else { "" })?;
         match self.count {
