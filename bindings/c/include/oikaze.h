@@ -413,7 +413,8 @@ typedef struct {
 } oik_placed;
 
 /**
- * Rows of equal length at equal distances, and planes of such rows. All lengths are in bytes.
+ * Rows of equal length at equal distances, and planes of such rows. All lengths are in bytes. A
+ * block without a row, or with rows of 0 bytes, moves nothing.
  */
 typedef struct {
   /**
@@ -421,15 +422,15 @@ typedef struct {
    */
   uint64_t offset;
   /**
-   * Length of a row, at least 1.
+   * Length of a row.
    */
   uint32_t row;
   /**
-   * Number of rows in a plane, at least 1.
+   * Number of rows in a plane.
    */
   uint32_t rows;
   /**
-   * Number of planes, at least 1.
+   * Number of planes.
    */
   uint32_t planes;
   /**
@@ -1875,6 +1876,26 @@ oik_status oik_receive_for(oik_job *job, uint32_t from, double seconds, oik_mess
 oik_status oik_try_receive(oik_job *job, uint32_t from, oik_message **message);
 
 /**
+ * Receives `count` messages from any peers, in the order of their arrival. Waits within the job's
+ * time limit until all of them have arrived, and is woken once. `messages` has room for `count`
+ * handles. `received` gets the number of messages, also if the call fails: those that have arrived
+ * are not lost. Thread-safe: each message goes to one caller.
+ *
+ * Errors: `OIK_TIMEOUT`; `OIK_PEER_LOST` or `OIK_PEER_LEAVING` if the other nodes will send no
+ * more.
+ */
+oik_status oik_receive_batch(oik_job *job, oik_message **messages, size_t count, size_t *received);
+
+/**
+ * Receives messages as `oik_receive_batch` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_receive_batch_for(oik_job *job,
+                                 oik_message **messages,
+                                 size_t count,
+                                 double seconds,
+                                 size_t *received);
+
+/**
  * Receives a message as `oik_receive` does, into a buffer, without making an object. `info` gets
  * its sender, tag, class and length. If it is longer than `capacity`, the call returns
  * `OIK_TOO_SMALL`, and `info` has the message. Thread-safe.
@@ -1937,6 +1958,12 @@ oik_status oik_fifo_new(oik_job *job,
                         oik_fifo **fifo);
 
 /**
+ * Writes the FIFO's id, by which any node of the job can push into it (`oik_remote_fifo_by_id`).
+ * The id may be sent in a message. Thread-safe.
+ */
+oik_status oik_fifo_id(oik_fifo *fifo, oik_remote_id *id);
+
+/**
  * Takes an element out of a FIFO of this node. Waits within the job's time limit. `capacity` is at
  * least the FIFO's longest element. `len` gets the length. Thread-safe.
  */
@@ -1974,6 +2001,14 @@ oik_status oik_remote_fifo_find_for(oik_job *job,
                                     const char *name,
                                     double seconds,
                                     oik_remote_fifo **fifo);
+
+/**
+ * Makes a FIFO of a peer from the id that its owner got by `oik_fifo_id`. Thread-safe.
+ *
+ * Errors: `OIK_INVALID` if the bytes are no id, or that of something else, or name a rank that the
+ * job does not have.
+ */
+oik_status oik_remote_fifo_by_id(oik_job *job, const oik_remote_id *id, oik_remote_fifo **fifo);
 
 /**
  * Pushes an element into a FIFO of a peer. Waits within the job's time limit for room.
@@ -2173,6 +2208,28 @@ oik_status oik_write(oik_array *array,
  * written. Other nodes may write the other elements. Thread-safe.
  */
 oik_status oik_write_merged(oik_array *array,
+                            const oik_range *part,
+                            size_t axes,
+                            oik_view *view,
+                            oik_guard **guard);
+
+/**
+ * Lets this node read a part as `oik_read` does, without waiting for it: pages come when a load
+ * touches them. A load cannot fail. If the home of a page is lost, it gives the last bytes that
+ * were here, and `oik_guard_release` reports that. Thread-safe.
+ */
+oik_status oik_read_lazily(oik_array *array,
+                           const oik_range *part,
+                           size_t axes,
+                           oik_view *view,
+                           oik_guard **guard);
+
+/**
+ * Lets this node write a part as `oik_write_merged` does, without waiting for it: pages come when
+ * they are touched. From this call on, the array is tracked by pages, and the first store to each
+ * page between two barriers traps. Thread-safe.
+ */
+oik_status oik_write_lazily(oik_array *array,
                             const oik_range *part,
                             size_t axes,
                             oik_view *view,

@@ -538,6 +538,42 @@ pub extern "C" fn oik_write_merged(
     })
 }
 
+/// Lets this node read a part as `oik_read` does, without waiting for it: pages come when a load
+/// touches them. A load cannot fail. If the home of a page is lost, it gives the last bytes that
+/// were here, and `oik_guard_release` reports that. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_read_lazily(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+    view: Option<&mut MaybeUninit<oik_view>>,
+    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
+) -> oik_status {
+    run(|| {
+        take_guard(array, (&part, axes), view, guard, |array, part| {
+            Ok(Guard::Read(array.read_lazily(part)?))
+        })
+    })
+}
+
+/// Lets this node write a part as `oik_write_merged` does, without waiting for it: pages come when
+/// they are touched. From this call on, the array is tracked by pages, and the first store to each
+/// page between two barriers traps. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_write_lazily(
+    array: *mut oik_array,
+    part: Ranges,
+    axes: usize,
+    view: Option<&mut MaybeUninit<oik_view>>,
+    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
+) -> oik_status {
+    run(|| {
+        take_guard(array, (&part, axes), view, guard, |array, part| {
+            Ok(Guard::Write(array.write_lazily(part)?))
+        })
+    })
+}
+
 /// Sends what the guard writes to these nodes at its end, although they have not read the part
 /// before. Thread-safe.
 #[unsafe(no_mangle)]

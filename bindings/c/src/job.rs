@@ -62,6 +62,11 @@ pub fn still_joined(job: &Weak<JoinedJob>) -> CallResult<Arc<JoinedJob>> {
     job.upgrade().ok_or_else(left)
 }
 
+/// Fails if this node has left the job of an object.
+pub fn check_joined(job: &Weak<JoinedJob>) -> CallResult {
+    still_joined(job).map(drop)
+}
+
 /// Ends all jobs of this process for all their nodes.
 pub fn abort_all(reason: &str) {
     let jobs: Vec<_> = joined().iter().filter_map(Weak::upgrade).collect();

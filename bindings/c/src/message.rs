@@ -1,16 +1,17 @@
 //! Messages, and FIFOs that peers push into.
 
 use crate::call::{CallError, CallResult, run};
-use crate::job::{limit, oik_job};
+use crate::job::{JoinedJob, check_joined, limit, oik_job};
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
 use crate::operation::{begin, oik_operation};
-use crate::pointers::{Bytes, BytesMut, Text, place};
-use crate::region::{OIK_ANY, oik_region, slice_of};
+use crate::pointers::{Bytes, BytesMut, MessagesOut, Text, given, place};
+use crate::region::{OIK_ANY, oik_region, oik_remote_id, slice_of};
 use crate::status::oik_status;
 use oikaze::Job;
+use oikaze::memory::RemoteId;
 use oikaze::message::{Class, Fifo, Message, RemoteFifo};
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// Class of a message: order, and the meaning of "done".
@@ -199,6 +200,62 @@ pub extern "C" fn oik_try_receive(
     })
 }
 
+/// Receives `count` messages from any peers, as `oik_receive_batch` does.
+fn receive_batch(
+    job: *mut oik_job,
+    (mut messages, count): (MessagesOut, usize),
+    received: Option<&mut MaybeUninit<usize>>,
+    limit: Option<Duration>,
+) -> CallResult {
+    let received = place(received, "received")?;
+    let received = received.write(0);
+    let room = messages.get(count, "messages")?;
+    let job = find(job)?;
+    let mut batch = match limit {
+        None => job.job.receive_batch(count),
+        Some(limit) => job.job.receive_batch_for(count, limit),
+    };
+    let mut missing = Ok(());
+    while batch.len() < count && missing.is_ok() {
+        // Says why messages are missing, unless one has come meanwhile.
+        missing = job.job.receive_for(None, Duration::ZERO).map(|message| batch.push(message));
+    }
+    for (room, message) in room.iter_mut().zip(batch) {
+        keep_message(room, message)?;
+        *received += 1;
+    }
+    Ok(missing?)
+}
+
+/// Receives `count` messages from any peers, in the order of their arrival. Waits within the job's
+/// time limit until all of them have arrived, and is woken once. `messages` has room for `count`
+/// handles. `received` gets the number of messages, also if the call fails: those that have arrived
+/// are not lost. Thread-safe: each message goes to one caller.
+///
+/// Errors: `OIK_TIMEOUT`; `OIK_PEER_LOST` or `OIK_PEER_LEAVING` if the other nodes will send no
+/// more.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_receive_batch(
+    job: *mut oik_job,
+    messages: MessagesOut,
+    count: usize,
+    received: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| receive_batch(job, (messages, count), received, None))
+}
+
+/// Receives messages as `oik_receive_batch` does, with this time limit in seconds. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_receive_batch_for(
+    job: *mut oik_job,
+    messages: MessagesOut,
+    count: usize,
+    seconds: f64,
+    received: Option<&mut MaybeUninit<usize>>,
+) -> oik_status {
+    run(|| receive_batch(job, (messages, count), received, Some(limit(seconds)?)))
+}
+
 /// Receives a message into a buffer. If the buffer is too small, keeps the message instead.
 fn receive_into(
     job: *mut oik_job,
@@ -318,7 +375,7 @@ pub extern "C" fn oik_message_release(message: *mut oik_message) -> oik_status {
 pub struct oik_fifo;
 
 /// A FIFO that C has the handle of.
-pub struct KeptFifo(Fifo);
+pub struct KeptFifo(Fifo, Weak<JoinedJob>);
 
 handled! { oik_fifo: KeptFifo, "FIFO"; }
 
@@ -342,7 +399,23 @@ pub extern "C" fn oik_fifo_new(
 ) -> oik_status {
     run(|| {
         let out = handle_place(fifo, "fifo")?;
-        keep(out, KeptFifo(find(job)?.job.fifo(name.get("name")?, slots, longest)?)).map(drop)
+        let job = find(job)?;
+        let fifo = job.job.fifo(name.get("name")?, slots, longest)?;
+        keep(out, KeptFifo(fifo, Arc::downgrade(&job))).map(drop)
+    })
+}
+
+/// Writes the FIFO's id, by which any node of the job can push into it (`oik_remote_fifo_by_id`).
+/// The id may be sent in a message. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_fifo_id(
+    fifo: *mut oik_fifo,
+    id: Option<&mut MaybeUninit<oik_remote_id>>,
+) -> oik_status {
+    run(|| {
+        let bytes = find(fifo)?.0.remote_id().to_bytes();
+        place(id, "id")?.write(oik_remote_id { bytes });
+        Ok(())
     })
 }
 
@@ -365,7 +438,7 @@ fn pop(
         Patience::JobsLimit => fifo.0.pop(&mut element)?,
         Patience::Limit(limit) => fifo.0.pop_for(&mut element, *limit)?,
         Patience::None if fifo.0.try_pop(&mut element)? => {}
-        Patience::None => return Err(CallError::not_ready()),
+        Patience::None => return check_joined(&fifo.1).and(Err(CallError::not_ready())),
     }
     buffer.fill(capacity, &element, Some(len))
 }
@@ -441,6 +514,24 @@ pub extern "C" fn oik_remote_fifo_find_for(
         let job = find(job)?;
         let found = job.peer(rank)?.fifo_for(name.get("name")?, limit(seconds)?)?;
         keep(out, KeptRemoteFifo(found)).map(drop)
+    })
+}
+
+/// Makes a FIFO of a peer from the id that its owner got by `oik_fifo_id`. Thread-safe.
+///
+/// Errors: `OIK_INVALID` if the bytes are no id, or that of something else, or name a rank that the
+/// job does not have.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_remote_fifo_by_id(
+    job: *mut oik_job,
+    id: Option<&oik_remote_id>,
+    fifo: Option<&mut MaybeUninit<*mut oik_remote_fifo>>,
+) -> oik_status {
+    run(|| {
+        let (out, job) = (handle_place(fifo, "fifo")?, find(job)?);
+        let id = RemoteId::from_bytes(&given(id, "id")?.bytes);
+        let id = id.ok_or_else(|| CallError::invalid("the id is none; see oik_fifo_id"))?;
+        keep(out, KeptRemoteFifo(job.job.remote_fifo(id)?)).map(drop)
     })
 }
 

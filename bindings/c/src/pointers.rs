@@ -135,6 +135,8 @@ output! {
     RangesOut of crate::array::oik_range;
     /// Room for ended operations.
     CompletedOut of crate::operation::oik_completed;
+    /// Room for handles of messages.
+    MessagesOut of *mut crate::message::oik_message;
 }
 
 /// Handles of operations, which are set to NULL when the operations have ended.

@@ -257,16 +257,17 @@ pub extern "C" fn oik_get_into(
     run(|| begin(operation, find(there)?.region.get(offset, slice_of(into, at, len)?)))
 }
 
-/// Rows of equal length at equal distances, and planes of such rows. All lengths are in bytes.
+/// Rows of equal length at equal distances, and planes of such rows. All lengths are in bytes. A
+/// block without a row, or with rows of 0 bytes, moves nothing.
 #[repr(C)]
 pub struct oik_block {
     /// Offset of the first byte of the first row.
     pub offset: u64,
-    /// Length of a row, at least 1.
+    /// Length of a row.
     pub row: u32,
-    /// Number of rows in a plane, at least 1.
+    /// Number of rows in a plane.
     pub rows: u32,
-    /// Number of planes, at least 1.
+    /// Number of planes.
     pub planes: u32,
     /// Distance from the beginning of a row to that of the next.
     pub row_stride: u64,

@@ -128,6 +128,12 @@ static void fifos(void) {
     FAILS(oik_pop(fifo, buffer, 8, &len), OIK_TOO_SMALL, "up to 16 bytes");
     FAILS(oik_pop_for(fifo, buffer, sizeof buffer, 0.001, &len), OIK_TIMEOUT, "");
     FAILS(oik_push(pushes, "0123456789abcdefg", 17), OIK_REFUSED, "longer than the FIFO's slots");
+    oik_remote_fifo *none;
+    oik_remote_id id;
+    memset(&id, 0xff, sizeof id);
+    FAILS(oik_remote_fifo_by_id(job, &id, &none), OIK_INVALID, "");
+    FAILS(oik_remote_fifo_by_id(job, NULL, &none), OIK_INVALID, "id is NULL");
+    HOLDS(none == NULL);
     OK(oik_barrier(job));
     OK(oik_push(pushes, "a", 1));
     OK(oik_push(pushes, "b", 1));
@@ -156,6 +162,18 @@ static void messages(void) {
     FAILS(oik_try_receive_into(job, other, buffer, 4, &info), OIK_NOT_READY, "nothing");
     FAILS(oik_receive_for(job, OIK_ANY, 0.001, &message), OIK_TIMEOUT, "not done after");
     HOLDS(message == NULL);
+    /* Messages that have come are not lost when another does not. */
+    oik_message *batch[2];
+    size_t received;
+    OK(oik_barrier(job));
+    OK(oik_send(job, other, OIK_ORDERED, 6, "one", 4, NULL));
+    FAILS(oik_receive_batch_for(job, batch, 2, 0.5, &received), OIK_TIMEOUT, "not done after");
+    HOLDS(received == 1);
+    OK(oik_message_get(batch[0], &info));
+    HOLDS(info.tag == 6 && strcmp(info.bytes, "one") == 0);
+    OK(oik_message_release(batch[0]));
+    FAILS(oik_receive_batch(job, NULL, 2, &received), OIK_INVALID, "messages is NULL");
+    FAILS(oik_receive_batch(job, batch, 2, NULL), OIK_INVALID, "received is NULL");
     OK(oik_flush(job));
 }
 

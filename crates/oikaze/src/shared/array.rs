@@ -632,13 +632,18 @@ impl<T: Element> SharedArray<T> {
     pub fn write_lazily(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.check_process()?;
         self.check_not_lost(&elements)?;
+        self.make_plain();
+        let guard = self.memory.slice_mut(elements)?;
+        Ok(WriteGuard { array: self, guard, write: None, push: Vec::new(), is_owner: false })
+    }
+
+    /// Tracks the array by its pages from now on.
+    pub(super) fn make_plain(&self) {
         let array = self.memory.array();
         self.node.with_engine(|engine| {
             let (coherence, pages) = engine.coherence_and_pages();
             coherence.track_by_pages(array, pages);
         });
-        let guard = self.memory.slice_mut(elements)?;
-        Ok(WriteGuard { array: self, guard, write: None, push: Vec::new(), is_owner: false })
     }
 
     /// Refuses ranks that are not in the job, and guards that do not know what they write.

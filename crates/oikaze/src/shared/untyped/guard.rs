@@ -4,7 +4,7 @@ use super::{ranges, strides};
 use crate::shared::{ArrayBlock, SharedArray};
 use crate::{Rank, Result};
 use oikaze_os::memory::tracking::{LentBytes, SharedMemory};
-use oikaze_protocol::coherence::{Ownership, WriteId};
+use oikaze_protocol::coherence::WriteId;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -174,6 +174,7 @@ pub struct UntypedWriteGuard {
     lent: LentBytes,
     array: Arc<SharedArray<u8>>,
     block: ArrayBlock,
+    /// Number of the announced write; `None` for a lazy guard.
     write: Option<WriteId>,
     push: Vec<Rank>,
     is_owner: bool,
@@ -184,17 +185,16 @@ impl UntypedWriteGuard {
         array: Arc<SharedArray<u8>>,
         lent: LentBytes,
         block: ArrayBlock,
-        write: WriteId,
-        ownership: Ownership,
+        write: Option<WriteId>,
+        is_owner: bool,
     ) -> Self {
-        let is_owner = ownership == Ownership::Owned;
-        Self { lent, array, block, write: Some(write), push: Vec::new(), is_owner }
+        Self { lent, array, block, write, push: Vec::new(), is_owner }
     }
 
     /// Does what [`WriteGuard::push_to`](crate::shared::WriteGuard::push_to) does.
     ///
     /// # Errors
-    /// A rank is not in the job, or the guard is one of
+    /// A rank is not in the job, or the guard is a lazy one or one of
     /// [`UntypedArray::write_merged`](super::UntypedArray::write_merged).
     pub fn push_to(&mut self, ranks: &[Rank]) -> Result<()> {
         self.array.check_push(ranks, self.is_owner)?;

@@ -245,7 +245,41 @@ impl UntypedArray {
         let write = array.begin_write(&rows, ownership)?;
         let lent = array.memory.lend(&array.units_of(&rows), Access::Write);
         let lent = lent.inspect_err(|_| array.abandon_write(write))?;
-        Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, write, ownership))
+        let is_owner = ownership == Ownership::Owned;
+        Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, Some(write), is_owner))
+    }
+
+    /// Returns a guard of a block to read, whose pages come when they are touched, as
+    /// [`SharedArray::read_lazily`].
+    ///
+    /// # Errors
+    /// As [`SharedArray::read_lazily`].
+    pub fn read_lazily(&self, part: &[Range<usize>]) -> Result<UntypedReadGuard> {
+        let (array, block) = (&self.array, self.block(part)?);
+        let rows = self.lazy_rows(&block)?;
+        let lent = array.memory.lend(&array.units_of(&rows), Access::Read)?;
+        Ok(UntypedReadGuard::new(Arc::clone(array), lent, block))
+    }
+
+    /// Returns a guard of a block to write, whose pages come when they are touched, as
+    /// [`SharedArray::write_lazily`]. Other nodes may write other elements of the block.
+    ///
+    /// # Errors
+    /// As [`SharedArray::write_lazily`].
+    pub fn write_lazily(&self, part: &[Range<usize>]) -> Result<UntypedWriteGuard> {
+        let (array, block) = (&self.array, self.block(part)?);
+        let rows = self.lazy_rows(&block)?;
+        array.make_plain();
+        let lent = array.memory.lend(&array.units_of(&rows), Access::Write)?;
+        Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, None, false))
+    }
+
+    /// Returns the rows of a block for a lazy guard.
+    fn lazy_rows(&self, block: &ArrayBlock) -> Result<Vec<Range<usize>>> {
+        self.array.check_process()?;
+        let rows = block.rows();
+        rows.iter().try_for_each(|row| self.array.check_not_lost(row))?;
+        Ok(rows)
     }
 
     /// Does what [`SharedArray::prefetch`] does.
