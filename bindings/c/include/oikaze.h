@@ -209,7 +209,8 @@ typedef struct oik_message oik_message;
 /**
  * An operation under way: a put, a get, an atomic, a message, a collective. Its handle means
  * nothing any more once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may
- * be waited for again.
+ * be waited for again. A call that is given NULL as the place of the handle returns the failure of
+ * an operation that has failed at once; `oik_flush` and `oik_leave` report later failures.
  */
 typedef struct oik_operation oik_operation;
 
@@ -1080,8 +1081,9 @@ oik_status oik_join(oik_job **job);
 
 /**
  * Leaves the job: waits for all other nodes to leave, then says goodbye. The handle means nothing
- * from then on, even if the call fails. Calls of other threads with objects of this job fail with
- * `OIK_LEFT`. Memory that the program has lent is the program's again. Thread-safe.
+ * from then on, even if the call fails. Calls with objects of this job fail with `OIK_LEFT` from
+ * then on, except those that release an object or look at what this node has. Memory that the
+ * program has lent is the program's again. Thread-safe.
  *
  * Errors: `OIK_PEER_LOST` if a node was lost before it left; `OIK_UNREPORTED` if operations have
  * failed that nobody waited for; `OIK_INVALID` if a guard is alive.

@@ -1,7 +1,7 @@
 //! Arrays that all nodes read and write.
 
 use crate::call::{CallError, CallResult, run};
-use crate::job::oik_job;
+use crate::job::{JoinedJob, check_joined, oik_job};
 use crate::kinds::{bytes_of, combine_of, kind_of, oik_kind, oik_operator};
 use crate::message::{class_of, oik_class};
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
@@ -13,7 +13,7 @@ use oikaze::ffi::{ElementType, PlainMemory, UntypedArray, UntypedReadGuard, Unty
 use oikaze::shared::{Delivery, Distribution, ElementField, Homes};
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 /// Maximum number of axes of an array.
 pub const OIK_AXES_MAX: usize = 4;
@@ -103,6 +103,7 @@ pub struct oik_array;
 
 /// An array that C has the handle of, and the memory whose address C has.
 pub struct KeptArray {
+    job: Weak<JoinedJob>,
     array: RwLock<UntypedArray>,
     plain: Mutex<Vec<PlainMemory>>,
 }
@@ -200,7 +201,8 @@ fn declare(
         builder = builder.update_class(class_of(options.update_class)?);
     }
     let array = RwLock::new(builder.build()?);
-    keep(out, KeptArray { array, plain: Mutex::default() }).map(drop)
+    let (job, plain) = (Arc::downgrade(&job), Mutex::default());
+    keep(out, KeptArray { job, array, plain }).map(drop)
 }
 
 /// Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements of
@@ -407,6 +409,7 @@ pub extern "C" fn oik_array_plain(
     run(|| {
         let address = place(address, "address")?;
         let kept = find(array)?;
+        check_joined(&kept.job)?;
         let plain = kept.get().plain()?;
         address.write(BytesMut::of(plain.address()));
         give(len, plain.len());
@@ -476,6 +479,7 @@ fn take_guard(
 ) -> CallResult {
     let (out, view) = (handle_place(out, "guard")?, place(view, "view")?);
     let array = find(array)?;
+    check_joined(&array.job)?;
     let array = array.get();
     let guard = begin(&array, &part_of(&array, part, axes)?)?;
     view.write(guard.view());
@@ -617,6 +621,7 @@ fn with_part(
 ) -> oik_status {
     run(|| {
         let array = find(array)?;
+        check_joined(&array.job)?;
         let array = array.get();
         Ok(call(&array, &part_of(&array, part, axes)?)?)
     })

@@ -101,8 +101,9 @@ pub extern "C" fn oik_join(job: Option<&mut MaybeUninit<*mut oik_job>>) -> oik_s
 }
 
 /// Leaves the job: waits for all other nodes to leave, then says goodbye. The handle means nothing
-/// from then on, even if the call fails. Calls of other threads with objects of this job fail with
-/// `OIK_LEFT`. Memory that the program has lent is the program's again. Thread-safe.
+/// from then on, even if the call fails. Calls with objects of this job fail with `OIK_LEFT` from
+/// then on, except those that release an object or look at what this node has. Memory that the
+/// program has lent is the program's again. Thread-safe.
 ///
 /// Errors: `OIK_PEER_LOST` if a node was lost before it left; `OIK_UNREPORTED` if operations have
 /// failed that nobody waited for; `OIK_INVALID` if a guard is alive.

@@ -2,7 +2,7 @@
 
 use crate::call::{CallError, CallResult, remember, run};
 use crate::collective::StartedCollective;
-use crate::job::{limit, oik_job};
+use crate::job::{JoinedJob, check_joined, limit, oik_job};
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take, take_if};
 use crate::pointers::{BytesMut, CompletedOut, Operations, give, place};
 use crate::region::Loan;
@@ -10,12 +10,13 @@ use crate::status::oik_status;
 use oikaze::completion::{Completed, CompletionQueue, Counter, Counts, Operation, Outcome};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// An operation under way: a put, a get, an atomic, a message, a collective. Its handle means
 /// nothing any more once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may
-/// be waited for again.
+/// be waited for again. A call that is given NULL as the place of the handle returns the failure of
+/// an operation that has failed at once; `oik_flush` and `oik_leave` report later failures.
 pub struct oik_operation;
 
 /// An operation, and the memory that the program has lent to it.
@@ -35,7 +36,10 @@ pub fn begin(
 ) -> CallResult {
     match out {
         Some(out) => begin_lent(out, operation, None),
-        // It goes on. A failure is reported by a flush, or when the node leaves.
+        // Of an operation that has failed at once, such as one of a job that was left, the caller
+        // learns here. Another goes on, and its failure is reported by a flush, or when the node
+        // leaves.
+        None if operation.is_done() => Ok(operation.wait().map(drop)?),
         None => Ok(()),
     }
 }
@@ -284,6 +288,7 @@ pub struct oik_queue;
 
 /// A queue, and what was taken out of it for a caller that had too little room.
 pub struct KeptQueue {
+    job: Weak<JoinedJob>,
     queue: CompletionQueue,
     rest: Mutex<VecDeque<Completed>>,
 }
@@ -337,7 +342,8 @@ impl KeptQueue {
             room.write(oik_completed { context, value, status });
         }
         count.write(handed);
-        Ok(())
+        // No operation will end any more.
+        if handed == 0 { check_joined(&self.job) } else { Ok(()) }
     }
 }
 
@@ -349,8 +355,9 @@ pub extern "C" fn oik_queue_new(
 ) -> oik_status {
     run(|| {
         let out = handle_place(queue, "queue")?;
-        let queue = find(job)?.job.completion_queue();
-        keep(out, KeptQueue { queue, rest: Mutex::default() }).map(drop)
+        let job = find(job)?;
+        let (queue, rest) = (job.job.completion_queue(), Mutex::default());
+        keep(out, KeptQueue { job: Arc::downgrade(&job), queue, rest }).map(drop)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Memory of this node that operations and peers use.
 
 use crate::call::{CallError, CallResult, run};
-use crate::job::{JoinedJob, limit, oik_job};
+use crate::job::{JoinedJob, check_joined, limit, oik_job};
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
 use crate::pointers::{Bytes, BytesMut, Text, give, given, place};
 use crate::status::oik_status;
@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Rights that a region grants to peers: a sum of `OIK_READ`, `OIK_WRITE`, `OIK_ATOMIC`.
@@ -62,12 +63,20 @@ pub struct oik_region;
 
 /// A region that C has the handle of.
 pub struct KeptRegion {
+    job: Weak<JoinedJob>,
     region: LocalRegion,
     /// The end of this object ends the loan of the program's memory.
     is_lent: AtomicBool,
 }
 
 handled! { oik_region: KeptRegion, "region"; }
+
+/// Returns a region that peers can still use.
+fn shared(region: *mut oik_region) -> CallResult<Arc<KeptRegion>> {
+    let region = find(region)?;
+    check_joined(&region.job)?;
+    Ok(region)
+}
 
 /// Memory that the program has lent. The end of the value ends the loan.
 pub struct Loan(LocalRegion);
@@ -168,7 +177,8 @@ fn register(
         Some(name) => job.job.publish(name, region, rights)?,
         None => job.job.expose(region, rights)?,
     };
-    keep(out, KeptRegion { region, is_lent: AtomicBool::new(memory.kind == OIK_PROGRAM) }).map(drop)
+    let (job, is_lent) = (Arc::downgrade(&job), AtomicBool::new(memory.kind == OIK_PROGRAM));
+    keep(out, KeptRegion { job, region, is_lent }).map(drop)
 }
 
 fn plain(kind: oik_memory_kind, address: BytesMut, len: usize) -> oik_memory {
@@ -286,10 +296,11 @@ pub extern "C" fn oik_region_reregister(
     run(|| {
         let out = handle_place(renewed, "renewed")?;
         let kept = find(region)?;
+        check_joined(&kept.job)?;
         let region = kept.region.reregister(rights_of(rights)?)?;
         // The loan passes to the new region.
         let is_lent = AtomicBool::new(kept.is_lent.swap(false, Ordering::Relaxed));
-        keep(out, KeptRegion { region, is_lent }).map(drop)
+        keep(out, KeptRegion { job: Weak::clone(&kept.job), region, is_lent }).map(drop)
     })
 }
 
@@ -340,7 +351,7 @@ pub extern "C" fn oik_region_rights(
 /// more. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_region_set_rights(region: *mut oik_region, rights: oik_rights) -> oik_status {
-    run(|| Ok(find(region)?.region.set_rights(rights_of(rights)?)?))
+    run(|| Ok(shared(region)?.region.set_rights(rights_of(rights)?)?))
 }
 
 /// Grants rights as `oik_region_set_rights` does, on `len` bytes from `offset`. Both are multiples
@@ -354,7 +365,7 @@ pub extern "C" fn oik_region_protect(
 ) -> oik_status {
     run(|| {
         let range = offset..offset.saturating_add(len);
-        Ok(find(region)?.region.protect(range, rights_of(rights)?)?)
+        Ok(shared(region)?.region.protect(range, rights_of(rights)?)?)
     })
 }
 
@@ -362,7 +373,7 @@ pub extern "C" fn oik_region_protect(
 /// new length. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_region_grow(region: *mut oik_region, len: usize) -> oik_status {
-    run(|| Ok(find(region)?.region.grow(len)?))
+    run(|| Ok(shared(region)?.region.grow(len)?))
 }
 
 /// Id by which any node of the job can use a region (`oik_remote_region_by_id`). It may be sent in

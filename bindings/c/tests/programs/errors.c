@@ -274,17 +274,27 @@ static void forks(void) {
 }
 
 static void another_job_and_after_leave(void) {
-    oik_region *inbox;
+    oik_region *inbox, *mine;
     oik_remote *there;
     oik_team *all;
     oik_array *array;
     oik_view view;
     oik_guard *guard;
-    size_t shape[1] = {100};
+    oik_fifo *fifo;
+    oik_remote_fifo *pushes;
+    oik_queue *queue;
+    oik_counter *counter;
+    size_t shape[1] = {100}, len;
+    static char large[1 << 16];
     OK(oik_publish(job, "late", 4096, OIK_READ | OIK_WRITE, &inbox));
     OK(oik_remote_region(job, other, "late", &there));
     OK(oik_world(job, &all));
     OK(oik_array_new(job, "late", shape, 1, OIK_U64, &array));
+    OK(oik_register(job, large, sizeof large, &mine));
+    OK(oik_fifo_new(job, "late fifo", 4, 8, &fifo));
+    OK(oik_remote_fifo_find(job, other, "late fifo", &pushes));
+    OK(oik_queue_new(job, &queue));
+    OK(oik_counter_new(job, &counter));
     OK(oik_barrier(job));
     oik_job *left = job;
     OK(oik_leave(job));
@@ -296,14 +306,49 @@ static void another_job_and_after_leave(void) {
     oik_status status = oik_put(there, 0, &word, 8, &put);
     if (status == OIK_OK) status = oik_wait(put);
     HOLDS(status == OIK_LEFT && strstr(oik_error(), "left the job") != NULL);
-    static char large[1 << 16];
+    /* Also where nobody waits for the operation. */
+    oik_block block = {.row = 8, .rows = 2, .planes = 1, .row_stride = 16};
+    oik_range some = {0, 8};
+    char element[8];
+    oik_completed completed[1];
+    FAILS(oik_put(there, 0, &word, 8, NULL), OIK_LEFT, "left the job");
     FAILS(oik_put(there, 0, large, sizeof large, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_put_from(there, 0, mine, 0, 8, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_put_from(there, 0, mine, 0, 4096, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_put_signal(there, 8, mine, 0, 8, there, 0, 1, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_get(there, 0, &word, 8, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_get_into(there, 0, mine, 0, 8, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_put_block(there, &block, mine, &block, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_get_block(there, &block, mine, &block, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_atomic(there, 0, OIK_ADD, 64, 1, 0, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_fetch_add(there, 0, 1, &word), OIK_LEFT, "left the job");
+    FAILS(oik_accumulate(there, 0, OIK_U64, OIK_SUM, &word, 1, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_post(pushes, "x", 1, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_try_push(pushes, "x", 1), OIK_LEFT, "left the job");
+    FAILS(oik_try_pop(fifo, element, sizeof element, &len), OIK_LEFT, "left the job");
+    FAILS(oik_queue_poll(queue, completed, 1, &len), OIK_LEFT, "left the job");
+    FAILS(oik_queue_wait(queue, 1, completed, 1, &len), OIK_LEFT, "left the job");
+    FAILS(oik_counter_wait(counter, 1, NULL), OIK_LEFT, "left the job");
+    FAILS(oik_region_set_rights(inbox, OIK_READ), OIK_LEFT, "left the job");
     FAILS(oik_read(array, NULL, 0, &view, &guard), OIK_LEFT, "left the job");
+    FAILS(oik_write(array, NULL, 0, &view, &guard), OIK_LEFT, "left the job");
+    FAILS(oik_write_lazily(array, NULL, 0, &view, &guard), OIK_LEFT, "left the job");
+    FAILS(oik_array_prefetch(array, &some, 1), OIK_LEFT, "left the job");
+    FAILS(oik_array_subscribe(array, &some, 1), OIK_LEFT, "left the job");
+    FAILS(oik_array_halo(array, &some, 1, 1), OIK_LEFT, "left the job");
+    FAILS(oik_array_plain(array, &(void *){NULL}, &len), OIK_LEFT, "left the job");
+    FAILS(oik_array_put(array, 0, &word, 1), OIK_LEFT, "left the job");
+    FAILS(oik_array_get(array, 0, &word, 1), OIK_LEFT, "left the job");
     /* Objects of a job that was left are still to be released. */
     OK(oik_region_release(inbox));
+    OK(oik_region_release(mine));
     OK(oik_remote_release(there));
     OK(oik_team_release(all));
     OK(oik_array_release(array));
+    OK(oik_fifo_release(fifo));
+    OK(oik_remote_fifo_release(pushes));
+    OK(oik_queue_release(queue));
+    OK(oik_counter_release(counter));
 }
 
 int main(void) {
