@@ -2413,8 +2413,9 @@ oik_status oik_team_algorithm(oik_team *team,
  * call its collectives in the same order.
  *
  * Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if
- * an argument makes no sense; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes NULL, an unknown
- * constant or another handle takes no part, and the others wait for it.
+ * an argument makes no sense (NULL, an unknown constant), and then the collective fails on the
+ * other ranks, too; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes another handle than that of
+ * a team takes no part, and the others wait for it.
  */
 oik_status oik_broadcast(oik_team *team,
                          uint32_t root,

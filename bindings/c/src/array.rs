@@ -182,24 +182,31 @@ fn delivery_of(delivery: oik_delivery) -> CallResult<Option<Delivery>> {
     }))
 }
 
+/// Makes an array. A node whose arguments make no sense comes to the collective all the same, which
+/// then fails on all nodes.
 fn declare(
     job: *mut oik_job,
     name: &Text,
-    shape: &[usize],
-    options: &oik_array_options,
-    out: HandlePlace<'_, oik_array>,
+    shape: CallResult<&[usize]>,
+    options: CallResult<&oik_array_options>,
+    out: CallResult<HandlePlace<'_, oik_array>>,
 ) -> CallResult {
     let job = find(job)?;
-    let mut builder = job.job.untyped_array(name.get("name")?, shape, element_of(options)?);
-    if let Some(distribution) = distribution_of(options)? {
-        builder = builder.distribution(distribution);
-    }
-    if let Some(delivery) = delivery_of(options.delivery)? {
-        builder = builder.delivery(delivery);
-    }
-    if options.has_update_class {
-        builder = builder.update_class(class_of(options.update_class)?);
-    }
+    let builder = || -> CallResult<_> {
+        let (out, options) = (out?, options?);
+        let mut builder = job.job.untyped_array(name.get("name")?, shape?, element_of(options)?);
+        if let Some(distribution) = distribution_of(options)? {
+            builder = builder.distribution(distribution);
+        }
+        if let Some(delivery) = delivery_of(options.delivery)? {
+            builder = builder.delivery(delivery);
+        }
+        if options.has_update_class {
+            builder = builder.update_class(class_of(options.update_class)?);
+        }
+        Ok((builder, out))
+    };
+    let (builder, out) = builder().inspect_err(|error| job.refuse_array(error))?;
     let array = RwLock::new(builder.build()?);
     let (job, plain) = (Arc::downgrade(&job), Mutex::default());
     keep(out, KeptArray { job, array, plain }).map(drop)
@@ -219,9 +226,8 @@ pub extern "C" fn oik_array_new(
     array: Option<&mut MaybeUninit<*mut oik_array>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(array, "array")?;
-        let options = plain_options(kind);
-        declare(job, &name, shape.get(axes, "shape")?, &options, out)
+        let (out, options) = (handle_place(array, "array"), plain_options(kind));
+        declare(job, &name, shape.get(axes, "shape"), Ok(&options), out)
     })
 }
 
@@ -237,8 +243,8 @@ pub extern "C" fn oik_array_new_with(
     array: Option<&mut MaybeUninit<*mut oik_array>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(array, "array")?;
-        declare(job, &name, shape.get(axes, "shape")?, given(options, "options")?, out)
+        let (out, options) = (handle_place(array, "array"), given(options, "options"));
+        declare(job, &name, shape.get(axes, "shape"), options, out)
     })
 }
 

@@ -12,7 +12,7 @@ use crate::status::oik_status;
 use crate::team::{UsedTeam, oik_team, team_of};
 use oikaze::collective::{Pending, Team};
 use oikaze::completion::{CompletionQueue, Counter};
-use oikaze::ffi::{ElementKind, Untyped, UntypedResult};
+use oikaze::ffi::{CollectiveKind, ElementKind, Untyped, UntypedOperator, UntypedResult};
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -73,48 +73,121 @@ fn end(
     }
 }
 
-/// Elements of a collective.
-struct Elements {
+/// A collective that this rank is about to call. A rank whose arguments make no sense calls it all
+/// the same, as a refusal. Otherwise this rank would be one collective behind the others, and would
+/// get the result of another call than they do.
+struct CollectiveCall {
     team: UsedTeam,
-    kind: ElementKind,
+    collective: CollectiveKind,
 }
 
-impl Elements {
-    fn of(team: *mut oik_team, kind: oik_kind) -> CallResult<Self> {
-        Ok(Self { team: team_of(team)?, kind: kind_of(kind)? })
+impl CollectiveCall {
+    fn of(team: *mut oik_team, collective: CollectiveKind) -> CallResult<Self> {
+        Ok(Self { team: team_of(team)?, collective })
     }
 
     fn team(&self) -> &Team {
         self.team.team()
     }
 
+    /// Returns a checked argument. Refuses the collective on all ranks if the argument makes no
+    /// sense.
+    fn checked<T>(&self, argument: CallResult<T>) -> CallResult<T> {
+        argument.inspect_err(|error| {
+            let untyped = Untyped::of(self.team(), ElementKind::U8);
+            // This rank returns its own error, and does not wait for the others.
+            drop(untyped.refused::<()>(self.collective, error.text.to_string()));
+        })
+    }
+
+    fn elements(self, kind: oik_kind) -> CallResult<Elements> {
+        let kind = self.checked(kind_of(kind))?;
+        Ok(Elements { call: self, kind })
+    }
+}
+
+/// Elements of a collective. A mistake in an argument refuses the collective on all ranks.
+struct Elements {
+    call: CollectiveCall,
+    kind: ElementKind,
+}
+
+impl Elements {
+    fn of(team: *mut oik_team, collective: CollectiveKind, kind: oik_kind) -> CallResult<Self> {
+        CollectiveCall::of(team, collective)?.elements(kind)
+    }
+
+    fn checked<T>(&self, argument: CallResult<T>) -> CallResult<T> {
+        self.call.checked(argument)
+    }
+
+    fn team(&self) -> &Team {
+        self.call.team()
+    }
+
     fn untyped(&self) -> Untyped<'_> {
-        Untyped::of(self.team.team(), self.kind)
+        Untyped::of(self.team(), self.kind)
     }
 
     /// Returns the bytes of `count` elements.
     fn len(&self, count: usize) -> CallResult<usize> {
-        bytes_of(count, self.kind.size())
+        self.checked(bytes_of(count, self.kind.size()))
     }
 
-    /// Returns the bytes of `count` elements of an operator, which are pairs for some.
-    fn len_for(&self, count: usize, operator: oik_operator) -> CallResult<usize> {
-        let size = self.kind.size();
-        bytes_of(count, if operator_of(operator)?.takes_pairs() { 2 * size } else { size })
+    /// Returns an operator, and the bytes of `count` elements of it, which are pairs for some.
+    fn operator(
+        &self,
+        count: usize,
+        operator: oik_operator,
+    ) -> CallResult<(UntypedOperator, usize)> {
+        let (operator, size) = (self.checked(operator_of(operator))?, self.kind.size());
+        let size = if operator.takes_pairs() { 2 * size } else { size };
+        Ok((operator, self.checked(bytes_of(count, size))?))
     }
 
     /// Returns the bytes of the elements of all ranks.
     fn len_of_all(&self, len: usize) -> CallResult<usize> {
-        bytes_of(self.team().size() as usize, len)
+        self.checked(bytes_of(self.team().size() as usize, len))
+    }
+
+    fn values<'v>(&self, values: &'v Bytes, len: usize) -> CallResult<&'v [u8]> {
+        self.checked(values.get(len, "values"))
+    }
+
+    fn values_mut<'v>(&self, values: &'v mut BytesMut, len: usize) -> CallResult<&'v mut [u8]> {
+        self.checked(values.get_set(len, "values"))
+    }
+
+    fn room<'v>(&self, result: &'v mut BytesMut, len: usize) -> CallResult<&'v mut [u8]> {
+        self.checked(result.get_set(len, "result"))
+    }
+
+    fn destination(&self, result: &BytesMut, len: usize) -> CallResult<Destination> {
+        self.checked(Destination::new(result, len, "result"))
+    }
+
+    /// Returns the memory of values that become the result.
+    fn in_place(&self, values: &BytesMut, len: usize) -> CallResult<Destination> {
+        self.checked(Destination::new(values, len, "values"))
     }
 
     /// Returns memory at the root, and none at other ranks.
-    fn at_root(&self, root: u32, memory: &BytesMut, len: usize) -> CallResult<Destination> {
+    fn at_root(&self, root: u32, result: &BytesMut, len: usize) -> CallResult<Destination> {
         if self.team().rank() == root {
-            Destination::new(memory, len, "result")
+            self.destination(result, len)
         } else {
-            Destination::new(&BytesMut::of(std::ptr::null_mut()), 0, "result")
+            self.destination(&BytesMut::of(std::ptr::null_mut()), 0)
         }
+    }
+
+    /// Waits for the collective, or hands C its handle.
+    fn end(
+        &self,
+        pending: Pending<UntypedResult>,
+        into: Destination,
+        operation: Option<HandlePlace<'_, oik_operation>>,
+    ) -> CallResult {
+        end(&self.call.team, pending, into, operation)
     }
 }
 
@@ -124,8 +197,9 @@ impl Elements {
 /// call its collectives in the same order.
 ///
 /// Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if
-/// an argument makes no sense; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes NULL, an unknown
-/// constant or another handle takes no part, and the others wait for it.
+/// an argument makes no sense (NULL, an unknown constant), and then the collective fails on the
+/// other ranks, too; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes another handle than that of
+/// a team takes no part, and the others wait for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_broadcast(
     team: *mut oik_team,
@@ -136,13 +210,14 @@ pub extern "C" fn oik_broadcast(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
+        let elements = Elements::of(team, CollectiveKind::Broadcast, kind)?;
         let len = elements.len(count)?;
-        if operation.is_none() {
-            return Ok(elements.untyped().broadcast_into(root, values.get_set(len, "values")?)?);
+        let into = elements.in_place(&values, len)?;
+        let values = elements.values_mut(&mut values, len)?;
+        match operation {
+            None => Ok(elements.untyped().broadcast_into(root, values)?),
+            _ => elements.end(elements.untyped().broadcast(root, values), into, operation),
         }
-        let pending = elements.untyped().broadcast(root, values.get_set(len, "values")?);
-        end(&elements.team, pending, Destination::new(&values, len, "values")?, operation)
     })
 }
 
@@ -160,11 +235,11 @@ pub extern "C" fn oik_gather(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
+        let elements = Elements::of(team, CollectiveKind::Gather, kind)?;
         let len = elements.len(count)?;
         let into = elements.at_root(root, &result, elements.len_of_all(len)?)?;
-        let pending = elements.untyped().gather(root, values.get(len, "values")?);
-        end(&elements.team, pending, into, operation)
+        let values = elements.values(&values, len)?;
+        elements.end(elements.untyped().gather(root, values), into, operation)
     })
 }
 
@@ -180,17 +255,17 @@ pub extern "C" fn oik_all_gather(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
+        let elements = Elements::of(team, CollectiveKind::AllGather, kind)?;
         let len = elements.len(count)?;
         let all = elements.len_of_all(len)?;
-        let values = values.get(len, "values")?;
-        if operation.is_none() {
-            return Ok(elements
-                .untyped()
-                .all_gather_into(values, result.get_set(all, "result")?)?);
+        let (values, into) = (elements.values(&values, len)?, elements.destination(&result, all)?);
+        match operation {
+            None => {
+                let room = elements.room(&mut result, all)?;
+                Ok(elements.untyped().all_gather_into(values, room)?)
+            }
+            _ => elements.end(elements.untyped().all_gather(values), into, operation),
         }
-        let into = Destination::new(&result, all, "result")?;
-        end(&elements.team, elements.untyped().all_gather(values), into, operation)
     })
 }
 
@@ -208,13 +283,13 @@ pub extern "C" fn oik_scatter(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
+        let elements = Elements::of(team, CollectiveKind::Scatter, kind)?;
         let len = elements.len(count)?;
         let is_root = elements.team().rank() == root;
         let given = if is_root { elements.len_of_all(len)? } else { 0 };
-        let into = Destination::new(&result, len, "result")?;
-        let pending = elements.untyped().scatter(root, values.get(given, "values")?);
-        end(&elements.team, pending, into, operation)
+        let (values, into) =
+            (elements.values(&values, given)?, elements.destination(&result, len)?);
+        elements.end(elements.untyped().scatter(root, values), into, operation)
     })
 }
 
@@ -230,16 +305,16 @@ pub extern "C" fn oik_all_to_all(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
+        let elements = Elements::of(team, CollectiveKind::AllToAll, kind)?;
         let all = elements.len_of_all(elements.len(count)?)?;
-        let values = values.get(all, "values")?;
-        if operation.is_none() {
-            return Ok(elements
-                .untyped()
-                .all_to_all_into(values, result.get_set(all, "result")?)?);
+        let (values, into) = (elements.values(&values, all)?, elements.destination(&result, all)?);
+        match operation {
+            None => {
+                let room = elements.room(&mut result, all)?;
+                Ok(elements.untyped().all_to_all_into(values, room)?)
+            }
+            _ => elements.end(elements.untyped().all_to_all(values), into, operation),
         }
-        let into = Destination::new(&result, all, "result")?;
-        end(&elements.team, elements.untyped().all_to_all(values), into, operation)
     })
 }
 
@@ -258,12 +333,11 @@ pub extern "C" fn oik_reduce(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
-        let len = elements.len_for(count, operator_)?;
+        let elements = Elements::of(team, CollectiveKind::Reduce, kind)?;
+        let (operator, len) = elements.operator(count, operator_)?;
         let into = elements.at_root(root, &result, len)?;
-        let values = values.get(len, "values")?;
-        let pending = elements.untyped().reduce(root, values, operator_of(operator_)?);
-        end(&elements.team, pending, into, operation)
+        let values = elements.values(&values, len)?;
+        elements.end(elements.untyped().reduce(root, values, operator), into, operation)
     })
 }
 
@@ -279,15 +353,14 @@ pub extern "C" fn oik_all_reduce(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
-        let len = elements.len_for(count, operator_)?;
-        let operator = operator_of(operator_)?;
-        let given = values.get_set(len, "values")?;
-        if operation.is_none() {
-            return Ok(elements.untyped().all_reduce_into(given, operator)?);
+        let elements = Elements::of(team, CollectiveKind::AllReduce, kind)?;
+        let (operator, len) = elements.operator(count, operator_)?;
+        let into = elements.in_place(&values, len)?;
+        let values = elements.values_mut(&mut values, len)?;
+        match operation {
+            None => Ok(elements.untyped().all_reduce_into(values, operator)?),
+            _ => elements.end(elements.untyped().all_reduce(values, operator), into, operation),
         }
-        let pending = elements.untyped().all_reduce(given, operator);
-        end(&elements.team, pending, Destination::new(&values, len, "values")?, operation)
     })
 }
 
@@ -304,12 +377,11 @@ pub extern "C" fn oik_reduce_scatter(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
-        let len = elements.len_for(count, operator_)?;
-        let values = values.get(elements.len_of_all(len)?, "values")?;
-        let into = Destination::new(&result, len, "result")?;
-        let pending = elements.untyped().reduce_scatter(values, operator_of(operator_)?);
-        end(&elements.team, pending, into, operation)
+        let elements = Elements::of(team, CollectiveKind::ReduceScatter, kind)?;
+        let (operator, len) = elements.operator(count, operator_)?;
+        let values = elements.values(&values, elements.len_of_all(len)?)?;
+        let into = elements.destination(&result, len)?;
+        elements.end(elements.untyped().reduce_scatter(values, operator), into, operation)
     })
 }
 
@@ -326,11 +398,10 @@ pub extern "C" fn oik_scan(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
-        let len = elements.len_for(count, operator_)?;
-        let into = Destination::new(&result, len, "result")?;
-        let pending = elements.untyped().scan(values.get(len, "values")?, operator_of(operator_)?);
-        end(&elements.team, pending, into, operation)
+        let elements = Elements::of(team, CollectiveKind::Scan, kind)?;
+        let (operator, len) = elements.operator(count, operator_)?;
+        let (values, into) = (elements.values(&values, len)?, elements.destination(&result, len)?);
+        elements.end(elements.untyped().scan(values, operator), into, operation)
     })
 }
 
@@ -347,12 +418,10 @@ pub extern "C" fn oik_exclusive_scan(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let elements = Elements::of(team, kind)?;
-        let len = elements.len_for(count, operator_)?;
-        let into = Destination::new(&result, len, "result")?;
-        let values = values.get(len, "values")?;
-        let pending = elements.untyped().exclusive_scan(values, operator_of(operator_)?);
-        end(&elements.team, pending, into, operation)
+        let elements = Elements::of(team, CollectiveKind::ExclusiveScan, kind)?;
+        let (operator, len) = elements.operator(count, operator_)?;
+        let (values, into) = (elements.values(&values, len)?, elements.destination(&result, len)?);
+        elements.end(elements.untyped().exclusive_scan(values, operator), into, operation)
     })
 }
 
@@ -367,9 +436,9 @@ pub extern "C" fn oik_sum_exact(
     sum: Option<&mut MaybeUninit<f64>>,
 ) -> oik_status {
     run(|| {
-        let sum = place(sum, "sum")?;
-        let elements = Elements::of(team, kind)?;
-        let values = values.get(elements.len(count)?, "values")?;
+        let elements = Elements::of(team, CollectiveKind::AllReduce, kind)?;
+        let sum = elements.checked(place(sum, "sum"))?;
+        let values = elements.values(&values, elements.len(count)?)?;
         sum.write(elements.untyped().sum_exact(values)?);
         Ok(())
     })
@@ -387,17 +456,22 @@ pub extern "C" fn oik_barrier_reduce(
     count: usize,
 ) -> oik_status {
     run(|| {
-        let (job, op) = (find(job)?, reduce_op_of(operator_)?);
-        let values = values.get_set(bytes_of(count, size_of::<u64>())?, "values")?;
+        let job = find(job)?;
+        let len = bytes_of(count, size_of::<u64>());
+        let arguments = reduce_op_of(operator_)
+            .and_then(|op| Ok((op, values.get_set(len?, "values")?)))
+            .and_then(|arguments| match kind {
+                OIK_F64 | OIK_I64 | OIK_U64 => Ok(arguments),
+                _ => Err(CallError::invalid(format!(
+                    "kind {kind} does not travel with a barrier; use OIK_F64, OIK_I64 or OIK_U64"
+                ))),
+            });
+        let (op, values) = arguments.inspect_err(|error| job.refuse_reduce(error))?;
         macro_rules! reduce {
             ($type:ty) => {{
                 let numbers = numbers(values, <$type>::from_ne_bytes);
-                for (to, sum) in values
-                    .as_chunks_mut()
-                    .0
-                    .iter_mut()
-                    .zip(job.job.barrier_reduce_all(&numbers, op)?)
-                {
+                let sums = job.job.barrier_reduce_all(&numbers, op)?;
+                for (to, sum) in values.as_chunks_mut().0.iter_mut().zip(sums) {
                     *to = sum.to_ne_bytes();
                 }
                 Ok(())
@@ -406,10 +480,7 @@ pub extern "C" fn oik_barrier_reduce(
         match kind {
             OIK_F64 => reduce!(f64),
             OIK_I64 => reduce!(i64),
-            OIK_U64 => reduce!(u64),
-            _ => Err(CallError::invalid(format!(
-                "kind {kind} does not travel with a barrier; use OIK_F64, OIK_I64 or OIK_U64"
-            ))),
+            _ => reduce!(u64),
         }
     })
 }
@@ -466,9 +537,9 @@ pub extern "C" fn oik_all_reduce_by(
 ) -> oik_status {
     run(|| {
         let by = ByProgram { size, count, combine, context: &context };
-        let team = team_of(team)?;
-        let values = values.get_set(by.len()?, "values")?;
-        let all = Untyped::of(team.team(), ElementKind::U8).all_gather(values).wait()?.into_vec();
+        let call = CollectiveCall::of(team, CollectiveKind::AllGather)?;
+        let values = call.checked(by.len().and_then(|len| values.get_set(len, "values")))?;
+        let all = Untyped::of(call.team(), ElementKind::U8).all_gather(values).wait()?.into_vec();
         values.copy_from_slice(&by.fold(&all)?);
         Ok(())
     })
@@ -489,11 +560,12 @@ pub extern "C" fn oik_reduce_by(
 ) -> oik_status {
     run(|| {
         let by = ByProgram { size, count, combine, context: &context };
-        let (team, len) = (team_of(team)?, by.len()?);
-        let is_root = team.team().rank() == root;
-        let room = result.get(if is_root { len } else { 0 }, "result")?;
-        let values = values.get(len, "values")?;
-        let all = Untyped::of(team.team(), ElementKind::U8).gather(root, values).wait()?;
+        let call = CollectiveCall::of(team, CollectiveKind::Gather)?;
+        let len = call.checked(by.len())?;
+        let is_root = call.team().rank() == root;
+        let room = call.checked(result.get(if is_root { len } else { 0 }, "result"))?;
+        let values = call.checked(values.get(len, "values"))?;
+        let all = Untyped::of(call.team(), ElementKind::U8).gather(root, values).wait()?;
         if is_root {
             room.write_copy_of_slice(&by.fold(&all.into_vec())?);
         }
@@ -514,10 +586,11 @@ pub extern "C" fn oik_scan_by(
 ) -> oik_status {
     run(|| {
         let by = ByProgram { size, count, combine, context: &context };
-        let (team, len) = (team_of(team)?, by.len()?);
-        let values = values.get_set(len, "values")?;
-        let all = Untyped::of(team.team(), ElementKind::U8).all_gather(values).wait()?.into_vec();
-        let mine = (team.team().rank() as usize + 1).saturating_mul(len);
+        let call = CollectiveCall::of(team, CollectiveKind::AllGather)?;
+        let len = call.checked(by.len())?;
+        let values = call.checked(values.get_set(len, "values"))?;
+        let all = Untyped::of(call.team(), ElementKind::U8).all_gather(values).wait()?.into_vec();
+        let mine = (call.team().rank() as usize + 1).saturating_mul(len);
         values.copy_from_slice(&by.fold(all.get(..mine).unwrap_or(&all))?);
         Ok(())
     })
@@ -550,11 +623,12 @@ impl Elements {
 
     /// Returns one vector for each rank.
     fn vectors<'v>(&self, vectors: &'v Vectors, ranks: usize) -> CallResult<Vec<&'v [u8]>> {
-        let vectors = vectors.get(ranks, "vectors")?.iter();
         let bytes = |vector: &'v oik_vector| {
-            vector.values.get(self.len(vector.count)?, "values of a vector")
+            let len = bytes_of(vector.count, self.kind.size())?;
+            vector.values.get(len, "values of a vector")
         };
-        vectors.map(bytes).collect()
+        let vectors = vectors.get(ranks, "vectors");
+        self.checked(vectors.and_then(|vectors| vectors.iter().map(bytes).collect()))
     }
 
     fn ranks(&self) -> usize {
@@ -574,8 +648,10 @@ pub extern "C" fn oik_gather_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
-        let values = values.get(elements.len(count)?, "values")?;
+        let out = handle_place(result, "result");
+        let elements = Elements::of(team, CollectiveKind::Gather, kind)?;
+        let out = elements.checked(out)?;
+        let values = elements.values(&values, elements.len(count)?)?;
         elements.keep(out, elements.untyped().gather_uneven(root, values).wait()?)
     })
 }
@@ -590,8 +666,10 @@ pub extern "C" fn oik_all_gather_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
-        let values = values.get(elements.len(count)?, "values")?;
+        let out = handle_place(result, "result");
+        let elements = Elements::of(team, CollectiveKind::AllGather, kind)?;
+        let out = elements.checked(out)?;
+        let values = elements.values(&values, elements.len(count)?)?;
         elements.keep(out, elements.untyped().all_gather_uneven(values).wait()?)
     })
 }
@@ -607,7 +685,9 @@ pub extern "C" fn oik_scatter_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
+        let out = handle_place(result, "result");
+        let elements = Elements::of(team, CollectiveKind::Scatter, kind)?;
+        let out = elements.checked(out)?;
         let given = if elements.team().rank() == root { elements.ranks() } else { 0 };
         let vectors = elements.vectors(&vectors, given)?;
         let mine = elements.untyped().scatter_uneven(root, &vectors).wait()?;
@@ -624,7 +704,9 @@ pub extern "C" fn oik_all_to_all_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
+        let out = handle_place(result, "result");
+        let elements = Elements::of(team, CollectiveKind::AllToAll, kind)?;
+        let out = elements.checked(out)?;
         let vectors = elements.vectors(&vectors, elements.ranks())?;
         elements.keep(out, elements.untyped().all_to_all_uneven(&vectors).wait()?)
     })
@@ -642,9 +724,11 @@ pub extern "C" fn oik_reduce_scatter_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let (out, elements) = (handle_place(result, "result")?, Elements::of(team, kind)?);
+        let out = handle_place(result, "result");
+        let elements = Elements::of(team, CollectiveKind::ReduceScatter, kind)?;
+        let out = elements.checked(out)?;
         let vectors = elements.vectors(&vectors, elements.ranks())?;
-        let operator = operator_of(operator_)?;
+        let operator = elements.checked(operator_of(operator_))?;
         let mine = elements.untyped().reduce_scatter_uneven(&vectors, operator).wait()?;
         elements.keep(out, vec![mine.into_vec()])
     })

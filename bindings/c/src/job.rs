@@ -50,6 +50,18 @@ impl JoinedJob {
         let peer = self.job.peer(rank)?;
         Ok(known.get_or_init(|| peer))
     }
+
+    /// Comes to a reduction of all nodes whose arguments this node refuses, so that it fails on all
+    /// of them.
+    pub fn refuse_reduce(&self, error: &CallError) {
+        let _own_error_says_why = self.job.refuse_collective("reduce", &error.text);
+    }
+
+    /// Comes to the declaration of an array whose arguments this node refuses, so that it fails on
+    /// all nodes.
+    pub fn refuse_array(&self, error: &CallError) {
+        let _own_error_says_why = self.job.refuse_array("make an array", &error.text);
+    }
 }
 
 fn no_place(rank: u32) -> CallError {

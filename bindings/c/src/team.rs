@@ -69,8 +69,11 @@ pub extern "C" fn oik_team_split(
     part: Option<&mut MaybeUninit<*mut oik_team>>,
 ) -> oik_status {
     run(|| {
-        let (out, team) = (handle_place(part, "part")?, team_of(team)?);
-        match team.team().split((color != OIK_NO_COLOR).then_some(color), key)? {
+        let (out, team) = (handle_place(part, "part"), team_of(team)?);
+        // A rank without a place comes all the same, so that it stays level with the others.
+        let part = team.team().split((color != OIK_NO_COLOR).then_some(color), key)?;
+        let out = out?;
+        match part {
             Some(part) => {
                 let job = Weak::clone(&team.kept.job);
                 keep(out, KeptTeam { job, team: Some(part) }).map(drop)
@@ -88,9 +91,9 @@ pub extern "C" fn oik_team_shrink(
     living: Option<&mut MaybeUninit<*mut oik_team>>,
 ) -> oik_status {
     run(|| {
-        let (out, team) = (handle_place(living, "living")?, team_of(team)?);
+        let (out, team) = (handle_place(living, "living"), team_of(team)?);
         let living = Some(team.team().shrink()?);
-        keep(out, KeptTeam { job: Weak::clone(&team.kept.job), team: living }).map(drop)
+        keep(out?, KeptTeam { job: Weak::clone(&team.kept.job), team: living }).map(drop)
     })
 }
 

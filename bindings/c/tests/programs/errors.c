@@ -247,6 +247,85 @@ static void collectives(void) {
     FAILS(oik_team_barrier(all), OIK_HANDLE, "it was released");
 }
 
+/* The wrong call of one rank fails with these words, and so does the right call of the other. */
+#define REFUSED_BY_1(right, wrong, words) REFUSED_BY(1, right, wrong, words)
+#define REFUSED_BY(refuser, right, wrong, words)                                                   \
+    do {                                                                                           \
+        if (rank == (refuser)) {                                                                   \
+            FAILS(wrong, OIK_INVALID, words);                                                      \
+        } else {                                                                                   \
+            FAILS(right, OIK_MISMATCH, words);                                                     \
+        }                                                                                          \
+    } while (0)
+
+/* What one rank refuses fails on the other, and later results are those of the same call. */
+static void refused_by_one_rank(void) {
+    oik_team *all, *part;
+    oik_vectors *vectors;
+    oik_array *array;
+    int32_t one[1] = {1}, two[2];
+    double sum, number = 1;
+    size_t shape[1] = {100};
+    oik_vector given[2] = {{one, 1}, {one, 1}}, bad[2] = {{one, 1}, {NULL, 1}};
+    OK(oik_world(job, &all));
+    REFUSED_BY_1(oik_broadcast(all, 1, OIK_I32, one, 1, NULL),
+                 oik_broadcast(all, 1, 99, one, 1, NULL), "kind 99 is unknown");
+    REFUSED_BY_1(oik_gather(all, 0, OIK_I32, one, 1, two, NULL),
+                 oik_gather(all, 0, OIK_I32, NULL, 1, NULL, NULL), "values is NULL");
+    REFUSED_BY_1(oik_all_gather(all, OIK_I32, one, 1, two, NULL),
+                 oik_all_gather(all, OIK_I32, one, 1, NULL, NULL), "result is NULL");
+    REFUSED_BY_1(oik_scatter(all, 1, OIK_I32, two, 1, one, NULL),
+                 oik_scatter(all, 1, OIK_I32, two, 1, NULL, NULL), "result is NULL");
+    REFUSED_BY_1(oik_all_to_all(all, OIK_I32, two, 1, two, NULL),
+                 oik_all_to_all(all, OIK_I32, NULL, 1, two, NULL), "values is NULL");
+    REFUSED_BY_1(oik_reduce(all, 0, OIK_I32, OIK_SUM, one, 1, two, NULL),
+                 oik_reduce(all, 0, OIK_I32, 99, one, 1, two, NULL), "operator 99");
+    REFUSED_BY_1(oik_all_reduce(all, OIK_I32, OIK_SUM, one, 1, NULL),
+                 oik_all_reduce(all, OIK_I32, OIK_SUM, one, SIZE_MAX, NULL), "too many");
+    REFUSED_BY_1(oik_reduce_scatter(all, OIK_I32, OIK_SUM, two, 1, one, NULL),
+                 oik_reduce_scatter(all, OIK_I32, OIK_SUM, two, 1, NULL, NULL), "result is NULL");
+    REFUSED_BY(0, oik_scan(all, OIK_I32, OIK_SUM, one, 1, two, NULL),
+               oik_scan(all, OIK_I32, OIK_SUM, NULL, 1, two, NULL), "values is NULL");
+    REFUSED_BY(0, oik_exclusive_scan(all, OIK_I32, OIK_SUM, one, 1, two, NULL),
+               oik_exclusive_scan(all, OIK_I32, 99, one, 1, two, NULL), "operator 99");
+    REFUSED_BY_1(oik_sum_exact(all, OIK_F64, &number, 1, &sum),
+                 oik_sum_exact(all, OIK_F64, &number, 1, NULL), "sum is NULL");
+    REFUSED_BY_1(oik_gather_uneven(all, 0, OIK_I32, one, 1, &vectors),
+                 oik_gather_uneven(all, 0, OIK_I32, one, 1, NULL), "result is NULL");
+    REFUSED_BY_1(oik_all_gather_uneven(all, OIK_I32, one, 1, &vectors),
+                 oik_all_gather_uneven(all, OIK_I32, NULL, 1, &vectors), "values is NULL");
+    REFUSED_BY_1(oik_scatter_uneven(all, 1, OIK_I32, given, &vectors),
+                 oik_scatter_uneven(all, 1, 99, NULL, &vectors), "kind 99 is unknown");
+    REFUSED_BY_1(oik_all_to_all_uneven(all, OIK_I32, given, &vectors),
+                 oik_all_to_all_uneven(all, OIK_I32, bad, &vectors), "values of a vector is NULL");
+    REFUSED_BY_1(oik_reduce_scatter_uneven(all, OIK_I32, OIK_SUM, given, &vectors),
+                 oik_reduce_scatter_uneven(all, OIK_I32, 99, given, &vectors), "operator 99");
+    REFUSED_BY_1(oik_all_reduce_by(all, 4, NULL, NULL, one, 1),
+                 oik_all_reduce_by(all, 4, NULL, NULL, NULL, 1), "values is NULL");
+    REFUSED_BY_1(oik_reduce_by(all, 0, 4, NULL, NULL, one, 1, two),
+                 oik_reduce_by(all, 0, 4, NULL, NULL, NULL, 1, NULL), "values is NULL");
+    REFUSED_BY_1(oik_scan_by(all, 4, NULL, NULL, one, 1),
+                 oik_scan_by(all, SIZE_MAX, NULL, NULL, one, 2), "too many");
+    REFUSED_BY_1(oik_barrier_reduce(job, OIK_F64, OIK_SUM, &number, 1),
+                 oik_barrier_reduce(job, OIK_I32, OIK_SUM, &number, 1), "does not travel");
+    REFUSED_BY_1(oik_array_new(job, "refused", shape, 1, OIK_F64, &array),
+                 oik_array_new(job, "refused", shape, 1, 99, &array), "kind 99 is unknown");
+    /* A rank without a place for its team has come all the same. */
+    if (rank == 1) {
+        FAILS(oik_team_split(all, 0, 0, NULL), OIK_INVALID, "part is NULL");
+    } else {
+        OK(oik_team_split(all, 0, 0, &part));
+        OK(oik_team_release(part));
+    }
+    one[0] = 1;
+    OK(oik_all_reduce(all, OIK_I32, OIK_SUM, one, 1, NULL));
+    HOLDS(one[0] == 2);
+    number = 1 + rank;
+    OK(oik_barrier_reduce(job, OIK_F64, OIK_SUM, &number, 1));
+    HOLDS(number == 3);
+    OK(oik_team_release(all));
+}
+
 static void *own_text(void *unused) {
     (void)unused;
     HOLDS(oik_error()[0] == 0); /* each thread has a last failure of its own */
@@ -364,6 +443,7 @@ int main(void) {
     threads();
     forks();
     collectives();
+    refused_by_one_rank();
     another_job_and_after_leave();
     printf("node %u has seen all errors\n", rank);
     return 0;

@@ -1,6 +1,7 @@
 //! State of a job that bindings need.
 
-use crate::Job;
+use crate::{Error, Job};
+use oikaze_engine::Request;
 
 impl Job {
     /// Returns `true` if survivors go on after the death of a node
@@ -9,5 +10,46 @@ impl Job {
     #[must_use]
     pub fn keeps_going(&self) -> bool {
         self.node.keeps_going()
+    }
+
+    /// Comes to a barrier or reduction of all nodes in place of this node's own call, whose
+    /// arguments a binding refuses for the reason `why`. The collective fails on all nodes, which
+    /// name the reason. Otherwise this node would be one collective behind the others. Returns the
+    /// error.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let error = job.refuse_collective("reduce", "an object of type set");
+    /// assert!(error.to_string().contains("an object of type set"));
+    /// job.barrier()?; // the job goes on
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn refuse_collective(&self, what: &str, why: &str) -> Error {
+        self.refuse_by(Request::Cannot(format!("{what}: {why}")), what, why)
+    }
+
+    /// Comes to the declaration of an array as [`Job::refuse_collective`] comes to a barrier.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let error = job.refuse_array("make an array", "dtype object");
+    /// assert!(error.to_string().contains("dtype object"));
+    /// assert_eq!(job.array::<u8>("array", 7)?.len(), 7); // the job goes on
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn refuse_array(&self, what: &str, why: &str) -> Error {
+        self.refuse_by(Request::CannotDeclare(format!("{what}: {why}")), what, why)
+    }
+
+    fn refuse_by(&self, refusal: Request, what: &str, why: &str) -> Error {
+        // It fails on all nodes, and this one names its own reason.
+        let _ = self.node.collective(what, refusal, self.limit);
+        Error::invalid(what, why)
     }
 }
