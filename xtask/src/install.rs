@@ -35,6 +35,11 @@ pub const SONAME: &str = "liboikaze.so.0";
 /// System libraries that a program needs that links the static library.
 const PRIVATE_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
+/// Lines of oikaze.pc that name the static library.
+const ARCHIVE: &str = "\
+# For programs that link the static library: pkg-config --variable=archive oikaze
+archive=${pc_sysrootdir}${libdir}/liboikaze.a";
+
 impl Settings {
     /// Returns the settings of a distribution's package, whose files are laid out in `folder`.
     pub fn of_package(folder: &Path) -> Settings {
@@ -111,23 +116,25 @@ pub fn run(settings: &Settings) -> Result<(), String> {
 /// Returns the text of oikaze.pc.
 fn package(settings: &Settings) -> Result<String, String> {
     let prefix = Path::new("/").join(&settings.prefix);
-    text_of_package(&prefix.to_string_lossy(), &settings.libdir.to_string_lossy())
+    let archive = format!("{ARCHIVE} {PRIVATE_LIBRARIES}\n");
+    text_of_package(&prefix.to_string_lossy(), &settings.libdir.to_string_lossy(), &archive)
 }
 
 /// Returns the text of an oikaze.pc that is installed anywhere, in `lib/pkgconfig`. Programs find
-/// the library there when they run.
+/// the library there when they run. It comes without the static library.
 pub fn movable_package() -> Result<String, String> {
-    let text = text_of_package("${pcfiledir}/../..", "lib")?;
+    let text = text_of_package("${pcfiledir}/../..", "lib", "")?;
     Ok(text.replace("-L${libdir} ", "-L${libdir} -Wl,-rpath,${libdir} "))
 }
 
-fn text_of_package(prefix: &str, libdir: &str) -> Result<String, String> {
+fn text_of_package(prefix: &str, libdir: &str, archive: &str) -> Result<String, String> {
     let template = header::folder().join("oikaze.pc.in");
     let text = fs::read_to_string(&template).map_err(|why| named(&template, &why))?;
     Ok(text
         .replace("@prefix@", prefix)
         .replace("@libdir@", libdir)
         .replace("@version@", VERSION)
+        .replace("@archive@\n", archive)
         .replace("@private@", PRIVATE_LIBRARIES))
 }
 
@@ -167,4 +174,22 @@ fn link(to: &str, path: &Path) -> Result<(), String> {
 fn uninstall(files: &Files) -> Result<(), String> {
     let Files { shared, soname, link, archive, header, package } = files;
     [shared, soname, link, archive, header, package].into_iter().try_for_each(|path| remove(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_for_pkg_config_names_the_static_library_only_where_it_is_installed() {
+        let installed = package(&Settings::of_package(Path::new("/tmp"))).unwrap();
+        assert!(installed.contains("\narchive=${pc_sysrootdir}${libdir}/liboikaze.a -l"));
+        assert!(installed.starts_with("prefix=/usr\n"), "{installed}");
+        let movable = movable_package().unwrap();
+        assert!(!movable.contains("archive") && !movable.contains("liboikaze.a"), "{movable}");
+        assert!(movable.contains("\nLibs: -L${libdir} -Wl,-rpath,${libdir} -loikaze\n"));
+        for text in [installed, movable] {
+            assert!(!text.contains('@'), "{text}");
+        }
+    }
 }
