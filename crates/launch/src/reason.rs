@@ -39,6 +39,8 @@ pub enum Reason {
     Dropped,
     /// Another service or another job answered, in these words.
     Foreign(String),
+    /// The name has no address, in the system's words.
+    NoName(String),
     /// Another error of the system, with its remedy if there is one.
     System(String),
 }
@@ -107,7 +109,9 @@ impl Reason {
             (Reason::Silent | Reason::Dropped, _) => {
                 "the launcher is stopped or overloaded, or the path loses many packets: `ping` shows the loss".to_owned()
             }
-            (Reason::Elsewhere | Reason::Foreign(_) | Reason::System(_), _) => return None,
+            (Reason::Elsewhere | Reason::Foreign(_) | Reason::NoName(_) | Reason::System(_), _) => {
+                return None;
+            }
         })
     }
 }
@@ -127,7 +131,7 @@ impl fmt::Display for Reason {
             Reason::NoAnswer => "no answer",
             Reason::Silent => "connected, but no answer to the handshake",
             Reason::Dropped => "closed during the handshake",
-            Reason::Foreign(what) | Reason::System(what) => what,
+            Reason::Foreign(what) | Reason::NoName(what) | Reason::System(what) => what,
         })
     }
 }
@@ -184,6 +188,16 @@ pub fn remedies<'a>(
         }
     }
     remedies.join("; ")
+}
+
+/// Returns what to do about names of the store that have no address, if there are any.
+pub fn remedy_of_names(unresolved: &[(String, Reason)]) -> Option<String> {
+    let (text, _) = unresolved.first()?;
+    let name = text.rsplit_once(':').map_or(&**text, |(name, _)| name);
+    Some(format!(
+        "correct the name in OIKAZE_STORE, or let this host resolve it: `getent hosts {name}` \
+         shows whether it does"
+    ))
 }
 
 /// Returns `true` if no loopback interface of this network namespace is up with an address.

@@ -123,6 +123,11 @@ fn nobody_listens() {
         said.contains(&format!("127.0.0.1:{free}: ")) && said.contains("no.such.host.invalid"),
         "{said}"
     );
+    // A store of a name alone has a remedy, too.
+    let nameless = NodePlace { store: "no.such.host.invalid:1".into(), ..place(&server, 0, 1) };
+    let said = Client::connect(nameless, Settings::default()).err().unwrap().to_string();
+    assert!(said.contains("What to do: correct the name in OIKAZE_STORE"), "{said}");
+    assert!(said.contains("`getent hosts no.such.host.invalid`"), "{said}");
     // One good address among bad ones is enough.
     let mixed = NodePlace {
         store: format!("127.0.0.1:{free},127.0.0.1:{}", server.port()),

@@ -8,7 +8,7 @@
 
 use crate::clock::Clock;
 use crate::environment::NodePlace;
-use crate::reason::{Reason, Transport, is_own, listed, remedies};
+use crate::reason::{Reason, Transport, is_own, listed, remedies, remedy_of_names};
 use crate::store::protocol::{
     Greeting, LENGTH_LEN, NONCE_LEN, PROCESS_LEN, Proof, VERSION, Verdict,
 };
@@ -68,7 +68,7 @@ pub(super) fn resolve(store: &str) -> (Vec<SocketAddr>, Vec<(String, Reason)>) {
     for text in store.split(',').map(str::trim).filter(|text| !text.is_empty()) {
         match text.to_socket_addrs() {
             Ok(found) => addresses.extend(found),
-            Err(why) => failed.push((text.to_owned(), Reason::System(why.to_string()))),
+            Err(why) => failed.push((text.to_owned(), Reason::NoName(why.to_string()))),
         }
     }
     let mut seen = std::collections::HashSet::new();
@@ -324,6 +324,9 @@ impl Search<'_> {
         let tried: Vec<_> = named.chain(self.unresolved.iter().cloned()).collect();
         let remedy =
             remedies(failed.iter().map(|(address, reason)| (*address, reason)), Transport::Tcp);
+        let of_names = remedy_of_names(&self.unresolved);
+        let both = [Some(remedy).filter(|remedy| !remedy.is_empty()), of_names];
+        let remedy = both.into_iter().flatten().collect::<Vec<_>>().join("; ");
         JobError::StoreUnreachable { tried: listed(&tried), remedy, waited }
     }
 }
