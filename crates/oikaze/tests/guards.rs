@@ -10,6 +10,7 @@ use oikaze_launch::Settings;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
+use std::time::Duration;
 use support::cluster;
 
 /// Number of elements of a page.
@@ -118,6 +119,30 @@ fn lock_with_a_guard_of_the_same_thread_is_refused() {
         lock.release().unwrap();
         drop(guard);
         job.lock(8).unwrap().release().unwrap();
+        job.barrier().unwrap();
+    });
+}
+
+/// COH-7.8: other threads wait for the lock. The thread may take it again once it is given back.
+#[test]
+fn lock_that_the_same_thread_took_is_refused() {
+    cluster(2, &Settings::default(), |job| {
+        let number = u64::from(job.rank());
+        let lock = job.lock(number).unwrap();
+        for refused in [job.lock(number), job.lock_for(number, Duration::from_secs(60))] {
+            let refused = text(refused);
+            assert!(
+                refused.starts_with(&format!("lock {number}: this thread took the lock"))
+                    && refused.contains("give it back first"),
+                "{refused}"
+            );
+        }
+        std::thread::scope(|threads| {
+            let other = threads.spawn(|| job.lock(number).unwrap().release().unwrap());
+            lock.release().unwrap();
+            other.join().unwrap();
+        });
+        job.lock(number).unwrap().release().unwrap();
         job.barrier().unwrap();
     });
 }

@@ -341,6 +341,17 @@ static void threads(void) {
     HOLDS(strstr(oik_error(), "the operation is NULL") != NULL);
 }
 
+static void locks(void) {
+    oik_lock *lock, *again;
+    OK(oik_lock_take(job, 20 + rank, &lock));
+    FAILS(oik_lock_take(job, 20 + rank, &again), OIK_INVALID, "locks are not recursive");
+    FAILS(oik_lock_take_for(job, 20 + rank, 10, &again), OIK_INVALID, "this thread took the lock");
+    HOLDS(again == NULL);
+    OK(oik_unlock(lock));
+    OK(oik_lock_take(job, 20 + rank, &again));
+    OK(oik_unlock(again));
+}
+
 static void forks(void) {
     pid_t child = fork();
     HOLDS(child >= 0);
@@ -441,6 +452,7 @@ int main(void) {
     messages();
     arrays();
     threads();
+    locks();
     forks();
     collectives();
     refused_by_one_rank();

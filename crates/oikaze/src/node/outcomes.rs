@@ -108,6 +108,18 @@ impl Node {
         self.waits.took_lock(number);
     }
 
+    /// Refuses a lock that the calling thread has taken, and that was not given back: the thread
+    /// would wait for itself (COH-7.8).
+    pub fn check_lock_is_not_mine(&self, number: u64) -> Result<()> {
+        let Some(since) = self.waits.holds_lock(number) else { return Ok(()) };
+        let why = format!(
+            "this thread took the lock {:.1} s ago, and it was not given back; locks are not \
+             recursive: give it back first",
+            since.as_secs_f32()
+        );
+        Err(Error::invalid(format!("lock {number}"), why))
+    }
+
     /// Notes that this node gives a lock of the job back.
     pub fn gave_lock_back(&self, number: u64) {
         self.waits.gave_lock_back(number);

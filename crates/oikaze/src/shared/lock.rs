@@ -41,6 +41,7 @@ impl LockGuard {
     ) -> Result<Self> {
         node.check_handlers_soon();
         node.check_no_guard_of_this_thread(|| format!("lock {lock}"))?;
+        node.check_lock_is_not_mine(lock)?;
         let completion = node.submit(Request::Lock(lock), None);
         let subject = || WaitSubject::Lock(lock);
         let outcome =

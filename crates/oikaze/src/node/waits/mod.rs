@@ -151,6 +151,13 @@ impl Waits {
         });
     }
 
+    /// Returns for how long the calling thread holds this lock of the job, if it took it.
+    pub fn holds_lock(&self, number: u64) -> Option<Duration> {
+        let (held, me) = (lock(&self.held), std::thread::current().id());
+        let mine = held.iter().find(|held| held.lock == number && held.thread.id == me)?;
+        Some(mine.since.elapsed())
+    }
+
     /// Notes that this node gives the lock back.
     pub fn gave_lock_back(&self, number: u64) {
         let mut held = lock(&self.held);
