@@ -43,6 +43,8 @@ struct DeparturesState {
     leaving: BTreeMap<Rank, bool>,
     /// Reason of the abort, if the job was aborted.
     aborted: Option<String>,
+    /// Set when the engine refuses requests because of the abort.
+    has_ended_engine: bool,
     /// Number of the ends of processes that the launcher has reported and the engine has been told.
     passed_on: usize,
 }
@@ -229,23 +231,27 @@ impl Node {
         self.departures.told.notify_all();
     }
 
-    /// Fails every wait and every later operation with this reason (END-3.1).
+    /// Fails every wait and every later operation with this reason, or the earlier one (END-3.1).
     pub fn end_aborted(&self, why: &str) {
-        {
+        let why = {
             let mut inside = lock(&self.departures.inside);
-            if inside.aborted.is_some() {
+            if inside.has_ended_engine {
                 return;
             }
-            inside.aborted = Some(why.to_owned());
-        }
+            // Another thread may have set the reason and not have ended the engine yet. A request
+            // that this thread submits next must fail all the same: a barrier, for instance, would
+            // succeed on other nodes.
+            inside.aborted.get_or_insert_with(|| why.to_owned()).clone()
+        };
         self.departures.any.store(true, Ordering::Release);
         self.failed.store(true, Ordering::Relaxed);
         self.with_engine(|engine| {
-            engine.end(&Failure::Aborted(why.to_owned()));
+            engine.end(&Failure::Aborted(why));
             // A load that waits for a page goes on with the page's last bytes, as after a death
             // (COH-8.3).
             engine.pages().release();
         });
+        lock(&self.departures.inside).has_ended_engine = true;
         self.collectives().wake_all();
         self.collectives().run(self);
         self.tell_waiters();

@@ -272,3 +272,29 @@ fn who_asks_faster_than_the_one_in_the_engine_begins_waits_for_it() {
     node.try_turn(node.now()).unwrap();
     assert!(node.submissions.is_empty());
 }
+
+/// END-3.1: a thread aborts the job while another thread handles the news of an abort. It returns
+/// when requests fail.
+#[test]
+fn abort_known_to_two_threads_returns_when_later_requests_fail() {
+    let (node, _local_peer) = node_and_local_peer();
+    let node = &node;
+    std::thread::scope(|scope| {
+        let (done, returned) = std::sync::mpsc::channel();
+        node.with_engine(|_| {
+            scope.spawn(|| node.end_aborted("the first reason"));
+            while !node.is_aborted() {
+                std::thread::yield_now();
+            }
+            scope.spawn(move || {
+                node.end_aborted("another reason");
+                done.send(()).unwrap();
+            });
+            // Neither thread has ended the engine, which this thread holds.
+            assert!(returned.recv_timeout(Duration::from_millis(100)).is_err());
+        });
+        returned.recv().unwrap();
+    });
+    let error = node.collective("barrier", Request::Barrier, None).unwrap_err().to_string();
+    assert!(error.contains("the first reason"), "{error}");
+}
