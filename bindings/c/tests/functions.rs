@@ -55,6 +55,7 @@ int main(void) {
     uint32_t rank, lost;
     oik_check(oik_join(&job));
     oik_check(oik_rank(job, &rank));
+    oik_check(oik_barrier(job)); /* a node that ends while another joins is an error of joining */
     if (rank == 1) return 0;
     if (oik_barrier(job) == OIK_PEER_LOST && oik_error_lost_peer(&lost) == OIK_OK)
         printf(\"lost %u\\n\", lost);
