@@ -1411,6 +1411,21 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_collective_untyped_mod_rs_3 {
+use oikaze::ffi::{CollectiveKind, ElementKind, Untyped};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let team = Untyped::of(&job, ElementKind::U8);
+let refused = team.refused::<()>(CollectiveKind::Scan, "object of type set".to_owned());
+let error = refused.wait().unwrap_err();
+assert!(error.to_string().contains("object of type set"));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_collective_untyped_operator_rs_1 {
 use oikaze::ffi::{ElementKind, UntypedOperator};
 fn main() {
@@ -1658,6 +1673,32 @@ let check = std::rc::Rc::new(|| true); // a signal has arrived, for example
 let waited = oikaze::ffi::interruptible(check, || word.wait_until(0, |word| word > 0));
 assert!(waited.unwrap_err().is_timeout());
 job.barrier()?; // nobody leaves before
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_jobs_rs_1 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let error = job.refuse_collective("reduce", "an object of type set");
+assert!(error.to_string().contains("an object of type set"));
+job.barrier()?; // the job goes on
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_jobs_rs_2 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let error = job.refuse_array("make an array", "dtype object");
+assert!(error.to_string().contains("dtype object"));
+assert_eq!(job.array::<u8>("array", 7)?.len(), 7); // the job goes on
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -3231,6 +3272,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/collective/team.rs 3", crates_oikaze_src_collective_team_rs_3::start, false),
     ("crates/oikaze/src/collective/untyped/mod.rs 1", crates_oikaze_src_collective_untyped_mod_rs_1::start, false),
     ("crates/oikaze/src/collective/untyped/mod.rs 2", crates_oikaze_src_collective_untyped_mod_rs_2::start, false),
+    ("crates/oikaze/src/collective/untyped/mod.rs 3", crates_oikaze_src_collective_untyped_mod_rs_3::start, false),
     ("crates/oikaze/src/collective/untyped/operator.rs 1", crates_oikaze_src_collective_untyped_operator_rs_1::start, false),
     ("crates/oikaze/src/completion/counter.rs 1", crates_oikaze_src_completion_counter_rs_1::start, false),
     ("crates/oikaze/src/completion/counter.rs 2", crates_oikaze_src_completion_counter_rs_2::start, false),
@@ -3246,6 +3288,8 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/ffi/handles.rs 1", crates_oikaze_src_ffi_handles_rs_1::start, false),
     ("crates/oikaze/src/ffi/handles.rs 2", crates_oikaze_src_ffi_handles_rs_2::start, false),
     ("crates/oikaze/src/ffi/interruption.rs 1", crates_oikaze_src_ffi_interruption_rs_1::start, false),
+    ("crates/oikaze/src/ffi/jobs.rs 1", crates_oikaze_src_ffi_jobs_rs_1::start, false),
+    ("crates/oikaze/src/ffi/jobs.rs 2", crates_oikaze_src_ffi_jobs_rs_2::start, false),
     ("crates/oikaze/src/ffi/leave.rs 1", crates_oikaze_src_ffi_leave_rs_1::start, false),
     ("crates/oikaze/src/ffi/parts.rs 1", crates_oikaze_src_ffi_parts_rs_1::start, false),
     ("crates/oikaze/src/job/builder.rs 1", crates_oikaze_src_job_builder_rs_1::start, false),
