@@ -7,7 +7,7 @@ use crate::job::{Job, JobCell};
 use crate::operation::{Operation, Outcome, Work};
 use crate::wait::wait;
 use oikaze::collective::Collectives;
-use oikaze::ffi::{ElementKind, Untyped, UntypedOperator};
+use oikaze::ffi::{CollectiveKind, ElementKind, Untyped, UntypedOperator};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -143,6 +143,21 @@ pub fn start_uneven(
 }
 
 /// Returns the sum of all numbers of all ranks, rounded once.
+/// Takes part in a collective whose arguments this node has refused, so that it fails on all ranks.
+/// Without it, this node would be one collective behind the others.
+#[pyfunction]
+pub fn refuse(py: Python<'_>, members: Members<'_>, collective: &str, why: String) -> PyResult<()> {
+    let kind = (0..=u8::MAX)
+        .filter_map(CollectiveKind::from_code)
+        .find(|kind| kind.name() == collective)
+        .ok_or_else(|| unknown(collective))?;
+    let job = members.cell().get(py)?;
+    let team = Untyped::of(members.team(&job), ElementKind::U8);
+    // Not waited for: the caller has an exception already.
+    drop(team.refused::<()>(kind, why));
+    Ok(())
+}
+
 #[pyfunction]
 pub fn sum_exact(
     py: Python<'_>,

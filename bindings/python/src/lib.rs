@@ -70,6 +70,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(collective::start_uneven, module)?)?;
     module.add_function(wrap_pyfunction!(collective::sum_exact, module)?)?;
     module.add_function(wrap_pyfunction!(collective::split, module)?)?;
+    module.add_function(wrap_pyfunction!(collective::refuse, module)?)?;
     module.add_function(wrap_pyfunction!(collective::shrink, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())

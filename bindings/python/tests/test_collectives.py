@@ -220,3 +220,53 @@ def test_results_go_to_arrays_of_their_type_only(alone):
             raise AssertionError("objects were sent")
         """
     )
+
+
+def test_calls_that_one_rank_refuses_fail_on_all(run):
+    run(
+        2,
+        """
+        import numpy as np
+        job = oikaze.join(time_limit=30)
+        one = job.rank == 1
+        class Unsendable:
+            def __reduce__(self):
+                raise TypeError("no pickle of this")
+        bad = Unsendable()
+        team = job.split(0)
+        join = lambda first, second: first + second
+        calls = [
+            lambda: job.all_reduce("text" if one else 1.0),
+            lambda: job.all_reduce(np.zeros(2, "O") if one else np.zeros(2)),
+            lambda: job.all_reduce(1, "average" if one else "sum"),
+            lambda: job.all_reduce(np.zeros(2), out=np.zeros(3 if one else 2)),
+            lambda: job.all_reduce(bad if one else "a", join),
+            lambda: job.all_gather(bad if one else "word"),
+            lambda: job.broadcast(bad if one else None, root=1),
+            lambda: job.broadcast_into(np.zeros(2, "O" if one else "f8"), root=1),
+            lambda: job.gather(bad if one else 2, root=0),
+            lambda: job.gather(1, root=-1 if one else 0),
+            lambda: job.scatter([1] if one else None, root=1),
+            lambda: job.all_to_all([1, 2, 3] if one else [1, 2]),
+            lambda: job.all_to_all(5 if one else [1, 2]),
+            lambda: job.reduce("text" if one else 2, root=0),
+            lambda: job.reduce_scatter([1] if one else [1, 2]),
+            lambda: job.sum_exact(["text"] if one else [1.0]),
+            lambda: job.split(-1 if one else 0),
+            lambda: team.all_gather(bad if one else "word"),
+            lambda: team.all_reduce(1, "average" if one else "sum"),
+        ]
+        for number, call in enumerate(calls):
+            try:
+                call()
+            except Exception as error:
+                told = isinstance(error, oikaze.MismatchError) and "rank 1" in str(error)
+                assert one or told, (number, error)
+            else:
+                raise AssertionError(f"call {number} was accepted")
+            # What follows is not shifted.
+            assert job.all_gather((job.rank, number)) == [(0, number), (1, number)]
+            assert team.all_reduce(number) == 2 * number
+        job.barrier()
+        """,
+    )

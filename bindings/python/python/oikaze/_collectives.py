@@ -6,24 +6,53 @@ the same collectives in the same order.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator as operators
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
 from ._dtype import kind_of
-from ._errors import invalid
+from ._errors import Error, LeftError, invalid
 from ._native import Operation
 
 Operator: TypeAlias = (
     Literal["sum", "product", "min", "max", "and", "or", "xor", "min_location", "max_location"]
     | Callable[[Any, Any], Any]
 )
+
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def _of_all(collective: str) -> Callable[[_Call], _Call]:
+    """Makes a call of this rank count if its arguments are refused, too.
+
+    The other ranks are told then, and get an error. Without it, this rank would be one collective
+    behind them, and later results would be wrong. A decorated method raises an exception only
+    before it has begun its collective, and calls no other decorated method.
+    """
+
+    def of_all(call: _Call) -> _Call:
+        @functools.wraps(call)
+        def called(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            try:
+                return call(self, *arguments, **keywords)
+            except Exception as error:
+                why = error.cause if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+                with contextlib.suppress(LeftError):
+                    _native.refuse(self._members(), collective, why)
+                raise
+
+        return cast(_Call, called)
+
+    return of_all
 
 
 class Collectives:
@@ -48,6 +77,7 @@ class Collectives:
         """Number of ranks in the team."""
         raise NotImplementedError
 
+    @_of_all("broadcast")
     def start_broadcast(self, value: Any = None, root: int = 0) -> Operation:
         """Begins `broadcast`."""
         data = _encoded(value) if self.rank == root else b""
@@ -57,6 +87,7 @@ class Collectives:
         """Returns the root's value on all ranks. Other ranks need not pass any."""
         return self.start_broadcast(value, root).wait(timeout)
 
+    @_of_all("broadcast")
     def start_broadcast_into(self, array: npt.NDArray[Any], root: int = 0) -> Operation:
         """Begins `broadcast_into`."""
         kind = kind_of(array.dtype, "broadcast_into")
@@ -68,8 +99,12 @@ class Collectives:
         """Copies the root's array into the array of each rank, of the same shape and dtype."""
         return cast(npt.NDArray[Any], self.start_broadcast_into(array, root).wait(timeout))
 
+    @_of_all("gather")
     def start_gather(self, value: Any, root: int = 0) -> Operation:
         """Begins `gather`."""
+        return self._gather(value, root)
+
+    def _gather(self, value: Any, root: int) -> Operation:
         is_root = self.rank == root
         if isinstance(value, np.ndarray):
             started = self._even("gather", *_typed(value, "gather"), root)
@@ -85,8 +120,12 @@ class Collectives:
         """
         return self.start_gather(value, root).wait(timeout)
 
+    @_of_all("all_gather")
     def start_all_gather(self, value: Any) -> Operation:
         """Begins `all_gather`."""
+        return self._all_gather(value)
+
+    def _all_gather(self, value: Any) -> Operation:
         if isinstance(value, np.ndarray):
             started = self._even("all_gather", *_typed(value, "all_gather"))
             return started.then(_array(value.dtype, (self.size, *value.shape)))
@@ -96,6 +135,7 @@ class Collectives:
         """Collects a value of each rank on all ranks, as `gather` does."""
         return self.start_all_gather(value).wait(timeout)
 
+    @_of_all("scatter")
     def start_scatter(self, values: Sequence[Any] | None = None, root: int = 0) -> Operation:
         """Begins `scatter`."""
         parts: list[bytes] = []
@@ -113,8 +153,12 @@ class Collectives:
         """
         return self.start_scatter(values, root).wait(timeout)
 
+    @_of_all("all_to_all")
     def start_all_to_all(self, values: Any) -> Operation:
         """Begins `all_to_all`."""
+        return self._all_to_all(values)
+
+    def _all_to_all(self, values: Any) -> Operation:
         self._check_length("all_to_all", values)
         if isinstance(values, np.ndarray):
             started = self._even("all_to_all", *_typed(values, "all_to_all"))
@@ -128,12 +172,13 @@ class Collectives:
         """
         return self.start_all_to_all(values).wait(timeout)
 
+    @_of_all("reduce")
     def start_reduce(self, value: Any, operator: Operator = "sum", root: int = 0) -> Operation:
         """Begins `reduce`."""
         is_root = self.rank == root
         if callable(operator):
             combined = _combining(operator)
-            return self.start_gather(value, root).then(combined if is_root else _nothing)
+            return self._gather(value, root).then(combined if is_root else _nothing)
         kind, data, like = _numbers(value, "reduce", operator)
         started = self._even("reduce", kind, data, root, operator)
         return started.then(like if is_root else _nothing)
@@ -149,6 +194,7 @@ class Collectives:
         """
         return self.start_reduce(value, operator, root).wait(timeout)
 
+    @_of_all("all_reduce")
     def start_all_reduce(
         self, value: Any, operator: Operator = "sum", out: npt.NDArray[Any] | None = None
     ) -> Operation:
@@ -168,6 +214,7 @@ class Collectives:
         """
         return self.start_all_reduce(value, operator, out).wait(timeout)
 
+    @_of_all("scan")
     def start_scan(self, value: Any, operator: Operator = "sum") -> Operation:
         """Begins `scan`."""
         upto = self.rank + 1
@@ -177,12 +224,13 @@ class Collectives:
         """Combines the values of the ranks up to this one."""
         return self.start_scan(value, operator).wait(timeout)
 
+    @_of_all("exclusive_scan")
     def start_exclusive_scan(self, value: Any, operator: Operator = "sum") -> Operation:
         """Begins `exclusive_scan`."""
         if self.rank == 0:
             # No value comes before this one.
             if callable(operator):
-                return self.start_all_gather(value).then(_nothing)
+                return self._all_gather(value).then(_nothing)
             kind, data, _ = _numbers(value, "exclusive_scan", operator)
             return self._even("exclusive_scan", kind, data, 0, operator).then(_nothing)
         upto = self.rank
@@ -194,11 +242,12 @@ class Collectives:
         """Combines the values of the ranks before this one. Rank 0 gets ``None``."""
         return self.start_exclusive_scan(value, operator).wait(timeout)
 
+    @_of_all("reduce_scatter")
     def start_reduce_scatter(self, values: Any, operator: Operator = "sum") -> Operation:
         """Begins `reduce_scatter`."""
         self._check_length("reduce_scatter", values)
         if callable(operator):
-            return self.start_all_to_all(values).then(_combining(operator))
+            return self._all_to_all(values).then(_combining(operator))
         array = np.asarray(values)
         pairs = 2 if str(operator).endswith("_location") else 1
         if pairs == 2:
@@ -220,16 +269,28 @@ class Collectives:
 
         The result does not depend on the number of ranks. Numbers are float32 or float64.
         """
-        kind, data = _typed(np.asarray(values), "sum_exact")
-        return _native.sum_exact(self._members(), kind, data)
+        return _native.sum_exact(self._members(), *self._summands(values))
+
+    @_of_all("all_reduce")
+    def _summands(self, values: npt.ArrayLike) -> tuple[str, npt.NDArray[Any]]:
+        return _typed(np.asarray(values), "sum_exact")
 
     def split(self, color: int | None, key: int = 0) -> Team | None:
         """Makes a team of the ranks that pass the same colour, in the order of ``key`` and rank.
 
         A rank that passes ``None`` gets no team.
         """
-        part = _native.split(self._members(), color, key)
+        part = _native.split(self._members(), *self._parts(color, key))
         return None if part is None else Team(part)
+
+    @_of_all("all_gather")
+    def _parts(self, color: int | None, key: int) -> tuple[int | None, int]:
+        color, key = None if color is None else operators.index(color), operators.index(key)
+        if color is not None and not 0 <= color < 1 << 32:
+            raise invalid("split", f"colour {color} is out of range", "give 0 to 2**32 - 1")
+        if not -(1 << 63) <= key < 1 << 63:
+            raise invalid("split", f"key {key} is out of range", "give a number of 64 bits")
+        return color, key
 
     def shrink(self) -> Team:
         """Makes a team of the ranks that are alive, after the loss of others."""
@@ -270,7 +331,7 @@ class Collectives:
         out: npt.NDArray[Any] | None = None,
     ) -> Operation:
         if callable(operator):
-            started = self.start_all_gather(value).then(combining(operator))
+            started = self._all_gather(value).then(combining(operator))
             return started if out is None else started.then(lambda result: _into(out, result))
         kind, data, like = _numbers(value, collective, operator)
         if out is not None and (out.dtype, out.shape) != (data.dtype, np.shape(value)):
