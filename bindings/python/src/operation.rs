@@ -9,7 +9,9 @@ use oikaze::collective::Pending;
 use oikaze::ffi::UntypedResult;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 /// Operation or collective that is under way.
@@ -56,14 +58,34 @@ pub struct Operation {
     job: Arc<JobCell>,
     work: Arc<Work>,
     state: Mutex<State>,
+    /// Thread that makes the result, of which there is one at a time.
+    finisher: Mutex<Option<ThreadId>>,
+    finished: Condvar,
 }
 
 struct State {
     outcome: Outcome,
     loan: Option<Loan>,
-    /// Functions that make the result of the outcome, each of what the one before returned.
-    convert: Vec<Py<PyAny>>,
-    result: Option<Py<PyAny>>,
+    /// Result as far as it is made, once it was taken from the library.
+    value: Option<Py<PyAny>>,
+    /// Exception of the operation itself.
+    failed: Option<PyErr>,
+    /// Functions that are still to be called, each with what the one before returned.
+    convert: VecDeque<Py<PyAny>>,
+}
+
+/// Right of one thread to make the result of an operation.
+struct Finishing<'o>(&'o Operation);
+
+impl Drop for Finishing<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.finisher) = None;
+        self.0.finished.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An operation whose Python object is gone, and its memory, which must outlive it.
@@ -100,6 +122,18 @@ impl Work {
             Self::Part(pending) => pending.wait_for(limit).map(Ended::Part),
             Self::Parts(pending) => pending.wait_for(limit).map(Ended::Parts),
         }
+    }
+
+    /// Waits for the end. What the operation ended by is left for [`Work::wait`].
+    fn wait_ended(&self, timeout: Option<Timeout>, of_job: Option<Duration>) -> oikaze::Result<()> {
+        let limit = timeout.choose(Some, || of_job).unwrap_or(Duration::MAX);
+        let ended = match self {
+            Self::Bits(_) => self.wait(timeout, of_job).map(drop),
+            Self::Whole(pending) => pending.wait_ended(limit),
+            Self::Part(pending) => pending.wait_ended(limit),
+            Self::Parts(pending) => pending.wait_ended(limit),
+        };
+        if self.is_done() { Ok(()) } else { ended }
     }
 
     fn report_to(&self, queue: &CompletionQueue, context: u64) -> oikaze::Result<()> {
@@ -144,31 +178,94 @@ impl Operation {
     pub fn of_work(job: &Arc<JobCell>, work: Work, outcome: Outcome, loan: Option<Loan>) -> Self {
         // Most small operations are done by now, and need their memory no more.
         let loan = loan.filter(|_| !work.is_done());
-        let state = State { outcome, loan, convert: Vec::new(), result: None };
-        Self { job: Arc::clone(job), work: Arc::new(work), state: Mutex::new(state) }
+        let state = State { outcome, loan, value: None, failed: None, convert: VecDeque::new() };
+        Self {
+            job: Arc::clone(job),
+            work: Arc::new(work),
+            state: Mutex::new(state),
+            finisher: Mutex::default(),
+            finished: Condvar::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
-    /// Takes the result of an operation that has ended, and releases its memory.
-    fn finish(&self, py: Python<'_>, ended: oikaze::Result<Ended>) -> PyResult<Py<PyAny>> {
-        let (ended, functions, loan) = {
-            let mut state = self.state();
-            if let Some(result) = &state.result {
-                return Ok(result.clone_ref(py));
-            }
-            let loan = state.loan.take_if(|_| self.work.is_done());
-            (ended, std::mem::take(&mut state.convert), loan)
+    /// Returns the result, if it is made.
+    fn result(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let state = self.state();
+        state.value.as_ref().filter(|_| state.convert.is_empty()).map(|value| value.clone_ref(py))
+    }
+
+    /// Waits until no other thread makes the result.
+    fn begin_finish(&self, py: Python<'_>) -> PyResult<Finishing<'_>> {
+        let me = std::thread::current().id();
+        let claim = |finisher: &mut Option<ThreadId>| {
+            let before = *finisher;
+            finisher.get_or_insert(me);
+            before
         };
+        // Most operations are waited for by one thread, which keeps the interpreter's lock.
+        let mut before = claim(&mut lock(&self.finisher));
+        if before.is_some_and(|other| other != me) {
+            before = py.detach(|| {
+                let busy = |other: &mut Option<ThreadId>| other.is_some_and(|other| other != me);
+                let finisher = self.finished.wait_while(lock(&self.finisher), busy);
+                claim(&mut finisher.unwrap_or_else(PoisonError::into_inner))
+            });
+        }
+        if before == Some(me) {
+            let why = "a function that makes its result waits for it";
+            return Err(invalid(py, "waiting", why, "use the argument of the function"));
+        }
+        Ok(Finishing(self))
+    }
+
+    /// Makes the result of an operation that has ended, and releases its memory.
+    ///
+    /// If a function raises an exception, what it was called with stays. Another wait calls the
+    /// function again, so that an exception such as `KeyboardInterrupt` loses no result.
+    fn finish(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let _finishing = self.begin_finish(py)?;
+        let loan = self.state().loan.take();
         drop(loan);
-        let ended = ended.map_err(|error| exception(py, &error))?;
-        let result = self.result_of(py, ended)?;
-        let convert = |result, function: Py<PyAny>| function.call1(py, (result,));
-        let result = functions.into_iter().try_fold(result, convert)?;
-        let mut state = self.state();
-        Ok(state.result.get_or_insert(result).clone_ref(py))
+        let mut value = match self.made(py)? {
+            Some(value) => value,
+            None => {
+                // It has ended, so this does not wait.
+                let made = match self.work.wait(None, None) {
+                    Ok(ended) => self.result_of(py, ended),
+                    Err(error) => Err(exception(py, &error)),
+                };
+                let mut state = self.state();
+                match made {
+                    Ok(value) => state.value.insert(value).clone_ref(py),
+                    Err(error) => return Err(state.failed.insert(error).clone_ref(py)),
+                }
+            }
+        };
+        loop {
+            // The lock is not held while the program's function runs.
+            let function = self.state().convert.front().map(|function| function.clone_ref(py));
+            let Some(function) = function else { return Ok(value) };
+            value = function.call1(py, (value,))?;
+            let used = {
+                let mut state = self.state();
+                (state.convert.pop_front(), state.value.replace(value.clone_ref(py)))
+            };
+            // Dropped without the lock: that may run a destructor of the program.
+            drop(used);
+        }
+    }
+
+    /// Returns the result as far as it is made, or the exception of the operation.
+    fn made(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let state = self.state();
+        match &state.failed {
+            Some(error) => Err(error.clone_ref(py)),
+            None => Ok(state.value.as_ref().map(|value| value.clone_ref(py))),
+        }
     }
 
     fn result_of(&self, py: Python<'_>, ended: Ended) -> PyResult<Py<PyAny>> {
@@ -206,21 +303,14 @@ impl Operation {
     /// failed raises an `oikaze.Error` with operation, cause and remedy.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Py<PyAny>> {
-        if let Some(result) = &self.state().result {
-            return Ok(result.clone_ref(py));
+        if let Some(result) = self.result(py) {
+            return Ok(result);
         }
-        let ended = match self.work.is_done() {
-            true => self.work.wait(timeout, None),
-            false => {
-                let (work, of_job) = (&self.work, self.job.time_limit());
-                match wait(py, move || Ok(work.wait(timeout, of_job)))? {
-                    // What has not ended keeps its memory.
-                    Err(error) if !self.work.is_done() => return Err(exception(py, &error)),
-                    ended => ended,
-                }
-            }
-        };
-        self.finish(py, ended)
+        if !self.work.is_done() {
+            let (work, of_job) = (&self.work, self.job.time_limit());
+            wait(py, move || work.wait_ended(timeout, of_job))?;
+        }
+        self.finish(py)
     }
 
     /// Whether the operation has ended, well or not.
@@ -244,8 +334,11 @@ impl Operation {
     }
 
     /// Makes `wait` return what `function` makes of the result. Returns this object.
+    ///
+    /// The function is called by the first wait, once. If it raises an exception, the next wait
+    /// calls it again.
     fn then<'py>(slf: Bound<'py, Self>, function: Py<PyAny>) -> Bound<'py, Self> {
-        slf.get().state().convert.push(function);
+        slf.get().state().convert.push_back(function);
         slf
     }
 

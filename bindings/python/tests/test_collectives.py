@@ -270,3 +270,68 @@ def test_calls_that_one_rank_refuses_fail_on_all(run):
         job.barrier()
         """,
     )
+
+
+def test_threads_share_an_operation(alone):
+    alone(
+        """
+        import threading
+        job = oikaze.join()
+        begun, go = threading.Event(), threading.Event()
+        calls, results = [], []
+        def first(values):
+            calls.append(len(values))
+            begun.set()
+            go.wait()
+            return values[0]
+        operation = job.start_all_gather("abc").then(first).then(len)
+        wait = lambda: results.append(operation.wait(timeout=60))
+        threads = [threading.Thread(target=wait) for _ in range(4)]
+        threads[0].start()
+        begun.wait()
+        [thread.start() for thread in threads[1:]]
+        go.set()
+        [thread.join() for thread in threads]
+        assert results == [3] * 4 and calls == [1], (results, calls)
+        assert operation.then(lambda length: -length).wait() == -3
+        """
+    )
+
+
+def test_a_failed_conversion_loses_no_result(alone):
+    alone(
+        """
+        job = oikaze.join()
+        tries = []
+        def second_time(values):
+            tries.append(values)
+            if len(tries) == 1:
+                raise KeyboardInterrupt
+            return values[0]
+        operation = job.start_all_gather([1, 2]).then(second_time)
+        try:
+            operation.wait()
+        except KeyboardInterrupt:
+            pass
+        assert operation.wait() == operation.wait() == [1, 2]
+        assert tries == [[[1, 2]]] * 2, tries
+        # A failure stays what it is, too.
+        failed = job.start_all_reduce(1.5, "xor")
+        causes = set()
+        for _ in range(2):
+            try:
+                failed.wait()
+            except oikaze.MismatchError as error:
+                causes.add(error.cause)
+        assert len(causes) == 1 and "Xor" in causes.pop()
+        # A function cannot wait for what it makes.
+        circle = job.start_all_gather(1)
+        circle.then(lambda _: circle.wait())
+        try:
+            circle.wait()
+        except oikaze.InvalidError as error:
+            assert "argument" in error.remedy, error
+        else:
+            raise AssertionError("a circle ended")
+        """
+    )

@@ -79,6 +79,29 @@ impl<R> Pending<R> {
         self.wait_within(Some(limit))
     }
 
+    /// Waits as [`Pending::wait_for`] does, and leaves the result for a later call. A binding whose
+    /// program shares the handle among threads lets all of them wait so, and one take the result.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// use std::time::Duration;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let sums = job.start().all_reduce(&[1_u32], Sum);
+    /// sums.wait_ended(Duration::from_secs(10))?;
+    /// assert!(sums.is_done());
+    /// assert_eq!(sums.wait()?, [job.size()]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The time limit passed. An error of the collective itself is left like a result.
+    #[cfg(feature = "ffi")]
+    pub fn wait_ended(&self, limit: Duration) -> Result<()> {
+        if self.slot.is_done() { Ok(()) } else { self.wait_until_done(Some(limit)) }
+    }
+
     fn wait_within(&self, limit: Option<Duration>) -> Result<R> {
         if !self.slot.is_done() {
             self.wait_until_done(limit)?;
