@@ -197,3 +197,66 @@ def test_notifications(run):
         job.barrier()
         """,
     )
+
+
+def test_cancelled_receives_lose_no_message(alone):
+    alone(
+        """
+        import asyncio
+        job = oikaze.join()
+        me = job.peer(0)
+
+        async def talk():
+            for number in range(40):
+                waiting = asyncio.ensure_future(job.receive_async())
+                await asyncio.sleep(0)
+                me.send(bytes([number])).wait()
+                # The task is cancelled at any step between the arrival and its end.
+                for _ in range(number % 8):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                try:
+                    message = await waiting
+                except asyncio.CancelledError:
+                    message = await asyncio.wait_for(job.receive_async(), 20)
+                assert message.data == bytes([number])
+            assert job.try_receive() is None
+
+        asyncio.run(talk())
+        """
+    )
+
+
+def test_leave_takes_no_other_descriptor_out_of_the_loop(alone):
+    alone(
+        """
+        import asyncio, os
+        job = oikaze.join()
+
+        async def talk():
+            loop = asyncio.get_running_loop()
+            job.peer(0).send(b"x")
+            await job.receive_async()
+            waiting = asyncio.ensure_future(job.receive_async())
+            await asyncio.sleep(0)
+            job.leave()
+            # They get the numbers of descriptors that were closed.
+            pipes = [os.pipe() for _ in range(64)]
+            seen = set()
+            for reader, _ in pipes:
+                loop.add_reader(reader, seen.add, reader)
+            try:
+                await waiting
+            except oikaze.LeftError as error:
+                assert error.remedy
+            await asyncio.sleep(0)
+            for _, writer in pipes:
+                os.write(writer, b"x")
+            async def all_seen():
+                while len(seen) < len(pipes):
+                    await asyncio.sleep(0)
+            await asyncio.wait_for(all_seen(), 20)
+
+        asyncio.run(talk())
+        """
+    )

@@ -2,7 +2,7 @@
 
 One object a job watches the job's descriptor in each event loop that awaits something. When the
 descriptor is readable, it takes what has ended out of a completion queue, whichever loop it serves,
-and offers messages that have arrived to those who wait for them.
+and wakes those who wait for messages.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ class Watcher:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        # A copy, which the event loops may watch for a moment longer than the job lasts.
-        self._descriptor = os.dup(job.descriptor)
         self._queue = job.completion_queue()
         self._next = 0
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._receiving: list[tuple[int | None, asyncio.Future[Message]]] = []
-        self._loops: set[asyncio.AbstractEventLoop] = set()
+        self._receiving: set[asyncio.Future[None]] = set()
+        #: A copy of the job's descriptor for each loop, which watches it until it closes it itself.
+        self._loops: dict[asyncio.AbstractEventLoop, int] = {}
 
     def watch(self) -> asyncio.AbstractEventLoop:
         """Watches the job in the running loop, and returns the loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._loops:
-            self._loops = {other for other in self._loops if not other.is_closed()}
-            self._loops.add(loop)
-            loop.add_reader(self._descriptor, self._look)
+            for other in [other for other in self._loops if other.is_closed()]:
+                os.close(self._loops.pop(other))
+            descriptor = os.dup(self._job.descriptor)
+            self._loops[loop] = descriptor
+            loop.add_reader(descriptor, self._look)
         return loop
 
     async def wait(self, operation: Operation) -> Any:
@@ -60,35 +61,40 @@ class Watcher:
     async def receive(self, source: int | None) -> Message:
         """Waits for a message."""
         loop = self.watch()
-        arrived = loop.create_future()
-        entry = (source, arrived)
-        self._receiving.append(entry)
-        try:
-            self._offer()
-            message: Message = await arrived
-        finally:
-            if entry in self._receiving:
-                self._receiving.remove(entry)
-        return message
+        while True:
+            # Noted first, so that no message comes unseen. A message is taken by the one who gets
+            # it, and not before: a task that is cancelled takes none.
+            arrived = loop.create_future()
+            self._receiving.add(arrived)
+            try:
+                message = self._job.try_receive(source)
+                if message is not None:
+                    return message
+                await arrived
+            finally:
+                self._receiving.discard(arrived)
 
     def close(self) -> None:
         """Stops watching. Called when the process leaves the job."""
-        for loop in self._loops:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(loop.remove_reader, self._descriptor)
+        for loop, descriptor in self._loops.items():
+            if loop.is_closed():
+                os.close(descriptor)
+            else:
+                # The number is not free for another descriptor before the loop has forgotten it.
+                loop.call_soon_threadsafe(_forget, loop, descriptor)
+        self._loops.clear()
         self._take()
-        pending: list[asyncio.Future[Any]] = [*self._waiting.values()]
-        pending += [arrived for _, arrived in self._receiving]
-        for future in pending:
-            _settle(future, lambda future: future.cancel())
-        os.close(self._descriptor)
+        for ended in list(self._waiting.values()):
+            _settle(ended, lambda future: future.cancel())
+        # Those who wait for messages find that the process has left.
+        self._wake_receivers()
 
     def _look(self) -> None:
         if self._job.has_left:
             return
         self._job.clear_descriptor()
         self._take()
-        self._offer()
+        self._wake_receivers()
 
     def _take(self) -> None:
         for context, _, _ in self._queue.poll():
@@ -96,15 +102,15 @@ class Watcher:
             if ended is not None:
                 _settle(ended, lambda future: future.set_result(None))
 
-    def _offer(self) -> None:
-        for entry in list(self._receiving):
-            source, arrived = entry
-            if arrived.done():
-                continue
-            message = self._job.try_receive(source)
-            if message is not None:
-                self._receiving.remove(entry)
-                _settle(arrived, lambda future, message=message: future.set_result(message))
+    def _wake_receivers(self) -> None:
+        """Lets those who wait for messages look for theirs."""
+        for arrived in list(self._receiving):
+            _settle(arrived, lambda future: future.set_result(None))
+
+
+def _forget(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    loop.remove_reader(descriptor)
+    os.close(descriptor)
 
 
 def _settle(future: asyncio.Future[Any], settle: Callable[..., Any]) -> None:
