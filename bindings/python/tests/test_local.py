@@ -118,3 +118,62 @@ def test_notebook_runs(tmp_path):
         for output in cell.outputs
     )
     assert "residual" in printed and "AssertionError" not in printed
+
+
+def test_answers_of_an_interrupted_call_are_not_taken_for_later_ones(alone):
+    alone(
+        """
+        import os, sys
+        gates = [f"gate{rank}" for rank in range(2)]
+        [os.mkfifo(gate) for gate in gates]
+
+        def slow():
+            rank = oikaze.current_job().rank
+            oikaze.current_job().barrier()
+            print("begun", flush=True)
+            open(f"gate{rank}").close()
+            return f"slow {rank}"
+
+        def quick():
+            return f"quick {oikaze.current_job().rank}"
+
+        def fails():
+            print("begun", flush=True)
+            open(f"gate{oikaze.current_job().rank}").close()
+            raise ValueError("after the interrupt")
+
+        class Interrupting:
+            # The pool prints here what the nodes print.
+            def __init__(self, out):
+                self.out = out
+            def write(self, text):
+                self.out.write(text)
+                if "begun" in text:
+                    raise KeyboardInterrupt
+
+        def interrupted(pool, function):
+            out, sys.stdout = sys.stdout, Interrupting(sys.stdout)
+            try:
+                pool.run(function)
+            except KeyboardInterrupt:
+                pass
+            else:
+                raise AssertionError("not interrupted")
+            finally:
+                sys.stdout = out
+            [open(gate, "w").close() for gate in gates]
+
+        with oikaze.local(2) as pool:
+            interrupted(pool, slow)
+            assert pool.run(quick) == ["quick 0", "quick 1"]
+            assert pool.run(quick) == ["quick 0", "quick 1"]
+            interrupted(pool, fails)
+            try:
+                pool.run(quick)
+            except oikaze.InvalidError as error:
+                assert "earlier" in error.cause and "after the interrupt" in str(error.__cause__)
+            else:
+                raise AssertionError("the failure is lost")
+        """,
+        OIKAZE_COMMAND=COMMAND,
+    )

@@ -7,13 +7,15 @@ own from `current_job`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import struct
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Connection, Listener, wait
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,8 @@ from ._errors import invalid, make
 if TYPE_CHECKING:
     from ._job import Job
 
+#: Number of a call, before the pickled call and its outcome.
+_NUMBER = struct.Struct("<Q")
 _KEY, _PLACE = "OIKAZE_POOL_KEY", "OIKAZE_POOL_PLACE"
 
 
@@ -53,6 +57,7 @@ class Pool:
         if nodes < 1:
             raise invalid("starting nodes", f"{nodes} nodes are asked for", "give 1 or more")
         self.size = nodes
+        self._calls = 0
         self._folder = tempfile.TemporaryDirectory(prefix="oikaze-")
         place, key = os.path.join(self._folder.name, "pool"), os.urandom(32)
         self._connections: list[Connection[Any, Any]] = []
@@ -100,34 +105,62 @@ class Pool:
         cloudpickle is installed. An exception of a node is raised here, with its traceback as the
         cause. Output of the nodes is printed.
 
+        ``KeyboardInterrupt`` ends the wait. The nodes go on with the function, and the next call
+        begins when they have ended it.
+
         Raises:
             PeerLostError: a process has ended.
         """
         if not self._connections:
             raise invalid("running a function", "the pool is closed", "make another one")
         sent = _pickler().dumps((function, arguments, keywords))
-        for rank, connection in enumerate(self._connections):
-            try:
-                connection.send_bytes(sent)
-            except OSError:
-                self._lost(rank)
-        outcomes: dict[int, tuple[bool, Any, str]] = {}
+        self._calls += 1
+        with self._whole():
+            for rank, connection in enumerate(self._connections):
+                try:
+                    connection.send_bytes(_NUMBER.pack(self._calls) + sent)
+                except OSError:
+                    self._lost(rank)
+        outcomes: dict[int, Any] = {}
         waiting = {connection: rank for rank, connection in enumerate(self._connections)}
         while waiting:
             ready = self._await(list(waiting))
             for connection in ready:
-                rank = waiting.pop(connection)
+                rank = waiting[connection]
                 try:
-                    outcomes[rank] = pickle.loads(connection.recv_bytes())
+                    with self._whole():
+                        answer = connection.recv_bytes()
                 except (EOFError, OSError):
                     self._lost(rank)
-                if not outcomes[rank][0]:
+                is_well, outcome, trace = pickle.loads(memoryview(answer)[_NUMBER.size :])
+                if _NUMBER.unpack_from(answer)[0] != self._calls:
+                    # It belongs to an earlier call, which was interrupted.
+                    if not is_well:
+                        self._end()
+                        cause = f"an earlier call, interrupted here, failed on node {rank}"
+                        error = invalid("running a function", cause, "make another pool")
+                        raise error from RemoteError(f"node {rank}: {trace}")
+                    continue
+                del waiting[connection]
+                outcomes[rank] = outcome
+                if not is_well:
                     # Other nodes may wait for this one for ever.
-                    _, error, trace = outcomes[rank]
                     if waiting:
                         self._end()
-                    raise error from RemoteError(f"node {rank}: {trace}")
-        return [outcomes[rank][1] for rank in range(self.size)]
+                    raise outcome from RemoteError(f"node {rank}: {trace}")
+        return [outcomes[rank] for rank in range(self.size)]
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Ends the nodes if a message was sent or received in part, or not to all nodes."""
+        try:
+            yield
+        except OSError:
+            raise
+        except BaseException:
+            if self._connections:
+                self._end()
+            raise
 
     def _await(self, connections: list[Connection[Any, Any]]) -> list[Any]:
         """Waits for a connection, and prints what the nodes print meanwhile."""
@@ -245,6 +278,7 @@ def serve() -> None:
                 sent = connection.recv_bytes()
             except (EOFError, OSError):
                 return
-            outcome = _outcome(sent)
+            number, call = sent[: _NUMBER.size], sent[_NUMBER.size :]
+            outcome = _outcome(call)
             sys.stdout.flush()
-            connection.send_bytes(outcome)
+            connection.send_bytes(number + outcome)
