@@ -8,7 +8,7 @@ use crate::peer::Peer;
 use crate::queue::CompletionQueue;
 use crate::region::{Region, rights_of};
 use crate::remote::RemoteRegion;
-use crate::wait::{OrOfJob, Timeout, wait, wait_for};
+use crate::wait::{OrOfJob, Timeout, wait, wait_for, wait_in_thread};
 use oikaze::job::JobBuilder;
 use oikaze::memory::{LocalRegion, RegionSlice, RemoteId};
 use oikaze::shared::LockGuard;
@@ -195,8 +195,14 @@ fn unknown(name: &str, found: &str, known: &str) -> PyErr {
 impl Job {
     #[new]
     fn join(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let builder = settings.extract::<Settings>()?.builder()?;
-        let job = wait(py, move || builder.join())?;
+        // What is wrong with a number is said by the cause.
+        let of_package = |error: PyErr| match error.cause(py) {
+            Some(cause) if cause.is_instance_of::<PyValueError>(py) => cause,
+            _ => error,
+        };
+        let builder = settings.extract::<Settings>().map_err(of_package)?.builder()?;
+        // In a thread of its own, so that a signal ends the wait of this one for other nodes.
+        let job = wait_in_thread(py, "oikaze-join", move || builder.join())?;
         let (rank, size) = (job.rank(), job.size());
         let cell = JobCell {
             job: Mutex::new(Some(Arc::new(job))),

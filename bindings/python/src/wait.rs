@@ -7,15 +7,19 @@
 
 use crate::error::OrRaise;
 use oikaze::ffi::{InterruptionCheck, interruptible};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::rc::Rc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
 /// Longest time limit in seconds, which is longer than any program runs.
 const SECONDS_MAX: f64 = 1e9;
+
+/// Time between two looks for signals while another thread works.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The interpreter's main thread, if it imported this module.
 static MAIN_THREAD: OnceLock<ThreadId> = OnceLock::new();
@@ -76,6 +80,34 @@ pub fn wait_for<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyR
     match is_checked.then(|| raised().take()).flatten() {
         Some(error) => Err(error),
         None => Ok(outcome),
+    }
+}
+
+/// Runs work that does not look for signals in a thread of its own, and waits for its end. After an
+/// exception of a signal's handler, the thread goes on without its caller.
+pub fn wait_in_thread<T: Send + 'static>(
+    py: Python<'_>,
+    name: &str,
+    work: impl FnOnce() -> oikaze::Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    // Nobody takes what is sent after an exception. It is dropped there.
+    let begun = thread.spawn(move || sender.send(work()).map_err(drop));
+    begun.map_err(|why| oikaze::Error::system("starting a thread", why)).or_raise(py)?;
+    let receiver = Mutex::new(receiver);
+    loop {
+        let next = || {
+            let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+            receiver.recv_timeout(SIGNAL_INTERVAL)
+        };
+        match py.detach(next) {
+            Ok(outcome) => return outcome.or_raise(py),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err(format!("the thread {name} has panicked")));
+            }
+        }
     }
 }
 

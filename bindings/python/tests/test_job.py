@@ -1,5 +1,6 @@
 """Jobs: joining, waiting, leaving, and ends of all kinds."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -304,3 +305,29 @@ def test_a_second_interpreter_is_refused(alone):
         """
     )
     assert done.out == "refused\n"
+
+
+def test_keyboard_interrupt_ends_a_join(run, tmp_path):
+    os.mkfifo(tmp_path / "joining")
+    done = run(
+        2,
+        """
+        import os, signal, time
+        if os.environ["OIKAZE_RANK"] == "1":
+            open("joining").close()  # node 0 waits for this node
+            raise SystemExit
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        begun = time.monotonic()
+        try:
+            oikaze.join()
+        except KeyboardInterrupt:
+            # Other nodes are waited for for 30 s.
+            assert time.monotonic() - begun < 15
+            print("interrupted", flush=True)
+        open("joining", "w").close()
+        """,
+        succeeds=False,
+    )
+    assert "interrupted" in done.out, done.out + done.err
