@@ -5,6 +5,7 @@
 use crate::buffer::{show, with_bytes_of};
 use crate::error::{OrRaise, exception};
 use crate::job::{Job, JobCell};
+use crate::number::{number, optional};
 use crate::remote::combine_of;
 use crate::wait::wait;
 use oikaze::Error;
@@ -47,21 +48,24 @@ impl Distribution {
     /// One block of indices along the axis for each node, of lengths as equal as possible.
     #[staticmethod]
     #[pyo3(signature = (axis = 0))]
-    fn block(axis: usize) -> Self {
+    fn block(#[pyo3(from_py_with = number)] axis: usize) -> Self {
         Self { distribution: oikaze::shared::Distribution::Block { axis } }
     }
 
     /// Blocks of `indices` indices along the axis for each node in turn.
     #[staticmethod]
     #[pyo3(signature = (indices = 1, axis = 0))]
-    fn cyclic(indices: usize, axis: usize) -> Self {
+    fn cyclic(
+        #[pyo3(from_py_with = number)] indices: usize,
+        #[pyo3(from_py_with = number)] axis: usize,
+    ) -> Self {
         Self { distribution: oikaze::shared::Distribution::Cyclic { axis, indices } }
     }
 
     /// One rank for each index along the axis.
     #[staticmethod]
     #[pyo3(signature = (owners, axis = 0))]
-    fn explicit(owners: Vec<u32>, axis: usize) -> Self {
+    fn explicit(#[pyo3(from_py_with = number)] owners: Vec<u32>, axis: usize) -> Self {
         Self { distribution: oikaze::shared::Distribution::Explicit { axis, owners } }
     }
 
@@ -69,7 +73,7 @@ impl Distribution {
     /// of so many pages for each node in turn.
     #[staticmethod]
     #[pyo3(signature = (pages = None))]
-    fn by_pages(pages: Option<u64>) -> Self {
+    fn by_pages(#[pyo3(from_py_with = optional)] pages: Option<u64>) -> Self {
         let homes = pages.map_or(Homes::Block, |pages| Homes::Cyclic { pages });
         Self { distribution: oikaze::shared::Distribution::Pages(homes) }
     }
@@ -155,7 +159,7 @@ impl Job {
         &self,
         py: Python<'_>,
         name: &str,
-        shape: Vec<usize>,
+        #[pyo3(from_py_with = number)] shape: Vec<usize>,
         elements: Elements,
         size: usize,
         distribution: Option<&Distribution>,
@@ -202,17 +206,29 @@ impl Array {
     }
 
     /// Block of elements whose home is the node, of which there may be no more than one.
-    fn home_block(&self, py: Python<'_>, rank: u32) -> PyResult<Part> {
+    fn home_block(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] rank: u32,
+    ) -> PyResult<Part> {
         self.look(py, |array| part(array.home_block(rank)))
     }
 
     /// All blocks of elements whose home is the node.
-    fn home_blocks(&self, py: Python<'_>, rank: u32) -> PyResult<Vec<Part>> {
+    fn home_blocks(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] rank: u32,
+    ) -> PyResult<Vec<Part>> {
         self.look(py, |array| array.home_blocks(rank).into_iter().map(part).collect())
     }
 
     /// Rank of the home of an element, or `None` if there is no such element.
-    fn home_of(&self, py: Python<'_>, index: Vec<usize>) -> PyResult<Option<u32>> {
+    fn home_of(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] index: Vec<usize>,
+    ) -> PyResult<Option<u32>> {
         self.look(py, |array| array.home_of(&index))
     }
 
@@ -253,7 +269,12 @@ impl Array {
         self.call(py, |array| array.unsubscribe(&part))
     }
 
-    fn halo(&self, py: Python<'_>, part: Part, n: usize) -> PyResult<()> {
+    fn halo(
+        &self,
+        py: Python<'_>,
+        part: Part,
+        #[pyo3(from_py_with = number)] n: usize,
+    ) -> PyResult<()> {
         let part = ranges(part);
         self.call(py, |array| array.halo(&part, n))
     }
@@ -266,7 +287,11 @@ impl Array {
         self.call(py, UntypedArray::free)
     }
 
-    fn resize(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<()> {
+    fn resize(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] shape: Vec<usize>,
+    ) -> PyResult<()> {
         self.replace(py, |array| array.resize(&shape))
     }
 
@@ -282,12 +307,22 @@ impl Array {
         self.call(py, |array| array.load(&path))
     }
 
-    fn put(&self, py: Python<'_>, first: usize, elements: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn put(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] first: usize,
+        elements: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let bytes = copied(elements, "put")?;
         self.call(py, |array| array.put(first, &bytes))
     }
 
-    fn get(&self, py: Python<'_>, first: usize, end: usize) -> PyResult<Py<PyByteArray>> {
+    fn get(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] first: usize,
+        #[pyo3(from_py_with = number)] end: usize,
+    ) -> PyResult<Py<PyByteArray>> {
         let bytes = self.call(py, |array| array.get(first..end))?;
         Ok(PyByteArray::new(py, &bytes).unbind())
     }
@@ -295,7 +330,7 @@ impl Array {
     fn fetch_combine(
         &self,
         py: Python<'_>,
-        index: Vec<usize>,
+        #[pyo3(from_py_with = number)] index: Vec<usize>,
         combine: &str,
         number: &[u8],
     ) -> PyResult<Py<PyByteArray>> {
@@ -307,7 +342,7 @@ impl Array {
     fn compare_exchange(
         &self,
         py: Python<'_>,
-        index: Vec<usize>,
+        #[pyo3(from_py_with = number)] index: Vec<usize>,
         expected: &[u8],
         new: &[u8],
     ) -> PyResult<Py<PyByteArray>> {
@@ -318,7 +353,7 @@ impl Array {
     fn accumulate(
         &self,
         py: Python<'_>,
-        first: usize,
+        #[pyo3(from_py_with = number)] first: usize,
         combine: &str,
         numbers: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
@@ -420,7 +455,11 @@ impl Guard {
         self.strides.clone()
     }
 
-    fn push_to(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<()> {
+    fn push_to(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] ranks: Vec<u32>,
+    ) -> PyResult<()> {
         match &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(Held::Write(guard)) => guard.push_to(&ranks).or_raise(py),
             _ => {

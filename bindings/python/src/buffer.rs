@@ -162,6 +162,14 @@ impl Loan {
         let region = memory.lend(writable);
         // From here on, dropping the loan ends it.
         let mut loan = Self { registered: None, region, memory: Some(memory) };
+        // A buffer without axes has no shape. One element along one axis is the same memory.
+        Err(error)
+            if error.is_instance_of::<PyBufferError>(py)
+                && object.hasattr("__setitem__")?
+                && object.getattr_opt("ndim")?.is_some_and(|axes| axes.eq(0).unwrap_or(false)) =>
+        {
+            PyUntypedBuffer::get(&object.call_method1("reshape", (1,))?)
+        }
         loan.registered = Some(register(loan.region.clone()).or_raise(py)?);
         Ok(loan)
     }

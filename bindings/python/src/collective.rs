@@ -4,6 +4,7 @@
 
 use crate::buffer::Memory;
 use crate::job::{Job, JobCell};
+use crate::number::{number, optional};
 use crate::operation::{Operation, Outcome, Work};
 use crate::wait::wait;
 use oikaze::collective::Collectives;
@@ -81,7 +82,7 @@ pub fn start_even(
     collective: &str,
     kind: &str,
     data: &Bound<'_, PyAny>,
-    root: u32,
+    #[pyo3(from_py_with = number)] root: u32,
     operator: Option<&str>,
     out: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Operation> {
@@ -122,7 +123,7 @@ pub fn start_uneven(
     members: Members<'_>,
     collective: &str,
     data: Vec<Bound<'_, PyAny>>,
-    root: u32,
+    #[pyo3(from_py_with = number)] root: u32,
 ) -> PyResult<Operation> {
     let parts: Vec<Vec<u8>> = data
         .iter()
@@ -142,7 +143,6 @@ pub fn start_uneven(
     Ok(Operation::of_work(members.cell(), work, Outcome::Raw, None))
 }
 
-/// Returns the sum of all numbers of all ranks, rounded once.
 /// Takes part in a collective whose arguments this node has refused, so that it fails on all ranks.
 /// Without it, this node would be one collective behind the others.
 #[pyfunction]
@@ -158,6 +158,7 @@ pub fn refuse(py: Python<'_>, members: Members<'_>, collective: &str, why: Strin
     Ok(())
 }
 
+/// Returns the sum of all numbers of all ranks, rounded once.
 #[pyfunction]
 pub fn sum_exact(
     py: Python<'_>,
@@ -178,8 +179,8 @@ pub fn sum_exact(
 pub fn split(
     py: Python<'_>,
     members: Members<'_>,
-    color: Option<u32>,
-    key: i64,
+    #[pyo3(from_py_with = optional)] color: Option<u32>,
+    #[pyo3(from_py_with = number)] key: i64,
 ) -> PyResult<Option<Team>> {
     let job = members.cell().get(py)?;
     let team = members.team(&job);
@@ -217,7 +218,11 @@ impl Team {
         self.team.ranks().to_vec()
     }
 
-    fn algorithm(&self, collective: &str, length: usize) -> &'static str {
+    fn algorithm(
+        &self,
+        collective: &str,
+        #[pyo3(from_py_with = number)] length: usize,
+    ) -> &'static str {
         self.team.algorithm(collective, length)
     }
 

@@ -3,6 +3,7 @@
 use crate::error::{OrRaise, invalid, left};
 use crate::fifo::Fifo;
 use crate::message::Message;
+use crate::number::{number, optional};
 use crate::operation::Running;
 use crate::peer::Peer;
 use crate::queue::CompletionQueue;
@@ -129,9 +130,11 @@ struct Settings {
     keep_going: Option<bool>,
     seal: Option<String>,
     cubic_congestion_control: bool,
+    #[pyo3(from_py_with = optional)]
     ports: Option<(u16, u16)>,
     waiting: Option<String>,
     engine: Option<String>,
+    #[pyo3(from_py_with = optional)]
     engine_core: Option<usize>,
     without: Option<String>,
 }
@@ -323,7 +326,7 @@ impl Job {
     }
 
     /// Returns the node of this rank. Operations work on a node's own memory, too.
-    fn peer(&self, py: Python<'_>, rank: u32) -> PyResult<Peer> {
+    fn peer(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: u32) -> PyResult<Peer> {
         let peer = self.get(py)?.peer(rank).or_raise(py)?;
         Ok(Peer::new(&self.cell, peer))
     }
@@ -335,7 +338,7 @@ impl Job {
     fn receive(
         &self,
         py: Python<'_>,
-        source: Option<u32>,
+        #[pyo3(from_py_with = optional)] source: Option<u32>,
         timeout: Option<Timeout>,
     ) -> PyResult<Message> {
         let job = self.get(py)?;
@@ -348,7 +351,11 @@ impl Job {
 
     /// Returns the next message if one has arrived, otherwise `None`.
     #[pyo3(signature = (source = None))]
-    fn try_receive(&self, py: Python<'_>, source: Option<u32>) -> PyResult<Option<Message>> {
+    fn try_receive(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = optional)] source: Option<u32>,
+    ) -> PyResult<Option<Message>> {
         Ok(self.get(py)?.try_receive(source).map(Message::new))
     }
 
@@ -358,7 +365,7 @@ impl Job {
     fn receive_batch(
         &self,
         py: Python<'_>,
-        count: usize,
+        #[pyo3(from_py_with = number)] count: usize,
         timeout: Option<Timeout>,
     ) -> PyResult<Vec<Message>> {
         let job = self.get(py)?;
@@ -377,7 +384,7 @@ impl Job {
         py: Python<'_>,
         name: &str,
         memory: &Bound<'_, PyAny>,
-        rights: u8,
+        #[pyo3(from_py_with = number)] rights: u8,
     ) -> PyResult<Region> {
         let (job, rights) = (self.get(py)?, rights_of(rights)?);
         Region::make(&self.cell, memory, |region| job.publish(name, region, rights))
@@ -392,7 +399,12 @@ impl Job {
     }
 
     /// Makes memory reachable for peers that know its id, `region.remote_id`.
-    fn expose(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, rights: u8) -> PyResult<Region> {
+    fn expose(
+        &self,
+        py: Python<'_>,
+        memory: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] rights: u8,
+    ) -> PyResult<Region> {
         let (job, rights) = (self.get(py)?, rights_of(rights)?);
         Region::make(&self.cell, memory, |region| job.expose(region, rights))
     }
@@ -409,7 +421,13 @@ impl Job {
     }
 
     /// Makes a FIFO under a name, with room for `slots` elements of up to `longest` bytes.
-    fn fifo(&self, py: Python<'_>, name: &str, slots: u64, longest: u64) -> PyResult<Fifo> {
+    fn fifo(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = number)] slots: u64,
+        #[pyo3(from_py_with = number)] longest: u64,
+    ) -> PyResult<Fifo> {
         let job = self.get(py)?;
         Ok(Fifo::new(wait(py, || job.fifo(name, slots, longest))?))
     }
@@ -443,14 +461,19 @@ impl Job {
     }
 
     /// Tells another node that what this node wrote to shared arrays is complete.
-    fn notify(&self, py: Python<'_>, to: u32) -> PyResult<()> {
+    fn notify(&self, py: Python<'_>, #[pyo3(from_py_with = number)] to: u32) -> PyResult<()> {
         let job = self.get(py)?;
         wait(py, || job.notify(to))
     }
 
     /// Waits for the next notification of a node, whose writes are visible then.
     #[pyo3(signature = (source, timeout = None))]
-    fn wait_notify(&self, py: Python<'_>, source: u32, timeout: Option<Timeout>) -> PyResult<()> {
+    fn wait_notify(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] source: u32,
+        timeout: Option<Timeout>,
+    ) -> PyResult<()> {
         let job = self.get(py)?;
         let within = |limit| job.wait_notify_for(source, limit);
         wait(py, || timeout.choose(within, || job.wait_notify(source)))
@@ -474,7 +497,7 @@ impl Job {
         Arc::as_ptr(&self.cell).addr()
     }
 
-    fn _lock(&self, number: u64) -> Lock {
+    fn _lock(&self, #[pyo3(from_py_with = number)] number: u64) -> Lock {
         Lock { job: Arc::clone(&self.cell), number, held: Mutex::new(None) }
     }
 }

@@ -11,7 +11,7 @@
 //! | [`array`], [`collective`] | shared arrays, collectives, teams |
 //! | [`operation`], [`queue`] | operations under way, and the queue that tells `asyncio` of them |
 //! | [`buffer`] | memory of other Python objects; all unsafe code |
-//! | [`wait`], [`error`] | waits without the interpreter's lock, exceptions |
+//! | [`number`], [`wait`], [`error`] | numbers, waits without the interpreter's lock, exceptions |
 
 mod array;
 mod buffer;
@@ -21,6 +21,7 @@ mod fifo;
 mod job;
 mod message;
 mod operation;
+mod number;
 mod peer;
 mod queue;
 mod region;

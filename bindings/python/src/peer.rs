@@ -3,6 +3,7 @@
 use crate::buffer::with_bytes_of;
 use crate::fifo::RemoteFifo;
 use crate::job::JobCell;
+use crate::number::number;
 use crate::operation::{Operation, Outcome};
 use crate::remote::RemoteRegion;
 use crate::wait::{OrOfJob, Timeout, wait};
@@ -63,7 +64,7 @@ impl Peer {
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        tag: u64,
+        #[pyo3(from_py_with = number)] tag: u64,
         message_class: Option<&str>,
     ) -> PyResult<Operation> {
         self.job.get(py)?;

@@ -1,6 +1,7 @@
 //! Completion queues, as Python objects.
 
 use crate::error::exception;
+use crate::number::number;
 use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::completion::Completed;
 use pyo3::prelude::*;
@@ -53,7 +54,7 @@ impl CompletionQueue {
     fn wait(
         &self,
         py: Python<'_>,
-        at_least: usize,
+        #[pyo3(from_py_with = number)] at_least: usize,
         timeout: Option<Timeout>,
     ) -> PyResult<Vec<Ended>> {
         let ended = wait(py, || {

@@ -3,6 +3,7 @@
 use crate::buffer::{Loan, Memory, show};
 use crate::error::{OrRaise, exception};
 use crate::job::JobCell;
+use crate::number::{number, optional};
 use crate::operation::bytes;
 use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::Error;
@@ -11,7 +12,7 @@ use oikaze::memory::{LocalRegion, Region as Allocated, RegionSlice, Rights};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyInt};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +22,14 @@ pub fn rights_of(bits: u8) -> PyResult<Rights> {
         return Ok(Rights(bits));
     }
     Err(PyValueError::new_err(format!("{bits} are no rights; combine members of oikaze.Rights")))
+}
+
+/// Returns the number of bytes that an object asks for, unless it has memory of its own. An array
+/// of one integer without axes converts to a number, too, but its elements can be set.
+fn length_of(object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    let is_number = object.is_instance_of::<PyInt>()
+        || (object.hasattr("__index__")? && !object.hasattr("__setitem__")?);
+    if is_number { number(object).map(Some) } else { Ok(None) }
 }
 
 /// Memory of this node that operations may use, and that peers may reach if it is published.
@@ -51,7 +60,7 @@ impl Region {
     ) -> PyResult<Self> {
         let py = memory.py();
         job.release_ended();
-        let (memory, loan, registered) = if let Ok(len) = memory.extract::<usize>() {
+        let (memory, loan, registered) = if let Some(len) = length_of(memory)? {
             let memory = Allocated::shared(len).or_raise(py)?;
             let registered = register(memory.clone()).or_raise(py)?;
             (Some(memory), None, Some(registered))
@@ -148,19 +157,34 @@ impl Region {
     }
 
     /// Changes the rights of peers to the whole region.
-    fn set_rights(&self, py: Python<'_>, rights: u8) -> PyResult<()> {
+    fn set_rights(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] rights: u8,
+    ) -> PyResult<()> {
         let (region, rights) = (self.registered(py)?, rights_of(rights)?);
         wait(py, || region.set_rights(rights))
     }
 
     /// Changes the rights of peers to the bytes `start` to `end`, whole pages of 4096 bytes.
-    fn protect(&self, py: Python<'_>, start: u64, end: u64, rights: u8) -> PyResult<()> {
+    fn protect(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] start: u64,
+        #[pyo3(from_py_with = number)] end: u64,
+        #[pyo3(from_py_with = number)] rights: u8,
+    ) -> PyResult<()> {
         let (region, rights) = (self.registered(py)?, rights_of(rights)?);
         wait(py, || region.protect(start..end, rights))
     }
 
     /// Copies `length` bytes out, from `offset` on.
-    fn read(&self, py: Python<'_>, offset: u64, length: usize) -> PyResult<Py<PyAny>> {
+    fn read(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] length: usize,
+    ) -> PyResult<Py<PyAny>> {
         let region = self.registered(py)?;
         let end = offset.checked_add(length as u64);
         if end.is_none_or(|end| end > region.len() as u64) {
@@ -176,24 +200,39 @@ impl Region {
     }
 
     /// Copies the bytes of a buffer in, from `offset` on.
-    fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn write(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        data: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let region = self.registered(py)?;
         let memory = Memory::readable(data, "writing a region")?;
         memory.with_bytes(py, |bytes| region.write(offset, bytes)).or_raise(py)
     }
 
     /// Reads the 64-bit word at `offset` atomically.
-    fn load(&self, py: Python<'_>, offset: u64) -> PyResult<u64> {
+    fn load(&self, py: Python<'_>, #[pyo3(from_py_with = number)] offset: u64) -> PyResult<u64> {
         self.registered(py)?.load_u64(offset).or_raise(py)
     }
 
     /// Stores the 64-bit word at `offset` atomically.
-    fn store(&self, py: Python<'_>, offset: u64, value: u64) -> PyResult<()> {
+    fn store(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] value: u64,
+    ) -> PyResult<()> {
         self.registered(py)?.store_u64(offset, value).or_raise(py)
     }
 
     /// Adds to the 64-bit word at `offset` atomically, and returns the previous value.
-    fn fetch_add(&self, py: Python<'_>, offset: u64, add: u64) -> PyResult<u64> {
+    fn fetch_add(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] add: u64,
+    ) -> PyResult<u64> {
         let op = AtomicOp::new(Width::W64, Change::Add(add));
         self.registered(py)?.atomic(offset, op).or_raise(py)
     }
@@ -211,11 +250,11 @@ impl Region {
     fn wait_until(
         &self,
         py: Python<'_>,
-        offset: u64,
-        at_least: Option<u64>,
-        equal: Option<u64>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = optional)] at_least: Option<u64>,
+        #[pyo3(from_py_with = optional)] equal: Option<u64>,
         condition: Option<Py<PyAny>>,
-        source: Option<u32>,
+        #[pyo3(from_py_with = optional)] source: Option<u32>,
         timeout: Option<Timeout>,
     ) -> PyResult<u64> {
         let region = self.registered(py)?;

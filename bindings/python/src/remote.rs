@@ -4,6 +4,7 @@ use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid};
 use crate::job::JobCell;
 use crate::operation::{Operation, Outcome, bytes};
+use crate::number::number;
 use crate::region::Region;
 use oikaze::atomic::Combine;
 use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
@@ -202,7 +203,7 @@ impl RemoteRegion {
     fn put(
         &self,
         py: Python<'_>,
-        offset: u64,
+        #[pyo3(from_py_with = number)] offset: u64,
         data: &Bound<'_, PyAny>,
         signal: Option<&RemoteSignal>,
     ) -> PyResult<Operation> {
@@ -233,7 +234,7 @@ impl RemoteRegion {
     fn put_signal(
         &self,
         py: Python<'_>,
-        offset: u64,
+        #[pyo3(from_py_with = number)] offset: u64,
         data: &Bound<'_, PyAny>,
         signal: &RemoteSignal,
     ) -> PyResult<Operation> {
@@ -242,12 +243,21 @@ impl RemoteRegion {
 
     /// Describes a signal: add `add` to the 64-bit word at `offset` of this region.
     #[pyo3(signature = (offset, add = 1))]
-    fn signal(&self, offset: u64, add: u64) -> RemoteSignal {
+    fn signal(
+        &self,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] add: u64,
+    ) -> RemoteSignal {
         RemoteSignal { signal: self.region.signal(offset, add) }
     }
 
     /// Reads `length` bytes from `offset`. The operation's result is a `bytes` or a `bytearray`.
-    fn get(&self, py: Python<'_>, offset: u64, length: usize) -> PyResult<Operation> {
+    fn get(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] length: usize,
+    ) -> PyResult<Operation> {
         let job = self.job.get(py)?;
         if self.region.is_mapped() && length <= COPY_MAX {
             // Does not wait: the bytes are copied by this thread.
@@ -274,7 +284,7 @@ impl RemoteRegion {
     fn get_into(
         &self,
         py: Python<'_>,
-        offset: u64,
+        #[pyo3(from_py_with = number)] offset: u64,
         into: &Bound<'_, PyAny>,
     ) -> PyResult<Operation> {
         let job = self.job.get(py)?;
@@ -304,8 +314,8 @@ impl RemoteRegion {
     fn fetch_add(
         &self,
         py: Python<'_>,
-        offset: u64,
-        add: i128,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] add: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), true)
@@ -316,9 +326,9 @@ impl RemoteRegion {
     fn compare_exchange(
         &self,
         py: Python<'_>,
-        offset: u64,
-        expected: i128,
-        new: i128,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] expected: i128,
+        #[pyo3(from_py_with = number)] new: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         let change = |word: WordType| {
@@ -329,25 +339,48 @@ impl RemoteRegion {
 
     /// Stores `new` into the word at `offset`. The result is the previous value.
     #[pyo3(signature = (offset, new, dtype = "u8"))]
-    fn swap(&self, py: Python<'_>, offset: u64, new: i128, dtype: &str) -> PyResult<Operation> {
+    fn swap(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] new: i128,
+        dtype: &str,
+    ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), true)
     }
 
     /// Reads the word at `offset` atomically.
     #[pyo3(signature = (offset, dtype = "u8"))]
-    fn load(&self, py: Python<'_>, offset: u64, dtype: &str) -> PyResult<Operation> {
+    fn load(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        dtype: &str,
+    ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |_| Ok(Change::Or(0)), true)
     }
 
     /// Stores `new` into the word at `offset`, without an answer.
     #[pyo3(signature = (offset, new, dtype = "u8"))]
-    fn store(&self, py: Python<'_>, offset: u64, new: i128, dtype: &str) -> PyResult<Operation> {
+    fn store(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] new: i128,
+        dtype: &str,
+    ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), false)
     }
 
     /// Adds to the word at `offset`, wrapping, without an answer.
     #[pyo3(signature = (offset, add, dtype = "u8"))]
-    fn add(&self, py: Python<'_>, offset: u64, add: i128, dtype: &str) -> PyResult<Operation> {
+    fn add(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] add: i128,
+        dtype: &str,
+    ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), false)
     }
 
@@ -357,9 +390,9 @@ impl RemoteRegion {
     fn fetch_combine(
         &self,
         py: Python<'_>,
-        offset: u64,
+        #[pyo3(from_py_with = number)] offset: u64,
         combine: &str,
-        other: i128,
+        #[pyo3(from_py_with = number)] other: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         let change = |word: WordType| {
@@ -391,7 +424,7 @@ impl RemoteRegion {
     fn accumulate(
         &self,
         py: Python<'_>,
-        offset: u64,
+        #[pyo3(from_py_with = number)] offset: u64,
         numbers: &Bound<'_, PyAny>,
         combine: &str,
     ) -> PyResult<Operation> {

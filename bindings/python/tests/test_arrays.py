@@ -396,3 +396,40 @@ def test_indices_are_integers(alone):
             raise AssertionError("a fraction is no index")
         """
     )
+
+
+def test_nodes_without_rows_have_empty_homes_at_the_end(run):
+    done = run(
+        4,
+        """
+        import numpy as np
+        job = oikaze.join()
+        rows = 3
+        old, new = (job.array(name, (rows, 2048), "f4") for name in ("p0", "p1"))
+        assert sum(stop - start for start, stop in map(new.home, range(job.size))) == rows
+        lo, hi = new.home()
+        if lo == hi:
+            assert (lo, hi) == (rows, rows) and new[new.home_block()].size == 0
+        inner = slice(max(lo, 1), min(hi, rows - 1))
+        if lo == 0:
+            old[0], new[0] = 1, 1
+        job.barrier()
+        for step in range(5):
+            above, below = (slice(inner.start + d, inner.stop + d) for d in (-1, 1))
+            new[inner, 1:-1] = (
+                old[above, 1:-1] + old[below, 1:-1] + old[inner, :-2] + old[inner, 2:]
+            ) / 4
+            job.barrier()
+            old, new = new, old
+        print(f"{float(np.abs(old[1]).max()):.4f}", hi - lo)
+        job.barrier()
+        with new.writing[lo:hi] as mine:
+            mine[:] = 7
+        job.barrier()
+        assert (new == 7).all()
+        job.barrier()
+        """,
+    )
+    values = {line.split()[0] for line in done.lines()}
+    assert len(values) == 1 and values != {"0.0000"}, done.lines()
+    assert "0" in {line.split()[1] for line in done.lines()}

@@ -331,3 +331,48 @@ def test_keyboard_interrupt_ends_a_join(run, tmp_path):
         succeeds=False,
     )
     assert "interrupted" in done.out, done.out + done.err
+
+
+def test_numbers_out_of_range_are_errors_of_the_package(alone):
+    alone(
+        """
+        import numpy as np
+        job = oikaze.join()
+        inbox = job.publish("inbox", np.int64(8192), oikaze.Rights.ALL)
+        there = job.peer(0).region("inbox")
+        array = job.array("a", 8, "i8")
+        for call in [
+            lambda: job.peer(-1), lambda: job.peer(1 << 40), lambda: job.receive(source=-1),
+            lambda: job.try_receive(-1), lambda: job.publish("other", -1, 0),
+            lambda: there.put(-1, b"x"), lambda: there.get(-1, 4), lambda: there.get(0, -4),
+            lambda: there.get_into(-8, bytearray(8)), lambda: there.fetch_add(-8, 1),
+            lambda: there.fetch_add(0, 1 << 200), lambda: there.signal(-8),
+            lambda: inbox.read(-1, 4), lambda: inbox.load(-8), lambda: inbox.store(0, -1),
+            lambda: inbox.wait_until(0, at_least=-1), lambda: job.lock(-1).acquire(),
+            lambda: job.fifo("f", -1, 8), lambda: job.peer(0).send(b"x", tag=-1),
+            lambda: job.notify(-1), lambda: job.broadcast(1, root=-1),
+            lambda: job.split(-1), lambda: job.split(1 << 40), lambda: job.split(0, 1 << 80),
+            lambda: job.array("b", -1), lambda: job.array("b", (4, -1)),
+            lambda: oikaze.Distribution.cyclic(-1), lambda: oikaze.Distribution.explicit([0, -1]),
+            lambda: array.home(-1), lambda: array.fetch_add(-9, 1),
+            lambda: array.shared.get_elements(-1, 4), lambda: array.fetch_add((0, 0), 1),
+            lambda: oikaze.join(engine_core=-1), lambda: oikaze.join(ports=(-1, 70000)),
+        ]:
+            try:
+                call()
+            except oikaze.Error as error:
+                assert error.cause, error
+            else:
+                import inspect
+                raise AssertionError(inspect.getsource(call))
+        assert array.fetch_add(-1, 5) == 0 and array[7] == 5
+        assert array.shared.home_of(-1) == 0 and array.shared.home_of(8) is None
+        # An array of one integer without axes is memory, not a length.
+        number = np.array(300, "i8")
+        published = job.publish("number", number, oikaze.Rights.ALL)
+        word = job.peer(0).region("number")
+        assert len(word) == 8
+        word.fetch_add(0, 7).wait()
+        assert number == 307
+        """
+    )

@@ -125,14 +125,18 @@ class SharedArray:
         """First index and end, along the first axis, of the elements whose home is the node.
 
         Without a rank, it is this node. The home has the present values, and writes its elements
-        without any traffic.
+        without any traffic. A node without elements has an empty home at the array's end.
         """
-        start, end = self._memory.home_block(self._rank(rank))[0]
-        return start, end
+        rows = self.home_block(rank)[0]
+        return rows.start, rows.stop
 
     def home_block(self, rank: int | None = None) -> tuple[slice, ...]:
         """The elements whose home is the node, as an index: ``array[array.home_block()]``."""
-        return tuple(slice(*bounds) for bounds in self._memory.home_block(self._rank(rank)))
+        block = self._memory.home_block(self._rank(rank))
+        if any(start == end for start, end in block):
+            # At the end, so that slices of the rows before and after do not wrap around.
+            return tuple(slice(extent, extent) for extent in self.shape)
+        return tuple(slice(*bounds) for bounds in block)
 
     def home_blocks(self, rank: int | None = None) -> list[tuple[slice, ...]]:
         """All blocks of elements whose home is the node: several for a cyclic distribution."""
@@ -141,7 +145,10 @@ class SharedArray:
 
     def home_of(self, index: int | tuple[int, ...]) -> int | None:
         """Rank of the home of an element, or ``None`` if there is no such element."""
-        return self._memory.home_of(list(index) if isinstance(index, tuple) else [index])
+        indices = index if isinstance(index, tuple) else (index,)
+        if any(not -extent <= at < extent for at, extent in zip(indices, self.shape, strict=False)):
+            return None
+        return self._memory.home_of(self._place(index))
 
     def fill_all(self, value: Any) -> None:
         """Sets all elements on all nodes. Collective."""
@@ -205,12 +212,12 @@ class SharedArray:
         self, index: int | tuple[int, ...], combine: Literal["sum", "min", "max"], other: Any
     ) -> Any:
         """Combines one element with a number atomically, and returns the previous value."""
-        place = list(index) if isinstance(index, tuple) else [index]
+        place = self._place(index)
         return self._one(self._memory.fetch_combine(place, combine, self._bytes(other)))
 
     def compare_exchange(self, index: int | tuple[int, ...], expected: Any, new: Any) -> Any:
         """Stores ``new`` if the element is ``expected``. Returns the previous value."""
-        place = list(index) if isinstance(index, tuple) else [index]
+        place = self._place(index)
         before = self._memory.compare_exchange(place, self._bytes(expected), self._bytes(new))
         return self._one(before)
 
@@ -234,6 +241,14 @@ class SharedArray:
     def _one(self, raw: bytearray) -> Any:
         return np.frombuffer(raw, self.dtype)[0]
 
+    def _place(self, index: int | tuple[int, ...]) -> list[int]:
+        """Turns the index of an element into numbers from 0 on. Negative ones count from the end."""
+        indices, shape = index if isinstance(index, tuple) else (index,), self.shape
+        if len(indices) != len(shape):
+            cause = f"{len(indices)} indices are given for {len(shape)} axes"
+            raise invalid("selecting an element", cause, "give one for each axis")
+        return [_within(one, extent) for one, extent in zip(indices, shape, strict=True)]
+
     def _part(self, index: Index) -> list[tuple[int, int]]:
         """Turns an index into first index and end along each axis."""
         shape = self.shape
@@ -255,11 +270,8 @@ class SharedArray:
                     raise invalid("selecting part of an array", cause, remedy)
                 part.append((start, max(start, end)))
             else:
-                at = operator.index(one)
-                if not -extent <= at < extent:
-                    cause = f"index {at} is outside of {extent} elements"
-                    raise invalid("selecting part of an array", cause, "see array.shape")
-                part.append((at % extent, at % extent + 1))
+                at = _within(one, extent)
+                part.append((at, at + 1))
         return part
 
 
@@ -378,5 +390,16 @@ def make(
     return SharedArray(job, memory, kind)
 
 
+def _within(index: Any, extent: int) -> int:
+    at = operator.index(index)
+    if not -extent <= at < extent:
+        cause = f"index {at} is outside of {extent} elements"
+        raise invalid("selecting part of an array", cause, "see array.shape")
+    return at % extent
+
+
 def _extents(shape: int | tuple[int, ...]) -> list[int]:
-    return [int(extent) for extent in (shape if isinstance(shape, tuple | list) else (shape,))]
+    extents = [int(extent) for extent in (shape if isinstance(shape, tuple | list) else (shape,))]
+    if any(extent < 0 for extent in extents):
+        raise invalid("making an array", f"an extent of {shape} is negative", "give 1 or more")
+    return extents
