@@ -325,6 +325,15 @@ impl Job {
         outcome
     }
 
+    /// Gives the job up without a word to other nodes, for which this node is lost as soon as its
+    /// process has ended. Later calls raise `LeftError`.
+    fn _abandon(&self) {
+        // The job is kept from its destructor, which would wait for the other nodes.
+        if let Some(job) = self.cell.take() {
+            std::mem::forget(job);
+        }
+    }
+
     /// Returns the node of this rank. Operations work on a node's own memory, too.
     fn peer(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: u32) -> PyResult<Peer> {
         let peer = self.get(py)?.peer(rank).or_raise(py)?;

@@ -376,3 +376,53 @@ def test_numbers_out_of_range_are_errors_of_the_package(alone):
         assert number == 307
         """
     )
+
+
+def test_exit_status_of_one_rank_ends_the_job(run):
+    source = """
+        import sys
+        job = oikaze.join()
+        try:
+            sys.exit(5)  # caught: the program goes on
+        except SystemExit as error:
+            assert error.code == 5
+        job.barrier()
+        if job.rank == 1:
+            sys.exit(STATUS)
+        if STATUS:
+            job.receive()
+    """
+    failed = run(2, source.replace("STATUS", "3"), succeeds=False)
+    assert failed.status == 3, failed.err
+    assert "SystemExit: 3" in failed.err
+    told = run(2, source.replace("STATUS", "'no input'"), succeeds=False)
+    assert told.status == 1 and "no input" in told.err
+    assert run(2, source.replace("STATUS", "0")).status == 0
+    block = """
+        with oikaze.join() as job:
+            job.barrier()
+            if job.rank == 1:
+                raise SystemExit(4)
+            job.receive()
+    """
+    assert run(2, block, succeeds=False).status == 4
+
+
+def test_exit_status_of_one_rank_leaves_survivors_alone(run):
+    done = run(
+        2,
+        """
+        import sys
+        job = oikaze.join(keep_going=True)
+        job.barrier()
+        if job.rank == 1:
+            sys.exit(3)
+        try:
+            job.receive(source=1)
+        except oikaze.PeerLostError:
+            print("survived")
+        """,
+        "--keep-going",
+        succeeds=False,
+    )
+    assert done.lines() == ["survived"] and done.status == 3, done.out + done.err

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 import traceback
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _errors
 
@@ -40,6 +41,40 @@ def left(job: Job) -> None:
     _joined[:] = [other for other in _joined if other is not job]
 
 
+class _Exit(SystemExit):
+    """Exception of `sys.exit` while this process has a job.
+
+    The interpreter asks for its code when it ends the process, and no function runs any more then.
+    Code that catches the exception asks from a function.
+    """
+
+    @property
+    def code(self) -> Any:  # type: ignore[override]
+        code = self.args[0] if len(self.args) == 1 else self.args or None
+        try:
+            sys._getframe(1)
+        except ValueError:
+            exiting(code)
+        return code
+
+
+def exiting(code: Any) -> None:
+    """Ends the job of a process that ends with this argument of `sys.exit`, if it is a failure.
+
+    A process that succeeds leaves its job, and waits for the other nodes. After a failure they
+    would wait for this node in vain, so the job ends with the status of this node.
+    """
+    if code is None or code == 0 or os.getpid() != _origin:
+        return
+    for job in list(_joined):
+        if job.keeps_going:
+            # For the survivors this node is lost, as after a crash.
+            job._abandon()
+            left(job)
+        else:
+            job.abort(f"SystemExit: {code}")
+
+
 def _install() -> None:
     global _is_installed
     if _is_installed:
@@ -47,7 +82,18 @@ def _install() -> None:
     _is_installed = True
     atexit.register(_leave_all)
     sys.addaudithook(_refuse_fork)
-    previous = sys.excepthook
+    previous, previous_exit = sys.excepthook, sys.exit
+
+    @functools.wraps(previous_exit)
+    def exit_of_job(*arguments: Any) -> NoReturn:
+        try:
+            previous_exit(*arguments)
+        except SystemExit as error:
+            if type(error) is SystemExit:
+                raise _Exit(*error.args) from None
+            raise
+
+    sys.exit = exit_of_job
 
     def excepthook(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -82,6 +128,9 @@ def _leave_all() -> None:
     for job in list(_joined):
         try:
             job.leave()
+        except _errors.AbortedError:
+            # The launcher has said why.
+            pass
         except _errors.Error as error:
             print(f"oikaze: node {job.rank}: {error}", file=sys.stderr)
 

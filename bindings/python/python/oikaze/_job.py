@@ -65,7 +65,9 @@ class Job(_native.Job, Collectives):
     ) -> None:
         if kind is None:
             self.leave()
-        # An exception ends the job by the hook for uncaught exceptions, once it is printed.
+        elif isinstance(error, SystemExit):
+            _ending.exiting(error.code)
+        # Another exception ends the job by the hook for uncaught exceptions, once it is printed.
 
     def lock(self, name: int | str) -> _native.Lock:
         """Returns a lock of the job, for ``with``: each name or number is one lock for all nodes.
