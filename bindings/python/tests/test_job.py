@@ -426,3 +426,29 @@ def test_exit_status_of_one_rank_leaves_survivors_alone(run):
         succeeds=False,
     )
     assert done.lines() == ["survived"] and done.status == 3, done.out + done.err
+
+
+def test_loss_of_a_stopped_node_has_a_cause(run):
+    done = run(
+        2,
+        """
+        import os, signal
+        job = oikaze.join(keep_going=True, failure_time=1)
+        other = job.all_gather(os.getpid())[1]
+        job.barrier()
+        if job.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        for call in (job.barrier, lambda: job.receive(source=1), lambda: job.all_reduce(1)):
+            try:
+                call()
+            except oikaze.PeerLostError as error:
+                assert error.peer == 1 and error.operation, error
+                assert "nothing was heard" in error.cause, error
+                assert "failure_time" in error.remedy.lower(), error
+        print("told")
+        os.kill(other, signal.SIGKILL)
+        """,
+        "--keep-going",
+        succeeds=False,
+    )
+    assert "told" in done.out, done.out + done.err

@@ -55,6 +55,9 @@ impl Error {
                     |told| format!("The launcher says: {told}"),
                 );
                 let cause = cause.strip_prefix(&format!("{what}: ")).unwrap_or(&cause);
+                if remedy.is_empty() {
+                    return ErrorParts::of_rest(what, cause);
+                }
                 ErrorParts { operation: what.clone(), cause: cause.to_owned(), remedy }
             }
             Cause::Unseen { .. } => ErrorParts { cause: self.to_string(), ..ErrorParts::default() },

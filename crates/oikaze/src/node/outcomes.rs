@@ -1,6 +1,6 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
-use super::{Node, WaitSubject};
+use super::{Needs, Node, WaitSubject};
 use crate::error::Cause;
 use crate::{Error, Result};
 use oikaze_engine::{Completion, Failure, Request, Value};
@@ -133,9 +133,13 @@ impl Node {
         if lost || shared {
             self.failed.store(true, Ordering::Relaxed);
         }
-        match error.lost_peer() {
-            Some(peer) => error.with_reason(self.launcher_words(peer)),
-            None => error,
+        let Some(peer) = error.lost_peer() else { return error };
+        match (self.launcher_words(peer), self.loss_of(Some(peer), Needs::Messages)) {
+            // An error of shared memory does not say how the node was lost, such as by silence.
+            (None, Some(loss @ Failure::PeerLost { .. })) if shared => {
+                Error::failed(what.to_string(), loss)
+            }
+            (words, _) => error.with_reason(words),
         }
     }
 
