@@ -49,6 +49,31 @@ impl Memory {
         Ok(Self { buffer })
     }
 
+    /// Gets the memory of an object whose rows may have gaps between them.
+    pub fn strided(object: &Bound<'_, PyAny>, writable: bool, operation: &str) -> PyResult<Self> {
+        let py = object.py();
+        let buffer = buffer_of(object, operation)?;
+        if writable && buffer.readonly() {
+            let remedy = "pass memory that may be written, such as numpy.empty(shape)";
+            return Err(invalid(py, operation, "the buffer is read-only", remedy));
+        }
+        if buffer.suboffsets().is_some() {
+            let remedy = "pass a NumPy array";
+            return Err(invalid(py, operation, "the buffer is one of pointers", remedy));
+        }
+        Ok(Self { buffer })
+    }
+
+    /// Returns the number of elements along each axis.
+    pub fn shape(&self) -> &[usize] {
+        self.buffer.shape()
+    }
+
+    /// Returns the distance in bytes along each axis.
+    pub fn strides(&self) -> &[isize] {
+        self.buffer.strides()
+    }
+
     /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.buffer.len_bytes()
@@ -92,13 +117,26 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.buffer.buf_ptr().cast(), len) }
     }
 
+    /// Returns the length in bytes from the first element to the end of the last one. Strides are
+    /// positive.
+    pub fn span(&self) -> usize {
+        if self.buffer.is_c_contiguous() {
+            return self.len();
+        }
+        let axes = self.shape().iter().zip(self.strides());
+        axes.fold(self.item_size(), |span, (count, stride)| {
+            span.saturating_add(count.saturating_sub(1).saturating_mul(stride.unsigned_abs()))
+        })
+    }
+
     /// Lends the memory to the library, as a region.
     fn lend(&self, writable: bool) -> Region {
         let at = NonNull::new(self.buffer.buf_ptr().cast::<u8>()).unwrap_or(NonNull::dangling());
         // SAFETY: the buffer is held by the caller's `Loan` until `end_loan` has returned, so its
-        // bytes stay mapped, and writable if it is not read-only. Rust makes no references to them,
-        // except for the time of a copy.
-        unsafe { Region::lent(at, self.len(), writable && !self.buffer.readonly()) }
+        // bytes stay mapped, and writable if it is not read-only. Gaps between rows lie between
+        // elements of one allocation, and the library touches rows only. Rust makes no references
+        // to the bytes, except for the time of a copy.
+        unsafe { Region::lent(at, self.span(), writable && !self.buffer.readonly()) }
     }
 }
 
@@ -124,6 +162,14 @@ fn buffer_of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<PyUntypedBu
             Err(invalid(py, operation, cause, "send numbers, or pickle.dumps(object)"))
         }
         Ok(buffer) => Ok(buffer),
+        // A buffer without axes has no shape. One element along one axis is the same memory.
+        Err(error)
+            if error.is_instance_of::<PyBufferError>(py)
+                && object.hasattr("__setitem__")?
+                && object.getattr_opt("ndim")?.is_some_and(|axes| axes.eq(0).unwrap_or(false)) =>
+        {
+            PyUntypedBuffer::get(&object.call_method1("reshape", (1,))?)
+        }
         // The object has a buffer, and says why it does not give it.
         Err(error) if error.is_instance_of::<PyBufferError>(py) => Err(error),
         Err(_) if object.hasattr("__dlpack__")? => {
@@ -162,14 +208,6 @@ impl Loan {
         let region = memory.lend(writable);
         // From here on, dropping the loan ends it.
         let mut loan = Self { registered: None, region, memory: Some(memory) };
-        // A buffer without axes has no shape. One element along one axis is the same memory.
-        Err(error)
-            if error.is_instance_of::<PyBufferError>(py)
-                && object.hasattr("__setitem__")?
-                && object.getattr_opt("ndim")?.is_some_and(|axes| axes.eq(0).unwrap_or(false)) =>
-        {
-            PyUntypedBuffer::get(&object.call_method1("reshape", (1,))?)
-        }
         loan.registered = Some(register(loan.region.clone()).or_raise(py)?);
         Ok(loan)
     }

@@ -7,21 +7,22 @@
 //! |---|---|
 //! | [`job`] | the job, its settings, its end |
 //! | [`peer`], [`message`], [`fifo`] | messages and FIFOs |
-//! | [`region`], [`remote`] | memory of this node and of its peers |
+//! | [`region`], [`remote`], [`block`] | memory of this node and of its peers |
 //! | [`array`], [`collective`] | shared arrays, collectives, teams |
 //! | [`operation`], [`queue`] | operations under way, and the queue that tells `asyncio` of them |
 //! | [`buffer`] | memory of other Python objects; all unsafe code |
 //! | [`number`], [`wait`], [`error`] | numbers, waits without the interpreter's lock, exceptions |
 
 mod array;
+mod block;
 mod buffer;
 mod collective;
 mod error;
 mod fifo;
 mod job;
 mod message;
-mod operation;
 mod number;
+mod operation;
 mod peer;
 mod queue;
 mod region;
@@ -69,9 +70,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<collective::Team>()?;
     module.add_function(wrap_pyfunction!(collective::start_even, module)?)?;
     module.add_function(wrap_pyfunction!(collective::start_uneven, module)?)?;
+    module.add_function(wrap_pyfunction!(collective::refuse, module)?)?;
     module.add_function(wrap_pyfunction!(collective::sum_exact, module)?)?;
     module.add_function(wrap_pyfunction!(collective::split, module)?)?;
-    module.add_function(wrap_pyfunction!(collective::refuse, module)?)?;
     module.add_function(wrap_pyfunction!(collective::shrink, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())

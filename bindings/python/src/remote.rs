@@ -1,14 +1,15 @@
 //! Memory of other nodes.
 
+use crate::block::block_of;
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid};
 use crate::job::JobCell;
-use crate::operation::{Operation, Outcome, bytes};
 use crate::number::number;
+use crate::operation::{Operation, Outcome, bytes};
 use crate::region::Region;
 use oikaze::atomic::Combine;
 use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
-use oikaze::memory::{COPY_MAX, RegionSlice};
+use oikaze::memory::{Block, COPY_MAX, RegionSlice};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
@@ -121,7 +122,7 @@ impl RemoteRegion {
         memory: Memory,
         writable: bool,
     ) -> PyResult<(RegionSlice, Option<Loan>)> {
-        if let Some(slice) = self.job.slice_at(memory.address(), memory.len()) {
+        if let Some(slice) = self.job.slice_at(memory.address(), memory.span()) {
             return Ok((slice, None));
         }
         self.job.release_ended();
@@ -130,6 +131,25 @@ impl RemoteRegion {
             return Err(invalid(py, "lending memory", "it is not registered", "try again"));
         };
         Ok((registered.all(), Some(loan)))
+    }
+
+    /// Returns the block of an array here, from its first byte on, and the one at the peer.
+    fn blocks(
+        py: Python<'_>,
+        operation: &str,
+        memory: &Memory,
+        offset: u64,
+        strides: &[isize],
+    ) -> PyResult<(Block, Block)> {
+        let (item, shape) = (memory.item_size(), memory.shape());
+        let refused = |place: &str, why: String| {
+            let (cause, remedy) = why.split_once("; ").unwrap_or((&why, "make a copy"));
+            invalid(py, operation, &format!("the array {place}: {cause}"), remedy)
+        };
+        let here = block_of(0, item, shape, memory.strides()).map_err(|why| refused("here", why));
+        let there =
+            block_of(offset, item, shape, strides).map_err(|why| refused("at the peer", why));
+        Ok((here?, there?))
     }
 
     fn operation<T: oikaze::completion::Outcome>(
@@ -239,6 +259,59 @@ impl RemoteRegion {
         signal: &RemoteSignal,
     ) -> PyResult<Operation> {
         self.put(py, offset, data, Some(signal))
+    }
+
+    /// Writes the elements of an array to places at equal distances, in one operation.
+    ///
+    /// Element `[i, j]` goes to `offset + i * strides[0] + j * strides[1]`: `strides` are those of
+    /// the array at the peer in bytes, as NumPy's `array.strides`. Here and there the array may
+    /// have gaps along two axes, so a column or a face of a grid is one operation. The memory must
+    /// not change before the operation has ended. A `signal` adds to a word once all is in place.
+    #[pyo3(signature = (offset, data, strides, signal = None))]
+    fn put_block(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        data: &Bound<'_, PyAny>,
+        strides: Vec<isize>,
+        signal: Option<&RemoteSignal>,
+    ) -> PyResult<Operation> {
+        let job = self.job.get(py)?;
+        let memory = Memory::strided(data, false, "put_block")?;
+        let (here, there) = Self::blocks(py, "put_block", &memory, offset, &strides)?;
+        if here.is_empty() {
+            return self.put(py, offset, PyBytes::new(py, &[]).as_any(), signal);
+        }
+        let (slice, loan) = self.lend(py, &job, memory, false)?;
+        let begun = match signal {
+            Some(signal) => self.region.put_block_signal(there, slice, here, &signal.signal),
+            None => self.region.put_block(there, slice, here),
+        };
+        Ok(self.operation(begun.or_raise(py)?, Outcome::Nothing, loan))
+    }
+
+    /// Reads elements at equal distances into an array, in one operation.
+    ///
+    /// It is the counterpart of `put_block`. The operation's result is `into`. Do not touch its
+    /// memory before the operation has ended.
+    fn get_block_into(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        into: &Bound<'_, PyAny>,
+        strides: Vec<isize>,
+    ) -> PyResult<Operation> {
+        let job = self.job.get(py)?;
+        let memory = Memory::strided(into, true, "get_block_into")?;
+        let (here, there) = Self::blocks(py, "get_block_into", &memory, offset, &strides)?;
+        let result = Outcome::Object(into.clone().unbind());
+        if here.is_empty() {
+            let done = oikaze::completion::Operation::ended(0);
+            return Ok(self.operation(done, result, None));
+        }
+        let (slice, loan) = self.lend(py, &job, memory, true)?;
+        let begun = self.region.get_block(there, slice, here).or_raise(py)?;
+        Ok(self.operation(begun, result, loan))
     }
 
     /// Describes a signal: add `add` to the 64-bit word at `offset` of this region.

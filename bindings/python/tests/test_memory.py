@@ -325,3 +325,57 @@ def test_results_stay(alone):
         job.peer(0).flush()
         """
     )
+
+
+def test_blocks_have_gaps_here_and_there(run):
+    source = """
+        import numpy as np
+        job = oikaze.join()
+        mine = np.zeros((6, 50, 40))
+        published = job.publish("grid", mine, oikaze.Rights.ALL)
+        there = job.peer(1 - job.rank).region("grid")
+        strides = mine.strides
+        job.barrier()
+        if job.rank == 0:
+            grid = np.arange(mine.size, dtype="f8").reshape(mine.shape)
+            # A face of the grid, a column of a plane, and a box; planes of memory in one piece.
+            there.put_block(8 * 3, grid[:, :, 7], strides[:2]).wait()
+            there.put_block(8 * 40 * 50, grid[0, 10:20, 5], strides[1:2]).wait()
+            there.put_block(8 * (40 * 50 * 2 + 20), grid[2:4, 5:9, 20:30], strides).wait()
+            there.put_block(8 * 40 * 50 * 4, grid[4], strides[1:]).wait()
+            there.put_block(8 * 40 * 50 * 5, np.arange(10.0), (-8 + 16,)).wait()
+            there.put_block(0, grid[:0, :, 3], strides[:2]).wait()
+            into = np.full((9, 50, 2), -1.0)
+            got = there.get_block_into(8 * 3, into[1:7, :, 1], strides[:2]).wait()
+            assert (got == grid[:, :, 7])[0].all() and (into[:, :, 0] == -1).all()
+            assert (into[0] == -1).all() and (into[7:] == -1).all()
+            for call, text in [
+                (lambda: there.put_block(0, grid[::-1, :, 0], strides[:2]), "negative"),
+                (lambda: there.put_block(0, grid[:, :, 0], (8,)), "strides"),
+                (lambda: there.put_block(0, grid[:, :, 0], (8, 8)), "overlap"),
+                (lambda: there.put_block(0, grid[::2, ::2, ::2], strides), "two axes"),
+                (lambda: there.put_block(1 << 40, grid[:, :, 0], strides[:2]).wait(), ""),
+                (lambda: there.get_block_into(0, bytes(8), (1,)), "read-only"),
+            ]:
+                try:
+                    call()
+                except oikaze.Error as error:
+                    assert text in str(error) and error.remedy, error
+                else:
+                    raise AssertionError(text)
+            word = np.arange(3.0)
+            there.put_block(8 * 40 * 50 * 5, word, (8 * 40,), there.signal(0)).wait()
+            there.put_block(0, word[:0], (8,), there.signal(0)).wait()
+        job.barrier()
+        if job.rank == 1:
+            grid = np.arange(mine.size, dtype="f8").reshape(mine.shape)
+            assert (mine[0, :, 3] == grid[0, :, 7]).all() and (mine[3, :, 3] == grid[3, :, 7]).all()
+            assert (mine[1, :10, 0] == grid[0, 10:20, 5]).all()
+            assert (mine[2:4, 0:4, 20:30] == grid[2:4, 5:9, 20:30]).all()
+            assert (mine[4] == grid[4]).all() and (mine[5, 0:3, 0] == [0, 1, 2]).all()
+            assert mine.view("u8")[0, 0, 0] == 2, mine.view("u8")[0, 0, 0]
+            assert (mine[0, 1:, 4:] == 0).all()
+        job.barrier()
+    """
+    run(2, source)
+    run(2, source, OIKAZE_WITHOUT="shm")
