@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, TypeAlias, final
 
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer, Self, disjoint_base
 
 #: Class of a message.
 _Class: TypeAlias = Literal["ordered", "unordered", "sync"]
@@ -16,6 +16,7 @@ _Memory: TypeAlias = Buffer | Any
 
 __version__: str
 
+@disjoint_base
 class Job:
     def __new__(cls, settings: dict[str, Any]) -> Self: ...
     @property
