@@ -282,6 +282,10 @@ class Array(np.ndarray[Any, Any]):
     each node sees what all others wrote before it. ``array.shared`` has everything else: guards,
     homes, subscriptions, files. The most used of it is here, too.
 
+    Two nodes must not write one element between two synchronisations (a barrier, or a lock that
+    both take). Nothing stops them, and the element may become a mixture of the bytes of both
+    values, which neither has written. ``fetch_add`` is atomic.
+
     Slices of the array are views. Results of arithmetic are ordinary arrays.
     """
 
@@ -315,7 +319,10 @@ class Array(np.ndarray[Any, Any]):
         return self._of_job().writing
 
     def home(self, rank: int | None = None) -> tuple[int, int]:
-        """First index and end, along the first axis, of the elements whose home is the node."""
+        """First index and end, along the first axis, of the elements whose home is the node.
+
+        An empty home is at the array's end.
+        """
         return self._of_job().home(rank)
 
     def home_block(self, rank: int | None = None) -> tuple[slice, ...]:

@@ -92,6 +92,8 @@ class Job(_native.Job, Collectives):
         """Makes a shared array under a name: a `numpy.ndarray` that all nodes write in place.
 
         Collective: all nodes make the same arrays in the same order. The array begins as zeros.
+        If two nodes write one element between two synchronisations, it may become a mixture of the
+        bytes of both values.
 
         Args:
             name: up to 48 bytes.
