@@ -99,6 +99,7 @@ class SharedArray:
 
     def __init__(self, job: Job, memory: SharedMemory, dtype: np.dtype[Any]) -> None:
         self._job, self._memory, self.dtype = job, memory, dtype
+        self._note_shape()
         self.reading = _Selector(self, "read")
         self.writing = _Selector(self, "write")
         self.merging = _Selector(self, "merge")
@@ -111,7 +112,7 @@ class SharedArray:
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of elements along each axis."""
-        return tuple(self._memory.shape)
+        return self._shape
 
     @property
     def size(self) -> int:
@@ -168,6 +169,7 @@ class SharedArray:
         Elements keep their indices. New ones are zero.
         """
         self._memory.resize(_extents(shape))
+        self._note_shape()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the array to a ``.npy`` file. Collective: each node writes its own elements."""
@@ -241,6 +243,10 @@ class SharedArray:
     def _one(self, raw: bytearray) -> Any:
         return np.frombuffer(raw, self.dtype)[0]
 
+    def _note_shape(self) -> None:
+        self._shape: tuple[int, ...] = tuple(self._memory.shape)
+        self._other_axes = [(0, extent) for extent in self._shape[1:]]
+
     def _place(self, index: int | tuple[int, ...]) -> list[int]:
         """Turns the index of an element into numbers from 0 on. Negative ones count from the end."""
         indices, shape = index if isinstance(index, tuple) else (index,), self.shape
@@ -251,7 +257,11 @@ class SharedArray:
 
     def _part(self, index: Index) -> list[tuple[int, int]]:
         """Turns an index into first index and end along each axis."""
-        shape = self.shape
+        shape = self._shape
+        if type(index) is slice and index.step is None:
+            # The most frequent index, without the work for all others.
+            start, end, _ = index.indices(shape[0])
+            return [(start, max(start, end)), *self._other_axes]
         indices = list(index) if isinstance(index, tuple) else [index]
         if Ellipsis in indices:
             at = indices.index(Ellipsis)
