@@ -1277,6 +1277,22 @@ std::process::Termination::report(main())
 
 mod crates_oikaze_src_collective_pending_rs_2 {
 use oikaze::prelude::*;
+use std::time::Duration;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let sums = job.start().all_reduce(&[1_u32], Sum);
+sums.wait_ended(Duration::from_secs(10))?;
+assert!(sums.is_done());
+assert_eq!(sums.wait()?, [job.size()]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_pending_rs_3 {
+use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 let queue = job.completion_queue();
@@ -1298,7 +1314,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_collective_pending_rs_3 {
+mod crates_oikaze_src_collective_pending_rs_4 {
 use oikaze::collective::PendingFuture;
 use oikaze::prelude::*;
 use std::pin::Pin;
@@ -3266,6 +3282,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/collective/pending.rs 1", crates_oikaze_src_collective_pending_rs_1::start, false),
     ("crates/oikaze/src/collective/pending.rs 2", crates_oikaze_src_collective_pending_rs_2::start, false),
     ("crates/oikaze/src/collective/pending.rs 3", crates_oikaze_src_collective_pending_rs_3::start, false),
+    ("crates/oikaze/src/collective/pending.rs 4", crates_oikaze_src_collective_pending_rs_4::start, false),
     ("crates/oikaze/src/collective/start.rs 1", crates_oikaze_src_collective_start_rs_1::start, false),
     ("crates/oikaze/src/collective/team.rs 1", crates_oikaze_src_collective_team_rs_1::start, false),
     ("crates/oikaze/src/collective/team.rs 2", crates_oikaze_src_collective_team_rs_2::start, false),
