@@ -1,9 +1,10 @@
 //! Running other programs, from the root of the repository.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Returns the root of the repository.
 pub fn root() -> &'static Path {
@@ -17,6 +18,25 @@ pub fn target() -> PathBuf {
     let here = std::env::current_exe().ok();
     let built = here.as_deref().and_then(|program| program.parent()?.parent());
     built.map_or_else(|| root().join("target"), Path::to_owned)
+}
+
+/// Program that runs beside others.
+pub struct Beside {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Beside {
+    /// Waits for the program's end, and prints what it has said.
+    ///
+    /// # Errors
+    /// The program has failed, or its output is not UTF-8.
+    pub fn finish(mut self) -> Result<(), String> {
+        let failed = |why: std::io::Error| format!("reading {}: {why}", self.output.display());
+        let status = self.child.wait().map_err(failed)?;
+        print!("{}", std::fs::read_to_string(&self.output).map_err(failed)?);
+        if status.success() { Ok(()) } else { Err(format!("{status}")) }
+    }
 }
 
 /// Program to run.
@@ -46,6 +66,23 @@ impl Step {
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.0.env(name, value);
         self
+    }
+
+    /// Starts the program at the lowest priority, with both outputs in a file. It computes while
+    /// others wait.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the program cannot be started.
+    pub fn start_beside(self, output: &Path) -> Result<Beside, String> {
+        let failed = |why: std::io::Error| format!("writing {}: {why}", output.display());
+        let file = File::create(output).map_err(failed)?;
+        let mut nice = Step::new("nice").args(["-n", "19"]).args([self.0.get_program()]);
+        nice = nice.args(self.0.get_args());
+        nice.0.envs(self.0.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let copy = file.try_clone().map_err(failed)?;
+        nice.0.stdin(Stdio::null()).stdout(file).stderr(copy);
+        let child = nice.0.spawn().map_err(|why| format!("{:?}: {why}", nice.0))?;
+        Ok(Beside { child, output: output.to_owned() })
     }
 
     /// Runs the program to its end.

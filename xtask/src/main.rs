@@ -1,5 +1,5 @@
-//! Chores: `cargo xtask test | test-all | soak | fuzz | miri | dist | deb | wheel | header |
-//! install | python | clauses | prose | imports | names | python | bench`.
+//! Chores: `cargo xtask test | test-all | models | soak | fuzz | miri | dist | deb | wheel | header
+//! | install | python | clauses | prose | imports | names | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
@@ -45,6 +45,12 @@ enum Chore {
         #[arg(long, default_value_t = 200)]
         seeds: u64,
     },
+    /// The tests that only compute: loom, models, simulated clusters. `test` runs them, too.
+    Models {
+        /// Number of simulated clusters.
+        #[arg(long, default_value_t = 200)]
+        seeds: u64,
+    },
     /// Build the static command, its manual pages and its completions into dist/.
     Dist,
     /// Build a Debian package into dist/.
@@ -73,8 +79,7 @@ enum Chore {
     },
     /// Install the C libraries, the header and oikaze.pc.
     Install(install::Settings),
-    /// The tests of the Python package: build its wheel, install it into an empty environment, and
-    /// run `bindings/python/tests` there.
+    /// The tests of the Python package: type stubs, and `bindings/python/tests`.
     Python {
         /// Run the tests that take long, too: notebooks.
         #[arg(long)]
@@ -95,6 +100,7 @@ fn main() -> ExitCode {
     let result = match Options::parse().chore {
         Chore::Test { seeds } => test::run(seeds),
         Chore::TestAll { seeds } => test_all::run(seeds),
+        Chore::Models { seeds } => test::models(seeds),
         Chore::Dist => dist::run().map(drop),
         Chore::Deb => deb::run().map(drop),
         Chore::Wheel(settings) => wheel::run(&settings).map(drop),

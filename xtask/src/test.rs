@@ -2,6 +2,8 @@
 
 use crate::command::{Step, cargo, target};
 use crate::{clauses, python};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Sums of cargo's `test result:` lines.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -49,13 +51,61 @@ impl Sum {
         self.passed + self.failed > 0
     }
 
-    fn show(&self, what: &str) -> String {
+    fn show(&self) -> String {
         let Sum { suites, passed, failed, ignored, skipped } = self;
-        let why: String = skipped.iter().map(|why| format!("\n    {why}")).collect();
+        let why: String = skipped.iter().map(|why| format!("\n         {why}")).collect();
         let skipped = skipped.len();
         format!(
-            "{what}: {suites} suites, {passed} passed ({skipped} skipped), {failed} failed, {ignored} ignored{why}"
+            ": {suites} suites, {passed} passed ({skipped} skipped), {failed} failed, {ignored} ignored{why}"
         )
+    }
+}
+
+/// Results of the steps so far.
+#[derive(Default)]
+pub struct Report {
+    /// Lines that say what each step did and how long it took.
+    lines: Vec<String>,
+    failures: Vec<String>,
+}
+
+impl Report {
+    /// Runs tests, and notes their sum.
+    fn tests(&mut self, what: &str, step: Step) {
+        let mut sum = Sum::default();
+        self.timed(what, || {
+            let result = sum.run(step);
+            (sum.show(), result)
+        });
+    }
+
+    /// Runs a step, and notes how long it took.
+    pub fn step(&mut self, what: &str, run: impl FnOnce() -> Result<(), String>) {
+        self.timed(what, || (String::new(), run()));
+    }
+
+    fn timed(&mut self, what: &str, run: impl FnOnce() -> (String, Result<(), String>)) {
+        println!("step: {what}");
+        let begin = Instant::now();
+        let (shown, result) = run();
+        let seconds = begin.elapsed().as_secs();
+        self.lines.push(format!("{seconds:5} s  {what}{shown}"));
+        self.failures.extend(result.err().map(|why| format!("{what}: {why}")));
+    }
+
+    /// Prints a line for each step.
+    ///
+    /// # Errors
+    /// A step has failed.
+    pub fn end(self) -> Result<(), String> {
+        println!();
+        for line in self.lines {
+            println!("{line}");
+        }
+        if self.failures.is_empty() {
+            return Ok(());
+        }
+        Err(format!("failed:\n  {}", self.failures.join("\n  ")))
     }
 }
 
@@ -64,58 +114,68 @@ impl Sum {
 /// # Errors
 /// A test failed.
 pub fn run(seeds: u64) -> Result<(), String> {
-    let mut summaries = Vec::new();
-    let mut failures = Vec::new();
-    let mut tests = |what: &str, step: Step| {
-        let mut sum = Sum::default();
-        failures.extend(sum.run(step).err());
-        summaries.push(sum.show(what));
-    };
-    // Everything is built once, with the features of the whole workspace, and used by all later
-    // steps.
-    let workspace = ["test", "--workspace", "--no-fail-fast"];
-    tests("workspace", cargo(&workspace).env("OIKAZE_TEST_COMMAND", target().join("debug/oikaze")));
-    let loom =
-        cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--profile", "loom", "--lib", "loom"]);
-    tests("loom", loom.env("RUSTFLAGS", "--cfg loom"));
-    // The switch for a planted bug applies to the whole process, so Wind's tests of such bugs run
-    // alone.
-    tests("planted bugs", ignored("every_bug_is_caught"));
-    tests("model", ignored("all_classes_exhaustively"));
-    tests("its bugs", ignored("bugs_are_found"));
-    println!("tests of the Python package");
-    failures.extend(python::run(false, &[]).err().map(|why| format!("Python: {why}")));
-    failures.extend(clauses::run().err());
-    failures.extend(simulate("debug", 0, seeds).err());
-    println!();
-    for summary in summaries {
-        println!("{summary}");
-    }
-    if failures.is_empty() {
-        println!(
-            "simulated clusters: {seeds} seeds in any weather, as many under fire: no failure"
-        );
-        return Ok(());
-    }
-    Err(format!("failed:\n  {}", failures.join("\n  ")))
+    let mut report = Report::default();
+    add(&mut report, seeds);
+    report.end()
 }
 
-/// Returns a step for the ignored tests of this name, from the build that `cargo test` made. They
-/// run one after the other.
-fn ignored(test: &str) -> Step {
-    cargo(&[
-        "test",
-        "--workspace",
-        // Only an interpreter of Python can load this library.
-        "--exclude",
-        "oikaze-python",
-        "--lib",
-        "--",
-        "--ignored",
-        "--nocapture",
-        "--test-threads=1",
-        test,
-    ])
+/// Runs all tests, and adds their results to the report.
+pub fn add(report: &mut Report, seeds: u64) {
+    // Everything is built once, with the features of the whole workspace, and used by all later
+    // steps.
+    report.step("build", || cargo(&["test", "--workspace", "--no-run"]).run());
+    // Many tests of the workspace wait for nodes to end. The models compute meanwhile.
+    let models = std::env::current_exe().map_err(|why| why.to_string()).and_then(|me| {
+        let models = Step::new(me).args(["models", "--seeds", &seeds.to_string()]);
+        models.start_beside(&target().join("models.txt"))
+    });
+    let workspace = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    report.tests("workspace", workspace.env("OIKAZE_TEST_COMMAND", target().join("debug/oikaze")));
+    report.step("Python", || python::run(false, &[]));
+    report.step("clauses", clauses::run);
+    report.step("rest of the models", || models?.finish());
+}
+
+/// Runs the tests that only compute: loom, the models of coherence and of Wind, simulated clusters.
+/// `cargo xtask test` runs them beside all others.
+///
+/// # Errors
+/// A test failed.
+pub fn models(seeds: u64) -> Result<(), String> {
+    let protocol = protocol_tests()?;
+    let mut report = Report::default();
+    let loom =
+        cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--profile", "loom", "--lib", "loom"]);
+    report.tests("loom", loom.env("RUSTFLAGS", "--cfg loom"));
+    // The switch for a planted bug applies to the whole process, so Wind's tests of such bugs run
+    // alone.
+    report.tests("planted bugs", ignored(&protocol, "every_bug_is_caught"));
+    report.tests("model", ignored(&protocol, "all_classes_exhaustively"));
+    report.tests("its bugs", ignored(&protocol, "bugs_are_found"));
+    report.step(&format!("simulated clusters, {seeds} seeds"), || simulate("debug", 0, seeds));
+    report.end()
+}
+
+/// Returns a step for the ignored tests of this name in `program`. They run one after the other.
+fn ignored(program: &Path, test: &str) -> Step {
+    Step::new(program).args(["--ignored", "--nocapture", "--test-threads=1", test])
+}
+
+/// Returns the program with the unit tests of the protocol, which `cargo test` has built.
+///
+/// A selection of packages or targets would have other features, and would be built anew.
+fn protocol_tests() -> Result<PathBuf, String> {
+    let build = ["test", "--quiet", "--workspace", "--no-run", "--message-format=json"];
+    let messages = cargo(&build).output()?;
+    let program = messages
+        .lines()
+        .filter(|line| {
+            [r#""kind":["lib"]"#, r#""name":"oikaze_protocol""#, r#""test":true},"features""#]
+                .iter()
+                .all(|part| line.contains(part))
+        })
+        .find_map(|line| line.split_once(r#""executable":""#)?.1.split('"').next());
+    program.map(PathBuf::from).ok_or_else(|| "cargo names no tests of oikaze-protocol".to_owned())
 }
 
 /// Runs tests, at least one of which must exist.

@@ -16,12 +16,12 @@ const PARTS: [Part; 4] =
 /// # Errors
 /// A test failed.
 pub fn run(seeds: u64) -> Result<(), String> {
-    let mut failures: Vec<String> = test::run(seeds).err().into_iter().collect();
+    let mut report = test::Report::default();
+    test::add(&mut report, seeds);
     for (name, part) in PARTS {
-        println!("part: {name}");
-        failures.extend(part().err().map(|why| format!("{name}: {why}")));
+        report.step(name, part);
     }
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n  ")) }
+    report.end()
 }
 
 /// Builds the static command and the Debian package, and tests both.
@@ -49,6 +49,7 @@ fn ssh() -> Result<(), String> {
 /// Returns a step for the ignored tests of a file of `cli/tests`. They find what `cargo xtask dist`
 /// has built.
 fn long_test(file: &str) -> Step {
-    let all = ["test", "-p", "oikaze-cli", "--test", file, "--", "--ignored", "--test-threads=1"];
+    // A package chosen by name would have other features, and all crates would be built again.
+    let all = ["test", "--workspace", "--test", file, "--", "--ignored", "--test-threads=1"];
     cargo(&all).env("OIKAZE_TEST_DIST", dist::folder())
 }
