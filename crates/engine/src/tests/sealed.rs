@@ -125,7 +125,8 @@ fn replayed_datagrams_have_no_effect() {
     }
 }
 
-/// SEAL-2.5: a new process at the peer's rank gets new keys, and what the old one sealed is dropped.
+/// SEAL-2.5: a new process at the peer's rank gets new keys, and what the old one sealed is
+/// dropped.
 #[test]
 fn restarted_peer_has_new_keys() {
     for seal in KEYED {
