@@ -248,7 +248,7 @@ fn addressee<'a>(
         }
         DataSeal::Keyed(kind) if view.header().seal == kind => {
             let session = peers.get_mut(rank).and_then(|peer| peer.session_mut());
-            session.and_then(|session| session.open(kind, &view, bytes, opened))
+            session.and_then(|session| session.open(kind, view, bytes, opened))
         }
         DataSeal::Keyed(_) => None,
     };

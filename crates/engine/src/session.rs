@@ -4,7 +4,7 @@ use oikaze_os::seal::Chain;
 use oikaze_protocol::limits::HEADER_LEN;
 use oikaze_protocol::seal::{Cipher, ReceiveChain, SendChain, SessionSecrets, TAG_LEN};
 use oikaze_protocol::wind::{Lane, PerLane};
-use oikaze_protocol::wire::{Malformed, SealKind, View};
+use oikaze_protocol::wire::{SealKind, View};
 
 /// Keys of one connection.
 pub(crate) struct Session {
@@ -35,38 +35,28 @@ impl Session {
         true
     }
 
-    /// Opens a datagram into `opened`, which afterwards holds all of it in clear. Returns `None` if
-    /// it is not authentic.
+    /// Opens a datagram. One that is encrypted is opened into `opened`, which afterwards holds all
+    /// of it in clear. Returns `None` if the datagram is not authentic.
     #[must_use]
     pub fn open<'o>(
         &mut self,
         kind: SealKind,
-        view: &View<'_>,
+        view: View<'o>,
         datagram: &[u8],
         opened: &'o mut Vec<u8>,
     ) -> Option<View<'o>> {
-        opened.clear();
-        opened.extend_from_slice(datagram);
         let (number, lane) = (view.header().number, view.header().lane());
         let chain = &mut self.receive[lane];
-        let is_authentic = match kind {
-            SealKind::Encrypted => {
-                let (header, sealed) = opened.split_at_mut_checked(HEADER_LEN)?;
-                chain.open(number, header, sealed)
-            }
-            _ => {
-                // Opening leaves nothing of a tag that it was given.
-                let (covered, tag) = opened.split_last_chunk::<TAG_LEN>()?;
-                chain.open(number, covered, &mut { *tag })
-            }
-        };
-        if is_authentic { parse(opened) } else { None }
+        if kind != SealKind::Encrypted {
+            // Opening leaves nothing of a tag that it was given.
+            let (covered, tag) = datagram.split_last_chunk::<TAG_LEN>()?;
+            return chain.open(number, covered, &mut { *tag }).then_some(view);
+        }
+        opened.clear();
+        opened.extend_from_slice(datagram);
+        let (header, sealed) = opened.split_at_mut_checked(HEADER_LEN)?;
+        if chain.open(number, header, sealed) { View::parse(opened).ok() } else { None }
     }
-}
-
-fn parse(datagram: &[u8]) -> Option<View<'_>> {
-    let view: Result<_, Malformed> = View::parse(datagram);
-    view.ok()
 }
 
 /// Splits a datagram without its tag into what is only authenticated and what is encrypted.

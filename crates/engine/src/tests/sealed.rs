@@ -3,7 +3,7 @@
 
 use super::*;
 use oikaze_protocol::limits::HEADER_LEN;
-use oikaze_protocol::wire::SealKind;
+use oikaze_protocol::wire::{Frame, SealKind, View};
 
 const KEYED: [SealKind; 2] = [SealKind::Encrypted, SealKind::Authenticated];
 /// Text that an attacker looks for.
@@ -184,4 +184,42 @@ fn other_secret_gets_no_answer() {
     member.turn(step(Time(0)));
     assert_eq!(open(&one).len(), sent, "no answer");
     assert!(!member.engine.peers().is_connected(1));
+}
+
+/// WIND-1.5: the HELLO of one connection has no effect on another node, which would be refused for
+/// it otherwise.
+#[test]
+fn hello_for_another_rank_is_ignored() {
+    let (one, other) = (Queue::default(), Queue::default());
+    let link = |to: &Queue, from: &Queue| Wire {
+        to: Arc::clone(to),
+        from: Arc::clone(from),
+        ..Wire::default()
+    };
+    let seal = SealKind::Encrypted;
+    let settings = Settings { datagram_max: DATAGRAM_ETHERNET, seal, ..Settings::default() };
+    let node = |rank, link| Node::with_settings((rank, 3, 1), link, Vec::new(), settings);
+    let mut sender = node(0, link(&one, &other));
+    let mut third = node(2, link(&other, &one));
+    let mut now = step(Time(0));
+    sender.turn(now);
+    let to_one: Vec<Vec<u8>> = open(&one)
+        .drain(..)
+        .filter(|bytes| {
+            View::parse(bytes)
+                .unwrap()
+                .frames()
+                .flatten()
+                .any(|frame| matches!(frame, Frame::Hello(hello) if hello.to == 1))
+        })
+        .collect();
+    assert!(!to_one.is_empty());
+    feed(&mut third, to_one);
+    third.turn(now);
+    assert_eq!(third.engine.peers.get(0).unwrap().connection.death(), None);
+    while !third.engine.peers().is_connected(0) {
+        now = step(now);
+        sender.turn(now);
+        third.turn(now);
+    }
 }

@@ -133,17 +133,19 @@ impl Handshake {
     /// SEAL-5.2).
     pub fn is_fresh(&self, hello: &Hello, number: u64) -> bool {
         let mine = &hello.mine;
-        self.them.is_none_or(|them| match mine.incarnation.cmp(&them.incarnation) {
-            Ordering::Less => false,
-            Ordering::Greater => true,
-            // A process takes another id when it learns that this one is new, and therefore before
-            // establishment. Its numbers grow all the same.
-            Ordering::Equal => {
-                number > self.heard
-                    && (mine.connection == them.connection
-                        || self.state != HandshakeState::Established)
-            }
-        })
+        // A HELLO between two other nodes, which anybody can repeat here, concerns nobody here.
+        hello.to == self.me.rank
+            && self.them.is_none_or(|them| match mine.incarnation.cmp(&them.incarnation) {
+                Ordering::Less => false,
+                Ordering::Greater => true,
+                // A process takes another id when it learns that this one is new, and therefore
+                // before establishment. Its numbers grow all the same.
+                Ordering::Equal => {
+                    number > self.heard
+                        && (mine.connection == them.connection
+                            || self.state != HandshakeState::Established)
+                }
+            })
     }
 
     /// Returns what the HELLO shows of this node, if its sender has heard this node.
@@ -174,7 +176,7 @@ impl Handshake {
         };
         let is_keyed = match &mut self.keys {
             Some(keys) if self.state != HandshakeState::Established => keys.heard(&self.me, hello),
-            _ => true,
+            _ => self.state == HandshakeState::Established || !self.needs_keys(),
         };
         self.them = Some(hello.mine);
         self.heard = number;
@@ -203,7 +205,7 @@ impl Handshake {
     pub fn proven(&mut self, path: u8) -> bool {
         let news = self.state == HandshakeState::Calling
             && self.them.is_some()
-            && self.keys.as_ref().is_none_or(Keys::are_known);
+            && self.keys.as_ref().map_or(!self.needs_keys(), Keys::are_known);
         if news {
             self.establish(path);
         }
@@ -248,7 +250,6 @@ impl Handshake {
         let (me, them) = (&self.me, &hello.mine);
         let pairs = [
             (Misfit::Version, u64::from(me.version), u64::from(them.version)),
-            (Misfit::Rank, u64::from(me.rank), u64::from(hello.to)),
             (Misfit::Nodes, u64::from(me.nodes), u64::from(them.nodes)),
             (Misfit::PageSize, u64::from(me.page_size), u64::from(them.page_size)),
             (Misfit::ByteOrder, u64::from(me.byte_order), u64::from(them.byte_order)),
@@ -257,6 +258,11 @@ impl Handshake {
         ];
         let (misfit, mine, theirs) = pairs.into_iter().find(|(_, mine, theirs)| mine != theirs)?;
         Some(HandshakeRefusal { misfit, mine, theirs, by_peer: false })
+    }
+
+    /// Returns `true` if the kind of seal needs keys.
+    fn needs_keys(&self) -> bool {
+        SealKind::from_code(self.me.seal).is_some_and(SealKind::is_keyed)
     }
 
     /// Returns `true` if a REFUSE is due.

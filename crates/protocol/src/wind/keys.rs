@@ -76,6 +76,10 @@ impl Keys {
                 if let Some((theirs, secrets)) = self.exchange.finish(&second) {
                     self.is_done = theirs == identity(&hello.mine);
                     self.secrets = self.is_done.then_some(secrets);
+                    if !self.is_done {
+                        // The answer was for another process. It has used up the first message.
+                        self.begin_anew(me);
+                    }
                 }
                 self.is_done
             }
