@@ -168,7 +168,7 @@ impl<L: Link> Transmitter<'_, L> {
         let short = transmit.short && link.prefers(*to, form);
         let keyed = seals.data.is_keyed();
         let id = peer.connection.id();
-        let session = peer.session.as_mut().filter(|session| session.connection == id);
+        let session = peer.session.as_deref_mut().filter(|session| session.connection == id);
         if short {
             (transmit.port, transmit.lane) = (None, Lane::Small);
         }

@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     /// coherence bounds their number.
     pub held: VecDeque<Message>,
     /// Latest keys of a connection to the peer. They are for datagrams of the id in them only.
-    pub session: Option<Session>,
+    pub session: Option<Box<Session>>,
 }
 
 impl Peer {
@@ -60,14 +60,14 @@ impl Peer {
     /// Takes new keys from the connection, if there are any. Called after each handshake datagram.
     pub fn take_secrets(&mut self) {
         if let Some(secrets) = self.connection.take_secrets() {
-            self.session = Some(Session::new(self.connection.id(), &secrets));
+            self.session = Some(Box::new(Session::new(self.connection.id(), &secrets)));
         }
     }
 
     /// Returns the keys of the connection, if both ends have agreed on them.
     pub fn session_mut(&mut self) -> Option<&mut Session> {
         let id = self.connection.id();
-        self.session.as_mut().filter(|session| session.connection == id)
+        self.session.as_deref_mut().filter(|session| session.connection == id)
     }
 
     /// Returns the index of this address among the peer's addresses. An address whose port is that

@@ -148,7 +148,7 @@ impl Connection {
     /// anything else. Without keys, such a connection is never established.
     #[must_use]
     pub fn with_key_exchange(mut self, exchange: Box<dyn KeyExchange>) -> Connection {
-        self.handshake.keys = Some(Keys::new(exchange, &self.handshake.me, self.peer));
+        self.handshake.keys = Some(Box::new(Keys::new(exchange, &self.handshake.me, self.peer)));
         self
     }
 

@@ -15,6 +15,7 @@ use crate::random::mix;
 use crate::seal::KeyStep;
 use crate::time::Time;
 use crate::wire::{Builder, Hello, Refuse, SealKind, Shown};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
@@ -66,7 +67,7 @@ pub(super) struct Handshake {
     refuse: Option<(Refuse, u8)>,
     number: u64,
     /// Key exchange, if the kind of seal needs keys.
-    pub keys: Option<Keys>,
+    pub keys: Option<Box<Keys>>,
 }
 
 impl Handshake {
@@ -205,7 +206,7 @@ impl Handshake {
     pub fn proven(&mut self, path: u8) -> bool {
         let news = self.state == HandshakeState::Calling
             && self.them.is_some()
-            && self.keys.as_ref().map_or(!self.needs_keys(), Keys::are_known);
+            && self.keys.as_ref().map_or(!self.needs_keys(), |keys| keys.are_known());
         if news {
             self.establish(path);
         }
@@ -292,7 +293,7 @@ impl Handshake {
             path: self.their_path,
         });
         let answer_wanted = self.state != HandshakeState::Established;
-        let key = self.keys.as_ref().map_or(KeyStep::Nothing, Keys::step);
+        let key = self.keys.as_ref().map_or(KeyStep::Nothing, |keys| keys.step());
         let hello = Hello { mine: self.me, to: self.peer, path, yours, answer_wanted, key };
         self.datagram(into, |builder| builder.hello(&hello));
         Some(path)
