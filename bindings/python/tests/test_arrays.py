@@ -13,6 +13,7 @@ def test_plain_loads_and_stores_reach_all_nodes(run):
         old, new = (job.array(name, (300, 64), "f4") for name in ("p0", "p1"))
         assert isinstance(old, np.ndarray) and old.dtype == "f4" and old.shape == (300, 64)
         assert not old.any()
+        job.barrier()
         lo, hi = new.home()
         assert (lo, hi) == (100 * job.rank, 100 * job.rank + 100)
         assert [new.home(rank) for rank in range(3)] == [(0, 100), (100, 200), (200, 300)]
