@@ -141,17 +141,7 @@ impl System {
             }
             _ => {
                 // One node on each host, or on each of this machine's cores.
-                let mut command = lab.on(CLIENT, LIMIT, oikaze::program()?);
-                command.env("OIKAZE_RSH", enter);
-                command.args([
-                    "run",
-                    "--no-prefix",
-                    "--seal",
-                    &seal(),
-                    "--hosts",
-                    &hosts.join(","),
-                ]);
-                command
+                oikaze::launcher(lab, LIMIT, &seal())?
             }
         };
         if self == Self::Mpi {

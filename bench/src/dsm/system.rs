@@ -145,17 +145,8 @@ impl System {
             }
             Self::Oikaze | Self::OikazePlain | Self::OikazeGet | Self::OikazeMessage => {
                 let oikaze = oikaze::program()?;
-                let mut command = lab.on(CLIENT, LIMIT, &oikaze);
-                command.env("OIKAZE_RSH", enter);
-                command.args([
-                    "run",
-                    "--no-prefix",
-                    "--seal",
-                    &seal(),
-                    "--hosts",
-                    &hosts.join(","),
-                    "--",
-                ]);
+                let mut command = oikaze::launcher(lab, LIMIT, &seal())?;
+                command.arg("--");
                 command.envs(delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
                 match case.perf() {
                     _ if self == Self::OikazeGet => {

@@ -4,6 +4,7 @@
 //! the bench's own program in place of ssh.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -202,6 +203,18 @@ impl System for Oikaze {
     }
 }
 
+/// Returns the launcher of a job with a node on each host of the lab, up to the option `--`.
+///
+/// # Errors
+/// The command is not built.
+pub fn launcher(lab: &Lab, limit: Duration, seal: &str) -> Result<Command, Error> {
+    let mut command = lab.on(0, limit, program()?);
+    command.env("OIKAZE_RSH", remote_shell()?);
+    command.args(["run", "--no-prefix", "--seal", seal]);
+    command.args(["--hosts", &lab.place.addresses().join(",")]);
+    Ok(command)
+}
+
 impl Oikaze {
     /// Runs one job of `oikaze perf`.
     fn run(
@@ -211,20 +224,8 @@ impl Oikaze {
         effort: Effort,
         environment: &[(&str, &str)],
     ) -> Result<Found, Error> {
-        let oikaze = program()?;
-        let mut command = lab.on(0, LIMIT, &oikaze);
-        command.env("OIKAZE_RSH", remote_shell()?).envs(environment.iter().copied());
-        command
-            .args([
-                "run",
-                "--no-prefix",
-                "--seal",
-                self.seal,
-                "--hosts",
-                &lab.place.addresses().join(","),
-                "--",
-            ])
-            .arg(oikaze);
+        let mut command = launcher(lab, LIMIT, self.seal)?;
+        command.envs(environment.iter().copied()).arg("--").arg(program()?);
         command.args(arguments(case, effort, self.class));
         if lab.place == Place::Here {
             // Within a machine the copy is the only cost, and a copy from a cache is many times as

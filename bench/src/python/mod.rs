@@ -161,17 +161,8 @@ impl System {
             command.args(mpi::launch(&hosts, &enter));
             command
         } else {
-            let mut command = lab.on(CLIENT, LIMIT, oikaze::program()?);
-            command.env("OIKAZE_RSH", enter);
-            command.args([
-                "run",
-                "--no-prefix",
-                "--seal",
-                &seal(),
-                "--hosts",
-                &hosts.join(","),
-                "--",
-            ]);
+            let mut command = oikaze::launcher(lab, LIMIT, &seal())?;
+            command.arg("--");
             command
         };
         if self == Self::Oikaze {

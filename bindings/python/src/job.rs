@@ -198,7 +198,7 @@ fn unknown(name: &str, found: &str, known: &str) -> PyErr {
 impl Job {
     #[new]
     fn join(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Self> {
-        // What is wrong with a number is said by the cause.
+        // The cause says why a number is wrong.
         let of_package = |error: PyErr| match error.cause(py) {
             Some(cause) if cause.is_instance_of::<PyValueError>(py) => cause,
             _ => error,

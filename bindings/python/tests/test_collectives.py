@@ -264,7 +264,7 @@ def test_calls_that_one_rank_refuses_fail_on_all(run):
                 assert one or told, (number, error)
             else:
                 raise AssertionError(f"call {number} was accepted")
-            # What follows is not shifted.
+            # Later collectives are not shifted.
             assert job.all_gather((job.rank, number)) == [(0, number), (1, number)]
             assert team.all_reduce(number) == 2 * number
         job.barrier()

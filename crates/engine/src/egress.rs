@@ -10,6 +10,7 @@ use crate::bulk_quota::BulkQuota;
 use crate::counters::Counters;
 use crate::peers::Peers;
 use crate::seal::Seals;
+use crate::session::Session;
 use crate::tx_batch::TxBatch;
 use oikaze_os::memory::{Gather, RegionTable};
 use oikaze_os::net::{Link, PayloadForm, TooBig};
@@ -167,8 +168,7 @@ impl<L: Link> Transmitter<'_, L> {
         let form = PayloadForm::Contiguous(batch.begun() + len + TAG_MAX);
         let short = transmit.short && link.prefers(*to, form);
         let keyed = seals.data.is_keyed();
-        let id = peer.connection.id();
-        let session = peer.session.as_deref_mut().filter(|session| session.connection == id);
+        let session = Session::of(&mut peer.session, peer.connection.id());
         if short {
             (transmit.port, transmit.lane) = (None, Lane::Small);
         }

@@ -215,7 +215,7 @@ impl<P: Pages> Sink for Receiver<'_, P> {
     }
 
     fn predict(&mut self) -> Option<Predicted> {
-        // What is encrypted cannot be received into its place.
+        // Encrypted bytes cannot be received into their place.
         let DataSeal::Checksum(checksum) = self.seals.data else { return None };
         self.ingress.direct_placement.predict(self.peers, self.layers, checksum.len())
     }

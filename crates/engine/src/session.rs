@@ -10,7 +10,7 @@ use oikaze_protocol::wire::{SealKind, View};
 pub(crate) struct Session {
     /// Id of the connection to which the keys belong. After the peer has restarted, the connection
     /// has another id, numbers begin anew, and these keys must not be used.
-    pub connection: u64,
+    connection: u64,
     send: PerLane<SendChain<Chain>>,
     receive: PerLane<ReceiveChain<Chain>>,
 }
@@ -22,6 +22,11 @@ impl Session {
             send: PerLane::each(|lane| SendChain::new(&Chain::new(&secrets.send, lane))),
             receive: PerLane::each(|lane| ReceiveChain::new(&Chain::new(&secrets.receive, lane))),
         }
+    }
+
+    /// Returns the latest keys if they belong to this connection.
+    pub fn of(latest: &mut Option<Box<Session>>, connection: u64) -> Option<&mut Session> {
+        latest.as_deref_mut().filter(|session| session.connection == connection)
     }
 
     /// Seals a whole datagram, whose last bytes are room for the tag. Returns `false` if it cannot

@@ -66,8 +66,7 @@ impl Peer {
 
     /// Returns the keys of the connection, if both ends have agreed on them.
     pub fn session_mut(&mut self) -> Option<&mut Session> {
-        let id = self.connection.id();
-        self.session.as_deref_mut().filter(|session| session.connection == id)
+        Session::of(&mut self.session, self.connection.id())
     }
 
     /// Returns the index of this address among the peer's addresses. An address whose port is that

@@ -97,7 +97,7 @@ pub(crate) fn pair() -> (Node, Node, Time) {
 pub(crate) fn pair_with(seal: SealKind) -> (Node, Node, Time) {
     let (one, other) = (Queue::default(), Queue::default());
     let node = |me: Rank, to: &Queue, from: &Queue| {
-        let link = Wire { to: Arc::clone(to), from: Arc::clone(from), ..Wire::default() };
+        let link = Wire::between(to, from);
         let settings = Settings { datagram_max: DATAGRAM_ETHERNET, seal, ..Settings::default() };
         Node::with_settings((me, 2, 1), link, Vec::new(), settings)
     };

@@ -167,14 +167,10 @@ fn restarted_peer_has_new_keys() {
 #[test]
 fn other_secret_gets_no_answer() {
     let (one, other) = (Queue::default(), Queue::default());
-    let link = |to: &Queue, from: &Queue| Wire {
-        to: Arc::clone(to),
-        from: Arc::clone(from),
-        ..Wire::default()
-    };
     let seal = SealKind::Encrypted;
     let settings = Settings { datagram_max: DATAGRAM_ETHERNET, seal, ..Settings::default() };
-    let mut member = Node::with_settings((0, 2, 1), link(&one, &other), Vec::new(), settings);
+    let mut member =
+        Node::with_settings((0, 2, 1), Wire::between(&one, &other), Vec::new(), settings);
     member.turn(step(Time(0)));
     let sent = open(&one).len();
     let mut hello: Vec<u8> = open(&one).front().unwrap().clone();
@@ -191,16 +187,11 @@ fn other_secret_gets_no_answer() {
 #[test]
 fn hello_for_another_rank_is_ignored() {
     let (one, other) = (Queue::default(), Queue::default());
-    let link = |to: &Queue, from: &Queue| Wire {
-        to: Arc::clone(to),
-        from: Arc::clone(from),
-        ..Wire::default()
-    };
     let seal = SealKind::Encrypted;
     let settings = Settings { datagram_max: DATAGRAM_ETHERNET, seal, ..Settings::default() };
     let node = |rank, link| Node::with_settings((rank, 3, 1), link, Vec::new(), settings);
-    let mut sender = node(0, link(&one, &other));
-    let mut third = node(2, link(&other, &one));
+    let mut sender = node(0, Wire::between(&one, &other));
+    let mut third = node(2, Wire::between(&other, &one));
     let mut now = step(Time(0));
     sender.turn(now);
     let to_one: Vec<Vec<u8>> = open(&one)

@@ -40,6 +40,11 @@ pub(crate) struct Wire {
 const BUFFER: usize = 64 << 10;
 
 impl Wire {
+    /// Returns one end of a wire.
+    pub(crate) fn between(to: &Queue, from: &Queue) -> Wire {
+        Wire { to: Arc::clone(to), from: Arc::clone(from), ..Wire::default() }
+    }
+
     /// Delivers one run of equal datagrams, as the kernel joins them, with the first payloads in
     /// their predicted places.
     fn run(&mut self, sink: &mut dyn Sink, run: &[Vec<u8>]) {

@@ -129,7 +129,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
     let files = Arc::new(Files::find(&options.files)?);
     let drawn = Secret::random().map_err(LaunchError::system("draw the job's secret"))?;
     let secret = match &options.secret_file {
-        // What was recorded in one job must be of no use in another (LAUNCH-6.4).
+        // A record of one job must be of no use in another (LAUNCH-6.4).
         Some(path) => {
             let of_file = secret_file::read(path).map_err(LaunchError::Usage)?;
             of_file.derive(&[b"oikaze job", drawn.to_hex().as_bytes()])
