@@ -40,11 +40,7 @@ enum Chore {
         seeds: u64,
     },
     /// All tests, and those of what is handed to others: the static command, packages, ssh.
-    TestAll {
-        /// Number of simulated clusters.
-        #[arg(long, default_value_t = 200)]
-        seeds: u64,
-    },
+    TestAll(test_all::Settings),
     /// The tests that only compute: loom, models, simulated clusters. `test` runs them, too.
     Models {
         /// Number of simulated clusters.
@@ -99,7 +95,7 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Options::parse().chore {
         Chore::Test { seeds } => test::run(seeds),
-        Chore::TestAll { seeds } => test_all::run(seeds),
+        Chore::TestAll(settings) => test_all::run(&settings),
         Chore::Models { seeds } => test::models(seeds),
         Chore::Dist => dist::run().map(drop),
         Chore::Deb => deb::run().map(drop),

@@ -2,6 +2,8 @@
 
 use crate::command::{Step, cargo};
 use crate::{deb, dist, python, test, wheel};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 /// Part of the tests, with its name.
 type Part = (&'static str, fn() -> Result<(), String>);
@@ -11,15 +13,31 @@ type Part = (&'static str, fn() -> Result<(), String>);
 const PARTS: [Part; 4] =
     [("packages", packages), ("ssh", ssh), ("wheels", wheels), ("notebooks", notebooks)];
 
+/// Choice of tests.
+#[derive(Args)]
+pub struct Settings {
+    /// Number of simulated clusters.
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// Run only these parts of what `test` lacks.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(PARTS.map(|part| part.0)))]
+    only: Vec<String>,
+}
+
 /// Runs all tests. Goes on after a failure, so that all failures are reported.
 ///
 /// # Errors
 /// A test failed.
-pub fn run(seeds: u64) -> Result<(), String> {
+pub fn run(settings: &Settings) -> Result<(), String> {
     let mut report = test::Report::default();
-    test::add(&mut report, seeds);
+    let all = settings.only.is_empty();
+    if all {
+        test::add(&mut report, settings.seeds);
+    }
     for (name, part) in PARTS {
-        report.step(name, part);
+        if all || settings.only.iter().any(|only| only == name) {
+            report.step(name, part);
+        }
     }
     report.end()
 }
