@@ -107,6 +107,47 @@ enum Elements {
     Fields(Vec<(String, String)>),
 }
 
+/// Arguments of a call that makes a shared array, of which nothing is refused any more but by the
+/// job.
+#[pyclass(module = "oikaze._native", frozen)]
+pub struct ArrayPlan {
+    name: String,
+    shape: Vec<usize>,
+    element: ElementType,
+    distribution: Option<oikaze::shared::Distribution>,
+    delivery: Option<Delivery>,
+    unordered_updates: bool,
+}
+
+#[pymethods]
+impl ArrayPlan {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        #[pyo3(from_py_with = number)] shape: Vec<usize>,
+        elements: Elements,
+        size: usize,
+        distribution: Option<&Distribution>,
+        delivery: Option<&str>,
+        unordered_updates: bool,
+    ) -> PyResult<Self> {
+        let element = match elements {
+            Elements::Kind(name) => ElementKind::from_name(&name)
+                .map(ElementType::from)
+                .ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of numbers")))?,
+            Elements::Fields(fields) => {
+                let field = |(name, kind)| ElementField { name, kind };
+                let fields = fields.into_iter().map(field).collect();
+                ElementType::structure(size, fields).or_raise(py)?
+            }
+        };
+        let distribution = distribution.map(|chosen| chosen.distribution.clone());
+        let delivery = delivery.map(delivery_of).transpose()?;
+        Ok(Self { name, shape, element, distribution, delivery, unordered_updates })
+    }
+}
+
 /// A shared array of the job, whose elements NumPy knows.
 #[pyclass(module = "oikaze._native", name = "SharedMemory", frozen, weakref)]
 pub struct Array {
@@ -153,43 +194,28 @@ impl Array {
 #[pymethods]
 impl Job {
     /// Makes a shared array. Collective: all nodes make the same arrays in the same order.
-    #[pyo3(signature = (name, shape, elements, size, distribution, delivery, unordered_updates))]
-    #[allow(clippy::too_many_arguments)] // Called by the package alone.
-    fn _array(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        #[pyo3(from_py_with = number)] shape: Vec<usize>,
-        elements: Elements,
-        size: usize,
-        distribution: Option<&Distribution>,
-        delivery: Option<&str>,
-        unordered_updates: bool,
-    ) -> PyResult<Array> {
+    fn _array(&self, py: Python<'_>, plan: &ArrayPlan) -> PyResult<Array> {
         let job = self.get(py)?;
-        let element = match elements {
-            Elements::Kind(name) => ElementKind::from_name(&name)
-                .map(ElementType::from)
-                .ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of numbers")))?,
-            Elements::Fields(fields) => {
-                let field = |(name, kind)| ElementField { name, kind };
-                let fields = fields.into_iter().map(field).collect();
-                ElementType::structure(size, fields).or_raise(py)?
-            }
-        };
-        let mut builder = job.untyped_array(name, &shape, element);
-        if let Some(Distribution { distribution }) = distribution {
+        let mut builder = job.untyped_array(&plan.name, &plan.shape, plan.element.clone());
+        if let Some(distribution) = &plan.distribution {
             builder = builder.distribution(distribution.clone());
         }
-        if let Some(delivery) = delivery {
-            builder = builder.delivery(delivery_of(delivery)?);
+        if let Some(delivery) = plan.delivery {
+            builder = builder.delivery(delivery);
         }
-        if unordered_updates {
+        if plan.unordered_updates {
             builder = builder.update_class(Class::Unordered);
         }
         let array = wait(py, || builder.build())?;
         let (array, plain) = (RwLock::new(array), Mutex::default());
         Ok(Array { job: Arc::clone(self.cell()), array, plain })
+    }
+
+    /// Tells the other nodes, which make an array, that this node refuses its own call.
+    fn _refuse_array(&self, py: Python<'_>, why: &str) -> PyResult<()> {
+        let job = self.get(py)?;
+        let _own_error_says_why = py.detach(|| job.refuse_array("make an array", why));
+        Ok(())
     }
 }
 

@@ -528,7 +528,7 @@ impl Lock {
     fn acquire(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
         if lock(&self.held).is_some() {
             let why = "this object holds it already";
-            let remedy = "release it first, or make another object of the same lock";
+            let remedy = "release it first; another thread waits with an object of its own";
             return Err(invalid(py, "acquiring a lock", why, remedy));
         }
         let job = self.job.get(py)?;

@@ -65,6 +65,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fifo::RemoteFifo>()?;
     module.add_class::<job::Lock>()?;
     module.add_class::<array::Array>()?;
+    module.add_class::<array::ArrayPlan>()?;
     module.add_class::<array::Distribution>()?;
     module.add_class::<array::Guard>()?;
     module.add_class::<collective::Team>()?;

@@ -65,6 +65,37 @@ def test_array_is_an_ndarray_in_all_respects(alone):
     )
 
 
+def test_array_that_one_rank_refuses_fails_on_all(run):
+    run(
+        2,
+        """
+        job = oikaze.join(time_limit=30)
+        one = job.rank == 1
+        calls = [
+            lambda: job.array("a", 8, "O" if one else "f8"),
+            lambda: job.array("a", 8, "no dtype" if one else "f8"),
+            lambda: job.array(5 if one else "a", 8),
+            lambda: job.array("a", "many" if one else 8),
+            lambda: job.array("a", (-1, 8) if one else (1, 8)),
+            lambda: job.array("a", 8, delivery="by mail" if one else None),
+            lambda: job.guarded_array("a", 8, distribution="even" if one else None),
+            lambda: job.array("", 8) if one else job.array("a", 8),
+            lambda: job.array("a", [1] * (5 if one else 4)),
+        ]
+        for number, call in enumerate(calls):
+            try:
+                call()
+            except Exception as error:
+                told = isinstance(error, oikaze.MismatchError) and "1" in str(error)
+                assert one or told, (number, error)
+            else:
+                raise AssertionError(f"call {number} was accepted")
+            assert job.array(f"good {number}", 8).sum() == 0
+        job.barrier()
+        """,
+    )
+
+
 def test_views_outlive_job_and_array(alone):
     alone(
         """

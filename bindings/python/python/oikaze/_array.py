@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ._dtype import elements_of
 from ._errors import invalid
-from ._native import Distribution, Guard, SharedMemory
+from ._native import ArrayPlan, Distribution, Guard, SharedMemory
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -398,13 +398,18 @@ def make(
     unordered_updates: bool,
 ) -> SharedArray:
     """Makes a shared array."""
-    kind = np.dtype(dtype)
-    elements = elements_of(kind, f"array {name!r}")
-    extents = _extents(shape)
-    memory = job._array(
-        name, extents, elements, kind.itemsize, distribution, delivery, unordered_updates
-    )
-    return SharedArray(job, memory, kind)
+    try:
+        kind = np.dtype(dtype)
+        elements = elements_of(kind, f"array {name!r}")
+        extents = _extents(shape)
+        plan = ArrayPlan(
+            name, extents, elements, kind.itemsize, distribution, delivery, unordered_updates
+        )
+    except Exception as error:
+        # Otherwise the others would wait for this node.
+        job._refuse_array(f"{type(error).__name__}: {error}")
+        raise
+    return SharedArray(job, job._array(plan), kind)
 
 
 def _within(index: Any, extent: int) -> int:

@@ -60,8 +60,13 @@ class Job:
     def wait_notify(self, source: int, timeout: _Timeout = None) -> None: ...
     def clear_descriptor(self) -> None: ...
     def _lock(self, number: int) -> Lock: ...
-    def _array(
-        self,
+    def _array(self, plan: ArrayPlan) -> SharedMemory: ...
+    def _refuse_array(self, why: str) -> None: ...
+
+@final
+class ArrayPlan:
+    def __new__(
+        cls,
         name: str,
         shape: list[int],
         elements: str | list[tuple[str, str]],
@@ -69,7 +74,7 @@ class Job:
         distribution: Distribution | None,
         delivery: str | None,
         unordered_updates: bool,
-    ) -> SharedMemory: ...
+    ) -> Self: ...
 
 @final
 class Lock:
