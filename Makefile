@@ -37,6 +37,10 @@ demo: packages
 test: packages
 	$(CARGO) xtask test
 
+# Packages are tested for what they hold and how they install, so they need not be fast.
+test-all: export CARGO_PROFILE_DIST_LTO ?= off
+test-all: export CARGO_PROFILE_DIST_CODEGEN_UNITS ?= 16
+test-all: export CARGO_PROFILE_DIST_OPT_LEVEL ?= 1
 test-all: packages packages-all
 	$(CARGO) xtask test-all
 
