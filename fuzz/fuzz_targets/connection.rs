@@ -56,7 +56,7 @@ fn connection(now: Time) -> Connection {
     let yours = Some(Shown { connection: ME, incarnation: 1, path: 0 });
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, 1232);
-    builder.hello(&Hello { mine, to: 0, path: 0, yours, answer_wanted: false, key: KeyStep::Nothing });
+    builder.hello(&Hello { mine, to: Some(0), path: 0, yours, answer_wanted: false, key: KeyStep::Nothing, cookie: None });
     builder.finish(None);
     bytes.extend([0; 16]);
     if let Ok(view) = View::parse(&bytes) {

@@ -10,7 +10,7 @@ local oikaze = Proto("oikaze", "Oikaze")
 local HEADER, PREFIX = 24, 4
 local SEALS = { [0] = "CRC32C of header and frames", [1] = "CRC32C end to end", [2] = "handshake MAC", [3] = "encrypted", [4] = "authenticated" }
 local TAG_LEN = { [0] = 4, [1] = 4, [2] = 16, [3] = 16, [4] = 16 }
-local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE", "HELLO", "REFUSE", "PAD" }
+local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE", "HELLO", "REFUSE", "PAD", "COOKIE" }
 local CLASSES = { [0] = "ordered", [1] = "unordered", [2] = "synchronous" }
 local REFUSALS = {
   "unknown key", "out of bounds", "not permitted", "misaligned", "malformed", "unknown name", "no room", "unknown object", "not asked",
@@ -96,6 +96,7 @@ local F = {
   wanted = ProtoField.bool("oikaze.hello.answer_wanted", "Answer wanted", 8, nil, 1),
   misfit = ProtoField.uint8("oikaze.refuse.what", "Does not fit", base.DEC, MISFITS),
   refuse_mine = ProtoField.uint64("oikaze.refuse.mine", "Sender's value"),
+  your_number = ProtoField.uint64("oikaze.cookie.your_number", "Number of the HELLO"),
   refuse_yours = ProtoField.uint64("oikaze.refuse.yours", "Receiver's value"),
   head = ProtoField.uint8("oikaze.head", "Head", base.HEX, HEADS),
   key = ProtoField.uint64("oikaze.key", "Key", base.HEX),
@@ -330,6 +331,13 @@ FRAME[9] = function(c)
   u64(c, F.refuse_yours)
   u64(c, F.your_incarnation)
   return string.format("by rank %s: %s", tostring(rank), MISFITS[what] or "?")
+end
+
+FRAME[11] = function(c)
+  local rank = u32(c, F.rank)
+  c:skip(4)
+  u64(c, F.your_incarnation)
+  return string.format("by rank %s for HELLO %s", tostring(rank), tostring(u64(c, F.your_number)))
 end
 
 FRAME[10] = function(c)

@@ -20,6 +20,9 @@ pub struct Counters {
     /// Handshakes dropped before their seal was verified, because too many wrong ones have come
     /// lately.
     pub unheard: u64,
+    /// Handshakes from addresses at which their sender was not known. They were answered with a
+    /// cookie, or not at all.
+    pub unproved: u64,
     /// The link failed to send or to receive (not counting "full, try later" and "nothing there").
     pub link_errors: u64,
 }

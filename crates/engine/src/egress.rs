@@ -7,6 +7,7 @@
 //! during a run waits for the next turn.
 
 use crate::bulk_quota::BulkQuota;
+use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::peers::Peers;
 use crate::seal::Seals;
@@ -16,10 +17,11 @@ use oikaze_os::memory::{Gather, RegionTable};
 use oikaze_os::net::{Link, PayloadForm, TooBig};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE, TAG_MAX,
+    DATAGRAM_MAX, DATAGRAM_MIN, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE, TAG_MAX,
 };
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Lane, PerLane};
+use oikaze_protocol::wind::{Lane, PerLane, Transmit};
+use oikaze_protocol::wire::{Builder, SealKind};
 
 /// State of sending: datagrams on their way to the link, and how much bulk a turn sends.
 #[derive(Default)]
@@ -67,6 +69,19 @@ impl<L: Link> Transmitter<'_, L> {
         let bulk_left = self.send_bulk(share, &mut sent);
         let PerLane { small, bulk } = &self.egress.lanes;
         (sent, (small_left && !small.is_stopped()) || (bulk_left && !bulk.is_stopped()))
+    }
+
+    /// Writes the demands for cookies that ingress has left.
+    pub fn demand_cookies(&mut self, cookies: &mut Cookies) {
+        while let Some((to, reply)) = cookies.take_demand() {
+            let batch = &mut self.egress.lanes.small;
+            let Some(into) = batch.next() else { continue };
+            let mut builder =
+                Builder::new(into, 0, reply.number, SealKind::Handshake, DATAGRAM_MIN);
+            builder.cookie(&reply);
+            builder.finish(None);
+            batch.push(&to, &Transmit::small(0, true), Gather::EMPTY, self.seals, None);
+        }
     }
 
     /// Sends control and small messages of every active peer, each up to its share. Returns `true`

@@ -3,6 +3,7 @@
 use crate::client::shm_channel::ShmChannels;
 use crate::client::submission::Submission;
 use crate::control;
+use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::egress::Egress;
 use crate::events::end_local_peers;
@@ -96,6 +97,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let everywhere = settings
             .datagram_max
             .min(u16::try_from(link.properties().datagram_max).unwrap_or(u16::MAX));
+        let private_seed = settings.private_seed;
         let (mut peers, mut buffer) = (Peers::new(me, nodes), u32::MAX);
         let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
         for (rank, (addresses, id)) in
@@ -110,6 +112,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let bulk_port = link.properties().bulk_port.unwrap_or(0);
             let (datagram_max, here) =
                 (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
+            // Peers must not learn from each other which numbers will be skipped. 0 stays 0.
+            settings.private_seed = private_seed.wrapping_mul(id | 1);
             let introduction = Introduction { datagram_max, bulk_port, ..here };
             let exchange = data.is_keyed().then(|| NoiseExchange::new(&secret));
             let exchange = exchange.map(|exchange| Box::new(exchange) as Box<dyn KeyExchange>);
@@ -131,7 +135,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             shm,
             ops: Ops::default(),
             loopback: Loopback::new(me),
-            ingress: Ingress::new(Shares::new(buffer.into(), nodes), now),
+            ingress: Ingress::new(
+                Shares::new(buffer.into(), nodes),
+                Cookies::new(me, &secret, private_seed),
+                now,
+            ),
             egress: Egress::default(),
             inbox: Inbox::default(),
             seals: Seals { handshake: HandshakeSeal::new(&secret), data },

@@ -6,21 +6,21 @@
 //! more than the system call that received it, and nothing of it is kept.
 
 use crate::bulk_quota::BulkQuota;
+use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::direct_placement::DirectPlacement;
 use crate::layers::Layers;
 use crate::peers::Peers;
-use crate::peers::peer::Peer;
 use crate::seal::{DataSeal, HandshakeSeal, Seals};
 use crate::token_bucket::TokenBucket;
 use oikaze_os::net::{Arrival, Link, Predicted, Scattered, Sink};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::DATAGRAM_MIN;
+use oikaze_protocol::limits::{DATAGRAM_MIN, WIRE_VERSION};
 use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::congestion::Shares;
-use oikaze_protocol::wire::{Lane, Malformed, Seal, View};
+use oikaze_protocol::wire::{Frame, Lane, Malformed, Seal, View};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -55,12 +55,15 @@ enum DropReason {
     Unauthentic,
     /// The datagram is a handshake whose seal was not even computed.
     Unheard,
+    /// The datagram is a handshake from an address at which its sender is not known to receive.
+    Unproved,
 }
 
 /// State of receiving.
 pub(crate) struct Ingress {
     shares: Shares,
     handshake_limiter: HandshakeLimiter,
+    pub cookies: Cookies,
     direct_placement: DirectPlacement,
     /// Time of the latest poll.
     polled: Time,
@@ -71,10 +74,11 @@ pub(crate) struct Ingress {
 }
 
 impl Ingress {
-    pub fn new(shares: Shares, now: Time) -> Self {
+    pub fn new(shares: Shares, cookies: Cookies, now: Time) -> Self {
         Self {
             shares,
             handshake_limiter: HandshakeLimiter::new(now),
+            cookies,
             direct_placement: DirectPlacement::default(),
             polled: now,
             has_operations: false,
@@ -170,9 +174,9 @@ impl<'e, P: Pages> Receiver<'e, P> {
         let (now, me) = (self.now, self.peers.me());
         let checked = view.map_err(|_| DropReason::Stranger).and_then(|view| {
             if view.is_handshake() {
-                let limiter = &mut self.ingress.handshake_limiter;
-                let seal = &self.seals.handshake;
-                let (rank, path) = introduced(&view, from, self.peers, (seal, limiter), me, now)?;
+                let Ingress { handshake_limiter: limiter, cookies, .. } = &mut *self.ingress;
+                let checks = (&self.seals.handshake, limiter, cookies);
+                let (rank, path) = introduced(&view, from, self.peers, checks, me, now)?;
                 Ok((view, rank, path))
             } else {
                 addressee(view, room, from, self.peers, self.seals.data)
@@ -261,7 +265,7 @@ fn introduced(
     view: &View<'_>,
     from: SocketAddr,
     peers: &mut Peers,
-    (seal, handshake_limiter): (&HandshakeSeal, &mut HandshakeLimiter),
+    (seal, handshake_limiter, cookies): (&HandshakeSeal, &mut HandshakeLimiter, &mut Cookies),
     me: Rank,
     now: Time,
 ) -> Result<(Rank, u8), DropReason> {
@@ -279,10 +283,24 @@ fn introduced(
         token_bucket.used();
         return Err(DropReason::Unauthentic);
     }
-    let learn =
-        |peer: &mut Peer| peer.connection.is_fresh(view).then(|| peer.learn_path(from)).flatten();
-    let path = known.or_else(|| learn(peers.get_mut(rank)?)).ok_or(DropReason::Stranger)?;
-    Ok((rank, path))
+    if let Some(path) = known {
+        return Ok((rank, path));
+    }
+    let peer = peers.get_mut(rank).filter(|peer| peer.connection.is_fresh(view));
+    let peer = peer.ok_or(DropReason::Stranger)?;
+    match view.frames().next() {
+        // A node of another version knows no cookies. Its refusal is shorter than its HELLO.
+        Some(Ok(Frame::Hello(hello)))
+            if hello.mine.version == WIRE_VERSION && !cookies.is_valid(&hello, from, now) =>
+        {
+            cookies.demand(&hello, view.header().number, from, now);
+            Err(DropReason::Unproved)
+        }
+        Some(Ok(Frame::Hello(_))) => {
+            peer.learn_path(from).map(|path| (rank, path)).ok_or(DropReason::Stranger)
+        }
+        _ => Err(DropReason::Unproved),
+    }
 }
 
 impl DropReason {
@@ -292,6 +310,7 @@ impl DropReason {
             DropReason::Unsealed => &mut counters.unsealed,
             DropReason::Unauthentic => &mut counters.unauthentic,
             DropReason::Unheard => &mut counters.unheard,
+            DropReason::Unproved => &mut counters.unproved,
         } += 1;
     }
 }
@@ -392,6 +411,43 @@ mod tests {
         }
     }
 
+    /// WIND-10.6: a peer at an unknown address connects after it has proved that it receives there.
+    /// Whoever repeats its HELLO from such an address gets fewer bytes than were sent from there.
+    #[test]
+    fn peer_at_an_unknown_address_proves_that_it_receives_there() {
+        let (to, from) = (Queue::default(), Queue::default());
+        let mut a = Node::new(0, 2, Wire::between(&to, &from));
+        let mut b = Node::new(1, 2, Wire { source: 5, ..Wire::between(&from, &to) });
+        let mut now = Time(0);
+        b.turn(now);
+        open(&from).clear();
+        a.turn(now);
+        let hello = open(&to).pop_back().unwrap();
+        open(&to).clear();
+        let of_b = |b: &Node| b.engine.peers.get(0).unwrap().addresses.clone();
+        let known = of_b(&b);
+        feed(&mut b, vec![hello.clone(); 10]);
+        b.turn(now);
+        let answers: Vec<Vec<u8>> = open(&from).drain(..).collect();
+        let is_cookie = |bytes: &Vec<u8>| {
+            let frames = View::parse(bytes).unwrap().frames();
+            frames.flatten().all(|frame| matches!(frame, Frame::Cookie(_)))
+        };
+        let cookies = answers.iter().filter(|bytes| is_cookie(bytes)).count();
+        assert_eq!((cookies, answers.len()), (10, 10));
+        assert!(answers[0].len() < hello.len());
+        assert_eq!((b.engine.counters().unproved, of_b(&b)), (10, known.clone()));
+        while !(a.engine.peers().is_connected(1) && b.engine.peers().is_connected(0)) {
+            now = step(now);
+            assert!(now < Time(0) + Duration::from_secs(1));
+            a.turn(now);
+            b.turn(now);
+        }
+        let learned: Vec<SocketAddr> =
+            of_b(&b).into_iter().filter(|address| !known.contains(address)).collect();
+        assert_eq!(learned.len(), 1, "{learned:?}");
+    }
+
     /// WIND-1.9: handshakes that are replayed from other addresses make no address known.
     #[test]
     fn a_handshake_said_again_takes_up_no_addresses() {
@@ -413,7 +469,7 @@ mod tests {
                 &view,
                 SocketAddr::from(([10, 0, 0, 1], port)),
                 peers,
-                (&seals.handshake, &mut ingress.handshake_limiter),
+                (&seals.handshake, &mut ingress.handshake_limiter, &mut ingress.cookies),
                 1,
                 Time(0),
             )

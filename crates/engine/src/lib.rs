@@ -20,6 +20,7 @@ mod buffer_pool;
 mod bulk_quota;
 mod client;
 mod control;
+mod cookies;
 mod counters;
 mod direct_placement;
 mod dispatch;

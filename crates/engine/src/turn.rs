@@ -119,6 +119,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let deferred = out.layers.rma.answers();
         let (link, peers, memory) = (&mut *out.link, &mut *out.peers, &out.layers.memory);
         let mut transmitter = Transmitter { egress, link, peers, memory, seals, counters, now };
+        transmitter.demand_cookies(&mut ingress.cookies);
         let (sent, cut) = transmitter.send_due();
         let smaller = transmitter.apply_refused_sizes();
         out.peers.set_due(false);

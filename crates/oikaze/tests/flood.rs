@@ -46,11 +46,12 @@ fn garbage() -> Vec<Vec<u8>> {
         let mut builder = Builder::new(&mut hello, 0, 1, SealKind::Handshake, DATAGRAM_MIN);
         builder.hello(&Hello {
             mine,
-            to: 1 - rank.min(1),
+            to: Some(1 - rank.min(1)),
             path: 0,
             yours: None,
             answer_wanted: true,
             key: KeyStep::Nothing,
+            cookie: None,
         });
         builder.finish(None);
         hello.extend_from_slice(&[0x55; 16]);

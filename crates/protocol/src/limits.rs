@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Version of the wire format (spec/wire.md). Both ends must name the same version.
-pub const WIRE_VERSION: u16 = 4;
+pub const WIRE_VERSION: u16 = 5;
 /// Size of a page in bytes. It is the unit of coherence, of rights, and of bulk fragments where
 /// they fit.
 pub const PAGE: usize = 4096;
@@ -278,6 +278,8 @@ pub const FETCHED_AT_ONCE: usize = 1024;
 /// Maximum number of accesses refused to peers that a node remembers one by one. All refusals are
 /// counted.
 pub const REFUSALS_KEPT: usize = 256;
+/// Number of different keys without a region after which a peer may ask for no region any more.
+pub const WRONG_KEYS_MAX: usize = 64;
 /// Maximum number of answers to one peer that Wind has not taken yet. It covers everything that the
 /// peer may have asked for, because all the requests may arrive at once.
 pub const ANSWERS_PER_PEER: usize = TICKETS_MAX;

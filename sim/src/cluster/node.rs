@@ -18,7 +18,7 @@ use oikaze_os::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Published, Rights};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Death;
+use oikaze_protocol::wind::{Death, Settings};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -311,7 +311,7 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
             false => Vec::new(),
         },
         connections: (0..plan.nodes).map(|_| random.word().max(1)).collect(),
-        settings: plan.settings,
+        settings: Settings { private_seed: random.word(), ..plan.settings },
         secret: Secret::from_bytes(secret),
         local_peers: Vec::new(),
     }

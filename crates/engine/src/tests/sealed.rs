@@ -201,7 +201,7 @@ fn hello_for_another_rank_is_ignored() {
                 .unwrap()
                 .frames()
                 .flatten()
-                .any(|frame| matches!(frame, Frame::Hello(hello) if hello.to == 1))
+                .any(|frame| matches!(frame, Frame::Hello(hello) if hello.to == Some(1)))
         })
         .collect();
     assert!(!to_one.is_empty());

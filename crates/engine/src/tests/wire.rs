@@ -32,6 +32,8 @@ pub(crate) struct Wire {
     pub(crate) of_peers: usize,
     /// Number of bulk datagrams that took the short way, or `None` if there is none.
     pub(crate) short_way: Option<usize>,
+    /// Rank from whose address everything seems to come.
+    pub(crate) source: Rank,
     /// Region whose first byte changes whenever a datagram is sent.
     pub(crate) changing: Option<Region>,
 }
@@ -48,8 +50,9 @@ impl Wire {
     /// Delivers one run of equal datagrams, as the kernel joins them, with the first payloads in
     /// their predicted places.
     fn run(&mut self, sink: &mut dyn Sink, run: &[Vec<u8>]) {
+        let from = address(self.source);
         let arrivals = |sink: &mut dyn Sink, some: &[Vec<u8>]| {
-            some.iter().for_each(|bytes| sink.take(Arrival::new(address(0), bytes)));
+            some.iter().for_each(|bytes| sink.take(Arrival::new(from, bytes)));
         };
         let Some(Predicted { head, payload, tag, mut place }) = sink.predict() else {
             return arrivals(sink, run);
@@ -67,7 +70,7 @@ impl Wire {
             .enumerate()
             .for_each(|(at, bytes)| place.fill(at * payload, &bytes[head..head + payload]));
         let one = |at: usize| Scattered {
-            from: address(0),
+            from,
             head: &run[at][..head],
             payload: place.part(at * payload, payload).unwrap(),
             tag: &run[at][stride - tag..],
@@ -132,7 +135,7 @@ impl Link for Wire {
             for bytes in &burst {
                 // The other one of the two nodes has sent the datagram. Its address tells nothing
                 // else.
-                sink.take(Arrival::new(address(0), bytes));
+                sink.take(Arrival::new(address(self.source), bytes));
                 self.of_peers += usize::from(sink.was_a_peers());
             }
             return Ok(burst.len());

@@ -210,13 +210,13 @@ fn setup(
     failure_time: Duration,
 ) -> Result<Setup> {
     let nodes = bootstrap.size();
-    let mut connections = Vec::new();
-    for _ in 0..nodes {
-        let id = getrandom::u64()
-            .map_err(|error| Error::invalid("drawing connection ids", error.to_string()))?;
-        // 0 means "handshake" on the wire.
-        connections.push(id.max(1));
-    }
+    // 0 means "handshake" as a connection's id, and as a seed that nothing is skipped.
+    let random = || {
+        getrandom::u64()
+            .map(|word| word.max(1))
+            .map_err(|error| Error::invalid("drawing connection ids", error.to_string()))
+    };
+    let connections = (0..nodes).map(|_| random()).collect::<Result<_>>()?;
     let seal = bootstrap.settings().seal.unwrap_or_default().kind();
     let congestion = bootstrap.settings().congestion.unwrap_or_default();
     // Another node may come late, as long as it is waited for in `Meeting::connect`.
@@ -227,6 +227,7 @@ fn setup(
         datagram_max: u16::MAX,
         congestion,
         seal,
+        private_seed: random()?,
         ..Settings::default()
     };
     Ok(Setup {

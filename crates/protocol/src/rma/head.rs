@@ -175,6 +175,20 @@ const _: () = assert!(LONGEST <= HEAD_MAX, "every head must fit into what Wind c
 const _: () = assert!(STRIDE_MAX < 1 << 48, "offsets and strides of blocks have six bytes");
 
 impl Operation {
+    /// Returns `true` for a request that names a region by its key.
+    pub(super) fn names_key(&self) -> bool {
+        matches!(
+            self,
+            Operation::Put { .. }
+                | Operation::Get { .. }
+                | Operation::PutBlock { .. }
+                | Operation::GetBlock { .. }
+                | Operation::Atomic { .. }
+                | Operation::Accumulate { .. }
+                | Operation::Push { .. }
+        )
+    }
+
     /// Encodes the head. `LONGEST` proves that nothing is cut off.
     #[must_use]
     pub fn encode(&self) -> Head {

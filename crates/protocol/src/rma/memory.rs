@@ -75,6 +75,9 @@ pub trait Memory {
         self.locate(key, offset, len, right)
     }
 
+    /// Returns `true` if a region has this key, or had it, as far as this node remembers (MEM-1.14).
+    fn has_had(&self, key: u64) -> bool;
+
     /// Returns `true` if this range is still inside a live region in that slot. It serves
     /// destinations of this node's own gets.
     fn covers(&self, region: u32, offset: u64, len: u64) -> bool;

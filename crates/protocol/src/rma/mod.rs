@@ -94,6 +94,8 @@ struct PeerTickets {
     cuts: Cuts,
     /// Number of this peer's answers that wait in `Rma::answers`.
     answers: usize,
+    /// Different keys that the peer named and no region had (MEM-1.16).
+    wrong_keys: Vec<u64>,
 }
 
 /// Remote memory: requester and target.
@@ -108,6 +110,9 @@ pub struct Rma {
     serving: BTreeMap<Token, Serving>,
     served: u64,
     refusals: refusals::Log,
+    /// Is `true` if a peer has named too many wrong keys. Requests of other jobs need no look at
+    /// their senders.
+    has_guessers: bool,
     unanswered: Unanswered,
 }
 

@@ -1,8 +1,8 @@
 //! Refusals of this node to peers. The node's owner can ask who wanted which access, and why it was
 //! refused (MEM-1.9).
 
-use super::{Memory, MessageKind, Operation, Rights, Signal};
-use crate::limits::REFUSALS_KEPT;
+use super::{Memory, MessageKind, Operation, Rights, Rma, Signal};
+use crate::limits::{REFUSALS_KEPT, WRONG_KEYS_MAX};
 use crate::rma::kind;
 use crate::wind::Refusal;
 use crate::{Rank, counters};
@@ -55,7 +55,8 @@ impl RefusalCounts {
             | Refusal::NoFifo
             | Refusal::TooLong
             | Refusal::NoMemory
-            | Refusal::Withdrawn => &mut self.otherwise,
+            | Refusal::Withdrawn
+            | Refusal::Barred => &mut self.otherwise,
         }
     }
 }
@@ -102,7 +103,8 @@ impl Log {
         (&self.counters, &self.latest)
     }
 
-    /// Records that a message with this head, and a body of `len` bytes, is refused.
+    /// Records that a message with this head, and a body of `len` bytes, is refused. Returns the
+    /// access that was refused.
     #[cold]
     pub fn note(
         &mut self,
@@ -111,20 +113,17 @@ impl Log {
         len: u64,
         refusal: Refusal,
         memory: &impl Memory,
-    ) {
+    ) -> Option<RegionAccess> {
         *self.counters.of(refusal) += 1;
         if refusal == Refusal::NotPresent {
-            return;
+            return None;
         }
         if refusal == Refusal::Full {
             // A full FIFO is nobody's fault, and frequent.
-            return;
+            return None;
         }
-        let Some(access) =
-            Operation::decode(head).and_then(|operation| wanted(&operation, len, memory))
-        else {
-            return;
-        };
+        let access =
+            Operation::decode(head).and_then(|operation| wanted(&operation, len, memory))?;
         if self.latest.len() >= REFUSALS_KEPT {
             self.latest.pop_front();
         }
@@ -136,6 +135,41 @@ impl Log {
             access,
             refusal,
         });
+        Some(access)
+    }
+}
+
+impl Rma {
+    /// Refuses a request by key of a peer that has guessed keys (MEM-1.16).
+    pub(super) fn check_guesses(&self, from: Rank, operation: &Operation) -> Result<(), Refusal> {
+        let is_barred = self.has_guessers
+            && operation.names_key()
+            && self.peers.get(&from).is_some_and(|peer| peer.wrong_keys.len() > WRONG_KEYS_MAX);
+        if is_barred { Err(Refusal::Barred) } else { Ok(()) }
+    }
+
+    /// Records that a message is refused, and remembers a key that its sender can only have
+    /// guessed.
+    #[cold]
+    pub(super) fn note_refusal(
+        &mut self,
+        from: Rank,
+        head: &[u8],
+        len: u64,
+        refusal: Refusal,
+        memory: &impl Memory,
+    ) {
+        let access = self.refusals.note(from, head, len, refusal, memory);
+        let Some(RegionAccess { key, .. }) = access else { return };
+        if refusal != Refusal::UnknownKey || memory.has_had(key) {
+            return;
+        }
+        let keys = &mut self.peers.entry(from).or_default().wrong_keys;
+        // A program that asks for the same vanished region again and again guesses nothing.
+        if keys.len() <= WRONG_KEYS_MAX && !keys.contains(&key) {
+            keys.push(key);
+            self.has_guessers |= keys.len() > WRONG_KEYS_MAX;
+        }
     }
 }
 

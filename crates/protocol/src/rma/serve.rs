@@ -25,7 +25,11 @@ impl Rma {
         len: u64,
         memory: &mut impl Memory,
     ) -> Admission {
-        let admitted = match Operation::decode(head) {
+        let operation = Operation::decode(head);
+        let admitted = match operation {
+            Some(operation) if self.check_guesses(from, &operation).is_err() => {
+                Err(Refusal::Barred)
+            }
             Some(Operation::Put { key, offset, signal }) if class == Class::Unordered => {
                 self.admit_put(from, number, Put { key, offset, len, signal }, memory)
             }
@@ -46,7 +50,7 @@ impl Rma {
             _ => Err(Refusal::Malformed),
         };
         admitted.unwrap_or_else(|refusal| {
-            self.refusals.note(from, head, len, refusal, memory);
+            self.note_refusal(from, head, len, refusal, memory);
             self.refused_for_room(from, head, len);
             Admission::Refuse(refusal)
         })
@@ -178,7 +182,7 @@ impl Rma {
         let len = length(&body);
         let outcome = self.serve_or_take(from, number, class, head, body, memory);
         if let Err(refusal) = outcome {
-            self.refusals.note(from, head, len, refusal, memory);
+            self.note_refusal(from, head, len, refusal, memory);
             self.refused_for_room(from, head, len);
         }
         outcome
@@ -197,6 +201,7 @@ impl Rma {
         let transfer =
             if matches!(body, Delivered::Placed(_)) { self.end(from, number) } else { None };
         let operation = Operation::decode(head).ok_or(Refusal::Malformed)?;
+        self.check_guesses(from, &operation)?;
         match operation {
             Operation::Put { key, offset, signal } => deliver_put(
                 Put { key, offset, len: length(&body), signal },

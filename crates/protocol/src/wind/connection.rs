@@ -13,6 +13,7 @@ use super::{
 use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
+use crate::random::mix;
 use crate::seal::{KeyExchange, SessionSecrets};
 use crate::time::Time;
 use crate::wind::ack::deferred::DeferredAck;
@@ -124,7 +125,7 @@ impl Connection {
             ends: None,
             handshake: Handshake::new(me, peer, paths, now),
             outbox: Outbox::new(),
-            sending: PerLane::each(|_| Sending::new(&settings)),
+            sending: PerLane::each(|lane| Sending::new(&settings, lane)),
             inbox: Inbox::new(settings.held_max, settings.assembly_max, settings.credit),
             received: PerLane::each(|lane| ReceivedDatagrams::new(lane, settings.receive_buffer)),
             deferred_ack: None,
@@ -437,7 +438,10 @@ impl Connection {
 
     /// Forgets all state about the peer's datagrams and messages.
     fn forget(&mut self) {
-        self.sending = PerLane::each(|_| Sending::new(&self.settings));
+        // Whoever knows which numbers were skipped before must not know those that will be. 0
+        // stays 0.
+        self.settings.private_seed = mix(self.settings.private_seed);
+        self.sending = PerLane::each(|lane| Sending::new(&self.settings, lane));
         self.inbox =
             Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
         if !planted(Bug::KeepNumbersOfDead) {

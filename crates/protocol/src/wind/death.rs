@@ -175,6 +175,11 @@ pub enum Nonsense {
         /// Next number that this node will use.
         next: u64,
     },
+    /// The peer acknowledged a datagram number that was skipped (WIND-7.11).
+    Skipped {
+        /// Number that no datagram had.
+        number: u64,
+    },
     /// The peer granted more credit than it has.
     Credit {
         /// Bytes granted in all.
@@ -219,6 +224,9 @@ impl fmt::Display for Nonsense {
         match self {
             Nonsense::Acknowledged { number, next } => {
                 write!(f, "it acknowledged datagram {number}, and the next to be sent is {next}")
+            }
+            Nonsense::Skipped { number } => {
+                write!(f, "it acknowledged datagram number {number}, which was skipped: it acknowledges what it has not received")
             }
             Nonsense::Credit { granted, most } => write!(f, "it granted {granted} bytes of credit, and has at most {most}"),
             Nonsense::Refused { number } => write!(f, "it refused message {number}, which was not sent"),

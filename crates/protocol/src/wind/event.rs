@@ -136,7 +136,8 @@ pub struct Transmit {
 
 impl Transmit {
     /// Returns the description of a small-lane datagram that is complete as appended.
-    pub(super) const fn small(path: u8, handshake: bool) -> Transmit {
+    #[must_use]
+    pub const fn small(path: u8, handshake: bool) -> Transmit {
         let mode = SendMode::Plain;
         Transmit {
             payload: None,

@@ -68,6 +68,9 @@ crate::wire_enum! {
         /// The name was published, and its owner has withdrawn it.
         #[error("the region of this name was withdrawn by its owner")]
         Withdrawn = 16,
+        /// The sender has named too many keys that no region had (MEM-1.16).
+        #[error("this node has named too many keys that no region of the peer ever had, so the peer serves none of its requests by key any more")]
+        Barred = 17,
     }
 }
 

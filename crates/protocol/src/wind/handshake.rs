@@ -14,7 +14,7 @@ use crate::limits::{HELLO_INTERVAL_MAX, HELLO_INTERVAL_MIN};
 use crate::random::mix;
 use crate::seal::KeyStep;
 use crate::time::Time;
-use crate::wire::{Builder, Hello, Refuse, SealKind, Shown};
+use crate::wire::{Builder, Cookie, CookieReply, Hello, Refuse, SealKind, Shown};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -66,6 +66,8 @@ pub(super) struct Handshake {
     /// REFUSE that is due, and its path.
     refuse: Option<(Refuse, u8)>,
     number: u64,
+    /// Latest cookie that the peer demanded, and the number of the HELLO for which it did.
+    cookie: Option<(Cookie, u64)>,
     /// Key exchange, if the kind of seal needs keys.
     pub keys: Option<Box<Keys>>,
 }
@@ -88,6 +90,7 @@ impl Handshake {
             answer: None,
             refuse: None,
             number: 0,
+            cookie: None,
             keys: None,
         }
     }
@@ -135,7 +138,7 @@ impl Handshake {
     pub fn is_fresh(&self, hello: &Hello, number: u64) -> bool {
         let mine = &hello.mine;
         // A HELLO between two other nodes, which anybody can repeat here, concerns nobody here.
-        hello.to == self.me.rank
+        hello.to.is_none_or(|to| to == self.me.rank)
             && self.them.is_none_or(|them| match mine.incarnation.cmp(&them.incarnation) {
                 Ordering::Less => false,
                 Ordering::Greater => true,
@@ -231,6 +234,25 @@ impl Handshake {
         Heard::Misfit(HandshakeRefusal::from_frame(refuse))
     }
 
+    /// Returns `true` if the demand is for one of the latest HELLOs of this process.
+    pub fn expects(&self, reply: &CookieReply) -> bool {
+        let known = self.cookie.map_or(0, |(_, number)| number);
+        let oldest = self.number.saturating_sub(u64::from(self.paths));
+        reply.rank == self.peer
+            && reply.incarnation == self.me.incarnation
+            && reply.number > known.max(oldest)
+            && reply.number <= self.number
+    }
+
+    /// Processes a demand for a cookie, which counts only if it answers one of the latest HELLOs of
+    /// this process, and only once (WIND-10.6). The HELLO is repeated at once.
+    pub fn cookie_demanded(&mut self, reply: &CookieReply, path: u8) {
+        if self.expects(reply) {
+            self.cookie = Some((reply.cookie, reply.number));
+            self.answer = Some(path);
+        }
+    }
+
     /// Begins anew with a new id, because datagrams of the older process carry the old id
     /// (WIND-1.6).
     fn begin_anew(&mut self, now: Time, hello: &Hello) -> Heard {
@@ -294,7 +316,8 @@ impl Handshake {
         });
         let answer_wanted = self.state != HandshakeState::Established;
         let key = self.keys.as_ref().map_or(KeyStep::Nothing, |keys| keys.step());
-        let hello = Hello { mine: self.me, to: self.peer, path, yours, answer_wanted, key };
+        let (mine, to, cookie) = (self.me, Some(self.peer), self.cookie.map(|(cookie, _)| cookie));
+        let hello = Hello { mine, to, path, yours, answer_wanted, key, cookie };
         self.datagram(into, |builder| builder.hello(&hello));
         Some(path)
     }

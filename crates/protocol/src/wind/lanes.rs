@@ -67,9 +67,10 @@ pub(super) struct Sending {
 
 impl Sending {
     /// Creates the state before anything is known of the peer.
-    pub fn new(settings: &Settings) -> Sending {
+    pub fn new(settings: &Settings, lane: Lane) -> Sending {
+        let skip_seed = settings.private_seed.rotate_left(lane as u32);
         Sending {
-            flight: Flight::new(settings.failure_time),
+            flight: Flight::new(settings.failure_time, skip_seed),
             controller: settings.congestion.controller(DATAGRAM_MIN as u64, DATAGRAM_MIN as u64),
             gate: Gate::default(),
             probes: 0,

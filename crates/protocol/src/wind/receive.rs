@@ -134,6 +134,10 @@ impl Connection {
                     self.handshake.hello(now, &hello, number, path)
                 }
                 Frame::Refuse(refuse) => self.handshake.refused(&refuse),
+                Frame::Cookie(reply) => {
+                    self.handshake.cookie_demanded(&reply, path);
+                    Heard::Stale
+                }
                 _ => Heard::Stale,
             };
             lives |= !matches!(heard, Heard::Stale | Heard::Misfit(_));
@@ -153,6 +157,7 @@ impl Connection {
         view.frames().flatten().any(|frame| match frame {
             Frame::Hello(hello) => self.handshake.is_fresh(&hello, view.header().number),
             Frame::Refuse(refuse) => self.handshake.refused(&refuse) != Heard::Stale,
+            Frame::Cookie(reply) => self.handshake.expects(&reply),
             _ => false,
         })
     }
@@ -250,6 +255,9 @@ impl Connection {
                     number: ack.largest,
                     next: flight.next_number(),
                 });
+            }
+            if let Some(number) = flight.skipped_in(ack) {
+                return Some(Nonsense::Skipped { number });
             }
             let (granted, most) = (ack.told.credit, self.outbox.credit_possible());
             if granted > most {

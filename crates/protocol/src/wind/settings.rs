@@ -33,6 +33,9 @@ pub struct Settings {
     pub congestion: Algorithm,
     /// Seal at the end of every datagram except those of the handshake.
     pub seal: SealKind,
+    /// Random number that no other node knows. It chooses the datagram numbers that are skipped
+    /// (WIND-7.11); 0 means that none is.
+    pub private_seed: u64,
 }
 
 impl Default for Settings {
@@ -49,6 +52,7 @@ impl Default for Settings {
             receive_buffer: limits::RECEIVE_BUFFER,
             congestion: Algorithm::default(),
             seal: SealKind::EndToEnd,
+            private_seed: 0,
         }
     }
 }

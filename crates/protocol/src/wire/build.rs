@@ -2,8 +2,8 @@
 
 use super::frame::{CloseReason, PREFIX_LEN, kind, put_prefix};
 use super::{
-    Acknowledgement, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage, SealKind,
-    SmallMessage, Told, Withdrawal,
+    Acknowledgement, CookieReply, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage,
+    SealKind, SmallMessage, Told, Withdrawal,
 };
 use crate::limits::{BULK_FRAME_LEN, HEADER_LEN};
 use alloc::vec::Vec;
@@ -136,6 +136,11 @@ impl<'b> Builder<'b> {
     /// Writes a REFUSE frame.
     pub fn refuse(&mut self, refuse: &Refuse) {
         refuse.write(self.into);
+    }
+
+    /// Writes a COOKIE frame.
+    pub fn cookie(&mut self, reply: &CookieReply) {
+        reply.write(self.into);
     }
 
     /// Writes the header and returns the datagram's length in bytes, tag included. `inline` is the

@@ -1,7 +1,7 @@
 //! The frames (WIRE-3, WIRE-4). Each begins `kind u8 | flags u8 | len u16`, where `len` counts the
 //! whole frame.
 
-use super::{Acknowledgement, Hello, Refuse};
+use super::{Acknowledgement, CookieReply, Hello, Refuse};
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{BULK_FRAME_LEN, HEAD_MAX};
 use crate::wind::Class;
@@ -25,6 +25,7 @@ pub(super) mod kind {
     pub const HELLO: u8 = 8;
     pub const REFUSE: u8 = 9;
     pub const PAD: u8 = 10;
+    pub const COOKIE: u8 = 11;
 }
 
 /// A whole message in one frame (WIRE-4.3).
@@ -130,6 +131,8 @@ pub enum Frame<'a> {
     Hello(Hello),
     /// Handshake: refusal of a peer that does not fit.
     Refuse(Refuse),
+    /// Handshake: demand for a proof that the sender of a HELLO receives at its address.
+    Cookie(CookieReply),
     /// Padding, which only adds length.
     Pad,
 }
@@ -151,7 +154,7 @@ impl<'a> Frame<'a> {
     /// Returns `true` if this frame belongs into handshake datagrams.
     #[must_use]
     pub fn is_handshake(&self) -> bool {
-        matches!(self, Frame::Hello(_) | Frame::Refuse(_))
+        matches!(self, Frame::Hello(_) | Frame::Refuse(_) | Frame::Cookie(_))
     }
 
     /// Returns `true` if a datagram with this frame must be acknowledged (WIND-3.1).
@@ -163,6 +166,7 @@ impl<'a> Frame<'a> {
                 | Frame::Close(_)
                 | Frame::Hello(_)
                 | Frame::Refuse(_)
+                | Frame::Cookie(_)
                 | Frame::Pad
         )
     }
@@ -211,6 +215,7 @@ impl<'a> Frame<'a> {
                 Ok(Frame::Fragment(Fragment { message_low: body.u32()?, offset: body.u64()? }))
             }
             kind::REFUSE => Refuse::parse(body).map(Frame::Refuse),
+            kind::COOKIE => CookieReply::parse(body).map(Frame::Cookie),
             kind::PAD => body.take(body.0.len()).map(|_| Frame::Pad),
             _ => Err(Invalid),
         }

@@ -9,8 +9,13 @@ use alloc::vec::Vec;
 
 const ANSWER_WANTED: u8 = 1;
 const INTRODUCTION_LEN: usize = 52;
-const HELLO_LEN: usize = PREFIX_LEN + INTRODUCTION_LEN + 4 + 4 + 16 + KeyStep::LEN;
+const HELLO_LEN: usize =
+    PREFIX_LEN + INTRODUCTION_LEN + 4 + 4 + 16 + KeyStep::LEN + size_of::<Cookie>();
 const REFUSE_LEN: usize = PREFIX_LEN + 4 + 4 + 8 + 8 + 8;
+const COOKIE_LEN: usize = PREFIX_LEN + 4 + 4 + 8 + 8 + size_of::<Cookie>();
+
+/// Proof that a node receives at the address from which it sends (WIND-10.6).
+pub type Cookie = [u8; 16];
 
 /// Description of a node, which both ends compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +135,8 @@ pub struct Shown {
 pub struct Hello {
     /// Description of the sender.
     pub mine: Introduction,
-    /// Rank of the node that the sender means to reach.
-    pub to: Rank,
+    /// Rank of the node that the sender means to reach. Unknown in a HELLO of another version.
+    pub to: Option<Rank>,
     /// Index of the sender's candidate path that carries this HELLO. It comes back in
     /// [`Shown::path`].
     pub path: u8,
@@ -141,12 +146,19 @@ pub struct Hello {
     pub answer_wanted: bool,
     /// Message of the key exchange, for a kind of seal that needs keys.
     pub key: KeyStep,
+    /// Latest cookie that the receiver has demanded.
+    pub cookie: Option<Cookie>,
 }
 
 impl Hello {
     pub(super) fn parse(flags: u8, body: &mut ByteReader<'_>) -> Result<Hello, Invalid> {
         let mine = Introduction::parse(body)?;
-        let to = body.u32()?;
+        if mine.version != WIRE_VERSION {
+            // What follows may be shorter, or mean something else.
+            let (to, path, yours, key, cookie) = (None, 0, None, KeyStep::Nothing, None);
+            return Ok(Hello { mine, to, path, yours, answer_wanted: false, key, cookie });
+        }
+        let to = Some(body.u32()?);
         let (path, yours_path) = (body.u8()?, body.u8()?);
         body.zeros::<2>()?;
         let (connection, incarnation) = (body.u64()?, body.u64()?);
@@ -156,13 +168,15 @@ impl Hello {
             return Err(Invalid);
         }
         let key = KeyStep::parse(body)?;
-        Ok(Hello { mine, to, path, yours, answer_wanted: flags & ANSWER_WANTED != 0, key })
+        let cookie = Some(body.array()?).filter(|cookie| *cookie != Cookie::default());
+        let answer_wanted = flags & ANSWER_WANTED != 0;
+        Ok(Hello { mine, to, path, yours, answer_wanted, key, cookie })
     }
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {
         put_prefix(into, kind::HELLO, u8::from(self.answer_wanted) * ANSWER_WANTED, HELLO_LEN);
         self.mine.write(into);
-        into.put_u32(self.to);
+        into.put_u32(self.to.unwrap_or(Rank::MAX));
         into.put_u8(self.path);
         let yours = self.yours.unwrap_or(Shown { connection: 0, incarnation: 0, path: 0 });
         into.put_u8(yours.path);
@@ -170,6 +184,38 @@ impl Hello {
         into.put_u64(yours.connection);
         into.put_u64(yours.incarnation);
         self.key.write(into);
+        into.put(&self.cookie.unwrap_or_default());
+    }
+}
+
+/// Content of a COOKIE frame: the demand that a HELLO be repeated with this cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CookieReply {
+    /// Rank of the sender.
+    pub rank: Rank,
+    /// Incarnation of the HELLO's sender.
+    pub incarnation: u64,
+    /// Number of the HELLO's datagram.
+    pub number: u64,
+    /// Cookie to repeat.
+    pub cookie: Cookie,
+}
+
+impl CookieReply {
+    pub(super) fn parse(body: &mut ByteReader<'_>) -> Result<CookieReply, Invalid> {
+        let rank = body.u32()?;
+        body.zeros::<4>()?;
+        let (incarnation, number) = (body.u64()?, body.u64()?);
+        Ok(CookieReply { rank, incarnation, number, cookie: body.array()? })
+    }
+
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        put_prefix(into, kind::COOKIE, 0, COOKIE_LEN);
+        into.put_u32(self.rank);
+        into.put_u32(0);
+        into.put_u64(self.incarnation);
+        into.put_u64(self.number);
+        into.put(&self.cookie);
     }
 }
 

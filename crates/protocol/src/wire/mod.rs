@@ -22,7 +22,7 @@ pub use frame::{
     CloseReason, Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
 };
 pub use header::{Flags, Header, Lane};
-pub use hello::{Hello, Introduction, Misfit, Refuse, Shown};
+pub use hello::{Cookie, CookieReply, Hello, Introduction, Misfit, Refuse, Shown};
 pub use seal::{Seal, SealKind};
 pub use view::{Frames, Malformed, View};
 

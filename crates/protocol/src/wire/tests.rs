@@ -52,7 +52,7 @@ fn told() -> impl Strategy<Value = Told> {
 
 fn plain() -> impl Strategy<Value = Plain> {
     let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..=most);
-    let refused = (any::<u64>(), 1..=16u8).prop_map(|(number, code)| RefusedMessage {
+    let refused = (any::<u64>(), 1..=17u8).prop_map(|(number, code)| RefusedMessage {
         number,
         refusal: Refusal::from_code(code).unwrap(),
     });
@@ -242,25 +242,28 @@ proptest! {
         read_all(&bytes);
     }
 
-    /// WIRE-4.8, WIRE-4.9.
+    /// WIRE-4.8, WIRE-4.9, WIRE-4.11.
     #[test]
     fn handshake_round_trip(connection in 1..u64::MAX, values in any::<[u32; 6]>(), yours in any::<Option<(u64, u64, u8)>>(), wanted in any::<bool>(), step in 0..4, byte in any::<u8>()) {
         let key = match step { 0 => KeyStep::Nothing, 1 => KeyStep::First([byte; 48]), 2 => KeyStep::Second([byte; 64]), _ => KeyStep::Done };
         let [rank, nodes, page_size, receive_buffer, to, other] = values;
         let mine = Introduction { rank, nodes, page_size, receive_buffer, seal: other as u8, bulk_port: other as u16, ..Introduction::here(0, 0, u64::from(other), connection) };
         let yours = yours.filter(|y| y.0 != 0).map(|(connection, incarnation, path)| Shown { connection, incarnation, path });
-        let hello = Hello { mine, to, path: 3, yours, answer_wanted: wanted, key };
+        let cookie = (byte != 0).then_some([byte; 16]);
+        let hello = Hello { mine, to: Some(to), path: 3, yours, answer_wanted: wanted, key, cookie };
         let refuse = Refuse { rank, misfit: Misfit::Nodes, mine: 1, yours: 2, incarnation: 3 };
         let mut bytes = Vec::new();
         let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, 1232);
         builder.hello(&hello);
         builder.refuse(&refuse);
+        let reply = CookieReply { rank, incarnation: 3, number: u64::from(other), cookie: [byte; 16] };
+        builder.cookie(&reply);
         builder.finish(None);
         bytes.extend([0; 16]);
         let view = View::parse(&bytes).unwrap();
         prop_assert_eq!(view.sender(), Some(rank));
         let frames: Vec<Frame<'_>> = view.frames().map(|frame| frame.unwrap()).collect();
-        prop_assert_eq!(frames, vec![Frame::Hello(hello), Frame::Refuse(refuse)]);
+        prop_assert_eq!(frames, vec![Frame::Hello(hello), Frame::Refuse(refuse), Frame::Cookie(reply)]);
     }
 }
 

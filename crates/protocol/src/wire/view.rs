@@ -110,6 +110,7 @@ impl<'a> View<'a> {
         match self.frames().next()?.ok()? {
             Frame::Hello(hello) => Some(hello.mine.rank),
             Frame::Refuse(refuse) => Some(refuse.rank),
+            Frame::Cookie(reply) => Some(reply.rank),
             _ => None,
         }
     }

@@ -163,6 +163,49 @@ fn fragments_outside_the_transfer_are_ignored() {
     assert!(memory.bytes(own).iter().chain(memory.bytes(region)).all(|byte| *byte == 0));
 }
 
+/// MEM-1.16: whoever guesses keys is refused even the right one, for puts, gets and long puts alike.
+/// Asking again and again for regions that have ended is no guessing, and others go on.
+#[test]
+fn peer_that_guesses_keys_loses_the_right_to_ask() {
+    let (mut rma, mut memory) = (Rma::new(), Vectors::default());
+    memory.add(5, Rights::ALL, vec![0; 100]);
+    let ended = memory.add(6, Rights::ALL, vec![0; 100]);
+    memory.remove(ended);
+    let put = |rma: &mut Rma, memory: &mut Vectors, from, key, number| {
+        let head = Operation::Put { key, offset: 0, signal: None }.encode();
+        rma.deliver(from, number, Class::Unordered, &head, Delivered::Bytes(&[1]), memory)
+    };
+    for number in 0..1000 {
+        assert_eq!(put(&mut rma, &mut memory, 1, 6, number), Err(Refusal::UnknownKey));
+    }
+    for number in 1000..2000 {
+        assert_eq!(put(&mut rma, &mut memory, 1, 99, number), Err(Refusal::UnknownKey), "one key");
+    }
+    assert_eq!(put(&mut rma, &mut memory, 1, 5, 2000), Ok(()));
+    for key in 100..164 {
+        assert_eq!(put(&mut rma, &mut memory, 1, key, 2000 + key), Err(Refusal::UnknownKey));
+    }
+    for key in [5, 6, 99, 1000] {
+        assert_eq!(put(&mut rma, &mut memory, 1, key, 3000 + key), Err(Refusal::Barred));
+        let head = Operation::Put { key, offset: 0, signal: None }.encode();
+        let admission = rma.admit(1, 4000 + key, Class::Unordered, &head, 90, &mut memory);
+        assert_eq!(admission, Admission::Refuse(Refusal::Barred));
+        let ticket = TicketId { token: 1, serial: 1 };
+        let head = Operation::Get { ticket, key, offset: 0, len: 8 }.encode();
+        let got =
+            rma.deliver(1, 5000 + key, Class::Unordered, &head, Delivered::Bytes(&[]), &mut memory);
+        assert_eq!(got, Err(Refusal::Barred));
+    }
+    assert_eq!(put(&mut rma, &mut memory, 2, 5, 1), Ok(()), "others");
+    // Messages name no key.
+    let head = Operation::User { tag: 1 }.encode();
+    let sent = rma.deliver(1, 9000, Class::Ordered, &head, Delivered::Bytes(b"x"), &mut memory);
+    assert_eq!(sent, Ok(()));
+    // Another process at this rank has guessed nothing.
+    rma.abandon(1);
+    assert_eq!(put(&mut rma, &mut memory, 1, 5, 1), Ok(()));
+}
+
 /// MEM-3.4: the region goes, and another takes its slot.
 #[test]
 fn a_region_removed_in_the_middle_of_a_put() {

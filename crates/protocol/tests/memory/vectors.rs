@@ -23,6 +23,8 @@ pub struct Area {
 #[derive(Default)]
 pub struct Vectors {
     pub slots: Vec<Option<Area>>,
+    /// Keys that regions have or had.
+    keys: Vec<u64>,
     /// Number of writes outside any region.
     pub ignored: u64,
     /// Maximum length of any range that was located.
@@ -31,6 +33,7 @@ pub struct Vectors {
 
 impl Vectors {
     pub fn add(&mut self, key: u64, rights: Rights, bytes: Vec<u8>) -> u32 {
+        self.keys.push(key);
         let area = Some(Area { key, rights, bytes, fifo: None });
         match self.slots.iter().position(Option::is_none) {
             Some(free) => {
@@ -85,6 +88,10 @@ impl Memory for Vectors {
             return Err(Refusal::NotPermitted);
         }
         self.range(slot, offset, len).map(|_| slot).ok_or(Refusal::OutOfBounds)
+    }
+
+    fn has_had(&self, key: u64) -> bool {
+        self.keys.contains(&key)
     }
 
     fn covers(&self, region: u32, offset: u64, len: u64) -> bool {

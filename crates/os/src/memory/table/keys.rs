@@ -7,12 +7,18 @@ use std::collections::HashMap;
 /// Number of keys drawn at a time. A system call for each key would be most of a registration's
 /// cost.
 const KEYS_DRAWN: usize = 32;
+/// Number of ended keys that are remembered.
+const ENDED_MAX: usize = 4096;
 
 /// Slot of each key, and a stock of unused keys.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     slots: HashMap<u64, u32, BuildHasherDefault<KeyHasher>>,
     drawn: Vec<u64>,
+    /// Latest keys that have ended, as a ring.
+    ended: Vec<u64>,
+    /// Place in the ring of the oldest of them, once the ring is full.
+    oldest: usize,
 }
 
 impl Keys {
@@ -26,6 +32,17 @@ impl Keys {
 
     pub fn remove(&mut self, key: u64) {
         self.slots.remove(&key);
+        if self.ended.len() < ENDED_MAX {
+            self.ended.push(key);
+        } else if let Some(oldest) = self.ended.get_mut(self.oldest) {
+            *oldest = key;
+            self.oldest = (self.oldest + 1) % ENDED_MAX;
+        }
+    }
+
+    /// Returns `true` if the key is in use, or is one of the latest that were. Slow for others.
+    pub fn has_been_valid(&self, key: u64) -> bool {
+        self.slots.contains_key(&key) || self.ended.contains(&key)
     }
 
     /// Draws a key that is not in use and not 0 (MEM-1.1).

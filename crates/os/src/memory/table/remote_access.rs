@@ -50,6 +50,10 @@ impl Memory for RegionTable {
         self.locate_present(key, offset, len, right, true)
     }
 
+    fn has_had(&self, key: u64) -> bool {
+        self.keys.has_been_valid(key)
+    }
+
     /// Also returns `false` for memory lent for reading, because nothing can be written there.
     fn covers(&self, region: u32, offset: u64, len: u64) -> bool {
         self.region(region).is_some_and(|region| {

@@ -102,13 +102,11 @@ fn write_frame(line: &mut String, frame: &Frame<'_>, payload: usize) -> fmt::Res
         }
         Frame::Withdraw(withdrawal) => write!(line, " WITHDRAW {}", withdrawal.number),
         Frame::Hello(hello) => {
-            write!(
-                line,
-                " HELLO rank {} of {} to {}",
-                hello.mine.rank, hello.mine.nodes, hello.to
-            )?;
+            write!(line, " HELLO rank {} of {}", hello.mine.rank, hello.mine.nodes)?;
+            hello.to.map_or(Ok(()), |to| write!(line, " to {to}"))?;
             hello.yours.map_or(Ok(()), |yours| write!(line, ", knows {:016x}", yours.connection))
         }
+        Frame::Cookie(reply) => write!(line, " COOKIE for HELLO {}", reply.number),
         Frame::Refuse(refuse) => {
             write!(line, " REFUSE {:?} mine {} yours {}", refuse.misfit, refuse.mine, refuse.yours)
         }

@@ -6,6 +6,7 @@ use super::loss::Overtaker;
 use super::pto::Probe;
 use super::reordering::Reordering;
 use super::rtt::RoundTrip;
+use super::skips::Skips;
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
 use crate::wind::mtu::black_hole::BlackHoleDetector;
@@ -116,6 +117,7 @@ pub(crate) struct Flight {
     suspected: SuspectedLosses,
     episode: Episode,
     reordering: Reordering,
+    skips: Skips,
     /// Evidence about losses by datagram size.
     pub sizes: BlackHoleDetector,
     pub rtt: RoundTrip,
@@ -128,7 +130,9 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    pub fn new(failure_time: Duration) -> Flight {
+    /// Creates the state before the first datagram. `skip_seed` chooses the numbers that are
+    /// skipped.
+    pub fn new(failure_time: Duration, skip_seed: u64) -> Flight {
         Flight {
             first: FIRST_NUMBER,
             sent: VecDeque::new(),
@@ -145,6 +149,7 @@ impl Flight {
             suspected: SuspectedLosses::default(),
             episode: Episode::default(),
             reordering: Reordering::default(),
+            skips: Skips::new(skip_seed),
             sizes: BlackHoleDetector::default(),
             rtt: RoundTrip::default(),
             probe: Probe::new(failure_time),
@@ -162,6 +167,12 @@ impl Flight {
     /// Returns `true` if a datagram of this number was sent.
     pub fn has_sent(&self, number: u64) -> bool {
         number < self.next_number()
+    }
+
+    /// Returns a skipped number, if the acknowledgement claims that its datagram arrived (WIND-7.11).
+    pub fn skipped_in(&self, ack: &Acknowledgement<'_>) -> Option<u64> {
+        let latest = self.skips.latest().filter(|latest| *latest <= ack.largest)?;
+        ack.ranges().any(|range| range.contains(&latest)).then_some(latest)
     }
 
     pub fn in_flight(&self) -> u64 {
@@ -204,6 +215,11 @@ impl Flight {
             content,
             first_item,
         });
+        if self.skips.skip(self.next_number()) {
+            let (bytes, items, content) = (0, 0, false);
+            let first_item = self.first_item + self.items.len() as u64;
+            self.sent.push_back(Sent { at: now, bytes, items, kind, content, first_item });
+        }
         if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
             // A size probe counts neither for the window nor for the probe timeout.
             self.unfollowed = Some(now + self.probe.timeout(&self.rtt, asks));

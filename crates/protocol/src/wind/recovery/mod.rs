@@ -1,6 +1,6 @@
 //! Loss recovery: datagrams in flight ([`in_flight`]), loss detection ([`loss`], [`reordering`],
-//! [`spurious`]), the retransmission timer ([`pto`], from the round trips of [`rtt`]), and
-//! retransmission ([`retransmit`]).
+//! [`spurious`]), the retransmission timer ([`pto`], from the round trips of [`rtt`]),
+//! retransmission ([`retransmit`]), and numbers that expose false acknowledgements ([`skips`]).
 
 pub(crate) mod in_flight;
 pub(crate) mod loss;
@@ -8,4 +8,5 @@ pub(crate) mod pto;
 pub(crate) mod reordering;
 pub(crate) mod retransmit;
 pub(crate) mod rtt;
+mod skips;
 pub(crate) mod spurious;

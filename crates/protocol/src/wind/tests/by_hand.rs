@@ -2,7 +2,7 @@
 //! correct peer sends.
 
 use super::channel::Faults;
-use super::world::{Node, Words, World};
+use super::world::{Node, Words, World, death, message};
 use crate::limits::{DATAGRAM_MIN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX};
 use crate::seal::KeyStep;
 use crate::wind::*;
@@ -37,11 +37,12 @@ fn greet(world: &mut World, number: u64, incarnation: u64) {
     let mut builder = Builder::new(&mut bytes, 0, number, SealKind::Handshake, DATAGRAM_MIN);
     builder.hello(&Hello {
         mine,
-        to: 0,
+        to: Some(0),
         path: 0,
         yours,
         answer_wanted: true,
         key: KeyStep::Nothing,
+        cookie: None,
     });
     builder.finish(None);
     bytes.resize(bytes.len() + SealKind::Handshake.tag_len(), 0);
@@ -111,6 +112,31 @@ fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
         );
         assert_eq!(world.nodes[0].connection.snapshot().standing, Standing::Ended(death));
     }
+}
+
+/// WIND-7.11: skipped numbers do no harm to a peer that acknowledges what it has received, and give
+/// away one that acknowledges all.
+#[test]
+fn peer_that_acknowledges_skipped_numbers_is_given_up() {
+    let mut world = established();
+    let sent = |world: &World| world.nodes[0].connection.sending.small.flight.next_number() - 1;
+    for id in 1..=600 {
+        let now = world.now;
+        let posted = world.nodes[0].connection.post(now, message(Class::Ordered, id, 100));
+        posted.unwrap();
+        world.run(World::is_idle);
+    }
+    assert_eq!(world.nodes[1].handler.delivered.len(), 600);
+    assert_eq!(world.nodes[1].connection.statistics().malformed, 0);
+    let real = world.nodes[1].connection.statistics().datagrams_received;
+    let skipped = sent(&world) - real;
+    assert!((2..=4).contains(&skipped), "{skipped} of {real}");
+    let all = 1..=sent(&world);
+    say(&mut world, 1000 * NEW, |builder| {
+        builder.acknowledge([all].into_iter(), Told::default(), &[])
+    });
+    let death = death(&world, 0).or(world.nodes[0].connection.death());
+    assert!(matches!(death, Some(Death::Nonsense(Nonsense::Skipped { .. }))), "{death:?}");
 }
 
 /// WIND-4.5: a message returned as *not present* and not taken by then fails with all others.
