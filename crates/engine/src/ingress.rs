@@ -57,6 +57,8 @@ enum DropReason {
     Unheard,
     /// The datagram is a handshake from an address at which its sender is not known to receive.
     Unproved,
+    /// The datagram is a handshake that is no newer than the peer's latest.
+    Stale,
 }
 
 /// State of receiving.
@@ -187,18 +189,24 @@ impl<'e, P: Pages> Receiver<'e, P> {
             Err(reason) => return reason.count(self.counters),
         };
         let Some(peer) = self.peers.touch(rank) else { return };
-        if congested {
-            peer.connection.marked(view.header().lane());
-        }
         let before = peer.connection.statistics();
         let (new, delivered) = (before.datagrams_received, before.messages_delivered);
+        let duplicates = before.duplicate_datagrams;
         peer.connection.receive_ahead(now, &view, path, self.layers);
         if view.is_handshake() {
             peer.take_secrets();
         }
         let after = peer.connection.statistics();
         self.was_a_peers = after.datagrams_received > new;
-        if view.header().lane() == Lane::Small && after.messages_delivered > delivered {
+        let has_delivered = after.messages_delivered > delivered;
+        if after.duplicate_datagrams > duplicates {
+            // It opens, but anybody can have sent it (SEAL-5.1).
+            return;
+        }
+        if congested {
+            peer.connection.marked(view.header().lane());
+        }
+        if view.header().lane() == Lane::Small && has_delivered {
             self.quota.small_came(now);
         }
         self.ingress.shares.received(rank, view.len() as u64, now);
@@ -273,7 +281,12 @@ fn introduced(
         return Err(DropReason::Stranger);
     }
     let rank = view.sender().filter(|rank| *rank != me).ok_or(DropReason::Stranger)?;
-    let known = peers.get(rank).ok_or(DropReason::Stranger)?.path_of(from);
+    let peer = peers.get(rank).ok_or(DropReason::Stranger)?;
+    // A replay costs no MAC (WIND-1.9).
+    if !peer.connection.is_fresh(view) {
+        return Err(DropReason::Stale);
+    }
+    let known = peer.path_of(from);
     let token_bucket =
         if known.is_some() { &mut handshake_limiter.known } else { &mut handshake_limiter.unknown };
     if !token_bucket.is_left(now) {
@@ -286,8 +299,7 @@ fn introduced(
     if let Some(path) = known {
         return Ok((rank, path));
     }
-    let peer = peers.get_mut(rank).filter(|peer| peer.connection.is_fresh(view));
-    let peer = peer.ok_or(DropReason::Stranger)?;
+    let peer = peers.get_mut(rank).ok_or(DropReason::Stranger)?;
     match view.frames().next() {
         // A node of another version knows no cookies. Its refusal is shorter than its HELLO.
         Some(Ok(Frame::Hello(hello)))
@@ -311,6 +323,7 @@ impl DropReason {
             DropReason::Unauthentic => &mut counters.unauthentic,
             DropReason::Unheard => &mut counters.unheard,
             DropReason::Unproved => &mut counters.unproved,
+            DropReason::Stale => &mut counters.stale_handshakes,
         } += 1;
     }
 }
@@ -474,7 +487,39 @@ mod tests {
                 Time(0),
             )
         };
-        assert!((1..=40).all(|port| seen(port) == Err(DropReason::Stranger)));
+        assert!((1..=40).all(|port| seen(port) == Err(DropReason::Stale)));
         assert_eq!(peers.get(0).unwrap().addresses.len(), known);
+        // Not even the seal of a replay is computed, and a wrong one is not noticed.
+        let forged = [&hello[..hello.len() - 1], &[hello[hello.len() - 1] ^ 1]].concat();
+        let before = b.engine.counters();
+        feed(&mut b, std::iter::repeat_n(hello, 100).chain([forged]));
+        b.turn(Time(0));
+        let after = b.engine.counters().since(&before);
+        assert_eq!((after.stale_handshakes, after.unauthentic, after.unheard), (101, 0, 0));
+    }
+
+    /// SEAL-5.1: a replay takes no share of the receive buffer, and its CE mark counts for nothing.
+    #[test]
+    fn replayed_datagrams_have_no_share_and_no_mark() {
+        let (mut a, mut b, mut now) = pair();
+        let body = Body::Inline(vec![7; 1000]);
+        a.ask(Request::Send { to: 1, class: Class::Ordered, tag: 1, body });
+        a.engine.turn(now);
+        let data = open(&b.engine.link_mut().from).drain(..).next().unwrap();
+        b.engine.link_mut().marks = true;
+        let marked =
+            |b: &Node| b.engine.peers.get(0).unwrap().connection.statistics().marked_received;
+        let before = marked(&b);
+        feed(&mut b, [data.clone()]);
+        b.turn(now);
+        assert_eq!(marked(&b), before + 1);
+        feed(&mut b, vec![data; 4000]);
+        for _ in 0..10 {
+            now = step(now);
+            b.turn(now);
+            assert_eq!((marked(&b), b.engine.ingress.shares.senders()), (before + 1, 0));
+        }
+        let connection = &b.engine.peers.get(0).unwrap().connection;
+        assert_eq!(connection.statistics().duplicate_datagrams, 4000);
     }
 }

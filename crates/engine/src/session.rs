@@ -69,3 +69,53 @@ fn split_mut(kind: SealKind, covered: &mut [u8]) -> Option<(&mut [u8], &mut [u8]
     let clear = if kind == SealKind::Encrypted { HEADER_LEN } else { covered.len() };
     covered.split_at_mut_checked(clear)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Session;
+    use oikaze_protocol::limits::DATAGRAM_MIN;
+    use oikaze_protocol::seal::{DATAGRAMS_PER_KEY, SessionSecrets, TAG_LEN};
+    use oikaze_protocol::wind::Lane;
+    use oikaze_protocol::wire::{Builder, SealKind, View};
+
+    /// Connection to which the keys belong.
+    const ID: u64 = 9;
+
+    fn sealed(session: &mut Session, kind: SealKind, number: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut builder = Builder::new(&mut bytes, ID, number, kind, DATAGRAM_MIN);
+        builder.ping();
+        builder.finish(None);
+        bytes.resize(bytes.len() + TAG_LEN, 0);
+        assert!(session.seal(kind, Lane::Small, number, &mut bytes));
+        bytes
+    }
+
+    /// SEAL-4.3, SEAL-5.1: datagrams that are held up for more than an epoch, or replayed after it,
+    /// no longer open. Those of the epoch before do, in any order.
+    #[test]
+    fn datagrams_of_old_epochs_do_not_open() {
+        for kind in [SealKind::Encrypted, SealKind::Authenticated] {
+            let secrets =
+                |send, receive| SessionSecrets { send: [send; 32], receive: [receive; 32] };
+            let mut sender = Session::new(ID, &secrets(1, 2));
+            let mut receiver = Session::new(ID, &secrets(2, 1));
+            let mut opens = |bytes: &Vec<u8>| {
+                let view = View::parse(bytes).unwrap();
+                receiver.open(kind, view, bytes, &mut Vec::new()).is_some()
+            };
+            let of_epoch: Vec<[Vec<u8>; 2]> = (0..5)
+                .map(|epoch| {
+                    [5, 6].map(|at| sealed(&mut sender, kind, epoch * DATAGRAMS_PER_KEY + at))
+                })
+                .collect();
+            assert!(opens(&of_epoch[0][1]) && opens(&of_epoch[0][0]));
+            assert!(!opens(&of_epoch[2][0]), "an epoch was skipped");
+            assert!(opens(&of_epoch[1][0]) && opens(&of_epoch[0][1]), "the epoch before");
+            assert!(opens(&of_epoch[2][0]) && opens(&of_epoch[1][1]));
+            assert!(!opens(&of_epoch[0][0]) && !opens(&of_epoch[0][1]), "two epochs before");
+            assert!(opens(&of_epoch[3][0]) && opens(&of_epoch[4][0]));
+            assert!(of_epoch[..3].iter().flatten().all(|bytes| !opens(bytes)), "old epochs");
+        }
+    }
+}

@@ -205,6 +205,10 @@ impl Peers {
     pub(crate) fn renamed(&mut self, rank: Rank) {
         let Some(peer) = self.slots.get_mut(rank as usize).and_then(Option::as_mut) else { return };
         let id = peer.connection.id();
+        if peer.session_mut().is_none() {
+            // The keys of the old connection.
+            peer.session = None;
+        }
         let old = std::mem::replace(&mut peer.id, id);
         self.by_connection.remove(&old);
         self.by_connection.insert(id, rank);
@@ -246,6 +250,9 @@ impl Peers {
             deadlines.set(rank, peer.connection.next_timeout());
             let is_busy = peer.death.is_none() && !peer.connection.is_idle();
             count_change(busy, &mut peer.busy, is_busy);
+            if peer.connection.is_over() {
+                peer.session = None;
+            }
             let has_unsent = peer.death.is_none() && peer.connection.has_unsent();
             count_change(unsent, &mut peer.has_unsent, has_unsent);
             if peer.connection.lane_has_due(Lane::Bulk, now) {

@@ -2,8 +2,11 @@
 //! puts anything on it, but does not know the job's secret.
 
 use super::*;
-use oikaze_protocol::limits::HEADER_LEN;
-use oikaze_protocol::wire::{Frame, SealKind, View};
+use oikaze_protocol::limits::{DATAGRAM_MIN, HEADER_LEN};
+use oikaze_protocol::random::Random;
+use oikaze_protocol::seal::{FIRST_LEN, KeyStep};
+use oikaze_protocol::wind::{Introduction, Lane};
+use oikaze_protocol::wire::{Builder, Frame, Hello, Seal, SealKind, View};
 
 const KEYED: [SealKind; 2] = [SealKind::Encrypted, SealKind::Authenticated];
 /// Text that an attacker looks for.
@@ -125,6 +128,33 @@ fn replayed_datagrams_have_no_effect() {
     }
 }
 
+/// SEAL-5.1, WIND-7.3: a node that has closed the connection says so again to a peer that goes on
+/// sending, and not to somebody who repeats what the peer sent. Then the keys are dropped.
+#[test]
+fn replays_after_the_end_bring_no_answer() {
+    for seal in KEYED {
+        let (mut a, mut b, mut now) = pair_with(seal);
+        let seen = capture(&mut a, &mut b, now, 200);
+        feed(&mut b, seen.clone());
+        b.turn(now);
+        let late = capture(&mut a, &mut b, now, 100);
+        b.engine.peers.touch(0).unwrap().connection.close(now);
+        let mut closes = 0;
+        for turn in 0..10_000 {
+            now = step(now);
+            feed(&mut b, seen.clone());
+            if turn % 2 == 0 {
+                // New when it comes first.
+                feed(&mut b, late.clone());
+            }
+            b.turn(now);
+            closes += open(&b.engine.link_mut().to).drain(..).count();
+        }
+        assert!((3..10).contains(&closes), "{closes} datagrams for replays, {seal:?}");
+        assert!(b.engine.peers.get(0).unwrap().session.is_none(), "the keys are kept, {seal:?}");
+    }
+}
+
 /// SEAL-2.5: a new process at the peer's rank gets new keys, and what the old one sealed is
 /// dropped.
 #[test]
@@ -212,5 +242,83 @@ fn hello_for_another_rank_is_ignored() {
         now = step(now);
         sender.turn(now);
         third.turn(now);
+    }
+}
+
+/// SEAL-2, WIND-1.7: a member of the job speaks for another rank. It cannot take over an established
+/// connection, whose id and keys are agreed upon, and costs the receiver no MAC.
+#[test]
+fn member_cannot_take_over_a_connection_of_another_rank() {
+    for seal in KEYED {
+        let (mut a, mut b, mut now) = pair_with(seal);
+        let theirs = *b.engine.peers.get(0).unwrap().connection.peer_introduction().unwrap();
+        let before = b.engine.counters();
+        for number in [1, 1000, u64::MAX] {
+            let mine = Introduction { connection: 999, ..theirs };
+            let mut bytes = Vec::new();
+            let mut builder =
+                Builder::new(&mut bytes, 0, number, SealKind::Handshake, DATAGRAM_MIN);
+            let key = KeyStep::First([5; FIRST_LEN]);
+            builder.hello(&Hello { mine, to: 1, path: 0, yours: None, answer_wanted: true, key });
+            builder.finish(None);
+            let mut tag = [0; 16];
+            b.engine.seals.handshake.tag(&[&bytes], &mut tag);
+            bytes.extend(tag);
+            feed(&mut b, [bytes]);
+            b.turn(now);
+        }
+        assert_eq!(b.engine.counters().since(&before).stale_handshakes, 3);
+        assert!(b.engine.peers().is_connected(0));
+        let body = Body::Inline(TEXT.to_vec());
+        a.ask(Request::Send { to: 1, class: Class::Ordered, tag: 1, body });
+        run(&mut a, &mut b, &mut now, |b| b.engine.inbox().take_arrived().is_some());
+    }
+}
+
+/// WIND-7.8, MEM-1.9: a member of the job seals frames that make no sense. They change no memory,
+/// and at most end the connection to this member, with a reason.
+#[test]
+fn well_sealed_nonsense_changes_no_memory() {
+    for seed in 0..300 {
+        let seal = KEYED[seed as usize % 2];
+        let mut random = Random::new(seed);
+        let (mut a, mut b, mut now) = pair_with(seal);
+        let region = Region::zeroed(4096).unwrap();
+        region.fill(0, 4096, 5).unwrap();
+        b.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+        let id = b.engine.peers.get(0).unwrap().connection.id();
+        for number in 1000..1040 {
+            let lane = random.pick(&Lane::BOTH);
+            let mut frames = Vec::new();
+            for _ in 0..random.below(4) {
+                let len = 4 + random.below(60);
+                frames.extend([1 + random.below(10) as u8, random.pick(&[0, 0, 1, 4])]);
+                frames.extend((len as u16).to_le_bytes());
+                frames.extend(random.bytes(len - 4));
+            }
+            let mut bytes = id.to_le_bytes().to_vec();
+            bytes.extend(u64::to_le_bytes(number));
+            bytes.extend([u8::from(lane == Lane::Bulk) * 4, seal as u8]);
+            bytes.extend((frames.len() as u16).to_le_bytes());
+            bytes.extend([0; 4]);
+            bytes.extend(frames);
+            bytes.extend([0; 16]);
+            let session = a.engine.peers.get_mut(1).unwrap().session_mut().unwrap();
+            assert!(session.seal(seal, lane, number, &mut bytes));
+            feed(&mut b, [bytes]);
+            now = step(now);
+            b.turn(now);
+            open(&b.engine.link_mut().to).clear();
+        }
+        let mut bytes = vec![0; 4096];
+        region.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 5), "seed {seed}");
+        let connection = &b.engine.peers.get(0).unwrap().connection;
+        let counted = connection.statistics();
+        assert!(
+            connection.death().is_some() || counted.malformed + counted.datagrams_received > 0,
+            "seed {seed}: {:?}",
+            connection.death()
+        );
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Wire {
     pub(crate) short_way: Option<usize>,
     /// Rank from whose address everything seems to come.
     pub(crate) source: Rank,
+    /// Set if datagrams arrive marked CE.
+    pub(crate) marks: bool,
     /// Region whose first byte changes whenever a datagram is sent.
     pub(crate) changing: Option<Region>,
 }
@@ -135,7 +137,8 @@ impl Link for Wire {
             for bytes in &burst {
                 // The other one of the two nodes has sent the datagram. Its address tells nothing
                 // else.
-                sink.take(Arrival::new(address(self.source), bytes));
+                let arrival = Arrival::new(address(self.source), bytes);
+                sink.take(Arrival { congested: self.marks, ..arrival });
                 self.of_peers += usize::from(sink.was_a_peers());
             }
             return Ok(burst.len());

@@ -325,12 +325,19 @@ impl Connection {
         self.received.both_mut().into_iter().for_each(|arrivals| arrivals.share = share);
     }
 
-    /// Notes that the next datagram of this lane given to [`receive`](Self::receive) came marked
-    /// CE, because a queue on its way is filling (WIND-9.5).
+    /// Notes that the latest datagram of this lane given to [`receive`](Self::receive) was new and
+    /// came marked CE, because a queue on its way is filling (WIND-9.5).
     pub fn marked(&mut self, lane: Lane) {
         let arrivals = &mut self.received[lane];
         arrivals.marked = arrivals.marked.wrapping_add(1);
         self.statistics.marked_received += 1;
+    }
+
+    /// Returns `true` if the connection has ended, and neither sends nor reads anything any more but
+    /// handshakes.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Dead(_))
     }
 
     /// Closes the connection. Messages that are not settled fail, and [`Event::Dead`] follows at

@@ -170,10 +170,17 @@ impl Connection {
         path: u8,
         handler: &mut impl Handler,
     ) {
-        let number = view.header().number;
+        let (number, lane) = (view.header().number, view.header().lane());
         match self.phase {
             Phase::Open => {}
             Phase::Closing { left, next, death } => {
+                if !self.received[lane].is_plausible(number) || !self.received[lane].is_new(number)
+                {
+                    // Nobody who repeats the peer's datagrams makes this node send (SEAL-5.1).
+                    self.statistics.duplicate_datagrams += 1;
+                    return;
+                }
+                self.received[lane].record(number, now, Wants::Nothing);
                 // WIND-7.3: a peer that closes too does not need this node's CLOSE, except to stop
                 // repeating its own. Any other peer has not received the CLOSE. Send it again soon,
                 // and after that as often as to a silent peer.
@@ -201,7 +208,6 @@ impl Connection {
             self.statistics.stale += 1;
             return;
         }
-        let lane = view.header().lane();
         if !self.received[lane].is_plausible(number) {
             self.statistics.malformed += 1;
             return;
