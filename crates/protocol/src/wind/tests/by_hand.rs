@@ -3,13 +3,16 @@
 
 use super::channel::Faults;
 use super::world::{Node, Words, World, death, message};
-use crate::limits::{DATAGRAM_MIN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX};
-use crate::seal::KeyStep;
+use crate::limits::{
+    DATAGRAM_MIN, HEADER_LEN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX, WIRE_VERSION,
+};
+use crate::seal::{KeyStep, SECOND_LEN};
 use crate::wind::*;
 use crate::wire::{
-    Builder, Flags, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View,
+    Builder, Cookie, Flags, Frame, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View,
     Withdrawal,
 };
+use std::string::ToString;
 use std::vec::Vec;
 
 /// Delivers a datagram with this number of the small lane to node 0, as if from its peer.
@@ -47,6 +50,46 @@ fn greet(world: &mut World, number: u64, incarnation: u64) {
     builder.finish(None);
     bytes.resize(bytes.len() + SealKind::Handshake.tag_len(), 0);
     connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);
+}
+
+/// WIRE-4.8, WIND-1.5: a HELLO of another version is understood as far as its version, whatever
+/// that version has appended or means by its steps, and both ends learn why they part.
+#[test]
+fn hello_of_a_later_version_is_refused_with_both_versions() {
+    let mut world = World::new(Settings::default(), Faults::default(), 5);
+    let [Node { connection, handler, .. }, other] = &mut world.nodes;
+    let theirs = other.connection.handshake.me;
+    let mine = Introduction { version: WIRE_VERSION + 1, ..theirs };
+    let mut bytes = Vec::new();
+    let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, DATAGRAM_MIN);
+    let key = KeyStep::Second([7; SECOND_LEN]);
+    let (to, cookie) = (Some(0), Some([7; 16]));
+    let hello = Hello { mine, to, path: 0, yours: None, answer_wanted: true, key, cookie };
+    builder.hello(&hello);
+    builder.finish(None);
+    // A step that this version does not know, and eight bytes more.
+    let step = bytes.len() - 4 - SECOND_LEN - size_of::<Cookie>();
+    bytes[step] = 9;
+    for len in [18, HEADER_LEN + 2] {
+        let longer = u16::from_le_bytes(bytes[len..len + 2].try_into().unwrap()) + 8;
+        bytes[len..len + 2].copy_from_slice(&longer.to_le_bytes());
+    }
+    bytes.resize(bytes.len() + 8 + SealKind::Handshake.tag_len(), 3);
+    connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);
+    let Some(Death::Refused(why)) = connection.death() else { panic!("{:?}", connection.death()) };
+    assert_eq!(
+        (why.misfit, why.mine, why.theirs),
+        (Misfit::Version, u64::from(WIRE_VERSION), u64::from(WIRE_VERSION + 1))
+    );
+    assert!(why.to_string().contains("run the same release on all nodes"));
+    let mut answer = Vec::new();
+    assert!(connection.transmit(world.now, &mut answer).is_some());
+    answer.resize(answer.len() + SealKind::Handshake.tag_len(), 0);
+    let view = View::parse(&answer).unwrap();
+    assert!(view.frames().flatten().any(|frame| matches!(
+        frame,
+        Frame::Refuse(refuse) if refuse.misfit == Misfit::Version
+    )));
 }
 
 /// Number that the peer has not reached.
