@@ -193,6 +193,7 @@ oikaze_protocol::wire_enum! {
         NoProgress = 10,
         Nonsense = 11,
         GivenUp = 12,
+        NumbersUsedUp = 13,
     }
 }
 
@@ -214,6 +215,7 @@ impl State {
             State::NoProgress => "no progress",
             State::Nonsense => "nonsense",
             State::GivenUp => "given up",
+            State::NumbersUsedUp => "no numbers left",
         }
     }
 
@@ -240,6 +242,7 @@ impl From<Standing> for State {
             Standing::Ended(Death::NoProgress(_)) => State::NoProgress,
             Standing::Ended(Death::Nonsense(_)) => State::Nonsense,
             Standing::Ended(Death::GivenUp(_)) => State::GivenUp,
+            Standing::Ended(Death::NumbersUsedUp) => State::NumbersUsedUp,
         }
     }
 }

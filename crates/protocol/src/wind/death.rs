@@ -37,6 +37,11 @@ pub enum Death {
         "what it sends makes no sense: {0}; a datagram was forged or damaged on the way, or the two run different releases"
     )]
     Nonsense(Nonsense),
+    /// The connection has used up its datagram numbers (WIND-7.10).
+    #[error(
+        "this node has no datagram numbers left for the connection, and none is used twice: start the job again"
+    )]
+    NumbersUsedUp,
     /// The peer has ended the connection for this reason.
     #[error("it ended the connection: {0}")]
     GivenUp(CloseReason),
@@ -209,6 +214,7 @@ impl Death {
         match self {
             Death::NoProgress(_) => CloseReason::NoProgress,
             Death::Nonsense(_) => CloseReason::Nonsense,
+            Death::NumbersUsedUp => CloseReason::NumbersUsedUp,
             _ => CloseReason::Goodbye,
         }
     }

@@ -6,7 +6,7 @@ use super::handler::Above;
 use super::handshake::Heard;
 use super::lanes::Sending;
 use super::{CloseReason, Death, Handler, Nonsense};
-use crate::limits::{ACKS_A_DATAGRAM, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
+use crate::limits::{ACKS_A_DATAGRAM, DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::ack::received::Wants;
@@ -203,8 +203,8 @@ impl Connection {
         if self.handshake.proven(path) {
             self.established(now);
         }
-        // No number follows the largest, so no correct peer reaches it (WIRE-2.2).
-        if !self.handshake.is_established() || number == 0 || number == u64::MAX {
+        // No correct peer uses other numbers (WIRE-2.2).
+        if !self.handshake.is_established() || number == 0 || number > DATAGRAM_NUMBER_MAX {
             self.statistics.stale += 1;
             return;
         }

@@ -1,9 +1,9 @@
 //! Sending: the only place that transmits.
 
-use super::connection::{Connection, Phase};
+use super::connection::{Connection, FAREWELLS, Phase};
 use super::lanes::Sending;
-use super::{SendMode, Transmit};
-use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
+use super::{Death, SendMode, Transmit};
+use crate::limits::{DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
 use crate::time::Time;
 use crate::wind::ack::received::Ranges;
 use crate::wind::recovery::in_flight::Item;
@@ -414,6 +414,11 @@ impl Connection {
         }
         self.statistics.datagrams_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
+        // The last numbers are left for CLOSE.
+        let last = self.sending[lane].flight.next_number();
+        if last + u64::from(FAREWELLS) > DATAGRAM_NUMBER_MAX && self.phase == Phase::Open {
+            self.part(now, Death::NumbersUsedUp);
+        }
     }
 
     /// Writes CLOSE with the last acknowledgement, so that the peer learns which of its messages

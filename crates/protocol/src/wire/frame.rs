@@ -91,6 +91,8 @@ crate::wire_enum! {
         NoProgress = 1,
         /// The other end acknowledged, granted or refused something that never existed (WIND-7.8).
         Nonsense = 2,
+        /// The end has no datagram numbers left (WIND-7.10).
+        NumbersUsedUp = 3,
     }
 }
 
@@ -105,6 +107,9 @@ impl core::fmt::Display for CloseReason {
             CloseReason::Nonsense => {
                 "what it got from this node makes no sense; a datagram was forged or damaged on the way, or the two run different \
                  releases (its own error says which)"
+            }
+            CloseReason::NumbersUsedUp => {
+                "it has no datagram numbers left for the connection, and none is used twice: start the job again"
             }
         })
     }

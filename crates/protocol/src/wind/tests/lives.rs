@@ -3,6 +3,8 @@
 
 use super::channel::Faults;
 use super::world::{Node, Words, World, death, message};
+use crate::limits::DATAGRAM_NUMBER_MAX;
+use crate::wind::ack::received::Wants;
 use crate::wind::*;
 use crate::wire::SealKind;
 use core::time::Duration;
@@ -146,6 +148,38 @@ fn unfit_peers_are_refused_with_both_values() {
         assert_eq!((zero.misfit, one.misfit), (expected, expected));
         assert_eq!((zero.mine, zero.theirs), (one.theirs, one.mine));
         assert!(zero.mine != zero.theirs && zero.by_peer && !one.by_peer);
+    }
+}
+
+/// WIND-7.10: a connection whose datagram numbers end says so at both ends at once.
+#[test]
+fn last_datagram_number_ends_the_connection_with_a_reason_at_both_ends() {
+    for lane in Lane::BOTH {
+        let mut world = World::established(Settings::default(), Faults::default(), 1);
+        world.run(World::is_idle);
+        let first = DATAGRAM_NUMBER_MAX - 50;
+        let [one, other] = &mut world.nodes;
+        one.connection.sending[lane].flight.skip_to(first);
+        world.numbers.insert((0, other.connection.id(), lane == Lane::Bulk), first - 1);
+        other.connection.received[lane].record(first - 1, world.now, Wants::Nothing);
+        let begun = world.now;
+        for id in 0.. {
+            if death(&world, 0).is_some() && death(&world, 1).is_some() {
+                break;
+            }
+            assert!(id < 1000, "numbers have no end");
+            let len = if lane == Lane::Bulk { 20_000 } else { 10 };
+            let message = message(Class::Ordered, id, len);
+            let _ = world.nodes[0].connection.post(world.now, message);
+            world.step();
+        }
+        let numbers = world.nodes[0].connection.sending[lane].flight.next_number();
+        assert!(numbers <= DATAGRAM_NUMBER_MAX + 1, "{numbers:x} is too large");
+        assert_eq!(death(&world, 0), Some(Death::NumbersUsedUp));
+        assert_eq!(death(&world, 1), Some(Death::GivenUp(CloseReason::NumbersUsedUp)));
+        assert!(world.now - begun < Settings::default().failure_time);
+        assert!(world.nodes[0].handler.delivered.is_empty());
+        assert!(!world.nodes[1].handler.delivered.is_empty(), "what had numbers has arrived");
     }
 }
 

@@ -282,7 +282,7 @@ pub struct World {
     /// Maximum length of a step in virtual time.
     pub stride: Duration,
     /// Latest datagram number by node, connection and lane (`true` for bulk).
-    numbers: BTreeMap<(usize, u64, bool), u64>,
+    pub numbers: BTreeMap<(usize, u64, bool), u64>,
     scratch: Vec<u8>,
 }
 
