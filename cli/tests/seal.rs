@@ -66,3 +66,50 @@ fn secret_of_a_file_is_used_and_not_shown() {
         assert!(err.contains(why) && err.contains("secret file"), "{err}");
     }
 }
+
+/// SEAL-1.2, WIND-1.5, LAUNCH-6.3: nodes that do not fit end at once. Each says why, and what to do.
+#[test]
+fn nodes_that_do_not_fit_end_with_an_error_at_both() {
+    let Some(_turn) = namespaces() else { return };
+    const ALIKE: &str = "set OIKAZE_SEAL alike on all nodes";
+    let misfit = |mine: &str, theirs: &str| {
+        format!("datagrams are sealed by {mine} here, by {theirs} at the peer")
+    };
+    for (differs, first, second) in [
+        (
+            "OIKAZE_SEAL=crc",
+            [misfit("full", "crc"), ALIKE.into()],
+            [misfit("crc", "full"), ALIKE.into()],
+        ),
+        (
+            "OIKAZE_SEAL=integrity",
+            [misfit("full", "integrity"), ALIKE.into()],
+            [misfit("integrity", "full"), ALIKE.into()],
+        ),
+        (
+            "OIKAZE_SECRET=$(printf %064d 7)",
+            ["the meeting of all nodes failed".into(), "node 1 ended with status 1".into()],
+            ["does not know this job's secret".into(), "OIKAZE_SECRET is of another job".into()],
+        ),
+        (
+            "OIKAZE_SECRET=",
+            ["the meeting of all nodes failed".into(), "node 1 ended with status 1".into()],
+            ["OIKAZE_SECRET is not usable".into(), "64 hexadecimal digits".into()],
+        ),
+    ] {
+        let script = format!("[ $OIKAZE_RANK = 1 ] && export {differs}; exec {OIKAZE} hello");
+        let begun = std::time::Instant::now();
+        let (status, _, err) = finish(&mut run_script(
+            &["-n", "2", "--netns", "--failure-time", "10000", "--timeout", "60"],
+            &script,
+        ));
+        assert_eq!(status, Some(1), "{differs}: {err}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{differs}: {err}");
+        for (rank, words) in [(0, first), (1, second)] {
+            let told =
+                err.lines().find(|line| line.starts_with(&format!("[{rank}] oikaze hello:")));
+            let told = told.unwrap_or_else(|| panic!("node {rank} says nothing: {err}"));
+            assert!(words.iter().all(|word| told.contains(word)), "{differs}: {told}");
+        }
+    }
+}

@@ -313,6 +313,19 @@ typedef struct {
    * Handshakes dropped because they were sealed with another secret.
    */
   uint64_t unauthentic;
+  /**
+   * Handshakes dropped before their seal was verified, because too many wrong ones have come
+   * lately.
+   */
+  uint64_t unheard;
+  /**
+   * Handshakes dropped because a newer one had come from their sender. Most are replays.
+   */
+  uint64_t stale_handshakes;
+  /**
+   * Datagrams dropped because they had been received before.
+   */
+  uint64_t duplicates;
 } oik_statistics;
 
 /**

@@ -223,6 +223,13 @@ pub struct oik_statistics {
     pub strangers: u64,
     /// Handshakes dropped because they were sealed with another secret.
     pub unauthentic: u64,
+    /// Handshakes dropped before their seal was verified, because too many wrong ones have come
+    /// lately.
+    pub unheard: u64,
+    /// Handshakes dropped because a newer one had come from their sender. Most are replays.
+    pub stale_handshakes: u64,
+    /// Datagrams dropped because they had been received before.
+    pub duplicates: u64,
 }
 
 /// Writes the counters of this node. Thread-safe.
@@ -249,6 +256,9 @@ pub extern "C" fn oik_get_statistics(
             corrupt: now.corrupt,
             strangers: now.strangers,
             unauthentic: now.unauthentic,
+            unheard: now.unheard,
+            stale_handshakes: now.stale_handshakes,
+            duplicates: now.duplicates,
         });
         Ok(())
     })

@@ -280,6 +280,9 @@ impl Job {
             ("corrupt", statistics.corrupt),
             ("strangers", statistics.strangers),
             ("unauthentic", statistics.unauthentic),
+            ("unheard", statistics.unheard),
+            ("stale_handshakes", statistics.stale_handshakes),
+            ("duplicates", statistics.duplicates),
         ] {
             counters.set_item(name, value)?;
         }

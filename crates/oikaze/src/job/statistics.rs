@@ -49,6 +49,13 @@ pub struct NodeStatistics {
     pub strangers: u64,
     /// Handshakes dropped because they were sealed with another secret.
     pub unauthentic: u64,
+    /// Handshakes dropped before their seal was verified, because too many wrong ones have come
+    /// lately.
+    pub unheard: u64,
+    /// Handshakes dropped because a newer one had come from their sender. Most are replays.
+    pub stale_handshakes: u64,
+    /// Datagrams dropped because they had been received before.
+    pub duplicates: u64,
     /// Notices of the link, such as that the kernel refused segmentation offload.
     pub notices: Vec<String>,
 }
@@ -68,6 +75,8 @@ impl NodeStatistics {
             corrupt: counters.unsealed,
             strangers: counters.strangers,
             unauthentic: counters.unauthentic,
+            unheard: counters.unheard,
+            stale_handshakes: counters.stale_handshakes,
             notices: engine.notices().to_vec(),
             ..Self::default()
         };
@@ -82,6 +91,7 @@ impl NodeStatistics {
         self.datagrams_received += peer.datagrams_received;
         self.bytes_sent += peer.bytes_sent;
         self.bytes_received += peer.bytes_received;
+        self.duplicates += peer.duplicate_datagrams;
         self.retransmissions +=
             peer.lost_by_reordering + peer.lost_by_time + peer.lost_by_probe + peer.lost_by_size;
     }
