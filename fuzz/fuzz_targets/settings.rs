@@ -16,7 +16,7 @@ const NAMES: [&str; 13] = [
     environment::FAILURE_TIME,
     environment::TIME_LIMIT,
     environment::FAULT,
-    environment::CHECKSUM,
+    environment::SEAL,
     environment::CONGESTION,
     environment::SIZE,
     environment::RANK,

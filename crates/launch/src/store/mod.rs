@@ -16,7 +16,7 @@ mod patience;
 mod places;
 pub mod protocol;
 mod questions;
-mod seal;
+pub mod seal;
 pub mod server;
 mod surveys;
 pub mod table;
