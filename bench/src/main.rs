@@ -6,6 +6,7 @@
 //! repeats figures of the papers.
 #![forbid(unsafe_code)]
 
+mod attack;
 mod collectives;
 mod dsm;
 mod error;
@@ -45,6 +46,8 @@ enum What {
     Shm(suite::Run),
     /// Compare the ways to seal datagrams.
     Seal(suite::WireRun),
+    /// Measure what is left of a job's bandwidth while somebody on its network attacks it.
+    Attack(attack::Run),
     /// Compare whole programs over shared arrays with the same programs over MPI.
     Dsm(dsm::Run),
     /// Compare collectives with those of MPI, and show how their time grows with the nodes.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         What::Remote(run) => remote::SUITE.on_wires(&run),
         What::Seal(run) => seal::SUITE.on_wires(&run),
         What::Shm(run) => shm::SUITE.here(&run),
+        What::Attack(run) => attack::bench(&run),
         What::Dsm(run) => dsm::bench(&run),
         What::Collectives(run) => collectives::bench(&run),
         What::Python(run) => python::bench(&run),
