@@ -224,7 +224,10 @@ fn forgery(
                 forged.from.set_port(1024 + random.below(60_000) as u16);
             }
         }
-        _ => forged.bytes = random.bytes(1 + random.below(1024)),
+        _ => {
+            let len = 1 + random.below(1024);
+            forged.bytes = random.bytes(len);
+        }
     }
     forged
 }

@@ -228,6 +228,8 @@ pub struct oik_statistics {
     pub unheard: u64,
     /// Handshakes dropped because a newer one had come from their sender. Most are replays.
     pub stale_handshakes: u64,
+    /// Handshakes from addresses at which their sender was not known to receive.
+    pub unproved: u64,
     /// Datagrams dropped because they had been received before.
     pub duplicates: u64,
 }
@@ -258,6 +260,7 @@ pub extern "C" fn oik_get_statistics(
             unauthentic: now.unauthentic,
             unheard: now.unheard,
             stale_handshakes: now.stale_handshakes,
+            unproved: now.unproved,
             duplicates: now.duplicates,
         });
         Ok(())

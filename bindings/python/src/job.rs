@@ -282,6 +282,7 @@ impl Job {
             ("unauthentic", statistics.unauthentic),
             ("unheard", statistics.unheard),
             ("stale_handshakes", statistics.stale_handshakes),
+            ("unproved", statistics.unproved),
             ("duplicates", statistics.duplicates),
         ] {
             counters.set_item(name, value)?;

@@ -129,6 +129,8 @@ fn node(sample: &Sample<'_>, text: &mut String) {
         ("of strangers", engine.strangers),
         ("corrupt", engine.unsealed),
         ("of another job", engine.unauthentic + engine.unheard),
+        ("stale handshakes", engine.stale_handshakes),
+        ("from unproved addresses", engine.unproved),
         ("overflowed", link.overflowed),
         ("unreachable", link.unreachable),
         ("too big", link.too_big),

@@ -259,7 +259,15 @@ fn member_cannot_take_over_a_connection_of_another_rank() {
             let mut builder =
                 Builder::new(&mut bytes, 0, number, SealKind::Handshake, DATAGRAM_MIN);
             let key = KeyStep::First([5; FIRST_LEN]);
-            builder.hello(&Hello { mine, to: 1, path: 0, yours: None, answer_wanted: true, key });
+            builder.hello(&Hello {
+                mine,
+                to: Some(1),
+                path: 0,
+                yours: None,
+                answer_wanted: true,
+                key,
+                cookie: None,
+            });
             builder.finish(None);
             let mut tag = [0; 16];
             b.engine.seals.handshake.tag(&[&bytes], &mut tag);

@@ -54,6 +54,8 @@ pub struct NodeStatistics {
     pub unheard: u64,
     /// Handshakes dropped because a newer one had come from their sender. Most are replays.
     pub stale_handshakes: u64,
+    /// Handshakes from addresses at which their sender was not known to receive.
+    pub unproved: u64,
     /// Datagrams dropped because they had been received before.
     pub duplicates: u64,
     /// Notices of the link, such as that the kernel refused segmentation offload.
@@ -77,6 +79,7 @@ impl NodeStatistics {
             unauthentic: counters.unauthentic,
             unheard: counters.unheard,
             stale_handshakes: counters.stale_handshakes,
+            unproved: counters.unproved,
             notices: engine.notices().to_vec(),
             ..Self::default()
         };

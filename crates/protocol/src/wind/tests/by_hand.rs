@@ -9,8 +9,8 @@ use crate::limits::{
 use crate::seal::{KeyStep, SECOND_LEN};
 use crate::wind::*;
 use crate::wire::{
-    Builder, Cookie, Flags, Frame, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View,
-    Withdrawal,
+    Builder, Cookie, Flags, Frame, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage,
+    Told, View, Withdrawal,
 };
 use std::string::ToString;
 use std::vec::Vec;
