@@ -67,7 +67,8 @@ fn secret_of_a_file_is_used_and_not_shown() {
     }
 }
 
-/// SEAL-1.2, WIND-1.5, LAUNCH-6.3: nodes that do not fit end at once. Each says why, and what to do.
+/// SEAL-1.2, WIND-1.5, LAUNCH-6.3: nodes that do not fit end at once. Each
+/// says why, and what to do.
 #[test]
 fn nodes_that_do_not_fit_end_with_an_error_at_both() {
     let Some(_turn) = namespaces() else { return };

@@ -64,8 +64,8 @@ pub const PROGRESS_FAILURE_TIMES: u32 = 3;
 /// that it owes an answer. After these the peer counts as one that has forgotten the request
 /// (COH-13.3).
 pub const VAIN_QUESTIONS_MAX: u32 = 4;
-/// Largest datagram number of a lane, as in RFC 9000, section 12.3. A connection that reaches it ends
-/// (WIND-7.10).
+/// Largest datagram number of a lane, as in RFC 9000, section 12.3. A connection that reaches it
+/// ends (WIND-7.10).
 pub const DATAGRAM_NUMBER_MAX: u64 = (1 << 62) - 1;
 /// Maximum distance of a datagram's number from the largest that came before it. It is more than
 /// fits into any window, together with all datagrams sent during a failure time without an answer

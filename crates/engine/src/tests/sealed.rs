@@ -245,8 +245,8 @@ fn hello_for_another_rank_is_ignored() {
     }
 }
 
-/// SEAL-2, WIND-1.7: a member of the job speaks for another rank. It cannot take over an established
-/// connection, whose id and keys are agreed upon, and costs the receiver no MAC.
+/// SEAL-2, WIND-1.7: a member of the job speaks for another rank. It cannot take over an
+/// established connection, whose id and keys are agreed upon, and costs the receiver no MAC.
 #[test]
 fn member_cannot_take_over_a_connection_of_another_rank() {
     for seal in KEYED {

@@ -333,8 +333,8 @@ impl Connection {
         self.statistics.marked_received += 1;
     }
 
-    /// Returns `true` if the connection has ended, and neither sends nor reads anything any more but
-    /// handshakes.
+    /// Returns `true` if the connection has ended, and neither sends nor reads anything any more
+    /// but handshakes.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Dead(_))
