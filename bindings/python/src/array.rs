@@ -122,6 +122,7 @@ pub struct ArrayPlan {
 #[pymethods]
 impl ArrayPlan {
     #[new]
+    #[allow(clippy::too_many_arguments)] // Called by the package alone.
     fn new(
         py: Python<'_>,
         name: String,
