@@ -92,7 +92,7 @@ packages:
 	fi
 
 packages-bench:
-	@$(call need,ucx_perftest=ucx-utils fi_pingpong=libfabric-bin taskset=util-linux stdbuf=coreutils)
+	@$(call need,ucx_perftest=ucx-utils fi_pingpong=libfabric-bin taskset=util-linux stdbuf=coreutils wireguard-go=wireguard-go wg=wireguard-tools)
 
 # sshd is installed only where that starts no service: systemd would open the machine to the network.
 packages-all:

@@ -30,7 +30,7 @@ pub const CLIENT: usize = 0;
 /// Host of servers.
 pub const SERVER: usize = 1;
 /// Namespaces, in the order of ranks.
-const HOSTS: [&str; 2] = ["oik-a", "oik-b"];
+pub const HOSTS: [&str; 2] = ["oik-a", "oik-b"];
 /// Ends of the cable.
 const DEVICES: [&str; 2] = ["wa", "wb"];
 /// Lock of the janitor, so that there is only one lab.
@@ -311,7 +311,10 @@ fn remove() -> Result<(), Error> {
 }
 
 /// Runs `ip` or another tool of the system. Returns its output.
-fn tool(program: &str, arguments: &[&str]) -> Result<String, Error> {
+///
+/// # Errors
+/// The tool is not there, or fails.
+pub fn tool(program: &str, arguments: &[&str]) -> Result<String, Error> {
     let tried = || format!("{program} {}", arguments.join(" "));
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|why| {

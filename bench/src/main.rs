@@ -44,7 +44,7 @@ enum What {
     Remote(suite::WireRun),
     /// Compare two processes of one machine with UCX over shared memory.
     Shm(suite::Run),
-    /// Compare the ways to seal datagrams.
+    /// Compare the ways to seal datagrams with QUIC and with a tunnel of WireGuard.
     Seal(suite::WireRun),
     /// Measure what is left of a job's bandwidth while somebody on its network attacks it.
     Attack(attack::Run),
@@ -62,8 +62,11 @@ enum What {
     #[command(hide = true, subcommand)]
     Floor(peers::floor::Role),
     /// One end of plain TCP (started by the bench itself).
-    #[command(hide = true, subcommand)]
-    Tcp(peers::tcp::Role),
+    #[command(hide = true)]
+    Tcp(peers::tcp::End),
+    /// One end of QUIC (started by the bench itself).
+    #[command(hide = true)]
+    Quic(peers::quic::End),
     /// One end of a flood of datagrams (started by the bench itself).
     #[command(hide = true, subcommand)]
     Udp(peers::udp::Role),
@@ -95,7 +98,8 @@ fn main() -> ExitCode {
         What::Exchange(run) => exchange::bench(&run),
         What::Floor(role) => peers::floor::play(&role),
         What::Papers(run) => papers::bench(&run),
-        What::Tcp(role) => peers::tcp::play(&role),
+        What::Tcp(end) => peers::tcp::play(&end),
+        What::Quic(end) => peers::quic::play(&end),
         What::Udp(role) => peers::udp::play(&role),
         What::Flood(role) => wind::flood::play(&role),
         What::Enter { address, command } => lab::enter(&address, &command),

@@ -26,9 +26,20 @@ const START: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Child process that is terminated when this value is dropped.
-struct Server(Child);
+pub struct Running(Child);
 
-impl Drop for Server {
+impl Running {
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(mut command: Command) -> Result<Self, Error> {
+        let tried = format!("starting {command:?}");
+        command.stdin(Stdio::null()).spawn().tried(tried).map(Self)
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None))
             && let Some(pid) =
@@ -46,9 +57,8 @@ impl Drop for Server {
 /// # Errors
 /// Either program cannot be started or fails. The error contains the program's output.
 pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String, Error> {
-    let tried = format!("starting {server:?}");
-    let mut server =
-        Server(server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().tried(tried)?);
+    server.stdout(Stdio::piped());
+    let mut server = Running::start(server)?;
     let stdout =
         server.0.stdout.take().ok_or_else(|| Error::new("the server has no standard output"))?;
     let mut stdout = BufReader::new(stdout);
@@ -73,8 +83,8 @@ pub fn during<T>(
     mut other: Command,
     client: impl FnOnce() -> Result<T, Error>,
 ) -> Result<(String, T), Error> {
-    let tried = format!("starting {other:?}");
-    let mut other = Server(other.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().tried(tried)?);
+    other.stdout(Stdio::piped());
+    let mut other = Running::start(other)?;
     let stdout = other.0.stdout.take().ok_or_else(|| Error::new("it has no standard output"))?;
     let mut stdout = BufReader::new(stdout);
     wait_for_word(&mut stdout, READY)?;

@@ -5,9 +5,11 @@ pub mod floor;
 mod memory;
 pub mod ofi;
 pub mod oikaze;
+pub mod quic;
 pub mod tcp;
 pub mod ucx;
 pub mod udp;
+pub mod wireguard;
 
 use crate::error::Error;
 use crate::lab::Lab;
@@ -94,8 +96,10 @@ pub const HERE: [&dyn System; 2] =
     [&ucx::Ucx::SHARED, &oikaze::Oikaze { seal: "crc", class: "ordered" }];
 
 /// Ways to protect what travels between two hosts, and none.
-pub const SEALED: [&dyn System; 5] = [
+pub const SEALED: [&dyn System; 7] = [
     &tcp::Tcp,
+    &quic::Quic,
+    &wireguard::WireGuard,
     &oikaze::Oikaze { seal: "header", class: "ordered" },
     &oikaze::Oikaze { seal: "crc", class: "ordered" },
     &oikaze::Oikaze { seal: "integrity", class: "ordered" },
