@@ -20,7 +20,7 @@ const PORT: u16 = 7103;
 /// Time limit of silence, after which the measurement fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of the socket's buffers, which hold more than the windows.
-const SOCKET_BUFFER: usize = 32 << 20;
+const SOCKET_BUFFER: usize = 64 << 20;
 /// Bytes of the headers of IPv4 and UDP.
 const HEADERS: u16 = 28;
 /// Name that a client of QUIC must give to the server.

@@ -18,11 +18,11 @@ use crate::error::{Error, Tried};
 use crate::lab::Lab;
 use crate::suite::case::{Case, Test};
 
-/// Bytes in flight of bulk. More would overflow caches, and less would idle.
-const BULK_WINDOW: u32 = 4 << 20;
+/// Bytes in flight of bulk. With fewer, quinn waits for acknowledgements.
+const BULK_WINDOW: u32 = 16 << 20;
 /// Bytes in flight of small messages. quinn walks through all writes in flight for each datagram,
 /// so many more of them would slow it down.
-const RATE_WINDOW: u32 = 32 << 10;
+const RATE_WINDOW: u32 = 8 << 10;
 
 /// One end of a QUIC measurement.
 #[derive(Args)]
