@@ -98,6 +98,84 @@ fn what_is_encrypted_is_recorded_encrypted() {
     assert!(!trace.contains("MESSAGE") && !trace.contains("CLOSE"), "{trace}");
 }
 
+/// Runs a sealed job that records its datagrams and keys, without AES on node 1 if `has_aes` is
+/// false. Returns what node 0 said on standard error.
+fn record_sealed(directory: &Directory, has_aes: bool) -> String {
+    let without = if has_aes { "" } else { "aes" };
+    let script =
+        format!("[ \"$OIKAZE_RANK\" = 0 ] || export OIKAZE_WITHOUT={without}; exec {OIKAZE} hello");
+    let mut job = oikaze(&["run", "-n", "2", "--", "/bin/sh", "-c", &script]);
+    job.env("OIKAZE_PCAP", directory.path("x.pcapng"));
+    let (status, _, err) = finish(job.env("OIKAZE_KEY_LOG", directory.path("keys")));
+    assert_eq!(status, Some(0), "{err}");
+    err
+}
+
+/// SEAL-2.6, SEAL-6.1, SEAL-6.2: Python's `cryptography` opens what a job has sent, with the log
+/// that each node says it writes.
+#[test]
+fn captures_are_opened_with_the_log_of_keys() {
+    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/open_capture.py");
+    let python = |arguments: &[&str]| Command::new("python3").args(arguments).output();
+    if !python(&["-c", "import cryptography"]).is_ok_and(|output| output.status.success()) {
+        return skipped("Python's cryptography is not installed (package python3-cryptography)");
+    }
+    for (has_aes, cipher) in [(true, "AES-128-GCM"), (false, "ChaCha20-Poly1305")] {
+        let directory = Directory::new(&format!("opened-{has_aes}"));
+        let said = record_sealed(&directory, has_aes);
+        for rank in [0, 1] {
+            assert!(said.contains(&format!("node {rank} writes its keys to")), "{said}");
+        }
+        let log = directory.path("keys");
+        let keys = std::fs::read_to_string(&log).unwrap();
+        // Two nodes, each with two directions of two lanes.
+        let named = keys.lines().filter(|line| line.split(' ').nth(1) == Some(cipher)).count();
+        assert_eq!((named, keys.lines().count()), (8, 8), "{keys}");
+        for rank in [0, 1] {
+            let sealed = directory.path(&format!("x.{rank}.pcapng"));
+            let opened = directory.path("opened.pcapng");
+            let run = |keys: &str| {
+                python(&[tool.to_str().unwrap(), "--keys", keys, &sealed, &opened]).unwrap()
+            };
+            let output = run(&log);
+            assert!(output.status.success(), "{output:?}");
+            let (sealed, opened) = (packets(&sealed), packets(&opened));
+            assert_eq!(sealed.len(), opened.len());
+            let of_kind = |packets: &[(bool, Vec<u8>)], kind: u8| {
+                packets.iter().filter(|(_, bytes)| bytes[17] == kind).count()
+            };
+            let count = of_kind(&sealed, 3);
+            assert!(count > 5 && of_kind(&opened, 3) == 0 && of_kind(&opened, 4) == count);
+            assert_eq!(
+                text(&output.stdout),
+                format!("{count} of {count} sealed datagrams opened\n")
+            );
+            // Each opened datagram is one that the receiver could have parsed.
+            for (_, bytes) in &opened {
+                oikaze_protocol::wire::View::parse(bytes).unwrap();
+            }
+            let other = directory.path("other");
+            std::fs::write(&other, keys.replace(" 0 ", " 1 ")).unwrap();
+            assert_eq!(run(&other).status.code(), Some(1), "wrong keys open less");
+        }
+    }
+}
+
+/// SEAL-6.2.
+#[test]
+fn log_of_keys_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = Directory::new("key-log");
+    let log = directory.path("keys");
+    std::fs::write(&log, "").unwrap();
+    std::fs::set_permissions(&log, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let mut job = oikaze(&["run", "-n", "1", "--", OIKAZE, "hello"]);
+    let (status, _, err) = finish(job.env("OIKAZE_KEY_LOG", &log));
+    assert_ne!(status, Some(0));
+    assert!(err.contains("OIKAZE_KEY_LOG") && err.contains("chmod 600"), "{err}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "");
+}
+
 #[test]
 fn the_dissector_understands_all_of_it() {
     if Command::new("tshark").arg("--version").output().is_err() {

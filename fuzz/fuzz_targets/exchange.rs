@@ -10,7 +10,7 @@ use oikaze_os::seal::NoiseExchange;
 use oikaze_os::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::seal::{
-    Binding, FIRST_LEN, Identity, KeyExchange, SECOND_LEN, SessionSecrets,
+    Binding, CipherKind, FIRST_LEN, Identity, KeyExchange, SECOND_LEN, SessionSecrets,
 };
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{
@@ -21,7 +21,7 @@ use oikaze_protocol::wire::{SealKind, View};
 const MINE: Identity = Identity { incarnation: 3, connection: 4 };
 
 fn exchange() -> NoiseExchange {
-    NoiseExchange::new(&Secret::from_bytes([7; 32]))
+    NoiseExchange::new(&Secret::from_bytes([7; 32]), CipherKind::Aes128Gcm)
 }
 
 /// Changes a message by the first bytes of the input.
@@ -90,8 +90,8 @@ impl Party {
         let settings = Settings { seal: SealKind::Encrypted, ..Settings::default() };
         let id = 100 * u64::from(rank + 1) + incarnation;
         let me = Introduction::here(rank, 2, incarnation, id);
-        let mut connection = Connection::new(settings, me, 1 - rank, 1, now)
-            .with_key_exchange(Box::new(exchange()));
+        let mut connection =
+            Connection::new(settings, me, 1 - rank, 1, now).with_key_exchange(Box::new(exchange()));
         connection.connect(now);
         Party { connection, incarnation, secrets: None }
     }

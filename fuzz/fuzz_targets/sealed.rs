@@ -6,7 +6,9 @@
 use libfuzzer_sys::fuzz_target;
 use oikaze_os::seal::Chain;
 use oikaze_protocol::limits::HEADER_LEN;
-use oikaze_protocol::seal::{Cipher, DATAGRAMS_PER_KEY, ReceiveChain, SendChain, TAG_LEN};
+use oikaze_protocol::seal::{
+    Cipher, CipherKind, DATAGRAMS_PER_KEY, ReceiveChain, SendChain, TAG_LEN,
+};
 use oikaze_protocol::wire::Lane;
 
 /// Datagram as it was sealed, and the text in it.
@@ -20,7 +22,7 @@ struct Sealed {
 
 fuzz_target!(|input: &[u8]| {
     let secret = [5; 32];
-    let each = |lane| Chain::new(&secret, lane);
+    let each = |lane| Chain::new(CipherKind::Aes128Gcm, &secret, lane);
     let mut send = Lane::BOTH.map(|lane| SendChain::new(&each(lane)));
     let mut receive = Lane::BOTH.map(|lane| ReceiveChain::new(&each(lane)));
     let (mut numbers, mut latest) = ([1u64; 2], [0u64; 2]);
@@ -47,9 +49,9 @@ fuzz_target!(|input: &[u8]| {
             }
             continue;
         }
-        let Sealed { number, lane, header, text, bytes } =
-            &sealed[usize::from(*at) % sealed.len()];
-        let (mut number, mut lane, mut header, mut bytes) = (*number, *lane, *header, bytes.clone());
+        let Sealed { number, lane, header, text, bytes } = &sealed[usize::from(*at) % sealed.len()];
+        let (mut number, mut lane, mut header, mut bytes) =
+            (*number, *lane, *header, bytes.clone());
         let genuine = match action % 4 {
             1 => true,
             2 => {

@@ -3,7 +3,12 @@
 --   wireshark -X lua_script:tools/wireshark/oikaze.lua capture.0.pcapng
 --   tshark    -X lua_script:tools/wireshark/oikaze.lua -r capture.0.pcapng -Y oikaze.ack.refused
 --
--- or put it into the folder of personal plugins (Help > About > Folders). Datagrams are recognised by their form, on any port.
+-- Of a sealed job (--seal full), record the keys, too, and open the capture first (docs/OBSERVING.md):
+--
+--   OIKAZE_PCAP=x.pcapng OIKAZE_KEY_LOG=keys oikaze run -n 2 -- ./program
+--   python3 tools/open_capture.py --keys keys x.0.pcapng opened.pcapng
+--
+-- Or put it into the folder of personal plugins (Help > About > Folders). Datagrams are recognised by their form, on any port.
 
 local oikaze = Proto("oikaze", "Oikaze")
 

@@ -81,6 +81,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             connections,
             mut settings,
             secret,
+            keys,
             local_peers,
         } = setup;
         if me >= nodes {
@@ -98,6 +99,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             .datagram_max
             .min(u16::try_from(link.properties().datagram_max).unwrap_or(u16::MAX));
         let private_seed = settings.private_seed;
+        let exchange = data.is_keyed().then(|| NoiseExchange::new(&secret, keys.cipher));
         let (mut peers, mut buffer) = (Peers::new(me, nodes), u32::MAX);
         let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
         for (rank, (addresses, id)) in
@@ -115,7 +117,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             // Peers must not learn from each other which numbers will be skipped. 0 stays 0.
             settings.private_seed = private_seed.wrapping_mul(id | 1);
             let introduction = Introduction { datagram_max, bulk_port, ..here };
-            let exchange = data.is_keyed().then(|| NoiseExchange::new(&secret));
+            let exchange = exchange.as_ref().map(NoiseExchange::another);
             let exchange = exchange.map(|exchange| Box::new(exchange) as Box<dyn KeyExchange>);
             let peer = Peer::new(settings, introduction, rank, addresses, exchange, now);
             fit &= peers.insert(rank, peer);
@@ -142,7 +144,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             ),
             egress: Egress::default(),
             inbox: Inbox::default(),
-            seals: Seals { handshake: HandshakeSeal::new(&secret), data },
+            seals: Seals { handshake: HandshakeSeal::new(&secret), data, key_log: keys.log },
             submissions,
             counters: Counters::default(),
             now,

@@ -194,7 +194,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
         let duplicates = before.duplicate_datagrams;
         peer.connection.receive_ahead(now, &view, path, self.layers);
         if view.is_handshake() {
-            peer.take_secrets();
+            peer.take_secrets(self.seals.key_log.as_ref());
         }
         let after = peer.connection.statistics();
         self.was_a_peers = after.datagrams_received > new;

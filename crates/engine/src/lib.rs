@@ -64,6 +64,6 @@ pub use failure::Failure;
 pub use inbox::{Arrived, Inbox, Parcel};
 pub use ops::Ops;
 pub use peers::Peers;
-pub use setup::Setup;
+pub use setup::{KeyOptions, Setup};
 pub use shm::local_peers::ShmPeers;
 pub use work::Work;

@@ -2,6 +2,7 @@
 //! for handshakes.
 
 use oikaze_os::checksum::crc32c;
+use oikaze_os::key_log::KeyLog;
 use oikaze_os::net::Reseal;
 use oikaze_os::secret::Secret;
 use oikaze_protocol::limits::HEADER_LEN;
@@ -72,6 +73,8 @@ impl HandshakeSeal {
 pub(crate) struct Seals {
     pub handshake: HandshakeSeal,
     pub data: DataSeal,
+    /// File to which keys are written, if the user has asked for it.
+    pub key_log: Option<KeyLog>,
 }
 
 /// Seal of all datagrams but handshakes.

@@ -1,8 +1,10 @@
 //! Keys of one connection, by which its datagrams are sealed and opened (SEAL-2.5, SEAL-3.1).
 
+use oikaze_os::key_log::KeyLog;
+use oikaze_os::protected::Protected;
 use oikaze_os::seal::Chain;
 use oikaze_protocol::limits::HEADER_LEN;
-use oikaze_protocol::seal::{Cipher, ReceiveChain, SendChain, SessionSecrets, TAG_LEN};
+use oikaze_protocol::seal::{Cipher, CipherKind, ReceiveChain, SendChain, SessionSecrets, TAG_LEN};
 use oikaze_protocol::wind::{Lane, PerLane};
 use oikaze_protocol::wire::{SealKind, View};
 
@@ -11,22 +13,30 @@ pub(crate) struct Session {
     /// Id of the connection to which the keys belong. After the peer has restarted, the connection
     /// has another id, numbers begin anew, and these keys must not be used.
     connection: u64,
+    cipher: CipherKind,
     send: PerLane<SendChain<Chain>>,
     receive: PerLane<ReceiveChain<Chain>>,
 }
 
 impl Session {
     pub fn new(connection: u64, secrets: &SessionSecrets) -> Self {
+        let SessionSecrets { cipher, send, receive } = secrets;
         Self {
             connection,
-            send: PerLane::each(|lane| SendChain::new(&Chain::new(&secrets.send, lane))),
-            receive: PerLane::each(|lane| ReceiveChain::new(&Chain::new(&secrets.receive, lane))),
+            cipher: *cipher,
+            send: PerLane::each(|lane| SendChain::new(&Chain::new(*cipher, send, lane))),
+            receive: PerLane::each(|lane| ReceiveChain::new(&Chain::new(*cipher, receive, lane))),
         }
     }
 
     /// Returns the latest keys if they belong to this connection.
-    pub fn of(latest: &mut Option<Box<Session>>, connection: u64) -> Option<&mut Session> {
+    pub fn of(latest: &mut Option<Protected<Session>>, connection: u64) -> Option<&mut Session> {
         latest.as_deref_mut().filter(|session| session.connection == connection)
+    }
+
+    /// Returns the cipher of the connection.
+    pub fn cipher(&self) -> CipherKind {
+        self.cipher
     }
 
     /// Seals a whole datagram, whose last bytes are room for the tag. Returns `false` if it cannot
@@ -64,6 +74,18 @@ impl Session {
     }
 }
 
+/// Writes the keys of a connection to a log (SEAL-6.1): what the peer seals for the id `mine`, and
+/// what this node seals for the peer's id, if that is known.
+pub(crate) fn write_down(secrets: &SessionSecrets, mine: u64, theirs: Option<u64>, log: &KeyLog) {
+    for lane in [Lane::Small, Lane::Bulk] {
+        let chain = |direction| Chain::new(secrets.cipher, direction, lane);
+        log.write(secrets.cipher, mine, lane, &chain(&secrets.receive));
+        if let Some(theirs) = theirs {
+            log.write(secrets.cipher, theirs, lane, &chain(&secrets.send));
+        }
+    }
+}
+
 /// Splits a datagram without its tag into what is only authenticated and what is encrypted.
 fn split_mut(kind: SealKind, covered: &mut [u8]) -> Option<(&mut [u8], &mut [u8])> {
     let clear = if kind == SealKind::Encrypted { HEADER_LEN } else { covered.len() };
@@ -74,7 +96,7 @@ fn split_mut(kind: SealKind, covered: &mut [u8]) -> Option<(&mut [u8], &mut [u8]
 mod tests {
     use super::Session;
     use oikaze_protocol::limits::DATAGRAM_MIN;
-    use oikaze_protocol::seal::{DATAGRAMS_PER_KEY, SessionSecrets, TAG_LEN};
+    use oikaze_protocol::seal::{CipherKind, DATAGRAMS_PER_KEY, SessionSecrets, TAG_LEN};
     use oikaze_protocol::wind::Lane;
     use oikaze_protocol::wire::{Builder, SealKind, View};
 
@@ -96,8 +118,11 @@ mod tests {
     #[test]
     fn datagrams_of_old_epochs_do_not_open() {
         for kind in [SealKind::Encrypted, SealKind::Authenticated] {
-            let secrets =
-                |send, receive| SessionSecrets { send: [send; 32], receive: [receive; 32] };
+            let secrets = |send, receive| SessionSecrets {
+                cipher: CipherKind::Aes128Gcm,
+                send: [send; 32],
+                receive: [receive; 32],
+            };
             let mut sender = Session::new(ID, &secrets(1, 2));
             let mut receiver = Session::new(ID, &secrets(2, 1));
             let mut opens = |bytes: &Vec<u8>| {

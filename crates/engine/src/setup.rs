@@ -1,8 +1,11 @@
 //! Configuration of an engine.
 
+use oikaze_os::key_log::KeyLog;
+use oikaze_os::seal::preferred_cipher;
 use oikaze_os::secret::Secret;
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
+use oikaze_protocol::seal::CipherKind;
 use oikaze_protocol::wind::Settings;
 use std::net::SocketAddr;
 
@@ -25,6 +28,24 @@ pub struct Setup {
     pub settings: Settings,
     /// Secret with which every handshake is sealed.
     pub secret: Secret,
+    /// Keys of connections: which cipher, and whether they are written down.
+    pub keys: KeyOptions,
     /// Local peers, each with the shared memory that it and this node have agreed to use.
     pub local_peers: Vec<(Rank, Pair)>,
+}
+
+/// Options for the keys of connections.
+#[derive(Debug)]
+pub struct KeyOptions {
+    /// Cipher that this node prefers (SEAL-2.6).
+    pub cipher: CipherKind,
+    /// Log for who opens captures (SEAL-6).
+    pub log: Option<KeyLog>,
+}
+
+impl Default for KeyOptions {
+    /// The cipher that suits this processor, and no log.
+    fn default() -> Self {
+        Self { cipher: preferred_cipher(), log: None }
+    }
 }

@@ -5,6 +5,7 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use zeroize::Zeroize;
 
 /// Maximum length of such a file in bytes: 64 hexadecimal digits, and space around them.
 const LENGTH_MAX: u64 = 4096;
@@ -30,7 +31,7 @@ pub fn read(path: &Path) -> Result<Secret, String> {
     let mut text = String::new();
     let read = Read::by_ref(&mut file).take(LENGTH_MAX).read_to_string(&mut text);
     let secret = read.ok().and_then(|_| Secret::from_hex(text.trim()));
-    text.clear();
+    text.zeroize();
     secret.ok_or_else(|| {
         refused(if metadata.len() == 0 {
             "it is empty: make a secret by `openssl rand -hex 32`"

@@ -3,6 +3,8 @@
 //! Every mechanism of the runtime has a fallback. This variable selects fallbacks by hand, in tests
 //! and in the field.
 
+use crate::seal::preferred_cipher;
+use oikaze_protocol::seal::CipherKind;
 use std::sync::OnceLock;
 
 /// Mechanisms that are switched off. If all are `false`, the runtime uses every mechanism that
@@ -46,6 +48,8 @@ pub struct Without {
     pub remap: bool,
     /// Huge pages for regions.
     pub huge: bool,
+    /// AES-128-GCM for datagrams. They are sealed by ChaCha20-Poly1305 instead.
+    pub aes: bool,
 }
 
 /// Switches that the program has chosen for the whole process, in place of the variable.
@@ -64,7 +68,7 @@ pub struct UnknownMechanism {
 
 type Switch = fn(&mut Without) -> &mut bool;
 
-const SWITCHES: [(&str, Switch); 17] = [
+const SWITCHES: [(&str, Switch); 18] = [
     ("uffd", |w| &mut w.uffd),
     ("uffd-full", |w| &mut w.uffd_full),
     ("mprotect", |w| &mut w.mprotect),
@@ -82,6 +86,7 @@ const SWITCHES: [(&str, Switch); 17] = [
     ("move", |w| &mut w.page_move),
     ("remap", |w| &mut w.remap),
     ("huge", |w| &mut w.huge),
+    ("aes", |w| &mut w.aes),
 ];
 
 fn known() -> String {
@@ -127,6 +132,12 @@ impl Without {
             *switch(&mut without) = true;
         }
         Ok(without)
+    }
+
+    /// Returns the cipher that this node prefers for datagrams (SEAL-2.6).
+    #[must_use]
+    pub fn cipher(&self) -> CipherKind {
+        if self.aes { CipherKind::ChaCha20Poly1305 } else { preferred_cipher() }
     }
 
     /// Returns the names of the mechanisms that are switched off, in the notation of the variable.

@@ -30,6 +30,12 @@
 //! process from its children after fork(2). [`inherited`] hands a few bytes to child processes by a
 //! descriptor.
 //!
+//! # Secrets
+//!
+//! [`secret`] holds a job's secret, and [`protected`] keeps values out of core dumps. [`seal`]
+//! agrees on keys and seals datagrams with them. [`key_log`] writes keys down for who opens a
+//! capture.
+//!
 //! # Diagnosis and tests
 //!
 //! [`stats_page`] publishes a process's counters to other processes, which read them without
@@ -48,6 +54,7 @@ pub mod error_text;
 pub mod features;
 pub mod inherited;
 pub mod interfaces;
+pub mod key_log;
 pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
@@ -55,6 +62,7 @@ pub mod net;
 pub mod origin;
 pub mod probe;
 pub mod process;
+pub mod protected;
 pub mod seal;
 pub mod secret;
 pub mod shm;

@@ -1,18 +1,21 @@
 //! Shared secret of a job: 32 random bytes that only its launcher and nodes know.
 
 use crate::inherited::Inheritance;
+use crate::protected::Protected;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
+use std::sync::Arc;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Length of a secret in bytes.
 pub const SECRET_LEN: usize = 32;
 
 /// Secret of 32 random bytes. It is never printed: `Debug` hides it, and `Display` does not exist.
-/// Dropping it overwrites the bytes.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret([u8; SECRET_LEN]);
+/// Core dumps do not have it. Clones share the bytes, and dropping the last one overwrites them.
+#[derive(Clone)]
+pub struct Secret(Arc<Protected<[u8; SECRET_LEN]>>);
 
 impl Secret {
     /// Makes a new secret from the system's random source.
@@ -20,15 +23,17 @@ impl Secret {
     /// # Errors
     /// The system has no random bytes to give.
     pub fn random() -> std::io::Result<Secret> {
-        let mut bytes = [0; SECRET_LEN];
-        getrandom::fill(&mut bytes).map_err(|why| std::io::Error::other(why.to_string()))?;
-        Ok(Secret(bytes))
+        let mut bytes = Zeroizing::new([0; SECRET_LEN]);
+        getrandom::fill(&mut *bytes).map_err(|why| std::io::Error::other(why.to_string()))?;
+        Ok(Secret::from_bytes(*bytes))
     }
 
     /// Makes a secret from known bytes.
     #[must_use]
-    pub fn from_bytes(bytes: [u8; SECRET_LEN]) -> Secret {
-        Secret(bytes)
+    pub fn from_bytes(mut bytes: [u8; SECRET_LEN]) -> Secret {
+        let secret = Secret(Arc::new(Protected::new(bytes)));
+        bytes.zeroize();
+        secret
     }
 
     /// Reads a secret from 64 hexadecimal digits, as in `OIKAZE_SECRET`.
@@ -38,20 +43,20 @@ impl Secret {
         if digits.len() != 2 * SECRET_LEN {
             return None;
         }
-        let mut bytes = [0; SECRET_LEN];
+        let mut bytes = Zeroizing::new([0; SECRET_LEN]);
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
             for &digit in pair {
                 *byte = *byte << 4 | u8::try_from(char::from(digit).to_digit(16)?).ok()?;
             }
         }
-        Some(Secret(bytes))
+        Some(Secret::from_bytes(*bytes))
     }
 
     /// Returns the secret as 64 hexadecimal digits: only for a child's environment or an agent's
     /// standard input, never for argv or a log.
     #[must_use]
     pub fn to_hex(&self) -> String {
-        self.0.iter().fold(String::with_capacity(2 * SECRET_LEN), |mut text, byte| {
+        self.expose().iter().fold(String::with_capacity(2 * SECRET_LEN), |mut text, byte| {
             for digit in [byte >> 4, byte & 15] {
                 text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
             }
@@ -64,14 +69,14 @@ impl Secret {
     /// # Errors
     /// As [`Inheritance::new`].
     pub fn inheritance(&self) -> std::io::Result<Inheritance> {
-        Inheritance::new(&self.0)
+        Inheritance::new(self.expose())
     }
 
     /// Returns the HMAC-SHA256 (RFC 2104) of the concatenated `parts` under this secret. The first
     /// part should be a label that no other use shares.
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = start(&self.0);
+        let mut mac = start(self.expose());
         parts.iter().for_each(|part| mac.update(part));
         mac.finalize().into_bytes().into()
     }
@@ -80,20 +85,20 @@ impl Secret {
     /// bytes. The time does not depend on where they differ.
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
-        let mut mac = start(&self.0);
+        let mut mac = start(self.expose());
         parts.iter().for_each(|part| mac.update(part));
         tag.len() >= 16 && mac.verify_truncated_left(tag).is_ok()
     }
 
     /// Returns the bytes, for the computation of keys only.
     pub(crate) fn expose(&self) -> &[u8; SECRET_LEN] {
-        &self.0
+        &**self.0
     }
 
     /// Derives a secret for one purpose, so that the job's own is never used for two.
     #[must_use]
     pub fn derive(&self, parts: &[&[u8]]) -> Secret {
-        Secret(self.mac(parts))
+        Secret::from_bytes(self.mac(parts))
     }
 }
 
@@ -109,13 +114,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl Drop for Secret {
-    fn drop(&mut self) {
-        self.0 = [0; SECRET_LEN];
-        // Keeps the compiler from dropping a store that is never read.
-        std::hint::black_box(&self.0);
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.expose() == other.expose()
     }
 }
+
+impl Eq for Secret {}
 
 #[cfg(test)]
 mod tests {

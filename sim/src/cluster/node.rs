@@ -12,7 +12,7 @@ use crate::program::{
 use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Engine, Request, Setup, Submission, Work};
+use oikaze_engine::{Engine, KeyOptions, Request, Setup, Submission, Work};
 use oikaze_os::memory::{MemoryError, Region};
 use oikaze_os::secret::Secret;
 use oikaze_protocol::Rank;
@@ -313,6 +313,7 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
         connections: (0..plan.nodes).map(|_| random.word().max(1)).collect(),
         settings: Settings { private_seed: random.word(), ..plan.settings },
         secret: Secret::from_bytes(secret),
+        keys: KeyOptions::default(),
         local_peers: Vec::new(),
     }
 }

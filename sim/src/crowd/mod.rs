@@ -15,7 +15,7 @@ use crate::program::SimEngine;
 use crate::random::{Random, bytes_of};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::seal::HandshakeSeal;
-use oikaze_engine::{Completion, Engine, Request, Setup, Submission, tracked};
+use oikaze_engine::{Completion, Engine, KeyOptions, Request, Setup, Submission, tracked};
 use oikaze_os::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -107,6 +107,7 @@ impl Crowd {
             connections: (0..nodes).map(|_| random.word().max(1)).collect(),
             settings,
             secret,
+            keys: KeyOptions::default(),
             local_peers: Vec::new(),
         };
         let pages = SimPages::new(Random::stream(seed, 2));

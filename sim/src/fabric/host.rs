@@ -7,7 +7,7 @@ use crate::pages::SimPages;
 use crate::program::SimEngine;
 use crate::random::{Random, bytes_of};
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Engine, Setup, Submission};
+use oikaze_engine::{Engine, KeyOptions, Setup, Submission};
 use oikaze_os::memory::Region;
 use oikaze_os::secret::Secret;
 use oikaze_protocol::Rank;
@@ -71,6 +71,7 @@ impl Host {
             connections: (0..plan.hosts).map(|_| random.word().max(1)).collect(),
             settings,
             secret: Secret::from_bytes(secret),
+            keys: KeyOptions::default(),
             local_peers: Vec::new(),
         };
         let pages = SimPages::new(random.clone());

@@ -6,6 +6,7 @@ pub(crate) mod peer;
 use active::PeerQueue;
 use deadlines::Deadlines;
 use oikaze_protocol::Rank;
+use oikaze_protocol::seal::CipherKind;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{self, Death, Lane, Message, Nonsense, Snapshot};
 use peer::Peer;
@@ -84,6 +85,12 @@ impl Peers {
     pub fn address_of(&self, rank: Rank) -> Option<SocketAddr> {
         let peer = self.get(rank)?;
         peer.addresses.get(usize::from(peer.connection.path()?)).copied()
+    }
+
+    /// Returns the cipher of the latest keys for this peer, if it has keys.
+    #[must_use]
+    pub fn cipher_of(&self, rank: Rank) -> Option<CipherKind> {
+        Some(self.get(rank)?.session.as_deref()?.cipher())
     }
 
     /// Returns the current state of this peer's connection.

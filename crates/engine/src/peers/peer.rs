@@ -1,6 +1,8 @@
 //! State of one peer: its connection and the addresses at which it may be reached.
 
-use crate::session::Session;
+use crate::session::{self, Session};
+use oikaze_os::key_log::KeyLog;
+use oikaze_os::protected::Protected;
 use oikaze_protocol::Rank;
 use oikaze_protocol::seal::KeyExchange;
 use oikaze_protocol::time::Time;
@@ -27,7 +29,7 @@ pub(crate) struct Peer {
     /// coherence bounds their number.
     pub held: VecDeque<Message>,
     /// Latest keys of a connection to the peer. They are for datagrams of the id in them only.
-    pub session: Option<Box<Session>>,
+    pub session: Option<Protected<Session>>,
 }
 
 impl Peer {
@@ -57,11 +59,15 @@ impl Peer {
         }
     }
 
-    /// Takes new keys from the connection, if there are any. Called after each handshake datagram.
-    pub fn take_secrets(&mut self) {
-        if let Some(secrets) = self.connection.take_secrets() {
-            self.session = Some(Box::new(Session::new(self.connection.id(), &secrets)));
+    /// Takes new keys from the connection, if there are any, and writes them to the log, if there
+    /// is one. Called after each handshake datagram.
+    pub fn take_secrets(&mut self, log: Option<&KeyLog>) {
+        let Some(secrets) = self.connection.take_secrets() else { return };
+        let (mine, theirs) = (self.connection.id(), self.connection.peer_introduction());
+        if let Some(log) = log {
+            session::write_down(&secrets, mine, theirs.map(|them| them.connection), log);
         }
+        self.session = Some(Protected::new(Session::new(mine, &secrets)));
     }
 
     /// Returns the keys of the connection, if both ends have agreed on them.

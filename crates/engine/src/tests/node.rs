@@ -39,6 +39,7 @@ impl Node {
             connections: (0..nodes).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
             settings,
             secret: Secret::from_bytes([7; 32]),
+            keys: KeyOptions::default(),
             local_peers,
         };
         let mut engine =

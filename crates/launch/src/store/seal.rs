@@ -2,8 +2,8 @@
 
 use super::protocol::{FRAME_MAX, HANDSHAKE_MAX, LENGTH_LEN, Malformed, TAG_LEN};
 use crate::Secret;
-use oikaze_os::seal::AesGcm;
-use oikaze_protocol::seal::Cipher;
+use oikaze_os::seal::Aead;
+use oikaze_protocol::seal::{Cipher, CipherKind};
 
 /// End of the connection that wrote a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum From {
 
 /// One direction of a connection after the handshake: its key and its number of frames.
 pub struct FrameSeal {
-    cipher: AesGcm,
+    cipher: Aead,
     number: u64,
 }
 
@@ -25,7 +25,8 @@ impl FrameSeal {
     /// Makes the seal for frames written by `from`. The key is of one connection only.
     #[must_use]
     pub fn new(key: &Secret, from: From) -> FrameSeal {
-        FrameSeal { cipher: AesGcm::derived(key, &[b"oikaze store", &[from as u8]]), number: 0 }
+        let purpose: [&[u8]; 2] = [b"oikaze store", &[from as u8]];
+        FrameSeal { cipher: Aead::derived(CipherKind::Aes128Gcm, key, &purpose), number: 0 }
     }
 
     /// Returns a whole sealed frame around `body`.

@@ -10,10 +10,11 @@ use crate::observe::Publisher;
 use crate::shm_setup::LocalPeerSetup;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Engine, Setup, seal};
+use oikaze_engine::{Engine, KeyOptions, Setup, seal};
 use oikaze_launch::addresses::Candidate;
 use oikaze_launch::{Bootstrap, MEET_TIME, Seal, environment};
 use oikaze_os::features::Without;
+use oikaze_os::key_log::{KEY_LOG_VARIABLE, KeyLog};
 use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
 use oikaze_os::net::{
     self, Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu,
@@ -110,7 +111,8 @@ fn join_explaining(
     }
     let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
-    let setup = setup(bootstrap.as_ref(), &meeting, local_peers.pairs, failure_time)?;
+    let keys = key_options(bootstrap.as_ref(), &without)?;
+    let setup = setup(bootstrap.as_ref(), &meeting, local_peers.pairs, failure_time, keys)?;
     let mut engine: RealEngine =
         Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
             .map_err(|failure| Error::failed("starting the engine", failure))?;
@@ -203,11 +205,31 @@ fn tap(link: Box<dyn Link>, rank: u32) -> Result<Box<dyn Link>> {
     Ok(Box::new(tap))
 }
 
+/// Returns this node's cipher, and the log of keys if the user wants one (SEAL-2.6, SEAL-6). A log
+/// is never silent, because who reads it can read the job's traffic.
+fn key_options(bootstrap: &dyn Bootstrap, without: &Without) -> Result<KeyOptions> {
+    let log = KeyLog::from_env().map_err(|why| {
+        Error::invalid(
+            "joining the job",
+            format!("opening the log of keys ({KEY_LOG_VARIABLE}): {why}"),
+        )
+    })?;
+    if let Some(log) = &log {
+        eprintln!(
+            "oikaze: node {} writes its keys to {} ({KEY_LOG_VARIABLE}): who has them can read its traffic",
+            bootstrap.rank(),
+            log.path().display()
+        );
+    }
+    Ok(KeyOptions { cipher: without.cipher(), log })
+}
+
 fn setup(
     bootstrap: &dyn Bootstrap,
     meeting: &Meeting,
     local_peers: Vec<(Rank, Pair)>,
     failure_time: Duration,
+    keys: KeyOptions,
 ) -> Result<Setup> {
     let nodes = bootstrap.size();
     // 0 means "handshake" as a connection's id, and as a seed that nothing is skipped.
@@ -243,6 +265,7 @@ fn setup(
         connections,
         settings,
         secret: bootstrap.secret().clone(),
+        keys,
         local_peers,
     })
 }

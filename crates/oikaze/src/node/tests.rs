@@ -6,7 +6,7 @@ use super::*;
 use crate::completion::operation::Operation;
 use crate::completion::{CompletionQueue, Counter};
 use crate::memory::region::LocalRegion;
-use oikaze_engine::{Completion, Setup, Value};
+use oikaze_engine::{Completion, KeyOptions, Setup, Value};
 use oikaze_launch::{Alone, Secret, Settings};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::tracking::{FaultAt, SharedError, TrackerKind, View};
@@ -50,6 +50,7 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
         connections: vec![1, 2],
         settings: oikaze_protocol::wind::Settings::default(),
         secret: Secret::from_bytes([7; 32]),
+        keys: KeyOptions::default(),
         local_peers: vec![(1, mine)],
     };
     let submissions = Arc::new(SegQueue::new());

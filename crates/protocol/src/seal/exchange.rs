@@ -3,22 +3,64 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
+use crate::wire_enum;
 use alloc::vec::Vec;
 use core::fmt;
+use zeroize::Zeroize;
 
-/// Length of the first message in bytes: an ephemeral key and a tag.
-pub const FIRST_LEN: usize = 48;
-/// Length of the second message in bytes: an ephemeral key, an [`Identity`] and a tag.
-pub const SECOND_LEN: usize = 64;
+/// Length of the first message in bytes: an ephemeral key, the sender's cipher and a tag.
+pub const FIRST_LEN: usize = 49;
+/// Length of the second message in bytes: an ephemeral key, an [`Identity`], the cipher of the
+/// connection and a tag.
+pub const SECOND_LEN: usize = 65;
+/// Length of the field that holds either message (WIRE-4.8).
+const FIELD_LEN: usize = 68;
 
 /// Message of the node of the lower rank.
 pub type FirstMessage = [u8; FIRST_LEN];
 /// Answer of the node of the higher rank.
 pub type SecondMessage = [u8; SECOND_LEN];
 
-/// Secrets of a connection, one for each direction. They are not shown.
+wire_enum! {
+    /// Cipher of a connection, with the number that the handshake carries (SEAL-2.6).
+    pub enum CipherKind {
+        /// AES-128-GCM (NIST SP 800-38D), for processors with instructions for AES.
+        Aes128Gcm = 1,
+        /// ChaCha20-Poly1305 (RFC 8439), for processors without them.
+        ChaCha20Poly1305 = 2,
+    }
+}
+
+impl CipherKind {
+    /// Returns the cipher of a connection between nodes that prefer these two: ChaCha20-Poly1305 if
+    /// either prefers it.
+    ///
+    /// ```
+    /// use oikaze_protocol::seal::CipherKind::{Aes128Gcm, ChaCha20Poly1305};
+    ///
+    /// assert_eq!(Aes128Gcm.agreed(Aes128Gcm), Aes128Gcm);
+    /// assert_eq!(Aes128Gcm.agreed(ChaCha20Poly1305), ChaCha20Poly1305);
+    /// ```
+    #[must_use]
+    pub fn agreed(self, other: CipherKind) -> CipherKind {
+        if self == other { self } else { CipherKind::ChaCha20Poly1305 }
+    }
+
+    /// Returns the name, as the standards write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "AES-128-GCM",
+            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
+}
+
+/// Secrets of a connection, one for each direction, and their cipher. They are not shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionSecrets {
+    /// Cipher of both directions.
+    pub cipher: CipherKind,
     /// Secret of what this node seals.
     pub send: [u8; 32],
     /// Secret of what the peer seals.
@@ -33,9 +75,8 @@ impl fmt::Debug for SessionSecrets {
 
 impl Drop for SessionSecrets {
     fn drop(&mut self) {
-        (self.send, self.receive) = ([0; 32], [0; 32]);
-        // Keeps the compiler from dropping stores that are never read.
-        core::hint::black_box(&self);
+        self.send.zeroize();
+        self.receive.zeroize();
     }
 }
 
@@ -130,13 +171,14 @@ pub enum KeyStep {
 
 impl KeyStep {
     /// Length in bytes.
-    pub(crate) const LEN: usize = 4 + SECOND_LEN;
+    pub(crate) const LEN: usize = 4 + FIELD_LEN;
 
     pub(crate) fn parse(body: &mut ByteReader<'_>) -> Result<KeyStep, Invalid> {
         let step = body.u8()?;
         body.zeros::<3>()?;
         let (first, rest) =
             (body.array::<FIRST_LEN>()?, body.array::<{ SECOND_LEN - FIRST_LEN }>()?);
+        body.zeros::<{ FIELD_LEN - SECOND_LEN }>()?;
         let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         match step {
             0 if is_zero(&first) && is_zero(&rest) => Ok(KeyStep::Nothing),

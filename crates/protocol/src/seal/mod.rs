@@ -7,8 +7,8 @@ mod exchange;
 mod ratchet;
 
 pub use exchange::{
-    Binding, FIRST_LEN, FirstMessage, Identity, KeyExchange, KeyStep, SECOND_LEN, SecondMessage,
-    SessionSecrets,
+    Binding, CipherKind, FIRST_LEN, FirstMessage, Identity, KeyExchange, KeyStep, SECOND_LEN,
+    SecondMessage, SessionSecrets,
 };
 pub use ratchet::{DATAGRAMS_PER_KEY, ReceiveChain, SendChain};
 

@@ -245,7 +245,7 @@ proptest! {
     /// WIRE-4.8, WIRE-4.9, WIRE-4.11.
     #[test]
     fn handshake_round_trip(connection in 1..u64::MAX, values in any::<[u32; 6]>(), yours in any::<Option<(u64, u64, u8)>>(), wanted in any::<bool>(), step in 0..4, byte in any::<u8>()) {
-        let key = match step { 0 => KeyStep::Nothing, 1 => KeyStep::First([byte; 48]), 2 => KeyStep::Second([byte; 64]), _ => KeyStep::Done };
+        let key = match step { 0 => KeyStep::Nothing, 1 => KeyStep::First([byte; 49]), 2 => KeyStep::Second([byte; 65]), _ => KeyStep::Done };
         let [rank, nodes, page_size, receive_buffer, to, other] = values;
         let mine = Introduction { rank, nodes, page_size, receive_buffer, seal: other as u8, bulk_port: other as u16, ..Introduction::here(0, 0, u64::from(other), connection) };
         let yours = yours.filter(|y| y.0 != 0).map(|(connection, incarnation, path)| Shown { connection, incarnation, path });

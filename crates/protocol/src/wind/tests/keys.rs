@@ -6,7 +6,7 @@ use super::world::{Node, TestSeal};
 use crate::fnv::fnv1a;
 use crate::random::Random;
 use crate::seal::{
-    Binding, FIRST_LEN, FirstMessage, Identity, KeyExchange, SECOND_LEN, SecondMessage,
+    Binding, CipherKind, FIRST_LEN, FirstMessage, Identity, KeyExchange, SECOND_LEN, SecondMessage,
     SessionSecrets,
 };
 use crate::time::Time;
@@ -38,7 +38,7 @@ fn secrets(first: u64, second: u64) -> SessionSecrets {
     let (mut send, mut receive) = ([0; 32], [1; 32]);
     put(&mut send, &[first, second]);
     put(&mut receive, &[first, second]);
-    SessionSecrets { send, receive }
+    SessionSecrets { cipher: CipherKind::Aes128Gcm, send, receive }
 }
 
 impl KeyExchange for Toy {
@@ -61,8 +61,9 @@ impl KeyExchange for Toy {
         let (theirs, own, mut message) = (word(first, 0), self.random.next_u64(), [0; SECOND_LEN]);
         put(&mut message, &[own, theirs]);
         message[16..32].copy_from_slice(&mine.to_bytes());
-        let SessionSecrets { send, receive } = secrets(theirs, own);
-        Some((message, SessionSecrets { send: receive, receive: send }))
+        let theirs = secrets(theirs, own);
+        let SessionSecrets { cipher, send, receive } = theirs;
+        Some((message, SessionSecrets { cipher, send: receive, receive: send }))
     }
 
     fn finish(&mut self, second: &SecondMessage) -> Option<(Identity, SessionSecrets)> {
