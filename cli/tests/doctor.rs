@@ -23,6 +23,22 @@ fn it_speaks_json() {
     }
 }
 
+/// SEAL-2.6: the cipher, its speed and the processor, and what to do without AES.
+#[test]
+fn cipher_of_this_machine_is_named_and_measured() {
+    for (without, cipher) in [("", None), ("aes", Some("ChaCha20-Poly1305"))] {
+        let mut command = oikaze(&["doctor", "--json"]);
+        let (_, out, err) = finish(command.env("OIKAZE_WITHOUT", without));
+        let lines = lines(&out, &err);
+        let line = lines.iter().find(|line| line["what"] == "sealing").unwrap();
+        let expected = cipher.unwrap_or(oikaze_os::seal::preferred_cipher().name());
+        assert!(line["found"].starts_with(&format!("{expected} at ")), "{line:?}");
+        assert!(line["found"].contains(" GB/s a core: "), "{line:?}");
+        assert_eq!(line["ok"] == "good", expected == "AES-128-GCM", "{line:?}");
+        assert_eq!(line["fix"].contains("OIKAZE_WITHOUT"), cipher.is_some(), "{line:?}");
+    }
+}
+
 /// Output that cannot be written is an error like others, unless the reader has closed the pipe.
 #[test]
 fn output_that_nobody_takes() {

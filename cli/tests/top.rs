@@ -128,6 +128,47 @@ fn a_running_job_is_shown() {
     }
 }
 
+/// SEAL-1.3, SEAL-2.6: the seal of each peer is shown, and that shared memory has none.
+#[test]
+fn seal_of_each_peer_is_shown() {
+    let script =
+        format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
+    let aes = oikaze_os::seal::preferred_cipher().name();
+    for (options, word, node_seal, seal, cipher) in [
+        (&[][..], " none ", "full", "shared memory, not sealed", None),
+        (&["--env", "OIKAZE_WITHOUT=shm"], " full ", "full", "full", Some(aes)),
+        (
+            &["--env", "OIKAZE_WITHOUT=shm,aes", "--seal", "integrity"],
+            " integrity ",
+            "integrity",
+            "integrity",
+            Some("ChaCha20-Poly1305"),
+        ),
+        (&["--env", "OIKAZE_WITHOUT=shm", "--seal", "crc"], " crc ", "crc", "crc", None),
+    ] {
+        let mut job = Running::start(&mut run_script(&[&["-n", "2"], options].concat(), &script));
+        let pids: Vec<u64> =
+            (0..2).map(|_| job.line("[").rsplit(' ').next().unwrap().parse().unwrap()).collect();
+        let is_shown = |node: &Value| {
+            let peer = &node["peers"][0];
+            let is_up = peer["counters"]["messages_posted"].as_u64() > Some(100);
+            is_up || seal.starts_with("shared") && peer["gauges"]["rings"].as_u64() == Some(1)
+        };
+        for node in shown(&pids, is_shown) {
+            let peer = &node["peers"][0];
+            assert_eq!(
+                (node["seal"].as_str(), peer["seal"].as_str()),
+                (Some(node_seal), Some(seal))
+            );
+            assert_eq!(peer["cipher"].as_str(), cipher, "{options:?}");
+            let (_, table, _) =
+                finish(&mut oikaze(&["top", "--once", node["job"].as_str().unwrap()]));
+            assert!(table.contains(word), "no {word} in:\n{table}");
+        }
+        drop(job);
+    }
+}
+
 /// A feature that is switched off is named, with the remedy that switches it on again.
 #[test]
 fn a_node_shows_what_it_does_without() {

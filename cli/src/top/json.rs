@@ -1,11 +1,13 @@
 //! Formats one sample as JSON.
 
 use super::sample::{Peer, Sample};
+use oikaze::Seal;
 use oikaze::observe::page::{Gauges, LinkCounters};
 use oikaze::observe::{PathStates, SlowPath, Unreadable, slow_paths};
 use oikaze_engine::Counters;
 use oikaze_protocol::coherence;
 use oikaze_protocol::rma::RefusalCounts;
+use oikaze_protocol::seal::CipherKind;
 use oikaze_protocol::wind::{Histogram, Statistics};
 use serde_json::{Map, Value, json};
 
@@ -45,6 +47,7 @@ fn node(sample: &Sample<'_>) -> Value {
         "up_s": node.at.as_secs_f64(),
         "age_s": view.age().as_secs_f64(),
         "span_s": sample.span.as_secs_f64(),
+        "seal": node.seal.name(),
         "operations": node.operations,
         "mail": node.mail,
         "waits": node.waits,
@@ -54,7 +57,7 @@ fn node(sample: &Sample<'_>) -> Value {
         "paths": named(PathStates::NAMES, &node.paths.values()),
         "slow_paths": slow_paths(node, &view.peers).iter().map(slow_path).collect::<Vec<_>>(),
         "refusals": named(RefusalCounts::NAMES, &node.refusals.values()),
-        "peers": sample.peers.iter().map(peer).collect::<Vec<_>>(),
+        "peers": sample.peers.iter().map(|peer| peer_line(sample, peer)).collect::<Vec<_>>(),
     })
 }
 
@@ -62,12 +65,15 @@ fn slow_path(slow: &SlowPath) -> Value {
     json!({ "path": slow.path, "cause": slow.cause, "remedy": slow.remedy })
 }
 
-fn peer(peer: &Peer<'_>) -> Value {
+fn peer_line(sample: &Sample<'_>, peer: &Peer<'_>) -> Value {
     let counted = &peer.counted;
+    let (seal, cipher) = (sample.seal_of(peer), peer.page.cipher.map(CipherKind::name));
     json!({
         "rank": peer.rank,
         "state": peer.page.state.name(),
         "lost": peer.page.state.is_lost(),
+        "seal": seal.map_or("shared memory, not sealed", Seal::name),
+        "cipher": seal.and(cipher),
         "address": peer.page.address.map(|address| address.to_string()),
         "rates": {
             "messages_out_s": peer.rate(counted.messages_posted),

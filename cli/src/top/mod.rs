@@ -25,6 +25,7 @@ use std::time::Duration;
   ssh b oikaze top --once       another machine
 
 Rates and percentiles are of the time since the look before; those of the first look, of the time since the node's start.
+  seal      protection of datagrams; none: shared memory, which is not sealed
   rtt       round trip of datagrams and their acknowledgements
   settle    from handing a message over to its acknowledgement, queues included
   resent    datagrams sent again: overtaken by others + late + after a silence; vain: those that had arrived after all

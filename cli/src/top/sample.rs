@@ -1,8 +1,8 @@
 //! Two samples of a node, and the difference between them.
 
-use oikaze::Rank;
 use oikaze::observe::NodeView;
 use oikaze::observe::page::PeerPage;
+use oikaze::{Rank, Seal};
 use oikaze_protocol::wind::{Histogram, Statistics};
 use std::time::Duration;
 
@@ -50,6 +50,12 @@ impl<'a> Sample<'a> {
             }
         });
         Self { view, span, peers: peers.collect() }
+    }
+
+    /// Returns the protection of datagrams between the node and a peer. Returns `None` if the two
+    /// share memory, in which nothing is sealed (SEAL-1.3).
+    pub fn seal_of(&self, peer: &Peer<'_>) -> Option<Seal> {
+        (peer.page.gauges.rings == 0).then_some(self.view.node.seal)
     }
 }
 

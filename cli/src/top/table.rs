@@ -1,6 +1,7 @@
 //! Formats one sample as a table.
 
 use super::sample::{Peer, Sample};
+use oikaze::Seal;
 use oikaze::observe::page::{PeerPage, State};
 use oikaze::observe::{Unreadable, slow_paths};
 use oikaze_protocol::wind::Histogram;
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// statistics ten times a second.
 const STOPPED: Duration = Duration::from_secs(2);
 
-const HEAD: &str = "node peer state     out/s   MB/s   in/s   MB/s  rtt p50    p99  settle    p99  resent =order+late+silent  vain  \
+const HEAD: &str = "node peer state    seal         out/s   MB/s   in/s   MB/s  rtt p50    p99  settle    p99  resent =order+late+silent  vain  \
                     flight/window  queue (wait+credit)";
 
 /// Formats all nodes, job by job. With `rows`, limits the text to this many lines, for the busiest
@@ -91,10 +92,11 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         text,
-        "{:4} {:4} {:8.8} {:>6} {:>6} {:>6} {:>6}  {:>7} {:>6}  {:>6} {:>6}  {resent:25} {:5}  {flight:>13}  {queue}",
+        "{:4} {:4} {:8.8} {:9} {:>6} {:>6} {:>6} {:>6}  {:>7} {:>6}  {:>6} {:>6}  {resent:25} {:5}  {flight:>13}  {queue}",
         sample.view.node.rank,
         peer.rank,
         standing(peer.page),
+        sample.seal_of(peer).map_or("none", Seal::name),
         rate(counted.messages_posted),
         megabytes(counted.bytes_sent),
         rate(counted.messages_delivered),

@@ -5,11 +5,13 @@ use super::words::{Reader, Row};
 use crate::Rank;
 use crate::node::BOARD_BYTES;
 use oikaze_engine::{Counters, Engine};
+use oikaze_launch::Seal;
 use oikaze_os::net::{self, Link};
 use oikaze_os::stats_page::RecordLayout;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::NODES_MAX;
 use oikaze_protocol::rma::RefusalCounts;
+use oikaze_protocol::seal::CipherKind;
 use oikaze_protocol::wind::{self, Death, Histogram, Snapshot, Standing};
 use oikaze_protocol::{coherence, counters};
 use std::net::SocketAddr;
@@ -19,7 +21,7 @@ use std::time::Duration;
 pub const BOARD: &str = "oikaze-statistics";
 /// Format number of a page. It changes when the order or the meaning of an item changes in a way
 /// that the names of the counters do not tell.
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 4;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
 /// Words of the text about waits.
@@ -27,7 +29,7 @@ const WAITS_WORDS: usize = BOARD_BYTES / 8;
 /// Words of the first reason of a kind.
 const REASON_WORDS: usize = 40;
 const HISTOGRAM_WORDS: usize = 2 + Histogram::BUCKETS.div_ceil(2);
-const NODE_WORDS: usize = 7
+const NODE_WORDS: usize = 8
     + PROGRAM_WORDS
     + WAITS_WORDS
     + Counters::COUNT
@@ -36,7 +38,7 @@ const NODE_WORDS: usize = 7
     + RefusalCounts::COUNT
     + PathStates::COUNT
     + 2 * REASON_WORDS;
-const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
+const PEER_WORDS: usize = 6 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
 
 /// Returns the layout of the board of a node in a job of `nodes` nodes: the node's own record, then
 /// one for each rank.
@@ -262,6 +264,8 @@ pub struct NodePage {
     pub started: u64,
     /// Time from the start to the last write of this page.
     pub at: Duration,
+    /// Protection of datagrams.
+    pub seal: Seal,
     /// Operations that threads wait for.
     pub operations: u64,
     /// Messages for the program that have not been read.
@@ -288,7 +292,7 @@ impl NodePage {
     pub(super) fn write(&self, row: &mut Row) {
         row.all(&[u64::from(self.job), u64::from(self.rank), u64::from(self.nodes), self.started]);
         row.put(u64::try_from(self.at.as_nanos()).unwrap_or(u64::MAX));
-        row.all(&[self.operations, self.mail]);
+        row.all(&[self.seal.kind() as u64, self.operations, self.mail]);
         row.text(&self.program, PROGRAM_WORDS);
         row.text(&self.waits, WAITS_WORDS);
         row.all(&self.engine.values());
@@ -302,13 +306,14 @@ impl NodePage {
 
     pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
         let row = &mut row;
-        let [job, rank, nodes, started, at, operations, mail] = row.all()?;
+        let [job, rank, nodes, started, at, seal, operations, mail] = row.all()?;
         let page = Self {
             job: u32::try_from(job).ok()?,
             rank: Rank::try_from(rank).ok()?,
             nodes: u32::try_from(nodes).ok().filter(|nodes| *nodes <= NODES_MAX)?,
             started,
             at: Duration::from_nanos(at),
+            seal: Seal::ALL.into_iter().find(|known| known.kind() as u64 == seal)?,
             operations,
             mail,
             program: row.text(PROGRAM_WORDS)?,
@@ -332,6 +337,8 @@ pub struct PeerPage {
     pub state: State,
     /// Address in use, once one has answered.
     pub address: Option<SocketAddr>,
+    /// Cipher of the connection, if it has keys.
+    pub cipher: Option<CipherKind>,
     /// Counters of the connection.
     pub counters: wind::Statistics,
     /// State of the connection.
@@ -352,6 +359,7 @@ impl PeerPage {
         Some(Self {
             state: snapshot.standing.into(),
             address: engine.peers().address_of(rank),
+            cipher: engine.peers().cipher_of(rank),
             counters: engine.peer_statistics(rank)?,
             gauges: Gauges { rings: engine.shm().contains(rank).into(), ..snapshot.into() },
             round_trip: copy(latencies.round_trip),
@@ -363,6 +371,7 @@ impl PeerPage {
         // The first word tells a written record from an unwritten one.
         row.all(&[1, self.state as u64]);
         row.address(self.address);
+        row.put(self.cipher.map_or(0, |cipher| cipher as u64));
         row.all(&self.counters.values());
         row.all(&self.gauges.values());
         write_histogram(&self.round_trip, row);
@@ -376,6 +385,7 @@ impl PeerPage {
         Some(Self {
             state,
             address: row.address()?,
+            cipher: row.all::<1>().map(|[code]| CipherKind::from_code(code as u8))?,
             counters: wind::Statistics::from_values(row.all()?),
             gauges: Gauges::from_values(row.all()?),
             round_trip: read_histogram(row)?,

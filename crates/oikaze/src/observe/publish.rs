@@ -27,6 +27,7 @@ fn identity(job: &dyn Bootstrap) -> NodePage {
         job: u32::from_be_bytes([a, b, c, d]),
         rank: job.rank(),
         nodes: job.size(),
+        seal: job.settings().seal.unwrap_or_default(),
         program: executable.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         started: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
         ..NodePage::default()

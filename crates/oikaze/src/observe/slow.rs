@@ -298,7 +298,7 @@ mod tests {
             (wind::Statistics::default(), super::super::page::Gauges::default());
         let (round_trip, settle) = (wind::Histogram::default(), wind::Histogram::default());
         let state = super::super::page::State::Established;
-        PeerPage { state, address: None, counters, gauges, round_trip, settle }
+        PeerPage { state, address: None, cipher: None, counters, gauges, round_trip, settle }
     }
 
     /// Each state other than "in use" is reported, and none that is in use.

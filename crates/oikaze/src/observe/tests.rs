@@ -2,7 +2,9 @@ use super::page::*;
 use super::slow::PathStates;
 use super::words::{Reader, Row};
 use oikaze_engine::Counters;
+use oikaze_launch::Seal;
 use oikaze_protocol::rma::RefusalCounts;
+use oikaze_protocol::seal::CipherKind;
 use oikaze_protocol::wind::{self, Histogram};
 use oikaze_protocol::{coherence, limits};
 use proptest::prelude::*;
@@ -29,7 +31,7 @@ fn node() -> impl Strategy<Value = NodePage> {
         place,
         ("[!-~]{0,40}", "[ -~]{0,500}"),
         totals,
-        (counts(), "[ -~]{0,320}", "[ -~]{0,320}"),
+        (counts(), "[ -~]{0,320}", "[ -~]{0,320}", prop::sample::select(Seal::ALL.to_vec())),
         counts(),
         counts(),
         (counts(), counts()),
@@ -40,7 +42,7 @@ fn node() -> impl Strategy<Value = NodePage> {
                 (rank, nodes),
                 (program, waits),
                 (started, at, operations, mail),
-                (engine, unshared, unmapped),
+                (engine, unshared, unmapped, seal),
                 link,
                 coherence,
                 (refusals, paths),
@@ -51,6 +53,7 @@ fn node() -> impl Strategy<Value = NodePage> {
                 program: program.chars().take(32).collect(),
                 started,
                 at: Duration::from_nanos(at),
+                seal,
                 operations,
                 mail,
                 waits: waits.chars().take(384).collect(),
@@ -79,10 +82,16 @@ fn peer() -> impl Strategy<Value = PeerPage> {
         });
         Some(SocketAddr::new(ip, port.max(1)))
     });
-    (state, address, counts(), counts(), histogram(), histogram()).prop_map(
-        |(state, address, counters, gauges, round_trip, settle)| PeerPage {
+    let cipher = prop::sample::select(vec![
+        None,
+        Some(CipherKind::Aes128Gcm),
+        Some(CipherKind::ChaCha20Poly1305),
+    ]);
+    (state, (address, cipher), counts(), counts(), histogram(), histogram()).prop_map(
+        |(state, (address, cipher), counters, gauges, round_trip, settle)| PeerPage {
             state,
             address,
+            cipher,
             counters: wind::Statistics::from_values(counters),
             gauges: Gauges::from_values(gauges),
             round_trip,

@@ -8,6 +8,7 @@ mod kernel;
 mod limits;
 mod network;
 mod placement;
+mod sealing;
 
 pub(crate) use kernel::kernel_version;
 
@@ -86,6 +87,7 @@ pub fn probe(without: &Without) -> Vec<Finding> {
     findings.extend(limits::findings());
     findings.extend(network::findings(without));
     findings.extend(placement::findings(without));
+    findings.push(sealing::finding(without));
     findings
 }
 
