@@ -53,12 +53,13 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: thread that moves the data [default: inline, the waiting thread]
   OIKAZE_SEAL=KIND        full, integrity, crc or header, as --seal [default: full]
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
+  OIKAZE_KEY_LOG=FILE     append the keys of connections to FILE, to open sealed captures by tools/open_capture.py
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
   OIKAZE_MACHINE=NAME     take a node to be on a machine of this name, as tests of hierarchies do [default: the real one]
   OIKAZE_CACHE_DIR=DIR    directory on --hosts for the command and the files that are sent there [default: ~/.cache/oikaze]
   OIKAZE_CONGESTION=KIND  congestion control algorithm, delay or cubic [default: delay]
   OIKAZE_WITHOUT=NAME,... switch mechanisms off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
-                          remap, huge
+                          remap, huge, aes
 
 Node 0 reads standard input if that is no terminal; with --hosts, no node does.
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
