@@ -13,7 +13,7 @@ use zeroize::Zeroize;
 /// A value in pages of its own. A core dump (core(5)) does not have these pages
 /// (`MADV_DONTDUMP`), and they are overwritten when the value is dropped.
 ///
-/// What was on the stack or in a register while the value was made is not covered.
+/// Copies on the stack or in registers, from when the value was made, are not covered.
 pub struct Protected<T> {
     pages: Mapping,
     value: PhantomData<T>,

@@ -12,8 +12,8 @@ use quinn::{AsyncUdpSocket, UdpPoller};
 /// Largest payload that one send with segmentation offload takes (udp(7)).
 const SEND_MAX: usize = 65_507;
 
-/// Socket that quinn gives at most as many datagrams at once as [`SEND_MAX`] holds. quinn gives ten,
-/// and with jumbo frames the kernel refuses most of these bursts, which then count as lost.
+/// Socket that quinn gives at most as many datagrams at once as [`SEND_MAX`] holds. quinn gives
+/// ten, and with jumbo frames the kernel refuses most of these bursts, which then count as lost.
 #[derive(Debug)]
 pub struct Bounded {
     pub inner: Arc<dyn AsyncUdpSocket>,

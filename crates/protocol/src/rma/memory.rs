@@ -75,7 +75,8 @@ pub trait Memory {
         self.locate(key, offset, len, right)
     }
 
-    /// Returns `true` if a region has this key, or had it, as far as this node remembers (MEM-1.14).
+    /// Returns `true` if a region has this key, or had it,
+    /// as far as this node remembers (MEM-1.16).
     fn has_had(&self, key: u64) -> bool;
 
     /// Returns `true` if this range is still inside a live region in that slot. It serves

@@ -176,7 +176,8 @@ impl Flight {
         number < self.next_number()
     }
 
-    /// Returns a skipped number, if the acknowledgement claims that its datagram arrived (WIND-7.11).
+    /// Returns a skipped number, if the acknowledgement claims that its datagram arrived
+    /// (WIND-7.11).
     pub fn skipped_in(&self, ack: &Acknowledgement<'_>) -> Option<u64> {
         let latest = self.skips.latest().filter(|latest| *latest <= ack.largest)?;
         ack.ranges().any(|range| range.contains(&latest)).then_some(latest)

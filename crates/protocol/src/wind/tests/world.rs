@@ -392,8 +392,8 @@ impl World {
         panic!("transmit does not come to an end");
     }
 
-    /// WIRE-2.2: datagram numbers count the datagrams of a lane of a connection, from 1, and few are
-    /// skipped.
+    /// WIRE-2.2: datagram numbers count the datagrams of a lane of a connection, from 1, and few
+    /// are skipped.
     fn check_number(&mut self, from: usize, bytes: &[u8]) {
         let header = *View::parse(bytes).unwrap().header();
         if header.connection != 0 {
