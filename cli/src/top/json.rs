@@ -1,7 +1,7 @@
 //! Formats one sample as JSON.
 
 use super::sample::{Peer, Sample};
-use oikaze::Seal;
+use oikaze::job::Seal;
 use oikaze::observe::page::{Gauges, LinkCounters};
 use oikaze::observe::{PathStates, SlowPath, Unreadable, slow_paths};
 use oikaze_engine::Counters;

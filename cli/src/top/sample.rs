@@ -1,8 +1,9 @@
 //! Two samples of a node, and the difference between them.
 
+use oikaze::Rank;
+use oikaze::job::Seal;
 use oikaze::observe::NodeView;
 use oikaze::observe::page::PeerPage;
-use oikaze::{Rank, Seal};
 use oikaze_protocol::wind::{Histogram, Statistics};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Formats one sample as a table.
 
 use super::sample::{Peer, Sample};
-use oikaze::Seal;
+use oikaze::job::Seal;
 use oikaze::observe::page::{PeerPage, State};
 use oikaze::observe::{Unreadable, slow_paths};
 use oikaze_protocol::wind::Histogram;
