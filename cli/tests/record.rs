@@ -128,9 +128,9 @@ fn captures_are_opened_with_the_log_of_keys() {
         }
         let log = directory.path("keys");
         let keys = std::fs::read_to_string(&log).unwrap();
-        // Two nodes, each with two directions of two lanes.
-        let named = keys.lines().filter(|line| line.split(' ').nth(1) == Some(cipher)).count();
-        assert_eq!((named, keys.lines().count()), (8, 8), "{keys}");
+        assert!(keys.lines().all(|line| line.split(' ').nth(1) == Some(cipher)), "{keys}");
+        // Two directions of two lanes, which both nodes write.
+        assert_eq!(keys.lines().collect::<BTreeSet<_>>().len(), 4, "{keys}");
         for rank in [0, 1] {
             let sealed = directory.path(&format!("x.{rank}.pcapng"));
             let opened = directory.path("opened.pcapng");
@@ -145,7 +145,7 @@ fn captures_are_opened_with_the_log_of_keys() {
                 packets.iter().filter(|(_, bytes)| bytes[17] == kind).count()
             };
             let count = of_kind(&sealed, 3);
-            assert!(count > 5 && of_kind(&opened, 3) == 0 && of_kind(&opened, 4) == count);
+            assert!(count > 2 && of_kind(&opened, 3) == 0 && of_kind(&opened, 4) == count);
             assert_eq!(
                 text(&output.stdout),
                 format!("{count} of {count} sealed datagrams opened\n")
