@@ -35,7 +35,7 @@ impl KeyLog {
         path.map(|path| Self::open(Path::new(&path))).transpose()
     }
 
-    /// Opens a file to append to. Makes it for this user only if it does not exist.
+    /// Opens a file to append to (SEAL-6.2). Makes it for this user only if it does not exist.
     ///
     /// # Errors
     /// The file cannot be opened, is not a regular file, belongs to another user, or can be read or

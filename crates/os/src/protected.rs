@@ -11,9 +11,9 @@ use std::alloc::handle_alloc_error;
 use zeroize::Zeroize;
 
 /// A value in pages of its own. A core dump (core(5)) does not have these pages
-/// (`MADV_DONTDUMP`), and they are overwritten when the value is dropped.
+/// (`MADV_DONTDUMP`), and they are overwritten when the value is dropped (SEAL-7.1).
 ///
-/// Copies on the stack or in registers, from when the value was made, are not covered.
+/// Copies on the stack and in registers while the value was made are not covered.
 pub struct Protected<T> {
     pages: Mapping,
     value: PhantomData<T>,

@@ -1,5 +1,5 @@
-//! Keys and ciphers of sealed datagrams (SEAL-2, SEAL-3): the Noise protocol by `snow`, AES-128-GCM,
-//! ChaCha20-Poly1305 and HKDF by `ring`.
+//! Keys and ciphers of sealed datagrams (SEAL-2, SEAL-3): the Noise protocol by `snow`,
+//! AES-128-GCM, ChaCha20-Poly1305 and HKDF by `ring`.
 
 use crate::secret::Secret;
 use oikaze_protocol::seal::{
