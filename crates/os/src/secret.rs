@@ -92,7 +92,7 @@ impl Secret {
 
     /// Returns the bytes, for the computation of keys only.
     pub(crate) fn expose(&self) -> &[u8; SECRET_LEN] {
-        &**self.0
+        &self.0
     }
 
     /// Derives a secret for one purpose, so that the job's own is never used for two.

@@ -39,7 +39,8 @@ enum Command {
 }
 
 /// Function that the store's thread calls for each request of a node to the launcher. Other
-/// requests wait meanwhile, so it blocks in one case only: an abort is told after the output before it.
+/// requests wait meanwhile, so it blocks in one case only: an abort is told after the output
+/// before it.
 type Notify = Box<dyn FnMut(Notice) + Send>;
 
 /// Running store. Dropping it stops the store.
