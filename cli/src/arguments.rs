@@ -49,8 +49,8 @@ Exit status: that of the first node that failed (128 + signal if it was killed),
 Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_TIMEOUT=MS       time limit of waits that have none of their own [default: none; 30 s to join]
   OIKAZE_EXPLAIN_AFTER=MS explain on stderr each wait that has lasted this long, as --explain-after; 0: never [default: 5000]
-  OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
-  OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: thread that moves the data [default: inline, the waiting thread]
+  OIKAZE_WAIT=MODE        spin, poll:TIME (poll:10us), block or adaptive [default: adaptive: spin where cores are free and while that pays]
+  OIKAZE_ENGINE=MODE      inline, thread or thread:CORES (thread:1): thread that moves the data [default: inline, the waiting thread]
   OIKAZE_SEAL=KIND        full, integrity, crc or header, as --seal [default: full]
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_KEY_LOG=FILE     append the keys of connections to FILE, to open sealed captures by tools/open_capture.py

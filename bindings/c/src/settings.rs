@@ -128,6 +128,18 @@ pub extern "C" fn oik_settings_spin_while_waiting(settings: *mut oik_settings) -
     change(settings, |settings| Ok(settings.spin_while_waiting()))
 }
 
+/// Lets threads that wait poll every `nanoseconds`, 1 µs to 100 ms, and sleep in between
+/// (`OIKAZE_WAIT=poll:TIME`). Another interval is an error when the job is joined. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_poll_while_waiting(
+    settings: *mut oik_settings,
+    nanoseconds: u64,
+) -> oik_status {
+    change(settings, |settings| {
+        Ok(settings.poll_while_waiting(std::time::Duration::from_nanos(nanoseconds)))
+    })
+}
+
 /// Lets threads that wait sleep at once (`OIKAZE_WAIT=block`). Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_block_while_waiting(settings: *mut oik_settings) -> oik_status {
@@ -153,7 +165,8 @@ pub extern "C" fn oik_settings_engine_thread(settings: *mut oik_settings) -> oik
     change(settings, |settings| Ok(settings.engine_thread()))
 }
 
-/// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). Thread-safe.
+/// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORES`). The core may lie outside
+/// the affinity mask of the program. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_engine_thread_on(
     settings: *mut oik_settings,

@@ -169,13 +169,11 @@ impl Settings {
         if let Some((first, last)) = self.ports {
             builder = builder.ports(first..=last);
         }
-        builder = match self.waiting.as_deref() {
-            None => builder,
-            Some("spin") => builder.spin_while_waiting(),
-            Some("block") => builder.block_while_waiting(),
-            Some("adaptive") => builder.wait_adaptively(),
-            Some(other) => return Err(unknown("waiting", other, "'spin', 'block' or 'adaptive'")),
-        };
+        if let Some(words) = self.waiting.as_deref() {
+            builder = builder
+                .wait_as(words)
+                .map_err(|why| PyValueError::new_err(format!("waiting={words:?}: {why}")))?;
+        }
         builder = match (self.engine.as_deref(), self.engine_core) {
             (None, None) => builder,
             (Some("inline"), None) => builder.engine_inline(),

@@ -20,14 +20,58 @@ fn plays_its_role() {
         "thread" => Job::builder().engine_thread(),
         "inline" => Job::builder().engine_inline(),
         "core" => Job::builder().engine_thread_on(100_000),
+        "poll" => Job::builder().poll_while_waiting(Duration::from_micros(20)),
+        "seldom" => Job::builder().poll_while_waiting(Duration::from_secs(1)),
+        "outside" => {
+            let (first, _) = ends_of_machine();
+            oikaze_os::cpu::pin_to_core(first).unwrap();
+            Job::builder()
+        }
         "mprotect" => Job::builder().without("uffd"),
         "limit" => Job::builder().time_limit(Duration::from_secs(7)),
         other => panic!("no role {other}"),
     };
     match builder.join() {
-        Ok(job) => println!("joined: {}; {:?}", job.page_tracking(), job.time_limit()),
+        Ok(job) => {
+            println!("joined: {}; {:?}", job.page_tracking(), job.time_limit());
+            job.barrier().unwrap();
+            cores_of_threads()
+                .iter()
+                .for_each(|(name, cores)| println!("{name} may run on {cores}"));
+        }
         Err(why) => println!("refused: {why}"),
     }
+}
+
+/// Returns the first and the last processor of this process.
+fn ends_of_machine() -> (usize, usize) {
+    let cpus = oikaze_os::cpu::Topology::detect().unwrap().cpus;
+    (cpus[0], cpus[cpus.len() - 1])
+}
+
+/// Returns the names of this process's threads, and the processors on which each may run.
+fn cores_of_threads() -> Vec<(String, String)> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        // A thread may end meanwhile.
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let field = |name: &str| {
+            Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned())
+        };
+        Some((field("Name:")?, field("Cpus_allowed_list:")?))
+    };
+    tasks.filter_map(of_task).collect()
+}
+
+/// Paper 002: the application keeps its core, and communication has another. The application's own
+/// affinity mask does not hold for the engine.
+#[test]
+fn engine_thread_runs_outside_the_mask_of_the_application() {
+    let (first, last) = ends_of_machine();
+    let text = output("OIKAZE_ENGINE", &format!("thread:{last}"), "outside");
+    assert!(text.contains("joined: "), "{text}");
+    assert!(text.contains(&format!("oikaze may run on {last}\n")), "{text}");
+    assert!(text.contains(&format!("plays_its_role may run on {first}\n")), "{text}");
 }
 
 /// Output of a process with this variable and this role.
@@ -62,9 +106,11 @@ fn values_of_the_builder_win_over_variables() {
         ("OIKAZE_WAIT", "nonsense", "spin", "joined: "),
         ("OIKAZE_WAIT", "nonsense", "block", "joined: "),
         ("OIKAZE_WAIT", "nonsense", "adapt", "joined: "),
+        ("OIKAZE_WAIT", "nonsense", "poll", "joined: "),
+        ("OIKAZE_WAIT", "spin", "seldom", "refused: joining the job: 1s is no interval"),
         ("OIKAZE_ENGINE", "nonsense", "thread", "joined: "),
         ("OIKAZE_ENGINE", "nonsense", "inline", "joined: "),
-        ("OIKAZE_ENGINE", "inline", "core", "refused: joining the job: engine_thread_on"),
+        ("OIKAZE_ENGINE", "inline", "core", "engine_thread_on: this machine has no core 100000"),
         ("OIKAZE_WITHOUT", "uffd,mprotect", "mprotect", "mprotect"),
         ("OIKAZE_TIMEOUT", "5000", "limit", "Some(7s)"),
     ] {

@@ -153,7 +153,7 @@ def join(
     seal: Literal["full", "integrity", "crc", "header"] | None = None,
     cubic_congestion_control: bool = False,
     ports: tuple[int, int] | None = None,
-    waiting: Literal["spin", "block", "adaptive"] | None = None,
+    waiting: str | None = None,
     engine: Literal["inline", "thread"] | None = None,
     engine_core: int | None = None,
     without: str | None = None,
@@ -169,7 +169,8 @@ def join(
             only, by a checksum, or by a checksum of headers. All nodes choose the same.
         cubic_congestion_control: uses CUBIC (RFC 9438) in place of the default for data centres.
         ports: first and last UDP port that this node may use.
-        waiting: how a thread waits: it polls, it blocks at once, or it decides by what it sees.
+        waiting: how a thread waits: "spin", "poll:10us" (another time, too), "block" at once, or
+            "adaptive": it decides by what has paid.
         engine: whether waiting threads drive communication, or a thread of its own.
         engine_core: core of that thread.
         without: mechanisms to do without, as in ``OIKAZE_WITHOUT``.

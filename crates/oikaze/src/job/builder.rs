@@ -1,6 +1,6 @@
 //! Settings of a job that its program gives when it joins.
 
-use crate::node::{EngineMode, WaitSettings};
+use crate::node::{EngineMode, WaitMode, WaitSettings};
 use crate::testing::Seat;
 use crate::{Error, Job, Result};
 use oikaze_launch::{Ports, Seal, Settings};
@@ -40,7 +40,7 @@ pub struct JobBuilder {
     seal: Option<Seal>,
     congestion: Option<Algorithm>,
     ports: Option<RangeInclusive<u16>>,
-    spin: Option<Option<Duration>>,
+    waiting: Option<Result<WaitMode, String>>,
     mode: Option<EngineMode>,
     without: Option<String>,
 }
@@ -99,21 +99,60 @@ impl JobBuilder {
     /// Lets threads that wait spin without end (`OIKAZE_WAIT=spin`). That is quickest where each
     /// node has cores of its own.
     pub fn spin_while_waiting(mut self) -> Self {
-        self.spin = Some(Some(Duration::MAX));
+        self.waiting = Some(Ok(WaitMode::Spin));
+        self
+    }
+
+    /// Lets threads that wait poll at this interval, 1 µs to 100 ms, and sleep in between
+    /// (`OIKAZE_WAIT=poll:TIME`, such as `poll:10us`). Nothing wakes them before. An interval out of
+    /// these limits is an error of [`JobBuilder::join`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let every = Duration::from_micros(50);
+    /// let job = oikaze::Job::builder().poll_while_waiting(every).join()?;
+    /// job.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn poll_while_waiting(mut self, interval: Duration) -> Self {
+        self.waiting = Some(WaitMode::poll(interval));
         self
     }
 
     /// Lets threads that wait sleep at once (`OIKAZE_WAIT=block`). That leaves the cores to others.
+    /// After a wakeup, a thread that waits for more polls until nothing has come for 100 µs, so
+    /// that many completions cost one wakeup.
     pub fn block_while_waiting(mut self) -> Self {
-        self.spin = Some(Some(Duration::ZERO));
+        self.waiting = Some(Ok(WaitMode::Block));
         self
     }
 
-    /// Lets threads that wait spin for a while where the machine has cores for it
-    /// (`OIKAZE_WAIT=adaptive`, the default).
+    /// Lets threads that wait spin where the machine has cores for it, and then sleep
+    /// (`OIKAZE_WAIT=adaptive`, the default). Each thread spins for as long as that has been paying
+    /// off in its latest waits, at most 2 ms.
     pub fn wait_adaptively(mut self) -> Self {
-        self.spin = Some(None);
+        self.waiting = Some(Ok(WaitMode::Adaptive));
         self
+    }
+
+    /// Lets threads wait in the words of `OIKAZE_WAIT`: `spin`, `poll:TIME` (such as `poll:10us`),
+    /// `block` or `adaptive`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), String> {
+    /// let builder = oikaze::Job::builder().wait_as("poll:10us")?;
+    /// assert!(builder.wait_as("poll:10").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The words are not known. The text says which are.
+    pub fn wait_as(mut self, words: &str) -> Result<Self, String> {
+        self.waiting = Some(Ok(words.parse()?));
+        Ok(self)
     }
 
     /// Lets the threads that wait run the engine (`OIKAZE_ENGINE=inline`, the default).
@@ -122,15 +161,34 @@ impl JobBuilder {
         self
     }
 
-    /// Gives the engine a thread of its own (`OIKAZE_ENGINE=thread`).
+    /// Gives the engine a thread of its own (`OIKAZE_ENGINE=thread`). Only that thread sends and
+    /// receives. A call of another thread writes its request into a queue, which takes as long for
+    /// 8 bytes as for 64 MiB.
     pub fn engine_thread(mut self) -> Self {
-        self.mode = Some(EngineMode::Thread { core: None });
+        self.mode = Some(EngineMode::Thread { cores: Vec::new() });
         self
     }
 
-    /// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`).
-    pub fn engine_thread_on(mut self, core: usize) -> Self {
-        self.mode = Some(EngineMode::Thread { core: Some(core) });
+    /// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORES`). The core
+    /// may lie outside the affinity mask of the program. A core that the machine does not have is
+    /// an error of [`JobBuilder::join`]. If the system forbids the core (a cpuset), the node says
+    /// so on stderr, and its engine runs where the program does.
+    pub fn engine_thread_on(self, core: usize) -> Self {
+        self.engine_thread_on_any_of([core])
+    }
+
+    /// Gives the engine a thread of its own on these cores, as [`JobBuilder::engine_thread_on`]
+    /// does.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::Job::builder().engine_thread_on_any_of([0]).join()?;
+    /// job.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn engine_thread_on_any_of(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.mode = Some(EngineMode::Thread { cores: cores.into_iter().collect() });
         self
     }
 
@@ -208,7 +266,9 @@ impl JobBuilder {
 
     /// Returns the wishes about waiting.
     pub(crate) fn wait_settings(&self) -> Result<WaitSettings> {
-        WaitSettings::given(self.mode, self.spin)
+        let waiting = self.waiting.clone().transpose();
+        waiting
+            .and_then(|waiting| WaitSettings::given(self.mode.clone(), waiting))
             .map_err(|why| Error::invalid("joining the job", why))
     }
 

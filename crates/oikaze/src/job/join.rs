@@ -92,9 +92,17 @@ fn join_explaining(
 
     let (link, port) = open_link(bootstrap.as_ref(), without)?;
     let link = tap(link, bootstrap.rank())?;
+    #[cfg(all(test, not(loom)))]
+    let link = crate::node::noting_callers(link);
     let local_peer_setup = LocalPeerSetup::open(bootstrap.as_ref(), &without);
-    let meeting =
-        Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, local_peer_setup.callable(), waits)?;
+    let meeting = Meeting::hold(
+        bootstrap.as_ref(),
+        port,
+        !without.ipv6,
+        local_peer_setup.callable(),
+        wait_settings.engine_cores(),
+        waits,
+    )?;
     let wait_policy =
         wait_settings.policy(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
     let limit_to_meet = limit.unwrap_or(MEET_TIME);

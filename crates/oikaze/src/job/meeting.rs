@@ -6,7 +6,7 @@ use oikaze_launch::addresses::{
     Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here,
 };
 use oikaze_launch::{Bootstrap, JobError, MEET_TIME};
-use oikaze_os::cpu::{Topology, cpulist};
+use oikaze_os::cpu::{CpuId, Topology, cpulist};
 use oikaze_protocol::limits::JOIN_CONNECT_TIME;
 use oikaze_protocol::wind::Death;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Meeting {
     pub candidates: Vec<Vec<Candidate>>,
     /// Number of addresses of each rank that are no candidates, because there are too many.
     left_out: Vec<u32>,
-    /// Cores that this process may use, if the kernel says so.
+    /// Cores that this process may use, those of its engine included, if the kernel says so.
     topology: Option<Topology>,
     /// Record that this node published, and the records of all other nodes.
     pub mine: Reachable,
@@ -34,9 +34,10 @@ impl Meeting {
         port: u16,
         ipv6: bool,
         callable: Option<Callable>,
+        engine_cores: &[CpuId],
         waits: &Arc<Waits>,
     ) -> Result<Self> {
-        let topology = Topology::detect().ok();
+        let topology = Topology::detect().ok().map(|topology| topology.joined_by(engine_cores));
         let processors = topology.as_ref().map(|topology| cpulist(&topology.cpus));
         let machine = bootstrap.settings().machine.clone();
         let here = Reachable::here(port, true, ipv6)?;

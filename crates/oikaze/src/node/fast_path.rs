@@ -63,7 +63,7 @@ impl Node {
     pub fn send_fast(&self, route: &ShmRoute, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While the helper watches, each settlement would wake it. A turn tells the helper that
         // this thread polls often enough by itself.
-        if self.driver.helper.is_watching() || self.is_forked() || self.engine.masks_entries() {
+        if self.bars_fast_sends() {
             return None;
         }
         let mut engine = self.engine.try_enter_often()?;
@@ -87,7 +87,7 @@ impl Node {
     /// if earlier requests must go first.
     pub fn send_parcel_fast(&self, to: Rank, head: &ParcelHead, body: &[u8]) -> bool {
         let Some(channel) = self.channels.of(to) else { return false };
-        if self.driver.helper.is_watching() || self.is_forked() || self.engine.masks_entries() {
+        if self.bars_fast_sends() {
             return false;
         }
         let Some(mut engine) = self.engine.try_enter_often() else { return false };
@@ -95,6 +95,15 @@ impl Node {
         drop(engine);
         self.after_leaving_to(is_sent.then_some(channel));
         is_sent
+    }
+
+    /// Returns `true` if messages of the calling thread go through a turn.
+    #[inline]
+    fn bars_fast_sends(&self) -> bool {
+        self.driver.helper.is_watching()
+            || self.is_forked()
+            || self.engine.masks_entries()
+            || self.leaves_turns()
     }
 
     /// Takes a message that is there, or comes within about a microsecond, for a thread that does
@@ -126,7 +135,7 @@ impl Node {
             if let Some(arrived) = self.take_mail(from) {
                 return Some(arrived);
             }
-            if self.channels.have_records() {
+            if self.channels.have_records() && !self.leaves_turns() {
                 self.pace.found_after(look);
                 // A thread that finds a message without waiting finds more.
                 return match self.make_ready_at_once(from, look == 0 || soon >= STREAM_BATCH_MIN) {
@@ -174,7 +183,7 @@ impl Node {
     /// Takes a message from a local peer's ring that is the oldest for this caller.
     #[inline]
     pub fn take_fast(&self, from: Option<Rank>) -> Option<Arrived> {
-        if !self.channels.have_records() || self.engine.masks_entries() {
+        if !self.channels.have_records() || self.engine.masks_entries() || self.leaves_turns() {
             return None;
         }
         self.make_ready(from, false)?.hand_out()
@@ -210,7 +219,7 @@ impl Node {
             if let Some(value) = ready() {
                 return Some(value);
             }
-            if self.channels.have_records() {
+            if self.channels.have_records() || self.is_called() {
                 return None;
             }
         }

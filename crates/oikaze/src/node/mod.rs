@@ -3,11 +3,13 @@
 //! *A waiting thread drives*: it runs turns itself if no other thread does. A helper thread serves
 //! the socket only while there is no driver, and page faults always. Any thread that submits runs
 //! one turn at once, so that nothing waits to be sent. A thread that finds the engine taken leaves
-//! the work to its holder ([`combining_lock`]).
+//! the work to its holder ([`driver::lock`]). In thread mode all of this is the work of the engine's
+//! own thread ([`engine_thread`]).
 
 mod cork;
 mod departures;
 mod driver;
+mod engine_thread;
 mod fast_path;
 mod forked;
 mod guards;
@@ -23,8 +25,10 @@ mod tests;
 mod waits;
 
 pub(crate) use departures::Needs;
-pub use driver::wait_policy::{EngineMode, WaitPolicy, WaitSettings};
+pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
+#[cfg(all(test, not(loom)))]
+pub(crate) use engine_thread::tests::noting_callers;
 pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::next_or_end;
 pub(crate) use shm_route::ShmRoute;
@@ -36,6 +40,7 @@ use crate::{Error, Result};
 use crossbeam_queue::SegQueue;
 use driver::lock::{CombiningLock, CombiningLockGuard};
 use driver::{Driver, SpinLimit};
+use engine_thread::EngineThread;
 use mailbox::Mailbox;
 use oikaze_engine::{
     Arrived, Engine, Failure, Fences, Request, ShmChannels, Submission, UnreportedFailures, Work,
@@ -68,6 +73,7 @@ pub(crate) struct Node {
     /// Requests that were made while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     driver: Driver,
+    engine_thread: EngineThread,
     /// Event that is readable while there is an unseen message, outcome or death: for `select` and
     /// async runtimes.
     news: Event,
@@ -132,6 +138,7 @@ impl Node {
             .map_err(|error| Error::system("duplicating the local peers' descriptor", error))?;
         let (channels, fences) = (engine.channels(), Arc::clone(engine.ops().fences()));
         let guards = Arc::clone(engine.pages().guards());
+        let has_own_thread = wait_policy.mode != EngineMode::Inline;
         let node = Arc::new(Self {
             pace: fast_path::Pace::new(channels.count()),
             channels,
@@ -139,7 +146,8 @@ impl Node {
             origin: Origin::here(),
             engine: OriginBound::new(CombiningLock::new(engine)),
             submissions,
-            driver: Driver::new().map_err(no_event)?,
+            driver: Driver::new(has_own_thread).map_err(no_event)?,
+            engine_thread: EngineThread::new(has_own_thread),
             news: Event::new().map_err(no_event)?,
             news_wanted: AtomicBool::new(false),
             socket,
@@ -148,9 +156,9 @@ impl Node {
             tracker,
             guards,
             start,
+            spin_limit: SpinLimit::new(wait_policy.wait, wait_policy.has_room),
             wait_policy,
             waits,
-            spin_limit: SpinLimit::new(wait_policy.spin),
             bootstrap,
             failed: AtomicBool::new(false),
             mailbox: Mailbox::default(),
@@ -192,7 +200,9 @@ impl Node {
             std::process::abort();
         }
         let masked = self.engine.mask_for_entry();
+        let visit = self.visit();
         let value = look(&mut self.engine.enter());
+        drop(visit);
         drop(masked);
         // Submissions that found the engine taken meanwhile.
         self.after_leaving();
@@ -212,6 +222,10 @@ impl Node {
         if self.is_forked() {
             return None;
         }
+        if self.leaves_turns() {
+            self.ring_engine();
+            return None;
+        }
         let _masked = self.engine.mask_for_turns();
         Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
     }
@@ -222,6 +236,7 @@ impl Node {
         now: Time,
         mut turn: impl FnMut(&mut RealEngine, Time) -> Work,
     ) -> Work {
+        debug_assert!(!self.leaves_turns(), "only the engine's own thread runs turns");
         let mut total = Work::default();
         let mut first = Some(now);
         let rung = Cell::new(false);
@@ -333,7 +348,7 @@ impl Node {
     /// run.
     #[inline]
     pub fn spins_on_words(&self) -> bool {
-        self.local_peers.is_some() && !self.wait_policy.spin.is_zero()
+        self.local_peers.is_some() && self.spin_limit.spins()
     }
 
     /// Fences the operations to this peer, or to each. Operations that need no engine go through

@@ -34,7 +34,8 @@ impl Node {
             return;
         }
         let _masked = self.engine.mask_for_entry();
-        let Some(mut engine) = self.engine.try_enter() else {
+        let engine = if self.leaves_turns() { None } else { self.engine.try_enter() };
+        let Some(mut engine) = engine else {
             if let Some(name) = name {
                 self.submissions.push(Submission {
                     request: Request::Withdraw { name },
@@ -47,7 +48,7 @@ impl Node {
                 completion: None,
                 keep: None,
             });
-            return self.after_leaving();
+            return if self.leaves_turns() { self.ring_engine() } else { self.after_leaving() };
         };
         if let Some(name) = &name {
             engine.rma().withdraw(name);

@@ -38,6 +38,9 @@ impl Node {
             return;
         }
         let submission = Submission { request, completion: None, keep: None };
+        if self.leaves_turns() {
+            return self.post(submission);
+        }
         let _masked = self.engine.mask_for_entry();
         let mut settled = 0;
         match self.engine.try_enter() {
@@ -57,14 +60,30 @@ impl Node {
     }
 
     /// Submits to the engine and runs a turn, if no other thread is in the engine. Otherwise the
-    /// thread in the engine takes the submission up. Either way a thread's requests are taken up in
-    /// their order.
+    /// thread in the engine takes the submission up. In thread mode that is always the engine's own
+    /// thread. Either way a thread's requests are taken up in their order.
     pub fn push(&self, submission: Submission) {
         if self.is_forked() {
             return self.refuse(&submission);
         }
+        if self.leaves_turns() {
+            return self.push_to_queue(submission);
+        }
         if !self.push_at_once(submission) && self.submissions.len() > LEFT_MAX {
             self.begin_what_was_left();
+        }
+    }
+
+    /// Leaves a submission to the engine's own thread, which may wait for the end of a batch.
+    fn push_to_queue(&self, submission: Submission) {
+        if cork::hold_post(self.number()).is_some() {
+            self.submissions.push(submission);
+        } else {
+            self.post(submission);
+        }
+        if self.submissions.len() > LEFT_MAX {
+            self.ring_engine();
+            self.wait_for_room(LEFT_MAX);
         }
     }
 
@@ -159,6 +178,9 @@ impl Node {
         if self.is_forked() {
             return;
         }
+        if self.leaves_turns() {
+            return self.ring_engine();
+        }
         self.engine.ask();
         let now = self.now();
         self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
@@ -167,10 +189,5 @@ impl Node {
     /// Sends what shared arrays have to send, by this thread or the one in the engine.
     pub fn send_now(&self) {
         self.send_what_was_held();
-    }
-
-    /// Returns a number that tells this node from the other nodes of this process.
-    fn number(&self) -> usize {
-        std::ptr::from_ref(self).addr()
     }
 }

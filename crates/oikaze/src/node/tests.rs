@@ -20,7 +20,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicUsize;
 
-const WAIT_POLICY: WaitPolicy = WaitPolicy { spin: Duration::ZERO, mode: EngineMode::Inline };
+const WAIT_POLICY: WaitPolicy =
+    WaitPolicy { wait: WaitMode::Block, has_room: false, mode: EngineMode::Inline };
 
 fn node_and_local_peer() -> (Arc<Node>, Pair) {
     node_with(None)

@@ -15,6 +15,8 @@ pub use biased_lock::{BiasedLock, BiasedLockGuard};
 pub use event::Event;
 pub use look::between_looks;
 pub use preempted::preemptions;
-pub use slack::TimerSlack;
+pub use slack::{TimerSlack, make_timers_exact};
 pub use spent::Meter;
-pub use topology::{CpuId, Topology, cpulist, parse_cpulist, pin_to_core, usable_cores};
+pub use topology::{
+    CpuId, Topology, bind_to_cores, cpulist, online_cpus, parse_cpulist, pin_to_core, usable_cores,
+};

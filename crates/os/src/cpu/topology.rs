@@ -36,6 +36,23 @@ impl Topology {
         Ok(Self { cpus, cores, parallelism })
     }
 
+    /// Returns the topology of a process one of whose threads is bound to `cpus`, which may lie
+    /// outside the affinity mask.
+    #[must_use]
+    pub fn joined_by(mut self, cpus: &[CpuId]) -> Self {
+        let has_quota = self.parallelism < self.cpus.len();
+        for cpu in cpus {
+            if let Err(at) = self.cpus.binary_search(cpu) {
+                self.cpus.insert(at, *cpu);
+            }
+        }
+        // A quota holds for all processors together.
+        if !has_quota {
+            self.parallelism = self.cpus.len().max(1);
+        }
+        self
+    }
+
     /// Returns `true` if each of `processes` similar processes, this one included, may have
     /// `threads` threads spin at once without keeping another thread from a processor.
     ///
@@ -60,24 +77,49 @@ pub fn usable_cores() -> usize {
     Topology::detect().map_or(1, |topology| topology.parallelism)
 }
 
-/// Pins the calling thread to this processor.
+/// Returns the processors of this machine that are online, in order. A process may be permitted
+/// fewer ([`Topology::detect`]).
 ///
 /// # Errors
-/// There is no such processor, or this process may not use it: the error says which ones it may.
+/// `/sys` is not mounted, or does not list them.
+pub fn online_cpus() -> io::Result<Vec<CpuId>> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    parse_cpulist(text.trim()).ok_or_else(|| {
+        let why = format!("/sys/devices/system/cpu/online: {:?} is no set", text.trim());
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    })
+}
+
+/// Binds the calling thread to this processor, as [`bind_to_cores`] does.
+///
+/// # Errors
+/// As [`bind_to_cores`].
 pub fn pin_to_core(cpu: CpuId) -> io::Result<()> {
+    bind_to_cores(&[cpu])
+}
+
+/// Binds the calling thread to these processors. They may lie outside the affinity mask of the
+/// process, which holds for each thread on its own (`sched_setaffinity(2)`), but not outside its
+/// cpuset.
+///
+/// # Errors
+/// There are no such processors, or this process may not use them: the error says which ones it
+/// may.
+pub fn bind_to_cores(cpus: &[CpuId]) -> io::Result<()> {
     let refused = |error: io::Error| {
         let allowed = Topology::detect()
             .map_or_else(|_| "unknown".into(), |topology| cpulist(&topology.cpus));
         let text = format!(
-            "cannot run on processor {cpu}: {error}; this process may use {allowed} (see taskset, cpuset cgroups)"
+            "cannot run on processor {}: {error}; this thread may use {allowed} (see cpuset cgroups)",
+            cpulist(cpus)
         );
         io::Error::new(error.kind(), text)
     };
-    if cpu >= CpuSet::MAX_CPU {
+    if cpus.iter().any(|cpu| *cpu >= CpuSet::MAX_CPU) {
         return Err(refused(io::Error::new(io::ErrorKind::InvalidInput, "no such number")));
     }
     let mut mask = CpuSet::new();
-    mask.set(cpu);
+    cpus.iter().for_each(|cpu| mask.set(*cpu));
     sched_setaffinity(None, &mask).map_err(|error| refused(error.into()))
 }
 
@@ -132,7 +174,7 @@ pub fn cpulist(cpus: &[CpuId]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Topology, cores, cpulist, parse_cpulist, pin_to_core};
+    use super::{Topology, bind_to_cores, cores, cpulist, online_cpus, parse_cpulist, pin_to_core};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::path::Path;
@@ -175,6 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn engine_outside_the_mask_brings_its_processor_along() {
+        let one = Topology { cpus: vec![0], cores: vec![0], parallelism: 1 };
+        assert!(!one.clone().joined_by(&[0]).has_room_for(2, 1, &[]));
+        let both = one.joined_by(&[1]);
+        assert_eq!((both.cpus.as_slice(), both.parallelism), ([0, 1].as_slice(), 2));
+        assert!(both.has_room_for(2, 1, &[]));
+        let quota = Topology { cpus: vec![0, 1], cores: vec![0, 1], parallelism: 1 };
+        assert_eq!(quota.joined_by(&[3]).parallelism, 1, "a quota is not lifted");
+    }
+
+    #[test]
     fn a_pinned_thread_stays_there() {
         let allowed = Topology::detect().unwrap().cpus;
         // Runs in its own thread, so that the mask ends with it.
@@ -186,7 +239,25 @@ mod tests {
             });
         });
         let error = pin_to_core(usize::MAX).unwrap_err().to_string();
-        assert!(error.contains("this process may use"), "{error}");
+        assert!(error.contains("this thread may use"), "{error}");
+        assert!(bind_to_cores(&[]).is_err(), "a thread runs somewhere");
+    }
+
+    /// The mask of the application is not the engine's.
+    #[test]
+    fn thread_is_bound_outside_the_mask_that_it_inherited() {
+        let online = online_cpus().unwrap();
+        let allowed = Topology::detect().unwrap().cpus;
+        assert!(allowed.iter().all(|cpu| online.contains(cpu)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pin_to_core(allowed[0]).unwrap();
+                scope.spawn(|| {
+                    bind_to_cores(&allowed).unwrap();
+                    assert_eq!(Topology::detect().unwrap().cpus, allowed);
+                });
+            });
+        });
     }
 
     #[test]

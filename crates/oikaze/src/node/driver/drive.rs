@@ -2,10 +2,10 @@
 
 use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
 use super::link_watch::LinkWatch;
-use super::{Idle, Sleeper, Wakes};
+use super::{Idle, IdleStep, Sleeper, Wakes};
 use crate::node::cork;
 use crate::node::waits::{LongWait, WaitSubject};
-use crate::node::{EngineMode, Node, RealEngine};
+use crate::node::{Node, RealEngine};
 use arrayvec::ArrayVec;
 use oikaze_engine::{Submission, Work};
 use oikaze_protocol::time::Time;
@@ -72,23 +72,31 @@ impl Node {
         }
         let mut now = self.now();
         let mut driving = self.driver.try_drive(now);
+        let mut idle = Idle::new(&self.spin_limit);
         if driving.is_none() && cork::is_on() {
             // The driver does not know the posts that this thread has held back, and may sleep.
             self.send_what_was_held();
         }
         loop {
             if let Some(driving) = driving {
-                let (value, now) = self.drive(now, deadline, long, &mut ready);
+                let (value, now) = self.drive(&mut idle, now, deadline, long, &mut ready);
                 driving.leave(now);
                 return value;
             }
-            if let Some(value) = self.spin_beside(deadline, &mut ready) {
-                return Some(value);
-            }
-            let limit = Some(until(deadline).min(SLEEP_MAX));
-            let (value, role) = self.driver.park(limit, wakes, &mut ready);
+            let wakes = match self.spin_beside(&mut idle, deadline, &mut ready) {
+                Ok(value) => return Some(value),
+                Err(IdleStep::Pause(_)) => Wakes::Alone,
+                Err(IdleStep::Spin | IdleStep::Sleep) => wakes,
+            };
+            let limit = self.spin_limit.interval().unwrap_or(SLEEP_MAX).min(until(deadline));
+            let asleep = self.now();
+            let (value, role) = self.driver.park(Some(limit), wakes, &mut ready);
             driving = role;
             now = self.now();
+            idle.slept();
+            if value.is_some() || now - asleep < limit {
+                idle.ends(now);
+            }
             if value.is_some() || passed(deadline) || long.is_interrupted() {
                 if let Some(driving) = driving {
                     driving.leave(now);
@@ -99,37 +107,43 @@ impl Node {
         }
     }
 
-    /// Polls while another thread drives, for as long as spinning may pay.
+    /// Polls while another thread drives, for as long as spinning may pay. Returns the value, or
+    /// what to do next.
     fn spin_beside<T>(
         &self,
+        idle: &mut Idle<'_>,
         deadline: Option<Instant>,
         ready: &mut impl FnMut() -> Option<T>,
-    ) -> Option<T> {
-        let begun = Instant::now();
-        let limit = self.spin_limit.limit(self.time_of(begun));
-        while self.driver.is_driven() && begun.elapsed() < limit && !passed(deadline) {
+    ) -> Result<T, IdleStep> {
+        while self.driver.is_driven() && !passed(deadline) {
+            let now = self.now();
             if let Some(value) = ready() {
-                return Some(value);
+                idle.ends(now);
+                return Ok(value);
             }
-            std::hint::spin_loop();
+            match idle.next(now) {
+                IdleStep::Spin => std::hint::spin_loop(),
+                step => return Err(step),
+            }
         }
-        None
+        Err(IdleStep::Sleep)
     }
 
     /// Returns the awaited value if it is there, and the time of the last reading of the clock.
-    fn drive<T>(
+    pub(super) fn drive<T>(
         &self,
+        idle: &mut Idle<'_>,
         mut now: Time,
         deadline: Option<Instant>,
         long: &mut LongWait<'_>,
         ready: &mut impl FnMut() -> Option<T>,
     ) -> (Option<T>, Time) {
         let last = deadline.map(|deadline| self.time_of(deadline));
-        let mut idle = Idle::new(&self.spin_limit);
         let mut watch = LinkWatch::new(self);
         let mut spun = 0u64;
         loop {
             self.driver.begin_round();
+            self.engine_thread.let_visitors_in();
             let work = self.turn_until_news(now);
             let value = ready();
             let is_late = last.is_some_and(|last| last <= now) || long.is_interrupted();
@@ -139,25 +153,42 @@ impl Node {
             }
             match work {
                 Some(work) if work.is_idle() => {
-                    if idle.may_spin(now) {
-                        spun += 1;
-                        if spun == SPIN_TURNS_UNTIL_CREDIT {
-                            self.with_engine(|engine| self.give_credit_back(engine));
+                    match idle.next(now) {
+                        IdleStep::Spin => {
+                            spun += 1;
+                            if spun == SPIN_TURNS_UNTIL_CREDIT {
+                                self.with_engine(|engine| self.give_credit_back(engine));
+                            }
+                            let value = match self.engine_thread.runs() {
+                                // `ready` of the engine's own thread takes page faults by a system
+                                // call, which is worth one call a turn.
+                                true => self.view(&mut || None),
+                                false => self.view(ready),
+                            };
+                            if let Some(value) = value {
+                                idle.ends(now);
+                                return (Some(value), now);
+                            }
                         }
-                        if let Some(value) = self.view(ready) {
-                            idle.ends(now);
-                            return (Some(value), now);
+                        IdleStep::Pause(interval) => {
+                            self.pause(interval.min(until(deadline)));
+                            idle.slept();
                         }
-                    } else if let Some(value) = self.sleep_on_socket(&mut watch, deadline, ready) {
-                        return (Some(value), self.now());
-                    } else {
-                        idle.slept();
+                        IdleStep::Sleep => {
+                            let value = self.sleep_on_socket(&mut watch, deadline, ready);
+                            idle.slept();
+                            if let Some(value) = value {
+                                let now = self.now();
+                                idle.ends(now);
+                                return (Some(value), now);
+                            }
+                        }
                     }
                 }
                 Some(_) => {
                     spun = 0;
                     idle.ends(now);
-                    if !self.spin_limit.limit(now).is_zero() {
+                    if self.spin_limit.may_spin(now) {
                         watch.release();
                     }
                 }
@@ -181,13 +212,26 @@ impl Node {
         self.run_turns(now, |engine, now| {
             let mut left = polls;
             engine.turn_until_news(now, || {
-                if left == 0 || self.engine.is_asked() {
+                if left == 0 || self.engine.is_asked() || self.is_called() {
                     return None;
                 }
                 left -= 1;
                 Some(self.now())
             })
         })
+    }
+
+    /// Returns `true` if other threads want something of the engine's own thread.
+    #[inline]
+    pub(in crate::node) fn is_called(&self) -> bool {
+        self.engine_thread.runs()
+            && (!self.submissions.is_empty() || self.engine_thread.has_visitors())
+    }
+
+    /// Sleeps for an interval of polling. Peers get the credit back that they may wait for.
+    fn pause(&self, interval: Duration) {
+        self.with_engine(|engine| self.give_credit_back(engine));
+        std::thread::sleep(interval);
     }
 
     /// Blocks until the socket is readable, a timer is due, another thread has news for this one,
@@ -207,8 +251,7 @@ impl Node {
         // sleep.
         let value = ready();
         if value.is_none() && self.submissions.is_empty() {
-            let faults = matches!(self.wait_policy.mode, EngineMode::Thread { .. });
-            self.poll(&self.driver.sleep, true, faults, timeout);
+            self.poll(&self.driver.sleep, true, self.engine_thread.runs(), timeout);
         }
         self.driver.sleep.wake_up();
         value

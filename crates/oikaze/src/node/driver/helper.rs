@@ -1,13 +1,14 @@
 //! Helper thread. It serves page faults always, and the socket while no thread drives. In thread
 //! mode it is the driver for good.
 
-use super::HelperSleep;
 use super::limits::HELPER_SLEEP;
 use super::link_watch::LinkWatch;
+use super::{HelperSleep, Idle};
+use crate::node::engine_thread::EngineThread;
 use crate::node::waits::Faults;
 use crate::node::{EngineMode, Node};
 use oikaze_engine::{Request, Submission};
-use oikaze_os::cpu::TimerSlack;
+use oikaze_os::cpu::{CpuId, TimerSlack};
 use oikaze_os::memory::tracking::SharedError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +18,8 @@ use std::time::Duration;
 pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     oikaze_os::signals::spawn("oikaze", move || {
         let _guard = EndTogether;
-        if let EngineMode::Thread { core } = node.wait_policy.mode {
-            node.drive_for_good(core);
+        if let EngineMode::Thread { cores } = &node.wait_policy.mode {
+            node.drive_for_good(cores);
         } else {
             node.help();
         }
@@ -105,6 +106,9 @@ impl Node {
 
     /// Sleeps on socket and faults, until the next timer. Returns `true` if there are faults.
     fn watch(&self, watch: &mut LinkWatch<'_>) -> bool {
+        if let Some(interval) = self.spin_limit.interval() {
+            return self.poll(&self.driver.helper, false, true, interval);
+        }
         let most = watch.hold();
         self.driver.helper.fall_asleep(self.now() + most);
         let next = self.next_timeout();
@@ -137,28 +141,34 @@ impl Node {
     }
 
     /// Drives in thread mode: this thread holds the role until the node is closed.
-    fn drive_for_good(&self, core: Option<usize>) {
-        if let Some(core) = core {
-            // If the core is not available (a container's set), the thread stays where the kernel
-            // puts it.
-            if oikaze_os::cpu::pin_to_core(core).is_err() {
-                self.paths().unpinned();
-            }
+    fn drive_for_good(&self, cores: &[CpuId]) {
+        if !cores.is_empty()
+            && let Err(why) = oikaze_os::cpu::bind_to_cores(cores)
+        {
+            // A container's cpuset may forbid the cores. The node works without them.
+            self.paths().unpinned();
+            oikaze_os::signals::say(&format!(
+                "oikaze: node {}: the engine's thread is not bound, and may slow the application down: {why}",
+                self.bootstrap.rank()
+            ));
         }
+        EngineThread::begin(self.number());
+        let driving = self.driver.adopt();
         let mut open_faults = Faults::default();
-        while !self.closing.load(Ordering::SeqCst) {
-            let look = || {
-                let faults = self
-                    .tracker
-                    .as_ref()
-                    .is_some_and(|_| self.poll(&self.driver.helper, false, true, Duration::ZERO));
-                if faults {
-                    self.take_faults(&mut open_faults);
-                }
-                open_faults.look(self);
-                self.closing.load(Ordering::SeqCst).then_some(())
-            };
-            self.wait(None, look);
-        }
+        let mut look = || {
+            let faults = self.engine.masks_turns()
+                && self.poll(&self.driver.helper, false, true, Duration::ZERO);
+            if faults {
+                self.take_faults(&mut open_faults);
+            }
+            open_faults.look(self);
+            self.closing.load(Ordering::SeqCst).then_some(())
+        };
+        let mut idle = Idle::new(&self.spin_limit);
+        let mut drive =
+            || self.drive(&mut idle, self.now(), None, &mut self.short_wait(), &mut look).0;
+        while drive().is_none() {}
+        self.engine_thread.end();
+        driving.leave(self.now());
     }
 }

@@ -5,9 +5,15 @@ use std::time::Duration;
 
 // Spinning: a thread polls instead of sleeping.
 
-/// Time for which a waiting thread spins before it blocks, unless the user sets another. Spinning
-/// pays while it is shorter than a sleep and a wakeup, which take tens of microseconds here.
+/// Maximum time for which a waiting thread spins before it blocks, unless the user lets it spin
+/// for ever. The adaptive policy spins for less where that has not paid.
 pub(crate) const SPIN_TIME: Duration = Duration::from_millis(2);
+/// Cost of a sleep and its wakeup beside spinning, as the adaptive policy weighs it. A wait that is
+/// slept through is 50 µs late, which is a fifth of a wait of this length.
+pub(crate) const SLEEP_COST: Duration = Duration::from_micros(250);
+/// Time for which a blocking thread polls after a wakeup, from the latest news on (paper 000).
+/// Several completions then cost one wakeup.
+pub(crate) const BURST_TIME: Duration = Duration::from_micros(100);
 /// Polls of the rings between two idle turns, of all local peers together. A turn does much else,
 /// and reads the clock.
 pub(crate) const SPIN_POLLS_BETWEEN_TURNS: usize = 32;

@@ -65,8 +65,9 @@ impl<T> CombiningLock<T> {
         self.masks_turns() && are_known_to_be_handled()
     }
 
+    /// Returns `true` once there are shared arrays.
     #[inline]
-    fn masks_turns(&self) -> bool {
+    pub fn masks_turns(&self) -> bool {
         self.masks_signals.load(StdOrdering::Relaxed)
     }
 

@@ -35,7 +35,7 @@
 //! | | | helper away, and its limit far or the gaps long | role free, helper awake | the helper |
 //! | | | otherwise | role free | |
 //! | drop of the guard | a driver that panics | no waiter is parked | role free | |
-//! | [`Idle::may_spin`] | the driver | idle for the spin time, or its core is shared | driver sleeps | |
+//! | [`Idle::next`] | the driver | idle for the spin time, or its core is shared | driver sleeps | |
 //! | [`Sleeper::fall_asleep`] | the driver, the helper | no news since the last check | asleep until the next timer | |
 //! | [`Driver::helper_sleeps`] | the helper | role driven | away, twice as long each time | |
 //! | | | role free for a short time, and the gaps are short | away | |
@@ -63,10 +63,11 @@ pub(crate) mod link_watch;
 pub(crate) mod lock;
 pub(crate) mod sleeper;
 pub(crate) mod spin;
+pub(crate) mod spin_history;
 pub(crate) mod state;
 pub(crate) mod wait_policy;
 pub(crate) mod waiters;
 
 pub(crate) use sleeper::Sleeper;
-pub(crate) use spin::{Idle, SpinLimit};
+pub(crate) use spin::{Idle, IdleStep, SpinLimit};
 pub(crate) use state::{Driver, HelperSleep, Wakes};

@@ -1,16 +1,20 @@
-//! Busy polling: decides whether a waiting thread spins or sleeps.
+//! Busy polling: decides whether a waiting thread spins, pauses or sleeps.
 //!
 //! Spinning pays on a core of one's own. On a shared core it spends the thread's share on nothing,
 //! and the scheduler gives the core to other threads when there is work at last. A thread that
 //! sleeps keeps its claim, because the kernel prefers it when it is woken. This is two-phase
 //! waiting (Ousterhout, "Scheduling techniques for concurrent systems", 1982). Here the second
-//! phase begins at once where the first was seen to cost more than it saves.
+//! phase begins at once where the first was seen to cost more than it saves, and after as long as
+//! the first has been paying off otherwise ([`SpinHistory`]).
 //!
 //! Bench cases: `message_lat` of 8 bytes and `passive` (`bench wind`).
 
 use super::limits::{
-    PREEMPTED_AGAIN_MAX, PREEMPTED_CHECK_AFTER, PREEMPTED_MIN, PREEMPTED_TIMES, SPIN_REST,
+    BURST_TIME, PREEMPTED_AGAIN_MAX, PREEMPTED_CHECK_AFTER, PREEMPTED_MIN, PREEMPTED_TIMES,
+    SPIN_REST,
 };
+use super::spin_history::SpinHistory;
+use super::wait_policy::WaitMode;
 use oikaze_os::cpu::preemptions;
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,31 +23,63 @@ use std::time::Duration;
 /// Time for which threads of a node may spin.
 #[derive(Debug)]
 pub(crate) struct SpinLimit {
-    longest: Duration,
-    /// End of the time without spin_limit, in nanoseconds of the node's clock.
+    mode: WaitMode,
+    /// The machine has cores for the adaptive policy to spin on.
+    has_room: bool,
+    /// End of the time without spinning, in nanoseconds of the node's clock.
     shared_until: AtomicU64,
-    /// Last time at which a spin_limit thread lost its core, and how often that happened in a row.
+    /// Last time at which a spinning thread lost its core, and how often that happened in a row.
     taken_at: AtomicU64,
     taken: AtomicU32,
 }
 
 impl SpinLimit {
-    /// Limits spin_limit to `longest` while no other thread takes the cores.
-    pub fn new(longest: Duration) -> SpinLimit {
+    /// Limits spinning by this mode. `has_room` says whether the machine has cores to spin on.
+    pub fn new(mode: WaitMode, has_room: bool) -> SpinLimit {
         SpinLimit {
-            longest,
+            mode,
+            has_room,
             shared_until: AtomicU64::new(0),
             taken_at: AtomicU64::new(0),
             taken: AtomicU32::new(0),
         }
     }
 
-    /// Returns how long a thread that begins now may spin. A user's setting to spin for ever always
-    /// holds.
-    pub fn limit(&self, now: Time) -> Duration {
-        let own =
-            self.longest == Duration::MAX || now.0 >= self.shared_until.load(Ordering::Relaxed);
-        if own { self.longest } else { Duration::ZERO }
+    /// Returns `true` if threads of the node spin before they sleep.
+    pub fn spins(&self) -> bool {
+        match self.mode {
+            WaitMode::Spin => true,
+            WaitMode::Adaptive => self.has_room,
+            WaitMode::Poll(_) | WaitMode::Block => false,
+        }
+    }
+
+    /// Returns `true` if a thread that begins to wait now may spin.
+    pub fn may_spin(&self, now: Time) -> bool {
+        self.spins() && (self.mode == WaitMode::Spin || !self.is_shared(now))
+    }
+
+    /// Returns the interval of polling, if threads neither spin nor are woken.
+    pub fn interval(&self) -> Option<Duration> {
+        match self.mode {
+            WaitMode::Poll(interval) => Some(interval),
+            _ => None,
+        }
+    }
+
+    /// Returns how long a thread may spin that has nothing to do. A user's setting to spin for ever
+    /// always holds.
+    fn limit(&self, now: Time, history: &SpinHistory, in_burst: bool) -> Duration {
+        match self.mode {
+            WaitMode::Spin => Duration::MAX,
+            WaitMode::Block if in_burst && !self.is_shared(now) => BURST_TIME,
+            WaitMode::Adaptive if self.has_room && !self.is_shared(now) => history.limit(),
+            WaitMode::Poll(_) | WaitMode::Block | WaitMode::Adaptive => Duration::ZERO,
+        }
+    }
+
+    fn is_shared(&self, now: Time) -> bool {
+        now.0 < self.shared_until.load(Ordering::Relaxed)
     }
 
     /// Notes that another thread had the core. Several threads of this node may call this at the
@@ -65,12 +101,26 @@ impl SpinLimit {
     }
 }
 
-/// Idle spans of a driver, one after another.
+/// What an idle thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdleStep {
+    /// Polls again at once.
+    Spin,
+    /// Polls again after this time, and is not woken before.
+    Pause(Duration),
+    /// Sleeps until it is woken.
+    Sleep,
+}
+
+/// Idle spans of a waiting thread, one after another.
 #[derive(Debug)]
 pub(crate) struct Idle<'s> {
     spin_limit: &'s SpinLimit,
     /// Returns how often this thread was preempted so far.
     count: fn() -> u64,
+    history: SpinHistory,
+    /// A blocking thread was woken, and news has come since again and again.
+    in_burst: bool,
     span: Option<IdleSpan>,
 }
 
@@ -80,28 +130,47 @@ struct IdleSpan {
     latest: Time,
     /// Preemptions of the thread at some moment of this span.
     preemptions: Option<u64>,
+    has_slept: bool,
+    /// Another thread had the core, so the length of the span says nothing about the wait.
+    was_taken: bool,
 }
 
 impl<'s> Idle<'s> {
+    /// Begins the wait of the calling thread.
     pub fn new(spin_limit: &'s SpinLimit) -> Idle<'s> {
-        Idle { spin_limit, count: preemptions, span: None }
+        if spin_limit.interval().is_some() {
+            oikaze_os::cpu::make_timers_exact();
+        }
+        let history = SpinHistory::of_thread();
+        Idle { spin_limit, count: preemptions, history, in_burst: false, span: None }
     }
 
-    /// Notes an idle poll. Returns `true` if the thread may poll again at once.
-    pub fn may_spin(&mut self, now: Time) -> bool {
+    /// Notes an idle poll. Returns what the thread does next.
+    pub fn next(&mut self, now: Time) -> IdleStep {
         self.look(now);
-        let span = self.span.get_or_insert(IdleSpan { since: now, latest: now, preemptions: None });
+        let span = self.span.get_or_insert(IdleSpan {
+            since: now,
+            latest: now,
+            preemptions: None,
+            has_slept: false,
+            was_taken: false,
+        });
         span.latest = now;
         if span.preemptions.is_none() && now - span.since > PREEMPTED_CHECK_AFTER {
             span.preemptions = Some((self.count)());
         }
-        now - span.since < self.spin_limit.limit(now)
+        if now - span.since < self.spin_limit.limit(now, &self.history, self.in_burst) {
+            return IdleStep::Spin;
+        }
+        self.in_burst = false;
+        self.spin_limit.interval().map_or(IdleStep::Sleep, IdleStep::Pause)
     }
 
     /// Notes that the thread has slept. Its delay after a sleep does not mean a lost core.
     pub fn slept(&mut self) {
         if let Some(span) = &mut self.span {
             span.preemptions = None;
+            span.has_slept = true;
         }
     }
 
@@ -109,20 +178,33 @@ impl<'s> Idle<'s> {
     /// taken away.
     pub fn ends(&mut self, now: Time) {
         self.look(now);
-        self.span = None;
+        if let Some(span) = self.span.take() {
+            self.in_burst |= span.has_slept;
+            if !span.was_taken {
+                self.history.add(now - span.since);
+            }
+        }
     }
 
     fn look(&mut self, now: Time) {
-        let Some(IdleSpan { latest, preemptions: Some(before), .. }) = &mut self.span else {
+        let Some(IdleSpan { latest, preemptions: Some(before), was_taken, .. }) = &mut self.span
+        else {
             return;
         };
         if now - *latest > PREEMPTED_MIN {
             let count = (self.count)();
             if count > *before {
+                *was_taken = true;
                 self.spin_limit.core_was_taken(now);
             }
             *before = count;
         }
+    }
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.history.keep();
     }
 }
 
@@ -131,7 +213,9 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    const SPIN: Duration = Duration::from_millis(2);
+    fn adaptive() -> SpinLimit {
+        SpinLimit::new(WaitMode::Adaptive, true)
+    }
 
     thread_local! {
         static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -148,18 +232,18 @@ mod tests {
     }
 
     fn idle(spin_limit: &SpinLimit) -> Idle<'_> {
-        Idle { spin_limit, count, span: None }
+        Idle { spin_limit, count, history: SpinHistory::new(), in_burst: false, span: None }
     }
 
     /// Polls every microsecond, from `from` on. Returns the microsecond from which on the thread
     /// may no longer spin.
     fn spin(idle: &mut Idle<'_>, from: u64, to: u64) -> Option<u64> {
-        (from..to).find(|micros| !idle.may_spin(at(*micros)))
+        (from..to).find(|micros| idle.next(at(*micros)) != IdleStep::Spin)
     }
 
     #[test]
     fn on_its_own_core_a_thread_spins_for_its_time_and_hardly_asks() {
-        let spin_limit = SpinLimit::new(SPIN);
+        let spin_limit = adaptive();
         let mut idle = idle(&spin_limit);
         assert_eq!(spin(&mut idle, 0, 10_000), Some(2000));
         assert_eq!(ASKED.get(), 1);
@@ -182,11 +266,11 @@ mod tests {
 
     #[test]
     fn on_a_shared_core_it_sleeps_at_once_for_a_while() {
-        let spin_limit = SpinLimit::new(SPIN);
+        let spin_limit = adaptive();
         let mut idle = idle(&spin_limit);
         let (shared, every) = (u64::try_from(SPIN_REST.as_micros()).unwrap(), 10_000);
         for n in 0..u64::from(PREEMPTED_TIMES) {
-            assert_eq!(spin_limit.limit(at(n * every)), SPIN);
+            assert!(spin_limit.may_spin(at(n * every)));
             lose_core(&mut idle, n * every);
         }
         let mut since = u64::from(PREEMPTED_TIMES - 1) * every + 2050;
@@ -197,28 +281,32 @@ mod tests {
             lose_core(&mut idle, since + shared);
             since += shared + 2050;
         }
-        assert_eq!(spin_limit.limit(at(since + shared)), SPIN);
+        assert!(spin_limit.may_spin(at(since + shared)));
     }
 
     #[test]
     fn a_loss_now_and_then_is_no_reason() {
-        let spin_limit = SpinLimit::new(SPIN);
+        let spin_limit = adaptive();
         let mut idle = idle(&spin_limit);
         let seldom = u64::try_from(PREEMPTED_AGAIN_MAX.as_micros()).unwrap();
         for n in 0..20 {
-            lose_core(&mut idle, n * seldom);
-            assert_eq!(spin_limit.limit(at(n * seldom + 2051)), SPIN);
+            for start in [3000, 3100, 3200, 3300].map(|micros| n * seldom + micros) {
+                assert_eq!(spin(&mut idle, start, start + 60), None, "spinning pays");
+                idle.ends(at(start + 60));
+            }
+            lose_core(&mut idle, (n + 1) * seldom);
+            assert!(spin_limit.may_spin(at((n + 1) * seldom + 2051)));
         }
     }
 
     #[test]
     fn a_sleep_is_no_loss() {
-        let spin_limit = SpinLimit::new(SPIN);
+        let spin_limit = adaptive();
         let mut idle = idle(&spin_limit);
         assert_eq!(spin(&mut idle, 0, 3000), Some(2000));
         COUNT.set(COUNT.get() + 1);
         idle.slept();
-        assert!(!idle.may_spin(at(5000)), "still the same idle span");
+        assert_eq!(idle.next(at(5000)), IdleStep::Sleep, "still the same idle span");
         idle.ends(at(5001));
         assert_eq!(spin_limit.taken.load(Ordering::Relaxed), 0);
     }
@@ -227,21 +315,79 @@ mod tests {
     /// would not bring it back sooner.
     #[test]
     fn time_lost_to_no_other_thread_changes_nothing() {
-        let spin_limit = SpinLimit::new(SPIN);
+        let spin_limit = adaptive();
         let mut idle = idle(&spin_limit);
         assert_eq!(spin(&mut idle, 0, 100), None);
-        assert!(idle.may_spin(at(1500)));
+        assert_eq!(idle.next(at(1500)), IdleStep::Spin);
         // And a switch that took no time: a thread of the kernel's.
         COUNT.set(COUNT.get() + 1);
-        assert!(idle.may_spin(at(1501)));
+        assert_eq!(idle.next(at(1501)), IdleStep::Spin);
         assert_eq!(spin_limit.taken.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn who_is_to_spin_for_ever_does_and_who_is_not_to_does_not() {
-        let (always, never) = (SpinLimit::new(Duration::MAX), SpinLimit::new(Duration::ZERO));
+        let (always, never) =
+            (SpinLimit::new(WaitMode::Spin, false), SpinLimit::new(WaitMode::Block, true));
         (0..PREEMPTED_TIMES).for_each(|_| always.core_was_taken(at(0)));
-        assert!(idle(&always).may_spin(at(1)));
-        assert!(!idle(&never).may_spin(at(1)));
+        assert_eq!(spin(&mut idle(&always), 1, 100_000), None);
+        assert_eq!(idle(&never).next(at(1)), IdleStep::Sleep);
+        let no_room = SpinLimit::new(WaitMode::Adaptive, false);
+        assert_eq!(idle(&no_room).next(at(1)), IdleStep::Sleep);
+    }
+
+    /// Paper 000: after the first wakeup, the driver polls until nothing has come for 100 µs.
+    #[test]
+    fn blocking_thread_polls_after_a_wakeup_until_nothing_comes() {
+        let limit = SpinLimit::new(WaitMode::Block, true);
+        let mut idle = idle(&limit);
+        assert_eq!(idle.next(at(0)), IdleStep::Sleep);
+        idle.slept();
+        assert_eq!(idle.next(at(500)), IdleStep::Sleep, "a timer is no news");
+        idle.slept();
+        idle.ends(at(1000));
+        for news in [1090, 1180, 1270] {
+            assert_eq!(spin(&mut idle, news - 89, news), None, "the burst goes on");
+            idle.ends(at(news));
+        }
+        assert_eq!(spin(&mut idle, 1271, 9999), Some(1371));
+        assert_eq!(idle.next(at(1372)), IdleStep::Sleep);
+        idle.ends(at(1373));
+        assert_eq!(idle.next(at(1374)), IdleStep::Sleep, "nobody woke it");
+    }
+
+    #[test]
+    fn polling_thread_pauses_for_its_interval_and_never_spins() {
+        let interval = Duration::from_micros(10);
+        let limit = SpinLimit::new(WaitMode::Poll(interval), true);
+        let mut idle = idle(&limit);
+        for micros in [0, 10, 20, 5000] {
+            assert_eq!(idle.next(at(micros)), IdleStep::Pause(interval));
+            idle.slept();
+        }
+        idle.ends(at(5010));
+        assert_eq!(idle.next(at(5020)), IdleStep::Pause(interval), "no burst either");
+    }
+
+    /// The adaptive thread follows its waits: answers after 5 µs, then none for long, then again.
+    #[test]
+    fn adaptive_thread_spins_only_while_that_has_paid() {
+        let limit = adaptive();
+        let mut idle = idle(&limit);
+        let mut now = 0;
+        let mut waits = |idle: &mut Idle<'_>, micros: u64, times: u64| {
+            let mut spun = 0;
+            for _ in 0..times {
+                spun = spin(idle, now, now + micros).unwrap_or(now + micros) - now;
+                idle.slept();
+                now += micros;
+                idle.ends(at(now));
+                now += 1;
+            }
+            spun
+        };
+        assert_eq!(waits(&mut idle, 5, 40), 5);
+        assert_eq!(waits(&mut idle, 10_000, 80), 0, "sleeps at once");
+        assert_eq!(waits(&mut idle, 60, 40), 60);
     }
 }

@@ -89,9 +89,12 @@ pub(crate) enum HelperSleep {
 }
 
 impl Driver {
-    /// Makes a free role, and the events that end sleeps.
-    pub fn new() -> std::io::Result<Self> {
-        Ok(Self::with(Sleeper::new()?, Sleeper::new()?))
+    /// Makes the role and the events that end sleeps. The role is free unless it is `reserved` for
+    /// the engine's own thread, which [adopts](Driver::adopt) it.
+    pub fn new(reserved: bool) -> std::io::Result<Self> {
+        let driver = Self::with(Sleeper::new()?, Sleeper::new()?);
+        driver.driven.store(reserved, Ordering::Relaxed);
+        Ok(driver)
     }
 }
 
@@ -112,6 +115,11 @@ impl<B: Bell> Driver<B> {
             helper,
             rounds: AtomicU64::new(0),
         }
+    }
+
+    /// Becomes the driver for which the role was reserved. Called once, by the engine's own thread.
+    pub fn adopt(&self) -> DriverGuard<'_, B> {
+        self.held()
     }
 
     /// Becomes the driver, if there is none.

@@ -1,100 +1,224 @@
-//! Waiting policy of a node's threads: spin only where cores are free, otherwise block at once.
+//! Settings of a node's threads: which thread runs the engine, and how threads wait.
 
-use super::limits::SPIN_TIME;
+use oikaze_os::cpu::{CpuId, cpulist, online_cpus, parse_cpulist};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Thread that runs the turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineMode {
     /// A thread that waits; the helper when none does.
     Inline,
-    /// A thread of its own, bound to `core` if given.
+    /// A thread of its own. No other thread runs turns.
     Thread {
-        /// Core to bind the thread to.
-        core: Option<usize>,
+        /// Processors to bind the thread to; those of the application if empty.
+        cores: Vec<CpuId>,
     },
 }
 
-/// Waiting policy of a node.
+impl EngineMode {
+    /// Returns the processors to which the engine's own thread is bound.
+    pub fn cores(&self) -> &[CpuId] {
+        match self {
+            EngineMode::Inline => &[],
+            EngineMode::Thread { cores } => cores,
+        }
+    }
+}
+
+/// Shortest and longest interval of polling. A longer one would delay the end of the job.
+const INTERVALS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_millis(100);
+
+/// Way in which threads wait, those of the application and of the engine alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitMode {
+    /// Polls without end.
+    Spin,
+    /// Polls at this interval, and sleeps in between. No news wakes the thread.
+    Poll(Duration),
+    /// Sleeps at once. After a wakeup, polls until no news has come for 100 µs.
+    Block,
+    /// Spins where cores are free, for as long as that has been paying off, and then sleeps.
+    Adaptive,
+}
+
+impl WaitMode {
+    /// Checks the interval of polling.
+    ///
+    /// # Errors
+    /// The text says which intervals are permitted.
+    pub fn poll(interval: Duration) -> Result<WaitMode, String> {
+        if INTERVALS.contains(&interval) {
+            return Ok(WaitMode::Poll(interval));
+        }
+        let (least, most) = (INTERVALS.start(), INTERVALS.end());
+        Err(format!("{interval:?} is no interval of polling; give {least:?} to {most:?}"))
+    }
+}
+
+impl FromStr for WaitMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WaitMode, String> {
+        match text {
+            "spin" => Ok(WaitMode::Spin),
+            "block" => Ok(WaitMode::Block),
+            "adaptive" => Ok(WaitMode::Adaptive),
+            _ => match text.strip_prefix("poll:").and_then(duration) {
+                Some(interval) => WaitMode::poll(interval),
+                None => {
+                    Err("expected spin, poll:TIME (such as poll:10us), block or adaptive".into())
+                }
+            },
+        }
+    }
+}
+
+/// Parses a time with its unit, such as `10us`.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let number: u64 = number.parse().ok()?;
+    Some(match unit {
+        "ns" => Duration::from_nanos(number),
+        "us" | "µs" => Duration::from_micros(number),
+        "ms" => Duration::from_millis(number),
+        _ => return None,
+    })
+}
+
+/// Waiting policy of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitPolicy {
-    /// Time for which a thread spins before it blocks, on a core of its own.
-    pub spin: Duration,
+    /// Way in which threads wait.
+    pub wait: WaitMode,
+    /// The machine has cores for threads that spin.
+    pub has_room: bool,
     /// Thread that runs the turns.
     pub mode: EngineMode,
 }
 
 /// Settings of waiting from the environment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WaitSettings {
-    /// Time to spin; `None` to spin as there is room.
-    spin: Option<Duration>,
+    wait: WaitMode,
     mode: EngineMode,
 }
 
 impl WaitSettings {
     /// Returns the given settings. Those that are not given are read from `OIKAZE_WAIT` = `spin`,
-    /// `block` or `adaptive` (default), and `OIKAZE_ENGINE` = `inline` (default), `thread` or
-    /// `thread:CORE`.
+    /// `poll:TIME`, `block` or `adaptive` (default), and `OIKAZE_ENGINE` = `inline` (default),
+    /// `thread` or `thread:CORES`, such as `thread:1` or `thread:2-3,6`.
     ///
     /// # Errors
-    /// The text says what is wrong with a variable, or with the core.
-    pub fn given(mode: Option<EngineMode>, spin: Option<Option<Duration>>) -> Result<Self, String> {
+    /// The text says what is wrong with a variable, or with the cores.
+    pub fn given(mode: Option<EngineMode>, wait: Option<WaitMode>) -> Result<Self, String> {
         let mode = match mode {
-            Some(mode @ EngineMode::Thread { core: Some(core) }) => {
-                check_core(core, "engine_thread_on")?;
+            Some(mode) => {
+                check_cores(mode.cores(), "engine_thread_on")?;
                 mode
             }
-            Some(mode) => mode,
             None => Self::mode_of_env()?,
         };
-        Ok(Self { spin: spin.map_or_else(Self::spin_of_env, Ok)?, mode })
+        Ok(Self { wait: wait.map_or_else(Self::wait_of_env, Ok)?, mode })
     }
 
     fn mode_of_env() -> Result<EngineMode, String> {
         Ok(match std::env::var("OIKAZE_ENGINE").ok().as_deref() {
             None | Some("inline") => EngineMode::Inline,
-            Some("thread") => EngineMode::Thread { core: None },
-            Some(text) => match text.strip_prefix("thread:").map(str::parse) {
-                Some(Ok(core)) => {
-                    check_core(core, &format!("OIKAZE_ENGINE={text}"))?;
-                    EngineMode::Thread { core: Some(core) }
+            Some("thread") => EngineMode::Thread { cores: Vec::new() },
+            Some(text) => match text.strip_prefix("thread:").and_then(cores) {
+                Some(cores) => {
+                    check_cores(&cores, &format!("OIKAZE_ENGINE={text}"))?;
+                    EngineMode::Thread { cores }
                 }
                 _ => {
                     return Err(format!(
-                        "OIKAZE_ENGINE={text}: expected inline, thread or thread:CORE"
+                        "OIKAZE_ENGINE={text}: expected inline, thread or thread:CORES (such as thread:1 or thread:2-3)"
                     ));
                 }
             },
         })
     }
 
-    fn spin_of_env() -> Result<Option<Duration>, String> {
-        Ok(match std::env::var("OIKAZE_WAIT").ok().as_deref() {
-            None | Some("adaptive") => None,
-            Some("block") => Some(Duration::ZERO),
-            Some("spin") => Some(Duration::MAX),
-            Some(text) => {
-                return Err(format!("OIKAZE_WAIT={text}: expected spin, block or adaptive"));
-            }
-        })
+    fn wait_of_env() -> Result<WaitMode, String> {
+        match std::env::var("OIKAZE_WAIT") {
+            Err(_) => Ok(WaitMode::Adaptive),
+            Ok(text) => text.parse().map_err(|why| format!("OIKAZE_WAIT={text}: {why}")),
+        }
+    }
+
+    /// Returns the processors to which the engine's own thread is bound.
+    pub fn engine_cores(&self) -> &[CpuId] {
+        self.mode.cores()
     }
 
     /// Returns the policy. `has_room_for` says whether the machine has room for this many spinning
     /// threads, in this node and each of its local peers.
     pub fn policy(self, has_room_for: impl FnOnce(usize) -> bool) -> WaitPolicy {
         let threads = if self.mode == EngineMode::Inline { 1 } else { 2 };
-        let adaptive = || if has_room_for(threads) { SPIN_TIME } else { Duration::ZERO };
-        WaitPolicy { spin: self.spin.unwrap_or_else(adaptive), mode: self.mode }
+        WaitPolicy { wait: self.wait, has_room: has_room_for(threads), mode: self.mode }
     }
 }
 
-/// Refuses a core on which this process may not run.
-fn check_core(core: usize, setting: &str) -> Result<(), String> {
-    match oikaze_os::cpu::Topology::detect() {
-        Ok(machine) if !machine.cpus.contains(&core) => {
-            Err(format!("{setting}: this process may run on cores {:?} only", machine.cpus))
+/// Parses a set of cores. A single core is not bounded, so that [`check_cores`] names it.
+fn cores(text: &str) -> Option<Vec<CpuId>> {
+    text.parse().map_or_else(|_| parse_cpulist(text), |core| Some(vec![core]))
+}
+
+/// Refuses processors that this machine does not have. Those outside the application's own mask are
+/// permitted, because a mask holds for each thread on its own.
+fn check_cores(cores: &[CpuId], setting: &str) -> Result<(), String> {
+    // Without a list of the processors, the engine's thread finds out when it binds itself.
+    let Ok(online) = online_cpus() else { return Ok(()) };
+    match cores.iter().find(|core| !online.contains(core)) {
+        Some(core) => Err(format!(
+            "{setting}: this machine has no core {core}; its cores are {}",
+            cpulist(&online)
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_of_waiting_are_read_as_they_are_written() {
+        let micros = |micros| Ok(WaitMode::Poll(Duration::from_micros(micros)));
+        for (text, mode) in [
+            ("spin", Ok(WaitMode::Spin)),
+            ("block", Ok(WaitMode::Block)),
+            ("adaptive", Ok(WaitMode::Adaptive)),
+            ("poll:10us", micros(10)),
+            ("poll:10µs", micros(10)),
+            ("poll:1500ns", Ok(WaitMode::Poll(Duration::from_nanos(1500)))),
+            ("poll:2ms", micros(2000)),
+        ] {
+            assert_eq!(text.parse(), mode, "{text}");
         }
-        _ => Ok(()),
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_words_that_are_known() {
+        for text in ["", "Spin", "poll", "poll:", "poll:10", "poll:us", "poll:-1us", "poll:1us2"] {
+            let why = text.parse::<WaitMode>().unwrap_err();
+            assert!(why.contains("expected spin, poll:TIME"), "{text}: {why}");
+        }
+        for text in ["poll:0us", "poll:999ns", "poll:101ms"] {
+            let why = text.parse::<WaitMode>().unwrap_err();
+            assert!(why.contains("give 1µs to 100ms"), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn cores_of_the_engine_are_a_set_of_the_machine_s() {
+        assert_eq!(cores("1"), Some(vec![1]));
+        assert_eq!(cores("0-1,5"), Some(vec![0, 1, 5]));
+        assert_eq!((cores(""), cores("one"), cores("1-")), (None, None, None));
+        assert_eq!(check_cores(&[0], "x"), Ok(()), "Linux does not take processor 0 offline here");
+        let why = check_cores(&[0, 99_999], "x").unwrap_err();
+        assert!(why.starts_with("x: this machine has no core 99999; its cores are 0"), "{why}");
     }
 }

@@ -1,0 +1,138 @@
+//! Engine's own thread of thread mode: what it alone may do, and how other threads reach it.
+//!
+//! In thread mode only that thread runs turns, so only it sends and receives. Other threads put
+//! their requests into the submission queue, which costs the same for every size: a request names
+//! memory by its descriptor. A thread that needs the state of the engine, such as the registration
+//! of a region, enters between two turns as a *visitor*. A visitor runs no turn.
+
+#[cfg(all(test, not(loom)))]
+pub(super) mod tests;
+
+use super::Node;
+use oikaze_engine::Submission;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+/// Checks of the engine thread for which a visitor holds it up, before it yields its core.
+const VISIT_POLLS: u32 = 1024;
+
+thread_local! {
+    /// Number of the node whose engine's thread this is, or 0.
+    static ENGINE_OF: Cell<usize> = const { Cell::new(0) };
+}
+
+/// State of the engine's own thread, as other threads see it.
+#[derive(Debug)]
+pub(super) struct EngineThread {
+    /// Set while the engine has a thread of its own, from before that thread begins until it ends.
+    runs: AtomicBool,
+    /// Number of threads that are in the engine between two turns, or want to be.
+    visitors: AtomicUsize,
+}
+
+impl EngineThread {
+    pub fn new(is_planned: bool) -> EngineThread {
+        EngineThread { runs: AtomicBool::new(is_planned), visitors: AtomicUsize::new(0) }
+    }
+
+    /// Returns `true` while the engine has a thread of its own.
+    #[inline]
+    pub fn runs(&self) -> bool {
+        self.runs.load(Ordering::Relaxed)
+    }
+
+    /// Called by the engine's thread when it begins to drive the node of this number.
+    pub fn begin(number: usize) {
+        ENGINE_OF.set(number);
+    }
+
+    /// Called by the engine's thread when it has run its last turn. From here on any thread may.
+    pub fn end(&self) {
+        self.runs.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        ENGINE_OF.set(0);
+    }
+
+    /// Returns `true` if a thread is in the engine between two turns, or wants to be.
+    #[inline]
+    pub fn has_visitors(&self) -> bool {
+        self.visitors.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits until no visitor is there. Called by the engine's thread before each turn, which would
+    /// otherwise take the lock again before a visitor that has slept gets it.
+    pub fn let_visitors_in(&self) {
+        let mut polls = 0;
+        while self.has_visitors() {
+            polls += 1;
+            if polls < VISIT_POLLS {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Counts a visitor until the result is dropped.
+    fn visit(&self) -> Visit<'_> {
+        self.visitors.fetch_add(1, Ordering::Relaxed);
+        Visit(&self.visitors)
+    }
+}
+
+/// Time in which a thread is a visitor.
+pub(super) struct Visit<'e>(&'e AtomicUsize);
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Node {
+    /// Returns `true` if the calling thread leaves turns to the engine's own thread.
+    #[inline]
+    pub(super) fn leaves_turns(&self) -> bool {
+        self.engine_thread.runs() && ENGINE_OF.get() != self.number()
+    }
+
+    /// Announces a visit of the calling thread, if it leaves turns to the engine's own thread.
+    #[inline]
+    pub(super) fn visit(&self) -> Option<Visit<'_>> {
+        self.leaves_turns().then(|| self.engine_thread.visit())
+    }
+
+    /// Puts a request into the submission queue. The engine's thread takes requests up in the order
+    /// in which they were put there.
+    pub(super) fn post(&self, submission: Submission) {
+        self.submissions.push(submission);
+        self.ring_engine();
+    }
+
+    /// Wakes the engine's thread if it sleeps, for a request that was put before.
+    pub(super) fn ring_engine(&self) {
+        // Either the engine's thread sees the request in its last check before it sleeps, or this
+        // thread sees that it sleeps.
+        fence(Ordering::SeqCst);
+        self.driver.sleep.wake();
+        if !self.engine_thread.runs() {
+            // The engine's thread has ended meanwhile, and may not have seen the request.
+            self.try_turn(self.now());
+        }
+    }
+
+    /// Waits until the engine's thread has taken up enough requests. A thread that submits faster
+    /// than the engine begins requests waits here, because the limits apply where a request begins
+    /// (MEM-15.4).
+    #[cold]
+    pub(super) fn wait_for_room(&self, most: usize) {
+        while self.submissions.len() > most && self.leaves_turns() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Returns a number that tells this node from the other nodes of this process.
+    pub(super) fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
