@@ -5,11 +5,13 @@ use crate::stats::Destination;
 use crate::top::Top;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
 use clap_complete::Shell;
-use oikaze_launch::environment::KEEP_GOING;
+use oikaze_launch::environment::{BIND, KEEP_GOING, PRIORITY};
 use oikaze_launch::launcher::netns::Cabling;
+use oikaze_launch::launcher::placement::BindChoice;
 use oikaze_launch::launcher::plan::Host;
 use oikaze_launch::launcher::{AgentChoice, CACHE_DIR, LaunchError, Options, agent};
 use oikaze_launch::{Ports, Seal, Settings};
+use oikaze_os::cpu::Priority;
 use oikaze_os::net::FaultSettings;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -37,6 +39,8 @@ Examples:
                                                 through a firewall that leaves these ports open
   oikaze run -n 2 --fault loss=0.05,seed=7 -- himeno
                                                 on a bad network
+  oikaze run -n 2 --bind app=0-1,engine=2-3 -- himeno
+                                                each node on a core, its communication on another
   oikaze run -n 4 --stats -- himeno             and print what the nodes have sent
   oikaze run --hosts a,b --ship himeno -- ./himeno
                                                 and send the program to the hosts first
@@ -84,7 +88,7 @@ pub struct Arguments {
 pub enum Subcommand {
     /// Start a program as the nodes of one job and wait for its end
     #[command(after_help = RUN_EXAMPLES, override_usage = "oikaze run [OPTIONS] [--] PROGRAM [ARGUMENTS]")]
-    Run(Run),
+    Run(Box<Run>),
     Perf(Perf),
     Top(Top),
     /// Check this machine, and print what was found, what is needed and how to mend it
@@ -170,6 +174,17 @@ pub struct Run {
     /// Explain on stderr each wait that has lasted for this many seconds; 0: never [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none)]
     explain_after: Option<Duration>,
+
+    /// Bind nodes to cores: app=CORES,engine=CORES, e.g. app=0-2,engine=3, or auto (what `oikaze
+    /// doctor` recommends). The nodes of a host divide each set. With engine=, a thread of its own
+    /// moves the data
+    #[arg(long, value_name = "CORES", value_parser = bind)]
+    bind: Option<String>,
+
+    /// Priority of the engine's thread over applications: fifo, fifo:N (real-time, 1 to 99) or
+    /// nice:N (-20 to 19). A node that may not have it says so and runs without
+    #[arg(long, value_name = "CLASS", value_parser = priority)]
+    priority: Option<String>,
 
     /// Set a variable for all nodes; without VALUE, the launcher's own
     #[arg(short = 'x', long = "env", value_name = "NAME[=VALUE]")]
@@ -271,6 +286,11 @@ impl Run {
             explain_after,
             ..Settings::default()
         };
+        let mut environment: Vec<(OsString, OsString)> =
+            self.environment.iter().map(|text| variable(text)).collect::<Result<_, _>>()?;
+        for (name, value) in [(BIND, self.bind), (PRIORITY, self.priority)] {
+            environment.extend(value.map(|value| (name.into(), value.into())));
+        }
         let cabling = Cabling { network: self.network, mtu: self.mtu };
         Ok(Options {
             nodes: self.nodes,
@@ -280,11 +300,7 @@ impl Run {
             prefix: !self.no_prefix,
             timeout: self.timeout,
             reports_traffic: self.stats.is_some(),
-            environment: self
-                .environment
-                .iter()
-                .map(|text| variable(text))
-                .collect::<Result<_, _>>()?,
+            environment,
             secret_file: self.secret_file,
             secret_in_environment: self.secret_in_environment,
             program: self.program,
@@ -336,6 +352,15 @@ fn variable(text: &OsStr) -> Result<(OsString, OsString), LaunchError> {
 /// every node.
 fn fault(text: &str) -> Result<String, String> {
     text.parse::<FaultSettings>().map(|_| text.to_owned()).map_err(|why| why.to_string())
+}
+
+/// Checks the words of `--bind`. Each host checks its cores itself.
+fn bind(text: &str) -> Result<String, String> {
+    text.parse::<BindChoice>().map(|_| text.to_owned())
+}
+
+fn priority(text: &str) -> Result<String, String> {
+    text.parse::<Priority>().map(|_| text.to_owned())
 }
 
 pub fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,6 +1,8 @@
 //! `oikaze doctor`: checks the machine, and reports what was found, what is needed and how to mend
 //! it.
 
+mod cores;
+
 use oikaze_launch::addresses::Reachable;
 use oikaze_os::features::Without;
 use oikaze_os::probe::{self, Finding, Suitability};
@@ -49,6 +51,7 @@ pub fn doctor(json: bool) -> ExitCode {
         }
     };
     let mut lines: Vec<Line> = probe::probe(&without).into_iter().map(Line::from).collect();
+    lines.extend(cores::lines());
     lines.extend([
         loopback(),
         interfaces(),

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match Arguments::parse().subcommand {
-        Subcommand::Run(run) => finish(start(run)),
+        Subcommand::Run(run) => finish(start(*run)),
         Subcommand::Perf(measurement) => match perf::run(&measurement) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {

@@ -39,6 +39,26 @@ fn cipher_of_this_machine_is_named_and_measured() {
     }
 }
 
+/// Issue 33: advice on where applications and communication run.
+#[test]
+fn it_knows_cores_and_recommends_a_placement_that_run_takes() {
+    let (_, out, err) = finish(&mut oikaze(&["doctor", "--json"]));
+    let lines = lines(&out, &err);
+    let found =
+        |what: &str| lines.iter().find(|line| line["what"] == what).unwrap()["found"].clone();
+    assert!(found("cores").contains("this process may use"), "{out}");
+    for what in ["caches", "NUMA nodes", "network interrupts"] {
+        assert!(!found(what).is_empty());
+    }
+    let placement = found("placement");
+    let advice = placement.split("--bind ").nth(1).and_then(|rest| rest.split(' ').next());
+    if let Some(bind) = advice {
+        let (status, out, err) =
+            finish(&mut oikaze(&["run", "--bind", bind, "--", "sh", "-c", "echo started"]));
+        assert!(status == Some(0) && out.contains("started"), "{bind}: {out}{err}");
+    }
+}
+
 /// Output that cannot be written is an error like others, unless the reader has closed the pipe.
 #[test]
 fn output_that_nobody_takes() {

@@ -35,6 +35,20 @@ fn percentiles_in_json() {
     }
 }
 
+/// A put costs its caller less than its completion takes, in each mode of the engine.
+#[test]
+fn posts_are_timed_without_their_completion() {
+    for engine in ["inline", "thread"] {
+        let mut perf = oikaze(&[&["perf", "post", "--json"][..], &QUICK].concat());
+        let perf = perf.env("OIKAZE_WITHOUT", "shm").env("OIKAZE_ENGINE", engine);
+        let (status, out, err) = finish(perf);
+        assert_eq!(status, Some(0), "{engine}: {err}");
+        let line: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));
+        assert_eq!((line["test"].as_str(), line["operations"].as_u64()), (Some("post"), Some(100)));
+        assert!(line["latency_us"].as_f64().is_some(), "{line}");
+    }
+}
+
 #[test]
 fn collectives_name_their_algorithms() {
     let mut run = oikaze(&["run", "-n", "3", "--no-prefix", "--", support::OIKAZE]);

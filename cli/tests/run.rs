@@ -328,3 +328,49 @@ fn too_few_descriptors_are_told() {
     }
     assert!(refused > 0);
 }
+
+/// Returns the first and the last core that this process may use.
+fn first_and_last_core() -> (usize, usize) {
+    let cpus = oikaze_os::cpu::Topology::detect().unwrap().cpus;
+    (cpus[0], cpus[cpus.len() - 1])
+}
+
+/// Paper 002: two applications on one core, their communication on another. The engine's cores go
+/// into its setting, and may be those of no application.
+#[test]
+fn nodes_run_on_their_share_of_the_cores() {
+    let (app, engine) = first_and_last_core();
+    let bind = format!("app={app},engine={engine}");
+    let script = "echo $(grep Cpus_allowed_list /proc/self/status) $OIKAZE_ENGINE $OIKAZE_BIND";
+    let (status, out, err) =
+        finish(&mut run_script(&["-n", "2", "--no-prefix", "--bind", &bind], script));
+    let node = format!("Cpus_allowed_list: {app} thread:{engine}\n");
+    assert_eq!((status, out.as_str(), err.as_str()), (Some(0), node.repeat(2).as_str(), ""));
+    let hello = oikaze(&["run", "-n", "2", "--bind", &bind, "--", OIKAZE, "hello"]).output();
+    assert!(hello.unwrap().status.success());
+}
+
+#[test]
+fn cores_that_do_not_exist_are_named_before_anything_starts() {
+    for (bind, words) in [
+        ("app=0,engine=1000", "this machine has no core 1000; its cores are 0"),
+        ("cpu=1", "expected app=CORES,engine=CORES"),
+    ] {
+        let (status, out, err) = finish(&mut run_script(&["--bind", bind], "echo started"));
+        assert!(status != Some(0) && out.is_empty() && err.contains(words), "{bind}: {out}{err}");
+    }
+    let (status, _, err) = finish(&mut run_script(&["--priority", "high"], "echo started"));
+    assert!(status != Some(0) && err.contains("expected fifo, fifo:N"), "{err}");
+}
+
+/// The program runs whether or not this user may have the real-time class.
+#[test]
+fn priority_is_granted_or_its_lack_is_announced() {
+    let run = |priority| {
+        finish(&mut oikaze(&["run", "-n", "2", "--priority", priority, "--", OIKAZE, "hello"]))
+    };
+    let (status, _, err) = run("nice:5");
+    assert_eq!((status, err.as_str()), (Some(0), ""), "anybody may be nicer");
+    let (status, _, err) = run("fifo");
+    assert!(status == Some(0) && (err.is_empty() || err.contains("ulimit -r")), "{err}");
+}

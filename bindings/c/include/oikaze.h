@@ -1219,6 +1219,12 @@ oik_status oik_settings_ports(oik_settings *settings, uint16_t first, uint16_t l
 oik_status oik_settings_spin_while_waiting(oik_settings *settings);
 
 /**
+ * Lets threads that wait poll every `nanoseconds`, 1 µs to 100 ms, and sleep in between
+ * (`OIKAZE_WAIT=poll:TIME`). Another interval is an error when the job is joined. Thread-safe.
+ */
+oik_status oik_settings_poll_while_waiting(oik_settings *settings, uint64_t nanoseconds);
+
+/**
  * Lets threads that wait sleep at once (`OIKAZE_WAIT=block`). Thread-safe.
  */
 oik_status oik_settings_block_while_waiting(oik_settings *settings);
@@ -1240,7 +1246,8 @@ oik_status oik_settings_engine_inline(oik_settings *settings);
 oik_status oik_settings_engine_thread(oik_settings *settings);
 
 /**
- * Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). Thread-safe.
+ * Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORES`). The core
+ * may lie outside the affinity mask of the program. Thread-safe.
  */
 oik_status oik_settings_engine_thread_on(oik_settings *settings, size_t core);
 

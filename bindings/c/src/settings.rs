@@ -165,8 +165,8 @@ pub extern "C" fn oik_settings_engine_thread(settings: *mut oik_settings) -> oik
     change(settings, |settings| Ok(settings.engine_thread()))
 }
 
-/// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORES`). The core may lie outside
-/// the affinity mask of the program. Thread-safe.
+/// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORES`). The core
+/// may lie outside the affinity mask of the program. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_engine_thread_on(
     settings: *mut oik_settings,

@@ -118,6 +118,9 @@ impl<'a> Bench<'a> {
             Test::Passive => return self.passive(),
             Test::Fetch => return self.fetches(),
             Test::BarrierUpdate => return self.barriers_with_updates(),
+            Test::Post => {
+                return Ok(Figures { latency: Some(self.posts()?), ..Figures::default() });
+            }
             _ => {}
         }
         if self.perf.test == Test::Fifo {

@@ -3,7 +3,8 @@
 //! Latency is that of one way: half of a ping and its pong. For put, it is half of a put and the
 //! answering put, each seen by polling memory, as `ucp_put_lat` does. Where only one side acts
 //! (put-done, get, fetch-add, compare-swap, block, exchange, fetch, barrier), latency lasts from
-//! call to completion. In barrier-update, all nodes write in turn (see `barrier_update`).
+//! call to completion. In post, it lasts until the call returns. In barrier-update, all nodes write
+//! in turn (see `barrier_update`).
 //!
 //! An exchange that takes hardly longer than reading the clock is timed in blocks, and counts as
 //! the mean of its block. Throughput is measured with several operations in flight, which walk
@@ -19,6 +20,7 @@ mod fifo;
 mod measure;
 mod mixed;
 mod passive;
+mod post;
 mod report;
 mod stream;
 
@@ -37,6 +39,8 @@ pub enum Test {
     Put,
     /// Write to the peer's memory: from call to completion
     PutDone,
+    /// Write to the peer's memory: from call to return, without its completion
+    Post,
     /// Put a header of 32 bytes and the data without waiting in between: latency of one way
     Consecutive,
     /// Read from the peer's memory: from call to completion, and throughput

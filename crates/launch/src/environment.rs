@@ -47,6 +47,13 @@ pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
 pub const MACHINE: &str = "OIKAZE_MACHINE";
 /// Number of nodes that a program becomes if no launcher has started it.
 pub const LOCAL: &str = "OIKAZE_LOCAL";
+/// Cores of the nodes of each host: `app=CORES,engine=CORES` or `auto` (`oikaze run --bind`). Read
+/// by the launcher and its agents, not by nodes.
+pub const BIND: &str = "OIKAZE_BIND";
+/// Thread that runs the engine: `inline`, `thread` or `thread:CORES`.
+pub const ENGINE: &str = "OIKAZE_ENGINE";
+/// Priority of the engine's thread: `fifo`, `fifo:N` or `nice:N` (`oikaze run --priority`).
+pub const PRIORITY: &str = "OIKAZE_PRIORITY";
 /// Set (to `1`) if each node publishes its traffic under [`traffic_key`] before it ends
 /// (`oikaze run --stats`).
 pub const REPORT_TRAFFIC: &str = "OIKAZE_REPORT_TRAFFIC";

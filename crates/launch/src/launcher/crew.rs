@@ -5,6 +5,7 @@ use super::ending::Ending;
 use super::error::LaunchError;
 use super::guard::Guard;
 use super::output::{Sink, Stream};
+use super::placement::Placement;
 use super::program;
 use super::sources::{OutputPipe, OutputSources};
 use crate::environment::{self, NodePlace};
@@ -101,12 +102,16 @@ impl Crew {
                     .map_err(LaunchError::system("put the job's secret into a memory file"))?,
             ),
         };
-        for rank in work.ranks.clone() {
+        let placement = Placement::of(&work.environment, work.ranks.len())?;
+        for (node, rank) in work.ranks.clone().enumerate() {
             let mut command = command(work, rank, &wrap(rank), secret.as_ref());
+            command.env_remove(environment::BIND);
+            command.envs(placement.engine(node).map(|engine| (environment::ENGINE, engine)));
             let doing =
                 || LaunchError::system(format!("start {} as node {rank}", work.program.display()));
-            let mut child =
-                command.spawn().map_err(|why| program::refused(&work.program, rank, why))?;
+            let mut child = placement
+                .start(node, || command.spawn())?
+                .map_err(|why| program::refused(&work.program, rank, why))?;
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
             let pid =
                 pid.ok_or_else(|| doing()(std::io::Error::other("a process without number")))?;

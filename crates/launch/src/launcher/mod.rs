@@ -23,6 +23,7 @@ mod line;
 pub mod netns;
 pub mod output;
 mod pipe;
+pub mod placement;
 pub mod plan;
 pub mod policy;
 pub mod program;

@@ -4,6 +4,7 @@ use crate::node::{EngineMode, WaitMode, WaitSettings};
 use crate::testing::Seat;
 use crate::{Error, Job, Result};
 use oikaze_launch::{Ports, Seal, Settings};
+use oikaze_os::cpu::Priority;
 use oikaze_os::features::Without;
 use oikaze_protocol::wind::congestion::Algorithm;
 use std::ops::RangeInclusive;
@@ -42,6 +43,7 @@ pub struct JobBuilder {
     ports: Option<RangeInclusive<u16>>,
     waiting: Option<Result<WaitMode, String>>,
     mode: Option<EngineMode>,
+    priority: Option<Priority>,
     without: Option<String>,
 }
 
@@ -104,8 +106,8 @@ impl JobBuilder {
     }
 
     /// Lets threads that wait poll at this interval, 1 µs to 100 ms, and sleep in between
-    /// (`OIKAZE_WAIT=poll:TIME`, such as `poll:10us`). Nothing wakes them before. An interval out of
-    /// these limits is an error of [`JobBuilder::join`].
+    /// (`OIKAZE_WAIT=poll:TIME`, such as `poll:10us`). Nothing wakes them before. Another interval
+    /// is an error of [`JobBuilder::join`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -192,6 +194,28 @@ impl JobBuilder {
         self
     }
 
+    /// Gives the engine's own thread a priority over applications, in the words of
+    /// `OIKAZE_PRIORITY`: `fifo` or `fifo:N` (real-time class, 1 to 99), or `nice:N` (−20 to 19).
+    /// In inline mode the helper thread gets it. If the system forbids the priority, the node says
+    /// so on stderr and runs without it. An engine that spins in the real-time class needs a core
+    /// of its own.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = oikaze::Job::builder().engine_thread().engine_priority("nice:5")?;
+    /// assert!(oikaze::Job::builder().engine_priority("high").is_err());
+    /// builder.join()?.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The words are not known. The text says which are.
+    pub fn engine_priority(mut self, words: &str) -> Result<Self, String> {
+        self.priority = Some(words.parse()?);
+        Ok(self)
+    }
+
     /// Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as `"gso,gro"`. Every
     /// mechanism has a fallback. The words `membarrier`, `move`, `remap` and `huge` hold for the
     /// whole process; the first job that it joins decides.
@@ -268,7 +292,7 @@ impl JobBuilder {
     pub(crate) fn wait_settings(&self) -> Result<WaitSettings> {
         let waiting = self.waiting.clone().transpose();
         waiting
-            .and_then(|waiting| WaitSettings::given(self.mode.clone(), waiting))
+            .and_then(|waiting| WaitSettings::given(self.mode.clone(), waiting, self.priority))
             .map_err(|why| Error::invalid("joining the job", why))
     }
 

@@ -3,8 +3,8 @@
 //! *A waiting thread drives*: it runs turns itself if no other thread does. A helper thread serves
 //! the socket only while there is no driver, and page faults always. Any thread that submits runs
 //! one turn at once, so that nothing waits to be sent. A thread that finds the engine taken leaves
-//! the work to its holder ([`driver::lock`]). In thread mode all of this is the work of the engine's
-//! own thread ([`engine_thread`]).
+//! the work to its holder ([`driver::lock`]). In thread mode all of this is the work of the
+//! engine's own thread ([`engine_thread`]).
 
 mod cork;
 mod departures;

@@ -21,7 +21,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicUsize;
 
 const WAIT_POLICY: WaitPolicy =
-    WaitPolicy { wait: WaitMode::Block, has_room: false, mode: EngineMode::Inline };
+    WaitPolicy { wait: WaitMode::Block, has_room: false, mode: EngineMode::Inline, priority: None };
 
 fn node_and_local_peer() -> (Arc<Node>, Pair) {
     node_with(None)

@@ -1,20 +1,27 @@
 //! Processors and waiting.
 //!
-//! This module finds how many cores this process may use, pins threads, and detects whether a core
-//! is shared. It also has the event that ends a sleep, a lock, and a meter of processor time.
+//! This module finds the cores of the machine and those that this process may use, binds threads,
+//! sets their priority, and detects whether a core is shared. It also has the event that ends a
+//! sleep, a lock, and a meter of processor time.
 
 mod biased_lock;
+mod core_binding;
 mod event;
 mod look;
+mod machine;
 mod preempted;
+mod priority;
 mod slack;
 mod spent;
 mod topology;
 
 pub use biased_lock::{BiasedLock, BiasedLockGuard};
+pub use core_binding::CoreBinding;
 pub use event::Event;
 pub use look::between_looks;
+pub use machine::{Advice, Cache, Machine, Nic};
 pub use preempted::preemptions;
+pub use priority::Priority;
 pub use slack::{TimerSlack, make_timers_exact};
 pub use spent::Meter;
 pub use topology::{

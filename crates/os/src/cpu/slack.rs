@@ -33,8 +33,8 @@ impl TimerSlack {
     }
 }
 
-/// Makes the calling thread's timers exact for good: a sleep of 10 µs takes 10 µs, and not 60. Costs
-/// one system call when the thread calls it first.
+/// Makes the calling thread's timers exact for good. A sleep of 10 µs then takes 10 µs, and not 60.
+/// Costs one system call when the thread calls it first.
 pub fn make_timers_exact() {
     thread_local! {
         static ARE_EXACT: Cell<bool> = const { Cell::new(false) };

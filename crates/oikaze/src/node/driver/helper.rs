@@ -18,6 +18,7 @@ use std::time::Duration;
 pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     oikaze_os::signals::spawn("oikaze", move || {
         let _guard = EndTogether;
+        node.take_priority();
         if let EngineMode::Thread { cores } = &node.wait_policy.mode {
             node.drive_for_good(cores);
         } else {
@@ -42,6 +43,17 @@ impl Drop for EndTogether {
 }
 
 impl Node {
+    /// Gives the calling thread the priority of the settings. The node works without it.
+    fn take_priority(&self) {
+        let Some(priority) = self.wait_policy.priority else { return };
+        if let Err(why) = priority.apply() {
+            oikaze_os::signals::say(&format!(
+                "oikaze: node {}: the engine's thread has no priority {priority}: {why}",
+                self.bootstrap.rank()
+            ));
+        }
+    }
+
     fn help(&self) {
         let mut watch = LinkWatch::new(self);
         let mut timers = TimerSlack::new(HELPER_SLEEP);

@@ -1,4 +1,4 @@
-//! What a thread has learned of its waits: for how long spinning has been paying off.
+//! History of a thread's waits: for how long spinning has been paying off.
 //!
 //! A wait that ends while the thread spins costs its length. A wait that outlasts the spinning
 //! costs the spinning and then a sleep with its wakeup. The best limit for the waits of the past is

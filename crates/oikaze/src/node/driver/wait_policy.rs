@@ -1,6 +1,7 @@
 //! Settings of a node's threads: which thread runs the engine, and how threads wait.
 
-use oikaze_os::cpu::{CpuId, cpulist, online_cpus, parse_cpulist};
+use oikaze_launch::environment::PRIORITY;
+use oikaze_os::cpu::{CpuId, Priority, cpulist, online_cpus, parse_cpulist};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -96,6 +97,8 @@ pub struct WaitPolicy {
     pub has_room: bool,
     /// Thread that runs the turns.
     pub mode: EngineMode,
+    /// Priority of the engine's own thread, or else of the helper.
+    pub priority: Option<Priority>,
 }
 
 /// Settings of waiting from the environment.
@@ -103,16 +106,22 @@ pub struct WaitPolicy {
 pub struct WaitSettings {
     wait: WaitMode,
     mode: EngineMode,
+    priority: Option<Priority>,
 }
 
 impl WaitSettings {
     /// Returns the given settings. Those that are not given are read from `OIKAZE_WAIT` = `spin`,
     /// `poll:TIME`, `block` or `adaptive` (default), and `OIKAZE_ENGINE` = `inline` (default),
-    /// `thread` or `thread:CORES`, such as `thread:1` or `thread:2-3,6`.
+    /// `thread` or `thread:CORES`, such as `thread:1` or `thread:2-3,6`, and `OIKAZE_PRIORITY` =
+    /// `fifo`, `fifo:N` or `nice:N`.
     ///
     /// # Errors
     /// The text says what is wrong with a variable, or with the cores.
-    pub fn given(mode: Option<EngineMode>, wait: Option<WaitMode>) -> Result<Self, String> {
+    pub fn given(
+        mode: Option<EngineMode>,
+        wait: Option<WaitMode>,
+        priority: Option<Priority>,
+    ) -> Result<Self, String> {
         let mode = match mode {
             Some(mode) => {
                 check_cores(mode.cores(), "engine_thread_on")?;
@@ -120,7 +129,15 @@ impl WaitSettings {
             }
             None => Self::mode_of_env()?,
         };
-        Ok(Self { wait: wait.map_or_else(Self::wait_of_env, Ok)?, mode })
+        let wait = wait.map_or_else(Self::wait_of_env, Ok)?;
+        let priority =
+            priority.map_or_else(Self::priority_of_env, |priority| Ok(Some(priority)))?;
+        Ok(Self { wait, mode, priority })
+    }
+
+    fn priority_of_env() -> Result<Option<Priority>, String> {
+        let Ok(text) = std::env::var(PRIORITY) else { return Ok(None) };
+        text.parse().map(Some).map_err(|why| format!("{PRIORITY}={why}"))
     }
 
     fn mode_of_env() -> Result<EngineMode, String> {
@@ -157,7 +174,8 @@ impl WaitSettings {
     /// threads, in this node and each of its local peers.
     pub fn policy(self, has_room_for: impl FnOnce(usize) -> bool) -> WaitPolicy {
         let threads = if self.mode == EngineMode::Inline { 1 } else { 2 };
-        WaitPolicy { wait: self.wait, has_room: has_room_for(threads), mode: self.mode }
+        let has_room = has_room_for(threads);
+        WaitPolicy { wait: self.wait, has_room, mode: self.mode, priority: self.priority }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who sends and receives, in each mode of the engine.
+//! Tests which threads send and receive, in each mode of the engine.
 
 use crate::job::JobBuilder;
 use crate::prelude::*;
