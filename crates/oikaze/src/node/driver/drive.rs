@@ -86,7 +86,7 @@ impl Node {
             let wakes = match self.spin_beside(&mut idle, deadline, &mut ready) {
                 Ok(value) => return Some(value),
                 Err(IdleStep::Pause(_)) => Wakes::Alone,
-                Err(IdleStep::Spin | IdleStep::Sleep) => wakes,
+                Err(IdleStep::Spin | IdleStep::Yield | IdleStep::Sleep) => wakes,
             };
             let limit = self.spin_limit.interval().unwrap_or(SLEEP_MAX).min(until(deadline));
             let asleep = self.now();
@@ -123,6 +123,7 @@ impl Node {
             }
             match idle.next(now) {
                 IdleStep::Spin => std::hint::spin_loop(),
+                IdleStep::Yield => std::thread::yield_now(),
                 step => return Err(step),
             }
         }
@@ -170,6 +171,13 @@ impl Node {
                                 return (Some(value), now);
                             }
                         }
+                        IdleStep::Yield => {
+                            spun += 1;
+                            if spun == SPIN_TURNS_UNTIL_CREDIT {
+                                self.with_engine(|engine| self.give_credit_back(engine));
+                            }
+                            std::thread::yield_now();
+                        }
                         IdleStep::Pause(interval) => {
                             self.pause(interval.min(until(deadline)));
                             idle.slept();
@@ -188,7 +196,7 @@ impl Node {
                 Some(_) => {
                     spun = 0;
                     idle.ends(now);
-                    if self.spin_limit.may_spin(now) {
+                    if self.spin_limit.may_poll(now) {
                         watch.release();
                     }
                 }

@@ -11,6 +11,10 @@ pub(crate) const SPIN_TIME: Duration = Duration::from_millis(2);
 /// Cost of a sleep and its wakeup beside spinning, as the adaptive policy weighs it. A wait that is
 /// slept through is 50 µs late, which is a fifth of a wait of this length.
 pub(crate) const SLEEP_COST: Duration = Duration::from_micros(250);
+/// Maximum time for which a thread yields its core again and again before it sleeps, where nodes
+/// share cores. If all of them do so, the core goes round within a few microseconds, and a sleep
+/// with its wakeup takes tens.
+pub(crate) const YIELD_TIME: Duration = Duration::from_micros(200);
 /// Time for which a blocking thread polls after a wakeup, from the latest news on (paper 000).
 /// Several completions then cost one wakeup.
 pub(crate) const BURST_TIME: Duration = Duration::from_micros(100);

@@ -11,7 +11,7 @@
 
 use super::limits::{
     BURST_TIME, PREEMPTED_AGAIN_MAX, PREEMPTED_CHECK_AFTER, PREEMPTED_MIN, PREEMPTED_TIMES,
-    SPIN_REST,
+    SPIN_REST, YIELD_TIME,
 };
 use super::spin_history::SpinHistory;
 use super::wait_policy::WaitMode;
@@ -54,9 +54,13 @@ impl SpinLimit {
         }
     }
 
-    /// Returns `true` if a thread that begins to wait now may spin.
-    pub fn may_spin(&self, now: Time) -> bool {
-        self.spins() && (self.mode == WaitMode::Spin || !self.is_shared(now))
+    /// Returns `true` if a thread that begins to wait now polls before it sleeps.
+    pub fn may_poll(&self, now: Time) -> bool {
+        match self.mode {
+            WaitMode::Spin => true,
+            WaitMode::Adaptive => !self.is_shared(now),
+            WaitMode::Poll(_) | WaitMode::Block => false,
+        }
     }
 
     /// Returns the interval of polling, if threads neither spin nor are woken.
@@ -73,9 +77,22 @@ impl SpinLimit {
         match self.mode {
             WaitMode::Spin => Duration::MAX,
             WaitMode::Block if in_burst && !self.is_shared(now) => BURST_TIME,
-            WaitMode::Adaptive if self.has_room && !self.is_shared(now) => history.limit(),
+            WaitMode::Adaptive if !self.is_shared(now) => {
+                if self.has_room {
+                    history.limit()
+                } else {
+                    history.limit().min(YIELD_TIME)
+                }
+            }
             WaitMode::Poll(_) | WaitMode::Block | WaitMode::Adaptive => Duration::ZERO,
         }
+    }
+
+    /// Returns the way to poll. Where nodes share cores, each poll hands the core to another thread
+    /// first, which may be the one that is waited for.
+    fn way_to_poll(&self) -> IdleStep {
+        let yields = self.mode == WaitMode::Adaptive && !self.has_room;
+        if yields { IdleStep::Yield } else { IdleStep::Spin }
     }
 
     fn is_shared(&self, now: Time) -> bool {
@@ -101,11 +118,13 @@ impl SpinLimit {
     }
 }
 
-/// What an idle thread does next.
+/// Next step of an idle thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleStep {
     /// Polls again at once.
     Spin,
+    /// Polls again after other threads have had the core.
+    Yield,
     /// Polls again after this time, and is not woken before.
     Pause(Duration),
     /// Sleeps until it is woken.
@@ -160,7 +179,7 @@ impl<'s> Idle<'s> {
             span.preemptions = Some((self.count)());
         }
         if now - span.since < self.spin_limit.limit(now, &self.history, self.in_burst) {
-            return IdleStep::Spin;
+            return self.spin_limit.way_to_poll();
         }
         self.in_burst = false;
         self.spin_limit.interval().map_or(IdleStep::Sleep, IdleStep::Pause)
@@ -270,7 +289,7 @@ mod tests {
         let mut idle = idle(&spin_limit);
         let (shared, every) = (u64::try_from(SPIN_REST.as_micros()).unwrap(), 10_000);
         for n in 0..u64::from(PREEMPTED_TIMES) {
-            assert!(spin_limit.may_spin(at(n * every)));
+            assert!(spin_limit.may_poll(at(n * every)));
             lose_core(&mut idle, n * every);
         }
         let mut since = u64::from(PREEMPTED_TIMES - 1) * every + 2050;
@@ -281,7 +300,7 @@ mod tests {
             lose_core(&mut idle, since + shared);
             since += shared + 2050;
         }
-        assert!(spin_limit.may_spin(at(since + shared)));
+        assert!(spin_limit.may_poll(at(since + shared)));
     }
 
     #[test]
@@ -295,7 +314,7 @@ mod tests {
                 idle.ends(at(start + 60));
             }
             lose_core(&mut idle, (n + 1) * seldom);
-            assert!(spin_limit.may_spin(at((n + 1) * seldom + 2051)));
+            assert!(spin_limit.may_poll(at((n + 1) * seldom + 2051)));
         }
     }
 
@@ -332,8 +351,29 @@ mod tests {
         (0..PREEMPTED_TIMES).for_each(|_| always.core_was_taken(at(0)));
         assert_eq!(spin(&mut idle(&always), 1, 100_000), None);
         assert_eq!(idle(&never).next(at(1)), IdleStep::Sleep);
-        let no_room = SpinLimit::new(WaitMode::Adaptive, false);
-        assert_eq!(idle(&no_room).next(at(1)), IdleStep::Sleep);
+    }
+
+    /// More nodes than cores: a waiting thread hands its core over at once. A thread that computes
+    /// and takes the core for long ends that.
+    #[test]
+    fn where_nodes_share_cores_a_thread_yields_and_then_sleeps() {
+        let limit = SpinLimit::new(WaitMode::Adaptive, false);
+        let mut idle = idle(&limit);
+        let yields = u64::try_from(YIELD_TIME.as_micros()).unwrap();
+        for micros in 0..yields {
+            assert_eq!(idle.next(at(micros)), IdleStep::Yield);
+        }
+        assert_eq!(idle.next(at(yields)), IdleStep::Sleep);
+        idle.ends(at(yields + 1));
+        for n in 1..=u64::from(PREEMPTED_TIMES) {
+            let from = n * 10_000;
+            for micros in from..from + 50 {
+                assert_eq!(idle.next(at(micros)), IdleStep::Yield);
+            }
+            COUNT.set(COUNT.get() + 1);
+            idle.ends(at(from + 3050));
+        }
+        assert_eq!(idle.next(at(40_000)), IdleStep::Sleep);
     }
 
     /// Paper 000: after the first wakeup, the driver polls until nothing has come for 100 µs.
