@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 /// Checks of the engine thread for which a visitor holds it up, before it yields its core.
 const VISIT_POLLS: u32 = 1024;
 
+/// Checks of a thread that has submitted too much for the moment, before it begins requests itself.
+const ROOM_POLLS: u32 = 1024;
+
 thread_local! {
     /// Number of the node whose engine's thread this is, or 0.
     static ENGINE_OF: Cell<usize> = const { Cell::new(0) };
@@ -123,12 +126,17 @@ impl Node {
 
     /// Waits until the engine's thread has taken up enough requests. A thread that submits faster
     /// than the engine begins requests waits here, because the limits apply where a request begins
-    /// (MEM-15.4).
+    /// (MEM-15.4). Returns `false` if the engine's thread has not come to it for long. It may wait
+    /// for a lock of the caller's.
     #[cold]
-    pub(super) fn wait_for_room(&self, most: usize) {
-        while self.submissions.len() > most && self.leaves_turns() {
+    pub(super) fn wait_for_room(&self, most: usize) -> bool {
+        for _ in 0..ROOM_POLLS {
+            if self.submissions.len() <= most || !self.leaves_turns() {
+                return true;
+            }
             std::thread::yield_now();
         }
+        false
     }
 
     /// Returns a number that tells this node from the other nodes of this process.

@@ -83,7 +83,9 @@ impl Node {
         }
         if self.submissions.len() > LEFT_MAX {
             self.ring_engine();
-            self.wait_for_room(LEFT_MAX);
+            if !self.wait_for_room(LEFT_MAX) {
+                self.begin_what_was_left();
+            }
         }
     }
 

@@ -107,7 +107,7 @@ fn use_all(job: &Job) -> Result<bool, Box<dyn Error>> {
         assert_eq!(job.receive(None)?.bytes().len(), 64);
     }
     let posted = job
-        .batch(|| (0..300).map(|_| theirs.put_copy(24, &[0; 8])).collect::<Result<Vec<_>, _>>())?;
+        .batch(|| (0..6000).map(|_| theirs.put_copy(24, &[0; 8])).collect::<Result<Vec<_>, _>>())?;
     posted.iter().try_for_each(Operation::wait)?;
     let array = job.array::<u64>("array", 1 << 12)?;
     array.write(me as usize..me as usize + 1)?[0] = 5;
