@@ -10,7 +10,7 @@ use oikaze_os::cpu::{CoreBinding, CpuId, Machine, Topology, bind_to_cores, cpuli
 use std::ffi::OsString;
 use std::str::FromStr;
 
-/// User's choice of cores.
+/// Choice of cores that the user made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindChoice {
     /// As `oikaze doctor` recommends for the host.

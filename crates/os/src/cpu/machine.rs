@@ -1,5 +1,5 @@
-//! Processors of this machine as `/sys` and `/proc` describe them: cores, SMT siblings, caches, NUMA
-//! nodes, and the interrupts of network cards. From these follow where applications and
+//! Processors of this machine as `/sys` and `/proc` describe them: cores, SMT siblings, caches,
+//! NUMA nodes, and the interrupts of network cards. From these follow where applications and
 //! communication run best.
 
 #[cfg(test)]
@@ -163,14 +163,14 @@ impl Machine {
                 near.contains(node) && core.iter().any(|cpu| cpus.contains(cpu))
             })
         };
-        // The sort is stable, so neighbours stay together.
+        // The sort is stable, so adjacent cores stay together.
         let mut cores: Vec<&Vec<CpuId>> = self.cores.iter().collect();
         cores.sort_by_key(|core| is_near(core));
         cores
     }
 }
 
-/// Recommended placement.
+/// Recommended placement of the nodes of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// Cores of applications and engines; `None` if nothing should be bound.
