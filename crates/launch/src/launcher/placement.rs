@@ -15,7 +15,7 @@ use std::str::FromStr;
 pub enum BindChoice {
     /// As `oikaze doctor` recommends for the host.
     Auto,
-    /// These cores.
+    /// The cores that the user named.
     At(CoreBinding),
 }
 
