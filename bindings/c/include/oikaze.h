@@ -323,6 +323,10 @@ typedef struct {
    */
   uint64_t stale_handshakes;
   /**
+   * Handshakes from addresses at which their sender was not known to receive.
+   */
+  uint64_t unproved;
+  /**
    * Datagrams dropped because they had been received before.
    */
   uint64_t duplicates;

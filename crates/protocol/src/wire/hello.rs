@@ -188,7 +188,7 @@ impl Hello {
     }
 }
 
-/// Content of a COOKIE frame: the demand that a HELLO be repeated with this cookie.
+/// Content of a COOKIE frame (WIRE-4.11): the demand that a HELLO be repeated with this cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CookieReply {
     /// Rank of the sender.
