@@ -450,7 +450,7 @@ fn handshakes_sent_on_from_another_address_gain_nothing() {
         scene.attacker.capture(20, DEADLINE, |seen| seen.is_handshake() && !is_own(&seen.to));
     let sent_on: Vec<&Datagram> = held.iter().flat_map(|held| [held; 10]).collect();
     for datagram in &sent_on {
-        scene.attacker.send(&Datagram { from: own(&datagram.to), ..datagram.clone() });
+        scene.attacker.send(&Datagram { from: own(&datagram.to), ..(*datagram).clone() });
     }
     // The nodes go on to call each other, which shows that time passes.
     let (begun, mut calls, mut bytes_out) = (Instant::now(), 0, 0);
