@@ -146,7 +146,7 @@ impl Bench<'_> {
     /// Returns the offset of the destination, which lies behind the source, in cache lines of its
     /// own. If source and destination shared a line, each write of the source would fetch the line
     /// from the peer's core and back.
-    fn lands(&self) -> usize {
+    pub fn lands(&self) -> usize {
         lands(self.perf.size)
     }
 
