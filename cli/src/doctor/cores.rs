@@ -112,8 +112,8 @@ mod tests {
         assert_eq!(
             found[4],
             "one node: --bind app=0-1,engine=2 (communication has a core of its own); \
-             2 nodes: --bind app=0-1 (each node has one core: communication stays with the thread \
-             that waits)"
+             2 nodes: --bind app=0-1,engine=4-5 (communication has the SMT sibling of the \
+             application's core)"
         );
     }
 }

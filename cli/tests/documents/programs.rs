@@ -1766,6 +1766,53 @@ std::process::Termination::report(main())
 }
 
 mod crates_oikaze_src_job_builder_rs_2 {
+use std::time::Duration;
+fn main() -> oikaze::Result<()> {
+let every = Duration::from_micros(50);
+let job = oikaze::Job::builder().poll_while_waiting(every).join()?;
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_builder_rs_3 {
+fn main() -> Result<(), String> {
+let builder = oikaze::Job::builder().wait_as("poll:10us")?;
+assert!(builder.wait_as("poll:10").is_err());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_builder_rs_4 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::Job::builder().engine_thread_on_any_of([0]).join()?;
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_builder_rs_5 {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+let builder = oikaze::Job::builder().engine_thread().engine_priority("nice:5")?;
+assert!(oikaze::Job::builder().engine_priority("high").is_err());
+builder.join()?.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_builder_rs_6 {
 fn main() -> oikaze::Result<()> {
 let job = oikaze::Job::builder().keep_going(true).join()?;
 assert!(job.lost().is_empty());
@@ -3311,6 +3358,10 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/ffi/parts.rs 1", crates_oikaze_src_ffi_parts_rs_1::start, false),
     ("crates/oikaze/src/job/builder.rs 1", crates_oikaze_src_job_builder_rs_1::start, false),
     ("crates/oikaze/src/job/builder.rs 2", crates_oikaze_src_job_builder_rs_2::start, false),
+    ("crates/oikaze/src/job/builder.rs 3", crates_oikaze_src_job_builder_rs_3::start, false),
+    ("crates/oikaze/src/job/builder.rs 4", crates_oikaze_src_job_builder_rs_4::start, false),
+    ("crates/oikaze/src/job/builder.rs 5", crates_oikaze_src_job_builder_rs_5::start, false),
+    ("crates/oikaze/src/job/builder.rs 6", crates_oikaze_src_job_builder_rs_6::start, false),
     ("crates/oikaze/src/job/local.rs 1", crates_oikaze_src_job_local_rs_1::start, false),
     ("crates/oikaze/src/job/mod.rs 1", crates_oikaze_src_job_mod_rs_1::start, false),
     ("crates/oikaze/src/job/mod.rs 2", crates_oikaze_src_job_mod_rs_2::start, true),

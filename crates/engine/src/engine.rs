@@ -26,6 +26,7 @@ use crossbeam_queue::SegQueue;
 use oikaze_os::memory::{Holder, MemoryError, Region, RegionTable, Registered};
 use oikaze_os::net::Link;
 use oikaze_os::seal::NoiseExchange;
+use oikaze_os::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::collective::{PARCEL_HEAD, ParcelHead};
@@ -57,6 +58,13 @@ pub struct Engine<L, P> {
     /// Time at which the latest turn began.
     pub(crate) now: Time,
     pub(crate) pending: Pending,
+}
+
+/// Derives the random number of a connection from that of the node. No peer can compute the one of
+/// another peer from its own, of which the skipped numbers tell a little.
+fn of_connection(secret: &Secret, private_seed: u64, id: u64) -> u64 {
+    let parts = [b"oikaze private", &private_seed.to_le_bytes()[..], &id.to_le_bytes()];
+    secret.mac(&parts).first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes)).max(1)
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
@@ -114,8 +122,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let bulk_port = link.properties().bulk_port.unwrap_or(0);
             let (datagram_max, here) =
                 (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
-            // Peers must not learn from each other which numbers will be skipped. 0 stays 0.
-            settings.private_seed = private_seed.wrapping_mul(id | 1);
+            settings.private_seed = match private_seed {
+                0 => 0,
+                seed => of_connection(&secret, seed, id),
+            };
             let introduction = Introduction { datagram_max, bulk_port, ..here };
             let exchange = exchange.as_ref().map(NoiseExchange::another);
             let exchange = exchange.map(|exchange| Box::new(exchange) as Box<dyn KeyExchange>);

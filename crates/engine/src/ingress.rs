@@ -305,13 +305,23 @@ fn introduced(
         Some(Ok(Frame::Hello(hello)))
             if hello.mine.version == WIRE_VERSION && !cookies.is_valid(&hello, from, now) =>
         {
+            // Whoever has seen a HELLO that is still fresh can repeat it.
+            token_bucket.used();
             cookies.demand(&hello, view.header().number, from, now);
             Err(DropReason::Unproved)
         }
         Some(Ok(Frame::Hello(_))) => {
             peer.learn_path(from).map(|path| (rank, path)).ok_or(DropReason::Stranger)
         }
-        _ => Err(DropReason::Unproved),
+        // It ends the handshake, whatever the path.
+        Some(Ok(Frame::Refuse(_))) => Ok((rank, 0)),
+        Some(Ok(Frame::Cookie(reply))) => {
+            if let Some(peer) = peers.touch(rank) {
+                peer.connection.cookie_demanded(now, &reply);
+            }
+            Err(DropReason::Unproved)
+        }
+        _ => Err(DropReason::Stranger),
     }
 }
 
@@ -335,6 +345,7 @@ mod tests {
     use crate::{Engine, Request, Value};
     use oikaze_protocol::limits::{HANDSHAKE_BURST, HANDSHAKE_TOKEN_INTERVAL};
     use oikaze_protocol::wind::{Body, Class};
+    use std::collections::VecDeque;
     use std::sync::Arc;
 
     fn feed(node: &mut Node, datagrams: impl IntoIterator<Item = Vec<u8>>) {
@@ -459,6 +470,34 @@ mod tests {
         let learned: Vec<SocketAddr> =
             of_b(&b).into_iter().filter(|address| !known.contains(address)).collect();
         assert_eq!(learned.len(), 1, "{learned:?}");
+    }
+
+    /// WIND-10.6: two nodes connect although each sees the other at an unknown address, and
+    /// although COOKIE comes later than the next HELLOs.
+    #[test]
+    fn peers_at_unknown_addresses_far_away_connect() {
+        let (to, from) = (Queue::default(), Queue::default());
+        let (far_to, far_from) = (Queue::default(), Queue::default());
+        let mut a = Node::new(0, 2, Wire { source: 6, ..Wire::between(&to, &far_from) });
+        let mut b = Node::new(1, 2, Wire { source: 5, ..Wire::between(&from, &far_to) });
+        let mut now = Time(0);
+        let mut under_way = VecDeque::new();
+        while !(a.engine.peers().is_connected(1) && b.engine.peers().is_connected(0)) {
+            now = step(now);
+            assert!(now < Time(0) + Duration::from_secs(10));
+            a.turn(now);
+            b.turn(now);
+            for (sent, there) in [(&to, &far_to), (&from, &far_from)] {
+                under_way.extend(open(sent).drain(..).map(|bytes| (now, bytes, there)));
+            }
+            let is_there = |at: Time| now - at > Duration::from_millis(150);
+            while under_way.front().is_some_and(|(at, ..)| is_there(*at))
+                && let Some((_, bytes, there)) = under_way.pop_front()
+            {
+                open(there).push_back(bytes);
+            }
+        }
+        assert!(a.engine.counters().unproved > 0 && b.engine.counters().unproved > 0);
     }
 
     /// WIND-1.9: handshakes that are replayed from other addresses make no address known.

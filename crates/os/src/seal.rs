@@ -1,6 +1,7 @@
 //! Keys and ciphers of sealed datagrams (SEAL-2, SEAL-3): the Noise protocol by `snow`,
 //! AES-128-GCM, ChaCha20-Poly1305 and HKDF by `ring`.
 
+use crate::protected::Protected;
 use crate::secret::Secret;
 use oikaze_protocol::seal::{
     Binding, Cipher, CipherKind, FIRST_LEN, FirstMessage, Identity, KeyExchange, SECOND_LEN,
@@ -44,7 +45,7 @@ pub struct NoiseExchange {
     secret: Secret,
     preferred: CipherKind,
     /// State after the first message of this node.
-    waiting: Option<HandshakeState>,
+    waiting: Option<Protected<HandshakeState>>,
 }
 
 impl NoiseExchange {
@@ -105,7 +106,7 @@ fn payload(mine: Identity, cipher: CipherKind) -> [u8; PAYLOAD_LEN] {
 impl KeyExchange for NoiseExchange {
     fn first(&mut self, binding: &Binding) -> Option<FirstMessage> {
         let (state, message) = self.begin(binding).ok()?;
-        self.waiting = Some(state);
+        self.waiting = Some(Protected::new(state));
         Some(message)
     }
 

@@ -282,7 +282,7 @@ pub const FETCHED_AT_ONCE: usize = 1024;
 /// counted.
 pub const REFUSALS_KEPT: usize = 256;
 /// Number of different keys without a region after which a peer may ask for no region any more.
-pub const WRONG_KEYS_MAX: usize = 64;
+pub const WRONG_KEYS_MAX: usize = 1024;
 /// Maximum number of answers to one peer that Wind has not taken yet. It covers everything that the
 /// peer may have asked for, because all the requests may arrive at once.
 pub const ANSWERS_PER_PEER: usize = TICKETS_MAX;

@@ -4,6 +4,7 @@
 use super::*;
 use oikaze_protocol::limits::{DATAGRAM_MIN, HEADER_LEN};
 use oikaze_protocol::random::Random;
+use oikaze_protocol::rma::Operation;
 use oikaze_protocol::seal::{FIRST_LEN, KeyStep};
 use oikaze_protocol::wind::{Introduction, Lane};
 use oikaze_protocol::wire::{Builder, Frame, Hello, Seal, SealKind, View};
@@ -293,16 +294,24 @@ fn well_sealed_nonsense_changes_no_memory() {
         let (mut a, mut b, mut now) = pair_with(seal);
         let region = Region::zeroed(4096).unwrap();
         region.fill(0, 4096, 5).unwrap();
-        b.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+        let key = b.engine.memory().insert(region.clone(), Rights::READ).unwrap().key;
         let id = b.engine.peers.get(0).unwrap().connection.id();
         for number in 1000..1040 {
             let lane = random.pick(&Lane::BOTH);
             let mut frames = Vec::new();
             for _ in 0..random.below(4) {
-                let len = 4 + random.below(60);
-                frames.extend([1 + random.below(10) as u8, random.pick(&[0, 0, 1, 4])]);
-                frames.extend((len as u16).to_le_bytes());
-                frames.extend(random.bytes(len - 4));
+                let (mut kind, len) = (1 + random.below(11) as u8, random.below(57));
+                let mut content = random.bytes(len);
+                if random.chance(0.3) {
+                    // A MESSAGE with a put into the region, of which the peer may only read.
+                    let head = Operation::Put { key, offset: 0, signal: None }.encode();
+                    let number = u64::to_le_bytes(random.below(20) as u64);
+                    let head_len = [head.len() as u8, 0, 0, 0];
+                    (kind, content) = (3, [&number[..], &head_len, &head, &content].concat());
+                }
+                frames.extend([kind, random.pick(&[0, 0, 1, 4])]);
+                frames.extend((4 + content.len() as u16).to_le_bytes());
+                frames.extend(content);
             }
             let mut bytes = id.to_le_bytes().to_vec();
             bytes.extend(u64::to_le_bytes(number));

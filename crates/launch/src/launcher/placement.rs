@@ -95,8 +95,9 @@ impl Placement {
         bind_to_cores(&share)
             .map_err(LaunchError::system(format!("bind node {node} (--bind {})", self.bind)))?;
         let started = start();
-        bind_to_cores(&self.launcher)
-            .map_err(LaunchError::system("bind the launcher to its cores again"))?;
+        if let Err(error) = bind_to_cores(&self.launcher) {
+            eprintln!("oikaze: the launcher stays on the cores of node {node}: {error}");
+        }
         Ok(started)
     }
 }

@@ -12,12 +12,18 @@ use super::Node;
 use oikaze_engine::Submission;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::time::Duration;
 
 /// Checks of the engine thread for which a visitor holds it up, before it yields its core.
 const VISIT_POLLS: u32 = 1024;
 
 /// Checks of a thread that has submitted too much for the moment, before it begins requests itself.
 const ROOM_POLLS: u32 = 1024;
+
+/// Number of times that a thread yields its core, before it sleeps instead.
+const YIELDS_MAX: u32 = 64;
+/// Time for which it then sleeps.
+const ASIDE_TIME: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// Number of the node whose engine's thread this is, or 0.
@@ -65,13 +71,13 @@ impl EngineThread {
     /// Waits until no visitor is there. Called by the engine's thread before each turn, which would
     /// otherwise take the lock again before a visitor that has slept gets it.
     pub fn let_visitors_in(&self) {
-        let mut polls = 0;
+        let (mut polls, mut stood_aside) = (0, 0);
         while self.has_visitors() {
             polls += 1;
             if polls < VISIT_POLLS {
                 std::hint::spin_loop();
             } else {
-                std::thread::yield_now();
+                stand_aside(&mut stood_aside);
             }
         }
     }
@@ -80,6 +86,19 @@ impl EngineThread {
     fn visit(&self) -> Visit<'_> {
         self.visitors.fetch_add(1, Ordering::Relaxed);
         Visit(&self.visitors)
+    }
+}
+
+/// Gives the core to a thread that has what the calling thread waits for. `times` counts the calls.
+///
+/// A thread of a real-time class that yields leaves its core to none of another class
+/// (sched_yield(2)), so it sleeps after some calls.
+pub(super) fn stand_aside(times: &mut u32) {
+    *times += 1;
+    if *times < YIELDS_MAX {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(ASIDE_TIME);
     }
 }
 

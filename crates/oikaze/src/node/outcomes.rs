@@ -86,6 +86,10 @@ impl Node {
     /// Drives until all bytes have left this node, because other nodes wait for its updates, and
     /// this thread may compute for long from now on.
     fn send_rest(&self) {
+        if self.leaves_turns() {
+            // The engine's thread sends by itself.
+            return;
+        }
         let all_sent = || (!self.with_engine(|engine| engine.has_unsent())).then_some(());
         if all_sent().is_none() {
             let _ = self.wait(Instant::now().checked_add(SEND_REST_MAX), all_sent);

@@ -20,11 +20,16 @@ impl Node {
         if self.is_forked() {
             return Err(self.forked());
         }
-        self.with_engine(|engine| {
+        let outcome = self.with_engine(|engine| {
             // Giving the name up may have been left to another thread's turn.
             engine.begin_waiting(self.now());
             engine.rma().publish(name, published).map_err(Failure::from)
-        })
+        });
+        if self.leaves_turns() {
+            // What was waiting has timers by now, of which the engine's thread does not know.
+            self.ring_engine();
+        }
+        outcome
     }
 
     /// Called when the last user of a region has dropped it. If that happens in the middle of a

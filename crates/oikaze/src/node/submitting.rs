@@ -103,6 +103,10 @@ impl Node {
     #[cold]
     fn begin_what_was_left(&self) {
         self.with_engine(|engine| engine.begin_waiting(self.now()));
+        if self.leaves_turns() {
+            // What was begun has timers, of which the engine's thread does not know.
+            self.ring_engine();
+        }
     }
 
     /// Submits at once. Returns `false` if the submission was left, to be begun later.

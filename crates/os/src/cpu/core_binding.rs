@@ -102,9 +102,18 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in
-            ["", "0", "app", "app=", "app=x", "cpu=0", "app=0,app=1", "app=1-0x", "app=0,,1"]
-        {
+        for text in [
+            "",
+            "0",
+            "app",
+            "app=",
+            "app=x",
+            "cpu=0",
+            "app=0,app=1",
+            "app=1-0x",
+            "app=0,,1",
+            "app=3-1",
+        ] {
             let why = text.parse::<CoreBinding>().unwrap_err();
             assert!(why.contains("expected app=CORES"), "{text}: {why}");
         }

@@ -149,7 +149,7 @@ pub fn parse_cpulist(text: &str) -> Option<Vec<CpuId>> {
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (CpuId, CpuId) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= CpuSet::MAX_CPU || cpus.len() >= CpuSet::MAX_CPU {
+        if first > last || last >= CpuSet::MAX_CPU || cpus.len() >= CpuSet::MAX_CPU {
             return None;
         }
         cpus.extend(first..=last);
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn lists_that_make_no_sense() {
-        for text in ["", "-", "1-", "a", "1,,2", "0-99999999999", "-1"] {
+        for text in ["", "-", "1-", "a", "1,,2", "0-99999999999", "-1", "3-1"] {
             assert_eq!(parse_cpulist(text), None, "{text}");
         }
     }

@@ -35,6 +35,8 @@ use core::time::Duration;
 
 /// Number of times a CLOSE is sent, because the peer does not acknowledge it.
 pub(super) const FAREWELLS: u8 = 3;
+/// Datagram numbers that are left for CLOSE when a lane has used up its numbers.
+pub(super) const NUMBERS_LEFT_FOR_CLOSE: u64 = 64;
 
 /// Connection to one peer: the state machine of spec/wind.md for reliable messages. It has no
 /// thread and no clock.

@@ -234,22 +234,25 @@ impl Handshake {
         Heard::Misfit(HandshakeRefusal::from_frame(refuse))
     }
 
-    /// Returns `true` if the demand is for one of the latest HELLOs of this process.
+    /// Returns `true` if the demand is for a HELLO of this process, sent after the one for which it
+    /// has a cookie.
     pub fn expects(&self, reply: &CookieReply) -> bool {
         let known = self.cookie.map_or(0, |(_, number)| number);
-        let oldest = self.number.saturating_sub(u64::from(self.paths));
         reply.rank == self.peer
             && reply.incarnation == self.me.incarnation
-            && reply.number > known.max(oldest)
+            && reply.number > known
             && reply.number <= self.number
     }
 
-    /// Processes a demand for a cookie, which counts only if it answers one of the latest HELLOs of
-    /// this process, and only once (WIND-10.6). The HELLO is repeated at once.
-    pub fn cookie_demanded(&mut self, reply: &CookieReply, path: u8) {
+    /// Processes a demand for a cookie that is [expected](Self::expects) (WIND-10.6). The HELLO is
+    /// repeated at once: on the path by which the demand came, or, if that is unknown, on all.
+    pub fn cookie_demanded(&mut self, now: Time, reply: &CookieReply, path: Option<u8>) {
         if self.expects(reply) {
             self.cookie = Some((reply.cookie, reply.number));
-            self.answer = Some(path);
+            self.answer = path.or(self.answer);
+            if path.is_none() && self.state == HandshakeState::Calling {
+                self.next_hello = Some(now);
+            }
         }
     }
 

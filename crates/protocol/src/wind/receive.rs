@@ -12,6 +12,7 @@ use crate::time::Time;
 use crate::wind::ack::received::Wants;
 use crate::wind::recovery::in_flight::{Acked, Item};
 use crate::wind::recv::queue::Taken;
+use crate::wire::CookieReply;
 use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Frames, Lane, Malformed, Open, View};
 use arrayvec::ArrayVec;
 use core::ops::Range;
@@ -135,7 +136,7 @@ impl Connection {
                 }
                 Frame::Refuse(refuse) => self.handshake.refused(&refuse),
                 Frame::Cookie(reply) => {
-                    self.handshake.cookie_demanded(&reply, path);
+                    self.handshake.cookie_demanded(now, &reply, Some(path));
                     Heard::Stale
                 }
                 _ => Heard::Stale,
@@ -150,8 +151,8 @@ impl Connection {
         }
     }
 
-    /// Returns `true` if the source address of this handshake datagram may be recorded as the
-    /// peer's. It may not if the datagram can be a replay by anybody who has seen it (WIND-1.9).
+    /// Returns `true` if this handshake datagram is worth verifying. It is not if it can be a
+    /// replay by anybody who has seen it (WIND-1.9).
     #[must_use]
     pub fn is_fresh(&self, view: &View<'_>) -> bool {
         view.frames().flatten().any(|frame| match frame {
@@ -160,6 +161,13 @@ impl Connection {
             Frame::Cookie(reply) => self.handshake.expects(&reply),
             _ => false,
         })
+    }
+
+    /// Processes a demand for a cookie that came from an unknown address. Its seal was verified.
+    pub fn cookie_demanded(&mut self, now: Time, reply: &CookieReply) {
+        if self.phase == Phase::Open {
+            self.handshake.cookie_demanded(now, reply, None);
+        }
     }
 
     fn receive_data(

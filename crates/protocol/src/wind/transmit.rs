@@ -1,6 +1,6 @@
 //! Sending: the only place that transmits.
 
-use super::connection::{Connection, FAREWELLS, Phase};
+use super::connection::{Connection, NUMBERS_LEFT_FOR_CLOSE, Phase};
 use super::lanes::Sending;
 use super::{Death, SendMode, Transmit};
 use crate::limits::{DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
@@ -414,9 +414,9 @@ impl Connection {
         }
         self.statistics.datagrams_sent += 1;
         self.statistics.bytes_sent += bytes as u64;
-        // The last numbers are left for CLOSE.
+        // The last numbers are left for CLOSE, which a peer that goes on sending may ask for again.
         let last = self.sending[lane].flight.next_number();
-        if last + u64::from(FAREWELLS) > DATAGRAM_NUMBER_MAX && self.phase == Phase::Open {
+        if last + NUMBERS_LEFT_FOR_CLOSE > DATAGRAM_NUMBER_MAX && self.phase == Phase::Open {
             self.part(now, Death::NumbersUsedUp);
         }
     }

@@ -3,6 +3,7 @@
 
 use super::vectors::Vectors;
 use super::world::{FRAGMENT, World};
+use oikaze_protocol::limits::WRONG_KEYS_MAX;
 use oikaze_protocol::rma::{
     AtomicOp, Operation, Published, Rights, Rma, RmaError, RmaEvent, TicketId,
 };
@@ -182,13 +183,13 @@ fn peer_that_guesses_keys_loses_the_right_to_ask() {
         assert_eq!(put(&mut rma, &mut memory, 1, 99, number), Err(Refusal::UnknownKey), "one key");
     }
     assert_eq!(put(&mut rma, &mut memory, 1, 5, 2000), Ok(()));
-    for key in 100..164 {
+    for key in 100..100 + WRONG_KEYS_MAX as u64 {
         assert_eq!(put(&mut rma, &mut memory, 1, key, 2000 + key), Err(Refusal::UnknownKey));
     }
     for key in [5, 6, 99, 1000] {
-        assert_eq!(put(&mut rma, &mut memory, 1, key, 3000 + key), Err(Refusal::Barred));
+        assert_eq!(put(&mut rma, &mut memory, 1, key, 10_000 + key), Err(Refusal::Barred));
         let head = Operation::Put { key, offset: 0, signal: None }.encode();
-        let admission = rma.admit(1, 4000 + key, Class::Unordered, &head, 90, &mut memory);
+        let admission = rma.admit(1, 20_000 + key, Class::Unordered, &head, 90, &mut memory);
         assert_eq!(admission, Admission::Refuse(Refusal::Barred));
         let ticket = TicketId { token: 1, serial: 1 };
         let head = Operation::Get { ticket, key, offset: 0, len: 8 }.encode();

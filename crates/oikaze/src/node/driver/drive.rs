@@ -4,6 +4,7 @@ use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
 use super::link_watch::LinkWatch;
 use super::{Idle, IdleStep, Sleeper, Wakes};
 use crate::node::cork;
+use crate::node::engine_thread::stand_aside;
 use crate::node::waits::{LongWait, WaitSubject};
 use crate::node::{Node, RealEngine};
 use arrayvec::ArrayVec;
@@ -83,18 +84,18 @@ impl Node {
                 driving.leave(now);
                 return value;
             }
-            let wakes = match self.spin_beside(&mut idle, deadline, &mut ready) {
+            let wakes = match self.spin_beside(&mut idle, deadline, long, &mut ready) {
                 Ok(value) => return Some(value),
                 Err(IdleStep::Pause(_)) => Wakes::Alone,
                 Err(IdleStep::Spin | IdleStep::Yield | IdleStep::Sleep) => wakes,
             };
             let limit = self.spin_limit.interval().unwrap_or(SLEEP_MAX).min(until(deadline));
-            let asleep = self.now();
             let (value, role) = self.driver.park(Some(limit), wakes, &mut ready);
             driving = role;
             now = self.now();
             idle.slept();
-            if value.is_some() || now - asleep < limit {
+            // A thread that was woken for another one's news goes on with the same wait.
+            if value.is_some() {
                 idle.ends(now);
             }
             if value.is_some() || passed(deadline) || long.is_interrupted() {
@@ -113,6 +114,7 @@ impl Node {
         &self,
         idle: &mut Idle<'_>,
         deadline: Option<Instant>,
+        long: &mut LongWait<'_>,
         ready: &mut impl FnMut() -> Option<T>,
     ) -> Result<T, IdleStep> {
         while self.driver.is_driven() && !passed(deadline) {
@@ -120,6 +122,10 @@ impl Node {
             if let Some(value) = ready() {
                 idle.ends(now);
                 return Ok(value);
+            }
+            long.look(now);
+            if long.is_interrupted() {
+                return Err(IdleStep::Sleep);
             }
             match idle.next(now) {
                 IdleStep::Spin => std::hint::spin_loop(),
@@ -141,7 +147,7 @@ impl Node {
     ) -> (Option<T>, Time) {
         let last = deadline.map(|deadline| self.time_of(deadline));
         let mut watch = LinkWatch::new(self);
-        let mut spun = 0u64;
+        let (mut spun, mut stood_aside) = (0u64, 0);
         loop {
             self.driver.begin_round();
             self.engine_thread.let_visitors_in();
@@ -201,7 +207,7 @@ impl Node {
                     }
                 }
                 // Another thread runs the turn, and may need this core for that.
-                None => std::thread::yield_now(),
+                None => stand_aside(&mut stood_aside),
             }
             // Reads the clock once a round, because that costs as much as the rest of an idle turn.
             now = self.now();

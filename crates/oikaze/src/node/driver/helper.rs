@@ -181,6 +181,8 @@ impl Node {
             || self.drive(&mut idle, self.now(), None, &mut self.short_wait(), &mut look).0;
         while drive().is_none() {}
         self.engine_thread.end();
+        // A request that was put after the last turn, by a thread that took this one for running.
+        self.try_turn(self.now());
         driving.leave(self.now());
     }
 }

@@ -14,6 +14,12 @@ use std::time::Duration;
 const CLASSES: usize = 13;
 /// Number of waits after which the limit is chosen anew.
 const WAITS_PER_CHOICE: u16 = 8;
+/// Time for which a thread that hardly spins does so now and then. It could not see otherwise that
+/// its waits would be short: sleeping makes them longer, by its own wakeup and often by that of a
+/// peer that waits in the same way.
+const TRIAL_TIME: Duration = Duration::from_micros(128);
+/// Number of waits from one trial to the next.
+const WAITS_PER_TRIAL: u16 = 32;
 /// Number of waits at which all counts are halved, so that old waits are forgotten.
 const WAITS_MAX: u16 = 16;
 
@@ -26,6 +32,7 @@ thread_local! {
 pub(crate) struct SpinHistory {
     waits: [u16; CLASSES],
     until_choice: u16,
+    until_trial: u16,
     limit: Duration,
 }
 
@@ -33,7 +40,12 @@ impl SpinHistory {
     /// Creates the history of a thread that has not waited yet. The thread spins for the longest
     /// time, because it knows no better.
     pub const fn new() -> SpinHistory {
-        SpinHistory { waits: [0; CLASSES], until_choice: WAITS_PER_CHOICE, limit: SPIN_TIME }
+        SpinHistory {
+            waits: [0; CLASSES],
+            until_choice: WAITS_PER_CHOICE,
+            until_trial: WAITS_PER_TRIAL,
+            limit: SPIN_TIME,
+        }
     }
 
     /// Returns the history of the calling thread.
@@ -49,11 +61,20 @@ impl SpinHistory {
     /// Returns the time for which the next wait is worth spinning. Zero if it is better to sleep at
     /// once.
     pub fn limit(&self) -> Duration {
-        self.limit
+        if self.until_trial == 0 { self.limit.max(TRIAL_TIME) } else { self.limit }
     }
 
     /// Adds a wait of this length. The thread may have slept for a part of it.
     pub fn add(&mut self, wait: Duration) {
+        if self.until_trial > 0 {
+            self.until_trial -= 1;
+        } else {
+            self.until_trial = WAITS_PER_TRIAL;
+            if wait > self.limit && wait <= TRIAL_TIME {
+                // The waits that were slept through would have been short, too.
+                *self = SpinHistory { limit: TRIAL_TIME, ..SpinHistory::new() };
+            }
+        }
         let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         let class = (u64::BITS - micros.leading_zeros()) as usize;
         let class = if wait > SPIN_TIME { CLASSES - 1 } else { class.min(CLASSES - 2) };
@@ -102,7 +123,7 @@ mod tests {
 
     /// Answers that come after this many microseconds, again and again.
     fn always(micros: u64) -> Duration {
-        after([micros; 40]).limit()
+        after([micros; 40]).limit
     }
 
     #[test]
@@ -127,23 +148,38 @@ mod tests {
     #[test]
     fn mostly_short_waits_are_spun_for_as_long_as_these_last() {
         let mixed = (0..64).map(|n| if n % 8 == 7 { 20_000 } else { 5 });
-        assert_eq!(after(mixed).limit(), Duration::from_micros(8));
+        assert_eq!(after(mixed).limit, Duration::from_micros(8));
         let mostly_long = (0..64).map(|n| if n % 8 == 7 { 5 } else { 20_000 });
-        assert!(after(mostly_long).limit() <= Duration::from_micros(8));
+        assert!(after(mostly_long).limit <= Duration::from_micros(8));
     }
 
     #[test]
     fn change_of_habits_is_learned_and_old_ones_are_forgotten() {
         let mut history = after([20_000; 100]);
-        assert_eq!(history.limit(), Duration::ZERO);
+        assert_eq!(history.limit, Duration::ZERO);
         // A wait that is slept through lasts as long as the wakeup takes, at least.
         (0..3 * WAITS_PER_CHOICE).for_each(|_| history.add(Duration::from_micros(60)));
-        assert_eq!(history.limit(), Duration::from_micros(64));
+        assert_eq!(history.limit, Duration::from_micros(64));
         // The old waits still count for some choices, and spinning for longer does no harm.
         (0..8 * WAITS_PER_CHOICE).for_each(|_| history.add(Duration::from_micros(4)));
-        assert_eq!(history.limit(), Duration::from_micros(8));
+        assert_eq!(history.limit, Duration::from_micros(8));
         (0..8 * WAITS_PER_CHOICE).for_each(|_| history.add(Duration::from_millis(20)));
-        assert_eq!(history.limit(), Duration::ZERO);
+        assert_eq!(history.limit, Duration::ZERO);
+    }
+
+    /// Two nodes that have computed for long answer each other soon again. An answer that comes
+    /// within 10 µs to a node that spins takes wakeups, and much longer, where both sleep.
+    #[test]
+    fn spinning_is_found_again_after_long_waits_made_all_sleep() {
+        for slept_micros in [60, 150, 240, 500] {
+            let mut history = after([20_000; 100]);
+            for _ in 0..20 * WAITS_PER_TRIAL {
+                let has_slept = history.limit() < Duration::from_micros(10);
+                let micros = if has_slept { slept_micros } else { 10 };
+                history.add(Duration::from_micros(micros));
+            }
+            assert!(history.limit >= Duration::from_micros(10), "{slept_micros} µs asleep");
+        }
     }
 
     /// Paper 003 asks for it: never much dearer than the better of spinning and sleeping.
@@ -171,6 +207,6 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| assert_eq!(SpinHistory::of_thread(), SpinHistory::new()));
         });
-        assert_eq!(SpinHistory::of_thread().limit(), Duration::ZERO);
+        assert_eq!(SpinHistory::of_thread().limit, Duration::ZERO);
     }
 }

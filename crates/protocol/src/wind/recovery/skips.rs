@@ -5,6 +5,7 @@
 //! TCP Congestion Control with a Misbehaving Receiver, 1999). RFC 9000, section 21.4, advises to
 //! skip numbers, and quinn does it at growing distances, too.
 
+use crate::limits::DATAGRAM_NUMBER_MAX;
 use crate::random::Random;
 use core::hash::{Hash, Hasher};
 
@@ -41,7 +42,8 @@ impl Skips {
 
     /// Returns `true` if the next datagram is not to have this number.
     pub fn skip(&mut self, number: u64) -> bool {
-        let skips = self.next != 0 && number >= self.next;
+        let is_near_end = number > DATAGRAM_NUMBER_MAX - DISTANCE_MAX;
+        let skips = self.next != 0 && number >= self.next && !is_near_end;
         if skips {
             self.latest = number;
             self.distance = (self.distance * 2).min(DISTANCE_MAX);

@@ -157,7 +157,7 @@ fn last_datagram_number_ends_the_connection_with_a_reason_at_both_ends() {
     for lane in Lane::BOTH {
         let mut world = World::established(Settings::default(), Faults::default(), 1);
         world.run(World::is_idle);
-        let first = DATAGRAM_NUMBER_MAX - 50;
+        let first = DATAGRAM_NUMBER_MAX - 114;
         let [one, other] = &mut world.nodes;
         one.connection.sending[lane].flight.skip_to(first);
         world.numbers.insert((0, other.connection.id(), lane == Lane::Bulk), first - 1);
