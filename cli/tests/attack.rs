@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -634,14 +634,7 @@ fn hold_up(bridge: &str, percent: u32) -> bool {
         )
     };
     let rules = format!("table netdev attack {{ {} {} }}", chain("n0"), chain("n1"));
-    let mut nft = Command::new("ip");
-    nft.args(["netns", "exec", bridge, "nft", "-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null());
-    let Ok(mut child) = nft.spawn() else { return false };
-    let told =
-        child.stdin.take().is_some_and(|mut input| input.write_all(rules.as_bytes()).is_ok());
-    child.wait().is_ok_and(|status| told && status.success())
+    set_nft_rules(bridge, &rules)
 }
 
 /// SEAL-5, WIND-3.2: an attacker on the path takes datagrams out of the traffic, and lets all of it
@@ -673,7 +666,7 @@ fn datagrams_held_up_and_reordered_have_no_effect() {
             }
         }
     });
-    // What was held back for long comes last.
+    // The oldest datagrams come last.
     old.iter().for_each(|datagram| scene.attacker.send(datagram));
     scene.end();
 }

@@ -5,7 +5,7 @@ mod support;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 use support::*;
 
@@ -96,14 +96,7 @@ fn drop_some(namespace: &str, device: &str, protocols: &str, percent: u32) -> bo
         "table netdev oikaze {{ chain leaving {{ type filter hook egress device {device} priority 0; \
          meta l4proto {protocols} numgen random mod 100 < {percent} drop; }}; }}"
     );
-    let mut nft = Command::new("ip");
-    nft.args(["netns", "exec", namespace, "nft", "-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null());
-    let Ok(mut child) = nft.spawn() else { return false };
-    let told =
-        child.stdin.take().is_some_and(|mut input| input.write_all(rules.as_bytes()).is_ok());
-    child.wait().is_ok_and(|status| told && status.success())
+    set_nft_rules(namespace, &rules)
 }
 
 /// Runs the node test above on two nodes. The kernel drops `percent` % of the packets that each

@@ -157,14 +157,7 @@ fn without_ipv4() {
 /// there is no nft.
 fn rule(namespace: &str, chain: &str, rule: &str) -> Option<()> {
     let script = format!("table {chain} {{\n chain {rule}\n}}\n");
-    let mut command = Command::new("ip");
-    let mut nft = command
-        .args(["netns", "exec", namespace, "nft", "-f", "-"])
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .ok()?;
-    nft.stdin.take()?.write_all(script.as_bytes()).ok()?;
-    nft.wait().ok()?.success().then_some(())
+    set_nft_rules(namespace, &script).then_some(())
 }
 
 /// Runs a job of two nodes over a path on which both ends drop what the rules say. Checks that its

@@ -58,6 +58,16 @@ impl Bulk {
         usize::try_from(self.size).unwrap_or(COLD).min(COLD)
     }
 
+    /// Returns the bytes of each call that moves `volume` bytes, from all of the memory in turn.
+    pub fn calls<'m>(&self, memory: &'m [u8], volume: usize) -> impl Iterator<Item = &'m [u8]> {
+        let mut left = volume;
+        memory.chunks(self.size()).cycle().map_while(move |chunk| {
+            let call = &chunk[..chunk.len().min(left)];
+            left -= call.len();
+            (!call.is_empty()).then_some(call)
+        })
+    }
+
     /// Returns memory for a whole number of calls, with every page touched.
     ///
     /// # Errors

@@ -213,6 +213,18 @@ pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
+/// Gives a namespace these rules of nft(8). Returns `false` if nft is missing or refuses them.
+pub fn set_nft_rules(namespace: &str, rules: &str) -> bool {
+    let mut nft = Command::new("ip");
+    nft.args(["netns", "exec", namespace, "nft", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null());
+    let Ok(mut child) = nft.spawn() else { return false };
+    let told =
+        child.stdin.take().is_some_and(|mut input| input.write_all(rules.as_bytes()).is_ok());
+    child.wait().is_ok_and(|status| told && status.success())
+}
+
 /// Runs `ip ARGUMENTS` in a namespace.
 pub fn ip(namespace: &str, arguments: &[&str]) {
     let status = Command::new("ip").args(["-n", namespace]).args(arguments).status().unwrap();

@@ -305,7 +305,7 @@ fn introduced(
         Some(Ok(Frame::Hello(hello)))
             if hello.mine.version == WIRE_VERSION && !cookies.is_valid(&hello, from, now) =>
         {
-            // Whoever has seen a HELLO that is still fresh can repeat it.
+            // A HELLO that is still fresh can be repeated by anybody who has seen it.
             token_bucket.used();
             cookies.demand(&hello, view.header().number, from, now);
             Err(DropReason::Unproved)
@@ -436,7 +436,7 @@ mod tests {
     }
 
     /// WIND-10.6: a peer at an unknown address connects after it has proved that it receives there.
-    /// Whoever repeats its HELLO from such an address gets fewer bytes than were sent from there.
+    /// An attacker that repeats its HELLO from such an address gets fewer bytes than it has sent.
     #[test]
     fn peer_at_an_unknown_address_proves_that_it_receives_there() {
         let (to, from) = (Queue::default(), Queue::default());

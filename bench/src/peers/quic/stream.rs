@@ -34,14 +34,8 @@ async fn write_through(
     memory: &[u8],
     volume: usize,
 ) -> Result<(), Error> {
-    let mut left = volume;
-    for chunk in memory.chunks(settings.size()).cycle() {
-        let part = chunk.len().min(left);
-        stream.write_all(&chunk[..part]).await.map_err(|why| failed("sending", &why))?;
-        left -= part;
-        if left == 0 {
-            return Ok(());
-        }
+    for call in settings.calls(memory, volume) {
+        stream.write_all(call).await.map_err(|why| failed("sending", &why))?;
     }
     Ok(())
 }

@@ -36,16 +36,7 @@ fn write_through(
     memory: &[u8],
     volume: usize,
 ) -> Result<(), Error> {
-    let mut left = volume;
-    for chunk in memory.chunks(settings.size()).cycle() {
-        let part = chunk.len().min(left);
-        socket.write_all(&chunk[..part]).tried("sending")?;
-        left -= part;
-        if left == 0 {
-            return Ok(());
-        }
-    }
-    Ok(())
+    settings.calls(memory, volume).try_for_each(|call| socket.write_all(call).tried("sending"))
 }
 
 /// Waits until the receiver has received everything. Returns the processor time that the receiver

@@ -20,16 +20,10 @@ impl Node {
         if self.is_forked() {
             return Err(self.forked());
         }
-        let outcome = self.with_engine(|engine| {
-            // Giving the name up may have been left to another thread's turn.
-            engine.begin_waiting(self.now());
+        // Giving the name up may have been left to another thread's turn.
+        self.begin_what_was_left(|engine| {
             engine.rma().publish(name, published).map_err(Failure::from)
-        });
-        if self.leaves_turns() {
-            // What was waiting has timers by now, of which the engine's thread does not know.
-            self.ring_engine();
-        }
-        outcome
+        })
     }
 
     /// Called when the last user of a region has dropped it. If that happens in the middle of a

@@ -70,7 +70,7 @@ impl Node {
             return self.push_to_queue(submission);
         }
         if !self.push_at_once(submission) && self.submissions.len() > LEFT_MAX {
-            self.begin_what_was_left();
+            self.begin_what_was_left(|_| ());
         }
     }
 
@@ -84,7 +84,7 @@ impl Node {
         if self.submissions.len() > LEFT_MAX {
             self.ring_engine();
             if !self.wait_for_room(LEFT_MAX) {
-                self.begin_what_was_left();
+                self.begin_what_was_left(|_| ());
             }
         }
     }
@@ -98,15 +98,21 @@ impl Node {
     }
 
     /// Begins the requests that were left, because the limits apply where a request begins
-    /// (MEM-15.4). A thread that submits faster than the thread in the engine begins requests waits
-    /// here.
-    #[cold]
-    fn begin_what_was_left(&self) {
-        self.with_engine(|engine| engine.begin_waiting(self.now()));
+    /// (MEM-15.4), and then runs `then`. A thread that submits faster than the thread in the engine
+    /// begins requests waits here.
+    pub(in crate::node) fn begin_what_was_left<T>(
+        &self,
+        then: impl FnOnce(&mut RealEngine) -> T,
+    ) -> T {
+        let value = self.with_engine(|engine| {
+            engine.begin_waiting(self.now());
+            then(engine)
+        });
         if self.leaves_turns() {
-            // What was begun has timers, of which the engine's thread does not know.
+            // The engine's thread does not know the timers of requests that it has not begun.
             self.ring_engine();
         }
+        value
     }
 
     /// Submits at once. Returns `false` if the submission was left, to be begun later.

@@ -447,8 +447,7 @@ impl Connection {
 
     /// Forgets all state about the peer's datagrams and messages.
     fn forget(&mut self) {
-        // Whoever knows which numbers were skipped before must not know those that will be. 0
-        // stays 0.
+        // Numbers that were skipped before must not tell which will be. 0 stays 0.
         self.settings.private_seed = mix(self.settings.private_seed);
         self.sending = PerLane::each(|lane| Sending::new(&self.settings, lane));
         self.inbox =

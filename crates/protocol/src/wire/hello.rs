@@ -154,7 +154,7 @@ impl Hello {
     pub(super) fn parse(flags: u8, body: &mut ByteReader<'_>) -> Result<Hello, Invalid> {
         let mine = Introduction::parse(body)?;
         if mine.version != WIRE_VERSION {
-            // What follows may be shorter, or mean something else.
+            // The rest may be shorter, or mean something else.
             let (to, path, yours, key, cookie) = (None, 0, None, KeyStep::Nothing, None);
             return Ok(Hello { mine, to, path, yours, answer_wanted: false, key, cookie });
         }
