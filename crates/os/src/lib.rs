@@ -65,6 +65,8 @@ pub mod process;
 pub mod protected;
 pub mod seal;
 pub mod secret;
+#[cfg(not(all(test, loom)))]
+pub mod serve;
 pub mod shm;
 pub mod signals;
 pub mod stats_page;

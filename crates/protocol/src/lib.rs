@@ -14,6 +14,7 @@
 //! - [`shm`]: records in the rings between two nodes of one machine.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
 //! - [`collective`]: collective operations as plans of rounds, and the heads of their parcels.
+//! - [`serve`]: what a node and its server say to each other.
 //! - [`traffic`]: messages by purpose and size.
 //!
 //! The engine (crate `oikaze`) hands each datagram to [`wind::Connection::receive`], which calls
@@ -43,6 +44,7 @@ pub mod planted;
 pub mod random;
 pub mod rma;
 pub mod seal;
+pub mod serve;
 pub mod shm;
 pub mod time;
 pub mod traffic;

@@ -33,6 +33,7 @@ pub use fault::{
 pub use oikaze_protocol::wind::SendMode;
 pub use sink::{Predicted, Scattered, Sink};
 pub use stack::open;
+pub(crate) use stack::{LinkStack, open_stack};
 pub use statistics::{Offload, Statistics};
 pub use udp::{Bind, BindError, Ports, PortsSyntax, UdpLink};
 

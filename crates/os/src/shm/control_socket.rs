@@ -36,6 +36,8 @@ pub struct ControlSocket {
     /// Descriptor that is readable when the other process has ended, even if a child of that
     /// process still holds its end of the line.
     process: Option<OwnedFd>,
+    /// User of the other process.
+    user: u32,
 }
 
 /// A received message.
@@ -61,13 +63,31 @@ impl ControlSocket {
     /// # Errors
     /// A [`Stranger`] (`PermissionDenied`), or the kernel does not say.
     pub(super) fn new(socket: OwnedFd) -> io::Result<ControlSocket> {
-        let (pid, theirs) = peer_of(&socket)?;
         let mine = geteuid().as_raw();
-        if theirs != mine {
+        Self::of_user(socket, |theirs| theirs == mine)
+    }
+
+    /// Takes a connected socket, whose other end must belong to a user that is accepted.
+    ///
+    /// # Errors
+    /// As [`ControlSocket::new`].
+    pub(super) fn of_user(
+        socket: OwnedFd,
+        accepts: impl FnOnce(u32) -> bool,
+    ) -> io::Result<ControlSocket> {
+        let (pid, theirs) = peer_of(&socket)?;
+        if !accepts(theirs) {
+            let mine = geteuid().as_raw();
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, Stranger { mine, theirs }));
         }
         let process = process_of(&socket, pid);
-        Ok(ControlSocket { socket, process })
+        Ok(ControlSocket { socket, process, user: theirs })
+    }
+
+    /// Returns the user of the other process.
+    #[must_use]
+    pub fn user(&self) -> u32 {
+        self.user
     }
 
     /// Returns a descriptor that is readable when the other process has ended, if the kernel offers
@@ -304,7 +324,7 @@ mod tests {
             caller.kill().and_then(|()| caller.wait()).unwrap();
             return;
         };
-        let line = ControlSocket { socket, process: Some(process) };
+        let line = ControlSocket { socket, process: Some(process), user: 0 };
         assert!(!line.process_has_ended());
         caller.kill().unwrap();
         caller.wait().unwrap();

@@ -104,11 +104,28 @@ impl Listener {
     /// # Errors
     /// It is of another user (`PermissionDenied`); else what the kernel says.
     pub fn accept(&self) -> Option<io::Result<ControlSocket>> {
+        self.next().map(|socket| ControlSocket::new(socket?))
+    }
+
+    /// Accepts the next connection, if one waits, from any user that is accepted.
+    ///
+    /// # Errors
+    /// It is of another user (`PermissionDenied`, with a [`Stranger`](super::Stranger)); else what
+    /// the kernel says.
+    pub fn accept_of(
+        &self,
+        accepts: impl FnOnce(u32) -> bool,
+    ) -> Option<io::Result<ControlSocket>> {
+        self.next().map(|socket| ControlSocket::of_user(socket?, accepts))
+    }
+
+    /// Takes the next connection, if one waits.
+    fn next(&self) -> Option<io::Result<OwnedFd>> {
         self.descriptors().find_map(|socket| {
             loop {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 return match accept_with(socket.as_fd(), flags).and_then(not_standard) {
-                    Ok(line) => Some(ControlSocket::new(line)),
+                    Ok(line) => Some(Ok(line)),
                     Err(Errno::AGAIN) => None,
                     // This connection was closed again. Another one may wait behind it.
                     Err(Errno::CONNABORTED | Errno::INTR) => continue,
@@ -118,12 +135,40 @@ impl Listener {
         })
     }
 
+    /// Takes a socket that listens already, as a service manager passes it.
+    ///
+    /// # Errors
+    /// The descriptor is no socket that preserves message boundaries.
+    pub fn inherited(socket: OwnedFd) -> io::Result<Listener> {
+        if rustix::net::sockopt::socket_type(&socket)? != SocketType::SEQPACKET {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the inherited socket is not of type SEQPACKET (ListenSequentialPacket=)",
+            ));
+        }
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Listener { by_name: socket, in_directory: None, origin: Origin::here() })
+    }
+
     /// Connects to a node by its name.
     ///
     /// # Errors
     /// No process listens there, or one of another user (`PermissionDenied`).
     pub fn call_name(name: &str) -> io::Result<ControlSocket> {
         call(&SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+    }
+
+    /// Connects to a process by its name, if its user is accepted.
+    ///
+    /// # Errors
+    /// As [`Listener::call_name`].
+    pub fn call_name_of(
+        name: &str,
+        accepts: impl FnOnce(u32) -> bool,
+    ) -> io::Result<ControlSocket> {
+        let socket = open()?;
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        ControlSocket::of_user(socket, accepts)
     }
 
     /// Connects to a node by its file.

@@ -59,6 +59,12 @@ impl Ports {
         if first == 0 && last != 0 || first > last { None } else { Some(Ports { first, last }) }
     }
 
+    /// Returns the first and the last port.
+    #[must_use]
+    pub fn ends(self) -> (u16, u16) {
+        (self.first, self.last)
+    }
+
     /// Iterates over the ports in ascending order.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = u16> {
         self.first..=self.last

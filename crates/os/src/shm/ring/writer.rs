@@ -194,6 +194,14 @@ impl Writer {
         if self.look() { Ok(self.settled) } else { Err(Damaged) }
     }
 
+    /// Returns the number of bytes that the reader has not settled.
+    ///
+    /// # Errors
+    /// The reader says what cannot be.
+    pub fn unread(&mut self) -> Result<usize, Damaged> {
+        Ok((self.tail - self.settled()?) as usize)
+    }
+
     /// Returns `true` if everything that was put in was settled when the reader's position was last
     /// loaded.
     #[must_use]

@@ -1,0 +1,297 @@
+//! The server's end of one node: its rings, and the sockets that the server has opened for it.
+
+use super::{POLLS_PER_CHECK, counters, head_of, heading, nonsense, rest_of};
+use crate::features::Without;
+use crate::net::{Arrival, Bind, Link, LinkStack, Outgoing, Ports, Sink, Statistics};
+use crate::shm::{Pair, Part, Writer};
+use arrayvec::ArrayVec;
+use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenRequest, ToNode, ToServer};
+use oikaze_protocol::wind::SendMode;
+use oikaze_protocol::wire::Lane;
+use rustix::fd::{AsFd, BorrowedFd};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Maximum number of datagrams that one call sends.
+const BATCH: usize = 64;
+/// Bytes that a node may send in a round (SERVE-4.1). A datagram has at most as many.
+const QUANTUM: usize = DATAGRAM_MAX;
+/// Bytes that the node may leave unread, before its server receives no more. Small datagrams wait in
+/// the ring behind bulk that came before.
+const UNREAD_MAX: usize = 32 << 10;
+/// Time after which changed counters are reported to the node, while it has work.
+const REPORT_TIME: Duration = Duration::from_millis(10);
+
+/// Returns what the sockets of such a request are.
+///
+/// # Errors
+/// The text says what the server does not open (SERVE-2.4).
+pub(super) fn ask_of(request: &OpenRequest, user: u32) -> Result<Bind, String> {
+    let (first, last) = request.ports;
+    let ports =
+        Ports::range(first, last).ok_or_else(|| format!("{first}-{last} is no range of ports"))?;
+    if first != 0 && first < 1024 && user != 0 {
+        return Err(format!("port {first} is not for user {user}; use ports from 1024 on"));
+    }
+    let without = Without::parse(&request.without).map_err(|why| why.to_string())?;
+    Ok(Bind {
+        addresses: request.addresses.clone(),
+        ports,
+        sharers: request.sharers.into(),
+        without,
+        checked_by_udp: request.is_checked_by_udp,
+        buffer: request.buffer as usize,
+    })
+}
+
+/// A datagram in `bytes` that waits to be sent.
+#[derive(Debug)]
+struct Queued {
+    to: SocketAddr,
+    lane: Lane,
+    mode: SendMode,
+    bytes: Range<usize>,
+}
+
+/// One node of a worker.
+#[derive(Debug)]
+pub(super) struct Client {
+    pair: Pair,
+    link: LinkStack,
+    /// User and process of the node, for messages.
+    pub(super) user: u32,
+    /// Bytes of the datagrams in `queued`.
+    bytes: Vec<u8>,
+    queued: VecDeque<Queued>,
+    /// Bytes that the node may still send in this round.
+    deficit: usize,
+    /// Records for which the ring to the node has had no room.
+    waiting: VecDeque<Vec<u8>>,
+    reported: Statistics,
+    next_report: Instant,
+    /// The node asks for its counters.
+    is_asked: bool,
+    idle_turns: u32,
+}
+
+impl Client {
+    pub(super) fn new(pair: Pair, link: LinkStack, user: u32, now: Instant) -> Client {
+        Client {
+            pair,
+            link,
+            user,
+            bytes: Vec::new(),
+            queued: VecDeque::new(),
+            deficit: 0,
+            waiting: VecDeque::new(),
+            reported: Statistics::default(),
+            next_report: now,
+            is_asked: false,
+            idle_turns: 0,
+        }
+    }
+
+    /// Descriptors that are readable when there is something to do: that of the node, and that of
+    /// its link.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.pair.as_fd()).chain(self.link.properties().fd)
+    }
+
+    /// Returns the time at which the link wants to be called again.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.link.next_wakeup()
+    }
+
+    /// Serves the node once. Returns `true` if there was something to do.
+    ///
+    /// # Errors
+    /// The node has ended (`UnexpectedEof`), or is of no use any more.
+    pub(super) fn turn(&mut self) -> io::Result<bool> {
+        let sent = self.send()?;
+        let received = self.receive()?;
+        let mut busy = sent || received;
+        if self.is_asked || (busy && Instant::now() >= self.next_report) {
+            busy |= self.report();
+        }
+        if busy {
+            self.pair.wake();
+            self.idle_turns = 0;
+        } else {
+            self.idle_turns += 1;
+            if self.idle_turns >= POLLS_PER_CHECK {
+                self.hear()?;
+            }
+        }
+        Ok(busy)
+    }
+
+    /// Takes wakeups from the socket, and finds out whether the node still lives (SERVE-5.1).
+    ///
+    /// # Errors
+    /// The node has ended (`UnexpectedEof`).
+    pub(super) fn hear(&mut self) -> io::Result<()> {
+        self.idle_turns = 0;
+        while self.pair.line.hear()?.is_some() {}
+        Ok(())
+    }
+
+    /// Announces that the worker is about to sleep. The caller then makes fences, and checks
+    /// [`Client::has_records`].
+    pub(super) fn fall_asleep(&mut self) -> io::Result<()> {
+        self.report();
+        self.pair.wake();
+        self.link.watch(true)?;
+        self.pair.inward.fall_asleep();
+        Ok(())
+    }
+
+    /// Returns `true` if the node has put something into its ring.
+    pub(super) fn has_records(&self) -> bool {
+        self.pair.inward.has_record()
+    }
+
+    /// Takes back the announcement of sleep.
+    pub(super) fn wake_up(&mut self) -> io::Result<()> {
+        self.link.watch(false)
+    }
+
+    /// Sends what the node may send in this round (SERVE-4.1).
+    fn send(&mut self) -> io::Result<bool> {
+        self.deficit = (self.deficit + QUANTUM).min(2 * QUANTUM);
+        self.take_records()?;
+        if self.queued.is_empty() {
+            self.deficit = 0;
+            return Ok(false);
+        }
+        let bytes = &self.bytes;
+        let batch: ArrayVec<Outgoing<'_>, BATCH> = self
+            .queued
+            .iter()
+            .take(BATCH)
+            .map(|queued| Outgoing {
+                mode: queued.mode,
+                ..Outgoing::new(
+                    &queued.to,
+                    queued.lane,
+                    bytes.get(queued.bytes.clone()).unwrap_or_default(),
+                )
+            })
+            .collect();
+        let taken = self.link.send(&batch)?;
+        drop(batch);
+        self.queued.drain(..taken.min(self.queued.len()));
+        if self.queued.is_empty() {
+            self.bytes.clear();
+        }
+        Ok(taken > 0)
+    }
+
+    /// Copies records from the ring, as many as fit into a batch and into the deficit (SERVE-3.2).
+    fn take_records(&mut self) -> io::Result<()> {
+        while self.queued.len() < BATCH {
+            let Some(heading) = self.pair.inward.peek().map_err(|_| nonsense())? else { break };
+            let rest = rest_of(&heading)?;
+            if rest > DATAGRAM_MAX {
+                return Err(nonsense());
+            }
+            if rest > self.deficit {
+                break;
+            }
+            self.deficit -= rest;
+            let head = ToServer::decode(&head_of(&self.pair.inward)).map_err(|_| nonsense())?;
+            match head {
+                ToServer::Datagram { to, lane, mode } => {
+                    let from = self.bytes.len();
+                    self.pair.inward.append(HEAD, rest, &mut self.bytes);
+                    self.queued.push_back(Queued { to, lane, mode, bytes: from..self.bytes.len() });
+                }
+                ToServer::Unheard(peer) => self.link.unheard(peer),
+                ToServer::Count => self.is_asked = true,
+            }
+            let position = self.pair.inward.pass(heading);
+            self.pair.inward.settle(position);
+        }
+        Ok(())
+    }
+
+    /// Receives a burst for the node, if the node keeps up (SERVE-3.3).
+    fn receive(&mut self) -> io::Result<bool> {
+        while let Some(record) = self.waiting.front() {
+            if !put(&mut self.pair.outward, &[Part::Bytes(record)]) {
+                return Ok(false);
+            }
+            self.waiting.pop_front();
+        }
+        if self.pair.outward.unread().map_err(|_| nonsense())? > UNREAD_MAX {
+            return Ok(false);
+        }
+        let mut sink = Deliver { ring: &mut self.pair.outward, waiting: &mut self.waiting };
+        let count = self.link.receive_into(&mut sink)?;
+        Ok(count > 0)
+    }
+
+    /// Reports what the link has to say: datagrams that were too big, notices, changed counters.
+    /// Returns `true` if there was anything.
+    fn report(&mut self) -> bool {
+        let mut sink = Deliver { ring: &mut self.pair.outward, waiting: &mut self.waiting };
+        let mut any = false;
+        while let Some(report) = self.link.poll_too_big() {
+            let length = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+            let (tried, fits) = (length(report.tried), length(report.fits));
+            sink.deliver(&ToNode::TooBig { to: report.to, tried, fits }, &[]);
+            any = true;
+        }
+        while let Some(notice) = self.link.notice() {
+            sink.deliver(&ToNode::Notice, notice.as_bytes());
+            any = true;
+        }
+        let now = self.link.statistics();
+        // All datagrams of the node that came before its question have been sent.
+        let answers = self.is_asked && self.queued.is_empty();
+        if answers || now != self.reported {
+            sink.deliver(&ToNode::Counters { is_answer: answers }, &counters::encode(&now));
+            self.reported = now;
+            self.is_asked &= !answers;
+            any = true;
+        }
+        self.next_report = Instant::now() + REPORT_TIME;
+        any
+    }
+}
+
+/// Hands datagrams to the node.
+struct Deliver<'c> {
+    ring: &'c mut Writer,
+    waiting: &'c mut VecDeque<Vec<u8>>,
+}
+
+impl Deliver<'_> {
+    fn deliver(&mut self, head: &ToNode, bytes: &[u8]) {
+        let head = head.encode();
+        if !self.waiting.is_empty() || !put(self.ring, &[Part::Bytes(&head), Part::Bytes(bytes)]) {
+            self.waiting.push_back([&head, bytes].concat());
+        }
+    }
+}
+
+impl Sink for Deliver<'_> {
+    fn take(&mut self, arrival: Arrival<'_>) {
+        let head = ToNode::Datagram { from: arrival.from, is_congested: arrival.congested };
+        self.deliver(&head, arrival.bytes);
+    }
+}
+
+/// Puts a record into a ring. Returns `false` if there is no room.
+fn put(ring: &mut Writer, parts: &[Part<'_>]) -> bool {
+    let len: usize = parts
+        .iter()
+        .map(|part| match part {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Region(..) => 0,
+        })
+        .sum();
+    ring.put(heading(len.saturating_sub(HEAD)), parts).is_ok()
+}

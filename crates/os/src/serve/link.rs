@@ -1,0 +1,450 @@
+//! The node's end: a link whose datagrams a server sends and receives.
+
+use super::{
+    DEFAULT_NAME, OPEN_TIME, POLLS_PER_CHECK, check_name, counters, head_of, heading, nonsense,
+    rest_of, socket_name,
+};
+use crate::cpu::Event;
+use crate::memory::MemoryError;
+use crate::net::{
+    Arrival, Bind, Link, LinkProperties, LocalAddress, Outgoing, Sink, Statistics, TooBig,
+    local_addresses,
+};
+use crate::shm::{ControlSocket, Listener, Pair, PairRole, Part, shared_memory};
+use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenAnswer, OpenRequest, ToNode, ToServer};
+use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::geteuid;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// Maximum number of datagrams of one burst.
+const BURST: usize = 64;
+/// Time after which a node tries again to write into a full ring.
+const FULL_RETRY_TIME: Duration = Duration::from_micros(100);
+/// Maximum number of notices and reports that wait to be taken.
+const REPORTS_MAX: usize = 64;
+
+/// Error of [`ServedLink::connect`].
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The name is not one of a server.
+    #[error("{0}")]
+    Name(String),
+    /// No server listens under the name.
+    #[error(
+        "no server {name:?} runs in this network namespace: start one (oikaze serve{}), or use OIKAZE_ENGINE=thread",
+        argument(name)
+    )]
+    Missing {
+        /// Name of the server.
+        name: String,
+    },
+    /// The process under the name belongs to another user.
+    #[error(
+        "the server {name:?}: {source}; a node accepts a server of its own user or of root: start one under another name (oikaze serve NAME)"
+    )]
+    Stranger {
+        /// Name of the server.
+        name: String,
+        /// Users of both ends.
+        source: io::Error,
+    },
+    /// The server refused.
+    #[error("the server {name:?} opened no link: {why}")]
+    Refused {
+        /// Name of the server.
+        name: String,
+        /// Reason of the server.
+        why: String,
+    },
+    /// No memory for the rings.
+    #[error("no memory to share with the server: {0}")]
+    Memory(#[from] MemoryError),
+    /// A system call failed, or the server said nothing.
+    #[error("could not speak to the server {name:?}: {source}")]
+    System {
+        /// Name of the server.
+        name: String,
+        /// Error of the system call.
+        source: io::Error,
+    },
+}
+
+fn argument(name: &str) -> String {
+    if name == DEFAULT_NAME { String::new() } else { format!(" {name}") }
+}
+
+/// A link whose datagrams a server sends and receives. The calling thread makes no system call that
+/// sends or receives; it makes one that wakes the server if the server sleeps.
+#[derive(Debug)]
+pub struct ServedLink {
+    pair: Pair,
+    name: String,
+    port: u16,
+    bulk_port: Option<u16>,
+    datagram_max: usize,
+    receive_buffer: usize,
+    receive_overhead: usize,
+    /// Addresses at which the link is reached; none means all.
+    addresses: Vec<IpAddr>,
+    /// Set of descriptors that wake a sleeping thread: that of the server, and `pending`.
+    wakeups: OwnedFd,
+    /// Signalled while a thread is about to sleep and the ring already has a record.
+    pending: Event,
+    sleepers: u32,
+    /// Bytes of the datagram that is handed on.
+    bytes: Vec<u8>,
+    /// Polls that found nothing since the socket was last asked.
+    idle_polls: u32,
+    /// Time since when the ring to the server has had no room.
+    full_since: Option<Instant>,
+    too_big: VecDeque<TooBig>,
+    notices: VecDeque<String>,
+    /// Counters of the server, as of its last report.
+    reported: Statistics,
+    /// Counters of this end.
+    own: Statistics,
+    /// Answers that have come. Only tests ask.
+    answers: u64,
+}
+
+impl ServedLink {
+    /// Connects to the server of this name, which opens sockets as `ask` says.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(name: &str, ask: &Bind) -> Result<ServedLink, ConnectError> {
+        check_name(name).map_err(ConnectError::Name)?;
+        let system = |source| ConnectError::System { name: name.to_owned(), source };
+        // SERVE-1.3.
+        let mine = geteuid().as_raw();
+        let line = Listener::call_name_of(&socket_name(name), |user| user == mine || user == 0)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                    ConnectError::Missing { name: name.to_owned() }
+                }
+                io::ErrorKind::PermissionDenied => {
+                    ConnectError::Stranger { name: name.to_owned(), source }
+                }
+                _ => system(source),
+            })?;
+        let memory = shared_memory()?;
+        line.say(&request(ask).encode(), Some(memory.as_fd())).map_err(system)?;
+        let answer = answer(&line).map_err(system)?;
+        let opened = match OpenAnswer::decode(&answer).map_err(|_| system(nonsense()))? {
+            OpenAnswer::Refused(why) => {
+                return Err(ConnectError::Refused { name: name.to_owned(), why });
+            }
+            opened => opened,
+        };
+        let pair = Pair::new(&memory, PairRole::Caller, line).map_err(system)?;
+        Self::of(name, ask, pair, &opened).map_err(system)
+    }
+
+    fn of(name: &str, ask: &Bind, pair: Pair, opened: &OpenAnswer) -> io::Result<ServedLink> {
+        let OpenAnswer::Opened { port, bulk_port, datagram_max, receive_buffer, receive_overhead } =
+            *opened
+        else {
+            return Err(nonsense());
+        };
+        let pending = Event::new()?;
+        let wakeups = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for fd in [pair.as_fd(), pending.fd()] {
+            epoll::add(&wakeups, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        Ok(ServedLink {
+            pair,
+            name: name.to_owned(),
+            port,
+            bulk_port,
+            datagram_max: datagram_max as usize,
+            receive_buffer: usize::try_from(receive_buffer).unwrap_or(usize::MAX),
+            receive_overhead: receive_overhead as usize,
+            addresses: ask.addresses.clone(),
+            wakeups,
+            pending,
+            sleepers: 0,
+            bytes: Vec::new(),
+            idle_polls: 0,
+            full_since: None,
+            too_big: VecDeque::new(),
+            notices: VecDeque::new(),
+            reported: Statistics::default(),
+            own: Statistics::default(),
+            answers: 0,
+        })
+    }
+
+    /// Takes wakeups from the socket, and finds out whether the server still lives.
+    fn hear(&mut self) -> io::Result<()> {
+        self.idle_polls = 0;
+        loop {
+            match self.pair.line.hear() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(()),
+                Err(why) => return Err(self.lost(&why)),
+            }
+        }
+    }
+
+    /// Makes the next record wake the thread that is about to sleep. A record that is there already
+    /// makes the descriptor readable at once.
+    fn arm(&mut self) {
+        self.pending.clear();
+        self.pair.inward.fall_asleep();
+        crate::sync::make_fences();
+        if self.pair.inward.has_record() {
+            self.pending.signal();
+        }
+    }
+
+    /// SERVE-5.2: the error of a link whose server has ended.
+    fn lost(&self, why: &io::Error) -> io::Error {
+        let text = format!(
+            "the server {:?} (oikaze serve), which sends and receives for this node, has ended ({why})",
+            self.name
+        );
+        io::Error::new(io::ErrorKind::BrokenPipe, text)
+    }
+
+    fn put(&mut self, head: &ToServer, parts: [Part<'_>; 3]) -> bool {
+        let [first, second, third] = parts;
+        let encoded = head.encode();
+        let rest = [&first, &second, &third].iter().map(|part| part_len(part)).sum();
+        let parts = [Part::Bytes(&encoded), first, second, third];
+        self.pair.outward.put(heading(rest), &parts).is_ok()
+    }
+
+    /// Waits until the server has sent what was put in before, and has reported on it. Hands on
+    /// datagrams that come meanwhile.
+    #[cfg(test)]
+    pub(super) fn flush(&mut self, take: &mut dyn FnMut(Arrival<'_>)) {
+        let deadline = Instant::now() + OPEN_TIME;
+        let none = || Part::Bytes(&[]);
+        while !self.put(&ToServer::Count, [none(), none(), none()]) {
+            assert!(Instant::now() < deadline, "the ring is full for long");
+        }
+        self.pair.wake();
+        let before = self.answers;
+        while self.answers == before {
+            assert!(Instant::now() < deadline, "the server does not answer");
+            match self.pair.inward.peek().unwrap() {
+                None => std::thread::yield_now(),
+                Some(heading) => drop(self.take_record(&heading, take).unwrap()),
+            }
+            self.pair.wake();
+        }
+    }
+
+    /// Writes a record that makes no sense.
+    #[cfg(test)]
+    pub(super) fn put_nonsense(&mut self) {
+        self.pair.outward.put(heading(0), &[Part::Bytes(&[0xff; HEAD])]).unwrap();
+        self.pair.wake();
+    }
+
+    /// Takes the oldest record. Returns `true` if it was a datagram.
+    fn take_record(
+        &mut self,
+        heading: &oikaze_protocol::shm::Heading,
+        take: &mut dyn FnMut(Arrival<'_>),
+    ) -> io::Result<bool> {
+        let rest = rest_of(heading)?;
+        let head = ToNode::decode(&head_of(&self.pair.inward)).map_err(|_| nonsense())?;
+        self.bytes.clear();
+        self.pair.inward.append(HEAD, rest, &mut self.bytes);
+        let position = self.pair.inward.pass(*heading);
+        self.pair.inward.settle(position);
+        match head {
+            ToNode::Datagram { from, is_congested } => {
+                self.own.datagrams_in += 1;
+                self.own.bytes_in += self.bytes.len() as u64;
+                take(Arrival { from, bytes: &self.bytes, congested: is_congested });
+                return Ok(true);
+            }
+            ToNode::TooBig { to, tried, fits } => {
+                let report = TooBig { to, tried: tried as usize, fits: fits as usize };
+                self.too_big.retain(|other| other.to != to);
+                if report.fits < report.tried && self.too_big.len() < REPORTS_MAX {
+                    self.too_big.push_back(report);
+                }
+            }
+            ToNode::Notice if self.notices.len() < REPORTS_MAX => {
+                self.notices.push_back(String::from_utf8_lossy(&self.bytes).into_owned());
+            }
+            ToNode::Notice => {}
+            ToNode::Counters { is_answer } => {
+                self.reported = counters::decode(&self.bytes);
+                self.answers += u64::from(is_answer);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Returns the length of a part in bytes.
+fn part_len(part: &Part<'_>) -> usize {
+    match part {
+        Part::Bytes(bytes) => bytes.len(),
+        Part::Region(gather, from, len) => (*len).min(gather.len().saturating_sub(*from)),
+    }
+}
+
+/// Returns the request for such a link.
+fn request(ask: &Bind) -> OpenRequest {
+    let ports = ask.ports.ends();
+    let without: Vec<&str> = ask.without.names().collect();
+    OpenRequest {
+        ports,
+        sharers: u16::try_from(ask.sharers).unwrap_or(u16::MAX),
+        buffer: u32::try_from(ask.buffer).unwrap_or(u32::MAX),
+        is_checked_by_udp: ask.checked_by_udp,
+        addresses: ask.addresses.clone(),
+        without: without.join(","),
+    }
+}
+
+/// Waits for the answer of the server.
+fn answer(line: &ControlSocket) -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + OPEN_TIME;
+    loop {
+        match line.hear()? {
+            Some(said) if !ControlSocket::is_wake(&said) => return Ok(said.bytes().to_vec()),
+            Some(_) => continue,
+            None => {}
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("it did not answer within {} s", OPEN_TIME.as_secs()),
+            ));
+        }
+        let mut asked = [PollFd::new(line, PollFlags::IN)];
+        let limit = left.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        match poll(&mut asked, Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+impl Link for ServedLink {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        let mut taken = 0;
+        for outgoing in batch {
+            let head =
+                ToServer::Datagram { to: *outgoing.to, lane: outgoing.lane, mode: outgoing.mode };
+            // The kernel refuses what is longer, and says so.
+            let room = DATAGRAM_MAX.saturating_sub(outgoing.head.len() + outgoing.tag.len());
+            let len = outgoing.payload.len().min(room);
+            let first = outgoing.head.get(..DATAGRAM_MAX).unwrap_or(outgoing.head);
+            let payload = Part::Region(outgoing.payload, 0, len);
+            if !self.put(&head, [Part::Bytes(first), payload, Part::Bytes(outgoing.tag)]) {
+                self.full_since.get_or_insert_with(Instant::now);
+                self.own.would_block += 1;
+                break;
+            }
+            taken += 1;
+            self.own.datagrams_out += 1;
+            self.own.bytes_out += outgoing.len() as u64;
+        }
+        if taken > 0 {
+            self.pair.wake();
+        }
+        Ok(taken)
+    }
+
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        self.full_since = None;
+        let mut count = 0;
+        let mut taken = 0;
+        while taken < BURST {
+            let Some(heading) = self.pair.inward.peek().map_err(|_| nonsense())? else { break };
+            count += usize::from(self.take_record(&heading, &mut |arrival| sink.take(arrival))?);
+            taken += 1;
+        }
+        if taken > 0 {
+            self.idle_polls = 0;
+            // The server may wait for room.
+            self.pair.wake();
+        } else {
+            self.idle_polls += 1;
+            if self.sleepers > 0 {
+                self.hear()?;
+                self.arm();
+            } else if self.idle_polls >= POLLS_PER_CHECK {
+                self.hear()?;
+            }
+        }
+        Ok(count)
+    }
+
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        let mut all = local_addresses()?;
+        all.retain_mut(|local| {
+            local.address.set_port(self.port);
+            let ip = local.address.ip();
+            self.addresses.is_empty() || self.addresses.contains(&ip)
+        });
+        Ok(all)
+    }
+
+    fn properties(&self) -> LinkProperties<'_> {
+        LinkProperties {
+            port: self.port,
+            bulk_port: self.bulk_port,
+            datagram_max: self.datagram_max,
+            receive_buffer: self.receive_buffer,
+            receive_overhead: self.receive_overhead,
+            fd: Some(self.wakeups.as_fd()),
+        }
+    }
+
+    fn watch(&mut self, yes: bool) -> io::Result<()> {
+        if !yes {
+            self.sleepers = self.sleepers.saturating_sub(1);
+            self.pending.clear();
+            return self.hear();
+        }
+        self.sleepers += 1;
+        self.arm();
+        Ok(())
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.full_since.map(|since| since + FULL_RETRY_TIME)
+    }
+
+    fn poll_too_big(&mut self) -> Option<TooBig> {
+        self.too_big.pop_front()
+    }
+
+    fn unheard(&mut self, peer: SocketAddr) {
+        let none = || Part::Bytes(&[]);
+        // A full ring loses this, and the engine says it again.
+        if self.put(&ToServer::Unheard(peer), [none(), none(), none()]) {
+            self.pair.wake();
+        }
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.notices.pop_front()
+    }
+
+    /// Counters of datagrams are those of this end. All others are the server's, as of its last
+    /// report.
+    fn statistics(&self) -> Statistics {
+        Statistics {
+            datagrams_out: self.own.datagrams_out,
+            bytes_out: self.own.bytes_out,
+            datagrams_in: self.own.datagrams_in,
+            bytes_in: self.own.bytes_in,
+            would_block: self.own.would_block + self.reported.would_block,
+            ..self.reported
+        }
+    }
+}
