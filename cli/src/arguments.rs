@@ -1,6 +1,7 @@
 //! Arguments that the command understands, and their help texts.
 
 use crate::perf::Perf;
+use crate::serve::Serve;
 use crate::stats::Destination;
 use crate::top::Top;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
@@ -54,7 +55,7 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_TIMEOUT=MS       time limit of waits that have none of their own [default: none; 30 s to join]
   OIKAZE_EXPLAIN_AFTER=MS explain on stderr each wait that has lasted this long, as --explain-after; 0: never [default: 5000]
   OIKAZE_WAIT=MODE        spin, poll:TIME (poll:10us), block or adaptive [default: adaptive: spin where cores are free and while that pays]
-  OIKAZE_ENGINE=MODE      inline, thread or thread:CORES (thread:1): thread that moves the data [default: inline, the waiting thread]
+  OIKAZE_ENGINE=MODE      inline, thread, thread:CORES (thread:1) or process[:NAME][@CORES] (see oikaze serve): who moves the data [default: inline, the waiting thread]
   OIKAZE_SEAL=KIND        full, integrity, crc or header, as --seal [default: full]
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_KEY_LOG=FILE     append the keys of connections to FILE, to open sealed captures by tools/open_capture.py
@@ -91,6 +92,7 @@ pub enum Subcommand {
     Run(Box<Run>),
     Perf(Perf),
     Top(Top),
+    Serve(Serve),
     /// Check this machine, and print what was found, what is needed and how to mend it
     Doctor(Doctor),
     /// Connect to all other nodes and print their addresses: `oikaze run --hosts a,b -- oikaze

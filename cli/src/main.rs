@@ -7,6 +7,7 @@ mod documented;
 mod hello;
 mod manual;
 mod perf;
+mod serve;
 mod stats;
 mod top;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
             }
         },
         Subcommand::Top(look) => top::top(&look),
+        Subcommand::Serve(server) => serve::serve(&server),
         Subcommand::Doctor(doctor) => doctor::doctor(doctor.json),
         Subcommand::Hello(hello) => hello::hello(hello.limit),
         Subcommand::Agent => finish(agent::agent().map(|()| 0)),

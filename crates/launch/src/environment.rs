@@ -50,8 +50,11 @@ pub const LOCAL: &str = "OIKAZE_LOCAL";
 /// Cores of the nodes of each host: `app=CORES,engine=CORES` or `auto` (`oikaze run --bind`). Read
 /// by the launcher and its agents, not by nodes.
 pub const BIND: &str = "OIKAZE_BIND";
-/// Thread that runs the engine: `inline`, `thread` or `thread:CORES`.
+/// Thread that runs the engine: `inline`, `thread`, `thread:CORES` or `process[:NAME][@CORES]`.
 pub const ENGINE: &str = "OIKAZE_ENGINE";
+/// Path of the command `oikaze` by which a node starts a server on demand (SERVE-5.3). The launcher
+/// sets it for its nodes.
+pub const COMMAND: &str = "OIKAZE_COMMAND";
 /// Priority of the engine's thread: `fifo`, `fifo:N` or `nice:N` (`oikaze run --priority`).
 pub const PRIORITY: &str = "OIKAZE_PRIORITY";
 /// Set (to `1`) if each node publishes its traffic under [`traffic_key`] before it ends

@@ -108,6 +108,36 @@ pub fn take(number: i32) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Returns the listening socket that a service manager has passed to this process
+/// (`sd_listen_fds(3)`), if there is one.
+///
+/// # Errors
+/// The manager has passed more than one, or the descriptor is closed.
+pub fn listening_socket() -> io::Result<Option<OwnedFd>> {
+    /// Number of the first descriptor that a service manager passes.
+    const FIRST: i32 = 3;
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return Ok(None);
+    }
+    if number("LISTEN_FDS") != Some(1) {
+        let why = "the service manager must pass one socket";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    // SAFETY: used for one call that fails if the descriptor is closed.
+    let flags = fcntl_getfd(unsafe { BorrowedFd::borrow_raw(FIRST) })?;
+    // A descriptor that this process has opened itself is closed on exec; all of Rust's are.
+    if flags.contains(FdFlags::CLOEXEC) {
+        let why = "the socket of the service manager was taken already";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    // SAFETY: the manager has passed the descriptor to this process (LISTEN_PID), nobody else has
+    // taken it (see above), and the flag makes a second call find it taken.
+    let socket = unsafe { OwnedFd::from_raw_fd(FIRST) };
+    rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    Ok(Some(socket))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+/// Makes this process the leader of a session of its own, without a terminal. A process that leads a
+/// group already stays where it is.
+pub fn leave_session() {
+    let _ = rustix::process::setsid();
+}
+
 /// Signals that are read like messages instead of interrupting this process.
 pub struct Signals {
     fd: OwnedFd,

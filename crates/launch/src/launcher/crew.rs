@@ -241,6 +241,10 @@ fn command(work: &Work, rank: Rank, wrap: &[String], secret: Option<&Inheritance
     command.args(&work.arguments).envs(work.environment.iter().map(|(name, value)| (name, value)));
     command.envs(environment::to_variables(&place, &work.settings));
     command.env_remove(environment::SECRET_FD);
+    // A command that was replaced meanwhile is looked for in PATH.
+    if let Some(own) = std::env::current_exe().ok().filter(|own| own.exists()) {
+        command.env(environment::COMMAND, own);
+    }
     if let Some(secret) = secret {
         // Also the variables of a job in which this launcher itself runs.
         command

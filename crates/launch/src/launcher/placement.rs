@@ -5,7 +5,7 @@
 //! bound on its own.
 
 use super::error::LaunchError;
-use crate::environment::BIND;
+use crate::environment::{BIND, ENGINE};
 use oikaze_os::cpu::{CoreBinding, CpuId, Machine, Topology, bind_to_cores, cpulist};
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -34,6 +34,8 @@ pub struct Placement {
     nodes: usize,
     /// Cores of the launcher itself.
     launcher: Vec<CpuId>,
+    /// Engine mode that the environment asks for.
+    mode: Option<String>,
 }
 
 impl Placement {
@@ -46,9 +48,12 @@ impl Placement {
         environment: &[(OsString, OsString)],
         nodes: usize,
     ) -> Result<Placement, LaunchError> {
-        let given = environment.iter().rev().find(|(name, _)| name == BIND);
-        let given = given.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(BIND));
-        let Some(words) = given else { return Ok(Placement::default()) };
+        let given = |wanted: &str| {
+            let set = environment.iter().rev().find(|(name, _)| name == wanted);
+            set.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(wanted))
+        };
+        let mode = given(ENGINE).map(|mode| mode.to_string_lossy().into_owned());
+        let Some(words) = given(BIND) else { return Ok(Placement::default()) };
         let words = words.to_string_lossy();
         let usage = |why: String| LaunchError::Usage(format!("--bind {words}: {why}"));
         let launcher =
@@ -67,7 +72,7 @@ impl Placement {
         };
         let cpus = machine.cpus();
         match bind.outside(&cpus).filter(|_| !cpus.is_empty()) {
-            None => Ok(Placement { bind, nodes, launcher }),
+            None => Ok(Placement { bind, nodes, launcher, mode }),
             Some(core) => Err(usage(format!(
                 "this machine has no core {core}; its cores are {}",
                 cpulist(&cpus)
@@ -80,7 +85,17 @@ impl Placement {
     #[must_use]
     pub fn engine(&self, node: usize) -> Option<String> {
         let share = self.bind.share(node, self.nodes).engine;
-        (!share.is_empty()).then(|| format!("thread:{}", cpulist(&share)))
+        if share.is_empty() {
+            return None;
+        }
+        let server = self.mode.as_deref().filter(|mode| mode.starts_with("process"));
+        Some(match server {
+            Some(mode) => {
+                let named = mode.split_once('@').map_or(mode, |(named, _)| named);
+                format!("{named}@{}", cpulist(&share))
+            }
+            None => format!("thread:{}", cpulist(&share)),
+        })
     }
 
     /// Runs `start` with the calling thread bound to the application's cores of this node.
@@ -123,6 +138,21 @@ mod tests {
                 assert_eq!(placement.engine(1), Some(format!("thread:{first}")));
             });
         });
+    }
+
+    /// A server that is started on demand gets the cores of the engines.
+    #[test]
+    fn cores_of_the_engine_are_those_of_a_server_too() {
+        for (mode, engine) in [
+            ("process", "process@0"),
+            ("process:io@5", "process:io@0"),
+            ("inline", "thread:0"),
+            ("thread:7", "thread:0"),
+        ] {
+            let environment = [(BIND.into(), "app=0,engine=0".into()), (ENGINE.into(), mode.into())];
+            let placement = Placement::of(&environment, 1).unwrap();
+            assert_eq!(placement.engine(0).as_deref(), Some(engine));
+        }
     }
 
     #[test]

@@ -194,6 +194,26 @@ impl JobBuilder {
         self
     }
 
+    /// Leaves sending and receiving to the server of this name (`OIKAZE_ENGINE=process:NAME`), which
+    /// serves the programs of a machine on cores of its own: see `oikaze serve --help`. The engine
+    /// has a thread of its own, as in [`JobBuilder::engine_thread`], which makes no system call that
+    /// sends or receives. A server that does not run is started on demand. What is sent stays sealed
+    /// for the server.
+    ///
+    /// ```no_run
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::Job::builder().engine_process("default").join()?;
+    /// job.barrier()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`JobBuilder::join`] fails if no server can be reached or started.
+    pub fn engine_process(mut self, server: &str) -> Self {
+        self.mode = Some(EngineMode::Process { server: server.to_owned(), cores: Vec::new() });
+        self
+    }
+
     /// Gives the engine's own thread a priority over applications, in the words of
     /// `OIKAZE_PRIORITY`: `fifo` or `fifo:N` (real-time class, 1 to 99), or `nice:N` (−20 to 19).
     /// In inline mode the helper thread gets it. If the system forbids the priority, the node says

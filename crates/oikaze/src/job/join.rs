@@ -5,7 +5,8 @@ use crate::collective::{Channels, Team};
 use crate::job::JobBuilder;
 use crate::job::meeting::Meeting;
 use crate::job::membership::Claim;
-use crate::node::{Node, RealEngine, Waits, check_not_forked, note_joined};
+use crate::job::served;
+use crate::node::{EngineMode, Node, RealEngine, Waits, check_not_forked, note_joined};
 use crate::observe::Publisher;
 use crate::shm_setup::LocalPeerSetup;
 use crate::{Error, Job, Result};
@@ -90,7 +91,7 @@ fn join_explaining(
     publisher.paths().tracks_by(choice.tracker.kind());
     let tracker: Arc<dyn Tracker> = choice.tracker;
 
-    let (link, port) = open_link(bootstrap.as_ref(), without)?;
+    let (link, port) = open_link(bootstrap.as_ref(), without, wait_settings.mode())?;
     let link = tap(link, bootstrap.rank())?;
     #[cfg(all(test, not(loom)))]
     let link = crate::node::noting_callers(link);
@@ -169,20 +170,33 @@ fn join_explaining(
     })
 }
 
-fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
+fn open_link(
+    bootstrap: &dyn Bootstrap,
+    without: Without,
+    mode: &EngineMode,
+) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
     let checked_by_udp = bootstrap.settings().seal == Some(Seal::Header);
-    let udp = net::open(&Bind {
+    let ask = Bind {
         ports,
         sharers: bootstrap.local_size() as usize,
         without,
         checked_by_udp,
         ..Bind::default()
-    })
-    .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
+    };
+    let udp: Box<dyn Link> = match mode.server() {
+        Some(server) => Box::new(
+            served::connect(server, mode.cores(), &ask)
+                .map_err(|why| Error::invalid("connecting to the server of this machine", why))?,
+        ),
+        None => Box::new(
+            net::open(&ask)
+                .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?,
+        ),
+    };
     let port = udp.properties().port;
     Ok(match &bootstrap.settings().fault {
-        None => (Box::new(udp), port),
+        None => (udp, port),
         Some(text) => {
             let settings: FaultSettings = text
                 .parse()

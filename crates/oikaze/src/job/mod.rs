@@ -7,6 +7,7 @@ mod meeting;
 pub(crate) mod membership;
 mod peer;
 pub(crate) mod run;
+mod served;
 mod statistics;
 
 pub use builder::JobBuilder;

@@ -19,10 +19,9 @@ pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     oikaze_os::signals::spawn("oikaze", move || {
         let _guard = EndTogether;
         node.take_priority();
-        if let EngineMode::Thread { cores } = &node.wait_policy.mode {
-            node.drive_for_good(cores);
-        } else {
-            node.help();
+        match &node.wait_policy.mode {
+            EngineMode::Inline => node.help(),
+            mode => node.drive_for_good(mode.cores()),
         }
     })
 }

@@ -1,7 +1,8 @@
 //! Settings of a node's threads: which thread runs the engine, and how threads wait.
 
-use oikaze_launch::environment::PRIORITY;
+use oikaze_launch::environment::{ENGINE, PRIORITY};
 use oikaze_os::cpu::{CpuId, Priority, cpulist, online_cpus, parse_cpulist};
+use oikaze_os::serve;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,6 +17,14 @@ pub enum EngineMode {
         /// Processors to bind the thread to; those of the application if empty.
         cores: Vec<CpuId>,
     },
+    /// A thread of its own, which leaves sending and receiving to a server of this machine
+    /// (`oikaze serve`).
+    Process {
+        /// Name of the server.
+        server: String,
+        /// Processors to bind the thread to, and a server that is started on demand.
+        cores: Vec<CpuId>,
+    },
 }
 
 impl EngineMode {
@@ -23,7 +32,45 @@ impl EngineMode {
     pub fn cores(&self) -> &[CpuId] {
         match self {
             EngineMode::Inline => &[],
-            EngineMode::Thread { cores } => cores,
+            EngineMode::Thread { cores } | EngineMode::Process { cores, .. } => cores,
+        }
+    }
+
+    /// Returns the name of the server that sends and receives for this node.
+    pub fn server(&self) -> Option<&str> {
+        match self {
+            EngineMode::Process { server, .. } => Some(server),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for EngineMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<EngineMode, String> {
+        let (kind, rest) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
+        let unknown = || {
+            "expected inline, thread, thread:CORES (such as thread:1 or thread:2-3) or process[:NAME][@CORES] (such as process:io@3)"
+                .to_owned()
+        };
+        match (kind, rest) {
+            ("inline", None) => Ok(EngineMode::Inline),
+            ("thread", None) => Ok(EngineMode::Thread { cores: Vec::new() }),
+            ("thread", Some(list)) => {
+                Ok(EngineMode::Thread { cores: cores(list).ok_or_else(unknown)? })
+            }
+            _ => {
+                let (named, list) = text.split_once('@').map_or((text, None), |(a, b)| (a, Some(b)));
+                let server = match named.split_once(':') {
+                    Some(("process", name)) => name,
+                    None if named == "process" => serve::DEFAULT_NAME,
+                    _ => return Err(unknown()),
+                };
+                serve::check_name(server)?;
+                let cores = list.map_or(Some(Vec::new()), cores).ok_or_else(unknown)?;
+                Ok(EngineMode::Process { server: server.to_owned(), cores })
+            }
         }
     }
 }
@@ -112,8 +159,8 @@ pub struct WaitSettings {
 impl WaitSettings {
     /// Returns the given settings. Those that are not given are read from `OIKAZE_WAIT` = `spin`,
     /// `poll:TIME`, `block` or `adaptive` (default), and `OIKAZE_ENGINE` = `inline` (default),
-    /// `thread` or `thread:CORES`, such as `thread:1` or `thread:2-3,6`, and `OIKAZE_PRIORITY` =
-    /// `fifo`, `fifo:N` or `nice:N`.
+    /// `thread`, `thread:CORES`, such as `thread:1` or `thread:2-3,6`, or `process[:NAME][@CORES]`,
+    /// and `OIKAZE_PRIORITY` = `fifo`, `fifo:N` or `nice:N`.
     ///
     /// # Errors
     /// The text says what is wrong with a variable, or with the cores.
@@ -141,21 +188,10 @@ impl WaitSettings {
     }
 
     fn mode_of_env() -> Result<EngineMode, String> {
-        Ok(match std::env::var("OIKAZE_ENGINE").ok().as_deref() {
-            None | Some("inline") => EngineMode::Inline,
-            Some("thread") => EngineMode::Thread { cores: Vec::new() },
-            Some(text) => match text.strip_prefix("thread:").and_then(cores) {
-                Some(cores) => {
-                    check_cores(&cores, &format!("OIKAZE_ENGINE={text}"))?;
-                    EngineMode::Thread { cores }
-                }
-                _ => {
-                    return Err(format!(
-                        "OIKAZE_ENGINE={text}: expected inline, thread or thread:CORES (such as thread:1 or thread:2-3)"
-                    ));
-                }
-            },
-        })
+        let Ok(text) = std::env::var(ENGINE) else { return Ok(EngineMode::Inline) };
+        let mode: EngineMode = text.parse().map_err(|why| format!("{ENGINE}={text}: {why}"))?;
+        check_cores(mode.cores(), &format!("{ENGINE}={text}"))?;
+        Ok(mode)
     }
 
     fn wait_of_env() -> Result<WaitMode, String> {
@@ -168,6 +204,11 @@ impl WaitSettings {
     /// Returns the processors to which the engine's own thread is bound.
     pub fn engine_cores(&self) -> &[CpuId] {
         self.mode.cores()
+    }
+
+    /// Returns the mode of the engine.
+    pub fn mode(&self) -> &EngineMode {
+        &self.mode
     }
 
     /// Returns the policy. `has_room_for` says whether the machine has room for this many spinning

@@ -1,0 +1,184 @@
+//! `oikaze serve`: sends and receives for the nodes of this machine.
+
+use clap::Args;
+use oikaze_os::cpu::{CpuId, Priority, cpulist, parse_cpulist};
+use oikaze_os::inherited::listening_socket;
+use oikaze_os::serve::{DEFAULT_NAME, ServeError, ServeOptions, Server, check_name};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time after which a server that was started on demand ends, if it serves nobody.
+const ON_DEMAND_TIME: Duration = Duration::from_secs(1);
+/// First word of the line that says that the server listens.
+const READY: &str = "serves";
+
+const EXAMPLES: &str = "\
+Examples:
+  oikaze serve --cores 3                        serve this user's nodes, on core 3
+  OIKAZE_ENGINE=process oikaze run -n 2 -- himeno
+                                                nodes that leave sending and receiving to it
+  oikaze serve io --user 1000 --priority fifo   a server named io, also for user 1000 (root)
+
+A node in engine mode `process` makes no system call that sends or receives. It writes sealed
+datagrams into a ring in shared memory, and the server sends them. The server knows no keys.
+A server that is missing is started on demand by the first node, and ends 1 s after the last one.
+With systemd, enable oikaze-serve.socket: the server then starts with the first node.
+Exit status: 0, or 2 if the server could not start.";
+
+/// Send and receive for the nodes of this machine (engine mode `process`)
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// Name by which nodes find the server (OIKAZE_ENGINE=process:NAME)
+    #[arg(default_value = DEFAULT_NAME, value_parser = name)]
+    name: String,
+
+    /// Cores to work on, with one worker on each, such as 3 or 2-3 [default: one worker on any core]
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    cores: Option<Cores>,
+
+    /// Priority of the workers: fifo, fifo:N (1 to 99) or nice:N (-20 to 19)
+    #[arg(long, value_name = "PRIORITY")]
+    priority: Option<Priority>,
+
+    /// Serve this user (a number), too; repeated. Nodes accept a server of their own user or of root
+    #[arg(long = "user", value_name = "UID")]
+    users: Vec<u32>,
+
+    /// Maximum number of nodes
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    nodes: usize,
+
+    /// Maximum number of nodes of one user
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    nodes_per_user: usize,
+
+    /// Time in microseconds for which a worker polls before it sleeps
+    #[arg(long, value_name = "US", default_value_t = 200, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    spin: u32,
+
+    /// End when no node was there for this many milliseconds [default: never]
+    #[arg(long, value_name = "MS")]
+    idle_time: Option<u32>,
+
+    /// Start in the background, and return when the server listens. It ends 1 s after its last node
+    #[arg(long)]
+    on_demand: bool,
+
+    /// (Started by --on-demand.)
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+/// A list of cores.
+#[derive(Clone, Debug)]
+struct Cores(Vec<CpuId>);
+
+fn cores(text: &str) -> Result<Cores, String> {
+    parse_cpulist(text)
+        .map(Cores)
+        .ok_or_else(|| "expected a list of cores, such as 3 or 2-3,6".to_owned())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned())
+}
+
+/// Runs the server until it is ended by a signal, or by its idle time.
+pub fn serve(arguments: &Serve) -> ExitCode {
+    let outcome = if arguments.on_demand { start(arguments) } else { run(arguments) };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            let _ = writeln!(std::io::stderr(), "oikaze serve: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Serve) -> Result<(), String> {
+    if arguments.detached {
+        oikaze_os::process::leave_session();
+    }
+    let result = Server::start(options(arguments)?);
+    let mut server = match result {
+        Ok(server) => server,
+        // Another node was faster.
+        Err(ServeError::Taken { .. }) if arguments.detached => return said(READY),
+        Err(why) => {
+            if arguments.detached {
+                said(&why.to_string())?;
+            }
+            return Err(why.to_string());
+        }
+    };
+    let cores = match &arguments.cores {
+        Some(Cores(cores)) => format!(" on cores {}", cpulist(cores)),
+        None => String::new(),
+    };
+    said(&format!("{READY} nodes as {:?}{cores}", arguments.name))?;
+    server.run().map_err(|why| format!("the server has ended: {why}"))
+}
+
+/// Prints a line. A reader that has gone is no error.
+fn said(line: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("could not write to standard output: {why}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Starts the server as a process of its own session, and waits until it listens.
+fn start(arguments: &Serve) -> Result<(), String> {
+    let own = std::env::current_exe().map_err(|why| format!("could not find oikaze: {why}"))?;
+    let mut command = Command::new(own);
+    command.args(["serve", &arguments.name, "--detached"]);
+    let text = |number: &dyn ToString| number.to_string();
+    let idle = arguments.idle_time.map_or(ON_DEMAND_TIME.as_millis(), u128::from);
+    command.args(["--idle-time", &text(&idle), "--spin", &text(&arguments.spin)]);
+    command.args(["--nodes", &text(&arguments.nodes)]);
+    command.args(["--nodes-per-user", &text(&arguments.nodes_per_user)]);
+    if let Some(Cores(cores)) = &arguments.cores {
+        command.args(["--cores", &cpulist(cores)]);
+    }
+    if let Some(priority) = &arguments.priority {
+        command.args(["--priority", &text(priority)]);
+    }
+    for user in &arguments.users {
+        command.args(["--user", &text(user)]);
+    }
+    // The server outlives this process and its terminal, and needs nothing of the job's environment,
+    // which may hold its secret.
+    command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|why| format!("could not start the server: {why}"))?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out)
+            .read_line(&mut line)
+            .map_err(|why| format!("could not hear the server: {why}"))?;
+    }
+    match line.trim() {
+        line if line.starts_with(READY) => Ok(()),
+        "" => Err("the server has ended before it listened".into()),
+        why => Err(why.to_owned()),
+    }
+}
+
+fn options(arguments: &Serve) -> Result<ServeOptions, String> {
+    Ok(ServeOptions {
+        cores: arguments.cores.clone().map(|Cores(cores)| cores).unwrap_or_default(),
+        priority: arguments.priority,
+        users: arguments.users.clone(),
+        nodes_max: arguments.nodes,
+        nodes_per_user_max: arguments.nodes_per_user,
+        spin_time: Duration::from_micros(arguments.spin.into()),
+        idle_time: arguments.idle_time.map(|time| Duration::from_millis(time.into())),
+        inherited: listening_socket().map_err(|why| why.to_string())?.map(Arc::new),
+        ..ServeOptions::named(&arguments.name)
+    })
+}
