@@ -77,7 +77,9 @@ pub struct Serve {
 struct Cores(Vec<CpuId>);
 
 fn cores(text: &str) -> Result<Cores, String> {
-    parse_cpulist(text)
+    // A single core is not bounded, so that the server names it.
+    text.parse()
+        .map_or_else(|_| parse_cpulist(text), |core| Some(vec![core]))
         .map(Cores)
         .ok_or_else(|| "expected a list of cores, such as 3 or 2-3,6".to_owned())
 }
@@ -154,7 +156,12 @@ fn start(arguments: &Serve) -> Result<(), String> {
     }
     // The server outlives this process and its terminal, and needs nothing of the job's environment,
     // which may hold its secret.
-    command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut child = command.spawn().map_err(|why| format!("could not start the server: {why}"))?;
     let mut line = String::new();
     if let Some(out) = child.stdout.take() {

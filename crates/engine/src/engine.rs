@@ -384,6 +384,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         })
     }
 
+    /// Takes the reason for which the link carries nothing any more: its other end has gone.
+    #[inline]
+    pub fn take_link_end(&mut self) -> Option<String> {
+        self.ingress.link_end.take()
+    }
+
     /// Returns notices for the user, such as a mechanism that the kernel refuses.
     pub fn notices(&mut self) -> &[String] {
         while let Some(notice) = self.link.notice() {

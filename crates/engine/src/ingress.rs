@@ -73,6 +73,8 @@ pub(crate) struct Ingress {
     has_operations: bool,
     /// Latest datagram that was sealed with keys, in clear.
     opened: Vec<u8>,
+    /// Reason for which the link carries nothing any more, until the node takes it.
+    pub link_end: Option<String>,
 }
 
 impl Ingress {
@@ -85,6 +87,7 @@ impl Ingress {
             polled: now,
             has_operations: false,
             opened: Vec::new(),
+            link_end: None,
         }
     }
 
@@ -144,8 +147,11 @@ impl<'e, P: Pages> Receiver<'e, P> {
 
     /// Receives one bounded burst from the link. Returns the number of datagrams.
     pub fn receive<L: Link>(mut self, link: &mut L, poll: Poll<L>) -> usize {
-        if poll(link, &mut self).is_err() {
+        if let Err(why) = poll(link, &mut self) {
             self.counters.link_errors += 1;
+            if why.kind() == io::ErrorKind::BrokenPipe {
+                self.ingress.link_end = Some(why.to_string());
+            }
         }
         self.received
     }

@@ -149,7 +149,8 @@ mod tests {
             ("inline", "thread:0"),
             ("thread:7", "thread:0"),
         ] {
-            let environment = [(BIND.into(), "app=0,engine=0".into()), (ENGINE.into(), mode.into())];
+            let environment =
+                [(BIND.into(), "app=0,engine=0".into()), (ENGINE.into(), mode.into())];
             let placement = Placement::of(&environment, 1).unwrap();
             assert_eq!(placement.engine(0).as_deref(), Some(engine));
         }

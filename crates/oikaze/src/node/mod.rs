@@ -240,12 +240,16 @@ impl Node {
         let mut total = Work::default();
         let mut first = Some(now);
         let rung = Cell::new(false);
+        let mut link_end = None;
         let one = |engine: &mut RealEngine| {
             let now = first.take().unwrap_or_else(|| self.now());
             let work = turn(engine, now);
             let next = self.due(engine);
             self.collect(engine);
             rung.set(rung.get() | engine.shm_mut().take_rung());
+            if let Some(why) = engine.take_link_end() {
+                link_end = Some(why);
+            }
             self.publisher.look(engine, self.mailbox.len(), now, || self.waits.board_text());
             total.add(work);
             if work.requests > 0 {
@@ -261,6 +265,10 @@ impl Node {
                 self.driver.wake_sleepers();
             }
         });
+        if let Some(why) = link_end {
+            // SERVE-5.2: no peer can be reached any more.
+            self.end_aborted(&why);
+        }
         self.collectives.tick(now);
         self.collectives.run(self);
         total

@@ -183,7 +183,8 @@ pub trait Link: Send {
     /// thread that sleeps is woken up through [`LinkProperties::fd`].
     ///
     /// # Errors
-    /// Only errors that make the link useless.
+    /// Only errors that make the link useless. `BrokenPipe` says that its other end has gone, and
+    /// ends the node.
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize>;
 
     /// Polls again after an empty poll, on behalf of a waiting thread. The link polls a few times,

@@ -132,8 +132,9 @@ impl ServedLink {
                 _ => system(source),
             })?;
         let memory = shared_memory()?;
-        line.say(&request(ask).encode(), Some(memory.as_fd())).map_err(system)?;
-        let answer = answer(&line).map_err(system)?;
+        // A server that refuses this user answers before it is asked, and hangs up.
+        let said = line.say(&request(ask).encode(), Some(memory.as_fd()));
+        let answer = answer(&line).map_err(|why| system(said.err().unwrap_or(why)))?;
         let opened = match OpenAnswer::decode(&answer).map_err(|_| system(nonsense()))? {
             OpenAnswer::Refused(why) => {
                 return Err(ConnectError::Refused { name: name.to_owned(), why });

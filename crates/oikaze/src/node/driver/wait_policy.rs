@@ -61,7 +61,8 @@ impl FromStr for EngineMode {
                 Ok(EngineMode::Thread { cores: cores(list).ok_or_else(unknown)? })
             }
             _ => {
-                let (named, list) = text.split_once('@').map_or((text, None), |(a, b)| (a, Some(b)));
+                let (named, list) =
+                    text.split_once('@').map_or((text, None), |(a, b)| (a, Some(b)));
                 let server = match named.split_once(':') {
                     Some(("process", name)) => name,
                     None if named == "process" => serve::DEFAULT_NAME,

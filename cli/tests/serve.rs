@@ -1,0 +1,249 @@
+//! The server of a machine (spec/serve.md), with real processes.
+
+mod support;
+
+use oikaze_os::net::{Arrival, Bind, Link, Outgoing, ReceiveEach};
+use oikaze_os::serve::ServedLink;
+use oikaze_protocol::random::Random;
+use oikaze_protocol::wire::Lane;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use support::*;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Variable of a client process: the name of its server.
+const CLIENT: &str = "SERVE_CLIENT";
+/// Kills of a client in the test; the soak makes more.
+const KILLS: usize = 40;
+const KILLS_VARIABLE: &str = "OIKAZE_SERVE_KILLS";
+
+/// A server under a name that no other test has.
+struct Server {
+    name: String,
+    running: Running,
+}
+
+impl Server {
+    fn start(name: &str, options: &[&str]) -> Server {
+        let name = format!("{name}-{}", std::process::id());
+        let mut command = oikaze(&[&["serve", &name], options].concat());
+        let mut running = Running::start(command.stdin(Stdio::null()));
+        running.line("serves nodes as");
+        Server { name, running }
+    }
+
+    fn connect(&self) -> ServedLink {
+        let ask = Bind { addresses: vec![HERE], ..Bind::default() };
+        ServedLink::connect(&self.name, &ask).unwrap()
+    }
+
+    fn pid(&self) -> u32 {
+        self.running.child.id()
+    }
+
+    fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    fn resident_pages(&self) -> usize {
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).unwrap();
+        text.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+}
+
+/// Sends a datagram from one link to another, and waits until it has come.
+fn carry(from: &mut ServedLink, to: &mut ServedLink, number: u64) {
+    let at = SocketAddr::new(HERE, to.properties().port);
+    let body = number.to_le_bytes();
+    assert_eq!(from.send(&[Outgoing::new(&at, Lane::Small, &body)]).unwrap(), 1);
+    let mut came = false;
+    until("the datagram comes", || {
+        to.receive(&mut |arrival: Arrival<'_>| came |= arrival.bytes == body).unwrap();
+        came
+    });
+}
+
+/// Runs a client that sends as fast as it can, until it is killed. Not a test.
+#[test]
+#[ignore = "a client of the other tests"]
+fn client() {
+    let Ok(name) = std::env::var(CLIENT) else { return };
+    let ask = Bind { addresses: vec![HERE], ..Bind::default() };
+    let mut link = ServedLink::connect(&name, &ask).unwrap();
+    let at = SocketAddr::new(HERE, link.properties().port);
+    println!("\nconnected");
+    let body = vec![1; 3000];
+    let batch: Vec<Outgoing<'_>> = (0..8).map(|_| Outgoing::new(&at, Lane::Bulk, &body)).collect();
+    while link.send(&batch).is_ok() && link.receive(&mut |_| {}).is_ok() {}
+}
+
+/// Runs a node that waits until its server has ended. Not a test.
+#[test]
+#[ignore = "a node of the other tests"]
+fn node() {
+    if std::env::var_os("SERVE_NODE").is_none() {
+        return;
+    }
+    let code = oikaze::run(|job| {
+        job.barrier()?;
+        println!("\nmet");
+        let failed = job.receive(None).expect_err("nobody sends anything");
+        println!("\nfailed: {}", failed.to_string().replace('\n', " "));
+        Ok(())
+    });
+    std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
+}
+
+fn client_of(server: &Server) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "client", "--ignored", "--nocapture"]);
+    command.env(CLIENT, &server.name).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// SERVE-5.1: clients that are killed at random points leave nothing, and others go on.
+#[test]
+fn killed_clients_leave_nothing_and_disturb_nobody() {
+    let kills = std::env::var(KILLS_VARIABLE).map_or(KILLS, |text| text.parse().unwrap());
+    let server = Server::start("kills", &[]);
+    let (mut one, mut two) = (server.connect(), server.connect());
+    carry(&mut one, &mut two, 0);
+    let before = server.descriptors();
+    let mut random = Random::new(33);
+    let mut pages = 0;
+    for number in 0..kills as u64 {
+        let mut client = Running::start(client_of(&server).stdout(Stdio::piped()));
+        // Half of the clients die while they connect, the others at work.
+        if random.below(2) == 0 {
+            client.line("connected");
+        }
+        let begun = Instant::now();
+        let pause = Duration::from_micros(random.below(8000) as u64);
+        while begun.elapsed() < pause {
+            carry(&mut one, &mut two, number);
+        }
+        client.signal(9);
+        client.finish();
+        carry(&mut one, &mut two, number);
+        if number == kills as u64 / 4 {
+            pages = server.resident_pages();
+        }
+    }
+    // The server opens some sockets more for the most active peers of the two.
+    until("the server has closed all", || server.descriptors() <= before + 8);
+    // What is left of each client would be its rings, of 130 pages, and its buffers.
+    let more = server.resident_pages().saturating_sub(pages);
+    assert!(more < 130 * kills / 8, "{more} pages more");
+}
+
+/// SERVE-5.2: each node of a server that is killed fails at once, and names it.
+#[test]
+fn nodes_of_a_killed_server_fail_and_name_it() {
+    let server = Server::start("killed", &[]);
+    let engine = format!("OIKAZE_ENGINE=process:{}", server.name);
+    let mut command = oikaze(&[
+        "run",
+        "-n",
+        "2",
+        "--fault",
+        "seed=1",
+        "--failure-time",
+        "20000",
+        "--env",
+        &engine,
+    ]);
+    of_test_nodes(&mut command, "SERVE_NODE");
+    let mut job = Running::start(command.stdin(Stdio::null()));
+    job.line("[0] met");
+    let begun = Instant::now();
+    server.running.signal(9);
+    let (_, out) = job.finish();
+    assert!(begun.elapsed() < Duration::from_secs(10), "the failure time is 20 s: {out}");
+    for rank in 0..2 {
+        let told = out.lines().find(|line| line.starts_with(&format!("[{rank}] failed")));
+        let told = told.unwrap_or_else(|| panic!("node {rank} says nothing: {out}"));
+        assert!(told.contains(&server.name) && told.contains("has ended"), "{told}");
+    }
+}
+
+/// SERVE-1.1, SERVE-1.2: a second server of the name, a client of another user, a core that does not
+/// exist, a name that is none.
+#[test]
+fn what_the_server_refuses_has_a_reason() {
+    let server = Server::start("refuses", &[]);
+    let (status, out, err) = finish(&mut oikaze(&["serve", &server.name]));
+    assert_eq!((status, out.as_str()), (Some(2), ""), "{err}");
+    assert!(err.contains("runs already") && err.contains("another name"), "{err}");
+    let (status, _, err) = finish(&mut oikaze(&["serve", "x", "--cores", "100000"]));
+    assert_eq!(status, Some(2), "{err}");
+    assert!(err.contains("no core 100000"), "{err}");
+    let (status, _, err) = finish(&mut oikaze(&["serve", "no name"]));
+    assert_eq!(status, Some(2), "{err}");
+    assert!(err.contains("names no server"), "{err}");
+    let engine = format!("process:{}", server.name);
+    let mut hello = Command::new("setpriv");
+    hello.args(["--reuid=65534", "--clear-groups", OIKAZE, "hello"]);
+    let (status, out, err) = finish(hello.env("OIKAZE_ENGINE", engine).current_dir("/"));
+    if rustix_is_root() {
+        assert_eq!(status, Some(1), "{out}\n{err}");
+        assert!(err.contains("it serves user 0, not user 65534"), "{err}");
+    }
+}
+
+fn rustix_is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// SERVE-5.3: a server is started by the first node that needs it, once, and ends after the last.
+#[test]
+fn missing_server_is_started_and_ends_after_its_nodes() {
+    let name = format!("demand-{}", std::process::id());
+    let engine = format!("OIKAZE_ENGINE=process:{name}");
+    let script = "exec $OIKAZE_COMMAND hello";
+    for _ in 0..3 {
+        let (status, out, err) =
+            finish(&mut run_script(&["-n", "3", "--fault", "seed=1", "--env", &engine], script));
+        assert_eq!(status, Some(0), "{out}\n{err}");
+        assert!(out.contains("reaches node"), "{out}");
+    }
+    let is_served = || {
+        let names = std::fs::read_to_string("/proc/net/unix").unwrap();
+        names.contains(&format!("@oikaze-serve-{name}"))
+    };
+    until("the server has ended", || !is_served());
+    // A command that does not exist cannot start it.
+    let mut hello = oikaze(&["hello"]);
+    hello.env("OIKAZE_ENGINE", format!("process:{name}")).env("OIKAZE_COMMAND", "/does/not/exist");
+    let (status, _, err) = finish(&mut hello);
+    assert_eq!(status, Some(1), "{err}");
+    assert!(err.contains(&format!("start a server (oikaze serve {name})")), "{err}");
+}
+
+/// SERVE-1.1: the manager of services passes the socket.
+#[test]
+fn socket_of_a_service_manager_is_used() {
+    let name = format!("activated-{}", std::process::id());
+    let place = format!("@oikaze-serve-{name}");
+    let script = r#"
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind("\0" + sys.argv[1][1:])
+s.listen(8)
+s.fileno() == 3 or os.dup2(s.fileno(), 3)
+os.set_inheritable(3, True)
+os.environ["LISTEN_FDS"] = "1"
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv(sys.argv[2], [sys.argv[2], "serve", "activated"])
+"#;
+    let mut python = Command::new("python3");
+    python.args(["-c", script, &place, OIKAZE]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut running = Running::start(&mut python);
+    running.line("serves nodes as");
+    let mut hello = oikaze(&["run", "-n", "2", "--fault", "seed=1", "--env"]);
+    hello.args([&format!("OIKAZE_ENGINE=process:{name}"), "--", OIKAZE, "hello"]);
+    let (status, out, err) = finish(&mut hello);
+    assert_eq!(status, Some(0), "{out}\n{err}");
+    running.signal(9);
+    running.finish();
+}
