@@ -33,6 +33,10 @@ pub const SERVER: usize = 1;
 pub const HOSTS: [&str; 2] = ["oik-a", "oik-b"];
 /// Ends of the cable.
 const DEVICES: [&str; 2] = ["wa", "wb"];
+/// Hosts of a [`Fork`]: one with two network cards, and one at the other end of each.
+const FORK_HOSTS: [&str; 3] = ["oik-s", "oik-r1", "oik-r2"];
+/// Addresses of the two cables of a [`Fork`]: the end of the sender, and that of a receiver.
+const FORK_ADDRESSES: [[&str; 2]; 2] = [["10.78.1.1", "10.78.1.2"], ["10.78.2.1", "10.78.2.2"]];
 /// Lock of the janitor, so that there is only one lab.
 const LOCK: &str = "/run/lock/oikaze-lab";
 /// Time limit for a new device to come up.
@@ -176,6 +180,93 @@ impl Drop for Lab {
     }
 }
 
+/// Host with two network cards, and a receiving host at each. Dropping it removes the hosts.
+///
+/// Both ends form every datagram. The hosts have no cores of their own: programs choose.
+pub struct Fork {
+    /// Removes the hosts.
+    _lab: Lab,
+}
+
+impl Fork {
+    /// Host with two cards.
+    pub const SENDER: usize = 0;
+
+    /// Makes the hosts. With `rate`, each link carries as much, in the words of tc-tbf(8).
+    ///
+    /// # Errors
+    /// As [`Lab::up`]; the kernel has no token bucket filter.
+    pub fn up(mtu: u16, rate: Option<&str>) -> Result<Fork, Error> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Error::new(
+                "making three hosts of network namespaces needs root; run the bench as root (sudo -E)",
+            ));
+        }
+        let fork = Fork { _lab: Lab { janitor: hire_janitor()?, place: Place::Here } };
+        remove()?;
+        for host in FORK_HOSTS {
+            tool("ip", &["netns", "add", host])?;
+            tool("ip", &["-n", host, "link", "set", "lo", "up"])?;
+        }
+        let mtu = mtu.to_string();
+        let [sender, receivers @ ..] = FORK_HOSTS;
+        for ((receiver, device), ends) in
+            receivers.into_iter().zip(["f1", "f2"]).zip(FORK_ADDRESSES)
+        {
+            let other = ["type", "veth", "peer", "name", device, "netns", receiver];
+            tool("ip", &[&["link", "add", device, "netns", sender], &other[..]].concat())?;
+            for (host, address) in [sender, receiver].into_iter().zip(ends) {
+                tool("ip", &["-n", host, "addr", "add", &format!("{address}/24"), "dev", device])?;
+                tool("ip", &["-n", host, "link", "set", device, "up", "mtu", &mtu])?;
+                let wire = ["tso", "off", "gso", "off", "tx-udp-segmentation", "off", "gro", "on"];
+                let ethtool = ["netns", "exec", host, "ethtool", "-K", device];
+                tool("ip", &[ethtool.as_slice(), &wire].concat())?;
+                if let Some(rate) = rate {
+                    // The queue is longer than what sockets may have under way: nothing is lost.
+                    let filter = ["root", "tbf", "rate", rate, "burst", "16kb", "limit", "16mb"];
+                    let device = ["-n", host, "qdisc", "add", "dev", device];
+                    tool("tc", &[device.as_slice(), &filter].concat())?;
+                }
+            }
+            wait_for_link(sender, device)?;
+            wait_for_link(receiver, device)?;
+        }
+        Ok(fork)
+    }
+
+    /// Returns the receiving host of application 0 or 1.
+    pub const fn receiver(application: usize) -> usize {
+        1 + application % 2
+    }
+
+    /// Returns the addresses of the cable of application 0 or 1: of the sender and the receiver.
+    pub const fn addresses(application: usize) -> [&'static str; 2] {
+        FORK_ADDRESSES[application % 2]
+    }
+
+    /// Returns a command on a host, with a time limit and on all cores.
+    pub fn on(&self, host: usize, limit: Duration, program: impl Into<OsString>) -> Command {
+        let mut command = on_fork(host, limit);
+        command.arg(program.into());
+        command
+    }
+}
+
+/// Returns the beginning of a command: `ip netns exec HOST timeout LIMIT`.
+fn on_fork(host: usize, limit: Duration) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", FORK_HOSTS[host % FORK_HOSTS.len()], "timeout"]);
+    command.args(["--kill-after=1", &limit.as_secs().to_string()]);
+    command
+}
+
+/// Returns the host of a [`Fork`] with this address.
+fn fork_host(address: &str) -> Option<usize> {
+    let cable = FORK_ADDRESSES.iter().position(|ends| ends.contains(&address))?;
+    let is_sender = FORK_ADDRESSES[cable][0] == address;
+    Some(if is_sender { Fork::SENDER } else { Fork::receiver(cable) })
+}
+
 /// Waits until the kernel reports a device as up. A device carries datagrams some time earlier, but
 /// UCX does not see it until then.
 fn wait_for_link(host: &str, device: &str) -> Result<(), Error> {
@@ -240,6 +331,7 @@ pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
     let among = |addresses: [&str; 2]| addresses.iter().position(|&host| host == address);
     let in_lab = among(ADDRESSES).map(|host| in_namespace(host, NODE_LIMIT));
     let entered = in_lab.or_else(|| among(ADDRESSES_HERE).map(|host| limited(host, NODE_LIMIT)));
+    let entered = entered.or_else(|| Some(on_fork(fork_host(address)?, NODE_LIMIT)));
     let mut entered = entered.ok_or_else(|| {
         Error::new(format!("{address} is no host of the lab: {}", ADDRESSES.join(" and ")))
     })?;
@@ -296,7 +388,7 @@ pub fn janitor() -> Result<(), Error> {
 /// Kills the processes on the two hosts, then removes the hosts, if they exist.
 fn remove() -> Result<(), Error> {
     let present = tool("ip", &["netns", "list"])?;
-    for host in HOSTS {
+    for host in HOSTS.into_iter().chain(FORK_HOSTS) {
         if !present.lines().any(|line| line.split_whitespace().next() == Some(host)) {
             continue;
         }
@@ -326,4 +418,19 @@ pub fn tool(program: &str, arguments: &[&str]) -> Result<String, Error> {
     let why = String::from_utf8_lossy(&output.stderr);
     let hint = if why.contains("ethtool") { "; install the package ethtool" } else { "" };
     Err(Error::new(format!("{}: {}{hint}", tried(), why.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_a_fork_have_their_hosts() {
+        for application in 0..2 {
+            let [from, to] = Fork::addresses(application);
+            assert_eq!(fork_host(from), Some(Fork::SENDER));
+            assert_eq!(fork_host(to), Some(Fork::receiver(application)));
+        }
+        assert_eq!(fork_host("10.77.0.1"), None);
+    }
 }

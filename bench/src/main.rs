@@ -12,14 +12,17 @@ mod dsm;
 mod error;
 mod exchange;
 mod lab;
+mod node;
 mod papers;
 mod peers;
+mod placement;
 mod process;
 mod python;
 mod record;
 mod remote;
 mod seal;
 mod shm;
+mod sockets;
 mod suite;
 mod wind;
 
@@ -56,6 +59,9 @@ enum What {
     Python(python::Run),
     /// Compare exchanges of pages with copies of their bytes.
     Exchange(exchange::Run),
+    /// Measure where communication runs, and how its end is found: posts, forms, ways to detect an
+    /// end, loaded cores, idle jobs, wake-ups.
+    Placement(placement::Run),
     /// Repeat the measurements of the papers' figures.
     Papers(papers::Run),
     /// One end of a floor (started by the bench itself).
@@ -70,6 +76,12 @@ enum What {
     /// One end of a flood of datagrams (started by the bench itself).
     #[command(hide = true, subcommand)]
     Udp(peers::udp::Role),
+    /// A node of a measured job (started by the bench itself).
+    #[command(hide = true)]
+    Node(node::Program),
+    /// One end of sockets in the procedures of the papers (started by the bench itself).
+    #[command(hide = true, subcommand)]
+    Sockets(sockets::Role),
     /// A part of the case `flood` (started by the bench itself).
     #[command(hide = true, subcommand)]
     Flood(wind::flood::Role),
@@ -96,6 +108,9 @@ fn main() -> ExitCode {
         What::Collectives(run) => collectives::bench(&run),
         What::Python(run) => python::bench(&run),
         What::Exchange(run) => exchange::bench(&run),
+        What::Placement(run) => placement::bench(&run),
+        What::Node(program) => node::play(&program),
+        What::Sockets(role) => sockets::play(&role),
         What::Floor(role) => peers::floor::play(&role),
         What::Papers(run) => papers::bench(&run),
         What::Tcp(end) => peers::tcp::play(&end),

@@ -46,8 +46,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the case, with nodes and delivery if the case depends on them, and with mode and
-    /// threads where there is no wire.
+    /// Returns the case, with nodes and delivery if the case depends on them, with threads, and with
+    /// a mode that is not that of the wire.
     fn label(&self) -> String {
         match (self.threads, self.mode, self.nodes) {
             (Some(threads), Some(mode), _) => format!("{} {mode} {threads}", self.case),
@@ -55,6 +55,9 @@ impl Record {
                 let delivery = self.delivery.map(|delivery| format!(" {delivery}"));
                 let mark = if self.oversubscribed { " >cores" } else { "" };
                 format!("{} {nodes}{}{mark}", self.case, delivery.unwrap_or_default())
+            }
+            (_, Some(mode), _) if !["wire", "whole"].contains(&mode) => {
+                format!("{} {mode}", self.case)
             }
             _ => self.case.to_owned(),
         }
@@ -97,7 +100,7 @@ pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error>
 /// size.
 pub fn table(records: &[Record], floor: &str) -> String {
     let mut text = format!(
-        "{:<22}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   rounds\n",
+        "{:<22}{:>9}{:>6}  {:<27}{:>9} {:<6}{:>8}   rounds\n",
         "case", "size", "mtu", "system", "value", "unit", "× floor"
     );
     for record in records {
@@ -110,7 +113,7 @@ pub fn table(records: &[Record], floor: &str) -> String {
             .iter()
             .fold((f64::INFINITY, 0.0_f64), |(low, high), &r| (low.min(r), high.max(r)));
         text += &format!(
-            "{:<22}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   {} to {}\n",
+            "{:<22}{:>9}{:>6}  {:<27}{:>9} {:<6}{:>8}   {} to {}\n",
             record.label(),
             record.size,
             record.mtu.map_or_else(|| "-".to_owned(), |mtu| mtu.to_string()),

@@ -1,8 +1,11 @@
 //! Measures the papers' figures on today's machine, and draws them beside the papers' results.
 
 mod paper_000;
+mod paper_000_packets;
 mod paper_001;
+mod paper_002;
 mod paper_003;
+mod paper_003_detection;
 mod paper_004;
 mod paper_004_barrier;
 mod paper_004_classes;
@@ -36,13 +39,18 @@ pub struct Run {
 type Measure = fn(&Run) -> Result<Vec<Record>, Error>;
 
 /// All figures: name and function.
-const FIGURES: [(&str, Measure); 11] = [
+const FIGURES: [(&str, Measure); 16] = [
     ("000-figure-3", paper_000::exchange),
-    ("000-figure-5", paper_000::throughput),
-    ("000-figure-6", paper_000::processor),
-    ("000-figure-7", paper_000::round_trip),
+    ("000-figure-5", paper_000_packets::throughput),
+    ("000-figure-6", paper_000_packets::processor),
+    ("000-figure-7", paper_000_packets::round_trip),
+    ("000-io-request", paper_000_packets::request),
     ("001-figure-5", paper_001::throughput),
     ("001-figure-6", paper_001::latency),
+    ("001-double-buffering", paper_001::double_buffering),
+    ("002-figure-5", paper_002::forms),
+    ("003-figure-4", paper_003_detection::ends),
+    ("003-registration", paper_003_detection::registration),
     ("003-figure-5", paper_003::consecutive),
     ("004-figure-6", paper_004::throughput),
     ("004-figure-7", paper_004_barrier::updates),

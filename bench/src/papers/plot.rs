@@ -28,6 +28,8 @@ pub struct Plot {
     /// Notes below the picture, one per line.
     pub notes: Vec<String>,
     pub lines: Vec<Line>,
+    /// Results of the paper, drawn with dashes in the colours of the first lines.
+    pub then_lines: Vec<Line>,
 }
 
 const WIDTH: f64 = 860.0;
@@ -38,8 +40,15 @@ const RIGHT: f64 = 170.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
 /// Colours that people with colour blindness can tell apart (Okabe and Ito).
-const COLOURS: [&str; 7] =
-    ["#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"];
+/// The last three are of Tol's muted scheme, for pictures of many lines.
+const COLOURS: [&str; 10] = [
+    "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#999999",
+    "#661100", "#44aa99",
+];
+/// Width of a letter of the legend.
+const LETTER: f64 = 7.0;
+/// Width of what stands in front of a name of the legend.
+const KEY: f64 = 40.0;
 /// Height of a line of notes.
 const NOTE: f64 = 16.0;
 const NOTE_LETTERS: usize = 130;
@@ -49,9 +58,12 @@ impl Plot {
     pub fn svg(&self) -> String {
         let notes: Vec<String> = self.notes.iter().flat_map(|note| wrapped(note)).collect();
         let height = HEIGHT + NOTE * notes.len() as f64 + 10.0;
+        let all = || self.lines.iter().chain(&self.then_lines);
+        let longest = all().map(|line| line.name.chars().count()).max().unwrap_or(0) as f64;
+        let width = WIDTH + (KEY + LETTER * longest - RIGHT).max(0.0);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-             <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+             <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
         );
         text(
             &mut svg,
@@ -59,14 +71,19 @@ impl Plot {
             "start",
             &format!("<tspan font-size=\"16\">{}</tspan>", escaped(self.title)),
         );
-        let axes = Axes::of(&self.lines, self.scale);
+        let axes = Axes::of(&all().cloned().collect::<Vec<_>>(), self.scale);
         self.draw_axes(&mut svg, &axes);
-        for (place, (line, colour)) in self.lines.iter().zip(COLOURS.iter().cycle()).enumerate() {
-            draw(&mut svg, &axes, line, colour);
+        let now = self.lines.iter().zip(COLOURS.iter().cycle()).map(|drawn| (drawn, ""));
+        let dashes = " stroke-dasharray=\"6 4\"";
+        let then = self.then_lines.iter().zip(COLOURS.iter().cycle()).map(|drawn| (drawn, dashes));
+        for (place, ((line, colour), dashes)) in now.chain(then).enumerate() {
+            draw(&mut svg, &axes, line, colour, dashes);
             let y = TOP + 20.0 * place as f64 + 10.0;
             let x = WIDTH - RIGHT + 14.0;
-            let _ =
-                writeln!(svg, "<path d=\"M{x} {y}h20\" stroke=\"{colour}\" stroke-width=\"2.5\"/>");
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{x} {y}h20\" stroke=\"{colour}\" stroke-width=\"2.5\"{dashes}/>"
+            );
             text(&mut svg, (x + 26.0, y + 4.0), "start", &escaped(line.name));
         }
         for (place, note) in notes.iter().enumerate() {
@@ -197,12 +214,12 @@ impl Axes {
     }
 }
 
-fn draw(svg: &mut String, axes: &Axes, line: &Line, colour: &str) {
+fn draw(svg: &mut String, axes: &Axes, line: &Line, colour: &str, dashes: &str) {
     let points: Vec<String> =
         line.points.iter().map(|&(x, y)| format!("{:.1},{:.1}", axes.x(x), axes.y(y))).collect();
     let _ = writeln!(
         svg,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\" stroke-linejoin=\"round\"/>",
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\" stroke-linejoin=\"round\"{dashes}/>",
         points.join(" ")
     );
     for &(x, y) in &line.points {
@@ -305,11 +322,14 @@ mod tests {
             scale: Scale::Linear,
             notes,
             lines,
+            then_lines: vec![Line { name: "a very long name of then", points: vec![(8.0, 2.0)] }],
         }
         .svg();
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert!(svg.contains("a &lt; b") && svg.contains("t &amp; u") && svg.contains(">1K<"));
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
-        assert_eq!(svg.matches("<circle").count(), 2);
+        assert_eq!(svg.matches("<circle").count(), 3);
+        assert_eq!(svg.matches("stroke-dasharray").count(), 2, "line and key of then");
+        assert!(svg.contains("viewBox=\"0 0 905 "), "the long name fits: {}", &svg[..80]);
     }
 }

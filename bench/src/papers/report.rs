@@ -3,15 +3,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Run;
 use super::plot::{Line, Plot, Scale};
 use crate::error::{Error, Tried};
-use crate::lab::{Lab, Place};
-use crate::peers::{Effort, System, only};
+use crate::lab::Place;
 use crate::record::{Record, median, table};
-use crate::suite::case::{Case, Test};
 use crate::suite::machine;
 
 /// Description of a figure, and the paper's result for it.
@@ -70,41 +68,6 @@ impl Figure {
             .collect())
     }
 
-    /// Measures those of these systems that have the test, between two hosts, with at most
-    /// `operations` operations. `value` converts a size and its result to a value of the figure.
-    /// Draws the figure.
-    ///
-    /// # Errors
-    /// Something could not be run or written.
-    pub fn compare(
-        &self,
-        run: &Run,
-        (place, sizes): (Place, &[usize]),
-        (systems, test): (&[&'static dyn System], Test),
-        operations: usize,
-        value: impl Fn(usize, f64) -> f64,
-    ) -> Result<Vec<Record>, Error> {
-        systems.iter().try_for_each(|system| system.present())?;
-        let lab = Lab::up(place)?;
-        let records = self.measure(run, Some(place), sizes, |size| {
-            let most = size * operations;
-            let effort = Effort {
-                volume: most.min(Effort::QUICK.volume),
-                costly: most.min(Effort::QUICK.costly),
-                ..Effort::QUICK
-            };
-            let case = Case { test, size };
-            let taking_part = systems.iter().filter(|system| system.has(case));
-            let of = |system: &&'static dyn System| {
-                Ok((system.name(), value(size, only(system.measure(&lab, case, effort)?)?)))
-            };
-            taking_part.map(of).collect()
-        })?;
-        drop(lab);
-        self.save(run, &records)?;
-        Ok(records)
-    }
-
     fn blank(&self, place: Option<Place>, sizes: &[usize]) -> Vec<Record> {
         let wire = place.and_then(Place::wire);
         let record = |size, system| Record {
@@ -133,6 +96,14 @@ impl Figure {
     /// # Errors
     /// A file cannot be written.
     pub fn save(&self, run: &Run, records: &[Record]) -> Result<(), Error> {
+        self.save_with(run, records, Value::Null)
+    }
+
+    /// Saves as [`Figure::save`] does, with further values for the JSON object.
+    ///
+    /// # Errors
+    /// As [`Figure::save`].
+    pub fn save_with(&self, run: &Run, records: &[Record], more: Value) -> Result<(), Error> {
         print!("{}", table(records, self.base));
         let (date, machine) = (today(), machine());
         let then_lines: Vec<_> = self
@@ -140,11 +111,14 @@ impl Figure {
             .iter()
             .map(|line| json!({ "name": line.name, "points": line.points }))
             .collect();
-        let all = json!({
+        let mut all = json!({
             "figure": self.name, "title": self.title, "date": date, "machine": machine, "now": self.now,
             "then": { "found": self.then, "machine": self.then_machine, "unit": self.up, "lines": then_lines },
             "records": records,
         });
+        if !more.is_null() {
+            all["more"] = more;
+        }
         let text = serde_json::to_string_pretty(&all)
             .map_err(|why| Error::new(format!("writing JSON: {why}")))?;
         let plot = Plot {
@@ -157,6 +131,7 @@ impl Figure {
                 format!("Then ({}): {}.", self.then_machine, self.then),
             ],
             lines: self.lines(records),
+            then_lines: self.then_lines.clone(),
         };
         for (ending, text) in [("json", text + "\n"), ("svg", plot.svg())] {
             let file = run.out.join(format!("{}.{ending}", self.name));
@@ -171,8 +146,9 @@ impl Figure {
             let of_system = records.iter().filter(|record| record.system == system);
             of_system.map(|record| (record.size as f64, record.value)).collect()
         };
-        let now = self.systems.iter().map(|&name| Line { name, points: points(name) });
-        now.chain(self.then_lines.iter().cloned()).collect()
+        // The legend has no line without points.
+        let lines = self.systems.iter().map(|&name| Line { name, points: points(name) });
+        lines.filter(|line: &Line| !line.points.is_empty()).collect()
     }
 }
 

@@ -1,0 +1,143 @@
+//! Programs that run as nodes of a measured job: `oikaze run … -- oikaze-bench node …`.
+//!
+//! Each node may get an engine, a way to wait and cores of its own. The program therefore starts
+//! itself once more, with the variables of its rank. Node 0 prints the result as one JSON object.
+
+pub mod burst;
+pub mod form;
+mod idle;
+pub mod load;
+pub mod pair;
+mod ping;
+pub mod post;
+mod request;
+mod single;
+pub mod wake;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::error::{Error, Tried};
+
+/// Variable by which the program knows that it has the variables of its rank.
+const ENTERED: &str = "OIKAZE_BENCH_NODE";
+
+/// Program of a node, with the settings of all ranks.
+#[derive(Args)]
+pub struct Program {
+    /// Engine of each node, in the order of ranks, in the words of `OIKAZE_ENGINE`; `launcher`
+    /// keeps what the launcher has set. The last one also counts for all further nodes.
+    #[arg(long, value_delimiter = ',', default_value = "launcher")]
+    engines: Vec<String>,
+    /// Way to wait of each node, in the words of `OIKAZE_WAIT`.
+    #[arg(long, value_delimiter = ',', default_value = "adaptive")]
+    waits: Vec<String>,
+    /// Core of each node's application; without it the launcher's choice counts.
+    #[arg(long, value_delimiter = ',')]
+    cores: Vec<String>,
+    #[command(subcommand)]
+    role: Role,
+}
+
+/// Measurement in which the node takes part.
+#[derive(Subcommand)]
+enum Role {
+    /// Join and leave, to see whether the engine is permitted.
+    Probe,
+    /// Cost of a put for its caller.
+    Post(post::Settings),
+    /// Many packets and one answer.
+    Burst(burst::Settings),
+    /// Transfers one at a time, or few at a time.
+    Single(single::Settings),
+    /// Registration of memory.
+    Register(single::Registration),
+    /// Ping-pong of puts, by the time of all turns.
+    Ping(ping::Settings),
+    /// Latency and bandwidth for a while.
+    Load(load::Settings),
+    /// Processor time of a job that waits.
+    Idle(idle::Settings),
+    /// Wake-ups for several arrivals.
+    Wake(wake::Settings),
+    /// An application of paper 002 and its receiver.
+    Form(form::Settings),
+    /// Request to the engine, in a job of one node.
+    Request(request::Settings),
+}
+
+/// Runs the program as a node of the job that started it.
+///
+/// # Errors
+/// The job or an operation fails.
+pub fn play(program: &Program) -> Result<(), Error> {
+    if std::env::var_os(ENTERED).is_none() {
+        return enter(program);
+    }
+    let job = oikaze::join().map_err(failed)?;
+    match &program.role {
+        Role::Probe => job.barrier().map_err(failed)?,
+        Role::Post(settings) => post::run(&job, settings)?,
+        Role::Burst(settings) => burst::run(&job, settings)?,
+        Role::Single(settings) => single::run(&job, settings)?,
+        Role::Register(settings) => single::register(&job, settings)?,
+        Role::Ping(settings) => ping::run(&job, settings)?,
+        Role::Load(settings) => load::run(&job, settings)?,
+        Role::Idle(settings) => idle::run(&job, settings)?,
+        Role::Wake(settings) => wake::run(&job, settings)?,
+        Role::Form(settings) => form::run(&job, settings)?,
+        Role::Request(settings) => request::run(&job, settings)?,
+    }
+    job.leave().map_err(failed)
+}
+
+/// Starts this program again, with the engine, the wait and the core of its rank.
+fn enter(program: &Program) -> Result<(), Error> {
+    let rank = std::env::var("OIKAZE_RANK").ok().and_then(|rank| rank.parse().ok()).unwrap_or(0);
+    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    if let Some(core) = of_rank(&program.cores, rank).and_then(|core| core.parse().ok()) {
+        oikaze_os::cpu::pin_to_core(core).tried(format!("pinning node {rank} to core {core}"))?;
+    }
+    let mut command = Command::new(me);
+    command.args(std::env::args_os().skip(1)).env(ENTERED, "1");
+    if let Some(engine) = of_rank(&program.engines, rank).filter(|engine| *engine != "launcher") {
+        command.env("OIKAZE_ENGINE", engine);
+    }
+    if let Some(wait) = of_rank(&program.waits, rank) {
+        command.env("OIKAZE_WAIT", wait);
+    }
+    Err(Error::io("starting the node's program again", &command.exec()))
+}
+
+/// Returns the setting of a rank: the last one for all ranks beyond the list.
+fn of_rank(settings: &[String], rank: usize) -> Option<&str> {
+    settings.get(rank).or(settings.last()).map(String::as_str)
+}
+
+/// Converts an error of Oikaze or of its memory.
+pub fn failed(why: impl std::fmt::Display) -> Error {
+    Error::new(why.to_string())
+}
+
+/// Prints the result of node 0: values by name.
+pub fn tell(values: &[(&str, f64)]) {
+    let line: serde_json::Map<String, serde_json::Value> =
+        values.iter().map(|&(name, value)| (name.to_owned(), json!(value))).collect();
+    println!("{}", serde_json::Value::Object(line));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_rank;
+
+    #[test]
+    fn last_setting_counts_for_all_further_ranks() {
+        let settings = ["spin".to_owned(), "block".to_owned()];
+        let found = [0, 1, 2].map(|rank| of_rank(&settings, rank));
+        assert_eq!(found, [Some("spin"), Some("block"), Some("block")]);
+        assert_eq!(of_rank(&[], 0), None);
+    }
+}
