@@ -127,8 +127,8 @@ fn one_turn(
         // A request for each packet, and a wait for each answer.
         let all = || {
             for _ in 0..settings.packets {
-                finish(&send(pair, settings.size)?)?;
-                pair.job.receive_for(Some(pair.peer.rank()), PATIENCE).map_err(failed)?;
+                let _settles_by_itself = send(pair, settings.size)?;
+                take(pair, 1)?;
             }
             Ok(())
         };
@@ -136,14 +136,7 @@ fn one_turn(
     }
     times.turn(
         counts,
-        || {
-            pair.job.batch(|| {
-                for _ in 0..settings.packets {
-                    sent.push(send(pair, settings.size)?);
-                }
-                Ok(())
-            })
-        },
+        || together(pair, settings.packets, || Ok(sent.push(send(pair, settings.size)?))),
         || take(pair, settings.answers),
     )?;
     sent.iter().try_for_each(finish)
@@ -158,12 +151,19 @@ fn answer(pair: &Pair<'_>, settings: &Settings) -> Result<(), Error> {
         return Ok(());
     }
     take(pair, settings.packets)?;
-    pair.job.batch(|| {
-        for _ in 0..settings.answers {
-            let _settles_by_itself = send(pair, settings.answer)?;
-        }
-        Ok(())
-    })
+    together(pair, settings.answers, || send(pair, settings.answer).map(drop))
+}
+
+/// Repeats sends, which leave together if there are several.
+fn together(
+    pair: &Pair<'_>,
+    count: usize,
+    mut send: impl FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    if count == 1 {
+        return send();
+    }
+    pair.job.batch(|| (0..count).try_for_each(|_| send()))
 }
 
 /// Sends a message of `size` bytes.
@@ -180,6 +180,9 @@ fn send(pair: &Pair<'_>, size: usize) -> Result<oikaze::completion::Operation<()
 
 /// Receives this many messages, by one wait.
 fn take(pair: &Pair<'_>, count: usize) -> Result<(), Error> {
+    if count == 1 {
+        return pair.job.receive_for(Some(pair.peer.rank()), PATIENCE).map(drop).map_err(failed);
+    }
     let taken = pair.job.receive_batch_for(count, PATIENCE).len();
     if taken == count {
         return Ok(());

@@ -330,6 +330,6 @@ mod tests {
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
         assert_eq!(svg.matches("<circle").count(), 3);
         assert_eq!(svg.matches("stroke-dasharray").count(), 2, "line and key of then");
-        assert!(svg.contains("viewBox=\"0 0 905 "), "the long name fits: {}", &svg[..80]);
+        assert!(svg.contains("viewBox=\"0 0 898 "), "the long name fits: {}", &svg[..80]);
     }
 }
