@@ -33,6 +33,9 @@ pub struct Run {
     /// Directory of the results, as JSON and SVG.
     #[arg(long, value_name = "DIRECTORY", default_value = "target/papers")]
     out: PathBuf,
+    /// Remark about the measurement, such as other load, which stands in the figures.
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
 }
 
 /// Function that measures a figure and draws it.

@@ -119,6 +119,9 @@ impl Figure {
         if !more.is_null() {
             all["more"] = more;
         }
+        if let Some(note) = &run.note {
+            all["note"] = json!(note);
+        }
         let text = serde_json::to_string_pretty(&all)
             .map_err(|why| Error::new(format!("writing JSON: {why}")))?;
         let plot = Plot {
@@ -126,10 +129,13 @@ impl Figure {
             across: self.across,
             up: self.up,
             scale: self.scale,
-            notes: vec![
+            notes: [
                 format!("Now ({date}): {machine} {}", self.now),
                 format!("Then ({}): {}.", self.then_machine, self.then),
-            ],
+            ]
+            .into_iter()
+            .chain(run.note.iter().map(|note| format!("Note: {note}")))
+            .collect(),
             lines: self.lines(records),
             then_lines: self.then_lines.clone(),
         };
