@@ -46,7 +46,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the case, with nodes and delivery if the case depends on them, with threads, and with
+    /// Returns the case, with nodes and delivery if the case depends on them, and with threads and
     /// a mode that is not that of the wire.
     fn label(&self) -> String {
         match (self.threads, self.mode, self.nodes) {

@@ -30,7 +30,7 @@ pub struct Settings {
     /// Answers of a turn; one with all packets received, or as many as packets.
     #[arg(long, default_value_t = 1)]
     pub answers: usize,
-    /// Turns.
+    /// Number of turns.
     #[arg(long)]
     pub turns: u32,
     /// Send and receive packet by packet: one request for each, instead of one for all.
@@ -136,7 +136,12 @@ fn one_turn(
     }
     times.turn(
         counts,
-        || together(pair, settings.packets, || Ok(sent.push(send(pair, settings.size)?))),
+        || {
+            together(pair, settings.packets, || {
+                sent.push(send(pair, settings.size)?);
+                Ok(())
+            })
+        },
         || take(pair, settings.answers),
     )?;
     sent.iter().try_for_each(finish)

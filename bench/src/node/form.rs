@@ -21,7 +21,7 @@ pub struct Settings {
     /// Sends before an answer.
     #[arg(long)]
     pub sends: u32,
-    /// Measurements.
+    /// Number of measurements.
     #[arg(long)]
     pub turns: u32,
     /// Send without end, as the second application does.

@@ -22,7 +22,7 @@ pub struct Settings {
     /// Bytes of a transfer.
     #[arg(long)]
     size: usize,
-    /// Turns.
+    /// Number of turns.
     #[arg(long)]
     turns: u32,
     /// Tell the end of each transfer by a second message, which the sender sends when it has seen

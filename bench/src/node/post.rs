@@ -23,7 +23,7 @@ pub struct Settings {
     /// Puts of a burst, whose processor time is taken together.
     #[arg(long)]
     pub burst: u32,
-    /// Bursts.
+    /// Number of bursts.
     #[arg(long)]
     pub bursts: u32,
 }

@@ -14,7 +14,7 @@ use crate::error::Error;
 /// Settings of the measurement.
 #[derive(Args)]
 pub struct Settings {
-    /// Requests.
+    /// Number of requests.
     #[arg(long)]
     times: u32,
     /// Time between two requests in µs, in which an engine may fall asleep.

@@ -18,7 +18,7 @@ pub struct Settings {
     /// Bytes of a transfer.
     #[arg(long)]
     size: usize,
-    /// Transfers.
+    /// Number of transfers.
     #[arg(long)]
     transfers: u32,
     /// Maximum number of transfers that are under way.
@@ -73,7 +73,7 @@ pub struct Registration {
     /// Bytes of an area.
     #[arg(long)]
     size: usize,
-    /// Registrations.
+    /// Number of registrations.
     #[arg(long)]
     times: u32,
 }

@@ -18,7 +18,7 @@ pub struct Settings {
     /// Messages of a turn.
     #[arg(long)]
     pub count: usize,
-    /// Turns.
+    /// Number of turns.
     #[arg(long)]
     pub turns: u32,
     /// Time between two messages, in µs.

@@ -19,7 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes that are read at once to the end of a stream.
 const READ: usize = 256 << 10;
 
-/// Connected socket.
+/// Connected socket of either protocol.
 pub enum Channel {
     Udp(UdpSocket),
     Tcp(TcpStream),

@@ -55,7 +55,7 @@ pub enum Role {
     LoadServer(Over<load::Settings>),
     /// An application of paper 002.
     Form(form::Settings),
-    /// Its receiver.
+    /// Receiver of such an application.
     FormServer(form::Settings),
 }
 
