@@ -9,7 +9,8 @@ use crate::lab::Lab;
 #[derive(Debug)]
 pub struct Mode {
     pub name: &'static str,
-    /// Engines of both nodes in the words of `OIKAZE_ENGINE`, on the nodes' own cores.
+    /// Engines of both nodes in the words of `OIKAZE_ENGINE`, on the nodes' own cores, separated by
+    /// a comma.
     pub engines: &'static str,
     /// Engines where that of node 0 has the core of node 1, whose own thread does the work there.
     pub apart: &'static str,
@@ -46,7 +47,8 @@ macro_rules! mode {
 pub static MODES: [Mode; 3] = [
     mode!("inline", "inline", "inline"),
     mode!("thread", "thread", "thread:1,inline"),
-    mode!("process", "process", "process"),
+    // The hosts share a machine, but each needs a server in its own network.
+    mode!("process", "process:bench-a@0,process:bench-b@1", "process:bench-c@1,inline"),
 ];
 
 /// Returns the modes that jobs may have here. Notes the reason for each other one.
