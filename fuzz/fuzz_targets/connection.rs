@@ -9,7 +9,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::seal::KeyStep;
 use oikaze_protocol::wind::{
-    Admission, Body, Class, Connection, Delivered, Head, Introduction, Message,
+    Admission, Body, Charge, Class, Connection, Delivered, Head, Introduction, Message,
 };
 use oikaze_protocol::wind::{Refusal, Segment, Settings, Token, Handler};
 use oikaze_protocol::wire::{Builder, Hello, SealKind, Shown, View};
@@ -99,7 +99,7 @@ fuzz_target!(|input: &[u8]| {
         let message = Message {
             class,
             urgent: false,
-            credited: token > 3,
+            charge: [Charge::Nothing, Charge::Entry, Charge::Body][token as usize / 2],
             head: Head::new(),
             body,
             token: Token(token),

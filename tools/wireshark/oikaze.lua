@@ -26,7 +26,8 @@ local ARCHITECTURES = { [0] = "other", "x86-64", "AArch64", "RISC-V 64" }
 local ORDERS = { "little-endian", "big-endian" }
 local HEADS = {
   [0x01] = "put", [0x02] = "put with signal", [0x03] = "get", [0x04] = "atomic", [0x05] = "lookup", [0x06] = "accumulate",
-  [0x07] = "push", [0x08] = "put block", [0x09] = "put block with signal", [0x0a] = "get block", [0x10] = "user message",
+  [0x07] = "push", [0x08] = "put block", [0x09] = "put block with signal", [0x0a] = "get block", [0x0b] = "put with notice",
+  [0x10] = "user message",
   [0x11] = "parcel", [0x20] = "coherence", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
 }
 local PURPOSES = { [0] = "data", "notice", "failed", "credit", "view" }
@@ -203,6 +204,7 @@ local HEAD = {
     u64(c, F.key); block(c); u64(c, F.signal_key); u64(c, F.signal_offset); u64(c, F.signal_add)
   end,
   [0x0a] = function(c) ticket(c); u64(c, F.key); block(c) end,
+  [0x0b] = function(c) u64(c, F.key); u64(c, F.region_offset); u64(c, F.user_tag) end,
   [0x10] = function(c) u64(c, F.user_tag) end,
   [0x11] = function(c)
     u8(c, F.parcel_purpose); u64(c, F.team); u64(c, F.collective_number); u32(c, F.round); u8(c, F.collective)

@@ -53,6 +53,7 @@ pub(crate) fn apply<L: Link, P: Pages>(
             let Some(completion) = completion else { return };
             return out.shm.ask_to_swap(*swap, completion, &out.layers.memory, inbox);
         }
+        Request::Collect => {}
         Request::Consumed { from, messages, bytes } => {
             return out.consumed(from, messages, bytes);
         }
@@ -62,6 +63,7 @@ pub(crate) fn apply<L: Link, P: Pages>(
         Request::Close => out.close(),
         // Operations: `submit::admit` begins them instead.
         Request::Put { .. }
+        | Request::PutNotice { .. }
         | Request::Get { .. }
         | Request::PutBlock { .. }
         | Request::GetBlock { .. }

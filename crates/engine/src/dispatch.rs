@@ -24,6 +24,10 @@ impl<P: Pages> Handler for Layers<P> {
         rma::costs_credit(head)
     }
 
+    fn charges_body(&self, head: &[u8]) -> bool {
+        rma::charges_body(head)
+    }
+
     fn buffer(&mut self, len: usize) -> Option<Vec<u8>> {
         self.buffer_pool.try_lend(len)
     }

@@ -3,7 +3,7 @@
 use crate::buffer_pool::Body;
 use crate::client::completion::Value;
 use crate::failure::Failure;
-use crate::inbox::{Arrived, Inbox, Parcel};
+use crate::inbox::{Arrived, Inbox, Parcel, Placed};
 use crate::leaving::begin_to_leave;
 use crate::outcome::{acknowledged, lost, refused, returned};
 use crate::post::Outbound;
@@ -132,6 +132,7 @@ fn rma_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
                     out.peers.give_up(by, Nonsense::Unanswered, out.now);
                 }
             }
+            RmaEvent::Placed { from, notice } => inbox.add_placed(Placed { from, notice }),
             RmaEvent::Parcel { from, head, body } => {
                 let body = body.map(|body| Body::new(body, &out.layers.buffer_pool));
                 inbox.deliver_parcel(Parcel { from, head, body }, out.now);

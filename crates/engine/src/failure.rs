@@ -69,6 +69,21 @@ pub enum Failure {
         /// Rank of the peer.
         peer: Rank,
     },
+    /// The message that matched a posted receive is longer than the posted memory. The message is
+    /// kept for another receive.
+    #[error(
+        "the message of node {from} with tag {tag} has {len} bytes, and the posted memory has {room}; post more memory and the          message is received, because it was kept"
+    )]
+    NoRoomForMessage {
+        /// Rank of the sender.
+        from: Rank,
+        /// Tag of the message.
+        tag: u64,
+        /// Length of the message in bytes.
+        len: u64,
+        /// Length of the posted memory in bytes.
+        room: u64,
+    },
     /// The owner cancelled the operation.
     #[error("the operation was cancelled")]
     Cancelled,

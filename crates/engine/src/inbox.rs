@@ -5,6 +5,7 @@ use crate::client::shm_channel::Ahead;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::limits::{BODY_POOL_IDLE_TIME, BODY_POOLED_MIN};
+use oikaze_protocol::rma::Notice;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Death};
 use std::collections::VecDeque;
@@ -22,6 +23,15 @@ pub struct Arrived {
     pub body: Body,
 }
 
+/// A put with notice whose bytes are in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Rank of the sender.
+    pub from: Rank,
+    /// Description of the put.
+    pub notice: Notice,
+}
+
 /// A part of a collective operation that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
@@ -37,6 +47,7 @@ pub struct Parcel {
 #[derive(Default)]
 pub struct Inbox {
     pub(crate) arrived: VecDeque<Arrived>,
+    placed: VecDeque<Placed>,
     parcels: VecDeque<Parcel>,
     deaths: VecDeque<(Rank, Death)>,
     /// Nodes that have begun to leave; `true`: the node sends no more messages either.
@@ -57,6 +68,11 @@ impl Inbox {
     /// Takes the oldest message for the user.
     pub fn take_arrived(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
+    }
+
+    /// Takes the oldest put with notice.
+    pub fn take_placed(&mut self) -> Option<Placed> {
+        self.placed.pop_front()
     }
 
     /// Takes the oldest part of a collective operation.
@@ -101,6 +117,12 @@ impl Inbox {
             self.long_body = Some(now);
         }
         self.arrived.push_back(arrived);
+        self.news += 1;
+    }
+
+    /// Adds a put with notice.
+    pub(crate) fn add_placed(&mut self, placed: Placed) {
+        self.placed.push_back(placed);
         self.news += 1;
     }
 

@@ -18,7 +18,7 @@ use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGE_MAX, MESSAGES_IN_
 use oikaze_protocol::rma::{Memory, places, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{
-    Admission, Body, Class, Delivered, Handler, Message, PostError, Refusal, Token,
+    Admission, Body, Charge, Class, Delivered, Handler, Message, PostError, Refusal, Token,
 };
 use std::collections::VecDeque;
 
@@ -87,7 +87,7 @@ impl Loopback {
     }
 
     pub fn post(&mut self, message: Message) -> Result<(), PostError> {
-        if message.credited && message.body.len() > MESSAGE_MAX {
+        if message.charge == Charge::Body && message.body.len() > MESSAGE_MAX {
             return Err(PostError::TooLong { len: message.body.len(), max: MESSAGE_MAX });
         }
         if self.is_full() {
@@ -100,7 +100,7 @@ impl Loopback {
     /// Takes the next message that may be delivered.
     fn next(&mut self) -> Option<Message> {
         while let Some(message) = self.queue.pop_front() {
-            let passes = message.class == Class::Unordered && !message.credited;
+            let passes = message.class == Class::Unordered && !message.charge.is_credited();
             let charge = charge_of(&message);
             if passes
                 || (self.held.is_empty() && (self.charged == 0 || self.charged + charge <= CREDIT))
@@ -141,7 +141,8 @@ impl Loopback {
 }
 
 fn charge_of(message: &Message) -> u64 {
-    if message.credited { message.body.len().saturating_add(CREDIT_OVERHEAD) } else { 0 }
+    let charged = message.charge.of(message.body.len());
+    charged.map_or(0, |len| len.saturating_add(CREDIT_OVERHEAD))
 }
 
 impl Loopback {
@@ -191,7 +192,7 @@ impl Loopback {
         };
         // The body of a user's message is moved, because no absent page can make its delivery fail
         // and be repeated.
-        let delivered = if message.credited {
+        let delivered = if message.charge == Charge::Body {
             Delivered::Owned(std::mem::take(&mut body))
         } else {
             Delivered::Bytes(&body)
@@ -200,8 +201,9 @@ impl Loopback {
             Ok(()) => acknowledged(message.token, ops, layers),
             Err(Refusal::NotPresent) => {
                 let body = Body::Inline(body);
-                let Message { class, urgent, credited, head, token, .. } = message;
-                let message = Message { class, urgent, credited, head, body, token };
+                let Message { class, urgent, charge: cost, head, token, .. } = message;
+                let message = Message { class, urgent, charge: cost, head, body, token };
+                self.give_back(charge);
                 returned(me, message, now, ops, layers);
             }
             Err(refusal) => {
@@ -242,7 +244,10 @@ impl Loopback {
             if under_way.forgotten { Ok(Moved::Gone) } else { under_way.place(me, layers) };
         layers.memory.wait_for_pages(false);
         let PlacedMessage { number, message, at, .. } = under_way;
-        let token = message.token;
+        let (token, charge) = (message.token, charge_of(&message));
+        if !matches!(outcome, Ok(Moved::Part | Moved::All)) {
+            self.give_back(charge);
+        }
         match outcome {
             Ok(Moved::Part) => {
                 self.under_way = Some(PlacedMessage { number, message, at, forgotten: false });

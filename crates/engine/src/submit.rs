@@ -117,6 +117,7 @@ fn refusal_of_peer<L, P>(peer: Rank, out: &Outbound<'_, L, P>) -> Option<Failure
 fn refusal_of_region(request: &Request, keep: &Keep, memory: &RegionTable) -> Option<RmaError> {
     let (region, error) = match request {
         Request::Put { body, .. }
+        | Request::PutNotice { body, .. }
         | Request::PutBlock { body, .. }
         | Request::Accumulate { body, .. }
         | Request::Push { body, .. }
@@ -153,6 +154,9 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
     let (to, message) = match request {
         Request::Put { to, key, offset, body, signal } => {
             (to, rma.put(key, offset, body, signal, token))
+        }
+        Request::PutNotice { to, key, offset, body, tag } => {
+            (to, Rma::put_notice(key, offset, body, tag, token))
         }
         Request::Get { from, key, offset, into } => (from, rma.get(from, key, offset, into, token)),
         Request::PutBlock { to, key, block, body, signal } => {
@@ -230,6 +234,7 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         | Request::Flush { .. }
         | Request::Map { .. }
         | Request::Swap(_)
+        | Request::Collect
         | Request::Consumed { .. }
         | Request::PeerEnded { .. }
         | Request::Close => return,

@@ -273,6 +273,17 @@ impl Error {
         }
     }
 
+    /// Returns the length of the message in bytes, if a posted receive failed because the message
+    /// is longer than the posted memory. The message was kept, and can still be received.
+    #[must_use]
+    pub fn message_len(&self) -> Option<u64> {
+        match &*self.0 {
+            Cause::Failed { failure: Failure::NoRoomForMessage { len, .. }, .. } => Some(*len),
+            Cause::Unseen { first: Some(first), .. } => first.message_len(),
+            _ => None,
+        }
+    }
+
     /// Returns the peer whose loss caused the error, if that is the cause.
     #[must_use]
     pub fn lost_peer(&self) -> Option<Rank> {

@@ -94,6 +94,7 @@ impl MessagePurpose {
             MessageKind::Coherence => coherence::purpose(head),
             MessageKind::Put
             | MessageKind::PutSignal
+            | MessageKind::PutNotice
             | MessageKind::PutBlock
             | MessageKind::PutBlockSignal
             | MessageKind::Accumulate

@@ -26,6 +26,15 @@ pub enum Value {
     Mapped(Arc<Mapped>),
     /// Number of bytes in pages that were exchanged with a local peer's.
     Swapped(u64),
+    /// A message that a posted receive has got.
+    Received {
+        /// Rank of the sender.
+        from: oikaze_protocol::Rank,
+        /// Tag of the message.
+        tag: u64,
+        /// Length of the message in bytes.
+        len: u64,
+    },
     /// A published region.
     Region(Published),
     /// A declared array.

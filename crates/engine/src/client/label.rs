@@ -4,6 +4,9 @@ use oikaze_protocol::Rank;
 use std::fmt;
 use std::sync::Arc;
 
+/// Peer in the label of a receive from any node. No node has this rank.
+pub const ANY_PEER: Rank = Rank::MAX;
+
 /// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
@@ -16,6 +19,8 @@ pub enum OperationKind {
     Accumulate,
     Push,
     Message,
+    /// Posted receive. The label's `peer` is the sender, or [`ANY_PEER`].
+    Receive,
     /// Atomic operation on one word, with the name of the operation.
     Word(&'static str),
 }
@@ -32,6 +37,7 @@ impl fmt::Display for OperationKind {
             OperationKind::Accumulate => "accumulate",
             OperationKind::Push => "push",
             OperationKind::Message => "message",
+            OperationKind::Receive => "receive",
             OperationKind::Word(change) => change,
         })
     }
@@ -52,7 +58,10 @@ impl OperationLabel {
     /// it acknowledged the operation (MEM-5.3, MEM-12.5). The error text appends the clause.
     pub fn fate(&self) -> Option<&'static str> {
         match self.verb {
-            OperationKind::Get | OperationKind::GetBlock | OperationKind::GetList => None,
+            OperationKind::Get
+            | OperationKind::GetBlock
+            | OperationKind::GetList
+            | OperationKind::Receive => None,
             OperationKind::Put | OperationKind::PutBlock | OperationKind::PutList => {
                 Some("of which any part may be there")
             }
@@ -70,6 +79,13 @@ impl fmt::Display for OperationLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, len, peer, at } = self;
         match at {
+            _ if *verb == OperationKind::Receive => {
+                write!(f, "{verb} of up to {len} bytes from ")?;
+                match *peer {
+                    ANY_PEER => f.write_str("any node"),
+                    peer => write!(f, "node {peer}"),
+                }
+            }
             Some((region, offset)) => write!(
                 f,
                 "{verb} of {len} bytes at offset {offset} of region \"{region}\" on node {peer}"

@@ -37,6 +37,19 @@ pub enum Request {
         /// Addition to a word once the bytes are in place.
         signal: Option<Signal>,
     },
+    /// Writes to a peer's region, and puts an entry into the peer's arrival queue.
+    PutNotice {
+        /// Rank of the peer.
+        to: Rank,
+        /// Key of the region.
+        key: u64,
+        /// Offset in bytes from the start of the region.
+        offset: u64,
+        /// Bytes to write.
+        body: Body,
+        /// Tag that the user chose.
+        tag: u64,
+    },
     /// Reads from a peer's region.
     Get {
         /// Rank of the peer.
@@ -182,6 +195,8 @@ pub enum Request {
         /// Sink that receives the outcome.
         sink: Box<dyn Sink>,
     },
+    /// Makes a turn run, which hands out what has arrived.
+    Collect,
     /// Reports that the user has read messages from a peer.
     Consumed {
         /// Rank of the sender.
@@ -307,6 +322,7 @@ impl Request {
     pub fn copied(&self) -> u64 {
         match self {
             Request::Put { body: Body::Inline(bytes), .. }
+            | Request::PutNotice { body: Body::Inline(bytes), .. }
             | Request::PutBlock { body: Body::Inline(bytes), .. }
             | Request::Accumulate { body: Body::Inline(bytes), .. }
             | Request::Push { body: Body::Inline(bytes), .. }
@@ -346,6 +362,7 @@ impl Request {
     pub fn peer(&self) -> Option<Rank> {
         match self {
             Request::Put { to: peer, .. }
+            | Request::PutNotice { to: peer, .. }
             | Request::Get { from: peer, .. }
             | Request::PutBlock { to: peer, .. }
             | Request::GetBlock { from: peer, .. }
@@ -365,6 +382,7 @@ impl Request {
             | Request::Flush { .. }
             | Request::Tell { .. }
             | Request::Promise { .. }
+            | Request::Collect
             | Request::Consumed { .. }
             | Request::Declare(_)
             | Request::CannotDeclare(_)

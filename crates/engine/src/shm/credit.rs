@@ -15,7 +15,7 @@ pub(super) struct Credit {
 
 impl Credit {
     pub fn charge_of(message: &Message) -> u64 {
-        if message.credited { Self::charge(message.body.len()) } else { 0 }
+        message.charge.of(message.body.len()).map_or(0, Self::charge)
     }
 
     pub fn charge(len: u64) -> u64 {

@@ -212,7 +212,7 @@ impl Incoming {
         delivery.bytes += len as u64;
         if rma::is_handed_up(head) {
             let is_credited = rma::costs_credit(head);
-            let charge = if is_credited { self.credit.take(len as u64)? } else { 0 };
+            let charge = self.take_credit(head, len as u64)?;
             let Some(mut body) = handler.buffer(len) else {
                 self.credit.refund(charge);
                 handler.refused(from, head, len as u64);
@@ -227,8 +227,11 @@ impl Incoming {
             self.credit.refund(if outcome.is_ok() { 0 } else { charge });
             return Ok(outcome);
         }
+        let charge = self.take_credit(head, len as u64)?;
         let body = copied(&mut self.scratch, reader, heading.head, len);
-        Ok(handler.deliver(from, number, heading.class, head, Delivered::Bytes(body)))
+        let outcome = handler.deliver(from, number, heading.class, head, Delivered::Bytes(body));
+        self.credit.refund(if outcome.is_ok() { 0 } else { charge });
+        Ok(outcome)
     }
 
     /// Processes a record that is not a whole message.
@@ -301,15 +304,19 @@ impl Incoming {
         reader.read(8, &mut head);
         let number = self.next_number();
         let mut charge = 0;
-        if rma::costs_credit(&head) && len > MESSAGE_MAX {
+        let is_kept = rma::costs_credit(&head) && rma::charges_body(&head);
+        if is_kept && len > MESSAGE_MAX {
             return Err(Damaged);
         }
         let destination = match handler.admit(from, number, heading.class, &head, len) {
-            Admission::Place => BodyDestination::Place,
+            Admission::Place => {
+                charge = self.take_credit(&head, len)?;
+                BodyDestination::Place
+            }
             Admission::Assemble => {
                 let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
                 if rma::costs_credit(&head) {
-                    charge = self.credit.take(len)?;
+                    charge = self.take_credit(&head, len)?;
                 } else if rma::is_handed_up(&head) {
                     // Parcels have a credit of their own (COLL-1.4), which one parcel may exceed.
                     reserved = reserved.min(CREDIT as usize);
@@ -379,6 +386,11 @@ impl Incoming {
         let outcome = body.and_then(|body| handler.deliver(from, number, class, &head, body));
         self.credit.refund(if outcome.is_ok() { 0 } else { charge });
         Ok(outcome)
+    }
+
+    /// Charges a message with a body of `len` bytes. Returns the charge, or 0 if it costs none.
+    fn take_credit(&mut self, head: &[u8], len: u64) -> Result<u64, Damaged> {
+        rma::charge_of(head, len).map_or(Ok(0), |len| self.credit.take(len))
     }
 
     fn next_number(&mut self) -> u64 {

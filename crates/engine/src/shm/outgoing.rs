@@ -19,7 +19,7 @@ use oikaze_protocol::limits::{
 use oikaze_protocol::rma::USER_HEAD;
 use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
+use oikaze_protocol::wind::{Body, Charge, Class, Death, Message, PostError, Token};
 use std::collections::VecDeque;
 
 /// Sending side of a ring: the messages that are not settled, and those that wait for room.
@@ -84,7 +84,7 @@ impl Outgoing {
             return Err(PostError::Dead(Death::Closed));
         }
         let len = message.body.len();
-        let max = if message.credited { MESSAGE_MAX } else { BODY_MAX };
+        let max = if message.charge == Charge::Body { MESSAGE_MAX } else { BODY_MAX };
         if len > max {
             return Err(PostError::TooLong { len, max });
         }
@@ -105,7 +105,7 @@ impl Outgoing {
                 }
             }
         }
-        let passes = message.class == Class::Unordered && !message.credited;
+        let passes = message.class == Class::Unordered && !message.charge.is_credited();
         let queue = if passes { &mut self.passing } else { &mut self.lined };
         queue.push_back(WaitingMessage { number: self.posted, message });
         Ok(())
@@ -214,7 +214,7 @@ impl Outgoing {
                 PutOutcome::Done(_) => *any = true,
                 PutOutcome::Gone => self.lost.push_back(message.token),
                 stopped @ (PutOutcome::Full | PutOutcome::Absent) => {
-                    let passes = message.class == Class::Unordered && !message.credited;
+                    let passes = message.class == Class::Unordered && !message.charge.is_credited();
                     let queue = if passes { &mut self.passing } else { &mut self.lined };
                     queue.push_front(WaitingMessage { message, number });
                     return Some(stopped);

@@ -54,8 +54,8 @@ pub struct CompletionQueue {
 pub struct Completed {
     /// Context that the caller gave to the operation.
     pub context: u64,
-    /// Previous value, for an atomic that fetches (its bits, if it has fewer than 64), otherwise 0.
-    /// For a failed operation, its error.
+    /// Previous value, for an atomic that fetches (its bits, if it has fewer than 64). Length of the
+    /// message in bytes, for a posted receive. Otherwise 0. For a failed operation, its error.
     pub outcome: Result<u64>,
 }
 
@@ -102,6 +102,7 @@ impl Sink for ToQueue {
     fn told(&self, outcome: &Outcome, serial: u64) {
         let outcome = match outcome {
             Ok(Value::Word(word)) => Ok(*word),
+            Ok(Value::Received { len, .. }) => Ok(*len),
             Ok(_) => Ok(0),
             Err(failure) => {
                 let (what, failure) = (self.what.clone(), Failure::clone(failure));

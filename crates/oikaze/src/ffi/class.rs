@@ -86,7 +86,9 @@ fn of_failure(failure: &Failure) -> ErrorClass {
         Failure::Remote(RmaError::PeerDead(_)) => ErrorClass::PeerLost,
         Failure::Remote(RmaError::Cancelled) => ErrorClass::Cancelled,
         Failure::Remote(RmaError::TooMany) => ErrorClass::QueueFull,
-        Failure::Remote(_) | Failure::NoSuchNode { .. } => ErrorClass::Invalid,
+        Failure::Remote(_) | Failure::NoSuchNode { .. } | Failure::NoRoomForMessage { .. } => {
+            ErrorClass::Invalid
+        }
         Failure::PeerLost { .. } | Failure::InUse { .. } => ErrorClass::PeerLost,
         Failure::Leaving { .. } => ErrorClass::PeerLeaving,
         Failure::Aborted(_) => ErrorClass::Aborted,

@@ -56,6 +56,7 @@ impl RefusedAccess {
         let operation = match operation {
             MessageKind::Put => "put",
             MessageKind::PutSignal => "put with signal",
+            MessageKind::PutNotice => "put with notice",
             MessageKind::Get => "get",
             MessageKind::PutBlock => "put of a block",
             MessageKind::PutBlockSignal => "put of a block with signal",

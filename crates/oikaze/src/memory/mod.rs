@@ -27,12 +27,14 @@
 //! [`Peer::send`]: crate::Peer::send
 
 mod access_log;
+mod arrivals;
 mod exchange;
 pub(crate) mod region;
 pub(crate) mod remote;
 mod scope;
 
 pub use access_log::RefusedAccess;
+pub use arrivals::{Arrival, Arrivals, NextArrival};
 /// Error of an access to a region of this node.
 ///
 /// ```

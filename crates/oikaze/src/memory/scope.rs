@@ -2,12 +2,13 @@
 //! the memory.
 
 use crate::atomic::{Combine, Number};
-use crate::completion::Operation;
+use crate::completion::{Operation, Outcome};
 use crate::memory::region::{LocalRegion, RegionSlice};
 use crate::memory::remote::RemoteRegion;
 use crate::memory::{Block, Rights};
+use crate::message::Received;
 use crate::node::WaitSubject;
-use crate::{Job, Result};
+use crate::{Job, Rank, Result};
 use bytemuck::NoUninit;
 use oikaze_engine::{Completion, Request};
 use oikaze_os::memory as os;
@@ -107,12 +108,28 @@ impl<'env> Scope<'_, '_, 'env> {
         self.begin(self.lender.borrow_mut(into), |lent| from.get_block(there, lent, here))
     }
 
+    /// Offers any memory for a message ([`Job::post_receive`]). The memory stays borrowed until the
+    /// scope ends, which waits for the message.
+    ///
+    /// # Errors
+    /// The table of regions is full; the memory belongs to a shared array.
+    pub fn post_receive(
+        &self,
+        from: Option<Rank>,
+        tag: u64,
+        mask: u64,
+        into: &'env mut [u8],
+    ) -> Result<Operation<Received>> {
+        let post = |lent| Ok(self.job.post_receive(from, tag, mask, lent));
+        self.begin(self.lender.borrow_mut(into), post)
+    }
+
     /// Begins an operation with lent memory, and records it for the scope's end.
-    fn begin(
+    fn begin<T: Outcome>(
         &self,
         lent: os::Region,
-        begin: impl FnOnce(RegionSlice) -> Result<Operation<()>>,
-    ) -> Result<Operation<()>> {
+        begin: impl FnOnce(RegionSlice) -> Result<Operation<T>>,
+    ) -> Result<Operation<T>> {
         let lent = LocalRegion::new(&self.job.node, lent, Rights::NONE, None, self.job.limit)?;
         let operation = begin(lent.all())?;
         // The scope does not wait for an operation that is already done.
@@ -137,6 +154,7 @@ impl Scope<'_, '_, '_> {
         let mut failed = Ok(());
         for (completion, lent) in self.begun.take() {
             if node.wait_on(&subject, deadline, || completion.is_done().then_some(())).is_none() {
+                node.cancel_receive(&completion);
                 node.tell(Request::Cancel { completion: Arc::clone(&completion) });
             }
             drop(lent);

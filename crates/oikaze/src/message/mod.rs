@@ -1,6 +1,7 @@
 //! Messages, each of which arrives exactly once, and FIFOs that peers push into.
 
 pub(crate) mod fifo;
+mod posted;
 mod received;
 pub(crate) mod remote_fifo;
 
@@ -22,6 +23,7 @@ pub use oikaze_protocol::limits::MESSAGE_MAX;
 /// ```
 #[doc(inline)]
 pub use oikaze_protocol::wind::Class;
+pub use posted::Received;
 pub use received::Message;
 pub use remote_fifo::RemoteFifo;
 

@@ -252,7 +252,7 @@ impl Node {
             engine.pages().release();
         });
         lock(&self.departures.inside).has_ended_engine = true;
-        self.collectives().wake_all();
+        self.wake_tasks();
         self.collectives().run(self);
         self.tell_waiters();
     }

@@ -192,9 +192,13 @@ impl Node {
     #[inline]
     fn make_ready(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
         let mut engine = self.engine.try_enter_often()?;
-        // Only the thread in the engine puts messages there.
-        let ready =
-            if self.mailbox.len() == 0 { engine.make_ready(from, sends_many) } else { None };
+        // Only the thread in the engine puts messages there. A posted receive gets its message from
+        // a turn (MEM-26.2).
+        let ready = if self.mailbox.len() == 0 && !self.mailbox.has_posted() {
+            engine.make_ready(from, sends_many)
+        } else {
+            None
+        };
         let Some((peer, is_told)) = ready else {
             drop(engine);
             self.after_leaving();

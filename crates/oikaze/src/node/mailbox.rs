@@ -1,20 +1,14 @@
 //! Mailbox of messages that have arrived and are not read, and the credit that reading them frees.
 
+use super::read_credit::ReadCredit;
 use super::{Waiters, lock};
-use oikaze_engine::{Arrived, Request};
+use crate::memory::RegionSlice;
+use oikaze_engine::{Arrived, Completion, Failure, Request, Value};
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
+use oikaze_protocol::rma::{Pattern, PostedReceives, RmaError};
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// Bytes of one peer's read messages at which the mailbox reports them to the engine as credit. A
-/// thread that finds nothing to do reports smaller amounts ([`Mailbox::read`]). On a node that
-/// always has something to do, they are reported sooner or later
-/// ([`MailboxState::one_of_the_rest`]).
-const TOLD_TOGETHER: u64 = CREDIT / 8;
-/// Messages read per check of one peer for unreported credit.
-const READ_A_LOOK: u64 = 64;
+use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
 pub(super) struct Mailbox {
@@ -23,26 +17,46 @@ pub(super) struct Mailbox {
     waiting: AtomicUsize,
     /// Set if there is credit that is not reported yet.
     untold: AtomicBool,
+    /// Number of posted receives, so that a check costs one load.
+    posted: AtomicUsize,
+}
+
+/// A posted receive, which waits for a message.
+pub(crate) struct PostedReceive {
+    pub into: RegionSlice,
+    pub completion: Arc<Completion>,
+}
+
+/// Receives that have ended, for the caller to settle when it has left the lock.
+type Ended = Vec<(Arc<Completion>, Result<Value, Failure>)>;
+
+impl PostedReceive {
+    /// Copies a message to the posted memory.
+    fn fill(&self, arrived: &Arrived) -> Result<Value, Failure> {
+        let (from, tag, len) = (arrived.from, arrived.tag, arrived.body.len() as u64);
+        let room = self.into.len() as u64;
+        if len > room {
+            return Err(Failure::NoRoomForMessage { from, tag, len, room });
+        }
+        let is_filled =
+            self.into.use_directly(|region, at, _| region.write(at, &arrived.body).is_ok());
+        if is_filled {
+            Ok(Value::Received { from, tag, len })
+        } else {
+            Err(RmaError::DestinationGone.into())
+        }
+    }
 }
 
 #[derive(Default)]
 struct MailboxState {
     messages: VecDeque<Arrived>,
-    /// Unreported credit of each peer, by rank, grown as needed.
-    read: Vec<Read>,
+    posted: PostedReceives<PostedReceive>,
+    credit: ReadCredit,
     /// Number of the oldest messages that count as read. A waiter for a batch will take them, and
     /// the rest of the batch may need their credit.
     promised: usize,
     waiters: Waiters,
-    /// Messages read since the last check of a peer, and the peer to be checked next.
-    since_look: u64,
-    next_look: usize,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Read {
-    messages: u64,
-    bytes: u64,
 }
 
 /// Returns the next item, or else the end. A turn deposits the items that came before an end, and
@@ -65,17 +79,96 @@ impl Mailbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Deposits the messages of a turn. Returns the requests that the caller has to make of the
+    /// Returns `true` if a receive is posted, so that messages must come through
+    /// [`Mailbox::deposit`].
+    #[inline]
+    pub fn has_posted(&self) -> bool {
+        self.posted.load(Ordering::Acquire) > 0
+    }
+
+    /// Deposits the messages of a turn. Each goes to the oldest posted receive that matches, else
+    /// to the other messages (MEM-26.2). Returns the requests that the caller has to make of the
     /// engine.
     pub fn deposit(&self, mut next: impl FnMut() -> Option<Arrived>) -> Vec<Request> {
         let Some(first) = next() else { return Vec::new() };
         let mut inside = lock(&self.inside);
-        inside.messages.extend(std::iter::once(first).chain(std::iter::from_fn(next)));
-        let requests = self.promise(&mut inside);
+        let arrived = std::iter::once(first).chain(std::iter::from_fn(next));
+        let (mut requests, mut ended) = (Vec::new(), Ended::new());
+        if inside.posted.is_empty() {
+            inside.messages.extend(arrived);
+        } else {
+            for arrived in arrived {
+                requests.extend(inside.offer(arrived, &mut ended));
+            }
+            self.posted.store(inside.posted.len(), Ordering::Release);
+            self.untold.store(true, Ordering::Relaxed);
+        }
+        requests.extend(self.promise(&mut inside));
         let there = inside.messages.len();
         inside.waiters.wake(there as u64);
         self.waiting.store(there, Ordering::Release);
+        drop(inside);
+        settle(ended);
         requests
+    }
+
+    /// Posts a receive: the oldest message that matches and waits fills it, else a later one
+    /// (MEM-26.2). If no message waits and `loss` returns why none will come, the receive fails.
+    /// Returns the requests that the caller has to make of the engine, and `true` if the receive
+    /// waits.
+    pub fn post(
+        &self,
+        pattern: Pattern,
+        receive: PostedReceive,
+        loss: impl FnOnce() -> Option<Failure>,
+    ) -> (Option<Request>, bool) {
+        let mut inside = lock(&self.inside);
+        let waits = |arrived: &Arrived| pattern.matches(arrived.from, arrived.tag);
+        let (request, outcome) = if let Some(at) = inside.messages.iter().position(waits) {
+            let outcome = match inside.messages.get(at) {
+                Some(arrived) => receive.fill(arrived),
+                None => return (None, false),
+            };
+            // A message for which there is no room stays where it is (MEM-26.4).
+            let taken = if outcome.is_ok() { inside.remove(at) } else { None };
+            self.waiting.store(inside.messages.len(), Ordering::Release);
+            self.untold.store(true, Ordering::Relaxed);
+            (taken.and_then(|(_, request)| request), outcome)
+        } else if let Some(failure) = loss() {
+            (None, Err(failure))
+        } else {
+            inside.posted.post(pattern, receive);
+            self.posted.store(inside.posted.len(), Ordering::Release);
+            return (None, true);
+        };
+        drop(inside);
+        receive.completion.settle(outcome);
+        (request, false)
+    }
+
+    /// Fails the posted receives for which `loss` returns why no message will come (MEM-26.6).
+    pub fn fail_posted(&self, mut loss: impl FnMut(Option<Rank>) -> Option<Failure>) {
+        self.end_posted(|pattern, _| loss(pattern.from));
+    }
+
+    /// Cancels the posted receive with this completion, if it waits.
+    pub fn cancel_posted(&self, cancelled: &Arc<Completion>) {
+        self.end_posted(|_, receive| {
+            Arc::ptr_eq(&receive.completion, cancelled).then_some(Failure::Cancelled)
+        });
+    }
+
+    fn end_posted(&self, mut end: impl FnMut(&Pattern, &PostedReceive) -> Option<Failure>) {
+        if !self.has_posted() {
+            return;
+        }
+        let ended = {
+            let mut inside = lock(&self.inside);
+            let ended = inside.posted.take_if(|pattern, receive| end(pattern, receive));
+            self.posted.store(inside.posted.len(), Ordering::Release);
+            ended
+        };
+        settle(ended.into_iter().map(|(receive, end)| (receive.completion, Err(end))));
     }
 
     /// Takes the oldest message from this peer or any. The caller has to make the returned request
@@ -134,7 +227,7 @@ impl Mailbox {
         }
         let mut inside = lock(&self.inside);
         self.untold.store(false, Ordering::Relaxed);
-        (0..inside.read.len()).filter_map(|at| inside.tell(at)).collect()
+        inside.credit.take()
     }
 
     /// Counts the messages of waiting batches as read.
@@ -148,7 +241,28 @@ impl Mailbox {
     }
 }
 
+/// Settles receives that have ended. The lock is released first: a task may be woken, which looks
+/// into the mailbox.
+fn settle(ended: impl IntoIterator<Item = (Arc<Completion>, Result<Value, Failure>)>) {
+    ended.into_iter().for_each(|(completion, outcome)| completion.settle(outcome));
+}
+
 impl MailboxState {
+    /// Gives a message to the oldest posted receive that matches and has room, else to the other
+    /// messages. A receive that matches and has no room ends with an error (MEM-26.4).
+    fn offer(&mut self, arrived: Arrived, ended: &mut Ended) -> Option<Request> {
+        while let Some(receive) = self.posted.take(arrived.from, arrived.tag) {
+            let outcome = receive.fill(&arrived);
+            let is_filled = outcome.is_ok();
+            ended.push((receive.completion, outcome));
+            if is_filled {
+                return self.credit.count(arrived.from, arrived.body.len());
+            }
+        }
+        self.messages.push_back(arrived);
+        None
+    }
+
     /// Takes a message out. Returns a request if enough credit has come together.
     fn remove(&mut self, at: usize) -> Option<(Arrived, Option<Request>)> {
         let arrived = self.messages.remove(at)?;
@@ -157,7 +271,7 @@ impl MailboxState {
             // Another thread may wait for as many messages as before.
             return Some((arrived, self.promise_next().flatten()));
         }
-        let request = self.count(arrived.from, arrived.body.len());
+        let request = self.credit.count(arrived.from, arrived.body.len());
         Some((arrived, request))
     }
 
@@ -167,46 +281,15 @@ impl MailboxState {
         let next = self.messages.get(self.promised).filter(|_| self.promised < wanted)?;
         let (from, bytes) = (next.from, next.body.len());
         self.promised += 1;
-        Some(self.count(from, bytes))
-    }
-
-    /// Counts a message as read. Returns a request if enough credit has come together.
-    fn count(&mut self, from: Rank, bytes: usize) -> Option<Request> {
-        let at = from as usize;
-        if at >= self.read.len() {
-            self.read.resize(at + 1, Read::default());
-        }
-        let read = self.read.get_mut(at)?;
-        read.messages += 1;
-        read.bytes += bytes as u64;
-        self.since_look += 1;
-        if read.bytes + read.messages * CREDIT_OVERHEAD >= TOLD_TOGETHER {
-            return self.tell(at);
-        }
-        if self.since_look >= READ_A_LOOK { self.one_of_the_rest() } else { None }
-    }
-
-    /// Reports the credit of one peer after the other.
-    fn one_of_the_rest(&mut self) -> Option<Request> {
-        self.since_look = 0;
-        let at = self.next_look % self.read.len().max(1);
-        self.next_look = at + 1;
-        self.tell(at)
-    }
-
-    fn tell(&mut self, at: usize) -> Option<Request> {
-        let Read { messages, bytes } = std::mem::take(self.read.get_mut(at)?);
-        (messages > 0).then_some(Request::Consumed {
-            from: Rank::try_from(at).ok()?,
-            messages,
-            bytes,
-        })
+        Some(self.credit.count(from, bytes))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::read_credit::{READ_A_LOOK, TOLD_TOGETHER};
     use super::*;
+    use oikaze_protocol::limits::CREDIT_OVERHEAD;
     use oikaze_protocol::wind::Class;
 
     fn message(from: Rank, tag: u64, bytes: usize) -> Arrived {

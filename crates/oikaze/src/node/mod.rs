@@ -6,6 +6,7 @@
 //! the work to its holder ([`driver::lock`]). In thread mode all of this is the work of the
 //! engine's own thread ([`engine_thread`]).
 
+mod arrivals;
 mod cork;
 mod departures;
 mod driver;
@@ -16,6 +17,7 @@ mod guards;
 mod leave;
 mod mailbox;
 mod outcomes;
+mod read_credit;
 mod regions;
 mod shm_route;
 mod signal_masking;
@@ -30,20 +32,22 @@ pub(crate) use driver::waiters::Waiters;
 #[cfg(all(test, not(loom)))]
 pub(crate) use engine_thread::tests::noting_callers;
 pub(crate) use forked::{check_not_forked, note_joined};
-pub(crate) use mailbox::next_or_end;
+pub(crate) use mailbox::{PostedReceive, next_or_end};
 pub(crate) use shm_route::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 
 use crate::collective::Registry;
 use crate::observe::{PathNotes, Publisher};
 use crate::{Error, Result};
+use arrivals::ArrivalQueue;
 use crossbeam_queue::SegQueue;
 use driver::lock::{CombiningLock, CombiningLockGuard};
 use driver::{Driver, SpinLimit};
 use engine_thread::EngineThread;
 use mailbox::Mailbox;
 use oikaze_engine::{
-    Arrived, Engine, Failure, Fences, Request, ShmChannels, Submission, UnreportedFailures, Work,
+    Arrived, Completion, Engine, Failure, Fences, Request, ShmChannels, Submission,
+    UnreportedFailures, Work,
 };
 use oikaze_launch::Bootstrap;
 use oikaze_os::cpu::Event;
@@ -52,6 +56,7 @@ use oikaze_os::net::Link;
 use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
+use oikaze_protocol::rma::Pattern;
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -98,6 +103,7 @@ pub(crate) struct Node {
     /// See [`Node::has_failed`].
     failed: AtomicBool,
     mailbox: Mailbox,
+    arrivals: ArrivalQueue,
     collectives: Arc<Registry>,
     departures: departures::Departures,
     keeps_going: AtomicBool,
@@ -162,6 +168,7 @@ impl Node {
             bootstrap,
             failed: AtomicBool::new(false),
             mailbox: Mailbox::default(),
+            arrivals: ArrivalQueue::default(),
             collectives: Arc::default(),
             departures: departures::Departures::default(),
             keeps_going: AtomicBool::new(false),
@@ -291,20 +298,28 @@ impl Node {
         for read in self.mailbox.deposit(|| engine.inbox().take_arrived()) {
             self.leave_to_holder(Submission { request: read, completion: None, keep: None });
         }
+        self.arrivals.deposit(|| engine.inbox().take_placed());
         while let Some(parcel) = engine.inbox().take_parcel() {
             self.collectives.deposit(parcel);
         }
         while let Some(death) = engine.inbox().take_death() {
             self.note_death(death);
-            self.collectives.wake_all();
+            self.wake_tasks();
         }
         while let Some(leaving) = engine.inbox().take_leaving() {
             self.note_leaving(leaving);
-            self.collectives.wake_all();
+            self.wake_tasks();
         }
         while let Some(warning) = engine.inbox().take_warning() {
             oikaze_os::signals::say(&format!("oikaze: node {}: {warning}", self.bootstrap.rank()));
         }
+    }
+
+    /// Wakes the tasks that wait for another node, because nodes have ended.
+    fn wake_tasks(&self) {
+        self.mailbox.fail_posted(|from| self.loss_of(from, Needs::Messages));
+        self.collectives.wake_all();
+        self.arrivals.wake_all();
     }
 
     /// Tells sleeping threads what a turn has changed, and when the next is due.
@@ -384,6 +399,29 @@ impl Node {
             self.tell(read);
         }
         Some(arrived)
+    }
+
+    /// Posts a receive, whose completion gets the outcome (MEM-26).
+    pub fn post_receive(&self, pattern: Pattern, receive: PostedReceive) {
+        if self.is_forked() {
+            return receive.completion.settle(Err(self.forked()));
+        }
+        let loss = || self.loss_of(pattern.from, Needs::Messages);
+        let (read, waits) = self.mailbox.post(pattern, receive, loss);
+        if let Some(read) = read {
+            self.tell(read);
+        } else if waits {
+            // A message may have been taken out of a ring for a reader that has not come.
+            self.tell(Request::Collect);
+        }
+    }
+
+    /// Cancels a posted receive, if it waits.
+    pub fn cancel_receive(&self, completion: &Arc<Completion>) {
+        if !self.is_forked() {
+            self.mailbox.cancel_posted(completion);
+            self.tell_waiters();
+        }
     }
 
     /// Takes at most `wanted` of the oldest messages. Waits until that many are there, and is woken
@@ -471,7 +509,7 @@ impl Node {
         self.with_engine(|engine| {
             engine.end(&Failure::Left);
             self.left.store(true, Ordering::Release);
-            self.collectives.wake_all();
+            self.wake_tasks();
             self.publisher.end();
             // No thread serves page faults any more. A thread that touches an array from here on
             // sees its last bytes, and does not wait.

@@ -7,7 +7,7 @@ use super::{Access, Coherence, CoherenceError, Pages};
 use crate::Rank;
 use crate::coherence::mailbox::{Posted, Purpose};
 use crate::limits::PAGE;
-use crate::wind::{Body, Class, Message, Nonsense, Refusal, Token};
+use crate::wind::{Body, Charge, Class, Message, Nonsense, Refusal, Token};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -197,7 +197,7 @@ impl Coherence {
         let (head, body, token) = (head.write(), Body::Empty, Token::NONE);
         self.out.push_back((
             dead,
-            Message { class, urgent: false, credited: false, head, body, token },
+            Message { class, urgent: false, charge: Charge::Nothing, head, body, token },
         ));
     }
 

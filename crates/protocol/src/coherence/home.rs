@@ -8,7 +8,7 @@ use crate::Rank;
 use crate::coherence::mailbox::Purpose;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
-use crate::wind::{Body, Class, Message, Refusal, Segment};
+use crate::wind::{Body, Charge, Class, Message, Refusal, Segment};
 
 impl Coherence {
     /// Serves a fetch, with one answer for each of its runs. All runs are checked before the first
@@ -104,8 +104,14 @@ impl Coherence {
         };
         let head = Headline::Pages(run).write();
         let token = self.await_settling(from, Purpose::Pages(run.array));
-        let message =
-            Message { class: Class::Unordered, urgent: false, credited: false, head, body, token };
+        let message = Message {
+            class: Class::Unordered,
+            urgent: false,
+            charge: Charge::Nothing,
+            head,
+            body,
+            token,
+        };
         self.out.push_back((from, message));
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::failure::Doing;
 use super::sync::tree::Ranks;
 use super::{ArrayId, Coherence, CoherenceError, CoherenceEvent, Pages, TOKENS, Value};
 use crate::Rank;
-use crate::wind::{Admission, Body, Class, Message, Refusal, Token};
+use crate::wind::{Admission, Body, Charge, Class, Message, Refusal, Token};
 use alloc::vec::Vec;
 
 /// Maximum length of a message body other than pages, in bytes: notices, vectors, diffs.
@@ -92,7 +92,7 @@ impl Coherence {
         let body = if body.is_empty() { Body::Empty } else { Body::Inline(body) };
         self.out.push_back((
             to,
-            Message { class, urgent, credited: false, head: head.write(), body, token },
+            Message { class, urgent, charge: Charge::Nothing, head: head.write(), body, token },
         ));
     }
 

@@ -20,6 +20,19 @@ pub enum OperationValue {
     Found(Published),
 }
 
+/// A put that has arrived, as its entry in the arrival queue describes it (MEM-25.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Notice {
+    /// Key of the region.
+    pub key: u64,
+    /// Offset in bytes from the region's start.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// Tag that the sender chose.
+    pub tag: u64,
+}
+
 /// Event that the application waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RmaEvent {
@@ -48,6 +61,13 @@ pub enum RmaEvent {
         tag: u64,
         /// Body of the message.
         body: Vec<u8>,
+    },
+    /// The bytes of a put with notice are in their place (MEM-25.1).
+    Placed {
+        /// Rank of the sender.
+        from: Rank,
+        /// Description of the put.
+        notice: Notice,
     },
     /// A part of a collective operation arrived.
     Parcel {

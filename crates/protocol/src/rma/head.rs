@@ -64,6 +64,16 @@ pub enum Operation {
         /// Signal after the data.
         signal: Option<Signal>,
     },
+    /// Put with notice: the body goes to `offset` of the region, and an entry into the target's
+    /// arrival queue (MEM-25).
+    PutNotice {
+        /// Key of the region.
+        key: u64,
+        /// Offset in bytes from the region's start.
+        offset: u64,
+        /// Tag that the sender chose.
+        tag: u64,
+    },
     /// Request for bytes.
     Get {
         /// Ticket to name in the answer.
@@ -180,6 +190,7 @@ impl Operation {
         matches!(
             self,
             Operation::Put { .. }
+                | Operation::PutNotice { .. }
                 | Operation::Get { .. }
                 | Operation::PutBlock { .. }
                 | Operation::GetBlock { .. }
@@ -199,6 +210,9 @@ impl Operation {
             }
             Operation::Put { key, offset, signal: Some(signal) } => {
                 out.put_kind(MessageKind::PutSignal).put_u64(key).put_u64(offset).put_signal(signal)
+            }
+            Operation::PutNotice { key, offset, tag } => {
+                out.put_kind(MessageKind::PutNotice).put_u64(key).put_u64(offset).put_u64(tag)
             }
             Operation::Get { ticket, key, offset, len } => out
                 .put_kind(MessageKind::Get)
@@ -268,6 +282,9 @@ impl Operation {
             MessageKind::PutSignal => {
                 let (key, offset) = (bytes.u64()?, bytes.u64()?);
                 Operation::Put { key, offset, signal: Some(read_signal(bytes)?) }
+            }
+            MessageKind::PutNotice => {
+                Operation::PutNotice { key: bytes.u64()?, offset: bytes.u64()?, tag: bytes.u64()? }
             }
             MessageKind::Get => Operation::Get {
                 ticket: read_asker(bytes)?,

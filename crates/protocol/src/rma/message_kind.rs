@@ -27,6 +27,8 @@ crate::wire_enum! {
         PutBlockSignal = 0x09,
         /// Request for rows of a region.
         GetBlock = 0x0A,
+        /// Put of bytes into a region, followed by an entry in the target's arrival queue.
+        PutNotice = 0x0B,
         /// A user's message.
         User = 0x10,
         /// Part of a collective operation. The rest of the head belongs to [`crate::collective`].
@@ -56,7 +58,20 @@ pub fn kind(head: &[u8]) -> MessageKind {
 /// Returns `true` if such a message takes of the receiver's credit (MEM-8.1).
 #[must_use]
 pub fn costs_credit(head: &[u8]) -> bool {
-    kind(head) == MessageKind::User
+    matches!(kind(head), MessageKind::User | MessageKind::PutNotice)
+}
+
+/// Returns `true` if the body of such a message costs credit, too (MEM-25.4).
+#[must_use]
+pub fn charges_body(head: &[u8]) -> bool {
+    kind(head) != MessageKind::PutNotice
+}
+
+/// Returns the bytes of a body of `len` bytes that cost credit, or `None` if the message costs
+/// none.
+#[must_use]
+pub fn charge_of(head: &[u8], len: u64) -> Option<u64> {
+    costs_credit(head).then(|| if charges_body(head) { len } else { 0 })
 }
 
 /// Returns `true` if the body of such a message is handed up in a buffer of its own.
@@ -73,6 +88,7 @@ pub fn places(class: Class, head: &[u8]) -> bool {
         kind(head),
         MessageKind::Put
             | MessageKind::PutSignal
+            | MessageKind::PutNotice
             | MessageKind::PutBlock
             | MessageKind::PutBlockSignal
             | MessageKind::Accumulate

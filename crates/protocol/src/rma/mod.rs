@@ -9,6 +9,7 @@
 //! | operation | message | complete when |
 //! |---|---|---|
 //! | put, put with signal | head + data | Wind has the ACK, sent after placing (and signalling) |
+//! | put with notice | head + data | as a put |
 //! | accumulate | head + elements | as a put |
 //! | push | head + element | as a put |
 //! | put of a block, with signal or without | head + packed rows | as put |
@@ -22,6 +23,7 @@ mod answer;
 mod destination;
 mod event;
 mod head;
+mod matching;
 mod memory;
 mod message_kind;
 mod names;
@@ -34,10 +36,13 @@ mod unanswered;
 mod user;
 
 pub use destination::{Destination, read_rows};
-pub use event::{OperationValue, RmaError, RmaEvent};
+pub use event::{Notice, OperationValue, RmaError, RmaEvent};
 pub use head::{Operation, Published, Signal, TicketId};
+pub use matching::{Pattern, PostedReceives};
 pub use memory::{Memory, Rights};
-pub use message_kind::{MessageKind, costs_credit, is_handed_up, kind, places};
+pub use message_kind::{
+    MessageKind, charge_of, charges_body, costs_credit, is_handed_up, kind, places,
+};
 pub use ops::atomic::{AtomicOp, Change, Width, Word};
 pub use ops::element::{Accumulation, Combine, Number, NumberKind};
 pub use refusals::{RefusalCounts, Refused, RegionAccess};
@@ -47,7 +52,7 @@ use crate::Rank;
 use crate::block::Block;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};
 use crate::planted::{Bug, planted};
-use crate::wind::{Body, Class, Message, Refusal, Token};
+use crate::wind::{Body, Charge, Class, Message, Refusal, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use names::Names;
@@ -328,7 +333,7 @@ impl Rma {
         let message = Message {
             class: Class::Unordered,
             urgent: false,
-            credited: false,
+            charge: Charge::Nothing,
             head: operation.encode(),
             body,
             token,

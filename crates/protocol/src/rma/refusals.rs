@@ -180,6 +180,9 @@ fn wanted(operation: &Operation, len: u64, memory: &impl Memory) -> Option<Regio
         Operation::Put { key, offset, signal } => {
             put(RegionAccess { key, offset, len, right: Rights::WRITE }, signal, memory)
         }
+        Operation::PutNotice { key, offset, .. } => {
+            RegionAccess { key, offset, len, right: Rights::WRITE }
+        }
         Operation::PutBlock { key, block, signal } => {
             let len = block.hull().unwrap_or(u64::MAX);
             put(

@@ -8,7 +8,7 @@ use super::{
 use crate::Rank;
 use crate::collective::ParcelHead;
 use crate::limits::{BODY_MAX, FIFO_ELEMENT_MAX, MESSAGE_MAX};
-use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
+use crate::wind::{Body, Charge, Class, Message, Refusal, Segment, Token};
 use alloc::borrow::ToOwned;
 
 impl Rma {
@@ -28,7 +28,25 @@ impl Rma {
         fits(body.len(), BODY_MAX)?;
         let urgent = token != Token::NONE;
         let head = Operation::Put { key, offset, signal }.encode();
-        Ok(Message { class: Class::Unordered, urgent, credited: false, head, body, token })
+        Ok(Message { class: Class::Unordered, urgent, charge: Charge::Nothing, head, body, token })
+    }
+
+    /// Writes `body` as [`Rma::put`] does. Then an entry with this tag appears in the target's
+    /// arrival queue (MEM-25).
+    ///
+    /// # Errors
+    /// The body is longer than one operation carries.
+    pub fn put_notice(
+        key: u64,
+        offset: u64,
+        body: Body,
+        tag: u64,
+        token: Token,
+    ) -> Result<Message, RmaError> {
+        fits(body.len(), BODY_MAX)?;
+        let urgent = token != Token::NONE;
+        let head = Operation::PutNotice { key, offset, tag }.encode();
+        Ok(Message { class: Class::Unordered, urgent, charge: Charge::Entry, head, body, token })
     }
 
     /// Reads `into.len` bytes at `offset` of the region with this key of node `to`, into a region
@@ -77,7 +95,7 @@ impl Rma {
         Message {
             class: Class::Unordered,
             urgent: token != Token::NONE,
-            credited: false,
+            charge: Charge::Nothing,
             head,
             body: Body::Empty,
             token,
@@ -101,7 +119,7 @@ impl Rma {
         Ok(Message {
             class: Class::Unordered,
             urgent: token != Token::NONE,
-            credited: false,
+            charge: Charge::Nothing,
             head,
             body,
             token,
@@ -117,7 +135,14 @@ impl Rma {
     pub fn push(key: u64, element: Body, urgent: bool, token: Token) -> Result<Message, RmaError> {
         fits(element.len(), FIFO_ELEMENT_MAX)?;
         let head = Operation::Push { key, offset: 0 }.encode();
-        Ok(Message { class: Class::Ordered, urgent, credited: false, head, body: element, token })
+        Ok(Message {
+            class: Class::Ordered,
+            urgent,
+            charge: Charge::Nothing,
+            head,
+            body: element,
+            token,
+        })
     }
 
     /// Asks which region node `to` has published under this name (MEM-6).
@@ -140,7 +165,7 @@ impl Rma {
         Ok(Message {
             class,
             urgent,
-            credited: true,
+            charge: Charge::Body,
             head: Operation::User { tag }.encode(),
             body,
             token,
@@ -156,7 +181,7 @@ impl Rma {
         Ok(Message {
             class: Class::Unordered,
             urgent: false,
-            credited: false,
+            charge: Charge::Nothing,
             head: head.encode(),
             body,
             token,
@@ -226,7 +251,7 @@ fn request(operation: &Operation, body: Body, token: Token) -> Message {
     Message {
         class: Class::Unordered,
         urgent: false,
-        credited: false,
+        charge: Charge::Nothing,
         head: operation.encode(),
         body,
         token,

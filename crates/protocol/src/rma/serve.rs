@@ -2,8 +2,8 @@
 //! (MEM-9.2).
 
 use super::{
-    AtomicOp, Destination, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId,
-    Transfer, Width,
+    AtomicOp, Destination, Memory, Notice, Operation, Rights, Rma, RmaEvent, Serving, Signal,
+    TicketId, Transfer, Width,
 };
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_MAX, NAME_MAX, NAMES_LISTED};
@@ -32,6 +32,9 @@ impl Rma {
             }
             Some(Operation::Put { key, offset, signal }) if class == Class::Unordered => {
                 self.admit_put(from, number, Put { key, offset, len, signal }, memory)
+            }
+            Some(Operation::PutNotice { key, offset, .. }) if class == Class::Unordered => {
+                self.admit_put(from, number, Put { key, offset, len, signal: None }, memory)
             }
             Some(Operation::Accumulate { key, offset, how }) if class == Class::Unordered => {
                 self.admit_accumulate(from, number, Accumulate { key, offset, len, how }, memory)
@@ -209,6 +212,14 @@ impl Rma {
                 &body,
                 memory,
             ),
+            Operation::PutNotice { key, offset, tag } => {
+                let len = length(&body);
+                let put = Put { key, offset, len, signal: None };
+                deliver_put(put, transfer, &body, memory)?;
+                let notice = Notice { key, offset, len, tag };
+                self.events.push_back(RmaEvent::Placed { from, notice });
+                Ok(())
+            }
             Operation::Accumulate { key, offset, how } => Rma::deliver_accumulate(
                 Accumulate { key, offset, len: length(&body), how },
                 transfer,

@@ -125,6 +125,13 @@ pub trait Handler {
         said
     }
 
+    /// Returns `true` if the body of such a message costs credit, too, if the message costs any
+    /// (WIND-6.3).
+    fn charges_body(&self, head: &[u8]) -> bool {
+        let _ = head;
+        true
+    }
+
     /// Returns an empty buffer with room for `len` bytes, for a message admitted with
     /// [`Admission::Assemble`]. The buffer comes back as [`Delivered::Owned`]. Returns `None` if
     /// there is no memory for it, and the message is then refused.
@@ -184,6 +191,12 @@ pub(super) struct Above<'u, U> {
 }
 
 impl<U: Handler> Above<'_, U> {
+    /// Returns the bytes of a body of `len` bytes that cost credit, or `None` if the message costs
+    /// none.
+    pub fn charge(&self, credited: bool, head: &[u8], len: u64) -> Option<u64> {
+        credited.then(|| if self.handler.charges_body(head) { len } else { 0 })
+    }
+
     /// Queues a refusal of a message.
     pub fn refuse(&mut self, number: u64, refusal: Refusal) {
         self.refusals.push_back(RefusedMessage { number, refusal });

@@ -36,7 +36,7 @@ pub use metrics::counters::Statistics;
 pub use metrics::histogram::{Histogram, Latency};
 pub use metrics::snapshot::{Latencies, Snapshot, Standing};
 pub use recv::prediction::Expected;
-pub use send::message::{Body, Class, Head, HeadTooLong, Message, Rows, Segment, Token};
+pub use send::message::{Body, Charge, Class, Head, HeadTooLong, Message, Rows, Segment, Token};
 pub use send::mode::SendMode;
 pub use send::shared::SharedBytes;
 pub use settings::Settings;

@@ -244,9 +244,10 @@ impl Connection {
             if small_len(message) > builder.room() || (alone && any) {
                 break;
             }
-            let Outgoing { class, credited, charged, ref head, ref body, len, .. } = *message;
+            let Outgoing { class, charge, charged, ref head, ref body, len, .. } = *message;
             let item = match message.stage {
                 Stage::Withdrawn { .. } => {
+                    let len = charge.of(len).unwrap_or(len);
                     builder.withdraw(Withdrawal { number, charged, len });
                     Item::Withdrawal(number)
                 }
@@ -254,7 +255,7 @@ impl Connection {
                     builder.message(&SmallMessage {
                         number,
                         class,
-                        credited,
+                        credited: charge.is_credited(),
                         head,
                         body: body.bytes(),
                     });
@@ -283,7 +284,8 @@ impl Connection {
             builder.discard();
             return;
         };
-        let &Outgoing { class, credited, ref head, len, urgent, .. } = message;
+        let &Outgoing { class, charge, ref head, len, urgent, .. } = message;
+        let credited = charge.is_credited();
         let only = u64::from(piece.len) == len;
         let fragment_len = u16::try_from(piece.len).unwrap_or(u16::MAX);
         builder.fragment(

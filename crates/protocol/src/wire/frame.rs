@@ -76,7 +76,7 @@ pub struct Withdrawal {
     /// `true` if the sender has charged it against the receiver's credit, which is to be given
     /// back.
     pub charged: bool,
-    /// Length of its body in bytes.
+    /// Length of its body in bytes, or 0 if the message costs credit and its body costs none.
     pub len: u64,
 }
 

@@ -10,7 +10,7 @@ const T: Token = Token(7);
 
 fn push(world: &mut World, element: Vec<u8>) -> RmaEvent {
     let message = Rma::push(5, Body::Inline(element), true, T).unwrap();
-    assert!(message.class == Class::Ordered && !message.credited);
+    assert!(message.class == Class::Ordered && !message.charge.is_credited());
     world.post(0, 1, message);
     world.run(1);
     let events = world.take(0);

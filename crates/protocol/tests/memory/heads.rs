@@ -67,6 +67,11 @@ fn operation() -> impl Strategy<Value = Operation> {
         any::<(u64, u64)>().prop_map(|(key, offset)| Operation::Push { key, offset }),
         (any::<(u64, u64)>(), any_accumulation())
             .prop_map(|((key, offset), how)| Operation::Accumulate { key, offset, how }),
+        any::<(u64, u64, u64)>().prop_map(|(key, offset, tag)| Operation::PutNotice {
+            key,
+            offset,
+            tag
+        }),
         any::<u64>().prop_map(|tag| Operation::User { tag }),
         (any::<(u64, u64, u32)>(), 0..5u8, prop::option::of(0..u64::MAX)).prop_map(
             |((team, number, round), purpose, count)| {

@@ -7,6 +7,7 @@ mod fifo;
 mod heads;
 mod hostile;
 mod limits;
+mod notices;
 mod operations;
 mod oracle;
 mod rights;

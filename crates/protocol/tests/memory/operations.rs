@@ -4,7 +4,7 @@ use super::world::World;
 use oikaze_protocol::rma::{
     AtomicOp, OperationValue, Published, Rights, Rma, RmaError, RmaEvent, Signal,
 };
-use oikaze_protocol::wind::{Body, Class, Refusal, Segment, Token};
+use oikaze_protocol::wind::{Body, Charge, Class, Refusal, Segment, Token};
 
 const T: Token = Token(7);
 
@@ -318,7 +318,7 @@ fn messages_are_handed_up_whole() {
     ] {
         let mut world = World::new(2);
         let message = Rma::user(class, 99, Body::Inline(pattern(len)), T).unwrap();
-        assert!(message.credited);
+        assert_eq!(message.charge, Charge::Body);
         world.post(0, 1, message);
         world.run(1);
         assert_eq!(world.take(0), done(OperationValue::Nothing));

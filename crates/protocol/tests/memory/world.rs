@@ -6,7 +6,9 @@ use crate::vectors::Vectors;
 use oikaze_protocol::Rank;
 use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::{Memory, Operation, Published, Rights, Rma, RmaEvent, read_rows};
-use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
+use oikaze_protocol::wind::{
+    Admission, Body, Charge, Class, Delivered, Message, Refusal, Segment, Token,
+};
 use std::collections::VecDeque;
 
 /// Maximum length of a fragment in bytes. Longer bodies arrive in fragments of this length.
@@ -67,7 +69,7 @@ impl World {
             Message {
                 class: Class::Unordered,
                 urgent: false,
-                credited: false,
+                charge: Charge::Nothing,
                 head: operation.encode(),
                 body,
                 token: Token::NONE,

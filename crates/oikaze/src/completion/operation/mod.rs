@@ -268,7 +268,8 @@ impl<T: Outcome> Operation<T> {
         self.is_done().then(|| self.wait_for(Duration::ZERO))
     }
 
-    /// Ends the operation, if it has not ended. After that, the node neither reads nor writes the
+    /// Ends the operation, if it has not ended. A posted receive that is cancelled has taken no
+    /// message. After the call, the node neither reads nor writes the
     /// operation's memory (but for datagrams that the network has already: WIND-5.5). Whether the
     /// operation took place at the peer is unknown then.
     ///
@@ -278,9 +279,13 @@ impl<T: Outcome> Operation<T> {
         match self.view() {
             View::Begun(begun @ Begun { node, completion, limit, .. }) => {
                 let what = begun.what();
-                let asked =
-                    node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
-                node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
+                if what.verb == OperationKind::Receive {
+                    node.cancel_receive(completion);
+                } else {
+                    let asked =
+                        node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
+                    node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
+                }
             }
             View::InRing(in_ring) => in_ring.give_up(),
             View::Done(..) => {}

@@ -8,6 +8,7 @@ mod waiting;
 pub(crate) use remote_id::NAMELESS;
 pub use remote_id::RemoteId;
 
+use crate::memory::Arrivals;
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
 use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
@@ -136,6 +137,13 @@ impl LocalRegion {
 
     pub(crate) fn key(&self) -> u64 {
         self.inner.registered.key
+    }
+
+    /// Returns the queue of puts with notice to this region alone. An entry that is taken here is no
+    /// longer in [`Job::arrivals`](crate::Job::arrivals).
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        Arrivals::new(&self.inner.node, Some(self.key()), self.inner.limit)
     }
 
     /// Returns the name under which the region is published.

@@ -27,14 +27,7 @@ impl RemoteRegion {
     /// # Errors
     /// `bytes` is longer than [`COPY_MAX`] bytes.
     pub fn put_copy(&self, offset: u64, bytes: &[u8]) -> Result<Operation<()>> {
-        if bytes.len() > COPY_MAX {
-            return Err(Error::invalid(
-                self.what(OperationKind::Put, offset, bytes.len() as u64).to_string(),
-                format!(
-                    "put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"
-                ),
-            ));
-        }
+        self.check_copy(offset, bytes.len())?;
         if let Some(done) = self.put_bytes_direct(offset, bytes) {
             return Ok(done);
         }
@@ -50,6 +43,52 @@ impl RemoteRegion {
         signal: &RemoteSignal,
     ) -> Operation<()> {
         self.put_slice(offset, from.borrow(), Some(signal.0))
+    }
+
+    /// Writes a counted slice to `offset`, as [`RemoteRegion::put`] does. Once *all* of the slice is
+    /// in place, an entry with this tag appears in the peer's [`Arrivals`](crate::memory::Arrivals).
+    ///
+    /// Entries of one sender may come in another order than their puts were begun, as the bytes of
+    /// different puts may. [`Peer::fence`](crate::Peer::fence) orders them. A put with notice waits
+    /// for receive credit while the peer does not take its entries.
+    pub fn put_notify(
+        &self,
+        offset: u64,
+        from: impl Borrow<RegionSlice>,
+        tag: u64,
+    ) -> Operation<()> {
+        let from = from.borrow();
+        let body = Body::Segment(from.segment(Rights::READ));
+        self.put_notice(offset, body, tag, Some(from.clone().keep()))
+    }
+
+    /// Writes up to [`COPY_MAX`] bytes of any memory, copied before the call returns, with a notice
+    /// as [`RemoteRegion::put_notify`].
+    ///
+    /// # Errors
+    /// `bytes` is longer than [`COPY_MAX`] bytes.
+    pub fn put_notify_copy(&self, offset: u64, bytes: &[u8], tag: u64) -> Result<Operation<()>> {
+        self.check_copy(offset, bytes.len())?;
+        Ok(self.put_notice(offset, Body::copy_of(bytes), tag, None))
+    }
+
+    fn put_notice(&self, offset: u64, body: Body, tag: u64, keep: Keep) -> Operation<()> {
+        let len = body.len();
+        let (to, key) = (self.peer.rank, self.published.key);
+        let request = Request::PutNotice { to, key, offset, body, tag };
+        self.peer.begin(request, keep, self.what(OperationKind::Put, offset, len))
+    }
+
+    fn check_copy(&self, offset: u64, len: usize) -> Result<()> {
+        if len <= COPY_MAX {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            self.what(OperationKind::Put, offset, len as u64).to_string(),
+            format!(
+                "put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"
+            ),
+        ))
     }
 
     #[inline]

@@ -287,7 +287,8 @@ impl Node {
     /// Returns the credit of all messages that were read to their senders, to the last byte. Called
     /// when there is nothing else to do. Returns `true` if there was any.
     pub(crate) fn give_credit_back(&self, engine: &mut RealEngine) -> bool {
-        let read = self.mailbox.read();
+        let mut read = self.mailbox.read();
+        read.extend(self.arrivals.read());
         let any = !read.is_empty();
         read.into_iter().for_each(|request| {
             engine.submit(Submission { request, completion: None, keep: None }, self.now())

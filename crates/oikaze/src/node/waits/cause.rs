@@ -67,7 +67,7 @@ pub(super) fn cause(
         WaitSubject::Message { from: peer, .. }
         | WaitSubject::Word { by: peer, .. }
         | WaitSubject::Operation { peer, .. } => *peer,
-        WaitSubject::Pop { .. } => None,
+        WaitSubject::Pop { .. } | WaitSubject::Arrival => None,
         WaitSubject::Push { owner, .. }
         | WaitSubject::Name { owner, .. }
         | WaitSubject::Page { home: owner, .. } => Some(*owner),

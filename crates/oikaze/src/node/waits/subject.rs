@@ -1,6 +1,6 @@
 //! Subjects of waits, in words.
 
-use oikaze_engine::OperationLabel;
+use oikaze_engine::{ANY_PEER, OperationLabel};
 use oikaze_protocol::Rank;
 use std::fmt;
 use std::thread::{Thread, ThreadId};
@@ -15,6 +15,8 @@ pub(crate) enum WaitSubject {
     Lock(u64),
     /// One message, or several, of a node or of any.
     Message { from: Option<Rank>, count: usize },
+    /// A put with notice, of any node.
+    Arrival,
     /// A change of a word of this node's memory.
     Word { offset: u64, region: Option<String>, by: Option<Rank> },
     /// An element of a FIFO of this node.
@@ -34,7 +36,8 @@ pub(crate) enum WaitSubject {
 impl WaitSubject {
     /// Returns the subject of a wait for the end of an operation.
     pub(crate) fn of_operation(label: &OperationLabel) -> Self {
-        WaitSubject::Operation { what: label.to_string(), peer: Some(label.peer) }
+        let peer = Some(label.peer).filter(|peer| *peer != ANY_PEER);
+        WaitSubject::Operation { what: label.to_string(), peer }
     }
 
     /// The end of something about which no more is known than its name.
@@ -61,6 +64,7 @@ impl fmt::Display for WaitSubject {
                     None => f.write_str("any node"),
                 }
             }
+            WaitSubject::Arrival => f.write_str("a put with notice"),
             WaitSubject::Word { offset, region, by } => {
                 match region {
                     Some(region) => {

@@ -717,7 +717,7 @@ impl State {
     /// Hashes a message without the numbers that are only names.
     fn digest_of(&self, from: Rank, flying: &Flying) -> u64 {
         let Flying { number: _, message, words, placed, admission } = flying;
-        let Message { class, urgent: _, credited: _, head, body, token } = message;
+        let Message { class, urgent: _, charge: _, head, body, token } = message;
         let mut hasher = DefaultHasher::new();
         match Headline::read(head) {
             // A page is in at most one fetch of a node, so pages name the fetch.

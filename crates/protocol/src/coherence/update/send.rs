@@ -12,7 +12,7 @@ use crate::coherence::number_set::{NumberSet, common};
 use crate::coherence::{Access, ArrayId, Coherence, Pages, diff};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
-use crate::wind::{Body, Class, Message, Segment};
+use crate::wind::{Body, Charge, Class, Message, Segment};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -361,7 +361,7 @@ impl Coherence {
         }
         let token = self.await_settling(to, Purpose::Update(array));
         let head = Headline::Update(head).write();
-        let message = Message { class, urgent: false, credited: false, head, body, token };
+        let message = Message { class, urgent: false, charge: Charge::Nothing, head, body, token };
         self.out.push_back((to, message));
     }
 }

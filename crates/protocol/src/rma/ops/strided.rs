@@ -14,7 +14,7 @@ use crate::rma::ticket::ExpectedAnswer;
 use crate::rma::{
     Memory, Operation, Rights, Rma, RmaError, Serving, Signal, TicketId, Transfer, Width,
 };
-use crate::wind::{Admission, Body, Class, Delivered, Message, Refusal, Rows, Token};
+use crate::wind::{Admission, Body, Charge, Class, Delivered, Message, Refusal, Rows, Token};
 use alloc::sync::Arc;
 
 /// Requester's part of strided operations.
@@ -43,7 +43,7 @@ impl Rma {
         Ok(Message {
             class: Class::Unordered,
             urgent: token != Token::NONE,
-            credited: false,
+            charge: Charge::Nothing,
             head,
             body,
             token,
@@ -78,7 +78,7 @@ impl Rma {
         Ok(Message {
             class: Class::Unordered,
             urgent: false,
-            credited: false,
+            charge: Charge::Nothing,
             head,
             body: Body::Empty,
             token,

@@ -40,7 +40,8 @@ pub(crate) enum Taken {
 #[derive(Clone, Debug, Hash)]
 struct Held {
     class: Class,
-    credited: bool,
+    /// Bytes of the body that cost credit, or `None` if the message costs none.
+    charge: Option<u64>,
     head: Head,
     body: Vec<u8>,
 }
@@ -99,7 +100,8 @@ impl Inbox {
         above: &mut Above<'_, U>,
     ) -> Taken {
         let SmallMessage { number, class, credited, head, body } = *message;
-        match self.first_sight(number, credited, body.len() as u64) {
+        let charge = above.charge(credited, head, body.len() as u64);
+        match self.first_sight(number, charge) {
             Ok(()) => {}
             Err(Taken::Duplicate) if planted(Bug::AcceptDuplicateMessage) => {
                 above.deliver(number, class, head, Delivered::Bytes(body));
@@ -110,9 +112,9 @@ impl Inbox {
             Err(taken) => return taken,
         }
         if above.handler.costs_credit(head, credited) != credited {
-            self.charge(credited, body.len() as u64);
+            self.charge(charge);
             above.refuse(number, Refusal::Malformed);
-            self.done(number, credited, body.len() as u64, above);
+            self.done(number, charge, above);
             return Taken::New;
         }
         if class != Class::Unordered && number != self.floor && !planted(Bug::DeliverOrderedEarly) {
@@ -120,17 +122,17 @@ impl Inbox {
             if !self.reserve(number, body.len() as u64) {
                 return Taken::NoRoom;
             }
-            self.charge(credited, body.len() as u64);
+            self.charge(charge);
             self.set(
                 number,
-                QueueSlot::Held(Box::new(Held { class, credited, head, body: body.to_vec() })),
+                QueueSlot::Held(Box::new(Held { class, charge, head, body: body.to_vec() })),
             );
             self.advance(above);
             return Taken::New;
         }
-        self.charge(credited, body.len() as u64);
+        self.charge(charge);
         let taken = above.deliver(number, class, head, Delivered::Bytes(body));
-        self.done(number, credited && !taken, body.len() as u64, above);
+        self.done(number, charge.filter(|_| !taken), above);
         Taken::New
     }
 
@@ -143,7 +145,8 @@ impl Inbox {
         above: &mut Above<'_, U>,
     ) -> Taken {
         let Open { number, class, credited, head, len } = *open;
-        match (self.first_sight(number, credited, len), whole) {
+        let charge = above.charge(credited, head, len);
+        match (self.first_sight(number, charge), whole) {
             (Ok(()), _) => {}
             (Err(Taken::Duplicate), Some((fragment, bytes))) => {
                 return self.fragment(fragment, true, bytes, above);
@@ -159,7 +162,7 @@ impl Inbox {
         // WIND-6.7: there is only one message beyond all credit, and its room is the credit that it
         // used.
         let is_placed = class == Class::Unordered && above.handler.places(class, head);
-        let collected = if is_placed || self.is_alone(credited, len) { 0 } else { len };
+        let collected = if is_placed || self.is_alone(charge) { 0 } else { len };
         if now.is_none() && !self.has_room(number, collected) {
             return Taken::NoRoom;
         }
@@ -170,29 +173,29 @@ impl Inbox {
                 Some(Admission::Place) if class != Class::Unordered => Admission::Assemble,
                 Some(other) => other,
             };
-        self.charge(credited, len);
+        self.charge(charge);
         match (admission, now) {
             (Admission::Refuse(refusal), _) => {
                 above.refuse(number, refusal);
-                self.done(number, credited, len, above);
+                self.done(number, charge, above);
             }
             (Admission::Assemble, _) if len > self.assembly_max => {
                 above.handler.refused(above.from, head, len);
                 above.refuse(number, Refusal::NoRoom);
-                self.done(number, credited, len, above);
+                self.done(number, charge, above);
             }
             (Admission::Place, Some(body)) => {
                 above.handler.place(above.from, number, 0, body);
                 let taken = above.deliver(number, class, head, Delivered::Placed(len));
-                self.done(number, credited && !taken, len, above);
+                self.done(number, charge.filter(|_| !taken), above);
             }
             (Admission::Assemble, Some(body)) => {
                 let taken = above.deliver(number, class, head, Delivered::Bytes(body));
-                self.done(number, credited && !taken, len, above);
+                self.done(number, charge.filter(|_| !taken), above);
             }
             (Admission::Place, None) => self.gather(
                 number,
-                Assembly::new(class, credited, kept_head, len, BodyDestination::Place),
+                Assembly::new(class, charge, kept_head, len, BodyDestination::Place),
             ),
             (Admission::Assemble, None) => {
                 // Reserved but not cleared, because most fragments come in order and each byte is
@@ -202,18 +205,12 @@ impl Inbox {
                 else {
                     above.handler.refused(above.from, head, len);
                     above.refuse(number, Refusal::NoMemory);
-                    self.done(number, credited, len, above);
+                    self.done(number, charge, above);
                     return Taken::New;
                 };
                 self.gather(
                     number,
-                    Assembly::new(
-                        class,
-                        credited,
-                        kept_head,
-                        len,
-                        BodyDestination::Collect(buffer),
-                    ),
+                    Assembly::new(class, charge, kept_head, len, BodyDestination::Collect(buffer)),
                 );
                 if let Some((fragment, bytes)) = whole {
                     return self.fragment(fragment, true, bytes, above);
@@ -304,18 +301,19 @@ impl Inbox {
         above: &mut Above<'_, U>,
     ) -> Taken {
         let Withdrawal { number, charged, len } = withdrawal;
-        match self.first_sight(number, charged, len) {
+        let charge = charged.then_some(len);
+        match self.first_sight(number, charge) {
             Ok(()) => {
-                self.charge(charged, len);
+                self.charge(charge);
                 above.handler.withdrawn(above.from, number);
-                self.done(number, charged, len, above);
+                self.done(number, charge, above);
                 Taken::New
             }
             Err(Taken::Duplicate) => {
                 let Some(QueueSlot::Gathering(assembly)) = self.slot(number) else {
                     return Taken::Duplicate;
                 };
-                if (assembly.credited, assembly.len) != (charged, len) {
+                if (assembly.charge, assembly.charge.unwrap_or(assembly.len)) != (charge, len) {
                     return Taken::Wrong;
                 }
                 if assembly.is_whole() {
@@ -327,7 +325,7 @@ impl Inbox {
                 };
                 self.held -= cost;
                 above.handler.withdrawn(above.from, number);
-                self.done(number, charged, len, above);
+                self.done(number, charge, above);
                 Taken::New
             }
             Err(taken) => taken,
@@ -335,7 +333,7 @@ impl Inbox {
     }
 
     /// Returns `Ok` if nothing is known of this message yet, and the sender may send it.
-    fn first_sight(&mut self, number: u64, credited: bool, len: u64) -> Result<(), Taken> {
+    fn first_sight(&mut self, number: u64, charge: Option<u64>) -> Result<(), Taken> {
         if number < self.floor {
             return Err(Taken::Duplicate);
         }
@@ -345,11 +343,12 @@ impl Inbox {
         if !matches!(self.slot(number), None | Some(QueueSlot::Missing)) {
             return Err(Taken::Duplicate);
         }
-        if credited && !self.credit.covers(len) { Err(Taken::Wrong) } else { Ok(()) }
+        let is_covered = charge.is_none_or(|len| self.credit.covers(len));
+        if is_covered { Ok(()) } else { Err(Taken::Wrong) }
     }
 
-    fn charge(&mut self, credited: bool, len: u64) {
-        if credited {
+    fn charge(&mut self, charge: Option<u64>) {
+        if let Some(len) = charge {
             self.credit.take(len);
         }
     }
@@ -391,27 +390,22 @@ impl Inbox {
     }
 
     /// Returns whether a message costs more than all credit, and so comes alone (WIND-6.7).
-    fn is_alone(&self, credited: bool, len: u64) -> bool {
-        credited && self.credit.is_exceeded_by(len)
+    fn is_alone(&self, charge: Option<u64>) -> bool {
+        charge.is_some_and(|len| self.credit.is_exceeded_by(len))
     }
 
     /// Returns the bytes by which a message that is reassembled counts against the bound on held
     /// messages.
     fn assembly_cost(&self, assembly: &Assembly) -> u64 {
         let is_counted = matches!(assembly.destination, BodyDestination::Collect(_))
-            && !self.is_alone(assembly.credited, assembly.len);
+            && !self.is_alone(assembly.charge);
         OVERHEAD + if is_counted { assembly.len } else { 0 }
     }
 
-    /// Marks a message as done. Its credit goes back if nobody will read the message.
-    fn done<U: Handler>(
-        &mut self,
-        number: u64,
-        give_back: bool,
-        len: u64,
-        above: &mut Above<'_, U>,
-    ) {
-        if give_back {
+    /// Marks a message as done. The credit `give_back` goes back, because nobody will read the
+    /// message.
+    fn done<U: Handler>(&mut self, number: u64, give_back: Option<u64>, above: &mut Above<'_, U>) {
+        if let Some(len) = give_back {
             self.consumed(1, len);
         }
         if number == self.floor && self.slots.is_empty() {

@@ -20,7 +20,8 @@ pub(crate) enum BodyDestination {
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Assembly {
     pub class: Class,
-    pub credited: bool,
+    /// Bytes of the body that cost credit, or `None` if the message costs none.
+    pub charge: Option<u64>,
     pub head: Head,
     pub len: u64,
     pub destination: BodyDestination,
@@ -42,12 +43,12 @@ pub(crate) enum Filled {
 impl Assembly {
     pub fn new(
         class: Class,
-        credited: bool,
+        charge: Option<u64>,
         head: Head,
         len: u64,
         destination: BodyDestination,
     ) -> Assembly {
-        Assembly { class, credited, head, len, destination, have: RangeSet::new() }
+        Assembly { class, charge, head, len, destination, have: RangeSet::new() }
     }
 
     pub fn is_whole(&self) -> bool {
@@ -125,7 +126,7 @@ mod tests {
         #[test]
         fn each_byte_once(len in 1..200u64, pieces in prop::collection::vec((0..220u64, 1..40usize), 1..60)) {
             let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
-            let mut assembly = Assembly::new(Class::Unordered, false, Head::new(), len, BodyDestination::Place);
+            let mut assembly = Assembly::new(Class::Unordered, None, Head::new(), len, BodyDestination::Place);
             let mut times = vec![0; len as usize];
             for (offset, size) in pieces {
                 let end = offset + size as u64;
@@ -149,7 +150,7 @@ mod tests {
     fn scattered_pieces_are_bounded_and_the_lowest_always_get_in() {
         let len = 4 * BODY_RANGES_MAX as u64;
         let mut assembly =
-            Assembly::new(Class::Unordered, false, Head::new(), len, BodyDestination::Place);
+            Assembly::new(Class::Unordered, None, Head::new(), len, BodyDestination::Place);
         for n in 0..BODY_RANGES_MAX as u64 {
             assert_eq!(assembly.fill(2 * n + 1, &[0], |_, _| {}), Filled::New);
         }

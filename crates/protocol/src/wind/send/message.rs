@@ -169,6 +169,39 @@ impl Token {
     pub const NONE: Token = Token(u64::MAX);
 }
 
+/// What a message costs of the receiver's credit, which is what the receiver must keep until its
+/// program has read it (WIND-6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Charge {
+    /// Nothing: the receiver is done with the message when the message is delivered.
+    Nothing,
+    /// [`CREDIT_OVERHEAD`](crate::limits::CREDIT_OVERHEAD) bytes: the receiver keeps an entry, and
+    /// places the body.
+    Entry,
+    /// The body and [`CREDIT_OVERHEAD`](crate::limits::CREDIT_OVERHEAD) bytes: the receiver keeps
+    /// the body.
+    Body,
+}
+
+impl Charge {
+    /// Returns the bytes of a body of `len` bytes that cost credit, or `None` if the message costs
+    /// none at all.
+    #[must_use]
+    pub const fn of(self, len: u64) -> Option<u64> {
+        match self {
+            Charge::Nothing => None,
+            Charge::Entry => Some(0),
+            Charge::Body => Some(len),
+        }
+    }
+
+    /// Returns `true` if the message costs credit.
+    #[must_use]
+    pub const fn is_credited(self) -> bool {
+        !matches!(self, Charge::Nothing)
+    }
+}
+
 /// One message to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
@@ -177,9 +210,8 @@ pub struct Message {
     /// Whether the poster waits for the acknowledgement, so that the receiver is asked to
     /// acknowledge at once. A synchronous message is always urgent.
     pub urgent: bool,
-    /// Whether the message uses the receiver's credit. User messages do, because the receiver must
-    /// keep their bodies until they are read.
-    pub credited: bool,
+    /// What the message costs of the receiver's credit.
+    pub charge: Charge,
     /// First bytes, for the upper layer of the peer.
     pub head: Head,
     /// Bytes behind the head.

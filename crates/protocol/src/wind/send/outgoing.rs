@@ -5,7 +5,7 @@ use crate::limits::{
 };
 use crate::time::Time;
 use crate::wind::ack::ranges::RangeSet;
-use crate::wind::{Body, Class, Event, Head, Token};
+use crate::wind::{Body, Charge, Class, Event, Head, Token};
 use crate::wire::{SealKind, message_frame_len, open_frame_len};
 use alloc::collections::VecDeque;
 
@@ -46,7 +46,7 @@ pub(crate) struct SendProgress {
 pub(crate) struct Outgoing {
     pub class: Class,
     pub urgent: bool,
-    pub credited: bool,
+    pub charge: Charge,
     /// Whether the message was counted against the peer's credit.
     pub charged: bool,
     pub head: Head,
@@ -114,13 +114,14 @@ impl Sizes {
     }
 }
 
-/// Returns the maximum length of a message. The receiver must hold the body of a credited message
+/// Returns the maximum length of a message. The receiver must hold a body that costs credit
 /// (WIND-6.7).
-pub(crate) fn body_max(credited: bool) -> u64 {
-    if credited { MESSAGE_MAX } else { BODY_MAX }
+pub(crate) fn body_max(charge: Charge) -> u64 {
+    if charge == Charge::Body { MESSAGE_MAX } else { BODY_MAX }
 }
 
-/// Returns the receive credit that a credited message uses (WIND-6.3).
+/// Returns the receive credit that a credited message uses of whose body `len` bytes cost credit
+/// (WIND-6.3).
 pub(crate) fn cost(len: u64) -> u64 {
     len.saturating_add(CREDIT_OVERHEAD)
 }

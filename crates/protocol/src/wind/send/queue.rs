@@ -161,7 +161,7 @@ impl Outbox {
     /// Accepts a message and returns its number.
     pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
         let len = message.body.len();
-        let max = body_max(message.credited);
+        let max = body_max(message.charge);
         if len > max {
             return Err(PostError::TooLong { len, max });
         }
@@ -169,12 +169,12 @@ impl Outbox {
             return Err(PostError::Full);
         }
         let number = self.first + self.messages.len() as u64;
-        let Message { class, urgent, credited, head, body, token } = message;
+        let Message { class, urgent, charge, head, body, token } = message;
         self.messages.push_back(Outgoing {
             class,
             // WIND-3.5: the poster of a synchronous message waits for its acknowledgement.
             urgent: urgent || class == Class::Sync,
-            credited,
+            charge,
             charged: false,
             head,
             body,
@@ -211,7 +211,7 @@ impl Outbox {
         let Some(message) = self.get_mut(number) else { return };
         if message.stage == (Stage::Withdrawn { queued: true }) {
             self.small.push_back(number);
-        } else if !message.credited {
+        } else if !message.charge.is_credited() {
             self.enqueue(number);
         } else {
             self.blocked.push_back(number);
@@ -235,7 +235,8 @@ impl Outbox {
             let is_alone = limit == used.saturating_add(self.credit_most);
             match self.get_mut(number) {
                 Some(message) if message.stage == Stage::Waiting => {
-                    let used = used.saturating_add(cost(message.len));
+                    let used =
+                        used.saturating_add(cost(message.charge.of(message.len).unwrap_or(0)));
                     if used > limit && !is_alone {
                         return;
                     }

@@ -131,7 +131,7 @@ fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
         let message = Message {
             class: Class::Unordered,
             urgent: false,
-            credited: false,
+            charge: Charge::Nothing,
             head,
             body,
             token: Token(1),
@@ -191,7 +191,7 @@ fn what_came_back_fails_with_the_connection() {
         let message = Message {
             class: Class::Unordered,
             urgent: false,
-            credited: false,
+            charge: Charge::Nothing,
             head,
             body: Body::Empty,
             token: Token(7),
@@ -346,7 +346,7 @@ fn an_acknowledgement_that_is_acknowledged_shows_a_round_trip() {
     let message = Message {
         class: Class::Ordered,
         urgent: false,
-        credited: false,
+        charge: Charge::Nothing,
         head,
         body: Body::Empty,
         token: Token(1),

@@ -365,7 +365,11 @@ fn a_cancelled_message_blocks_nobody() {
         let big = Message {
             class: Class::Unordered,
             urgent: false,
-            credited: seed % 3 == 0,
+            charge: match (seed % 3, seed % 2) {
+                (0, 0) => Charge::Entry,
+                (0, _) => Charge::Body,
+                _ => Charge::Nothing,
+            },
             head,
             body: segment,
             token: Token(1),
@@ -399,11 +403,14 @@ fn credit_runs_out_and_comes_back() {
         for id in 0..30 {
             let number = world.nodes[0]
                 .connection
-                .post(world.now, Message { credited: true, ..message(Class::Ordered, id, 900) })
+                .post(
+                    world.now,
+                    Message { charge: Charge::Body, ..message(Class::Ordered, id, 900) },
+                )
                 .unwrap();
             world.nodes[1].handler.credited.insert(number);
         }
-        let large = Message { credited: true, ..message(Class::Ordered, 99, 10_000) };
+        let large = Message { charge: Charge::Body, ..message(Class::Ordered, 99, 10_000) };
         let number = world.nodes[0].connection.post(world.now, large).unwrap();
         world.nodes[1].handler.credited.insert(number);
         world.nodes[0].connection.post(world.now, message(Class::Ordered, 100, 10)).unwrap();

@@ -36,14 +36,16 @@ fn random_message(random: &mut Random, id: u64, refusals: bool) -> (Message, boo
         if random.below(2) == 0 { Body::Segment(segment) } else { Body::Inline(body(id, 0, len)) };
     let head = words.head(random.below(56));
     let urgent = class == Class::Sync;
-    (
-        Message { class, urgent, credited: random.below(3) == 0, head, body, token: Token(id) },
-        refuse,
-    )
+    let charge = match (random.below(3), words.place) {
+        (0, true) => Charge::Entry,
+        (0, false) => Charge::Body,
+        _ => Charge::Nothing,
+    };
+    (Message { class, urgent, charge, head, body, token: Token(id) }, refuse)
 }
 
 fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mut Ledger) {
-    let (token, credited) = (message.token.0, message.credited);
+    let (token, credited) = (message.token.0, message.charge.is_credited());
     let number = world.nodes[n].connection.post(world.now, message).unwrap();
     if credited {
         world.nodes[1 - n].handler.credited.insert(number);
@@ -259,7 +261,7 @@ fn what_is_placed_takes_no_room() {
         Message {
             class: Class::Unordered,
             urgent: false,
-            credited: false,
+            charge: Charge::Nothing,
             head,
             body,
             token: Token(id),

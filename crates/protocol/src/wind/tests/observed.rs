@@ -51,7 +51,7 @@ fn waiting_counts_and_the_snapshot_says_for_what() {
     assert!(before.window > 0 && before.path.is_some());
     world.nodes[1].asleep = true;
     for id in 0..3 {
-        let message = Message { credited: true, ..message(Class::Ordered, id, 700) };
+        let message = Message { charge: Charge::Body, ..message(Class::Ordered, id, 700) };
         let number = world.nodes[0].connection.post(world.now, message).unwrap();
         world.nodes[1].handler.credited.insert(number);
     }

@@ -87,8 +87,14 @@ impl Hands {
         let len = if long { LONG } else { SMALL };
         let words = Words { id: token.0, refuse, place: long && class == Class::Unordered };
         let body = Body::Inline(body(token.0, 0, len));
-        let message =
-            Message { class, urgent: false, credited: false, head: words.head(0), body, token };
+        let message = Message {
+            class,
+            urgent: false,
+            charge: Charge::Nothing,
+            head: words.head(0),
+            body,
+            token,
+        };
         self.nodes[0].connection.post(self.now, message).unwrap();
     }
 

@@ -289,7 +289,14 @@ fn both_forms_of_a_message_are_one() {
             let class = classes[id as usize % 3];
             world.nodes[0]
                 .connection
-                .post(world.now, Message { class, credited: id % 2 == 0, ..message(id, 300 * id) })
+                .post(
+                    world.now,
+                    Message {
+                        class,
+                        charge: [Charge::Body, Charge::Nothing][id as usize % 2],
+                        ..message(id, 300 * id)
+                    },
+                )
                 .unwrap();
         }
         (0..seed % 7).for_each(|_| world.step());

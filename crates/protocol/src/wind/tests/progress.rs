@@ -77,7 +77,10 @@ fn slow_path_and_reader_that_does_not_read_are_no_lack_of_progress() {
     let mut world = World::established(slow, Faults { loss: 0.6, ..Faults::default() }, 2);
     world.stride = Duration::from_millis(1);
     for id in 1..10 {
-        world.nodes[0].connection.post(world.now, Message { credited: true, ..small(id) }).unwrap();
+        world.nodes[0]
+            .connection
+            .post(world.now, Message { charge: Charge::Body, ..small(id) })
+            .unwrap();
         world.nodes[1].connection.post(world.now, bulk(100 + id, 20_000)).unwrap();
     }
     world.run_for(FAILURE_TIME * PROGRESS_FAILURE_TIMES * 4);

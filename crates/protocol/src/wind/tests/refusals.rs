@@ -80,7 +80,7 @@ fn a_burst_of_refusals_takes_few_round_trips() {
             let message = Message {
                 class,
                 urgent: false,
-                credited: false,
+                charge: Charge::Nothing,
                 head,
                 body: Body::Empty,
                 token: Token(id),

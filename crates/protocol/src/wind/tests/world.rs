@@ -54,7 +54,7 @@ pub fn message(class: Class, id: u64, len: u64) -> Message {
     Message {
         class,
         urgent: true,
-        credited: false,
+        charge: Charge::Nothing,
         head,
         body: Body::Inline(body(id, 0, len)),
         token: Token(id),
@@ -147,6 +147,11 @@ impl Handler for Oracle {
         self.charges.unwrap_or(said)
     }
 
+    /// WIND-6.3: a body that is placed costs no credit.
+    fn charges_body(&self, head: &[u8]) -> bool {
+        !Words::read(head).place
+    }
+
     fn place(&mut self, _: Rank, number: u64, offset: u64, bytes: &[u8]) {
         assert!(!self.done(number), "bytes of {number} placed after it was done");
         let (words, len, parts) =
@@ -203,7 +208,7 @@ impl Handler for Oracle {
         self.delivered.insert(number);
         self.order.push(number);
         if self.credited.contains(&number) {
-            self.unread.push(len);
+            self.unread.push(if words.place { 0 } else { len });
         }
         Ok(())
     }

@@ -48,29 +48,28 @@ impl Inbox {
         let assembly_cost =
             self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
         let Some(slot) = self.slot(number) else { return };
-        let (taken, credited, len, cost) = match core::mem::replace(slot, QueueSlot::Done) {
+        let (taken, charge, cost) = match core::mem::replace(slot, QueueSlot::Done) {
             QueueSlot::Held(held) => {
                 let len = held.body.len() as u64;
                 (
                     above.deliver(number, held.class, &held.head, Delivered::Owned(held.body)),
-                    held.credited,
-                    len,
+                    held.charge,
                     len + OVERHEAD,
                 )
             }
             QueueSlot::Gathering(assembly) => {
-                let (len, cost, credited) = (assembly.len, assembly_cost, assembly.credited);
+                let (len, cost, charge) = (assembly.len, assembly_cost, assembly.charge);
                 let Assembly { class, head, destination, .. } = *assembly;
                 let body = match destination {
                     BodyDestination::Place => Delivered::Placed(len),
                     BodyDestination::Collect(buffer) => Delivered::Owned(buffer),
                 };
-                (above.deliver(number, class, &head, body), credited, len, cost)
+                (above.deliver(number, class, &head, body), charge, cost)
             }
             QueueSlot::Missing | QueueSlot::Done => return,
         };
         self.held -= cost;
-        if credited && !taken {
+        if let Some(len) = charge.filter(|_| !taken) {
             self.consumed(1, len);
         }
     }

@@ -56,11 +56,11 @@ impl Outbox {
         let news = message.stage != Stage::Settled;
         let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
         if !told && refusal == Refusal::NotPresent && message.token != Token::NONE {
-            let Outgoing { class, urgent, credited, head, token, .. } = message;
-            let (class, urgent, credited, head, token) =
-                (*class, *urgent, *credited, head.clone(), *token);
+            let Outgoing { class, urgent, charge, head, token, .. } = message;
+            let (class, urgent, charge, head, token) =
+                (*class, *urgent, *charge, head.clone(), *token);
             let body = core::mem::replace(&mut message.body, Body::Empty);
-            self.returned.push_back(Message { class, urgent, credited, head, body, token });
+            self.returned.push_back(Message { class, urgent, charge, head, body, token });
             events.push_back(Event::Returned);
         } else if !told {
             tell(events, message.token, |token| Event::Refused(token, refusal));

@@ -1,6 +1,6 @@
 //! Scenario: the messages posted in one run of the model, and what the spec says about them.
 
-use crate::wind::{Body, Class, Head, Message, Refusal, Segment, Token};
+use crate::wind::{Body, Charge, Class, Head, Message, Refusal, Segment, Token};
 use std::vec;
 use std::vec::Vec;
 
@@ -63,7 +63,7 @@ impl Spec {
         Message {
             class: self.class,
             urgent: false,
-            credited: false,
+            charge: Charge::Nothing,
             head,
             body,
             token: Token(id as u64),

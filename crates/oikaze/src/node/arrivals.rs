@@ -1,0 +1,163 @@
+//! Arrival queue: puts with notice that have arrived and are not read (MEM-25).
+
+use super::read_credit::ReadCredit;
+use super::{Node, lock};
+use oikaze_engine::{Placed, Request};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Waker;
+
+#[derive(Default)]
+pub(super) struct ArrivalQueue {
+    inside: Mutex<QueueState>,
+    /// Number of entries, so that a check costs one load.
+    waiting: AtomicUsize,
+    /// Set if there is credit that is not reported yet.
+    untold: AtomicBool,
+}
+
+#[derive(Default)]
+struct QueueState {
+    entries: VecDeque<Placed>,
+    credit: ReadCredit,
+    /// Tasks that wait for an entry.
+    wakers: Vec<Waker>,
+}
+
+impl ArrivalQueue {
+    /// Adds the entries of a turn, and wakes the tasks that wait for them.
+    pub fn deposit(&self, mut next: impl FnMut() -> Option<Placed>) {
+        let Some(first) = next() else { return };
+        let wakers = {
+            let mut inside = lock(&self.inside);
+            inside.entries.extend(std::iter::once(first).chain(std::iter::from_fn(next)));
+            self.waiting.store(inside.entries.len(), Ordering::Release);
+            std::mem::take(&mut inside.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Takes the oldest entry, of the region with this key or of any. The caller has to make the
+    /// returned request of the engine.
+    fn take(&self, key: Option<u64>) -> Option<(Placed, Option<Request>)> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut inside = lock(&self.inside);
+        let at = inside
+            .entries
+            .iter()
+            .position(|placed| key.is_none_or(|key| placed.notice.key == key))?;
+        let placed = inside.entries.remove(at)?;
+        self.waiting.store(inside.entries.len(), Ordering::Release);
+        // The bytes are in their place, so only the entry has cost credit (MEM-25.4).
+        let request = inside.credit.count(placed.from, 0);
+        self.untold.store(true, Ordering::Relaxed);
+        Some((placed, request))
+    }
+
+    fn len(&self, key: Option<u64>) -> usize {
+        match key {
+            None => self.waiting.load(Ordering::Acquire),
+            Some(key) => {
+                lock(&self.inside).entries.iter().filter(|placed| placed.notice.key == key).count()
+            }
+        }
+    }
+
+    /// Enlists a task, which is woken once by the next entry or end of a node.
+    fn enlist(&self, waker: &Waker) {
+        let mut inside = lock(&self.inside);
+        if !inside.wakers.iter().any(|known| known.will_wake(waker)) {
+            inside.wakers.push(waker.clone());
+        }
+    }
+
+    /// Wakes all tasks, because what they wait for may never come.
+    pub fn wake_all(&self) {
+        let wakers = std::mem::take(&mut lock(&self.inside).wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Reports all unreported credit.
+    pub fn read(&self) -> Vec<Request> {
+        if !self.untold.swap(false, Ordering::Relaxed) {
+            return Vec::new();
+        }
+        lock(&self.inside).credit.take()
+    }
+}
+
+impl Node {
+    /// Takes the oldest put with notice, to the region with this key or to any.
+    pub fn take_arrival(&self, key: Option<u64>) -> Option<Placed> {
+        if self.is_forked() {
+            return None;
+        }
+        let (placed, read) = self.arrivals.take(key)?;
+        if let Some(read) = read {
+            self.tell(read);
+        }
+        Some(placed)
+    }
+
+    /// Returns the number of puts with notice that are not read.
+    pub fn arrivals_len(&self, key: Option<u64>) -> usize {
+        if self.is_forked() { 0 } else { self.arrivals.len(key) }
+    }
+
+    /// Enlists a task that waits for a put with notice.
+    pub fn enlist_for_arrival(&self, waker: &Waker) {
+        self.arrivals.enlist(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
+    use oikaze_protocol::rma::Notice;
+
+    fn placed(from: u32, key: u64, tag: u64) -> Placed {
+        Placed { from, notice: Notice { key, offset: 0, len: 1 << 20, tag } }
+    }
+
+    /// MEM-25.5: each region's entries are taken in the order in which they came.
+    #[test]
+    fn entries_of_a_region_are_taken_in_their_order() {
+        let queue = ArrivalQueue::default();
+        let mut entries =
+            [(1, 0), (2, 1), (1, 2), (2, 3)].map(|(key, tag)| placed(0, key, tag)).into_iter();
+        queue.deposit(|| entries.next());
+        let take = |key| queue.take(key).map(|(placed, _)| placed.notice.tag);
+        assert_eq!((queue.len(None), queue.len(Some(1)), queue.len(Some(3))), (4, 2, 0));
+        assert_eq!((take(Some(2)), take(None), take(Some(2))), (Some(1), Some(0), Some(3)));
+        assert_eq!((take(Some(2)), take(Some(1)), take(None)), (None, Some(2), None));
+        assert_eq!(queue.len(None), 0);
+    }
+
+    /// MEM-25.4: each entry that was read gives back what an entry costs, and not its bytes.
+    #[test]
+    fn read_entries_give_their_credit_back_exactly() {
+        let queue = ArrivalQueue::default();
+        let (mut messages, mut requests) = (0, 0);
+        let mut count = |request: Request| {
+            let Request::Consumed { messages: some, bytes, .. } = request else {
+                panic!("it gives credit back")
+            };
+            assert_eq!(bytes, 0);
+            (messages, requests) = (messages + some, requests + 1);
+        };
+        let all = CREDIT / CREDIT_OVERHEAD;
+        for tag in 0..all {
+            let mut entry = Some(placed(3, 1, tag));
+            queue.deposit(|| entry.take());
+            queue.take(None).unwrap().1.into_iter().for_each(&mut count);
+        }
+        queue.read().into_iter().for_each(&mut count);
+        assert!(queue.read().is_empty(), "once");
+        assert_eq!(messages, all);
+        assert!(requests > 8, "{requests}");
+    }
+}
