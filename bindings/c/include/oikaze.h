@@ -207,7 +207,7 @@ typedef struct oik_lock oik_lock;
 typedef struct oik_message oik_message;
 
 /**
- * An operation under way: a put, a get, an atomic, a message, a collective. Its handle means
+ * An operation under way: a put, a get, an atomic, a message, a posted receive, a collective. Its handle means
  * nothing any more once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may
  * be waited for again. A call that is given NULL as the place of the handle returns the failure of
  * an operation that has failed at once; `oik_flush` and `oik_leave` report later failures.
@@ -507,6 +507,50 @@ typedef struct {
 } oik_message_info;
 
 /**
+ * Description of the message that a posted receive has got.
+ */
+typedef struct {
+  /**
+   * Rank of the sender.
+   */
+  uint32_t from;
+  /**
+   * Tag that the sender chose.
+   */
+  uint64_t tag;
+  /**
+   * Length in bytes.
+   */
+  size_t len;
+} oik_received;
+
+/**
+ * A put with notice that has arrived: all its bytes are in place and visible.
+ */
+typedef struct {
+  /**
+   * Rank of the node that put the bytes.
+   */
+  uint32_t from;
+  /**
+   * Tag that the sender chose.
+   */
+  uint64_t tag;
+  /**
+   * Key of the region (`oik_region_key`).
+   */
+  uint64_t key;
+  /**
+   * Offset of the bytes from the start of the region.
+   */
+  uint64_t offset;
+  /**
+   * Number of bytes.
+   */
+  uint64_t len;
+} oik_arrival;
+
+/**
  * A field of a struct that is the element of an array.
  */
 typedef struct {
@@ -693,7 +737,8 @@ typedef struct {
    */
   uint64_t context;
   /**
-   * Previous value, for an atomic (its bits, if it has 32), otherwise 0.
+   * Previous value, for an atomic (its bits, if it has 32). Length, for a posted receive.
+   * Otherwise 0.
    */
   uint64_t value;
   /**
@@ -1301,7 +1346,7 @@ oik_status oik_cancel(oik_operation *operation);
 /**
  * Releases an operation, which goes on. If the program's memory was lent to it, the call waits
  * until it does not use that memory any more. A failure is reported by `oik_flush` or `oik_leave`.
- * Thread-safe.
+ * A posted receive is cancelled. Thread-safe.
  */
 oik_status oik_operation_release(oik_operation *operation);
 
@@ -1493,6 +1538,11 @@ oik_status oik_region_deregister(oik_region *region);
  * Errors: as `oik_region_deregister`; `OIK_INVALID` if the memory cannot grant these rights.
  */
 oik_status oik_region_reregister(oik_region *region, oik_rights rights, oik_region **renewed);
+
+/**
+ * Writes the key of the region, by which an `oik_arrival` names it. Thread-safe.
+ */
+oik_status oik_region_key(oik_region *region, uint64_t *key);
 
 /**
  * Writes the address of the region's memory, for plain loads and stores, which is valid until the
@@ -1704,6 +1754,31 @@ oik_status oik_put_signal(oik_remote *there,
                           uint64_t signal_offset,
                           uint64_t add,
                           oik_operation **operation);
+
+/**
+ * Puts as `oik_put` does. Once all bytes are in place, an entry with this tag appears in the
+ * peer's arrival queue (`oik_next_arrival`). The put waits for receive credit while the peer does
+ * not take its entries. If `operation` is NULL, the call returns when `from` may be used again.
+ * Thread-safe.
+ */
+oik_status oik_put_notify(oik_remote *there,
+                          uint64_t offset,
+                          const void *from,
+                          size_t len,
+                          uint64_t tag,
+                          oik_operation **operation);
+
+/**
+ * Puts from a region of this node as `oik_put_from` does, with a notice as `oik_put_notify`.
+ * `operation` may be NULL. Thread-safe.
+ */
+oik_status oik_put_notify_from(oik_remote *there,
+                               uint64_t offset,
+                               oik_region *from,
+                               size_t at,
+                               size_t len,
+                               uint64_t tag,
+                               oik_operation **operation);
 
 /**
  * Reads `len` bytes at `offset` of a peer's region into any memory of the program, `into`, which
@@ -1953,6 +2028,55 @@ oik_status oik_try_receive_into(oik_job *job,
                                 oik_message_info *info);
 
 /**
+ * Offers `len` bytes of any memory for one message: of the peer `from`, or of any for `OIK_ANY`,
+ * whose tag equals `tag` in the bits of `mask`. The memory is left alone until `oik_wait_received`
+ * has returned. A mask of `UINT64_MAX` wants exactly the tag, and 0 wants any.
+ *
+ * Receives match in the order in which they were posted. The oldest unread message that matches
+ * fills a receive at once. `oik_receive` gets the messages that no posted receive matches. If the
+ * message is longer than the memory, the receive fails with `OIK_TOO_SMALL`, and the message waits
+ * to be received. Thread-safe.
+ */
+oik_status oik_post_receive(oik_job *job,
+                            uint32_t from,
+                            uint64_t tag,
+                            uint64_t mask,
+                            void *into,
+                            size_t len,
+                            oik_operation **operation);
+
+/**
+ * Offers `len` bytes at `at` of a region of this node for a message, as `oik_post_receive` does.
+ * Thread-safe.
+ */
+oik_status oik_post_receive_into(oik_job *job,
+                                 uint32_t from,
+                                 uint64_t tag,
+                                 uint64_t mask,
+                                 oik_region *into,
+                                 size_t at,
+                                 size_t len,
+                                 oik_operation **operation);
+
+/**
+ * Waits for a posted receive within the job's time limit, and releases it. Writes sender, tag and
+ * length of the message, also if it was too long for the memory (`OIK_TOO_SMALL`). Thread-safe.
+ */
+oik_status oik_wait_received(oik_operation *operation, oik_received *message);
+
+/**
+ * Waits as `oik_wait_received` does, with this time limit in seconds. After `OIK_TIMEOUT` the
+ * receive goes on. Thread-safe.
+ */
+oik_status oik_wait_received_for(oik_operation *operation, double seconds, oik_received *message);
+
+/**
+ * Returns `OIK_NOT_READY` if the posted receive has not ended. Otherwise does as
+ * `oik_wait_received`. Thread-safe.
+ */
+oik_status oik_test_received(oik_operation *operation, oik_received *message);
+
+/**
  * Writes the facts about a message, its bytes included. Thread-safe.
  */
 oik_status oik_message_get(oik_message *message, oik_message_info *info);
@@ -2065,6 +2189,33 @@ oik_status oik_post(oik_remote_fifo *fifo,
  * Releases a FIFO of a peer. Thread-safe.
  */
 oik_status oik_remote_fifo_release(oik_remote_fifo *fifo);
+
+/**
+ * Takes the oldest put with notice (`oik_put_notify`) to this region, or to any for NULL. Waits
+ * within the job's time limit. Each is taken once, by whoever asks first.
+ *
+ * An entry that is not taken costs its sender 128 bytes of the 16 MiB that unread messages and
+ * entries may cost. A sender without credit holds its puts with notice, and its messages, back.
+ * Thread-safe.
+ *
+ * Errors: `OIK_TIMEOUT`; `OIK_PEER_LOST` or `OIK_PEER_LEAVING` if the other nodes will put nothing
+ * more.
+ */
+oik_status oik_next_arrival(oik_job *job, oik_region *region, oik_arrival *arrival);
+
+/**
+ * Takes a put with notice as `oik_next_arrival` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_next_arrival_for(oik_job *job,
+                                oik_region *region,
+                                double seconds,
+                                oik_arrival *arrival);
+
+/**
+ * Takes a put with notice that has arrived already. Returns `OIK_NOT_READY` if there is none.
+ * Thread-safe.
+ */
+oik_status oik_try_arrival(oik_job *job, oik_region *region, oik_arrival *arrival);
 
 /**
  * Waits until all nodes have come here. Afterwards each node sees what the others wrote to shared

@@ -32,6 +32,8 @@ mod remote;
 
 mod message;
 
+mod arrival;
+
 mod sync;
 
 mod array;

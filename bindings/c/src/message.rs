@@ -3,9 +3,9 @@
 use crate::call::{CallError, CallResult, run};
 use crate::job::{JoinedJob, check_joined, limit, oik_job};
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
-use crate::operation::{begin, oik_operation};
+use crate::operation::{begin, begin_receive, finish_receive, oik_operation};
 use crate::pointers::{Bytes, BytesMut, MessagesOut, Text, given, place};
-use crate::region::{OIK_ANY, oik_region, oik_remote_id, slice_of};
+use crate::region::{Loan, OIK_ANY, oik_region, oik_remote_id, slice_of};
 use crate::status::oik_status;
 use oikaze::Job;
 use oikaze::memory::RemoteId;
@@ -139,8 +139,8 @@ fn keep_message(out: HandlePlace<'_, oik_message>, message: Message) -> CallResu
     keep(out, KeptMessage(Mutex::new(Some(message)), head)).map(drop)
 }
 
-/// Time that a caller waits for a message.
-enum Patience {
+/// Time that a caller waits for a message, or an entry of a queue.
+pub enum Patience {
     JobsLimit,
     Limit(Duration),
     None,
@@ -327,6 +327,97 @@ pub extern "C" fn oik_try_receive_into(
     info: Option<&mut MaybeUninit<oik_message_info>>,
 ) -> oik_status {
     run(|| receive_into(job, from, (buffer, capacity), info, &Patience::None))
+}
+
+/// Description of the message that a posted receive has got.
+#[repr(C)]
+pub struct oik_received {
+    /// Rank of the sender.
+    pub from: u32,
+    /// Tag that the sender chose.
+    pub tag: u64,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+/// Offers `len` bytes of any memory for one message: of the peer `from`, or of any for `OIK_ANY`,
+/// whose tag equals `tag` in the bits of `mask`. The memory is left alone until `oik_wait_received`
+/// has returned. A mask of `UINT64_MAX` wants exactly the tag, and 0 wants any.
+///
+/// Receives match in the order in which they were posted. The oldest unread message that matches
+/// fills a receive at once. `oik_receive` gets the messages that no posted receive matches. If the
+/// message is longer than the memory, the receive fails with `OIK_TOO_SMALL`, and the message waits
+/// to be received. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_post_receive(
+    job: *mut oik_job,
+    from: u32,
+    tag: u64,
+    mask: u64,
+    into: BytesMut,
+    len: usize,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let (out, job) = (handle_place(operation, "operation")?, find(job)?);
+        let loan = Loan::new(&job, into.address(len, "into")?, len, true)?;
+        let receive = job.job.post_receive(from_whom(from), tag, mask, loan.slice());
+        begin_receive(out, receive, Some(loan))
+    })
+}
+
+/// Offers `len` bytes at `at` of a region of this node for a message, as `oik_post_receive` does.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_post_receive_into(
+    job: *mut oik_job,
+    from: u32,
+    tag: u64,
+    mask: u64,
+    into: *mut oik_region,
+    at: usize,
+    len: usize,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let (out, job) = (handle_place(operation, "operation")?, find(job)?);
+        let slice = slice_of(into, at, len)?;
+        begin_receive(out, job.job.post_receive(from_whom(from), tag, mask, slice), None)
+    })
+}
+
+/// Waits for a posted receive within the job's time limit, and releases it. Writes sender, tag and
+/// length of the message, also if it was too long for the memory (`OIK_TOO_SMALL`). Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_wait_received(
+    operation: *mut oik_operation,
+    message: Option<&mut MaybeUninit<oik_received>>,
+) -> oik_status {
+    run(|| finish_receive(operation, message, |receive| Some(receive.wait())))
+}
+
+/// Waits as `oik_wait_received` does, with this time limit in seconds. After `OIK_TIMEOUT` the
+/// receive goes on. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_wait_received_for(
+    operation: *mut oik_operation,
+    seconds: f64,
+    message: Option<&mut MaybeUninit<oik_received>>,
+) -> oik_status {
+    run(|| {
+        let limit = limit(seconds)?;
+        finish_receive(operation, message, |receive| Some(receive.wait_for(limit)))
+    })
+}
+
+/// Returns `OIK_NOT_READY` if the posted receive has not ended. Otherwise does as
+/// `oik_wait_received`. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_test_received(
+    operation: *mut oik_operation,
+    message: Option<&mut MaybeUninit<oik_received>>,
+) -> oik_status {
+    run(|| finish_receive(operation, message, |receive| receive.try_take()))
 }
 
 /// Writes the facts about a message, its bytes included. Thread-safe.

@@ -3,26 +3,31 @@
 use crate::call::{CallError, CallResult, remember, run};
 use crate::collective::StartedCollective;
 use crate::job::{JoinedJob, check_joined, limit, oik_job};
+use crate::message::oik_received;
 use crate::objects::{HandlePlace, find, handle_place, handled, keep, take, take_if};
 use crate::pointers::{BytesMut, CompletedOut, Operations, give, place};
 use crate::region::Loan;
 use crate::status::oik_status;
 use oikaze::completion::{Completed, CompletionQueue, Counter, Counts, Operation, Outcome};
+use oikaze::message::Received;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// An operation under way: a put, a get, an atomic, a message, a collective. Its handle means
-/// nothing any more once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may
-/// be waited for again. A call that is given NULL as the place of the handle returns the failure of
-/// an operation that has failed at once; `oik_flush` and `oik_leave` report later failures.
+/// An operation under way: a put, a get, an atomic, a message, a posted receive, a collective. Its
+/// handle means nothing any more once a wait for it has ended, well or with an error. After
+/// `OIK_TIMEOUT` it may be waited for again. A call that is given NULL as the place of the handle
+/// returns the failure of an operation that has failed at once; `oik_flush` and `oik_leave` report
+/// later failures.
 pub struct oik_operation;
 
 /// An operation, and the memory that the program has lent to it.
 pub enum KeptOperation {
     /// An operation on memory, or a message.
     Single(Operation<u64>, #[expect(dead_code, reason = "its end ends the loan")] Option<Loan>),
+    /// A posted receive.
+    Receive(Operation<u64>, #[expect(dead_code, reason = "its end ends the loan")] Option<Loan>),
     /// A collective under way.
     Collective(Box<StartedCollective>),
 }
@@ -53,6 +58,43 @@ pub fn begin_lent(
     keep(out, KeptOperation::Single(operation.into_bits(), loan)).map(drop)
 }
 
+/// Keeps a posted receive for C.
+pub fn begin_receive(
+    out: HandlePlace<'_, oik_operation>,
+    receive: Operation<Received>,
+    loan: Option<Loan>,
+) -> CallResult {
+    keep(out, KeptOperation::Receive(receive.into_bits(), loan)).map(drop)
+}
+
+/// Waits for a posted receive, and releases it unless it goes on. `wait` returns `None` if the
+/// receive has not ended. The message is described also if it was too long.
+pub fn finish_receive(
+    handle: *mut oik_operation,
+    message: Option<&mut MaybeUninit<oik_received>>,
+    wait: impl FnOnce(&Operation<u64>) -> Option<oikaze::Result<u64>>,
+) -> CallResult {
+    let message = place(message, "message")?;
+    let kept = find(handle)?;
+    let KeptOperation::Receive(receive, _) = &*kept else {
+        let why = "the operation is no posted receive; wait for it by oik_wait";
+        return Err(CallError::invalid(why));
+    };
+    let outcome = wait(receive).ok_or_else(CallError::not_ready)?;
+    let (received, outcome) = match outcome {
+        Ok(_) => (receive.received(), Ok(())),
+        Err(error) => (error.kept_message(), Err(CallError::from(error))),
+    };
+    if let Some(Received { from, tag, len }) = received {
+        message.write(oik_received { from, tag, len: usize::try_from(len).unwrap_or(usize::MAX) });
+    }
+    if !outcome.as_ref().is_err_and(|error| error.status == oik_status::OIK_TIMEOUT) {
+        // Another thread that has waited too may have released it.
+        let _ = take(handle);
+    }
+    outcome
+}
+
 /// Keeps a collective for C.
 pub fn begin_collective(
     out: HandlePlace<'_, oik_operation>,
@@ -64,7 +106,7 @@ pub fn begin_collective(
 impl KeptOperation {
     fn is_done(&self) -> bool {
         match self {
-            Self::Single(operation, _) => operation.is_done(),
+            Self::Single(operation, _) | Self::Receive(operation, _) => operation.is_done(),
             Self::Collective(started) => started.is_done(),
         }
     }
@@ -72,28 +114,32 @@ impl KeptOperation {
     /// Waits for the end, within the job's time limit.
     fn wait(&self) -> CallResult<u64> {
         match self {
-            Self::Single(operation, _) => Ok(operation.wait()?),
+            Self::Single(operation, _) | Self::Receive(operation, _) => Ok(operation.wait()?),
             Self::Collective(started) => started.wait(started.limit()),
         }
     }
 
     fn wait_for(&self, limit: Duration) -> CallResult<u64> {
         match self {
-            Self::Single(operation, _) => Ok(operation.wait_for(limit)?),
+            Self::Single(operation, _) | Self::Receive(operation, _) => {
+                Ok(operation.wait_for(limit)?)
+            }
             Self::Collective(started) => started.wait(limit),
         }
     }
 
     fn try_take(&self) -> Option<CallResult<u64>> {
         match self {
-            Self::Single(operation, _) => Some(operation.try_take()?.map_err(Into::into)),
+            Self::Single(operation, _) | Self::Receive(operation, _) => {
+                Some(operation.try_take()?.map_err(Into::into))
+            }
             Self::Collective(started) => started.is_done().then(|| started.wait(Duration::ZERO)),
         }
     }
 
     fn cancel(&self) -> CallResult<u64> {
         match self {
-            Self::Single(operation, _) => Ok(operation.cancel()?),
+            Self::Single(operation, _) | Self::Receive(operation, _) => Ok(operation.cancel()?),
             // `oik_cancel` refuses collectives.
             Self::Collective(started) => started.wait(started.limit()),
         }
@@ -101,14 +147,18 @@ impl KeptOperation {
 
     fn report_to(&self, queue: &CompletionQueue, context: u64) -> CallResult {
         match self {
-            Self::Single(operation, _) => Ok(operation.report_to(queue, context)?),
+            Self::Single(operation, _) | Self::Receive(operation, _) => {
+                Ok(operation.report_to(queue, context)?)
+            }
             Self::Collective(started) => started.report_to(queue, context),
         }
     }
 
     fn count_in(&self, counter: &Counter) -> CallResult {
         match self {
-            Self::Single(operation, _) => Ok(operation.count_in(counter)?),
+            Self::Single(operation, _) | Self::Receive(operation, _) => {
+                Ok(operation.count_in(counter)?)
+            }
             Self::Collective(started) => started.count_in(counter),
         }
     }
@@ -207,7 +257,9 @@ pub extern "C" fn oik_test(
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_cancel(operation: *mut oik_operation) -> oik_status {
     run(|| match &*find(operation)? {
-        KeptOperation::Single(..) => finish(operation, KeptOperation::cancel).map(drop),
+        KeptOperation::Single(..) | KeptOperation::Receive(..) => {
+            finish(operation, KeptOperation::cancel).map(drop)
+        }
         KeptOperation::Collective(_) => Err(CallError::invalid(
             "a collective cannot be cancelled: other ranks need it; wait for it, or release it",
         )),
@@ -216,10 +268,16 @@ pub extern "C" fn oik_cancel(operation: *mut oik_operation) -> oik_status {
 
 /// Releases an operation, which goes on. If the program's memory was lent to it, the call waits
 /// until it does not use that memory any more. A failure is reported by `oik_flush` or `oik_leave`.
-/// Thread-safe.
+/// A posted receive is cancelled. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_operation_release(operation: *mut oik_operation) -> oik_status {
-    run(|| take(operation).map(drop))
+    run(|| {
+        if let KeptOperation::Receive(receive, _) = &*take(operation)? {
+            // It has taken no message, or has ended.
+            let _ = receive.cancel();
+        }
+        Ok(())
+    })
 }
 
 /// Waits until all operations and messages that this node has begun have ended, to all peers,
@@ -300,7 +358,8 @@ handled! { oik_queue: KeptQueue, "completion queue"; }
 pub struct oik_completed {
     /// Context that the program gave to the operation.
     pub context: u64,
-    /// Previous value, for an atomic (its bits, if it has 32), otherwise 0.
+    /// Previous value, for an atomic (its bits, if it has 32). Length, for a posted receive.
+    /// Otherwise 0.
     pub value: u64,
     /// Outcome of the operation.
     pub status: oik_status,

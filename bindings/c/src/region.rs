@@ -6,7 +6,7 @@ use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
 use crate::pointers::{Bytes, BytesMut, Text, give, given, place};
 use crate::status::oik_status;
 use oikaze::ffi::{AtomicOp, Change, Width};
-use oikaze::memory::{LocalRegion, PageSize, Placed, Region, RegionSlice, Rights};
+use oikaze::memory::{Arrivals, LocalRegion, PageSize, Placed, Region, RegionSlice, Rights};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -301,6 +301,23 @@ pub extern "C" fn oik_region_reregister(
         // The loan passes to the new region.
         let is_lent = AtomicBool::new(kept.is_lent.swap(false, Ordering::Relaxed));
         keep(out, KeptRegion { job: Weak::clone(&kept.job), region, is_lent }).map(drop)
+    })
+}
+
+/// Returns the queue of puts with notice to a region.
+pub fn arrivals_of(region: *mut oik_region) -> CallResult<Arrivals> {
+    Ok(find(region)?.region.arrivals())
+}
+
+/// Writes the key of the region, by which an `oik_arrival` names it. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_region_key(
+    region: *mut oik_region,
+    key: Option<&mut MaybeUninit<u64>>,
+) -> oik_status {
+    run(|| {
+        place(key, "key")?.write(find(region)?.region.key());
+        Ok(())
     })
 }
 

@@ -205,6 +205,49 @@ pub extern "C" fn oik_put_signal(
     })
 }
 
+/// Puts as `oik_put` does. Once all bytes are in place, an entry with this tag appears in the
+/// peer's arrival queue (`oik_next_arrival`). The put waits for receive credit while the peer does
+/// not take its entries. If `operation` is NULL, the call returns when `from` may be used again.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_put_notify(
+    there: *mut oik_remote,
+    offset: u64,
+    from: Bytes,
+    len: usize,
+    tag: u64,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let there = find(there)?;
+        if len <= COPY_MAX {
+            let put = there.region.put_notify_copy(offset, from.get(len, "from")?, tag)?;
+            return begin(operation, put);
+        }
+        let loan = Loan::new(&*still_joined(&there.job)?, from.address(len, "from")?, len, false)?;
+        let put = there.region.put_notify(offset, loan.slice(), tag);
+        match operation {
+            Some(out) => begin_lent(out, put, Some(loan)),
+            None => Ok(put.wait()?),
+        }
+    })
+}
+
+/// Puts from a region of this node as `oik_put_from` does, with a notice as `oik_put_notify`.
+/// `operation` may be NULL. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_put_notify_from(
+    there: *mut oik_remote,
+    offset: u64,
+    from: *mut oik_region,
+    at: usize,
+    len: usize,
+    tag: u64,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| begin(operation, find(there)?.region.put_notify(offset, slice_of(from, at, len)?, tag)))
+}
+
 /// Returns the region of a signal, which is of the same peer as the bytes.
 fn signal_of(there: *mut oik_remote, signal: *mut oik_remote) -> CallResult<Arc<KeptRemote>> {
     let (there, signal) = (find(there)?, find(signal)?);

@@ -61,6 +61,7 @@ impl From<ErrorClass> for oik_status {
     fn from(class: ErrorClass) -> Self {
         match class {
             ErrorClass::Invalid => Self::OIK_INVALID,
+            ErrorClass::TooSmall => Self::OIK_TOO_SMALL,
             ErrorClass::Timeout => Self::OIK_TIMEOUT,
             ErrorClass::PeerLost => Self::OIK_PEER_LOST,
             ErrorClass::PeerLeaving => Self::OIK_PEER_LEAVING,

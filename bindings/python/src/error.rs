@@ -24,7 +24,7 @@ fn name(class: ErrorClass) -> &'static str {
         ErrorClass::Cancelled => "CancelledError",
         ErrorClass::Join => "JoinError",
         ErrorClass::Memory => "OutOfMemoryError",
-        ErrorClass::Invalid => "InvalidError",
+        ErrorClass::Invalid | ErrorClass::TooSmall => "InvalidError",
         ErrorClass::System => "SystemCallError",
     }
 }

@@ -1,10 +1,12 @@
 //! The job of this process.
 
+use crate::arrival::Arrivals;
+use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid, left};
 use crate::fifo::Fifo;
 use crate::message::Message;
 use crate::number::{number, optional};
-use crate::operation::Running;
+use crate::operation::{Operation, Outcome, Running};
 use crate::peer::Peer;
 use crate::queue::CompletionQueue;
 use crate::region::{Region, rights_of};
@@ -86,6 +88,25 @@ impl JobCell {
         let (first, (end, region)) = regions.range(..=start).next_back()?;
         let offset = start - first;
         (start.checked_add(len)? <= *end).then(|| region.slice(offset..offset + len).ok()).flatten()
+    }
+
+    /// Returns memory as source or destination of an operation, and what keeps it.
+    pub fn lend(
+        &self,
+        py: Python<'_>,
+        job: &oikaze::Job,
+        memory: Memory,
+        writable: bool,
+    ) -> PyResult<(RegionSlice, Option<Loan>)> {
+        if let Some(slice) = self.slice_at(memory.address(), memory.span()) {
+            return Ok((slice, None));
+        }
+        self.release_ended();
+        let loan = Loan::new(py, job, memory, writable)?;
+        let Some(registered) = loan.registered() else {
+            return Err(invalid(py, "lending memory", "it is not registered", "try again"));
+        };
+        Ok((registered.all(), Some(loan)))
     }
 
     fn take(&self) -> Option<Arc<oikaze::Job>> {
@@ -383,6 +404,39 @@ impl Job {
         let within = |limit| job.receive_batch_for(count, limit);
         let batch = wait_for(py, || timeout.choose(within, || job.receive_batch(count)))?;
         Ok(batch.into_iter().map(Message::new).collect())
+    }
+
+    /// Offers memory for one message, and returns the `Operation`, whose result is a `Received`.
+    ///
+    /// `into` is a `Region`, or any contiguous buffer that may be written, such as a NumPy array.
+    /// The message is of the node `source`, or of any; its tag equals `tag` in the bits of `mask`,
+    /// or is any. Receives match in the order in which they were posted. `receive` gets the
+    /// messages that no posted receive matches. If the message is longer than the memory, the wait
+    /// raises `InvalidError`, and the message waits to be received. `operation.cancel()` withdraws
+    /// the offer.
+    #[pyo3(signature = (into, source = None, tag = None, mask = None))]
+    fn post_receive(
+        &self,
+        py: Python<'_>,
+        into: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = optional)] source: Option<u32>,
+        #[pyo3(from_py_with = optional)] tag: Option<u64>,
+        #[pyo3(from_py_with = optional)] mask: Option<u64>,
+    ) -> PyResult<Operation> {
+        let job = self.get(py)?;
+        let (slice, loan) = if let Ok(region) = into.cast::<Region>() {
+            (region.get().all(py)?, None)
+        } else {
+            self.cell.lend(py, &job, Memory::writable(into, "posting a receive")?, true)?
+        };
+        let mask = mask.unwrap_or(if tag.is_some() { u64::MAX } else { 0 });
+        let receive = job.post_receive(source, tag.unwrap_or(0), mask, slice);
+        Ok(Operation::new(&self.cell, receive, Outcome::Received, loan))
+    }
+
+    /// Returns the queue of puts with notice to all regions of this node.
+    fn arrivals(&self, py: Python<'_>) -> PyResult<Arrivals> {
+        Ok(Arrivals::new(&self.cell, self.get(py)?.arrivals()))
     }
 
     /// Makes memory reachable for peers under a name of up to 48 bytes, and returns its `Region`.

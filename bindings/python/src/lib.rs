@@ -8,12 +8,14 @@
 //! | [`job`] | the job, its settings, its end |
 //! | [`peer`], [`message`], [`fifo`] | messages and FIFOs |
 //! | [`region`], [`remote`], [`block`] | memory of this node and of its peers |
+//! | [`arrival`] | puts with notice that have arrived |
 //! | [`array`], [`collective`] | shared arrays, collectives, teams |
 //! | [`operation`], [`queue`] | operations under way, and the queue that tells `asyncio` of them |
 //! | [`buffer`] | memory of other Python objects; all unsafe code |
 //! | [`number`], [`wait`], [`error`] | numbers, waits without the interpreter's lock, exceptions |
 
 mod array;
+mod arrival;
 mod block;
 mod buffer;
 mod collective;
@@ -56,6 +58,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<job::Job>()?;
     module.add_class::<peer::Peer>()?;
     module.add_class::<message::Message>()?;
+    module.add_class::<message::Received>()?;
+    module.add_class::<arrival::Arrivals>()?;
+    module.add_class::<arrival::Arrival>()?;
     module.add_class::<operation::Operation>()?;
     module.add_class::<queue::CompletionQueue>()?;
     module.add_class::<region::Region>()?;

@@ -7,6 +7,45 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::c_int;
 
+/// Description of the message that a posted receive has got; `job.post_receive` posts one.
+#[pyclass(module = "oikaze", frozen)]
+pub struct Received {
+    message: oikaze::message::Received,
+}
+
+impl Received {
+    /// Makes the object of a description.
+    pub fn new(message: oikaze::message::Received) -> Self {
+        Self { message }
+    }
+}
+
+#[pymethods]
+impl Received {
+    /// Rank of the sender.
+    #[getter]
+    fn source(&self) -> u32 {
+        self.message.from
+    }
+
+    /// Tag that the sender chose.
+    #[getter]
+    fn tag(&self) -> u64 {
+        self.message.tag
+    }
+
+    /// Length of the message in bytes.
+    #[getter]
+    fn length(&self) -> u64 {
+        self.message.len
+    }
+
+    fn __repr__(&self) -> String {
+        let oikaze::message::Received { from, tag, len } = self.message;
+        format!("<oikaze.Received of {len} bytes from {from}, tag {tag}>")
+    }
+}
+
 /// A message that this node has received.
 ///
 /// `message.data` copies the content into `bytes`. The message itself is a read-only buffer of the

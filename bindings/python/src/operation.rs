@@ -3,6 +3,7 @@
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, exception, invalid};
 use crate::job::JobCell;
+use crate::message::Received;
 use crate::queue::CompletionQueue;
 use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::collective::Pending;
@@ -46,6 +47,8 @@ pub enum Outcome {
     Word { bits: u32, signed: bool },
     /// This object, which the operation has filled.
     Object(Py<PyAny>),
+    /// Description of the message that a posted receive has got.
+    Received,
 }
 
 /// An operation under way, such as a put, a get, an atomic, a message or a collective.
@@ -268,11 +271,24 @@ impl Operation {
         }
     }
 
+    /// Makes the description of the message that a posted receive has got.
+    fn received(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let received = match &*self.work {
+            Work::Bits(operation) => operation.received(),
+            Work::Whole(_) | Work::Part(_) | Work::Parts(_) => None,
+        };
+        Ok(match received {
+            Some(message) => Received::new(message).into_pyobject(py)?.into_any().unbind(),
+            None => py.None(),
+        })
+    }
+
     fn result_of(&self, py: Python<'_>, ended: Ended) -> PyResult<Py<PyAny>> {
         let state = self.state();
         Ok(match (&state.outcome, ended) {
             (Outcome::Nothing, _) => py.None(),
             (Outcome::Object(object), _) => object.clone_ref(py),
+            (Outcome::Received, _) => self.received(py)?,
             (Outcome::Copied(object, memory), Ended::Whole(result)) => {
                 let len = result.len();
                 if len != memory.len() {

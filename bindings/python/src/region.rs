@@ -1,5 +1,6 @@
 //! Memory of this node.
 
+use crate::arrival::Arrivals;
 use crate::buffer::{Loan, Memory, show};
 use crate::error::{OrRaise, exception};
 use crate::job::JobCell;
@@ -148,6 +149,19 @@ impl Region {
     #[getter]
     fn closed(&self) -> bool {
         self.state().registered.is_none()
+    }
+
+    /// Key of the region, by which an `Arrival` names it.
+    #[getter]
+    fn key(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.registered(py)?.key())
+    }
+
+    /// Returns the queue of puts with notice to this region alone.
+    ///
+    /// An entry that is taken here is no longer in `job.arrivals()`.
+    fn arrivals(&self, py: Python<'_>) -> PyResult<Arrivals> {
+        Ok(Arrivals::new(&self.job, self.registered(py)?.arrivals()))
     }
 
     /// Id of the region as 24 bytes, by which a peer finds it: `job.remote(id)`.

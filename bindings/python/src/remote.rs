@@ -4,12 +4,12 @@ use crate::block::block_of;
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid};
 use crate::job::JobCell;
-use crate::number::number;
+use crate::number::{number, optional};
 use crate::operation::{Operation, Outcome, bytes};
 use crate::region::Region;
 use oikaze::atomic::Combine;
 use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
-use oikaze::memory::{Block, COPY_MAX, RegionSlice};
+use oikaze::memory::{Block, COPY_MAX};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
@@ -114,25 +114,6 @@ impl RemoteRegion {
         Self { job: Arc::clone(job), region }
     }
 
-    /// Returns a source or destination of an operation, and what keeps its memory.
-    fn lend(
-        &self,
-        py: Python<'_>,
-        job: &oikaze::Job,
-        memory: Memory,
-        writable: bool,
-    ) -> PyResult<(RegionSlice, Option<Loan>)> {
-        if let Some(slice) = self.job.slice_at(memory.address(), memory.span()) {
-            return Ok((slice, None));
-        }
-        self.job.release_ended();
-        let loan = Loan::new(py, job, memory, writable)?;
-        let Some(registered) = loan.registered() else {
-            return Err(invalid(py, "lending memory", "it is not registered", "try again"));
-        };
-        Ok((registered.all(), Some(loan)))
-    }
-
     /// Returns the block of an array here, from its first byte on, and the one at the peer.
     fn blocks(
         py: Python<'_>,
@@ -218,19 +199,29 @@ impl RemoteRegion {
     ///
     /// Up to 4096 bytes are copied at once. Longer memory is read until the operation ends, and
     /// must not change meanwhile. The operation keeps it alive. A `signal` adds to a word once all
-    /// bytes are in place.
-    #[pyo3(signature = (offset, data, signal = None))]
+    /// bytes are in place. `notify` is a tag instead: once all bytes are in place, an entry with it
+    /// appears in the `arrivals()` of the owner.
+    #[pyo3(signature = (offset, data, signal = None, notify = None))]
     fn put(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
         data: &Bound<'_, PyAny>,
         signal: Option<&RemoteSignal>,
+        #[pyo3(from_py_with = optional)] notify: Option<u64>,
     ) -> PyResult<Operation> {
         let job = self.job.get(py)?;
+        if signal.is_some() && notify.is_some() {
+            let remedy = "give one of the two, and put no bytes with the other";
+            return Err(invalid(py, "put", "it has both a signal and a notice", remedy));
+        }
+        let copy = |bytes: &[u8]| match notify {
+            Some(tag) => self.region.put_notify_copy(offset, bytes, tag),
+            None => self.region.put_copy(offset, bytes),
+        };
         let small = data.cast_exact::<PyBytes>().ok().map(|bytes| bytes.as_bytes());
         if let Some(bytes) = small.filter(|bytes| bytes.len() <= COPY_MAX && signal.is_none()) {
-            let put = self.region.put_copy(offset, bytes).or_raise(py)?;
+            let put = copy(bytes).or_raise(py)?;
             return Ok(self.operation(put, Outcome::Nothing, None));
         }
         let (slice, loan) = if let Ok(region) = data.cast::<Region>() {
@@ -238,14 +229,15 @@ impl RemoteRegion {
         } else {
             let memory = Memory::readable(data, "put")?;
             if signal.is_none() && memory.len() <= COPY_MAX {
-                let put = memory.with_bytes(py, |bytes| self.region.put_copy(offset, bytes));
+                let put = memory.with_bytes(py, copy);
                 return Ok(self.operation(put.or_raise(py)?, Outcome::Nothing, None));
             }
-            self.lend(py, &job, memory, false)?
+            self.job.lend(py, &job, memory, false)?
         };
-        let begun = match signal {
-            Some(signal) => self.region.put_signal(offset, slice, &signal.signal),
-            None => self.region.put(offset, slice),
+        let begun = match (signal, notify) {
+            (Some(signal), _) => self.region.put_signal(offset, slice, &signal.signal),
+            (None, Some(tag)) => self.region.put_notify(offset, slice, tag),
+            (None, None) => self.region.put(offset, slice),
         };
         Ok(self.operation(begun, Outcome::Nothing, loan))
     }
@@ -258,7 +250,7 @@ impl RemoteRegion {
         data: &Bound<'_, PyAny>,
         signal: &RemoteSignal,
     ) -> PyResult<Operation> {
-        self.put(py, offset, data, Some(signal))
+        self.put(py, offset, data, Some(signal), None)
     }
 
     /// Writes the elements of an array to places at equal distances, in one operation.
@@ -280,9 +272,9 @@ impl RemoteRegion {
         let memory = Memory::strided(data, false, "put_block")?;
         let (here, there) = Self::blocks(py, "put_block", &memory, offset, &strides)?;
         if here.is_empty() {
-            return self.put(py, offset, PyBytes::new(py, &[]).as_any(), signal);
+            return self.put(py, offset, PyBytes::new(py, &[]).as_any(), signal, None);
         }
-        let (slice, loan) = self.lend(py, &job, memory, false)?;
+        let (slice, loan) = self.job.lend(py, &job, memory, false)?;
         let begun = match signal {
             Some(signal) => self.region.put_block_signal(there, slice, here, &signal.signal),
             None => self.region.put_block(there, slice, here),
@@ -309,7 +301,7 @@ impl RemoteRegion {
             let done = oikaze::completion::Operation::ended(0);
             return Ok(self.operation(done, result, None));
         }
-        let (slice, loan) = self.lend(py, &job, memory, true)?;
+        let (slice, loan) = self.job.lend(py, &job, memory, true)?;
         let begun = self.region.get_block(there, slice, here).or_raise(py)?;
         Ok(self.operation(begun, result, loan))
     }
@@ -346,7 +338,7 @@ impl RemoteRegion {
         }
         let into = PyByteArray::new(py, &vec![0; length]).into_any();
         let memory = Memory::writable(&into, "get")?;
-        let (slice, loan) = self.lend(py, &job, memory, true)?;
+        let (slice, loan) = self.job.lend(py, &job, memory, true)?;
         let begun = self.region.get(offset, slice);
         Ok(self.operation(begun, Outcome::Object(into.unbind()), loan))
     }
@@ -376,7 +368,7 @@ impl RemoteRegion {
             let done = oikaze::completion::Operation::ended(0);
             return Ok(self.operation(done, result, None));
         }
-        let (slice, loan) = self.lend(py, &job, memory, true)?;
+        let (slice, loan) = self.job.lend(py, &job, memory, true)?;
         Ok(self.operation(self.region.get(offset, slice), result, loan))
     }
 
@@ -504,7 +496,7 @@ impl RemoteRegion {
         let job = self.job.get(py)?;
         let memory = Memory::readable(numbers, "accumulate")?;
         let how = Accumulation { element: kind_of(py, &memory)?, combine: combine_of(combine)? };
-        let (slice, loan) = self.lend(py, &job, memory, false)?;
+        let (slice, loan) = self.job.lend(py, &job, memory, false)?;
         let begun = self.region.accumulate_as(offset, how, slice).or_raise(py)?;
         Ok(self.operation(begun, Outcome::Nothing, loan))
     }

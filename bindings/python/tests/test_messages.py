@@ -260,3 +260,117 @@ def test_leave_takes_no_other_descriptor_out_of_the_loop(alone):
         asyncio.run(talk())
         """
     )
+
+
+def test_posted_receives_get_what_matches(run):
+    run(
+        2,
+        """
+        import numpy as np
+        job = oikaze.join()
+        other = job.peer(1 - job.rank)
+        row, short = np.zeros(1000), bytearray(4)
+        page = job.register(64)
+        exact = job.post_receive(row, source=other.rank, tag=5)
+        kinds = job.post_receive(page, tag=0x700, mask=0xFF00)
+        tight = job.post_receive(short, tag=6)
+        assert not exact.done
+        job.barrier()
+        other.send(np.arange(1000.0), tag=5)
+        other.send(b"too long", tag=6)
+        other.send(b"kind seven", tag=0x7AB)
+        got = kinds.wait(timeout=30)
+        assert (got.source, got.tag, got.length) == (other.rank, 0x7AB, 10), got
+        assert page.read(0, 10) == b"kind seven"
+        assert exact.wait(timeout=30).length == 8000 and (row == np.arange(1000.0)).all()
+        try:
+            tight.wait(timeout=30)
+        except oikaze.InvalidError as error:
+            assert "8 bytes" in str(error) and "has 4" in str(error), error
+        else:
+            raise AssertionError("it was too long")
+        assert job.receive(timeout=30).data == b"too long" and short == bytes(4)
+        never = job.post_receive(bytearray(9))
+        never.cancel()
+        try:
+            never.wait()
+        except oikaze.CancelledError:
+            pass
+        else:
+            raise AssertionError("it was cancelled")
+        other.send(b"after", tag=1)
+        assert job.receive(timeout=30).data == b"after"
+        for memory in (b"bytes", np.zeros((4, 4))[:, 1]):
+            try:
+                job.post_receive(memory)
+            except oikaze.InvalidError:
+                pass
+            else:
+                raise AssertionError("it cannot be filled")
+        job.barrier()
+        """,
+    )
+
+
+def test_puts_with_notice_are_told(run):
+    run(
+        2,
+        """
+        import numpy as np
+        job = oikaze.join()
+        other = 1 - job.rank
+        inbox = job.publish("inbox", 65536, oikaze.Rights.WRITE | oikaze.Rights.ATOMIC)
+        spare = job.publish("spare", 64, oikaze.Rights.WRITE)
+        there, second = (job.peer(other).region(name) for name in ("inbox", "spare"))
+        there.put(8, np.arange(8000.0), notify=2**64 - 1).wait()
+        second.put(3, b"note", notify=1).wait()
+        arrival = spare.arrivals().next(timeout=30)
+        assert (arrival.source, arrival.tag, arrival.offset, arrival.length) == (other, 1, 3, 4)
+        assert arrival.key == spare.key != inbox.key and spare.read(3, 4) == b"note"
+        arrival = job.arrivals().next(timeout=30)
+        assert (arrival.tag, arrival.length) == (2**64 - 1, 64000), arrival
+        assert (np.frombuffer(inbox, "f8")[1:8001] == np.arange(8000.0)).all()
+        assert len(job.arrivals()) == 0 and job.arrivals().try_next() is None
+        try:
+            job.arrivals().next(timeout=0.01)
+        except oikaze.TimeoutError:
+            pass
+        try:
+            there.put(0, b"", signal=there.signal(0), notify=1)
+        except oikaze.InvalidError as error:
+            assert "notice" in str(error), error
+        else:
+            raise AssertionError("both were given")
+        job.barrier()
+        """,
+    )
+
+
+def test_arrivals_and_receives_are_awaitable(run):
+    run(
+        2,
+        """
+        import asyncio
+        job = oikaze.join()
+        other = job.peer(1 - job.rank)
+        inbox = job.publish("inbox", 64, oikaze.Rights.WRITE)
+        there = other.region("inbox")
+        async def talk():
+            into = bytearray(5)
+            receive = job.post_receive(into, source=other.rank)
+            waits = asyncio.ensure_future(inbox.arrivals().next_async())
+            await job.barrier_async()
+            await other.send(b"hello", tag=9)
+            await there.put(0, b"put", notify=4)
+            assert (await receive).tag == 9 and into == b"hello"
+            assert (await waits).tag == 4 and inbox.read(0, 3) == b"put"
+            try:
+                await asyncio.wait_for(job.arrivals().next_async(), 0.05)
+            except asyncio.TimeoutError:
+                pass
+            else:
+                raise AssertionError("nothing was put")
+        asyncio.run(talk())
+        job.barrier()
+        """,
+    )

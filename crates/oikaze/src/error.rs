@@ -1,6 +1,7 @@
 //! The error type of the public interface. An error names the operation, the cause and the remedy.
 
 use crate::memory::RefusalReason;
+use crate::message::Received;
 use oikaze_engine::Failure;
 use oikaze_launch::JobError;
 use oikaze_os::memory::fifo::FifoError;
@@ -273,13 +274,14 @@ impl Error {
         }
     }
 
-    /// Returns the length of the message in bytes, if a posted receive failed because the message
-    /// is longer than the posted memory. The message was kept, and can still be received.
+    /// Describes the message, if a posted receive failed because the message is longer than the
+    /// posted memory. The message was kept, and can still be received.
     #[must_use]
-    pub fn message_len(&self) -> Option<u64> {
+    pub fn kept_message(&self) -> Option<Received> {
         match &*self.0 {
-            Cause::Failed { failure: Failure::NoRoomForMessage { len, .. }, .. } => Some(*len),
-            Cause::Unseen { first: Some(first), .. } => first.message_len(),
+            Cause::Failed { failure: Failure::NoRoomForMessage { from, tag, len, .. }, .. } => {
+                Some(Received { from: *from, tag: *tag, len: *len })
+            }
             _ => None,
         }
     }

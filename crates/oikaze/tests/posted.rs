@@ -135,7 +135,7 @@ fn a_message_that_is_too_long_is_kept() {
                 let too_long = |receive: &Operation<Received>| {
                     let error = receive.wait_for(PATIENCE).unwrap_err();
                     assert!(error.to_string().contains("receive of up to 64 bytes"), "{error}");
-                    error.message_len()
+                    error.kept_message().map(|message| message.len)
                 };
                 assert_eq!(too_long(&first), Some(len as u64));
                 assert_eq!(got(&second), (0, 1, len as u64));
@@ -171,7 +171,7 @@ fn cancelled_receives_take_nothing() {
         if job.rank() == to {
             assert_eq!(got(&kept), (0, 3, 4));
             let error = lost.wait_for(PATIENCE).unwrap_err();
-            assert!(error.message_len().is_none(), "{error}");
+            assert!(error.kept_message().is_none(), "{error}");
             assert_eq!(
                 (bytes_of(&page, 32), &bytes_of(&page, 64)[32..36]),
                 (vec![0xee; 32], &b"here"[..])

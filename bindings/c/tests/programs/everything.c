@@ -243,6 +243,89 @@ static void posts(void *context) {
     for (uint64_t n = 0; n < 8; n++) OK(oik_send(job, other, OIK_ORDERED, n, &n, 8, &sent[n]));
 }
 
+static void of_notices(void) {
+    oik_region *inbox, *mine, *second;
+    oik_remote *there, *also;
+    oik_operation *operation;
+    oik_arrival arrival;
+    uint64_t words[8] = {1, 2, 3}, key;
+    char *large = malloc(65536);
+    HOLDS(large != NULL);
+    memset(large, 'n', 65536);
+    oik_memory memory = {.kind = OIK_SHARED, .len = 65536};
+    OK(oik_region_new(job, "notices", &memory, OIK_WRITE, &inbox));
+    OK(oik_region_new(job, "second", &memory, OIK_WRITE, &second));
+    OK(oik_register(job, words, sizeof words, &mine));
+    OK(oik_remote_region(job, other, "notices", &there));
+    OK(oik_remote_region(job, other, "second", &also));
+    OK(oik_region_key(inbox, &key));
+    OK(oik_put_notify(there, 8, words, 16, 77, &operation));
+    OK(oik_wait(operation));
+    OK(oik_next_arrival(job, NULL, &arrival));
+    HOLDS(arrival.from == other && arrival.tag == 77 && arrival.key == key);
+    HOLDS(arrival.offset == 8 && arrival.len == 16);
+    OK(oik_put_notify_from(also, 0, mine, 8, 8, 78, NULL));
+    OK(oik_put_notify(there, 0, large, 65536, UINT64_MAX, NULL));
+    OK(oik_next_arrival_for(job, inbox, 30, &arrival));
+    HOLDS(arrival.tag == UINT64_MAX && arrival.len == 65536 && arrival.key == key);
+    char copied[4];
+    OK(oik_region_read(inbox, 65532, copied, 4));
+    HOLDS(memcmp(copied, "nnnn", 4) == 0);
+    oik_status status;
+    while ((status = oik_try_arrival(job, second, &arrival)) == OIK_NOT_READY) {}
+    OK(status);
+    HOLDS(arrival.tag == 78 && arrival.key != key);
+    FAILS(oik_next_arrival_for(job, NULL, 0.01, &arrival), OIK_TIMEOUT, "a put with notice");
+    OK(oik_flush(job));
+    OK(oik_barrier(job));
+    OK(oik_remote_release(there));
+    OK(oik_remote_release(also));
+    OK(oik_region_release(inbox));
+    OK(oik_region_release(second));
+    OK(oik_region_release(mine));
+    free(large);
+}
+
+static void of_posted_receives(void) {
+    char into[64] = "", small[4];
+    uint64_t words[2] = {0};
+    oik_operation *any, *exact, *tight, *never;
+    oik_received message;
+    oik_region *mine;
+    OK(oik_register(job, words, sizeof words, &mine));
+    OK(oik_post_receive(job, OIK_ANY, 0x500, 0xff00, into, sizeof into, &any));
+    OK(oik_post_receive_into(job, other, 9, UINT64_MAX, mine, 8, 8, &exact));
+    OK(oik_post_receive(job, other, 3, UINT64_MAX, small, sizeof small, &tight));
+    OK(oik_post_receive(job, other, 4, UINT64_MAX, small, 0, &never));
+    HOLDS(oik_test_received(any, &message) == OIK_NOT_READY);
+    FAILS(oik_wait_received_for(any, 0.01, &message), OIK_TIMEOUT, "receive of up to 64 bytes");
+    OK(oik_barrier(job));
+    uint64_t word = 42;
+    OK(oik_send(job, other, OIK_ORDERED, 9, &word, 8, NULL));
+    OK(oik_send(job, other, OIK_ORDERED, 3, "too long", 8, NULL));
+    OK(oik_send(job, other, OIK_ORDERED, 0x5aa, "matched", 8, NULL));
+    OK(oik_wait_received(any, &message));
+    HOLDS(message.from == other && message.tag == 0x5aa && message.len == 8);
+    HOLDS(strcmp(into, "matched") == 0);
+    OK(oik_wait_received_for(exact, 30, &message));
+    HOLDS(message.tag == 9 && message.len == 8 && words[0] == 0 && words[1] == 42);
+    FAILS(oik_wait_received(tight, &message), OIK_TOO_SMALL, "the posted memory has 4");
+    HOLDS(message.tag == 3 && message.len == 8);
+    oik_message_info info;
+    OK(oik_receive_into(job, other, into, sizeof into, &info));
+    HOLDS(info.tag == 3 && memcmp(into, "too long", 8) == 0);
+    HOLDS(oik_cancel(never) == OIK_CANCELLED);
+    OK(oik_post_receive(job, other, 4, UINT64_MAX, small, 4, &never));
+    OK(oik_operation_release(never));
+    OK(oik_send(job, other, OIK_ORDERED, 4, "kept", 4, &any));
+    FAILS(oik_wait_received(any, &message), OIK_INVALID, "no posted receive");
+    OK(oik_wait(any));
+    OK(oik_receive_into(job, other, into, sizeof into, &info));
+    HOLDS(info.tag == 4);
+    OK(oik_region_release(mine));
+    OK(oik_barrier(job));
+}
+
 static void of_messages(void) {
     oik_operation *sent[8];
     oik_queue *queue;
@@ -631,6 +714,8 @@ int main(void) {
     of_the_job();
     of_memory();
     of_messages();
+    of_notices();
+    of_posted_receives();
     of_arrays();
     of_locks();
     of_collectives();

@@ -34,6 +34,8 @@ from ._errors import (
 from ._job import Job, Rights, join
 from ._local import Pool, current_job, local
 from ._native import (
+    Arrival,
+    Arrivals,
     CompletionQueue,
     Distribution,
     Fifo,
@@ -41,6 +43,7 @@ from ._native import (
     Message,
     Operation,
     Peer,
+    Received,
     Region,
     RemoteFifo,
     RemoteRegion,
@@ -51,6 +54,8 @@ from ._native import (
 __all__ = [
     "AbortedError",
     "Array",
+    "Arrival",
+    "Arrivals",
     "CompletionQueue",
     "Distribution",
     "Error",
@@ -70,6 +75,7 @@ __all__ = [
     "PeerLostError",
     "Pool",
     "QueueFullError",
+    "Received",
     "RefusedError",
     "Region",
     "RemoteFifo",

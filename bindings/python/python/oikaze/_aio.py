@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _ending
 
 if TYPE_CHECKING:
     from ._job import Job
-    from ._native import Message, Operation
+    from ._native import Arrival, Arrivals, Operation
+
+#: What a waiting task takes.
+_Taken = TypeVar("_Taken")
 
 _watchers: dict[int, Watcher] = {}
 
@@ -58,18 +61,18 @@ class Watcher:
             self._waiting.pop(context, None)
         return operation.wait()
 
-    async def receive(self, source: int | None) -> Message:
-        """Waits for a message."""
+    async def next(self, take: Callable[[], _Taken | None]) -> _Taken:
+        """Waits until `take` returns something: a message, or an entry of a queue."""
         loop = self.watch()
         while True:
-            # Noted first, so that no message comes unseen. A message is taken by the one who gets
-            # it, and not before: a task that is cancelled takes none.
+            # Noted first, so that nothing comes unseen. It is taken by the one who gets it, and not
+            # before: a task that is cancelled takes none.
             arrived = loop.create_future()
             self._receiving.add(arrived)
             try:
-                message = self._job.try_receive(source)
-                if message is not None:
-                    return message
+                taken = take()
+                if taken is not None:
+                    return taken
                 await arrived
             finally:
                 self._receiving.discard(arrived)
@@ -140,11 +143,23 @@ def close(job: Job) -> None:
         found.close()
 
 
+def _job_at(address: int) -> Job | None:
+    return next((job for job in _ending._joined if job._address == address), None)
+
+
+async def next_arrival(arrivals: Arrivals) -> Arrival:
+    """Waits for a put with notice, and takes it."""
+    job = _job_at(arrivals._job)
+    if job is None:
+        return arrivals.next()
+    return await watcher(job).next(arrivals.try_next)
+
+
 async def wait(operation: Operation) -> Any:
     """Waits for the end of an operation, and returns its result."""
     if operation.done:
         return operation.wait()
-    job = next((job for job in _ending._joined if job._address == operation._job), None)
+    job = _job_at(operation._job)
     if job is None:
         return operation.wait()
     return await watcher(job).wait(operation)

@@ -134,7 +134,7 @@ class Job(_native.Job, Collectives):
         message = self.try_receive(source)
         if message is not None:
             return message
-        return await _aio.watcher(self).receive(source)
+        return await _aio.watcher(self).next(lambda: self.try_receive(source))
 
     async def barrier_async(self) -> None:
         """Waits in a coroutine until all nodes have come here. A thread of the loop waits."""

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::client::label::OperationLabel;
+use crate::client::label::{OperationKind, OperationLabel};
 use crate::client::untaken::UnreportedFailures;
 use crate::failure::Failure;
 
@@ -127,9 +127,9 @@ impl Completion {
 
     /// Settles the completion. A second outcome is ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
-        if let (Err(failure), Some((what, untaken)), None) =
-            (&outcome, &self.begun, self.outcome.get())
-        {
+        // A receive that fails has lost no message (MEM-26.6).
+        let begun = self.begun.as_ref().filter(|(what, _)| what.verb != OperationKind::Receive);
+        if let (Err(failure), Some((what, untaken)), None) = (&outcome, begun, self.outcome.get()) {
             // The failure is noted before the outcome appears, so that a thread that sees the
             // outcome can take the failure.
             self.failed.store(untaken.note(what, failure), Ordering::Release);

@@ -54,8 +54,8 @@ pub struct CompletionQueue {
 pub struct Completed {
     /// Context that the caller gave to the operation.
     pub context: u64,
-    /// Previous value, for an atomic that fetches (its bits, if it has fewer than 64). Length of the
-    /// message in bytes, for a posted receive. Otherwise 0. For a failed operation, its error.
+    /// Previous value, for an atomic that fetches (its bits, if it has fewer than 64). Length of
+    /// the message in bytes, for a posted receive. Otherwise 0. For a failed operation, its error.
     pub outcome: Result<u64>,
 }
 

@@ -27,6 +27,8 @@ use std::io;
 pub enum ErrorClass {
     /// An argument makes no sense: the program is to be mended.
     Invalid,
+    /// The memory of a posted receive is too small for its message, which was kept.
+    TooSmall,
     /// A time limit has passed. The wait may be repeated.
     Timeout,
     /// A node is lost.
@@ -86,9 +88,8 @@ fn of_failure(failure: &Failure) -> ErrorClass {
         Failure::Remote(RmaError::PeerDead(_)) => ErrorClass::PeerLost,
         Failure::Remote(RmaError::Cancelled) => ErrorClass::Cancelled,
         Failure::Remote(RmaError::TooMany) => ErrorClass::QueueFull,
-        Failure::Remote(_) | Failure::NoSuchNode { .. } | Failure::NoRoomForMessage { .. } => {
-            ErrorClass::Invalid
-        }
+        Failure::NoRoomForMessage { .. } => ErrorClass::TooSmall,
+        Failure::Remote(_) | Failure::NoSuchNode { .. } => ErrorClass::Invalid,
         Failure::PeerLost { .. } | Failure::InUse { .. } => ErrorClass::PeerLost,
         Failure::Leaving { .. } => ErrorClass::PeerLeaving,
         Failure::Aborted(_) => ErrorClass::Aborted,

@@ -142,6 +142,7 @@ impl Arrivals {
         self.next_within(Some(limit))
     }
 
+    /// Takes an entry, which stays although its sender dies (MEM-25.6).
     fn next_within(&self, limit: Option<Duration>) -> Result<Arrival> {
         self.node.check_process(|| WHAT.into())?;
         let begun = Instant::now();

@@ -44,7 +44,7 @@ impl Job {
     /// messages that no posted receive matches.
     ///
     /// [`Operation::cancel`] ends a receive that no message has filled. Dropping the handle does
-    /// not.
+    /// not, and deregistering the memory does. [`Job::flush`] does not wait for posted receives.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -63,11 +63,10 @@ impl Job {
     /// # }
     /// ```
     ///
-    /// # Errors
-    /// [`Operation::wait`] returns the error: the message is longer than the memory, and stays to
-    /// be received otherwise ([`Error::message_len`](crate::Error::message_len)); the memory is not
-    /// registered any more; the sender (or every other node) is lost, and none of its messages
-    /// matches; or the receive was cancelled.
+    /// # Errors [`Operation::wait`] returns the error: the message is longer than the memory, and
+    /// stays to be received otherwise ([`Error::kept_message`](crate::Error::kept_message)); the
+    /// memory is not registered any more; the sender (or every other node) is lost, and none of its
+    /// messages matches; or the receive was cancelled.
     ///
     /// [`Class::Ordered`]: crate::message::Class::Ordered
     pub fn post_receive(

@@ -10,7 +10,7 @@ use std::task::Waker;
 
 #[derive(Default)]
 pub(super) struct ArrivalQueue {
-    inside: Mutex<QueueState>,
+    inside: Mutex<ArrivalState>,
     /// Number of entries, so that a check costs one load.
     waiting: AtomicUsize,
     /// Set if there is credit that is not reported yet.
@@ -18,7 +18,7 @@ pub(super) struct ArrivalQueue {
 }
 
 #[derive(Default)]
-struct QueueState {
+struct ArrivalState {
     entries: VecDeque<Placed>,
     credit: ReadCredit,
     /// Tasks that wait for an entry.
@@ -26,7 +26,8 @@ struct QueueState {
 }
 
 impl ArrivalQueue {
-    /// Adds the entries of a turn, and wakes the tasks that wait for them.
+    /// Adds the entries of a turn in the order of their arrival (MEM-25.5), and wakes the tasks that
+    /// wait for them.
     pub fn deposit(&self, mut next: impl FnMut() -> Option<Placed>) {
         let Some(first) = next() else { return };
         let wakers = {

@@ -31,7 +31,7 @@ pub(crate) struct PostedReceive {
 type Ended = Vec<(Arc<Completion>, Result<Value, Failure>)>;
 
 impl PostedReceive {
-    /// Copies a message to the posted memory.
+    /// Copies a message to the posted memory, and leaves the bytes behind it (MEM-26.3).
     fn fill(&self, arrived: &Arrived) -> Result<Value, Failure> {
         let (from, tag, len) = (arrived.from, arrived.tag, arrived.body.len() as u64);
         let room = self.into.len() as u64;
@@ -158,7 +158,8 @@ impl Mailbox {
         });
     }
 
-    fn end_posted(&self, mut end: impl FnMut(&Pattern, &PostedReceive) -> Option<Failure>) {
+    /// Ends the posted receives for which `end` returns a reason.
+    pub fn end_posted(&self, mut end: impl FnMut(&Pattern, &PostedReceive) -> Option<Failure>) {
         if !self.has_posted() {
             return;
         }

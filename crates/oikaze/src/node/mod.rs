@@ -37,6 +37,7 @@ pub(crate) use shm_route::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 
 use crate::collective::Registry;
+use crate::memory::LocalRegion;
 use crate::observe::{PathNotes, Publisher};
 use crate::{Error, Result};
 use arrivals::ArrivalQueue;
@@ -56,7 +57,7 @@ use oikaze_os::net::Link;
 use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::Pattern;
+use oikaze_protocol::rma::{Pattern, RmaError};
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -414,6 +415,13 @@ impl Node {
             // A message may have been taken out of a ring for a reader that has not come.
             self.tell(Request::Collect);
         }
+    }
+
+    /// Ends the posted receives into a region that is being deregistered (MEM-26.5).
+    pub fn end_receives_into(&self, region: &LocalRegion) {
+        self.mailbox.end_posted(|_, receive| {
+            receive.into.is_of(region).then_some(Failure::Remote(RmaError::DestinationGone))
+        });
     }
 
     /// Cancels a posted receive, if it waits.

@@ -216,6 +216,7 @@ impl Rma {
                 let len = length(&body);
                 let put = Put { key, offset, len, signal: None };
                 deliver_put(put, transfer, &body, memory)?;
+                // MEM-25.2: a put that fails above leaves no entry.
                 let notice = Notice { key, offset, len, tag };
                 self.events.push_back(RmaEvent::Placed { from, notice });
                 Ok(())

@@ -1,6 +1,7 @@
 //! Operations whose outcome is given as bits.
 
 use super::{Operation, OperationState, Outcome};
+use crate::message::Received;
 
 impl<T: Outcome> Operation<T> {
     /// Returns the same operation, yielding bits: the previous value of a word, otherwise 0.
@@ -20,6 +21,27 @@ impl<T: Outcome> Operation<T> {
 }
 
 impl Operation<u64> {
+    /// Returns sender, tag and length of the message, for a posted receive that has got one.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let page = job.register(Region::zeroed(64)?)?;
+    /// let receive = job.post_receive(None, 0, 0, page.all()).into_bits();
+    /// assert!(receive.received().is_none());
+    /// job.peer(job.rank())?.send(Class::Ordered, 5, b"note").wait()?;
+    /// assert_eq!(receive.wait()?, 4); // the length
+    /// assert_eq!(receive.received().map(|message| message.tag), Some(5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn received(&self) -> Option<Received> {
+        let outcome = self.completion()?.outcome()?;
+        outcome.ok().and_then(Received::from_value)
+    }
+
     /// Makes an operation that has ended well, with these bits. A binding returns it for something
     /// that was done at once, where it returns an operation otherwise.
     ///

@@ -65,11 +65,12 @@ macro_rules! outcome {
 }
 outcome!(u32, i32, i64);
 
-/// Bits of the outcome; 0 for an operation that yields nothing.
+/// Bits of the outcome: the length for a posted receive, 0 for an operation that yields nothing.
 impl Outcome for u64 {
     fn from_value(value: Value) -> Option<u64> {
         match value {
             Value::Word(word) => Some(word),
+            Value::Received { len, .. } => Some(len),
             Value::Done => Some(0),
             _ => None,
         }

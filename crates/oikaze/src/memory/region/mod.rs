@@ -135,12 +135,15 @@ impl LocalRegion {
         Self { inner }
     }
 
-    pub(crate) fn key(&self) -> u64 {
+    /// Returns the key by which peers name the region ([`RemoteId`](super::RemoteId)), and entries
+    /// of the arrival queue ([`Arrival::key`](super::Arrival::key)).
+    #[must_use]
+    pub fn key(&self) -> u64 {
         self.inner.registered.key
     }
 
-    /// Returns the queue of puts with notice to this region alone. An entry that is taken here is no
-    /// longer in [`Job::arrivals`](crate::Job::arrivals).
+    /// Returns the queue of puts with notice to this region alone. An entry that is taken here is
+    /// no longer in [`Job::arrivals`](crate::Job::arrivals).
     #[must_use]
     pub fn arrivals(&self) -> Arrivals {
         Arrivals::new(&self.inner.node, Some(self.key()), self.inner.limit)
@@ -214,6 +217,11 @@ impl RegionSlice {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
+    }
+
+    /// Returns `true` if the slice is of this registration.
+    pub(crate) fn is_of(&self, region: &LocalRegion) -> bool {
+        Arc::ptr_eq(&self.region.inner, &region.inner)
     }
 
     /// Faults the memory in, because no thread may enter a turn with memory still to be faulted in

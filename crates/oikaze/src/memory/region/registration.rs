@@ -176,6 +176,7 @@ impl LocalRegion {
             Ok(name)
         })?;
         self.inner.direct.close();
+        node.end_receives_into(self);
         // Some threads may wait for a word of the region.
         node.tell_waiters();
         self.wait_for_own_operations();

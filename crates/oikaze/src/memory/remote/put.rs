@@ -45,8 +45,9 @@ impl RemoteRegion {
         self.put_slice(offset, from.borrow(), Some(signal.0))
     }
 
-    /// Writes a counted slice to `offset`, as [`RemoteRegion::put`] does. Once *all* of the slice is
-    /// in place, an entry with this tag appears in the peer's [`Arrivals`](crate::memory::Arrivals).
+    /// Writes a counted slice to `offset`, as [`RemoteRegion::put`] does. Once *all* of the slice
+    /// is in place, an entry with this tag appears in the peer's
+    /// [`Arrivals`](crate::memory::Arrivals).
     ///
     /// Entries of one sender may come in another order than their puts were begun, as the bytes of
     /// different puts may. [`Peer::fence`](crate::Peer::fence) orders them. A put with notice waits
@@ -72,6 +73,7 @@ impl RemoteRegion {
         Ok(self.put_notice(offset, Body::copy_of(bytes), tag, None))
     }
 
+    /// Asks the owner to put, even if this node has mapped the region (MEM-25.3).
     fn put_notice(&self, offset: u64, body: Body, tag: u64, keep: Keep) -> Operation<()> {
         let len = body.len();
         let (to, key) = (self.peer.rank, self.published.key);

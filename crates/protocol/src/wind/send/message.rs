@@ -169,8 +169,8 @@ impl Token {
     pub const NONE: Token = Token(u64::MAX);
 }
 
-/// What a message costs of the receiver's credit, which is what the receiver must keep until its
-/// program has read it (WIND-6.3).
+/// Cost of a message in the receiver's credit: the receiver must keep as much until its program has
+/// read the message (WIND-6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Charge {
     /// Nothing: the receiver is done with the message when the message is delivered.
@@ -210,7 +210,7 @@ pub struct Message {
     /// Whether the poster waits for the acknowledgement, so that the receiver is asked to
     /// acknowledge at once. A synchronous message is always urgent.
     pub urgent: bool,
-    /// What the message costs of the receiver's credit.
+    /// Cost of the message in the receiver's credit.
     pub charge: Charge,
     /// First bytes, for the upper layer of the peer.
     pub head: Head,

@@ -1,0 +1,109 @@
+//! Puts with notice, as their target learns of them.
+
+use crate::job::JobCell;
+use crate::wait::{OrOfJob, Timeout, wait};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Queue of the puts with notice that have arrived; `job.arrivals()` and `region.arrivals()` make
+/// one.
+///
+/// Each entry is taken once, by whoever asks first. An entry that is not taken costs its sender 128
+/// bytes of the 16 MiB that unread messages and entries may cost. A sender without credit holds its
+/// puts with notice, and its messages, back.
+#[pyclass(module = "oikaze", frozen)]
+pub struct Arrivals {
+    job: Arc<JobCell>,
+    arrivals: oikaze::memory::Arrivals,
+}
+
+/// A put with notice that has arrived: all its bytes are in place and visible.
+#[pyclass(module = "oikaze", frozen)]
+pub struct Arrival {
+    arrival: oikaze::memory::Arrival,
+}
+
+impl Arrivals {
+    /// Makes the object of a queue.
+    pub fn new(job: &Arc<JobCell>, arrivals: oikaze::memory::Arrivals) -> Self {
+        Self { job: Arc::clone(job), arrivals }
+    }
+}
+
+#[pymethods]
+impl Arrivals {
+    /// Waits for an entry, takes it and returns it.
+    ///
+    /// `timeout` is in seconds; without one, the limit of the job holds. Raises `PeerLostError` if
+    /// no put can come any more.
+    #[pyo3(signature = (timeout = None))]
+    fn next(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Arrival> {
+        self.job.get(py)?;
+        if let Some(arrival) = self.arrivals.try_next() {
+            return Ok(Arrival { arrival });
+        }
+        let within = |limit| self.arrivals.next_for(limit);
+        let arrival = wait(py, || timeout.choose(within, || self.arrivals.next()))?;
+        Ok(Arrival { arrival })
+    }
+
+    /// Takes the oldest entry and returns it, or returns `None` if there is none.
+    fn try_next(&self, py: Python<'_>) -> PyResult<Option<Arrival>> {
+        self.job.get(py)?;
+        Ok(self.arrivals.try_next().map(|arrival| Arrival { arrival }))
+    }
+
+    /// Returns a coroutine that waits for an entry, takes it and returns it.
+    fn next_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("oikaze._aio")?.call_method1("next_arrival", (slf,))
+    }
+
+    fn __len__(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    /// The job of the queue's node, for `asyncio`.
+    #[getter]
+    fn _job(&self) -> usize {
+        Arc::as_ptr(&self.job).addr()
+    }
+}
+
+#[pymethods]
+impl Arrival {
+    /// Rank of the node that put the bytes.
+    #[getter]
+    fn source(&self) -> u32 {
+        self.arrival.from()
+    }
+
+    /// Tag that the sender chose.
+    #[getter]
+    fn tag(&self) -> u64 {
+        self.arrival.tag()
+    }
+
+    /// Key of the region, as `region.key`.
+    #[getter]
+    fn key(&self) -> u64 {
+        self.arrival.key()
+    }
+
+    /// Offset of the bytes from the start of the region.
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.arrival.offset()
+    }
+
+    /// Number of bytes.
+    #[getter]
+    fn length(&self) -> u64 {
+        self.arrival.len()
+    }
+
+    fn __repr__(&self) -> String {
+        let (from, tag) = (self.arrival.from(), self.arrival.tag());
+        let (offset, len) = (self.arrival.offset(), self.arrival.len());
+        format!("<oikaze.Arrival of {len} bytes at {offset} from {from}, tag {tag}>")
+    }
+}
