@@ -296,7 +296,7 @@ static void of_posted_receives(void) {
     OK(oik_post_receive(job, OIK_ANY, 0x500, 0xff00, into, sizeof into, &any));
     OK(oik_post_receive_into(job, other, 9, UINT64_MAX, mine, 8, 8, &exact));
     OK(oik_post_receive(job, other, 3, UINT64_MAX, small, sizeof small, &tight));
-    OK(oik_post_receive(job, other, 4, UINT64_MAX, small, 0, &never));
+    OK(oik_post_receive(job, other, 99, UINT64_MAX, small, 0, &never));
     HOLDS(oik_test_received(any, &message) == OIK_NOT_READY);
     FAILS(oik_wait_received_for(any, 0.01, &message), OIK_TIMEOUT, "receive of up to 64 bytes");
     OK(oik_barrier(job));
@@ -315,13 +315,14 @@ static void of_posted_receives(void) {
     OK(oik_receive_into(job, other, into, sizeof into, &info));
     HOLDS(info.tag == 3 && memcmp(into, "too long", 8) == 0);
     HOLDS(oik_cancel(never) == OIK_CANCELLED);
-    OK(oik_post_receive(job, other, 4, UINT64_MAX, small, 4, &never));
+    OK(oik_post_receive(job, other, 98, UINT64_MAX, small, 4, &never));
     OK(oik_operation_release(never));
-    OK(oik_send(job, other, OIK_ORDERED, 4, "kept", 4, &any));
+    OK(oik_barrier(job));
+    OK(oik_send(job, other, OIK_ORDERED, 98, "kept", 4, &any));
     FAILS(oik_wait_received(any, &message), OIK_INVALID, "no posted receive");
     OK(oik_wait(any));
     OK(oik_receive_into(job, other, into, sizeof into, &info));
-    HOLDS(info.tag == 4);
+    HOLDS(info.tag == 98);
     OK(oik_region_release(mine));
     OK(oik_barrier(job));
 }
