@@ -290,7 +290,7 @@ def test_posted_receives_get_what_matches(run):
         else:
             raise AssertionError("it was too long")
         assert job.receive(timeout=30).data == b"too long" and short == bytes(4)
-        never = job.post_receive(bytearray(9))
+        never = job.post_receive(bytearray(9), tag=77)
         never.cancel()
         try:
             never.wait()
