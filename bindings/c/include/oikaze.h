@@ -207,10 +207,11 @@ typedef struct oik_lock oik_lock;
 typedef struct oik_message oik_message;
 
 /**
- * An operation under way: a put, a get, an atomic, a message, a posted receive, a collective. Its handle means
- * nothing any more once a wait for it has ended, well or with an error. After `OIK_TIMEOUT` it may
- * be waited for again. A call that is given NULL as the place of the handle returns the failure of
- * an operation that has failed at once; `oik_flush` and `oik_leave` report later failures.
+ * An operation under way: a put, a get, an atomic, a message, a posted receive, a collective. Its
+ * handle means nothing any more once a wait for it has ended, well or with an error. After
+ * `OIK_TIMEOUT` it may be waited for again. A call that is given NULL as the place of the handle
+ * returns the failure of an operation that has failed at once; `oik_flush` and `oik_leave` report
+ * later failures.
  */
 typedef struct oik_operation oik_operation;
 
@@ -2204,7 +2205,8 @@ oik_status oik_remote_fifo_release(oik_remote_fifo *fifo);
 oik_status oik_next_arrival(oik_job *job, oik_region *region, oik_arrival *arrival);
 
 /**
- * Takes a put with notice as `oik_next_arrival` does, with this time limit in seconds. Thread-safe.
+ * Takes a put with notice as `oik_next_arrival` does, with this time limit in seconds.
+ * Thread-safe.
  */
 oik_status oik_next_arrival_for(oik_job *job,
                                 oik_region *region,

@@ -65,7 +65,8 @@ pub extern "C" fn oik_next_arrival(
     run(|| next(job, region, arrival, &Patience::JobsLimit))
 }
 
-/// Takes a put with notice as `oik_next_arrival` does, with this time limit in seconds. Thread-safe.
+/// Takes a put with notice as `oik_next_arrival` does, with this time limit in seconds.
+/// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_next_arrival_for(
     job: *mut oik_job,

@@ -11,6 +11,8 @@ pub struct Counters {
     /// Visits to single peers, all stages of all turns together. Only peers that have something to
     /// do are visited.
     pub visits: u64,
+    /// Messages that were placed into posted memory as their bytes arrived (MEM-26.8).
+    pub placed_messages: u64,
     /// Datagrams received that no connection wanted: garbage, or another job's.
     pub strangers: u64,
     /// Datagrams whose seal was wrong.

@@ -36,7 +36,23 @@ impl<P: Pages> Handler for Layers<P> {
         self.rma.refused_for_room(from, head, len);
     }
 
+    fn places_until_turn(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> bool {
+        // An earlier message that no receive has been offered yet may be another's match.
+        let (Some(posted), true) = (&self.posted, self.unoffered == 0) else { return false };
+        let tag = head.try_into().ok().and_then(rma::user_tag);
+        let placement = tag.and_then(|tag| posted.begin(from, tag, len));
+        placement.is_some_and(|placement| {
+            self.placing.insert((from, number), placement);
+            true
+        })
+    }
+
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {
+        if !self.placing.is_empty()
+            && let Some(placement) = self.placing.get_mut(&(from, number))
+        {
+            return placement.write(offset, bytes);
+        }
         // Both layers get the bytes. Message numbers are unique within a connection, so the layer
         // that did not admit this message ignores them.
         self.coherence.place(from, number, offset, bytes, &mut self.pages);
@@ -66,15 +82,32 @@ impl<P: Pages> Handler for Layers<P> {
                     self.coherence.receive(from, head, &bytes, &mut self.pages)
                 }
             },
+            MessageKind::User => match (body, self.placing.remove(&(from, number))) {
+                (Delivered::Placed(len), Some(placement)) => {
+                    // Only a message that a posted receive has got is read by now.
+                    let is_received = placement.finish();
+                    self.received.extend(is_received.then_some((from, len)));
+                    self.placed_messages += u64::from(is_received);
+                    if is_received { Ok(()) } else { Err(Refusal::NoMemory) }
+                }
+                (body, _) => {
+                    self.unoffered += 1;
+                    self.rma.deliver(from, number, class, head, body, &mut self.memory)
+                }
+            },
             _ => self.rma.deliver(from, number, class, head, body, &mut self.memory),
         }
     }
 
     fn withdrawn(&mut self, from: Rank, number: u64) {
+        if let Some(placement) = self.placing.remove(&(from, number)) {
+            placement.abort();
+        }
         self.rma.withdrawn(from, number);
     }
 
     fn abandon(&mut self, from: Rank) {
+        self.abort_placements(|rank| rank == from);
         self.rma.abandon(from);
         // Coherence treats a restarted peer as dead, because the new process does not have the old
         // one's pages.

@@ -1,5 +1,6 @@
 //! The engine: the parts of a node, and access to them between turns.
 
+use crate::client::posted::PostedMemory;
 use crate::client::shm_channel::ShmChannels;
 use crate::client::submission::Submission;
 use crate::control;
@@ -232,6 +233,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn end(&mut self, failure: &Failure) {
         self.shm.end_fast(failure);
         self.ops.end(failure);
+        // Their receives end like those for which no message has begun.
+        self.layers.abort_placements(|_| true);
     }
 
     /// Removes a region. Nothing can touch it afterwards: neither peers, nor answers in flight, nor
@@ -364,6 +367,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         &mut self.inbox
     }
 
+    /// Sets the posted receives of the node's threads.
+    pub fn set_posted(&mut self, posted: Arc<dyn PostedMemory>) {
+        self.layers.posted = Some(posted);
+    }
+
     /// Returns the thread-side view of the rings of all local peers.
     #[must_use]
     pub fn channels(&self) -> ShmChannels {
@@ -407,7 +415,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Returns the engine's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters { visits: self.peers.visits, ..self.counters }
+        let placed_messages = self.layers.placed_messages;
+        Counters { visits: self.peers.visits, placed_messages, ..self.counters }
     }
 }
 

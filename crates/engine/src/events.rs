@@ -27,6 +27,10 @@ pub(crate) fn settle<L: Link, P: Pages>(out: &mut Outbound<'_, L, P>, inbox: &mu
         at += 1;
     }
     out.peers.visits += at as u64;
+    for (from, len) in std::mem::take(&mut out.layers.received) {
+        out.consumed(from, 1, len);
+        inbox.add_settled(1);
+    }
     rma_events(out, inbox);
     coherence_events(out, inbox);
     let released = release_held(out, inbox);

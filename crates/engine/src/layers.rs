@@ -1,6 +1,7 @@
 //! Layers above Wind: remote memory and coherence, and the memory that both work on.
 
 use crate::buffer_pool::BufferPool;
+use crate::client::posted::{MessagePlacement, PostedMemory};
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
@@ -8,6 +9,7 @@ use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::traffic::Traffic;
 use oikaze_protocol::wind::Token;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +24,17 @@ pub(crate) struct Layers<P> {
     pub buffer_pool: Arc<BufferPool>,
     /// Messages to other nodes.
     pub traffic: Traffic,
+    /// Posted receives, once the node's threads have any.
+    pub posted: Option<Arc<dyn PostedMemory>>,
+    /// Messages that are being placed into posted memory, by sender and number.
+    pub placing: BTreeMap<(Rank, u64), Box<dyn MessagePlacement>>,
+    /// Number of users' messages that were delivered and that no posted receive has been offered.
+    /// They come before all later ones (MEM-26.2).
+    pub unoffered: usize,
+    /// Number of messages that were placed into posted memory since the start.
+    pub placed_messages: u64,
+    /// Messages that were placed into posted memory lately: sender and length.
+    pub received: Vec<(Rank, u64)>,
     /// Number of messages since the last turn whose senders may wait for this node.
     pub requests: usize,
     /// Time without a sign of life after which a peer counts as dead.
@@ -37,6 +50,11 @@ impl<P: Pages> Layers<P> {
             memory: RegionTable::new(),
             buffer_pool: Arc::default(),
             traffic: Traffic::default(),
+            posted: None,
+            placing: BTreeMap::new(),
+            unoffered: 0,
+            placed_messages: 0,
+            received: Vec::new(),
             requests: 0,
             failure_time,
         }
@@ -58,8 +76,18 @@ impl<P: Pages> Layers<P> {
         self.coherence.owes() || self.rma.answers() > 0
     }
 
+    /// Called when messages of these senders that have begun will never be whole.
+    pub fn abort_placements(&mut self, of: impl Fn(Rank) -> bool) {
+        while let Some(&key) = self.placing.keys().find(|(from, _)| of(*from)) {
+            if let Some(placement) = self.placing.remove(&key) {
+                placement.abort();
+            }
+        }
+    }
+
     /// Called when a peer is dead.
     pub fn node_died(&mut self, peer: Rank) {
+        self.abort_placements(|from| from == peer);
         self.rma.node_died(peer);
         self.coherence.node_died(peer, &mut self.pages);
     }

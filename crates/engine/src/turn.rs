@@ -57,6 +57,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// records.
     fn receive(&mut self, now: Time) -> usize {
         self.ingress.note_poll(now);
+        self.layers.unoffered = self.inbox.arrived.len();
         let received = self.shm.poll(now, &mut self.layers, &mut self.ops, &mut self.inbox);
         self.now = now;
         if self.shm.have_ended() {

@@ -381,3 +381,121 @@ fn received_messages_give_their_credit_back() {
         job.barrier().unwrap();
     });
 }
+
+/// MEM-26.8: a long message goes straight into the memory of a receive that was posted before, if
+/// nothing of the same sender came before it that no receive was offered, and the memory has room.
+#[test]
+fn long_messages_are_placed_as_they_arrive() {
+    cluster(2, &Settings::default(), |job| {
+        let pages: Vec<LocalRegion> = (0..3).map(|_| memory(&job, LEN)).collect();
+        let placed = || job.statistics().placed_messages;
+        let is_receiver = job.rank() == 1;
+        for (class, round) in [(Class::Ordered, 0), (Class::Unordered, 1), (Class::Sync, 2)] {
+            let post = |n: usize| job.post_receive(Some(0), n as u64, EXACT, pages[n].all());
+            let receives: Vec<_> =
+                is_receiver.then(|| [0, 1].map(post)).into_iter().flatten().collect();
+            job.barrier().unwrap();
+            if !is_receiver {
+                let peer = job.peer(1).unwrap();
+                for tag in 0..2 {
+                    drop(peer.send(class, tag, &vec![tag as u8 + 1; LEN]));
+                }
+            }
+            for (tag, receive) in receives.iter().enumerate() {
+                assert_eq!(got(receive), (0, tag as u64, LEN as u64));
+                assert_eq!(bytes_of(&pages[tag], LEN), vec![tag as u8 + 1; LEN]);
+            }
+            if is_receiver {
+                // The second may have begun before the first one's receive was known to be.
+                assert!((2 * round + 1..=2 * round + 2).contains(&placed()), "{}", placed());
+            }
+            job.barrier().unwrap();
+        }
+        let before = placed();
+        // A message that waits, and one that is too long, are received as ever.
+        let small = memory(&job, 64);
+        let receive = is_receiver.then(|| job.post_receive(Some(0), 9, EXACT, small.all()));
+        job.barrier().unwrap();
+        if !is_receiver {
+            let peer = job.peer(1).unwrap();
+            drop(peer.send(Class::Ordered, 9, &vec![9; LEN]));
+            drop(peer.send(Class::Ordered, 8, &vec![8; LEN]));
+            peer.send(Class::Sync, 7, b"all").wait_for(PATIENCE).unwrap();
+        }
+        if let Some(receive) = receive {
+            let error = receive.wait_for(PATIENCE).unwrap_err();
+            assert_eq!(error.kept_message().unwrap().len, LEN as u64);
+            let late = job.post_receive(Some(0), 7, EXACT, small.all());
+            assert_eq!(got(&late), (0, 7, 3));
+            for tag in [9, 8] {
+                assert_eq!(job.receive_for(None, PATIENCE).unwrap().bytes(), vec![tag; LEN]);
+            }
+            assert_eq!(placed(), before);
+        }
+        job.barrier().unwrap();
+    });
+}
+
+/// MEM-26.8, WIND-2.9: a receive whose message is withdrawn in the middle gets the next one.
+#[test]
+fn a_receive_outlives_a_message_that_is_withdrawn() {
+    const LONG: usize = 64 << 20;
+    cluster(2, &Settings::default(), |job| {
+        let page = memory(&job, LONG);
+        for round in 0..6 {
+            let receive = (job.rank() == 1).then(|| job.post_receive(None, 0, ANY, page.all()));
+            job.barrier().unwrap();
+            if let Some(receive) = receive {
+                let first = got(&receive);
+                if first.1 == 1 {
+                    assert_eq!(first.2, LONG as u64);
+                    let next = job.receive_for(None, PATIENCE).unwrap();
+                    assert_eq!((next.tag(), next.bytes()), (2, &b"next"[..]));
+                } else {
+                    assert_eq!(first, (0, 2, 4));
+                    assert_eq!(bytes_of(&page, 4), b"next");
+                }
+            } else {
+                let peer = job.peer(1).unwrap();
+                let long = peer.send_from(Class::Ordered, 1, page.all());
+                let _ = long.wait_for(Duration::from_micros(200 * round));
+                let _ = long.cancel();
+                peer.send(Class::Ordered, 2, b"next").wait_for(PATIENCE).unwrap();
+            }
+            job.barrier().unwrap();
+        }
+    });
+}
+
+/// MEM-26.7: memory that is deregistered while a message is being placed is not touched any more,
+/// and the sender is told.
+#[test]
+fn deregistered_memory_is_not_touched_any_more() {
+    const LONG: usize = 32 << 20;
+    cluster(2, &Settings::default(), |job| {
+        for round in 0..6 {
+            let page = memory(&job, LONG);
+            let receive = (job.rank() == 1).then(|| job.post_receive(None, 0, ANY, page.all()));
+            job.barrier().unwrap();
+            if let Some(receive) = receive {
+                let _ = receive.wait_for(Duration::from_micros(300 * round));
+                let memory = page.deregister().unwrap();
+                memory.fill(0, LONG as u64, 7).unwrap();
+                let received = receive.wait_for(PATIENCE);
+                job.barrier().unwrap();
+                let mut bytes = vec![0; LONG];
+                memory.read(0, &mut bytes).unwrap();
+                assert!(bytes.iter().all(|byte| *byte == 7));
+                if received.is_err() {
+                    // The message waits, unless some of it was in the memory already.
+                    let _ = job.receive_for(None, Duration::from_millis(200));
+                }
+            } else {
+                let long = job.peer(1).unwrap().send_from(Class::Ordered, 1, page.all());
+                let _ = long.wait_for(PATIENCE);
+                job.barrier().unwrap();
+            }
+            job.barrier().unwrap();
+        }
+    });
+}

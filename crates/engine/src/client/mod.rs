@@ -5,6 +5,7 @@ pub(crate) mod completion;
 pub(crate) mod compound;
 pub(crate) mod fence_watch;
 pub(crate) mod label;
+pub(crate) mod posted;
 pub(crate) mod shm_channel;
 pub(crate) mod submission;
 pub(crate) mod untaken;

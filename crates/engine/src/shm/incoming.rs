@@ -313,6 +313,14 @@ impl Incoming {
                 charge = self.take_credit(&head, len)?;
                 BodyDestination::Place
             }
+            // Records come in their order, so every earlier message is delivered.
+            Admission::Assemble
+                if rma::costs_credit(&head)
+                    && handler.places_until_turn(from, number, &head, len) =>
+            {
+                charge = self.take_credit(&head, len)?;
+                BodyDestination::Place
+            }
             Admission::Assemble => {
                 let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
                 if rma::costs_credit(&head) {

@@ -58,6 +58,9 @@ pub struct NodeStatistics {
     pub unproved: u64,
     /// Datagrams dropped because they had been received before.
     pub duplicates: u64,
+    /// Messages that were placed into posted memory as their bytes arrived, without a copy in
+    /// between ([`Job::post_receive`](crate::Job::post_receive)).
+    pub placed_messages: u64,
     /// Notices of the link, such as that the kernel refused segmentation offload.
     pub notices: Vec<String>,
 }
@@ -80,6 +83,7 @@ impl NodeStatistics {
             unheard: counters.unheard,
             stale_handshakes: counters.stale_handshakes,
             unproved: counters.unproved,
+            placed_messages: counters.placed_messages,
             notices: engine.notices().to_vec(),
             ..Self::default()
         };

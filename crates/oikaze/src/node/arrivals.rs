@@ -26,8 +26,8 @@ struct ArrivalState {
 }
 
 impl ArrivalQueue {
-    /// Adds the entries of a turn in the order of their arrival (MEM-25.5), and wakes the tasks that
-    /// wait for them.
+    /// Adds the entries of a turn in the order of their arrival (MEM-25.5), and wakes the tasks
+    /// that wait for them.
     pub fn deposit(&self, mut next: impl FnMut() -> Option<Placed>) {
         let Some(first) = next() else { return };
         let wakers = {

@@ -2,10 +2,10 @@
 
 use super::read_credit::ReadCredit;
 use super::{Waiters, lock};
-use crate::memory::RegionSlice;
-use oikaze_engine::{Arrived, Completion, Failure, Request, Value};
+use crate::memory::{Region, RegionSlice};
+use oikaze_engine::{Arrived, Completion, Failure, MessagePlacement, PostedMemory, Request, Value};
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{Pattern, PostedReceives, RmaError};
+use oikaze_protocol::rma::{Pattern, PostedReceives, ReceivePlace, RmaError};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,6 +25,65 @@ pub(super) struct Mailbox {
 pub(crate) struct PostedReceive {
     pub into: RegionSlice,
     pub completion: Arc<Completion>,
+}
+
+/// The posted receives of a node, as its engine sees them.
+pub(super) struct Receives(pub Arc<Mailbox>);
+
+impl PostedMemory for Receives {
+    fn begin(&self, from: Rank, tag: u64, len: u64) -> Option<Box<dyn MessagePlacement>> {
+        if !self.0.has_posted() {
+            return None;
+        }
+        let mut inside = lock(&self.0.inside);
+        let has_room = |receive: &PostedReceive| receive.into.len() as u64 >= len;
+        let (place, receive) = inside.posted.take_for((from, tag), has_room)?;
+        self.0.posted.store(inside.posted.len(), Ordering::Release);
+        let mailbox = Arc::clone(&self.0);
+        Some(Box::new(Placement { mailbox, place, receive, from, tag, len, is_gone: false }))
+    }
+}
+
+/// A message that is placed into posted memory as its bytes arrive (MEM-26.8).
+struct Placement {
+    mailbox: Arc<Mailbox>,
+    place: ReceivePlace,
+    receive: PostedReceive,
+    from: Rank,
+    tag: u64,
+    len: u64,
+    /// Is `true` if the memory is not registered any more, and so is not touched (MEM-26.7).
+    is_gone: bool,
+}
+
+impl MessagePlacement for Placement {
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let write = |region: &Region, at: u64, len: u64| {
+            let end = offset.checked_add(bytes.len() as u64);
+            end.is_some_and(|end| end <= len) && region.write(at + offset, bytes).is_ok()
+        };
+        self.is_gone |= !self.receive.into.use_directly(write);
+    }
+
+    fn finish(self: Box<Self>) -> bool {
+        let Placement { receive, from, tag, len, is_gone, .. } = *self;
+        let received = if is_gone {
+            Err(RmaError::DestinationGone.into())
+        } else {
+            Ok(Value::Received { from, tag, len })
+        };
+        receive.completion.settle(received);
+        !is_gone
+    }
+
+    fn abort(self: Box<Self>) {
+        let Placement { mailbox, place, receive, is_gone, .. } = *self;
+        if is_gone {
+            receive.completion.settle(Err(RmaError::DestinationGone.into()));
+        } else {
+            mailbox.restore(place, receive);
+        }
+    }
 }
 
 /// Receives that have ended, for the caller to settle when it has left the lock.
@@ -144,6 +203,27 @@ impl Mailbox {
         drop(inside);
         receive.completion.settle(outcome);
         (request, false)
+    }
+
+    /// Puts a receive back whose message will not be whole. A message that has come meanwhile and
+    /// waits may match it.
+    fn restore(&self, place: ReceivePlace, receive: PostedReceive) {
+        let mut inside = lock(&self.inside);
+        let mut ended = Ended::new();
+        inside.posted.restore(place, receive);
+        let waits = |arrived: &Arrived| place.pattern.matches(arrived.from, arrived.tag);
+        if let Some(at) = inside.messages.iter().position(waits)
+            && at >= inside.promised
+            && let Some(arrived) = inside.messages.remove(at)
+        {
+            let request = inside.offer(arrived, &mut ended);
+            inside.credit.keep(request);
+            self.untold.store(true, Ordering::Relaxed);
+        }
+        self.waiting.store(inside.messages.len(), Ordering::Release);
+        self.posted.store(inside.posted.len(), Ordering::Release);
+        drop(inside);
+        settle(ended);
     }
 
     /// Fails the posted receives for which `loss` returns why no message will come (MEM-26.6).

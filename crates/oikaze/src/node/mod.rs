@@ -103,7 +103,7 @@ pub(crate) struct Node {
     bootstrap: Arc<dyn Bootstrap>,
     /// See [`Node::has_failed`].
     failed: AtomicBool,
-    mailbox: Mailbox,
+    mailbox: Arc<Mailbox>,
     arrivals: ArrivalQueue,
     collectives: Arc<Registry>,
     departures: departures::Departures,
@@ -145,6 +145,8 @@ impl Node {
             .map_err(|error| Error::system("duplicating the local peers' descriptor", error))?;
         let (channels, fences) = (engine.channels(), Arc::clone(engine.ops().fences()));
         let guards = Arc::clone(engine.pages().guards());
+        let mailbox = Arc::new(Mailbox::default());
+        engine.set_posted(Arc::new(mailbox::Receives(Arc::clone(&mailbox))));
         let has_own_thread = wait_policy.mode != EngineMode::Inline;
         let node = Arc::new(Self {
             pace: fast_path::Pace::new(channels.count()),
@@ -168,7 +170,7 @@ impl Node {
             waits,
             bootstrap,
             failed: AtomicBool::new(false),
-            mailbox: Mailbox::default(),
+            mailbox,
             arrivals: ArrivalQueue::default(),
             collectives: Arc::default(),
             departures: departures::Departures::default(),

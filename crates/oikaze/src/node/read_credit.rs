@@ -45,6 +45,16 @@ impl ReadCredit {
         if self.since_look >= READ_A_LOOK { self.one_of_the_rest() } else { None }
     }
 
+    /// Counts credit of a request that cannot be made now again.
+    pub fn keep(&mut self, request: Option<Request>) {
+        if let Some(Request::Consumed { from, messages, bytes }) = request
+            && let Some(read) = self.read.get_mut(from as usize)
+        {
+            read.messages += messages;
+            read.bytes += bytes;
+        }
+    }
+
     /// Reports all unreported credit.
     pub fn take(&mut self) -> Vec<Request> {
         (0..self.read.len()).filter_map(|at| self.tell(at)).collect()

@@ -24,11 +24,20 @@ impl Pattern {
 
 /// Posted receives, oldest first. `R` is what the caller keeps with each.
 #[derive(Debug)]
-pub struct PostedReceives<R>(VecDeque<(Pattern, R)>);
+pub struct PostedReceives<R>(VecDeque<(Place, R)>, u64);
+
+/// Place of a receive among the others, and its pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Serial number, which grows with each receive that is posted.
+    serial: u64,
+    /// Messages that the receive takes.
+    pub pattern: Pattern,
+}
 
 impl<R> Default for PostedReceives<R> {
     fn default() -> Self {
-        Self(VecDeque::new())
+        Self(VecDeque::new(), 0)
     }
 }
 
@@ -36,13 +45,31 @@ impl<R> PostedReceives<R> {
     /// Adds a receive behind the others. The caller has made sure that no message which arrived
     /// earlier and waits matches (MEM-26.2).
     pub fn post(&mut self, pattern: Pattern, receive: R) {
-        self.0.push_back((pattern, receive));
+        self.1 += 1;
+        self.0.push_back((Place { serial: self.1, pattern }, receive));
     }
 
     /// Takes the oldest receive that matches a message (MEM-26.2).
     pub fn take(&mut self, from: Rank, tag: u64) -> Option<R> {
-        let at = self.0.iter().position(|(pattern, _)| pattern.matches(from, tag))?;
+        let at = self.0.iter().position(|(place, _)| place.pattern.matches(from, tag))?;
         self.0.remove(at).map(|(_, receive)| receive)
+    }
+
+    /// Takes the oldest receive that matches a message, if `has_room` says so.
+    pub fn take_for(
+        &mut self,
+        (from, tag): (Rank, u64),
+        has_room: impl FnOnce(&R) -> bool,
+    ) -> Option<(Place, R)> {
+        let at = self.0.iter().position(|(place, _)| place.pattern.matches(from, tag))?;
+        self.0.get(at).filter(|(_, receive)| has_room(receive))?;
+        self.0.remove(at)
+    }
+
+    /// Puts a receive back to its place among the others.
+    pub fn restore(&mut self, place: Place, receive: R) {
+        let at = self.0.partition_point(|(other, _)| other.serial < place.serial);
+        self.0.insert(at, (place, receive));
     }
 
     /// Takes all receives that `ended` selects, in their order.
@@ -51,10 +78,10 @@ impl<R> PostedReceives<R> {
         mut ended: impl FnMut(&Pattern, &R) -> Option<E>,
     ) -> VecDeque<(R, E)> {
         let (mut taken, mut kept) = (VecDeque::new(), VecDeque::new());
-        for (pattern, receive) in self.0.drain(..) {
-            match ended(&pattern, &receive) {
+        for (place, receive) in self.0.drain(..) {
+            match ended(&place.pattern, &receive) {
                 Some(end) => taken.push_back((receive, end)),
-                None => kept.push_back((pattern, receive)),
+                None => kept.push_back((place, receive)),
             }
         }
         self.0 = kept;
@@ -95,6 +122,22 @@ mod tests {
         ] {
             assert_eq!(pattern.matches(from, tag), matches, "{pattern:?} {from} {tag}");
         }
+    }
+
+    /// MEM-26.8: a receive that is put back stands where it stood.
+    #[test]
+    fn a_receive_is_put_back_to_its_place() {
+        let mut posted = PostedReceives::default();
+        let any = Pattern { from: None, tag: 0, mask: 0 };
+        (0..4).for_each(|n| posted.post(any, n));
+        assert!(posted.take_for((1, 0), |_| false).is_none());
+        let (first, zero) = posted.take_for((1, 0), |_| true).unwrap();
+        let (second, one) = posted.take_for((1, 0), |_| true).unwrap();
+        posted.post(any, 4);
+        posted.restore(second, one);
+        posted.restore(first, zero);
+        let order: Vec<_> = core::iter::from_fn(|| posted.take(1, 0)).collect();
+        assert_eq!(order, [0, 1, 2, 3, 4]);
     }
 
     /// One event of a history, in the order in which the events happen.

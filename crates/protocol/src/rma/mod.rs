@@ -38,7 +38,7 @@ mod user;
 pub use destination::{Destination, read_rows};
 pub use event::{Notice, OperationValue, RmaError, RmaEvent};
 pub use head::{Operation, Published, Signal, TicketId};
-pub use matching::{Pattern, PostedReceives};
+pub use matching::{Pattern, Place as ReceivePlace, PostedReceives};
 pub use memory::{Memory, Rights};
 pub use message_kind::{
     MessageKind, charge_of, charges_body, costs_credit, is_handed_up, kind, places,

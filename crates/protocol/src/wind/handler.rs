@@ -118,6 +118,16 @@ pub trait Handler {
         false
     }
 
+    /// Called for a fragmented message that [`admit`](Self::admit) has admitted with
+    /// [`Admission::Assemble`], if every earlier message of the peer is delivered or being placed,
+    /// or if the message is unordered. Returns `true` if the bytes go to their place as they
+    /// arrive. The message is delivered in its turn all the same, as [`Delivered::Placed`]
+    /// (WIND-2.12).
+    fn places_until_turn(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> bool {
+        let _ = (from, number, head, len);
+        false
+    }
+
     /// Returns `true` if such a message costs credit (WIND-6.3). `said` is the sender's statement.
     /// A message whose sender says otherwise is refused.
     fn costs_credit(&self, head: &[u8], said: bool) -> bool {
@@ -146,7 +156,7 @@ pub trait Handler {
         let _ = (from, head, len);
     }
 
-    /// Places bytes of a message admitted with [`Admission::Place`]. Each byte comes exactly once
+    /// Places bytes of a message that is placed, not reassembled. Each byte comes exactly once
     /// and is already verified.
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]);
 

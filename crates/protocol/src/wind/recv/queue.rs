@@ -21,6 +21,9 @@ use alloc::vec::Vec;
 /// Bytes of bookkeeping for a message that is held back or reassembled, beyond its own bytes.
 const OVERHEAD: u64 = (HEAD_MAX + 128) as u64;
 
+/// Maximum number of earlier messages that are checked before a message is placed until its turn.
+const SETTLED_LOOK: u64 = 64;
+
 /// Result of processing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
@@ -197,6 +200,16 @@ impl Inbox {
                 number,
                 Assembly::new(class, charge, kept_head, len, BodyDestination::Place),
             ),
+            (Admission::Assemble, None)
+                if (class == Class::Unordered || self.follows_settled(number))
+                    && above.handler.places_until_turn(above.from, number, head, len) =>
+            {
+                let place = BodyDestination::Place;
+                self.gather(number, Assembly::new(class, charge, kept_head, len, place));
+                if let Some((fragment, bytes)) = whole {
+                    return self.fragment(fragment, true, bytes, above);
+                }
+            }
             (Admission::Assemble, None) => {
                 // Reserved but not cleared, because most fragments come in order and each byte is
                 // written once.
@@ -218,6 +231,20 @@ impl Inbox {
             }
         }
         Taken::New
+    }
+
+    /// Returns `true` if every message before this one is done, or its bytes are being placed, so
+    /// that the upper layer knows where they go. Looks at a few messages only.
+    fn follows_settled(&self, number: u64) -> bool {
+        let before = number.saturating_sub(self.floor);
+        before <= SETTLED_LOOK
+            && (0..before as usize).all(|at| match self.slots.get(at) {
+                Some(QueueSlot::Done) => true,
+                Some(QueueSlot::Gathering(assembly)) => {
+                    assembly.destination == BodyDestination::Place
+                }
+                Some(QueueSlot::Held(_) | QueueSlot::Missing) | None => false,
+            })
     }
 
     fn gather(&mut self, number: u64, assembly: Assembly) {

@@ -279,3 +279,27 @@ fn what_is_placed_takes_no_room() {
 fn a_header_only_seal_has_the_same_format() {
     assert_eq!(SealKind::HeaderOnly.tag_len(), SealKind::EndToEnd.tag_len());
 }
+
+/// WIND-2.12: the bytes of ordered messages may go to their place as they arrive. The messages are
+/// delivered in their turn all the same.
+#[test]
+fn ordered_messages_are_placed_until_their_turn() {
+    const COUNT: u64 = 12;
+    let mut early = 0;
+    for seed in 0..20 {
+        let faults = Faults { loss: 0.1, ..Faults::default() };
+        let mut world = World::established(Settings::default(), faults, seed);
+        for id in 0..COUNT {
+            let message = super::world::message(Class::Ordered, id, 20_000);
+            world.nodes[0].connection.post(world.now, message).unwrap();
+        }
+        while !world.is_idle() {
+            world.run_for(core::time::Duration::from_millis(1));
+        }
+        let handler = &world.nodes[1].handler;
+        assert_eq!(handler.delivered.len() as u64, COUNT, "seed {seed}");
+        assert!(handler.order.is_sorted(), "seed {seed}: {:?}", handler.order);
+        early += handler.early;
+    }
+    assert!(early >= 20, "the first message of each world at least: {early}");
+}

@@ -105,6 +105,8 @@ pub struct Oracle {
     /// Number of bytes placed.
     pub placed_bytes: u64,
     pub abandoned: u32,
+    /// Number of messages that were placed until their turn.
+    pub early: u64,
     /// Lengths of the bodies of credited messages that the application has not read yet.
     pub unread: Vec<u64>,
     pub credited: BTreeSet<u64>,
@@ -145,6 +147,19 @@ impl Handler for Oracle {
 
     fn costs_credit(&self, _: &[u8], said: bool) -> bool {
         self.charges.unwrap_or(said)
+    }
+
+    /// WIND-2.12: asked only when every earlier message is done or being placed, or the order does
+    /// not matter.
+    fn places_until_turn(&mut self, _: Rank, number: u64, head: &[u8], len: u64) -> bool {
+        let words = Words::read(head);
+        let is_early = !words.place && !words.refuse && words.id.is_multiple_of(3);
+        if is_early {
+            let before = self.placed.insert(number, (words, len, BTreeMap::new()));
+            assert!(before.is_none(), "admitted twice");
+            self.early += 1;
+        }
+        is_early
     }
 
     /// WIND-6.3: a body that is placed costs no credit.
@@ -195,7 +210,7 @@ impl Handler for Oracle {
                 bytes.len() as u64
             }
             Delivered::Placed(len) => {
-                assert_eq!(class, Class::Unordered);
+                assert!(class == Class::Unordered || !words.place, "placed until its turn");
                 let (_, expected, parts) = self.placed.remove(&number).expect("not admitted");
                 assert_eq!((len, parts.iter().map(|(s, e)| e - s).sum::<u64>()), (expected, len));
                 len
