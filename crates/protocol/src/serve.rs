@@ -352,6 +352,7 @@ fn read_address(read: &mut ByteReader<'_>) -> Result<SocketAddr, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
     use proptest::prelude::*;
 
     fn address() -> impl Strategy<Value = SocketAddr> {
