@@ -258,6 +258,39 @@ std::process::Termination::report(main())
 mod docs_book_src_messages_md_2 {
 use oikaze::prelude::*;
 
+const HALO: u64 = 1 << 8; // kinds of messages in the upper bits, a step in the lower ones
+const KIND: u64 = !0xff; // mask: any step
+const EXACT: u64 = u64::MAX; // mask: this tag alone
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let (me, size) = (job.rank(), job.size());
+    let (next, previous) = ((me + 1) % size, (me + size - 1) % size);
+    let rows = job.register(Region::zeroed(2 * 4096)?)?;
+
+    // Offered before the messages come: they are received into place.
+    let first = job.post_receive(Some(previous), HALO | 3, EXACT, rows.slice(0..4096)?);
+    let other = job.post_receive(None, HALO, KIND, rows.slice(4096..8192)?);
+    let peer = job.peer(next)?;
+    drop(peer.send(Class::Ordered, HALO | 2, &[2; 4096]));
+    drop(peer.send(Class::Ordered, HALO | 3, &[3; 4096]));
+    drop(peer.send(Class::Ordered, 1, b"not a halo"));
+
+    assert_eq!(other.wait()?.tag, HALO | 2);
+    let received = first.wait()?; // sender, tag and length
+    assert_eq!((received.from, received.len), (previous, 4096));
+    assert_eq!(rows.load_u64(0)?, 0x0303_0303_0303_0303);
+    assert_eq!(job.receive(None)?.tag(), 1); // what no posted receive matches
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_messages_md_3 {
+use oikaze::prelude::*;
+
 #[oikaze::main]
 fn main(job: &Job) -> oikaze::Result<()> {
     let nodes = u64::from(job.size());
@@ -283,7 +316,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_messages_md_3 {
+mod docs_book_src_messages_md_4 {
 use oikaze::prelude::*;
 
 const COUNT: u64 = 10_000;
@@ -315,7 +348,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod docs_book_src_messages_md_4 {
+mod docs_book_src_messages_md_5 {
 use oikaze::prelude::*;
 
 const EACH: u64 = 100;
@@ -362,6 +395,11 @@ fn main() -> oikaze::Result<()> {
     next.send(Class::Sync, 8, b"sync").wait()?;
     let any = job.receive(None)?;
     assert_eq!(any.tag(), 8);
+
+    let page = job.register(Region::zeroed(64)?)?;
+    let receive = job.post_receive(Some(previous), 7, u64::MAX, page.all());
+    next.send(Class::Ordered, 7, b"into place").wait()?;
+    assert_eq!(receive.wait()?.len, 10);
 
     let request = next.send(Class::Unordered, 9, b"later");
     let mut arrived = job.try_receive(None);
@@ -564,6 +602,34 @@ std::process::Termination::report(main())
 }
 
 mod docs_book_src_remote_memory_md_3 {
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let (me, size) = (job.rank(), job.size());
+    let inbox = job.publish("inbox", Region::shared(size as usize * 1024)?, Rights::WRITE)?;
+    let source = job.register(Region::zeroed(1024)?)?;
+    source.fill(0, 1024, me as u8)?;
+    for rank in 0..size {
+        // Each node has a slot of its own at every node.
+        let there = job.peer(rank)?.region("inbox")?;
+        drop(there.put_notify(u64::from(me) * 1024, source.all(), 7));
+    }
+    for _ in 0..size {
+        let arrival = job.arrivals().next()?; // or inbox.arrivals(), or next_async().await
+        assert!(arrival.is_in(&inbox) && arrival.tag() == 7);
+        let mut bytes = vec![0; arrival.len() as usize];
+        inbox.read(arrival.offset(), &mut bytes)?;
+        assert_eq!(bytes, vec![arrival.from() as u8; 1024]);
+    }
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_remote_memory_md_4 {
 use oikaze::prelude::*;
 
 const TASKS: u64 = 100;
@@ -1504,6 +1570,23 @@ std::process::Termination::report(main())
 }
 
 mod crates_oikaze_src_completion_operation_bits_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let page = job.register(Region::zeroed(64)?)?;
+let receive = job.post_receive(None, 0, 0, page.all()).into_bits();
+assert!(receive.received().is_none());
+job.peer(job.rank())?.send(Class::Ordered, 5, b"note").wait()?;
+assert_eq!(receive.wait()?, 4); // the length
+assert_eq!(receive.received().map(|message| message.tag), Some(5));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_operation_bits_rs_2 {
 fn main() -> oikaze::Result<()> {
 let done = oikaze::completion::Operation::ended(7);
 assert!(done.is_done());
@@ -1926,6 +2009,50 @@ let refused = job.refused_accesses(); // what this node has refused to others
 assert!(refused.iter().all(|access| access.reason == RefusalReason::NotPermitted));
 job.barrier()?;
 drop(closed);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_arrivals_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::zeroed(4096)?, Rights::WRITE)?;
+let there = job.peer((job.rank() + 1) % job.size())?.region("inbox")?;
+let page = job.register(Region::zeroed(1024)?)?;
+there.put_notify(1024, page.all(), 7).wait()?;
+let arrival = job.arrivals().next()?; // its bytes are in place
+assert!(arrival.is_in(&inbox) && arrival.from() == (job.rank() + job.size() - 1) % job.size());
+assert_eq!((arrival.offset(), arrival.len(), arrival.tag()), (1024, 1024, 7));
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_arrivals_rs_2 {
+use oikaze::memory::NextArrival;
+use oikaze::prelude::*;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::zeroed(64)?, Rights::WRITE)?;
+let there = job.peer(job.rank())?.region("inbox")?;
+there.put_notify_copy(0, b"a note", 1)?.wait()?;
+let mut next: NextArrival = inbox.arrivals().next_async();
+let mut context = Context::from_waker(Waker::noop()); // an executor wakes the task instead
+let arrival = loop {
+    if let Poll::Ready(arrival) = Pin::new(&mut next).poll(&mut context) {
+        break arrival?;
+    }
+};
+assert_eq!(arrival.len(), 6);
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -2405,6 +2532,26 @@ let message = job.receive(Some(before))?; // goes round once
 if job.rank() != 0 {
     job.peer(next)?.forward(Class::Ordered, 1, message).wait()?;
 }
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_message_posted_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let (me, n) = (job.rank(), job.size());
+let page = job.register(Region::zeroed(4096)?)?;
+let receive = job.post_receive(Some((me + n - 1) % n), 7, u64::MAX, page.all());
+job.peer((me + 1) % n)?.send(Class::Ordered, 7, b"into place").wait()?;
+let message = receive.wait()?; // or receive.await?
+assert_eq!((message.tag, message.len), (7, 10));
+let mut bytes = [0; 10];
+page.read(0, &mut bytes)?;
+assert_eq!(&bytes, b"into place");
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -3286,6 +3433,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("docs/book/src/messages.md 2", docs_book_src_messages_md_2::start, false),
     ("docs/book/src/messages.md 3", docs_book_src_messages_md_3::start, false),
     ("docs/book/src/messages.md 4", docs_book_src_messages_md_4::start, false),
+    ("docs/book/src/messages.md 5", docs_book_src_messages_md_5::start, false),
     ("docs/book/src/mpi.md 1", docs_book_src_mpi_md_1::start, false),
     ("docs/book/src/mpi.md 2", docs_book_src_mpi_md_2::start, true),
     ("docs/book/src/mpi.md 3", docs_book_src_mpi_md_3::start, false),
@@ -3294,6 +3442,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("docs/book/src/remote-memory.md 1", docs_book_src_remote_memory_md_1::start, false),
     ("docs/book/src/remote-memory.md 2", docs_book_src_remote_memory_md_2::start, false),
     ("docs/book/src/remote-memory.md 3", docs_book_src_remote_memory_md_3::start, false),
+    ("docs/book/src/remote-memory.md 4", docs_book_src_remote_memory_md_4::start, false),
     ("docs/book/src/running.md 1", docs_book_src_running_md_1::start, false),
     ("docs/book/src/shared-arrays.md 1", docs_book_src_shared_arrays_md_1::start, false),
     ("docs/book/src/shared-arrays.md 2", docs_book_src_shared_arrays_md_2::start, false),
@@ -3342,6 +3491,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/completion/counter.rs 2", crates_oikaze_src_completion_counter_rs_2::start, false),
     ("crates/oikaze/src/completion/mod.rs 1", crates_oikaze_src_completion_mod_rs_1::start, false),
     ("crates/oikaze/src/completion/operation/bits.rs 1", crates_oikaze_src_completion_operation_bits_rs_1::start, false),
+    ("crates/oikaze/src/completion/operation/bits.rs 2", crates_oikaze_src_completion_operation_bits_rs_2::start, false),
     ("crates/oikaze/src/completion/operation/future.rs 1", crates_oikaze_src_completion_operation_future_rs_1::start, false),
     ("crates/oikaze/src/completion/operation/mod.rs 1", crates_oikaze_src_completion_operation_mod_rs_1::start, false),
     ("crates/oikaze/src/completion/operation/mod.rs 2", crates_oikaze_src_completion_operation_mod_rs_2::start, false),
@@ -3369,6 +3519,8 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/job/run.rs 1", crates_oikaze_src_job_run_rs_1::start, false),
     ("crates/oikaze/src/job/statistics.rs 1", crates_oikaze_src_job_statistics_rs_1::start, false),
     ("crates/oikaze/src/memory/access_log.rs 1", crates_oikaze_src_memory_access_log_rs_1::start, false),
+    ("crates/oikaze/src/memory/arrivals.rs 1", crates_oikaze_src_memory_arrivals_rs_1::start, false),
+    ("crates/oikaze/src/memory/arrivals.rs 2", crates_oikaze_src_memory_arrivals_rs_2::start, false),
     ("crates/oikaze/src/memory/exchange.rs 1", crates_oikaze_src_memory_exchange_rs_1::start, false),
     ("crates/oikaze/src/memory/mod.rs 1", crates_oikaze_src_memory_mod_rs_1::start, false),
     ("crates/oikaze/src/memory/mod.rs 2", crates_oikaze_src_memory_mod_rs_2::start, false),
@@ -3397,6 +3549,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/message/fifo.rs 2", crates_oikaze_src_message_fifo_rs_2::start, false),
     ("crates/oikaze/src/message/mod.rs 1", crates_oikaze_src_message_mod_rs_1::start, false),
     ("crates/oikaze/src/message/mod.rs 2", crates_oikaze_src_message_mod_rs_2::start, false),
+    ("crates/oikaze/src/message/posted.rs 1", crates_oikaze_src_message_posted_rs_1::start, false),
     ("crates/oikaze/src/message/received.rs 1", crates_oikaze_src_message_received_rs_1::start, false),
     ("crates/oikaze/src/message/remote_fifo.rs 1", crates_oikaze_src_message_remote_fifo_rs_1::start, false),
     ("crates/oikaze/src/prelude.rs 1", crates_oikaze_src_prelude_rs_1::start, false),
