@@ -35,7 +35,7 @@ pub struct Serve {
     #[arg(default_value = DEFAULT_NAME, value_parser = name)]
     name: String,
 
-    /// Cores to work on, with one worker on each, such as 3 or 2-3 [default: one worker on any core]
+    /// Cores to work on, one worker on each, such as 3 or 2-3 [default: one worker on any core]
     #[arg(long, value_name = "CORES", value_parser = cores)]
     cores: Option<Cores>,
 
@@ -43,7 +43,7 @@ pub struct Serve {
     #[arg(long, value_name = "PRIORITY")]
     priority: Option<Priority>,
 
-    /// Serve this user (a number), too; repeated. Nodes accept a server of their own user or of root
+    /// Serve this user (a number), too; repeated. Nodes accept a server of their user or of root
     #[arg(long = "user", value_name = "UID")]
     users: Vec<u32>,
 
@@ -154,8 +154,8 @@ fn start(arguments: &Serve) -> Result<(), String> {
     for user in &arguments.users {
         command.args(["--user", &text(user)]);
     }
-    // The server outlives this process and its terminal, and needs nothing of the job's environment,
-    // which may hold its secret.
+    // The server outlives this process and its terminal. It needs nothing of the job's environment,
+    // which may hold the job's secret.
     command
         .env_clear()
         .current_dir("/")

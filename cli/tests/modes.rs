@@ -67,7 +67,7 @@ fn pattern(rank: u32, round: u64) -> Vec<u8> {
     (0..LONG as u64).map(|at| (at * 7 + round * 31 + u64::from(rank) * 101) as u8).collect()
 }
 
-/// Puts, gets, signals and atomics, between neighbours.
+/// Puts, gets, signals and atomics, between nodes of a ring.
 fn memory(job: &Job) -> Result<()> {
     let (me, next) = (job.rank(), (job.rank() + 1) % NODES);
     let before = (me + NODES - 1) % NODES;

@@ -167,8 +167,8 @@ fn nodes_of_a_killed_server_fail_and_name_it() {
     }
 }
 
-/// SERVE-1.1, SERVE-1.2: a second server of the name, a client of another user, a core that does not
-/// exist, a name that is none.
+/// SERVE-1.1, SERVE-1.2: a second server of the name, a client of another user, a core that does
+/// not exist, a name that is none.
 #[test]
 fn what_the_server_refuses_has_a_reason() {
     let server = Server::start("refuses", &[]);

@@ -60,6 +60,10 @@ fn lay_out(dist: &Dist, tree: &Path) -> Result<(), String> {
     for (script, folder) in dist.completions.iter().zip(folders) {
         copy(script, &share.join(folder), name(script))?;
     }
+    for unit in ["oikaze-serve.service", "oikaze-serve.socket"] {
+        let source = root().join("cli/systemd").join(unit);
+        copy(&source, &tree.join("usr/lib/systemd/system"), unit)?;
+    }
     let mut licences = Vec::new();
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         licences.extend(read(&root().join(name))?);

@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Makes this process the leader of a session of its own, without a terminal. A process that leads a
-/// group already stays where it is.
+/// Makes this process the leader of a session of its own, without a terminal. A process that leads
+/// a group already stays where it is.
 pub fn leave_session() {
     let _ = rustix::process::setsid();
 }

@@ -14,7 +14,7 @@
 //! - [`shm`]: records in the rings between two nodes of one machine.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
 //! - [`collective`]: collective operations as plans of rounds, and the heads of their parcels.
-//! - [`serve`]: what a node and its server say to each other.
+//! - [`serve`]: messages between a node and the server that sends and receives for it.
 //! - [`traffic`]: messages by purpose and size.
 //!
 //! The engine (crate `oikaze`) hands each datagram to [`wind::Connection::receive`], which calls

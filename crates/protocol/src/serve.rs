@@ -1,5 +1,5 @@
-//! What a node and its server say to each other (spec/serve.md): the request for a link, its
-//! answer, and the heads of records in the rings between the two.
+//! Messages between a node and its server (spec/serve.md): the request for a link, its answer, and
+//! the heads of records in the rings between the two.
 //!
 //! All of it comes from another process's memory or socket, and is checked here.
 

@@ -194,11 +194,11 @@ impl JobBuilder {
         self
     }
 
-    /// Leaves sending and receiving to the server of this name (`OIKAZE_ENGINE=process:NAME`), which
-    /// serves the programs of a machine on cores of its own: see `oikaze serve --help`. The engine
-    /// has a thread of its own, as in [`JobBuilder::engine_thread`], which makes no system call that
-    /// sends or receives. A server that does not run is started on demand. What is sent stays sealed
-    /// for the server.
+    /// Leaves sending and receiving to the server of this name (`OIKAZE_ENGINE=process:NAME`),
+    /// which serves the programs of a machine on cores of its own: see `oikaze serve --help`. The
+    /// engine has a thread of its own, as in [`JobBuilder::engine_thread`], which makes no system
+    /// call that sends or receives. A server that does not run is started on demand. Datagrams stay
+    /// sealed for the server.
     ///
     /// ```no_run
     /// # fn main() -> oikaze::Result<()> {

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 64;
 /// Bytes that a node may send in a round (SERVE-4.1). A datagram has at most as many.
 const QUANTUM: usize = DATAGRAM_MAX;
-/// Bytes that the node may leave unread, before its server receives no more. Small datagrams wait in
-/// the ring behind bulk that came before.
+/// Bytes that the node may leave unread before its server receives no more. Small datagrams wait
+/// in the ring behind bulk that came before.
 const UNREAD_MAX: usize = 32 << 10;
 /// Time after which changed counters are reported to the node, while it has work.
 const REPORT_TIME: Duration = Duration::from_millis(10);

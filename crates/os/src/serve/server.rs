@@ -75,13 +75,13 @@ pub enum ServeError {
         "a server named {name:?} runs already in this network namespace: give this one another name (oikaze serve NAME), or stop that one (ss -xlp shows its process)"
     )]
     Taken {
-        /// The name.
+        /// Name that is taken.
         name: String,
     },
     /// The machine has no such core.
     #[error("this machine has no core {core}; its cores are {cores}")]
     NoCore {
-        /// The core.
+        /// Core that was asked for.
         core: CpuId,
         /// Cores of the machine.
         cores: String,
