@@ -77,6 +77,8 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     often("oikaze-engine", &["--lib", "shm::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     often("oikaze-engine", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
     often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
+    let serve_kills = 10 * u64::from(settings.kills);
+    often("oikaze-cli", &["--test", "serve", "killed_clients"], "OIKAZE_SERVE_KILLS", serve_kills)?;
     let from = [("OIKAZE_TAMPERED_FROM", settings.first.to_string())];
     often_with(
         "oikaze-cli",

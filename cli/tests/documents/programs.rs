@@ -1574,7 +1574,7 @@ use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 let page = job.register(Region::zeroed(64)?)?;
-let receive = job.post_receive(None, 0, 0, page.all()).into_bits();
+let receive = job.post_receive(Some(job.rank()), 0, 0, page.all()).into_bits();
 assert!(receive.received().is_none());
 job.peer(job.rank())?.send(Class::Ordered, 5, b"note").wait()?;
 assert_eq!(receive.wait()?, 4); // the length
@@ -1884,6 +1884,17 @@ std::process::Termination::report(main())
 }
 
 mod crates_oikaze_src_job_builder_rs_5 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::Job::builder().engine_process("default").join()?;
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_builder_rs_6 {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
 let builder = oikaze::Job::builder().engine_thread().engine_priority("nice:5")?;
 assert!(oikaze::Job::builder().engine_priority("high").is_err());
@@ -1895,7 +1906,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_job_builder_rs_6 {
+mod crates_oikaze_src_job_builder_rs_7 {
 fn main() -> oikaze::Result<()> {
 let job = oikaze::Job::builder().keep_going(true).join()?;
 assert!(job.lost().is_empty());
@@ -3512,6 +3523,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/job/builder.rs 4", crates_oikaze_src_job_builder_rs_4::start, false),
     ("crates/oikaze/src/job/builder.rs 5", crates_oikaze_src_job_builder_rs_5::start, false),
     ("crates/oikaze/src/job/builder.rs 6", crates_oikaze_src_job_builder_rs_6::start, false),
+    ("crates/oikaze/src/job/builder.rs 7", crates_oikaze_src_job_builder_rs_7::start, false),
     ("crates/oikaze/src/job/local.rs 1", crates_oikaze_src_job_local_rs_1::start, false),
     ("crates/oikaze/src/job/mod.rs 1", crates_oikaze_src_job_mod_rs_1::start, false),
     ("crates/oikaze/src/job/mod.rs 2", crates_oikaze_src_job_mod_rs_2::start, true),

@@ -28,7 +28,7 @@ impl Operation<u64> {
     /// # fn main() -> oikaze::Result<()> {
     /// let job = oikaze::join()?;
     /// let page = job.register(Region::zeroed(64)?)?;
-    /// let receive = job.post_receive(None, 0, 0, page.all()).into_bits();
+    /// let receive = job.post_receive(Some(job.rank()), 0, 0, page.all()).into_bits();
     /// assert!(receive.received().is_none());
     /// job.peer(job.rank())?.send(Class::Ordered, 5, b"note").wait()?;
     /// assert_eq!(receive.wait()?, 4); // the length
