@@ -17,8 +17,12 @@ const ROUNDS: u64 = 20;
 /// Bytes of a long transfer: many datagrams, and more than a ring.
 const LONG: usize = 1 << 20;
 
-/// Modes of the engine. The second thread lies on a core that others use too.
-const MODES: [&str; 4] = ["inline", "thread", "thread:0", "process:modes"];
+/// Returns the modes of the engine. The second thread lies on a core that others use too.
+fn modes() -> [String; 4] {
+    let server = format!("process:modes-{}", std::process::id());
+    ["inline".into(), "thread".into(), "thread:0".into(), server]
+}
+
 /// Options for a job over rings, and for one over the network, sealed. Nodes with injected faults
 /// share no memory. The third loses datagrams.
 const MEDIA: [&[&str]; 3] =
@@ -26,7 +30,7 @@ const MEDIA: [&[&str]; 3] =
 
 #[test]
 fn every_mode_does_the_same() {
-    for mode in MODES {
+    for mode in modes() {
         for medium in MEDIA {
             let mut command = oikaze(&[&["run", "-n", "3", "--timeout", "120"], medium].concat());
             command.args(["--env", &format!("OIKAZE_ENGINE={mode}")]);

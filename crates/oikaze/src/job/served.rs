@@ -20,6 +20,8 @@ pub(super) fn connect(name: &str, cores: &[CpuId], ask: &Bind) -> Result<ServedL
     loop {
         match ServedLink::connect(name, ask) {
             Err(ConnectError::Missing { .. }) if starts < STARTS_MAX => start(name, cores)?,
+            // A server that was started on demand has ended just now.
+            Err(ConnectError::Ended { .. }) if starts < STARTS_MAX => {}
             connected => return connected.map_err(|why| why.to_string()),
         }
         starts += 1;

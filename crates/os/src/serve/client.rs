@@ -5,7 +5,7 @@ use crate::features::Without;
 use crate::net::{Arrival, Bind, Link, LinkStack, Outgoing, Ports, Sink, Statistics};
 use crate::shm::{Pair, Part, Writer};
 use arrayvec::ArrayVec;
-use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenRequest, ToNode, ToServer};
+use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenAnswer, OpenRequest, ToNode, ToServer};
 use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -18,10 +18,14 @@ use std::time::{Duration, Instant};
 /// Maximum number of datagrams that one call sends.
 const BATCH: usize = 64;
 /// Bytes that a node may send in a round (SERVE-4.1). A datagram has at most as many.
-const QUANTUM: usize = DATAGRAM_MAX;
+const QUANTUM: usize = DATAGRAM_MAX + HEAD;
 /// Bytes that the node may leave unread before its server receives no more. Small datagrams wait
 /// in the ring behind bulk that came before.
 const UNREAD_MAX: usize = 32 << 10;
+/// Time after which datagrams for which the link had no room are sent again.
+const RETRY_TIME: Duration = Duration::from_micros(200);
+/// Messages of the socket that are heard at once. The rest stays for the next time.
+const HEARD_AT_ONCE: usize = 16;
 /// Time after which changed counters are reported to the node, while it has work.
 const REPORT_TIME: Duration = Duration::from_millis(10);
 
@@ -74,6 +78,8 @@ pub(super) struct Client {
     next_report: Instant,
     /// The node asks for its counters.
     is_asked: bool,
+    /// The worker sleeps until something comes for the node, too.
+    is_watched: bool,
     idle_turns: u32,
 }
 
@@ -90,19 +96,28 @@ impl Client {
             reported: Statistics::default(),
             next_report: now,
             is_asked: false,
+            is_watched: false,
             idle_turns: 0,
         }
     }
 
-    /// Descriptors that are readable when there is something to do: that of the node, and that of
-    /// its link.
+    /// Descriptors that are readable when there is something to do: those of the node, and that of
+    /// its link, if the node reads what comes.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.pair.as_fd()).chain(self.link.properties().fd)
+        let link = self.link.properties().fd.filter(|_| self.is_watched);
+        std::iter::once(self.pair.as_fd()).chain(self.pair.line.process()).chain(link)
     }
 
     /// Returns the time at which the link wants to be called again.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.link.next_wakeup()
+        // Datagrams that wait are sent soon, whatever the link says.
+        let retry = (!self.queued.is_empty()).then(|| Instant::now() + RETRY_TIME);
+        self.link.next_wakeup().filter(|_| self.is_watched).into_iter().chain(retry).min()
+    }
+
+    /// Tells the node why it is served no more.
+    pub(super) fn refuse(&self, why: &str) {
+        let _ = self.pair.line.say(&OpenAnswer::Refused(why.to_owned()).encode(), None);
     }
 
     /// Serves the node once. Returns `true` if there was something to do.
@@ -110,8 +125,9 @@ impl Client {
     /// # Errors
     /// The node has ended (`UnexpectedEof`), or is of no use any more.
     pub(super) fn turn(&mut self) -> io::Result<bool> {
-        let sent = self.send()?;
+        // A link whose buffer was full says after `send` when to try again.
         let received = self.receive()?;
+        let sent = self.send()?;
         let mut busy = sent || received;
         if self.is_asked || (busy && Instant::now() >= self.next_report) {
             busy |= self.report();
@@ -134,7 +150,15 @@ impl Client {
     /// The node has ended (`UnexpectedEof`).
     pub(super) fn hear(&mut self) -> io::Result<()> {
         self.idle_turns = 0;
-        while self.pair.line.hear()?.is_some() {}
+        // A child of fork may hold the socket of a node that has ended.
+        if self.pair.line.process_has_ended() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for _ in 0..HEARD_AT_ONCE {
+            if self.pair.line.hear()?.is_none() {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -143,28 +167,48 @@ impl Client {
     pub(super) fn fall_asleep(&mut self) -> io::Result<()> {
         self.report();
         self.pair.wake();
-        self.link.watch(true)?;
+        // What comes for a node that does not read stays in the kernel, and must wake nobody. The
+        // node wakes the server when it has read.
+        self.is_watched = self.keeps_up()?;
+        if self.is_watched {
+            self.link.watch(true)?;
+        }
         self.pair.inward.fall_asleep();
         Ok(())
     }
 
-    /// Returns `true` if the node has put something into its ring.
-    pub(super) fn has_records(&self) -> bool {
-        self.pair.inward.has_record()
+    /// Returns `true` if the node has written or read something that the server can go on with.
+    /// Called after fences, before a sleep.
+    pub(super) fn has_news(&mut self) -> bool {
+        let can_take = self.queued.is_empty() && self.pair.inward.has_record();
+        // An error is found by the next turn.
+        can_take || !self.is_watched && self.can_deliver()
+    }
+
+    /// Returns `true` if a node that has not kept up has made room since.
+    fn can_deliver(&mut self) -> bool {
+        match self.waiting.front() {
+            Some(record) => self.pair.outward.has_room(record.len()),
+            None => self.keeps_up().unwrap_or(true),
+        }
     }
 
     /// Takes back the announcement of sleep.
     pub(super) fn wake_up(&mut self) -> io::Result<()> {
-        self.link.watch(false)
+        if std::mem::take(&mut self.is_watched) { self.link.watch(false) } else { Ok(()) }
     }
 
     /// Sends what the node may send in this round (SERVE-4.1).
     fn send(&mut self) -> io::Result<bool> {
-        self.deficit = (self.deficit + QUANTUM).min(2 * QUANTUM);
-        self.take_records()?;
+        let mut taken_over = false;
+        if self.queued.is_empty() {
+            self.bytes.clear();
+            self.deficit = (self.deficit + QUANTUM).min(2 * QUANTUM);
+            taken_over = self.take_records()?;
+        }
         if self.queued.is_empty() {
             self.deficit = 0;
-            return Ok(false);
+            return Ok(taken_over);
         }
         let bytes = &self.bytes;
         let batch: ArrayVec<Outgoing<'_>, BATCH> = self
@@ -183,24 +227,24 @@ impl Client {
         let taken = self.link.send(&batch)?;
         drop(batch);
         self.queued.drain(..taken.min(self.queued.len()));
-        if self.queued.is_empty() {
-            self.bytes.clear();
-        }
-        Ok(taken > 0)
+        Ok(taken_over || taken > 0)
     }
 
     /// Copies records from the ring, as many as fit into a batch and into the deficit (SERVE-3.2).
-    fn take_records(&mut self) -> io::Result<()> {
+    /// Returns `true` if there was any.
+    fn take_records(&mut self) -> io::Result<bool> {
+        let before = self.pair.inward.position();
         while self.queued.len() < BATCH {
             let Some(heading) = self.pair.inward.peek().map_err(|_| nonsense())? else { break };
             let rest = rest_of(&heading)?;
             if rest > DATAGRAM_MAX {
                 return Err(nonsense());
             }
-            if rest > self.deficit {
+            // Records without bytes cost something, too, or they could follow without end.
+            if HEAD + rest > self.deficit {
                 break;
             }
-            self.deficit -= rest;
+            self.deficit -= HEAD + rest;
             let head = ToServer::decode(&head_of(&self.pair.inward)).map_err(|_| nonsense())?;
             match head {
                 ToServer::Datagram { to, lane, mode } => {
@@ -214,28 +258,40 @@ impl Client {
             let position = self.pair.inward.pass(heading);
             self.pair.inward.settle(position);
         }
-        Ok(())
+        Ok(self.pair.inward.position() != before)
+    }
+
+    /// Returns `true` if the node has read enough of what came for it.
+    fn keeps_up(&mut self) -> io::Result<bool> {
+        let unread = self.pair.outward.unread().map_err(|_| nonsense())?;
+        Ok(self.waiting.is_empty() && unread <= UNREAD_MAX)
     }
 
     /// Receives a burst for the node, if the node keeps up (SERVE-3.3).
     fn receive(&mut self) -> io::Result<bool> {
+        let mut moved = false;
         while let Some(record) = self.waiting.front() {
             if !put(&mut self.pair.outward, &[Part::Bytes(record)]) {
-                return Ok(false);
+                return Ok(moved);
             }
             self.waiting.pop_front();
+            moved = true;
         }
-        if self.pair.outward.unread().map_err(|_| nonsense())? > UNREAD_MAX {
-            return Ok(false);
+        if !self.keeps_up()? {
+            return Ok(moved);
         }
         let mut sink = Deliver { ring: &mut self.pair.outward, waiting: &mut self.waiting };
         let count = self.link.receive_into(&mut sink)?;
-        Ok(count > 0)
+        Ok(moved || count > 0)
     }
 
     /// Reports what the link has to say: datagrams that were too big, notices, changed counters.
     /// Returns `true` if there was anything.
     fn report(&mut self) -> bool {
+        if !self.waiting.is_empty() {
+            // A node that does not read gets no reports, which would fill the server's memory.
+            return false;
+        }
         let mut sink = Deliver { ring: &mut self.pair.outward, waiting: &mut self.waiting };
         let mut any = false;
         while let Some(report) = self.link.poll_too_big() {

@@ -60,6 +60,12 @@ pub enum ConnectError {
         /// Reason of the server.
         why: String,
     },
+    /// The server has ended before it answered.
+    #[error("the server {name:?} ended before it answered")]
+    Ended {
+        /// Name of the server.
+        name: String,
+    },
     /// No memory for the rings.
     #[error("no memory to share with the server: {0}")]
     Memory(#[from] MemoryError),
@@ -134,7 +140,12 @@ impl ServedLink {
         let memory = shared_memory()?;
         // A server that refuses this user answers before it is asked, and hangs up.
         let said = line.say(&request(ask).encode(), Some(memory.as_fd()));
-        let answer = answer(&line).map_err(|why| system(said.err().unwrap_or(why)))?;
+        let answer = answer(&line).map_err(|why| match why.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                ConnectError::Ended { name: name.to_owned() }
+            }
+            _ => system(said.err().unwrap_or(why)),
+        })?;
         let opened = match OpenAnswer::decode(&answer).map_err(|_| system(nonsense()))? {
             OpenAnswer::Refused(why) => {
                 return Err(ConnectError::Refused { name: name.to_owned(), why });
@@ -184,9 +195,15 @@ impl ServedLink {
         self.idle_polls = 0;
         loop {
             match self.pair.line.hear() {
-                Ok(Some(_)) => {}
+                Ok(Some(said)) if ControlSocket::is_wake(&said) => {}
+                Ok(Some(said)) => {
+                    // The server tells why it serves this node no more.
+                    if let Ok(OpenAnswer::Refused(why)) = OpenAnswer::decode(said.bytes()) {
+                        return Err(self.ended(&format!("serves this node no more: {why}")));
+                    }
+                }
                 Ok(None) => return Ok(()),
-                Err(why) => return Err(self.lost(&why)),
+                Err(why) => return Err(self.ended(&format!("has ended ({why})"))),
             }
         }
     }
@@ -202,10 +219,10 @@ impl ServedLink {
         }
     }
 
-    /// SERVE-5.2: the error of a link whose server has ended.
-    fn lost(&self, why: &io::Error) -> io::Error {
+    /// Returns the error of a link that carries nothing any more (SERVE-5.2, SERVE-3.4).
+    fn ended(&self, what: &str) -> io::Error {
         let text = format!(
-            "the server {:?} (oikaze serve), which sends and receives for this node, has ended ({why})",
+            "the server {:?} (oikaze serve), which sends and receives for this node, {what}",
             self.name
         );
         io::Error::new(io::ErrorKind::BrokenPipe, text)
@@ -236,6 +253,15 @@ impl ServedLink {
                 None => std::thread::yield_now(),
                 Some(heading) => drop(self.take_record(&heading, take).unwrap()),
             }
+            self.pair.wake();
+        }
+    }
+
+    /// Asks for the counters, if the ring has room.
+    #[cfg(test)]
+    pub(super) fn ask(&mut self) {
+        let none = || Part::Bytes(&[]);
+        if self.put(&ToServer::Count, [none(), none(), none()]) {
             self.pair.wake();
         }
     }
@@ -364,8 +390,14 @@ impl Link for ServedLink {
         let mut count = 0;
         let mut taken = 0;
         while taken < BURST {
-            let Some(heading) = self.pair.inward.peek().map_err(|_| nonsense())? else { break };
-            count += usize::from(self.take_record(&heading, &mut |arrival| sink.take(arrival))?);
+            let mut take = |arrival: Arrival<'_>| sink.take(arrival);
+            let was_datagram = match self.pair.inward.peek() {
+                Ok(None) => break,
+                Ok(Some(heading)) => self.take_record(&heading, &mut take),
+                Err(_) => Err(nonsense()),
+            };
+            count +=
+                usize::from(was_datagram.map_err(|why| self.ended(&format!("failed: {why}")))?);
             taken += 1;
         }
         if taken > 0 {
@@ -409,7 +441,12 @@ impl Link for ServedLink {
         if !yes {
             self.sleepers = self.sleepers.saturating_sub(1);
             self.pending.clear();
-            return self.hear();
+            self.hear()?;
+            if self.sleepers > 0 {
+                // Its wakeup may have been heard just now.
+                self.arm();
+            }
+            return Ok(());
         }
         self.sleepers += 1;
         self.arm();
@@ -444,7 +481,7 @@ impl Link for ServedLink {
             bytes_out: self.own.bytes_out,
             datagrams_in: self.own.datagrams_in,
             bytes_in: self.own.bytes_in,
-            would_block: self.own.would_block + self.reported.would_block,
+            would_block: self.own.would_block.saturating_add(self.reported.would_block),
             ..self.reported
         }
     }

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of nodes that have connected and not yet asked for a link.
 const CALLERS_MAX: usize = 64;
+/// Connections that are accepted at once, before their requests are heard.
+const ACCEPTED_AT_ONCE: usize = 16;
 /// Pause after a connection that the system has refused.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Number of polls between two looks at the clock.
@@ -225,7 +227,9 @@ impl Server {
             let limit = self.next_look();
             let (stopped, calls) = {
                 let paused = self.paused_until.is_some_and(|until| Instant::now() < until);
-                let events = if paused { PollFlags::empty() } else { PollFlags::IN };
+                // Connections beyond the limit wait in the kernel.
+                let is_full = self.callers.len() >= CALLERS_MAX;
+                let events = if paused || is_full { PollFlags::empty() } else { PollFlags::IN };
                 let listening = self.listener.descriptors().map(|fd| PollFd::new(fd, events));
                 let mut asked: Vec<PollFd<'_>> =
                     std::iter::once(PollFd::from_borrowed_fd(self.stop.fd(), PollFlags::IN))
@@ -249,8 +253,9 @@ impl Server {
             }
             self.hear_callers();
             let served: usize = self.workers.iter().map(|(worker, _)| worker.nodes()).sum();
-            if served > 0 {
+            if served > 0 || !self.callers.is_empty() {
                 self.served_last = Instant::now();
+                continue;
             }
             if self.options.idle_time.is_some_and(|limit| self.served_last.elapsed() >= limit) {
                 return Ok(());
@@ -272,7 +277,11 @@ impl Server {
         self.paused_until = None;
         let mine = geteuid().as_raw();
         let users = &self.options.users;
-        while let Some(line) = self.listener.accept_of(|_| true) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            if self.callers.len() >= CALLERS_MAX {
+                return;
+            }
+            let Some(line) = self.listener.accept_of(|_| true) else { return };
             let line = match line {
                 Ok(line) => line,
                 Err(why) => {
@@ -283,18 +292,13 @@ impl Server {
                 }
             };
             let theirs = line.user();
-            let refusal = if theirs != mine && !users.contains(&theirs) {
-                Some(format!(
+            if theirs != mine && !users.contains(&theirs) {
+                let why = format!(
                     "it serves user {mine}, not user {theirs}; start one of your own (oikaze serve NAME), or that one with --user {theirs}"
-                ))
-            } else if self.callers.len() >= CALLERS_MAX {
-                Some("too many nodes connect at once; try again".to_owned())
+                );
+                refuse(&line, &why);
             } else {
-                None
-            };
-            match refusal {
-                Some(why) => refuse(&line, &why),
-                None => self.callers.push((line, Instant::now() + OPEN_TIME)),
+                self.callers.push((line, Instant::now() + OPEN_TIME));
             }
         }
     }
@@ -432,6 +436,7 @@ impl Worker {
             let Err(why) = step(client) else { return true };
             if !matches!(why.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
             {
+                client.refuse(&why.to_string());
                 say(&format!("a node of user {} is served no more: {why}", client.user));
             }
             self.nodes.fetch_sub(1, Ordering::Relaxed);
@@ -452,7 +457,7 @@ impl Worker {
         crate::sync::make_fences();
         let has_work = self.has_added.load(Ordering::Acquire)
             || self.stops.load(Ordering::Acquire)
-            || clients.iter().any(Client::has_records);
+            || clients.iter_mut().any(Client::has_news);
         if !has_work {
             let next = clients.iter().filter_map(Client::next_wakeup).min();
             let limit: Option<Timespec> = next

@@ -189,7 +189,8 @@ fn end_of_the_server_is_an_error_that_names_it() {
     one.watch(true).unwrap();
     let fd = one.properties().fd.unwrap();
     let mut asked = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
-    assert_eq!(rustix::event::poll(&mut asked, None), Ok(1));
+    let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut asked, Some(&limit)), Ok(1));
 }
 
 /// SERVE-5.1: the sockets of a node that has gone are free, and other nodes go on.
@@ -298,7 +299,53 @@ fn node_that_writes_nonsense_is_cut_off() {
     bad.put_nonsense();
     let why = next(&mut bad).unwrap_err();
     assert_eq!(why.kind(), io::ErrorKind::BrokenPipe, "{why}");
+    assert!(why.to_string().contains("makes no sense"), "{why}");
     carry(&mut one, &mut two, b"afterwards");
+}
+
+/// SERVE-3.3: what comes for a node that does not read waits in the kernel and in a bounded part of
+/// the server, which goes on for others. When the node reads again, it gets what is there.
+#[test]
+fn node_that_does_not_read_costs_nothing_and_goes_on_later() {
+    let server = Running::with(|options| options.spin_time = Duration::ZERO);
+    let (mut one, mut lazy) = (server.connect().unwrap(), server.connect().unwrap());
+    let mut other = server.connect().unwrap();
+    let at = SocketAddr::new(HERE, lazy.properties().port);
+    let body = vec![5; 8000];
+    let (mut sent, deadline) = (0, Instant::now() + DEADLINE);
+    // More than the ring holds, and less than the kernel's buffer.
+    while sent < 80 {
+        assert!(Instant::now() < deadline, "{sent} were sent");
+        let datagram = Outgoing::new(&at, oikaze_protocol::wire::Lane::Small, &body);
+        sent += one.send(&[datagram]).unwrap();
+        // Its questions do not fill the server's memory either.
+        lazy.ask();
+    }
+    carry(&mut one, &mut other, b"meanwhile");
+    let mut came = 0;
+    until("all have come", || {
+        lazy.receive(&mut |arrival| came += usize::from(arrival.bytes == body)).unwrap();
+        came == sent
+    });
+    carry(&mut one, &mut lazy, b"afterwards");
+}
+
+/// SERVE-4.1: records without bytes do not hold a worker.
+#[test]
+fn node_that_asks_without_end_holds_nobody() {
+    let server = Running::start();
+    let (mut one, mut two) = (server.connect().unwrap(), server.connect().unwrap());
+    let mut asks = server.connect().unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                asks.ask();
+            }
+        });
+        (0..50).for_each(|_| carry(&mut one, &mut two, b"meanwhile"));
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 /// SERVE-2.3: a caller that says nothing delays nobody.
