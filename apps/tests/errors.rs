@@ -166,7 +166,7 @@ fn nonsense_in_the_environment() {
         ("OIKAZE_WAIT", "x", "OIKAZE_WAIT=x: expected spin, poll:TIME"),
         ("OIKAZE_WAIT", "poll:1s", "OIKAZE_WAIT=poll:1s: expected spin, poll:TIME"),
         ("OIKAZE_WAIT", "poll:500ms", "give 1µs to 100ms"),
-        ("OIKAZE_ENGINE", "x", "OIKAZE_ENGINE=x: expected inline, thread or thread:CORES"),
+        ("OIKAZE_ENGINE", "x", "OIKAZE_ENGINE=x: expected inline, thread, thread:CORES"),
         ("OIKAZE_ENGINE", "thread:99999", "this machine has no core 99999; its cores are 0"),
         ("OIKAZE_RANK", "0", "OIKAZE_STORE is not set, while OIKAZE_RANK is"),
         ("OIKAZE_SIZE", "2", "OIKAZE_STORE is not set, while OIKAZE_SIZE is"),
