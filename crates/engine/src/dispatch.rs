@@ -88,6 +88,7 @@ impl<P: Pages> Handler for Layers<P> {
                     let is_received = placement.finish();
                     self.received.extend(is_received.then_some((from, len)));
                     self.placed_messages += u64::from(is_received);
+                    self.unplaced += usize::from(!is_received);
                     if is_received { Ok(()) } else { Err(Refusal::NoMemory) }
                 }
                 (body, _) => {
@@ -102,6 +103,7 @@ impl<P: Pages> Handler for Layers<P> {
     fn withdrawn(&mut self, from: Rank, number: u64) {
         if let Some(placement) = self.placing.remove(&(from, number)) {
             placement.abort();
+            self.unplaced += 1;
         }
         self.rma.withdrawn(from, number);
     }

@@ -72,7 +72,7 @@ pub enum Failure {
     /// The message that matched a posted receive is longer than the posted memory. The message is
     /// kept for another receive.
     #[error(
-        "the message of node {from} with tag {tag} has {len} bytes, and the posted memory has {room}; post more memory and the          message is received, because it was kept"
+        "the message of node {from} with tag {tag} has {len} bytes, and the posted memory has {room}; post more memory and the message is received, because it was kept"
     )]
     NoRoomForMessage {
         /// Rank of the sender.

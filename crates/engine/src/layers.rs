@@ -35,6 +35,8 @@ pub(crate) struct Layers<P> {
     pub placed_messages: u64,
     /// Messages that were placed into posted memory lately: sender and length.
     pub received: Vec<(Rank, u64)>,
+    /// Number of receives lately whose messages will not be placed. Each may have ended by that.
+    pub unplaced: usize,
     /// Number of messages since the last turn whose senders may wait for this node.
     pub requests: usize,
     /// Time without a sign of life after which a peer counts as dead.
@@ -55,6 +57,7 @@ impl<P: Pages> Layers<P> {
             unoffered: 0,
             placed_messages: 0,
             received: Vec::new(),
+            unplaced: 0,
             requests: 0,
             failure_time,
         }
@@ -81,6 +84,7 @@ impl<P: Pages> Layers<P> {
         while let Some(&key) = self.placing.keys().find(|(from, _)| of(*from)) {
             if let Some(placement) = self.placing.remove(&key) {
                 placement.abort();
+                self.unplaced += 1;
             }
         }
     }

@@ -171,7 +171,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Returns the number of events settled since the last call, so that their waiters are woken.
     pub fn take_settled(&mut self) -> usize {
-        self.inbox.take_news() + self.ops.in_flight.take_settled()
+        let unplaced = std::mem::take(&mut self.layers.unplaced);
+        self.inbox.take_news() + self.ops.in_flight.take_settled() + unplaced
     }
 
     /// Returns `true` if there is work now for which peers or other threads wait, or whose time has

@@ -5,11 +5,11 @@ use oikaze_protocol::coherence::ArrayId;
 use oikaze_protocol::rma::Published;
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crate::client::label::{OperationKind, OperationLabel};
-use crate::client::untaken::UnreportedFailures;
+use crate::client::untaken::{RECEIVE_FAILED, UnreportedFailures};
 use crate::failure::Failure;
 
 /// Counted reference that must outlive an operation, such as the region that it reads.
@@ -53,13 +53,16 @@ pub struct Completion {
     outcome: OnceLock<Outcome>,
     /// Further receiver of the outcome, called once. Only the engine sets the sink of a pending
     /// completion, and only the engine sets the outcome, so that the sink cannot miss the outcome.
+    /// The exception is a posted receive, which any thread may settle ([`Completion::report`]).
     /// A completion without a sink costs one more load to settle.
     sink: OnceLock<Box<dyn Sink>>,
+    /// Set by the thread that calls the sink.
+    is_reported: AtomicBool,
     /// Label of the caller's operation, and the list that keeps its failure until a caller learns
     /// of it. `None` if the library itself began the operation.
     begun: Option<(OperationLabel, Arc<UnreportedFailures>)>,
-    /// Serial number of the failure in that list; 0 if there is none, or once a caller has learned
-    /// of it.
+    /// Serial number of the failure in that list, or [`RECEIVE_FAILED`]; 0 if there is none, or once
+    /// a caller has learned of it.
     failed: AtomicU64,
 }
 
@@ -70,7 +73,7 @@ pub type Outcome = Result<Value, Box<Failure>>;
 /// queue, a counter, and a compound operation of which this one is a part.
 pub trait Sink: Send + Sync + fmt::Debug {
     /// Called once, when the outcome is there. `failure` is the serial number among the failures
-    /// that no caller has been told of, or 0.
+    /// that no caller has been told of, or 0. The number of a failed receive is in no such list.
     fn told(&self, outcome: &Outcome, failure: u64);
 
     /// Returns the completion of the compound operation of which this one is a part.
@@ -127,24 +130,43 @@ impl Completion {
 
     /// Settles the completion. A second outcome is ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
-        // A receive that fails has lost no message (MEM-26.6).
-        let begun = self.begun.as_ref().filter(|(what, _)| what.verb != OperationKind::Receive);
-        if let (Err(failure), Some((what, untaken)), None) = (&outcome, begun, self.outcome.get()) {
+        if let (Err(failure), Some((what, untaken)), None) =
+            (&outcome, &self.begun, self.outcome.get())
+        {
             // The failure is noted before the outcome appears, so that a thread that sees the
             // outcome can take the failure.
-            self.failed.store(untaken.note(what, failure), Ordering::Release);
+            let serial =
+                if self.is_receive() { RECEIVE_FAILED } else { untaken.note(what, failure) };
+            self.failed.store(serial, Ordering::Release);
         }
-        let first = self.outcome.set(outcome.map_err(Box::new)).is_ok();
-        if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), first) {
+        if self.outcome.set(outcome.map_err(Box::new)).is_ok() {
+            self.report();
+        }
+    }
+
+    fn is_receive(&self) -> bool {
+        self.begun.as_ref().is_some_and(|(what, _)| what.verb == OperationKind::Receive)
+    }
+
+    /// Calls the sink once both the sink and the outcome are there. The threads that set them both
+    /// come here, and one of them calls the sink.
+    fn report(&self) {
+        if self.is_receive() {
+            // Orders this thread's write of one before its read of the other, so that at least one
+            // of two threads sees both. All other completions are written by the engine alone.
+            fence(Ordering::SeqCst);
+        }
+        if let (Some(sink), Some(outcome)) = (self.sink.get(), self.outcome.get())
+            && !self.is_reported.swap(true, Ordering::AcqRel)
+        {
             sink.told(outcome, self.failed.load(Ordering::Relaxed));
         }
     }
 
     /// Passes the outcome to `sink`, now or when it is settled. Returns `true` if it is settled.
     pub fn tell(&self, sink: Box<dyn Sink>) -> bool {
-        let is_first = self.sink.set(sink).is_ok();
-        if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), is_first) {
-            sink.told(outcome, self.failed.load(Ordering::Relaxed));
+        if self.sink.set(sink).is_ok() {
+            self.report();
         }
         self.is_done()
     }
@@ -157,5 +179,59 @@ impl Completion {
                 .get()
                 .and_then(|sink| sink.whole())
                 .is_some_and(|of| Arc::ptr_eq(of, whole))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Debug)]
+    struct CallCount(Arc<AtomicUsize>);
+
+    impl Sink for CallCount {
+        fn told(&self, _: &Outcome, _: u64) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn receive(untaken: &Arc<UnreportedFailures>) -> Arc<Completion> {
+        let what = OperationLabel { verb: OperationKind::Receive, len: 1, peer: 0, at: None };
+        Completion::begun(what, untaken)
+    }
+
+    /// MEM-7.1: one thread settles a receive while another attaches its sink.
+    #[test]
+    fn sink_of_a_receive_is_called_once_whoever_comes_first() {
+        const ROUNDS: usize = 20_000;
+        let untaken = Arc::default();
+        let receives: Vec<_> = (0..ROUNDS).map(|_| receive(&untaken)).collect();
+        let calls: Vec<_> = (0..ROUNDS).map(|_| Arc::new(AtomicUsize::new(0))).collect();
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                receives.iter().for_each(|receive| receive.settle(Ok(Value::Done)));
+            });
+            start.wait();
+            for (receive, count) in receives.iter().zip(&calls) {
+                receive.tell(Box::new(CallCount(Arc::clone(count))));
+            }
+        });
+        assert!(calls.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+    }
+
+    /// MEM-26.6: a receive's failure is nobody's to report later, but a caller learns of it once.
+    #[test]
+    fn failure_of_a_receive_is_taken_once_and_is_in_no_list() {
+        let untaken = Arc::default();
+        let receive = receive(&untaken);
+        let put = OperationLabel { verb: OperationKind::Put, len: 1, peer: 0, at: None };
+        Completion::begun(put, &untaken).settle(Err(Failure::Cancelled));
+        receive.settle(Err(Failure::Cancelled));
+        assert_eq!((receive.take_failure(), receive.take_failure()), (true, false));
+        assert_eq!(untaken.report(None).map(|report| report.count), Some(1), "the put's");
     }
 }

@@ -6,7 +6,7 @@ use oikaze_protocol::Rank;
 /// The posted receives of a node.
 pub trait PostedMemory: Send + Sync {
     /// Takes the oldest posted receive that matches a message of `len` bytes which has begun to
-    /// arrive. Returns `None` if there is none, or if its memory has no room.
+    /// arrive. Returns `None` if there is none, or if its memory has no room or cannot be written.
     fn begin(&self, from: Rank, tag: u64, len: u64) -> Option<Box<dyn MessagePlacement>>;
 }
 
@@ -19,6 +19,7 @@ pub trait MessagePlacement: Send {
     /// the memory is gone.
     fn finish(self: Box<Self>) -> bool;
 
-    /// Puts the receive back, because the rest of the message will not come.
+    /// Puts the receive back, because the rest of the message will not come. Ends the receive
+    /// instead if it was cancelled meanwhile, or its memory is gone.
     fn abort(self: Box<Self>);
 }

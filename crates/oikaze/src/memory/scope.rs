@@ -10,7 +10,7 @@ use crate::message::Received;
 use crate::node::WaitSubject;
 use crate::{Job, Rank, Result};
 use bytemuck::NoUninit;
-use oikaze_engine::{Completion, Request};
+use oikaze_engine::{Completion, Failure, OperationKind, Request};
 use oikaze_os::memory as os;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -158,11 +158,16 @@ impl Scope<'_, '_, '_> {
                 node.tell(Request::Cancel { completion: Arc::clone(&completion) });
             }
             drop(lent);
-            if let (Ok(()), Some(Err(failure)), Some(what)) =
-                (&failed, completion.outcome(), completion.what())
-                && is_told
-                && completion.take_failure()
-            {
+            let Some(what) = completion.what().filter(|_| is_told && failed.is_ok()) else {
+                continue;
+            };
+            let failure = match completion.outcome() {
+                Some(Err(failure)) => completion.take_failure().then_some(failure),
+                // The message that is being placed comes too late for this scope.
+                None if what.verb == OperationKind::Receive => Some(Failure::Cancelled),
+                _ => None,
+            };
+            if let Some(failure) = failure {
                 failed = Err(node.failure(what, failure).of_unknown_fate(what.fate()));
             }
         }

@@ -17,7 +17,8 @@ pub struct Received {
     pub from: Rank,
     /// Tag that the sender chose.
     pub tag: u64,
-    /// Length of the message in bytes. The bytes behind it in the posted memory are unchanged.
+    /// Length of the message in bytes. The bytes behind it in the posted memory are unchanged, or
+    /// those of a message that was withdrawn before.
     pub len: u64,
 }
 
@@ -63,10 +64,11 @@ impl Job {
     /// # }
     /// ```
     ///
-    /// # Errors [`Operation::wait`] returns the error: the message is longer than the memory, and
-    /// stays to be received otherwise ([`Error::kept_message`](crate::Error::kept_message)); the
-    /// memory is not registered any more; the sender (or every other node) is lost, and none of its
-    /// messages matches; or the receive was cancelled.
+    /// # Errors
+    /// [`Operation::wait`] returns the error. The message is longer than the memory, and stays to be
+    /// received otherwise ([`Error::kept_message`](crate::Error::kept_message)); the memory is not
+    /// registered any more, or cannot be written; the job has no such node; the sender (or every
+    /// other node) is lost, and none of its messages matches; or the receive was cancelled.
     ///
     /// [`Class::Ordered`]: crate::message::Class::Ordered
     pub fn post_receive(

@@ -19,9 +19,12 @@ pub(super) struct Mailbox {
     untold: AtomicBool,
     /// Number of posted receives, so that a check costs one load.
     posted: AtomicUsize,
+    /// Set if a receive was put back, for which perhaps no message will come any more.
+    restored: AtomicBool,
 }
 
 /// A posted receive, which waits for a message.
+#[derive(Clone)]
 pub(crate) struct PostedReceive {
     pub into: RegionSlice,
     pub completion: Arc<Completion>,
@@ -36,8 +39,12 @@ impl PostedMemory for Receives {
             return None;
         }
         let mut inside = lock(&self.0.inside);
-        let has_room = |receive: &PostedReceive| receive.into.len() as u64 >= len;
+        // A receive whose memory is closed meets the whole message, and fails (MEM-26.5).
+        let has_room = |receive: &PostedReceive| {
+            receive.into.len() as u64 >= len && receive.into.may_be_written()
+        };
         let (place, receive) = inside.posted.take_for((from, tag), has_room)?;
+        inside.placing.push(PlacedReceive { place, receive: receive.clone(), ended: None });
         self.0.posted.store(inside.posted.len(), Ordering::Release);
         let mailbox = Arc::clone(&self.0);
         Some(Box::new(Placement { mailbox, place, receive, from, tag, len, is_gone: false }))
@@ -66,7 +73,10 @@ impl MessagePlacement for Placement {
     }
 
     fn finish(self: Box<Self>) -> bool {
-        let Placement { receive, from, tag, len, is_gone, .. } = *self;
+        let Placement { mailbox, place, receive, from, tag, len, is_gone } = *self;
+        // A cancel that came meanwhile came too late (MEM-26.8).
+        let _ = lock(&mailbox.inside).end_placing(place);
+        let is_gone = is_gone || !receive.into.may_be_written();
         let received = if is_gone {
             Err(RmaError::DestinationGone.into())
         } else {
@@ -77,12 +87,7 @@ impl MessagePlacement for Placement {
     }
 
     fn abort(self: Box<Self>) {
-        let Placement { mailbox, place, receive, is_gone, .. } = *self;
-        if is_gone {
-            receive.completion.settle(Err(RmaError::DestinationGone.into()));
-        } else {
-            mailbox.restore(place, receive);
-        }
+        self.mailbox.restore(self.place, self.receive);
     }
 }
 
@@ -107,10 +112,20 @@ impl PostedReceive {
     }
 }
 
+/// A receive into whose memory a message is being placed.
+struct PlacedReceive {
+    place: ReceivePlace,
+    receive: PostedReceive,
+    /// Failure of the receive, if its message will not be whole.
+    ended: Option<Failure>,
+}
+
 #[derive(Default)]
 struct MailboxState {
     messages: VecDeque<Arrived>,
     posted: PostedReceives<PostedReceive>,
+    /// Receives that are not among `posted`, because a message is being placed for each.
+    placing: Vec<PlacedReceive>,
     credit: ReadCredit,
     /// Number of the oldest messages that count as read. A waiter for a batch will take them, and
     /// the rest of the batch may need their credit.
@@ -172,8 +187,8 @@ impl Mailbox {
     }
 
     /// Posts a receive: the oldest message that matches and waits fills it, else a later one
-    /// (MEM-26.2). If no message waits and `loss` returns why none will come, the receive fails.
-    /// Returns the requests that the caller has to make of the engine, and `true` if the receive
+    /// (MEM-26.2). The receive fails if its memory cannot be written, or if no message waits and
+    /// `loss` returns why none will come. Returns the requests that the caller has to make of the engine, and `true` if the receive
     /// waits.
     pub fn post(
         &self,
@@ -182,17 +197,13 @@ impl Mailbox {
         loss: impl FnOnce() -> Option<Failure>,
     ) -> (Option<Request>, bool) {
         let mut inside = lock(&self.inside);
-        let waits = |arrived: &Arrived| pattern.matches(arrived.from, arrived.tag);
-        let (request, outcome) = if let Some(at) = inside.messages.iter().position(waits) {
-            let outcome = match inside.messages.get(at) {
-                Some(arrived) => receive.fill(arrived),
-                None => return (None, false),
-            };
-            // A message for which there is no room stays where it is (MEM-26.4).
-            let taken = if outcome.is_ok() { inside.remove(at) } else { None };
+        // Checked inside the lock: memory that is closed later ends its receives inside it, too.
+        let (request, outcome) = if !receive.into.may_be_written() {
+            (None, Err(RmaError::DestinationGone.into()))
+        } else if let Some(filled) = inside.fill_by_waiting(&pattern, &receive) {
             self.waiting.store(inside.messages.len(), Ordering::Release);
             self.untold.store(true, Ordering::Relaxed);
-            (taken.and_then(|(_, request)| request), outcome)
+            filled
         } else if let Some(failure) = loss() {
             (None, Err(failure))
         } else {
@@ -205,25 +216,34 @@ impl Mailbox {
         (request, false)
     }
 
-    /// Puts a receive back whose message will not be whole. A message that has come meanwhile and
-    /// waits may match it.
+    /// Puts a receive back whose message will not be whole, unless the receive has ended meanwhile.
+    /// A message that has come meanwhile and waits may match the receive.
     fn restore(&self, place: ReceivePlace, receive: PostedReceive) {
         let mut inside = lock(&self.inside);
-        let mut ended = Ended::new();
-        inside.posted.restore(place, receive);
-        let waits = |arrived: &Arrived| place.pattern.matches(arrived.from, arrived.tag);
-        if let Some(at) = inside.messages.iter().position(waits)
-            && at >= inside.promised
-            && let Some(arrived) = inside.messages.remove(at)
-        {
-            let request = inside.offer(arrived, &mut ended);
+        let ended = inside.end_placing(place);
+        let outcome = if !receive.into.may_be_written() {
+            Err(RmaError::DestinationGone.into())
+        } else if let Some(failure) = ended {
+            Err(failure)
+        } else if let Some((request, outcome)) = inside.fill_by_waiting(&place.pattern, &receive) {
             inside.credit.keep(request);
+            self.waiting.store(inside.messages.len(), Ordering::Release);
             self.untold.store(true, Ordering::Relaxed);
-        }
-        self.waiting.store(inside.messages.len(), Ordering::Release);
-        self.posted.store(inside.posted.len(), Ordering::Release);
+            outcome
+        } else {
+            inside.posted.restore(place, receive);
+            self.posted.store(inside.posted.len(), Ordering::Release);
+            self.restored.store(true, Ordering::Release);
+            return;
+        };
         drop(inside);
-        settle(ended);
+        receive.completion.settle(outcome);
+    }
+
+    /// Returns `true` if a receive was put back since the last call. The caller then fails the
+    /// receives for which no message will come.
+    pub fn take_restored(&self) -> bool {
+        self.restored.load(Ordering::Relaxed) && self.restored.swap(false, Ordering::AcqRel)
     }
 
     /// Fails the posted receives for which `loss` returns why no message will come (MEM-26.6).
@@ -231,20 +251,23 @@ impl Mailbox {
         self.end_posted(|pattern, _| loss(pattern.from));
     }
 
-    /// Cancels the posted receive with this completion, if it waits.
+    /// Cancels the posted receive with this completion. If a message is being placed for it, the
+    /// receive ends with that message (MEM-26.8).
     pub fn cancel_posted(&self, cancelled: &Arc<Completion>) {
         self.end_posted(|_, receive| {
             Arc::ptr_eq(&receive.completion, cancelled).then_some(Failure::Cancelled)
         });
     }
 
-    /// Ends the posted receives for which `end` returns a reason.
+    /// Ends the posted receives for which `end` returns a reason. One for which a message is being
+    /// placed ends if that message will not be whole.
     pub fn end_posted(&self, mut end: impl FnMut(&Pattern, &PostedReceive) -> Option<Failure>) {
-        if !self.has_posted() {
-            return;
-        }
         let ended = {
+            // Not by the number of receives, which may be older than what the caller has closed.
             let mut inside = lock(&self.inside);
+            for PlacedReceive { place, receive, ended } in &mut inside.placing {
+                *ended = ended.take().or_else(|| end(&place.pattern, receive));
+            }
             let ended = inside.posted.take_if(|pattern, receive| end(pattern, receive));
             self.posted.store(inside.posted.len(), Ordering::Release);
             ended
@@ -344,6 +367,28 @@ impl MailboxState {
         None
     }
 
+    /// Fills a receive with the oldest message that matches and waits, and takes that message out.
+    /// A message for which there is no room stays where it is (MEM-26.4). Returns `None` if no
+    /// message matches.
+    fn fill_by_waiting(
+        &mut self,
+        pattern: &Pattern,
+        receive: &PostedReceive,
+    ) -> Option<(Option<Request>, Result<Value, Failure>)> {
+        let waits = |arrived: &Arrived| pattern.matches(arrived.from, arrived.tag);
+        let at = self.messages.iter().position(waits)?;
+        let outcome = receive.fill(self.messages.get(at)?);
+        let taken = if outcome.is_ok() { self.remove(at) } else { None };
+        Some((taken.and_then(|(_, request)| request), outcome))
+    }
+
+    /// Forgets that a message is being placed. Returns the failure of the receive, if it has ended
+    /// meanwhile.
+    fn end_placing(&mut self, place: ReceivePlace) -> Option<Failure> {
+        let at = self.placing.iter().position(|placed| placed.place == place)?;
+        self.placing.swap_remove(at).ended
+    }
+
     /// Takes a message out. Returns a request if enough credit has come together.
     fn remove(&mut self, at: usize) -> Option<(Arrived, Option<Request>)> {
         let arrived = self.messages.remove(at)?;
@@ -365,6 +410,9 @@ impl MailboxState {
         Some(self.credit.count(from, bytes))
     }
 }
+
+#[cfg(test)]
+mod placement_tests;
 
 #[cfg(test)]
 mod tests {

@@ -301,6 +301,9 @@ impl Node {
         for read in self.mailbox.deposit(|| engine.inbox().take_arrived()) {
             self.leave_to_holder(Submission { request: read, completion: None, keep: None });
         }
+        if self.mailbox.take_restored() {
+            self.fail_posted();
+        }
         self.arrivals.deposit(|| engine.inbox().take_placed());
         while let Some(parcel) = engine.inbox().take_parcel() {
             self.collectives.deposit(parcel);
@@ -320,9 +323,14 @@ impl Node {
 
     /// Wakes the tasks that wait for another node, because nodes have ended.
     fn wake_tasks(&self) {
-        self.mailbox.fail_posted(|from| self.loss_of(from, Needs::Messages));
+        self.fail_posted();
         self.collectives.wake_all();
         self.arrivals.wake_all();
+    }
+
+    /// Fails the posted receives for which no message will come any more (MEM-26.6).
+    fn fail_posted(&self) {
+        self.mailbox.fail_posted(|from| self.loss_of(from, Needs::Messages));
     }
 
     /// Tells sleeping threads what a turn has changed, and when the next is due.
@@ -408,6 +416,10 @@ impl Node {
     pub fn post_receive(&self, pattern: Pattern, receive: PostedReceive) {
         if self.is_forked() {
             return receive.completion.settle(Err(self.forked()));
+        }
+        let nodes = self.bootstrap.size();
+        if let Some(rank) = pattern.from.filter(|rank| *rank >= nodes) {
+            return receive.completion.settle(Err(Failure::NoSuchNode { rank, nodes }));
         }
         let loss = || self.loss_of(pattern.from, Needs::Messages);
         let (read, waits) = self.mailbox.post(pattern, receive, loss);

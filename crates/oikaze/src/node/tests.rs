@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicUsize;
 const WAIT_POLICY: WaitPolicy =
     WaitPolicy { wait: WaitMode::Block, has_room: false, mode: EngineMode::Inline, priority: None };
 
-fn node_and_local_peer() -> (Arc<Node>, Pair) {
+pub(super) fn node_and_local_peer() -> (Arc<Node>, Pair) {
     node_with(None)
 }
 

@@ -270,9 +270,9 @@ impl<T: Outcome> Operation<T> {
     }
 
     /// Ends the operation, if it has not ended. A posted receive that is cancelled has taken no
-    /// message. After the call, the node neither reads nor writes the
-    /// operation's memory (but for datagrams that the network has already: WIND-5.5). Whether the
-    /// operation took place at the peer is unknown then.
+    /// message, but its memory may hold bytes of one that was withdrawn. After the call, the node
+    /// neither reads nor writes the operation's memory (but for datagrams that the network has
+    /// already: WIND-5.5). Whether the operation took place at the peer is unknown then.
     ///
     /// # Errors
     /// The error names the operation and the cause, most often that it was cancelled.

@@ -259,6 +259,13 @@ impl RegionSlice {
         act(&inner.region, self.range.start as u64, self.range.len() as u64)
     }
 
+    /// Returns `true` if the region is registered and its memory can be written.
+    pub(crate) fn may_be_written(&self) -> bool {
+        self.use_directly(|region, _, _| {
+            region.rights().contains(Rights::WRITE) && !region.is_closed()
+        })
+    }
+
     /// Returns rows of this slice. The block's offset counts from the slice's start.
     ///
     /// # Errors
