@@ -362,8 +362,8 @@ fn a_scope_lends_memory_for_a_message() {
 /// unless the caller has learned of it.
 #[test]
 fn scope_reports_a_receive_that_failed() {
-    let mut settings = Settings::default();
-    settings.time_limit = Some(Duration::from_secs(2));
+    let limit = Some(Duration::from_secs(2));
+    let settings = Settings { time_limit: limit, ..Settings::default() };
     cluster_once(1, &settings, |job| {
         let mut bytes = [0; 64];
         let peer = job.peer(0).unwrap();

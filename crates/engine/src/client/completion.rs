@@ -61,8 +61,8 @@ pub struct Completion {
     /// Label of the caller's operation, and the list that keeps its failure until a caller learns
     /// of it. `None` if the library itself began the operation.
     begun: Option<(OperationLabel, Arc<UnreportedFailures>)>,
-    /// Serial number of the failure in that list, or [`RECEIVE_FAILED`]; 0 if there is none, or once
-    /// a caller has learned of it.
+    /// Serial number of the failure in that list, or [`RECEIVE_FAILED`]. It is 0 if there is none,
+    /// or once a caller has learned of it.
     failed: AtomicU64,
 }
 

@@ -65,10 +65,10 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// [`Operation::wait`] returns the error. The message is longer than the memory, and stays to be
-    /// received otherwise ([`Error::kept_message`](crate::Error::kept_message)); the memory is not
-    /// registered any more, or cannot be written; the job has no such node; the sender (or every
-    /// other node) is lost, and none of its messages matches; or the receive was cancelled.
+    /// [`Operation::wait`] returns the error. The message is longer than the memory, and stays to
+    /// be received otherwise ([`Error::kept_message`](crate::Error::kept_message)); the memory is
+    /// not registered any more, or cannot be written; the job has no such node; the sender (or
+    /// every other node) is lost, and none of its messages matches; or the receive was cancelled.
     ///
     /// [`Class::Ordered`]: crate::message::Class::Ordered
     pub fn post_receive(

@@ -188,8 +188,8 @@ impl Mailbox {
 
     /// Posts a receive: the oldest message that matches and waits fills it, else a later one
     /// (MEM-26.2). The receive fails if its memory cannot be written, or if no message waits and
-    /// `loss` returns why none will come. Returns the requests that the caller has to make of the engine, and `true` if the receive
-    /// waits.
+    /// `loss` returns why none will come. Returns the requests that the caller has to make of the
+    /// engine, and `true` if the receive waits.
     pub fn post(
         &self,
         pattern: Pattern,
