@@ -12,7 +12,7 @@ mod forward;
 mod addresses;
 pub mod bypass;
 mod capture;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod conformance;
 mod fault;
 pub mod floor;
@@ -33,6 +33,7 @@ pub use fault::{
 pub use oikaze_protocol::wind::SendMode;
 pub use sink::{Predicted, Scattered, Sink};
 pub use stack::open;
+#[cfg(not(all(test, loom)))]
 pub(crate) use stack::{LinkStack, open_stack};
 pub use statistics::{Offload, Statistics};
 pub use udp::{Bind, BindError, Ports, PortsSyntax, UdpLink};
