@@ -12,7 +12,7 @@ mod forward;
 mod addresses;
 pub mod bypass;
 mod capture;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod conformance;
 mod fault;
 pub mod floor;

@@ -86,9 +86,13 @@ conformance! {
     tcx: |ip| Box::new(tcx(ip)) as Box<dyn Link>;
     stack: |ip| Box::new(stack(ip)) as Box<dyn Link>;
     opened: |ip| Box::new(open_stack(&ask(ip, "")).unwrap()) as Box<dyn Link>;
-    served: |ip| Box::new(crate::serve::tests::Flushed::connect(ip)) as Box<dyn Link>;
     tap: |ip| Box::new(tapped(ip)) as Box<dyn Link>;
     fault_without_faults: |ip| Box::new(Fault::new(udp(ip, ""), FaultSettings::default())) as Box<dyn Link>;
+}
+
+#[cfg(not(loom))]
+conformance! {
+    served: |ip| Box::new(crate::serve::tests::Flushed::connect(ip)) as Box<dyn Link>;
 }
 
 /// A link bound to the wildcard reaches both families. An answer from its loopback address comes
