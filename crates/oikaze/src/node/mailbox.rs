@@ -411,7 +411,7 @@ impl MailboxState {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod placement_tests;
 
 #[cfg(test)]
