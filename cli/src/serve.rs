@@ -1,12 +1,11 @@
 //! `oikaze serve`: sends and receives for the nodes of this machine.
 
 use clap::Args;
-use oikaze_os::cpu::{CpuId, Priority, cpulist, parse_cpulist};
+use oikaze_os::cpu::{CpuId, Priority, cpulist, parse_cores};
 use oikaze_os::inherited::listening_socket;
 use oikaze_os::serve::{DEFAULT_NAME, ServeError, ServeOptions, Server, check_name};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Time after which a server that was started on demand ends, if it serves nobody.
@@ -77,9 +76,7 @@ pub struct Serve {
 struct Cores(Vec<CpuId>);
 
 fn cores(text: &str) -> Result<Cores, String> {
-    // A single core is not bounded, so that the server names it.
-    text.parse()
-        .map_or_else(|_| parse_cpulist(text), |core| Some(vec![core]))
+    parse_cores(text)
         .map(Cores)
         .ok_or_else(|| "expected a list of cores, such as 3 or 2-3,6".to_owned())
 }
@@ -185,7 +182,7 @@ fn options(arguments: &Serve) -> Result<ServeOptions, String> {
         nodes_per_user_max: arguments.nodes_per_user,
         spin_time: Duration::from_micros(arguments.spin.into()),
         idle_time: arguments.idle_time.map(|time| Duration::from_millis(time.into())),
-        inherited: listening_socket().map_err(|why| why.to_string())?.map(Arc::new),
+        inherited: listening_socket().map_err(|why| why.to_string())?,
         ..ServeOptions::named(&arguments.name)
     })
 }

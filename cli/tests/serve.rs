@@ -138,7 +138,7 @@ fn killed_clients_leave_nothing_and_disturb_nobody() {
     }
     // The server opens some sockets more for the most active peers of the two.
     until("the server has closed all", || server.descriptors() <= before + 8);
-    // What is left of each client would be its rings, of 130 pages, and its buffers.
+    // A client that leaks would leave its rings, of 130 pages, and its buffers.
     let more = server.resident_pages().saturating_sub(pages);
     assert!(more < 130 * kills / 8, "{more} pages more");
 }

@@ -40,7 +40,7 @@ pub fn run(job: &Job, settings: &Settings) -> Result<(), Error> {
             finish(&pair.send(0))?;
             let posted = own_sleeps()? - own_before;
             take(&pair, settings)?;
-            // What the request itself has cost does not count.
+            // The cost of the request itself does not count.
             own += own_sleeps()? - own_before - posted;
             all += all_sleeps()? - all_before - posted;
         } else {

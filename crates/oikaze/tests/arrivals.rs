@@ -179,7 +179,7 @@ fn entries_that_nobody_takes_are_bounded_and_none_is_lost() {
                 begun.extend((CREDIT..CREDIT + MORE).map(put));
                 let late = begun[0].wait_for(Duration::from_millis(20)).unwrap_err();
                 assert!(late.is_timeout(), "{late}");
-                // What needs no credit goes on meanwhile.
+                // Operations that need no credit go on meanwhile.
                 memory.fetch_add(0, 1).wait_for(PATIENCE).unwrap();
                 if nodes == 1 {
                     assert_eq!(mine.arrivals().len() as u64, CREDIT);

@@ -141,6 +141,13 @@ fn cores(cpus: &[CpuId], sys: &Path) -> Vec<CpuId> {
     cores
 }
 
+/// Parses a set of cores that a user gives: a core, or a list as [`parse_cpulist`] takes it. A
+/// single core is not bounded, so that an error can name a core that does not exist.
+#[must_use]
+pub fn parse_cores(text: &str) -> Option<Vec<CpuId>> {
+    text.parse().map_or_else(|_| parse_cpulist(text), |core| Some(vec![core]))
+}
+
 /// Parses a set of processors in the kernel's notation, such as `0-3,8,10-11`. Returns `None` if
 /// the text is no such set.
 #[must_use]

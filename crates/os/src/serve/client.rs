@@ -1,11 +1,11 @@
 //! The server's end of one node: its rings, and the sockets that the server has opened for it.
 
-use super::{POLLS_PER_CHECK, counters, head_of, heading, nonsense, rest_of};
+use super::{HEADING, POLLS_PER_CHECK, counters, head_of, nonsense, rest_of, tell_why};
 use crate::features::Without;
 use crate::net::{Arrival, Bind, Link, LinkStack, Outgoing, Ports, Sink, Statistics};
 use crate::shm::{Pair, Part, Writer};
 use arrayvec::ArrayVec;
-use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenAnswer, OpenRequest, ToNode, ToServer};
+use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenRequest, ToNode, ToServer};
 use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -117,7 +117,7 @@ impl Client {
 
     /// Tells the node why it is served no more.
     pub(super) fn refuse(&self, why: &str) {
-        let _ = self.pair.line.say(&OpenAnswer::Refused(why.to_owned()).encode(), None);
+        tell_why(&self.pair.line, why);
     }
 
     /// Serves the node once. Returns `true` if there was something to do.
@@ -163,11 +163,11 @@ impl Client {
     }
 
     /// Announces that the worker is about to sleep. The caller then makes fences, and checks
-    /// [`Client::has_records`].
+    /// [`Client::has_news`].
     pub(super) fn fall_asleep(&mut self) -> io::Result<()> {
         self.report();
         self.pair.wake();
-        // What comes for a node that does not read stays in the kernel, and must wake nobody. The
+        // Datagrams for a node that does not read stay in the kernel, and must wake nobody. The
         // node wakes the server when it has read.
         self.is_watched = self.keeps_up()?;
         if self.is_watched {
@@ -271,7 +271,7 @@ impl Client {
     fn receive(&mut self) -> io::Result<bool> {
         let mut moved = false;
         while let Some(record) = self.waiting.front() {
-            if !put(&mut self.pair.outward, &[Part::Bytes(record)]) {
+            if self.pair.outward.put(HEADING, &[Part::Bytes(record)]).is_err() {
                 return Ok(moved);
             }
             self.waiting.pop_front();
@@ -327,7 +327,8 @@ struct Deliver<'c> {
 impl Deliver<'_> {
     fn deliver(&mut self, head: &ToNode, bytes: &[u8]) {
         let head = head.encode();
-        if !self.waiting.is_empty() || !put(self.ring, &[Part::Bytes(&head), Part::Bytes(bytes)]) {
+        let parts = [Part::Bytes(&head), Part::Bytes(bytes)];
+        if !self.waiting.is_empty() || self.ring.put(HEADING, &parts).is_err() {
             self.waiting.push_back([&head, bytes].concat());
         }
     }
@@ -338,16 +339,4 @@ impl Sink for Deliver<'_> {
         let head = ToNode::Datagram { from: arrival.from, is_congested: arrival.congested };
         self.deliver(&head, arrival.bytes);
     }
-}
-
-/// Puts a record into a ring. Returns `false` if there is no room.
-fn put(ring: &mut Writer, parts: &[Part<'_>]) -> bool {
-    let len: usize = parts
-        .iter()
-        .map(|part| match part {
-            Part::Bytes(bytes) => bytes.len(),
-            Part::Region(..) => 0,
-        })
-        .sum();
-    ring.put(heading(len.saturating_sub(HEAD)), parts).is_ok()
 }

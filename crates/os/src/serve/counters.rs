@@ -2,93 +2,63 @@
 
 use crate::net::{Offload, Statistics};
 
-/// Number of words.
-const WORDS: usize = 19;
+/// One counter of a link.
+type Counter = fn(&mut Statistics) -> &mut u64;
+/// Size of a buffer of a link in bytes.
+type Size = fn(&mut Statistics) -> &mut usize;
+/// State of a mechanism of a link.
+type State = fn(&mut Statistics) -> &mut Offload;
+
+/// Counters in the order of their words. The sizes follow, and then a word with all states.
+const COUNTERS: [Counter; 16] = [
+    |of| &mut of.datagrams_out,
+    |of| &mut of.frames_out,
+    |of| &mut of.spliced,
+    |of| &mut of.bytes_out,
+    |of| &mut of.calls_out,
+    |of| &mut of.datagrams_in,
+    |of| &mut of.in_place,
+    |of| &mut of.by_tcx,
+    |of| &mut of.bytes_in,
+    |of| &mut of.calls_in,
+    |of| &mut of.would_block,
+    |of| &mut of.unreachable,
+    |of| &mut of.too_big,
+    |of| &mut of.truncated,
+    |of| &mut of.overflowed,
+    |of| &mut of.receive_paths_avoided,
+];
+const SIZES: [Size; 2] = [|of| &mut of.send_buffer, |of| &mut of.receive_buffer];
+/// States in the order of the bytes of their word.
+const STATES: [State; 4] =
+    [|of| &mut of.gso, |of| &mut of.gro, |of| &mut of.tcx_receive, |of| &mut of.splice];
 
 /// Returns the bytes of a record with these counters.
 pub(super) fn encode(statistics: &Statistics) -> Vec<u8> {
-    words(statistics).iter().flat_map(|word| word.to_le_bytes()).collect()
+    let mut of = *statistics;
+    let mut states = [0; 8];
+    states.iter_mut().zip(STATES).for_each(|(byte, state)| *byte = code(*state(&mut of)));
+    let mut words: Vec<u64> = COUNTERS.iter().map(|counter| *counter(&mut of)).collect();
+    words.extend(SIZES.map(|size| *size(&mut of) as u64));
+    words.push(u64::from_le_bytes(states));
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Returns the counters of a record. What is missing is 0, and what is too much is ignored, because
-/// the counters are only shown.
+/// Returns the counters of a record. Words that are missing are 0, and further ones are ignored,
+/// because the counters are only shown.
 pub(super) fn decode(bytes: &[u8]) -> Statistics {
-    let mut words = [0; WORDS];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*bytes);
+    let mut statistics = Statistics::default();
+    let mut words = bytes.as_chunks::<8>().0.iter();
+    for (counter, word) in COUNTERS.iter().zip(words.by_ref()) {
+        *counter(&mut statistics) = u64::from_le_bytes(*word);
     }
-    let [
-        datagrams_out,
-        frames_out,
-        spliced,
-        bytes_out,
-        calls_out,
-        datagrams_in,
-        in_place,
-        by_tcx,
-        bytes_in,
-        calls_in,
-        would_block,
-        unreachable,
-        too_big,
-        truncated,
-        overflowed,
-        receive_paths_avoided,
-        send_buffer,
-        receive_buffer,
-        offloads,
-    ] = words;
-    let [gso, gro, tcx_receive, splice, ..] = offloads.to_le_bytes().map(offload);
-    Statistics {
-        datagrams_out,
-        frames_out,
-        spliced,
-        bytes_out,
-        calls_out,
-        datagrams_in,
-        in_place,
-        by_tcx,
-        bytes_in,
-        calls_in,
-        would_block,
-        unreachable,
-        too_big,
-        truncated,
-        overflowed,
-        receive_paths_avoided,
-        send_buffer: send_buffer as usize,
-        receive_buffer: receive_buffer as usize,
-        gso,
-        gro,
-        tcx_receive,
-        splice,
+    for (size, word) in SIZES.iter().zip(words.by_ref()) {
+        *size(&mut statistics) = u64::from_le_bytes(*word) as usize;
     }
-}
-
-fn words(of: &Statistics) -> [u64; WORDS] {
-    let offloads = [of.gso, of.gro, of.tcx_receive, of.splice].map(code);
-    let [gso, gro, tcx, splice] = offloads;
-    [
-        of.datagrams_out,
-        of.frames_out,
-        of.spliced,
-        of.bytes_out,
-        of.calls_out,
-        of.datagrams_in,
-        of.in_place,
-        of.by_tcx,
-        of.bytes_in,
-        of.calls_in,
-        of.would_block,
-        of.unreachable,
-        of.too_big,
-        of.truncated,
-        of.overflowed,
-        of.receive_paths_avoided,
-        of.send_buffer as u64,
-        of.receive_buffer as u64,
-        u64::from_le_bytes([gso, gro, tcx, splice, 0, 0, 0, 0]),
-    ]
+    for (state, byte) in STATES.iter().zip(words.next().into_iter().flatten()) {
+        *state(&mut statistics) = offload(*byte);
+    }
+    statistics
 }
 
 fn code(offload: Offload) -> u8 {
@@ -110,6 +80,9 @@ fn offload(code: u8) -> Offload {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Number of words.
+    const WORDS: usize = COUNTERS.len() + SIZES.len() + 1;
 
     #[test]
     fn counters_are_read_as_they_are_written() {

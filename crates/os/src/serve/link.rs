@@ -1,7 +1,7 @@
 //! The node's end: a link whose datagrams a server sends and receives.
 
 use super::{
-    DEFAULT_NAME, OPEN_TIME, POLLS_PER_CHECK, check_name, counters, head_of, heading, nonsense,
+    DEFAULT_NAME, HEADING, OPEN_TIME, POLLS_PER_CHECK, check_name, counters, head_of, nonsense,
     rest_of, socket_name,
 };
 use crate::cpu::Event;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 const BURST: usize = 64;
 /// Time after which a node tries again to write into a full ring.
 const FULL_RETRY_TIME: Duration = Duration::from_micros(100);
+/// Parts of a record that is its head alone.
+const NOTHING: [Part<'static>; 3] = [Part::Bytes(&[]); 3];
 /// Maximum number of notices and reports that wait to be taken.
 const REPORTS_MAX: usize = 64;
 
@@ -228,12 +230,11 @@ impl ServedLink {
         io::Error::new(io::ErrorKind::BrokenPipe, text)
     }
 
+    /// Puts a record into the ring. Returns `false` if there is no room.
     fn put(&mut self, head: &ToServer, parts: [Part<'_>; 3]) -> bool {
         let [first, second, third] = parts;
-        let encoded = head.encode();
-        let rest = [&first, &second, &third].iter().map(|part| part_len(part)).sum();
-        let parts = [Part::Bytes(&encoded), first, second, third];
-        self.pair.outward.put(heading(rest), &parts).is_ok()
+        let head = head.encode();
+        self.pair.outward.put(HEADING, &[Part::Bytes(&head), first, second, third]).is_ok()
     }
 
     /// Waits until the server has sent what was put in before, and has reported on it. Hands on
@@ -241,11 +242,9 @@ impl ServedLink {
     #[cfg(test)]
     pub(super) fn flush(&mut self, take: &mut dyn FnMut(Arrival<'_>)) {
         let deadline = Instant::now() + OPEN_TIME;
-        let none = || Part::Bytes(&[]);
-        while !self.put(&ToServer::Count, [none(), none(), none()]) {
+        while !self.ask() {
             assert!(Instant::now() < deadline, "the ring is full for long");
         }
-        self.pair.wake();
         let before = self.answers;
         while self.answers == before {
             assert!(Instant::now() < deadline, "the server does not answer");
@@ -257,19 +256,18 @@ impl ServedLink {
         }
     }
 
-    /// Asks for the counters, if the ring has room.
+    /// Asks for the counters, if the ring has room. Returns `false` if it has none.
     #[cfg(test)]
-    pub(super) fn ask(&mut self) {
-        let none = || Part::Bytes(&[]);
-        if self.put(&ToServer::Count, [none(), none(), none()]) {
-            self.pair.wake();
-        }
+    pub(super) fn ask(&mut self) -> bool {
+        let asked = self.put(&ToServer::Count, NOTHING);
+        self.pair.wake();
+        asked
     }
 
     /// Writes a record that makes no sense.
     #[cfg(test)]
     pub(super) fn put_nonsense(&mut self) {
-        self.pair.outward.put(heading(0), &[Part::Bytes(&[0xff; HEAD])]).unwrap();
+        self.pair.outward.put(HEADING, &[Part::Bytes(&[0xff; HEAD])]).unwrap();
         self.pair.wake();
     }
 
@@ -309,14 +307,6 @@ impl ServedLink {
             }
         }
         Ok(false)
-    }
-}
-
-/// Returns the length of a part in bytes.
-fn part_len(part: &Part<'_>) -> usize {
-    match part {
-        Part::Bytes(bytes) => bytes.len(),
-        Part::Region(gather, from, len) => (*len).min(gather.len().saturating_sub(*from)),
     }
 }
 
@@ -462,9 +452,8 @@ impl Link for ServedLink {
     }
 
     fn unheard(&mut self, peer: SocketAddr) {
-        let none = || Part::Bytes(&[]);
         // A full ring loses this, and the engine says it again.
-        if self.put(&ToServer::Unheard(peer), [none(), none(), none()]) {
+        if self.put(&ToServer::Unheard(peer), NOTHING) {
             self.pair.wake();
         }
     }

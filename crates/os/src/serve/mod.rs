@@ -15,7 +15,8 @@ pub(crate) mod tests;
 pub use link::{ConnectError, ServedLink};
 pub use server::{ServeError, ServeOptions, Server};
 
-use oikaze_protocol::serve::{HEAD, HeadBytes};
+use crate::shm::{ControlSocket, SAID_MAX};
+use oikaze_protocol::serve::{self, HEAD, HeadBytes, OpenAnswer};
 use oikaze_protocol::shm::{Heading, RecordKind};
 use std::io;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub const NAME_MAX: usize = 64;
 const OPEN_TIME: Duration = Duration::from_secs(5);
 /// Polls of a ring that find nothing, before the socket is asked whether the other end still lives.
 const POLLS_PER_CHECK: u32 = 512;
+
+const _: () = assert!(serve::SAID_MAX <= SAID_MAX, "a request and an answer fit into a message");
 
 /// Returns the abstract name of a server's socket (SERVE-1.1).
 fn socket_name(name: &str) -> String {
@@ -48,10 +51,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Heading of a record with a head and `rest` bytes behind it.
-fn heading(rest: usize) -> Heading {
-    Heading { head: HEAD, ..Heading::plain(RecordKind::Whole, HEAD + rest) }
-}
+/// Heading of a record. The ring sets its length to that of the parts that are put in.
+const HEADING: Heading = Heading { head: HEAD, ..Heading::plain(RecordKind::Whole, HEAD) };
 
 /// Returns the number of bytes behind the head of a record (SERVE-3.4).
 fn rest_of(heading: &Heading) -> io::Result<usize> {
@@ -62,6 +63,12 @@ fn rest_of(heading: &Heading) -> io::Result<usize> {
 /// Error for a record that makes no sense.
 fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a record in the shared memory makes no sense")
+}
+
+/// Tells a node why it is not served, or no more.
+fn tell_why(line: &ControlSocket, why: &str) {
+    // A node that has gone needs no reason.
+    let _ = line.say(&OpenAnswer::Refused(why.to_owned()).encode(), None);
 }
 
 /// Reads the head of the oldest record.

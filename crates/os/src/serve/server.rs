@@ -1,7 +1,7 @@
 //! The server: accepts nodes, and serves them by workers on chosen cores.
 
 use super::client::{Client, ask_of};
-use super::{OPEN_TIME, check_name, socket_name};
+use super::{OPEN_TIME, check_name, socket_name, tell_why};
 use crate::cpu::{CpuId, Event, Priority, bind_to_cores, cpulist, online_cpus};
 use crate::net::{Link, open_stack};
 use crate::shm::{ControlSocket, Listener, Pair, PairRole};
@@ -26,7 +26,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const POLLS_PER_LOOK: u32 = 64;
 
 /// Settings of a server.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ServeOptions {
     /// Name under which nodes find it.
     pub name: String,
@@ -45,7 +45,7 @@ pub struct ServeOptions {
     /// The server ends when it has served no node for this time.
     pub idle_time: Option<Duration>,
     /// Socket that listens already, from a service manager.
-    pub inherited: Option<Arc<OwnedFd>>,
+    pub inherited: Option<OwnedFd>,
 }
 
 impl ServeOptions {
@@ -134,7 +134,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError`].
-    pub fn start(options: ServeOptions) -> Result<Server, ServeError> {
+    pub fn start(mut options: ServeOptions) -> Result<Server, ServeError> {
         check_name(&options.name).map_err(ServeError::Name)?;
         let system = |doing: &str| {
             let doing = doing.to_owned();
@@ -146,11 +146,10 @@ impl Server {
         }
         // Found out while there is but one thread.
         let _ = crate::sync::makes_fences();
-        let listener = match &options.inherited {
-            Some(socket) => socket
-                .try_clone()
-                .and_then(Listener::inherited)
-                .map_err(system("listen on the inherited socket"))?,
+        let listener = match options.inherited.take() {
+            Some(socket) => {
+                Listener::inherited(socket).map_err(system("listen on the inherited socket"))?
+            }
             None => Listener::open(&socket_name(&options.name)).map_err(|source| {
                 if source.kind() == io::ErrorKind::AddrInUse {
                     ServeError::Taken { name: options.name.clone() }
@@ -252,8 +251,7 @@ impl Server {
                 self.accept();
             }
             self.hear_callers();
-            let served: usize = self.workers.iter().map(|(worker, _)| worker.nodes()).sum();
-            if served > 0 || !self.callers.is_empty() {
+            if self.served() > 0 || !self.callers.is_empty() {
                 self.served_last = Instant::now();
                 continue;
             }
@@ -261,6 +259,11 @@ impl Server {
                 return Ok(());
             }
         }
+    }
+
+    /// Returns the number of nodes that are served.
+    fn served(&self) -> usize {
+        self.workers.iter().map(|(worker, _)| worker.nodes()).sum()
     }
 
     /// Returns the time until the next look without news: for callers that say nothing, and for
@@ -327,7 +330,7 @@ impl Server {
     /// Opens a link for a node (SERVE-2.1).
     fn open(&mut self, line: ControlSocket, request: &OpenRequest, memory: &OwnedFd) {
         let user = line.user();
-        let served: usize = self.workers.iter().map(|(worker, _)| worker.nodes()).sum();
+        let served = self.served();
         let of_user = count_of(&self.users, user);
         // SERVE-2.4.
         if served >= self.options.nodes_max {
@@ -481,7 +484,7 @@ impl Worker {
 
 /// Tells a node why it gets no link.
 fn refuse(line: &ControlSocket, why: &str) {
-    let _ = line.say(&OpenAnswer::Refused(why.to_owned()).encode(), None);
+    tell_why(line, why);
     say(&format!("a node of user {} was refused: {why}", line.user()));
 }
 

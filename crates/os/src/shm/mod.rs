@@ -32,6 +32,8 @@ mod ring;
 mod watch;
 
 #[cfg(not(all(test, loom)))]
+pub(crate) use control_socket::SAID_MAX;
+#[cfg(not(all(test, loom)))]
 pub use control_socket::{ControlSocket, Said, Stranger};
 #[cfg(not(all(test, loom)))]
 pub use lease::{Bell, Grants, Mapped, RegionGrant, to_give};

@@ -1,7 +1,7 @@
 //! Settings of a node's threads: which thread runs the engine, and how threads wait.
 
 use oikaze_launch::environment::{ENGINE, PRIORITY};
-use oikaze_os::cpu::{CpuId, Priority, cpulist, online_cpus, parse_cpulist};
+use oikaze_os::cpu::{CpuId, Priority, cpulist, online_cpus, parse_cores};
 use oikaze_os::serve;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -58,7 +58,7 @@ impl FromStr for EngineMode {
             ("inline", None) => Ok(EngineMode::Inline),
             ("thread", None) => Ok(EngineMode::Thread { cores: Vec::new() }),
             ("thread", Some(list)) => {
-                Ok(EngineMode::Thread { cores: cores(list).ok_or_else(unknown)? })
+                Ok(EngineMode::Thread { cores: parse_cores(list).ok_or_else(unknown)? })
             }
             _ => {
                 let (named, list) =
@@ -69,7 +69,7 @@ impl FromStr for EngineMode {
                     _ => return Err(unknown()),
                 };
                 serve::check_name(server)?;
-                let cores = list.map_or(Some(Vec::new()), cores).ok_or_else(unknown)?;
+                let cores = list.map_or(Some(Vec::new()), parse_cores).ok_or_else(unknown)?;
                 Ok(EngineMode::Process { server: server.to_owned(), cores })
             }
         }
@@ -221,11 +221,6 @@ impl WaitSettings {
     }
 }
 
-/// Parses a set of cores. A single core is not bounded, so that [`check_cores`] names it.
-fn cores(text: &str) -> Option<Vec<CpuId>> {
-    text.parse().map_or_else(|_| parse_cpulist(text), |core| Some(vec![core]))
-}
-
 /// Refuses processors that this machine does not have. Those outside the application's own mask are
 /// permitted, because a mask holds for each thread on its own.
 fn check_cores(cores: &[CpuId], setting: &str) -> Result<(), String> {
@@ -274,9 +269,9 @@ mod tests {
 
     #[test]
     fn cores_of_the_engine_are_a_set_of_the_machine_s() {
-        assert_eq!(cores("1"), Some(vec![1]));
-        assert_eq!(cores("0-1,5"), Some(vec![0, 1, 5]));
-        assert_eq!((cores(""), cores("one"), cores("1-")), (None, None, None));
+        assert_eq!(parse_cores("1"), Some(vec![1]));
+        assert_eq!(parse_cores("0-1,5"), Some(vec![0, 1, 5]));
+        assert_eq!((parse_cores(""), parse_cores("one"), parse_cores("1-")), (None, None, None));
         assert_eq!(check_cores(&[0], "x"), Ok(()), "Linux does not take processor 0 offline here");
         let why = check_cores(&[0, 99_999], "x").unwrap_err();
         assert!(why.starts_with("x: this machine has no core 99999; its cores are 0"), "{why}");
