@@ -1198,14 +1198,24 @@ oik_status oik_page_tracking(oik_job *job, void *buffer, size_t capacity, size_t
 /**
  * Writes a descriptor that becomes readable when an operation has ended or a message has arrived,
  * for poll(2) and event loops. `oik_clear_descriptor` makes it unreadable again. Check for events
- * after that call, not before. The descriptor is the job's: it is not to be closed. Thread-safe.
+ * after that call, not before. It may become readable without any event. The descriptor is the
+ * job's: it is not to be closed. A loop that calls `oik_progress` before it sleeps is about as
+ * fast as a blocking wait. Thread-safe.
  */
 oik_status oik_descriptor(oik_job *job, int32_t *descriptor);
 
 /**
- * Makes the job's descriptor unreadable again. Thread-safe.
+ * Makes the job's descriptor unreadable again, and takes in what has arrived. Thread-safe.
  */
 oik_status oik_clear_descriptor(oik_job *job);
+
+/**
+ * Does the work of the node that is due now, and returns at once, for programs with an event loop.
+ * Writes `true` if the loop should look for its events and call again, and `false` if it should
+ * sleep on `oik_descriptor`. The way to wait (`OIKAZE_WAIT`) says for how long it is `true`. No
+ * program has to call this: a thread of the node works otherwise. Thread-safe.
+ */
+oik_status oik_progress(oik_job *job, bool *again);
 
 /**
  * Makes settings that change nothing. Thread-safe, as all functions for settings are.

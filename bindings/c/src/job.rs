@@ -282,7 +282,9 @@ pub extern "C" fn oik_page_tracking(
 
 /// Writes a descriptor that becomes readable when an operation has ended or a message has arrived,
 /// for poll(2) and event loops. `oik_clear_descriptor` makes it unreadable again. Check for events
-/// after that call, not before. The descriptor is the job's: it is not to be closed. Thread-safe.
+/// after that call, not before. It may become readable without any event. The descriptor is the
+/// job's: it is not to be closed. A loop that calls `oik_progress` before it sleeps is about as
+/// fast as a blocking wait. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_descriptor(
     job: *mut oik_job,
@@ -294,11 +296,26 @@ pub extern "C" fn oik_descriptor(
     })
 }
 
-/// Makes the job's descriptor unreadable again. Thread-safe.
+/// Makes the job's descriptor unreadable again, and takes in what has arrived. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_clear_descriptor(job: *mut oik_job) -> oik_status {
     run(|| {
         find(job)?.job.clear_descriptor();
+        Ok(())
+    })
+}
+
+/// Does the work of the node that is due now, and returns at once, for programs with an event loop.
+/// Writes `true` if the loop should look for its events and call again, and `false` if it should
+/// sleep on `oik_descriptor`. The way to wait (`OIKAZE_WAIT`) says for how long it is `true`. No
+/// program has to call this: a thread of the node works otherwise. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_progress(
+    job: *mut oik_job,
+    again: Option<&mut MaybeUninit<bool>>,
+) -> oik_status {
+    run(|| {
+        place(again, "again")?.write(find(job)?.job.progress());
         Ok(())
     })
 }

@@ -12,7 +12,7 @@ use crate::queue::CompletionQueue;
 use crate::region::{Region, rights_of};
 use crate::remote::RemoteRegion;
 use crate::wait::{OrOfJob, Timeout, wait, wait_for, wait_in_thread};
-use oikaze::job::JobBuilder;
+use oikaze::job::{JobBuilder, LoopProgress};
 use oikaze::memory::{LocalRegion, RegionSlice, RemoteId};
 use oikaze::shared::LockGuard;
 use pyo3::exceptions::PyValueError;
@@ -544,7 +544,8 @@ impl Job {
         wait(py, || timeout.choose(within, || job.wait_notify(source)))
     }
 
-    /// Number of a descriptor that becomes readable when an operation or a message has come.
+    /// Number of a descriptor that becomes readable when an operation or a message has come. It may
+    /// become readable without any event.
     #[getter]
     fn descriptor(&self, py: Python<'_>) -> PyResult<i32> {
         Ok(self.get(py)?.descriptor().as_raw_fd())
@@ -554,6 +555,19 @@ impl Job {
     fn clear_descriptor(&self, py: Python<'_>) -> PyResult<()> {
         self.get(py)?.clear_descriptor();
         Ok(())
+    }
+
+    /// Does the work of the node that is due now, and returns at once, for programs with an event
+    /// loop of their own. Returns True if the loop should look for its events and call again, and
+    /// False if it should sleep on `descriptor`. `asyncio` needs no such call.
+    fn progress(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.get(py)?.progress())
+    }
+
+    /// Does what `progress` does. Returns whether there was news, and whether to call again soon.
+    fn _progress(&self, py: Python<'_>) -> PyResult<(bool, bool)> {
+        let LoopProgress { news, again } = self.get(py)?.progress_of_loop();
+        Ok((news, again))
     }
 
     /// Address of this job among the jobs of the process; operations have the same.

@@ -1,5 +1,7 @@
 """Messages, FIFOs, locks, and coroutines."""
 
+import pytest
+
 
 def test_messages_of_all_classes(run):
     run(
@@ -223,6 +225,51 @@ def test_cancelled_receives_lose_no_message(alone):
             assert job.try_receive() is None
 
         asyncio.run(talk())
+        """
+    )
+
+
+@pytest.mark.parametrize("waiting", ["spin", "block", "adaptive"])
+def test_tasks_talk_in_each_way_to_wait(run, waiting):
+    """Eight tasks a node, each with a message to and fro in turn."""
+    run(
+        2,
+        f"""
+        import asyncio
+        job = oikaze.join(waiting={waiting!r})
+        other = job.peer(1 - job.rank)
+        page = job.publish("counter", 4096, oikaze.Rights.ALL)
+        there = other.region("counter")
+
+        async def add():
+            return [await there.fetch_add(0, 1) for _ in range(20)]
+
+        async def talk():
+            found = await asyncio.gather(*[add() for _ in range(8)])
+            assert sorted(sum(found, [])) == list(range(160)), found
+            for turn in range(50):
+                if turn % 2 == job.rank:
+                    await other.send(b"your turn", tag=turn)
+                else:
+                    assert (await job.receive_async()).tag == turn
+
+        asyncio.run(talk())
+        job.barrier()
+        """,
+    )
+
+
+def test_loop_of_the_program_gets_a_message(alone):
+    alone(
+        """
+        import select
+        job = oikaze.join()
+        job.peer(0).send(b"x", tag=4)
+        while (message := job.try_receive()) is None:
+            if not job.progress():
+                select.select([job.descriptor], [], [], 60)
+                job.clear_descriptor()
+        assert message.tag == 4
         """
     )
 

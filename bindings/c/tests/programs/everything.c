@@ -38,6 +38,19 @@ static void of_the_job(void) {
     }
     OK(status);
     OK(oik_message_release(message));
+    /* So does a loop that lets the node work before it sleeps. */
+    OK(oik_send(job, other, OIK_ORDERED, 1, "more", 4, NULL));
+    while ((status = oik_try_receive(job, other, &message)) == OIK_NOT_READY) {
+        bool again;
+        OK(oik_progress(job, &again));
+        if (!again) {
+            HOLDS(poll(&ready, 1, 20000) == 1);
+            OK(oik_clear_descriptor(job));
+        }
+    }
+    OK(status);
+    OK(oik_message_release(message));
+    HOLDS(oik_progress(job, NULL) == OIK_INVALID);
     OK(oik_flush(job));
 }
 

@@ -1,8 +1,9 @@
 """Operations in coroutines.
 
-One object a job watches the job's descriptor in each event loop that awaits something. When the
-descriptor is readable, it takes what has ended out of a completion queue, whichever loop it serves,
-and wakes those who wait for messages.
+One object a job drives the job's node for each event loop that awaits something: in rounds of the
+loop for as long as a blocking wait would poll, and then when the job's descriptor is readable. It
+takes what has ended out of a completion queue, whichever loop it serves, and wakes those who wait
+for messages.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Watcher:
         self._receiving: set[asyncio.Future[None]] = set()
         #: A copy of the job's descriptor for each loop, which watches it until it closes it itself.
         self._loops: dict[asyncio.AbstractEventLoop, int] = {}
+        #: Loops that call `_poll` in their next round.
+        self._polling: set[asyncio.AbstractEventLoop] = set()
 
     def watch(self) -> asyncio.AbstractEventLoop:
         """Watches the job in the running loop, and returns the loop."""
@@ -44,7 +47,7 @@ class Watcher:
                 os.close(self._loops.pop(other))
             descriptor = os.dup(self._job.descriptor)
             self._loops[loop] = descriptor
-            loop.add_reader(descriptor, self._look)
+            loop.add_reader(descriptor, self._look, loop)
         return loop
 
     async def wait(self, operation: Operation) -> Any:
@@ -55,7 +58,8 @@ class Watcher:
         self._waiting[context] = ended
         try:
             operation.report_to(self._queue, context)
-            self._take()
+            self._take(loop)
+            self._poll_soon(loop)
             await ended
         finally:
             self._waiting.pop(context, None)
@@ -73,6 +77,7 @@ class Watcher:
                 taken = take()
                 if taken is not None:
                     return taken
+                self._poll_soon(loop)
                 await arrived
             finally:
                 self._receiving.discard(arrived)
@@ -86,29 +91,49 @@ class Watcher:
                 # The number is not free for another descriptor before the loop has forgotten it.
                 loop.call_soon_threadsafe(_forget, loop, descriptor)
         self._loops.clear()
-        self._take()
+        self._take(None)
         for ended in list(self._waiting.values()):
-            _settle(ended, lambda future: future.cancel())
+            _settle(ended, lambda future: future.cancel(), None)
         # Those who wait for messages find that the process has left.
-        self._wake_receivers()
+        self._wake_receivers(None)
 
-    def _look(self) -> None:
+    def _poll_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Lets a loop poll in its next round, after the tasks that are ready."""
+        if loop not in self._polling:
+            self._polling.add(loop)
+            loop.call_soon(self._poll, loop)
+
+    def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._polling.discard(loop)
+        if self._job.has_left or not (self._waiting or self._receiving):
+            return
+        news, again = self._job._progress()
+        if news:
+            self._found(loop)
+        if again and (self._waiting or self._receiving):
+            self._poll_soon(loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._job.has_left:
             return
         self._job.clear_descriptor()
-        self._take()
-        self._wake_receivers()
+        self._found(loop)
 
-    def _take(self) -> None:
+    def _found(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Settles what has ended, in a round of this loop."""
+        self._take(loop)
+        self._wake_receivers(loop)
+
+    def _take(self, running: asyncio.AbstractEventLoop | None) -> None:
         for context, _, _ in self._queue.poll():
             ended = self._waiting.pop(context, None)
             if ended is not None:
-                _settle(ended, lambda future: future.set_result(None))
+                _settle(ended, lambda future: future.set_result(None), running)
 
-    def _wake_receivers(self) -> None:
+    def _wake_receivers(self, running: asyncio.AbstractEventLoop | None) -> None:
         """Lets those who wait for messages look for theirs."""
         for arrived in list(self._receiving):
-            _settle(arrived, lambda future: future.set_result(None))
+            _settle(arrived, lambda future: future.set_result(None), running)
 
 
 def _forget(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
@@ -116,15 +141,21 @@ def _forget(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
     os.close(descriptor)
 
 
-def _settle(future: asyncio.Future[Any], settle: Callable[..., Any]) -> None:
-    """Settles a future in the thread of its loop."""
+def _settle(
+    future: asyncio.Future[Any],
+    settle: Callable[..., Any],
+    running: asyncio.AbstractEventLoop | None,
+) -> None:
+    """Settles a future in the thread of its loop. `running` is the loop of this thread, if any."""
 
     def now() -> None:
         if not future.done():
             settle(future)
 
     loop = future.get_loop()
-    if not loop.is_closed():
+    if loop is running:
+        now()
+    elif not loop.is_closed():
         loop.call_soon_threadsafe(now)
 
 

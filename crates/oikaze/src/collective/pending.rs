@@ -2,7 +2,7 @@
 
 use super::run::{Listener, Slot};
 use crate::completion::{CompletionQueue, Counter, Explanation};
-use crate::node::{Node, WaitSubject};
+use crate::node::{Node, TaskWait, WaitSubject};
 use crate::{Error, Result};
 use oikaze_protocol::collective::CollectiveCall;
 use std::fmt;
@@ -227,16 +227,28 @@ impl<R> Pending<R> {
 /// ```
 #[must_use = "a future does nothing until it is polled"]
 #[derive(Debug)]
-pub struct PendingFuture<R>(Pending<R>);
+pub struct PendingFuture<R> {
+    pending: Pending<R>,
+    wait: TaskWait,
+}
 
 impl<R> Future for PendingFuture<R> {
     type Output = Result<R>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R>> {
-        if self.0.slot.is_done() || !self.0.slot.wake_with(context.waker()) {
-            return Poll::Ready(self.0.taken());
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R>> {
+        let Self { pending, wait } = &mut *self;
+        let Pending { slot, node, .. } = pending;
+        if !slot.is_done() && slot.wake_with(context.waker()) {
+            let polls_on = node.drive_for_task(wait);
+            if !slot.is_done() {
+                if polls_on {
+                    context.waker().wake_by_ref();
+                }
+                return Poll::Pending;
+            }
         }
-        Poll::Pending
+        wait.end(node);
+        Poll::Ready(pending.taken())
     }
 }
 
@@ -245,6 +257,6 @@ impl<R> IntoFuture for Pending<R> {
     type IntoFuture = PendingFuture<R>;
 
     fn into_future(self) -> PendingFuture<R> {
-        PendingFuture(self)
+        PendingFuture { pending: self, wait: TaskWait::default() }
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod run;
 mod served;
 mod statistics;
 
+#[cfg(feature = "ffi")]
+pub use crate::node::LoopProgress;
 pub use builder::JobBuilder;
 pub use oikaze_launch::Seal;
 pub use peer::Peer;
@@ -18,12 +20,14 @@ pub use statistics::NodeStatistics;
 use crate::collective::{Channels, Team};
 #[cfg(feature = "ffi")]
 use crate::ffi::HandleTable;
+#[cfg(not(feature = "ffi"))]
+use crate::node::LoopProgress;
 use crate::node::Node;
 use crate::observe::TrafficReport;
 use crate::{Rank, Result};
 use oikaze_launch::Bootstrap;
 use oikaze_os::memory::tracking::Tracker;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -134,18 +138,70 @@ impl Job {
 
     /// Returns a descriptor that becomes readable when an operation is settled or a message has
     /// arrived, for `select` and async runtimes. [`Job::clear_descriptor`] makes the descriptor
-    /// unreadable again. Check for events after that call, not before.
+    /// unreadable again. Check for events after that call, not before. The descriptor is readable
+    /// at first. It may become readable without any event, because it also reports what the node
+    /// has yet to take in.
+    ///
+    /// A loop that calls [`Job::progress`] before it sleeps is about as fast as a blocking wait.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # use std::os::fd::{AsRawFd, BorrowedFd};
+    /// # fn sleep_on(_: BorrowedFd<'_>) {} // poll(2)
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// job.peer(job.rank())?.send(Class::Ordered, 3, b"a note").wait()?;
+    /// let note = loop {
+    ///     if let Some(note) = job.try_receive(None) {
+    ///         break note;
+    ///     }
+    ///     if !job.progress() {
+    ///         sleep_on(job.descriptor());
+    ///         job.clear_descriptor();
+    ///     }
+    /// };
+    /// assert_eq!(note.tag(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.node.news().as_fd()
+        self.node.loop_descriptor()
     }
 
-    /// Makes the descriptor unreadable again; see [`Job::descriptor`].
+    /// Makes the descriptor unreadable again, and takes in what has arrived; see
+    /// [`Job::descriptor`].
     pub fn clear_descriptor(&self) {
-        // The descriptor is the parent's in a child of fork.
-        if !self.node.is_forked() {
-            self.node.news().clear();
-        }
+        self.node.clear_descriptor();
+    }
+
+    /// Does the node's work that is due now, and returns at once, for programs with an event loop.
+    /// Returns `true` if the loop should look for its events and call again, because there may be
+    /// some or they are likely to come soon. Returns `false` if the loop should sleep on
+    /// [`Job::descriptor`]. The way to wait ([`JobBuilder::wait`]) says for how long it is `true`:
+    /// never for long with `block`, always with `spin`.
+    ///
+    /// No program has to call it: a helper thread serves the node otherwise.
+    pub fn progress(&self) -> bool {
+        let LoopProgress { news, again } = self.node.progress();
+        news || again
+    }
+
+    /// Does what [`Job::progress`] does, and says what it has found. For bindings, whose event
+    /// loops look for their events at a cost.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// job.peer(job.rank())?.send(oikaze::message::Class::Ordered, 0, b"a note");
+    /// while !job.progress_of_loop().news {}
+    /// assert!(job.try_receive(None).is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "ffi")]
+    pub fn progress_of_loop(&self) -> LoopProgress {
+        self.node.progress()
     }
 
     /// Leaves the job: waits for all other nodes to leave, then says goodbye. Dropping the job does

@@ -1,7 +1,7 @@
 //! Arrivals: puts with notice, as their target learns of them.
 
 use super::region::LocalRegion;
-use crate::node::{Needs, Node, WaitSubject};
+use crate::node::{Needs, Node, TaskWait, WaitSubject};
 use crate::{Job, Rank, Result};
 use oikaze_engine::Placed;
 use oikaze_protocol::rma::Notice;
@@ -157,7 +157,7 @@ impl Arrivals {
 
     /// Returns a future of the next entry. It has no time limit. Dropping it takes no entry.
     pub fn next_async(&self) -> NextArrival {
-        NextArrival(self.clone())
+        NextArrival { arrivals: self.clone(), wait: TaskWait::default() }
     }
 
     /// Returns the number of entries.
@@ -205,15 +205,20 @@ const WHAT: &str = "waiting for a put with notice";
 /// ```
 #[must_use = "a future does nothing until it is polled"]
 #[derive(Debug)]
-pub struct NextArrival(Arrivals);
+pub struct NextArrival {
+    arrivals: Arrivals,
+    wait: TaskWait,
+}
 
 impl NextArrival {
-    fn ready(&self) -> Option<Result<Arrival>> {
-        let Arrivals { node, .. } = &self.0;
+    fn ready(&mut self) -> Option<Result<Arrival>> {
+        let Self { arrivals, wait } = self;
+        let node = &arrivals.node;
         if let Err(error) = node.check_process(|| WHAT.into()) {
             return Some(Err(error));
         }
-        let next = node.next_or_loss(None, Needs::Memory, || self.0.try_next())?;
+        let next = node.next_or_loss(None, Needs::Memory, || arrivals.try_next())?;
+        wait.end(node);
         Some(node.awaited(|| WHAT.into(), Instant::now(), Some(next)))
     }
 }
@@ -221,12 +226,20 @@ impl NextArrival {
 impl Future for NextArrival {
     type Output = Result<Arrival>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Arrival>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Arrival>> {
         if let Some(next) = self.ready() {
             return Poll::Ready(next);
         }
-        self.0.node.enlist_for_arrival(context.waker());
-        // An entry may have come before the waker was there.
-        self.ready().map_or(Poll::Pending, Poll::Ready)
+        let Self { arrivals, wait } = &mut *self;
+        arrivals.node.enlist_for_arrival(context.waker());
+        let polls_on = arrivals.node.drive_for_task(wait);
+        // An entry may have come before the waker was there, or just now.
+        if let Some(next) = self.ready() {
+            return Poll::Ready(next);
+        }
+        if polls_on {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
 }

@@ -27,6 +27,8 @@ mod tests;
 mod waits;
 
 pub(crate) use departures::Needs;
+pub use driver::task::LoopProgress;
+pub(crate) use driver::task::TaskWait;
 pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 #[cfg(all(test, not(loom)))]
@@ -43,6 +45,7 @@ use crate::{Error, Result};
 use arrivals::ArrivalQueue;
 use crossbeam_queue::SegQueue;
 use driver::lock::{CombiningLock, CombiningLockGuard};
+use driver::task::{LoopWatch, TaskTurns};
 use driver::{Driver, SpinLimit};
 use engine_thread::EngineThread;
 use mailbox::Mailbox;
@@ -51,7 +54,6 @@ use oikaze_engine::{
     UnreportedFailures, Work,
 };
 use oikaze_launch::Bootstrap;
-use oikaze_os::cpu::Event;
 use oikaze_os::memory::tracking::{LiveGuards, PageSet, Tracker};
 use oikaze_os::net::Link;
 use oikaze_os::origin::{Origin, OriginBound};
@@ -80,10 +82,8 @@ pub(crate) struct Node {
     submissions: Arc<SegQueue<Submission>>,
     driver: Driver,
     engine_thread: EngineThread,
-    /// Event that is readable while there is an unseen message, outcome or death: for `select` and
-    /// async runtimes.
-    news: Event,
-    news_wanted: AtomicBool,
+    watch_loop: LoopWatch,
+    task_turns: TaskTurns,
     socket: Option<OwnedFd>,
     /// Descriptor that is readable when a local peer has woken this node, or has ended.
     local_peers: Option<OwnedFd>,
@@ -157,8 +157,8 @@ impl Node {
             submissions,
             driver: Driver::new(has_own_thread).map_err(no_event)?,
             engine_thread: EngineThread::new(has_own_thread),
-            news: Event::new().map_err(no_event)?,
-            news_wanted: AtomicBool::new(false),
+            watch_loop: LoopWatch::new().map_err(no_event)?,
+            task_turns: TaskTurns::default(),
             socket,
             local_peers,
             fences,
@@ -353,8 +353,8 @@ impl Node {
 
     fn wake_waiters(&self, settled: bool) {
         self.driver.wake_waiters();
-        if settled && self.news_wanted.load(Ordering::Relaxed) {
-            self.news.signal();
+        if settled {
+            self.watch_loop.tell();
         }
     }
 
@@ -482,14 +482,6 @@ impl Node {
             );
             self.mailbox.delist();
         }
-    }
-
-    /// Returns the descriptor that is readable when there is news.
-    pub fn news(&self) -> &Event {
-        self.news_wanted.store(true, Ordering::SeqCst);
-        // Later news is signalled. The caller sees earlier news in its next check.
-        fence(Ordering::SeqCst);
-        &self.news
     }
 
     /// Says goodbye to all peers, once they have all that was sent to them, and sees that it goes

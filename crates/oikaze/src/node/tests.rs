@@ -130,7 +130,9 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     let (node, mut local_peer) = node_and_local_peer();
     let queue = CompletionQueue::new(&node, None);
     let counter = Counter::new(&node, None);
-    let news = node.news();
+    let _descriptor = node.loop_descriptor();
+    let news = node.watch_loop.news();
+    assert!(news.clear(), "a loop looks once at first");
     // An operation of the engine.
     let completion = Completion::new();
     completion.settle(Ok(Value::Done));

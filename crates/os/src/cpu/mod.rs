@@ -2,8 +2,9 @@
 //!
 //! This module finds the cores of the machine and those that this process may use, binds threads,
 //! sets their priority, and detects whether a core is shared. It also has the event that ends a
-//! sleep, a lock, and a meter of processor time.
+//! sleep, one descriptor for several, a lock, and a meter of processor time.
 
+mod any_readable;
 mod biased_lock;
 mod core_binding;
 mod event;
@@ -15,6 +16,7 @@ mod slack;
 mod spent;
 mod topology;
 
+pub use any_readable::AnyReadable;
 pub use biased_lock::{BiasedLock, BiasedLockGuard};
 pub use core_binding::CoreBinding;
 pub use event::Event;

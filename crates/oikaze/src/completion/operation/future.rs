@@ -2,7 +2,7 @@
 
 use super::{Operation, Outcome};
 use crate::Result;
-use crate::node::lock;
+use crate::node::{TaskWait, lock};
 use oikaze_engine::Sink;
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 /// Future of an [`Operation`], made by `.await`. It has no time limit; dropping it does not end the
 /// operation.
 ///
-/// No runtime is needed. The helper thread drives the engine while all threads sleep in an
-/// executor.
+/// No runtime is needed. Polls drive the engine, for as long as a blocking wait would spin, and the
+/// helper thread does while all threads sleep in an executor.
 ///
 /// # Errors
 /// The output is what [`Operation::wait`] returns. It is also an error if a queue or a counter is
@@ -47,9 +47,22 @@ pub struct OperationFuture<T> {
     operation: Operation<T>,
     /// Present once the engine has been asked to wake the task.
     task: Option<Arc<Task>>,
+    wait: TaskWait,
 }
 
 impl<T> Unpin for OperationFuture<T> {}
+
+impl<T: Outcome> OperationFuture<T> {
+    fn taken(&mut self) -> Option<Result<T>> {
+        let outcome = self.operation.try_take()?;
+        if self.wait.is_under_way()
+            && let Some(node) = self.operation.node()
+        {
+            self.wait.end(&node);
+        }
+        Some(outcome)
+    }
+}
 
 impl<T> fmt::Debug for OperationFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,7 +97,7 @@ impl<T: Outcome> Future for OperationFuture<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        if let Some(outcome) = self.operation.try_take() {
+        if let Some(outcome) = self.taken() {
             return Poll::Ready(outcome);
         }
         let is_first = self.task.is_none();
@@ -96,8 +109,16 @@ impl<T: Outcome> Future for OperationFuture<T> {
                 return Poll::Ready(Err(error));
             }
         }
-        // It may have ended before the waker was there.
-        self.operation.try_take().map_or(Poll::Pending, Poll::Ready)
+        let polls_on =
+            self.operation.node().is_some_and(|node| node.drive_for_task(&mut self.wait));
+        // It may have ended before the waker was there, or just now.
+        if let Some(outcome) = self.taken() {
+            return Poll::Ready(outcome);
+        }
+        if polls_on {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
 }
 
@@ -106,6 +127,6 @@ impl<T: Outcome> IntoFuture for Operation<T> {
     type IntoFuture = OperationFuture<T>;
 
     fn into_future(self) -> OperationFuture<T> {
-        OperationFuture { operation: self, task: None }
+        OperationFuture { operation: self, task: None, wait: TaskWait::New }
     }
 }

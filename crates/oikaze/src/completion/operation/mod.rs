@@ -212,6 +212,15 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
+    /// Returns the node that will settle the operation, unless that is settled or the node is gone.
+    fn node(&self) -> Option<Arc<Node>> {
+        match &self.0 {
+            OperationState::Begun(begun) => Some(Arc::clone(&begun.node)),
+            OperationState::InRing { route, .. } => route.node(),
+            OperationState::Done { .. } => None,
+        }
+    }
+
     /// Returns `true` if the operation is settled. This costs one load.
     #[must_use]
     pub fn is_done(&self) -> bool {

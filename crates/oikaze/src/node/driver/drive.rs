@@ -309,15 +309,14 @@ impl Node {
         [engine.next_timeout(), delayed].into_iter().flatten().min()
     }
 
-    /// Sleeps on the sleeper's event and, as asked, on the socket and the fault descriptor. Returns
-    /// `true` if there are faults.
+    /// Sleeps on the sleeper's event and, as asked, on the socket and the fault descriptor.
     pub(crate) fn poll(
         &self,
         sleeper: &Sleeper,
         socket: bool,
         faults: bool,
         timeout: Duration,
-    ) -> bool {
+    ) -> Wakeup {
         let mut fds = ArrayVec::<PollFd<'_>, 4>::new();
         fds.push(PollFd::new(&sleeper.event, PollFlags::IN));
         if let Some(fd) = self.socket().filter(|_| socket) {
@@ -334,16 +333,29 @@ impl Node {
             tv_sec: timeout.as_secs().cast_signed(),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => fds.get(fault_at).is_some_and(|fd| !fd.revents().is_empty()),
+        if poll(&mut fds, Some(&timeout)).is_err() {
             // Interrupted, so the caller checks everything again.
-            Err(_) => false,
+            return Wakeup::default();
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        Wakeup {
+            arrivals: fds.get(1..fault_at).is_some_and(|fds| fds.iter().any(is_ready)),
+            faults: fds.get(fault_at).is_some_and(is_ready),
         }
     }
 
     pub(crate) fn span_until(&self, next: Option<Time>) -> Duration {
         next.map_or(Duration::MAX, |next| next.since(self.now()))
     }
+}
+
+/// End of a sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wakeup {
+    /// Something has arrived on the socket, or a local peer has woken this node.
+    pub arrivals: bool,
+    /// Page faults wait to be served.
+    pub faults: bool,
 }
 
 fn passed(deadline: Option<Instant>) -> bool {

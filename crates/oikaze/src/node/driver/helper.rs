@@ -1,6 +1,7 @@
 //! Helper thread. It serves page faults always, and the socket while no thread drives. In thread
 //! mode it is the driver for good.
 
+use super::drive::Wakeup;
 use super::limits::HELPER_SLEEP;
 use super::link_watch::LinkWatch;
 use super::{HelperSleep, Idle};
@@ -64,7 +65,8 @@ impl Node {
         let mut stands_still = false;
         let mut open_faults = Faults::default();
         while !self.closing.load(Ordering::SeqCst) {
-            let (watched, faults) = match self.driver.helper_sleeps(self.now()) {
+            let rounds = self.driver.rounds();
+            let (watched, ready) = match self.driver.helper_sleeps(self.now()) {
                 HelperSleep::Watch => {
                     timers.set_lax(false);
                     stands_still = false;
@@ -78,13 +80,16 @@ impl Node {
                     // then no thread watches the socket.
                     let is_needed = open_faults.are_any();
                     let limit = if is_needed { limit.min(HELPER_SLEEP) } else { limit };
-                    let faults =
+                    let ready =
                         self.poll(&self.driver.helper, stands_still && is_needed, true, limit);
                     self.driver.helper.wake_up();
                     stands_still = self.driver.rounds() == rounds_before;
-                    (stands_still, faults)
+                    (stands_still, ready)
                 }
             };
+            let for_loop = watched && ready.arrivals && self.leave_to_loop(rounds);
+            let watched = watched && !for_loop;
+            let faults = ready.faults;
             rounds_before = self.driver.rounds();
             self.check_handlers_rarely();
             if faults {
@@ -115,8 +120,8 @@ impl Node {
         self.with_engine(|engine| engine.coherence().statistics().fetched_pages)
     }
 
-    /// Sleeps on socket and faults, until the next timer. Returns `true` if there are faults.
-    fn watch(&self, watch: &mut LinkWatch<'_>) -> bool {
+    /// Sleeps on socket and faults, until the next timer.
+    fn watch(&self, watch: &mut LinkWatch<'_>) -> Wakeup {
         if let Some(interval) = self.spin_limit.interval() {
             return self.poll(&self.driver.helper, false, true, interval);
         }
@@ -128,9 +133,12 @@ impl Node {
         // Work that came between the last turn and the sleep: its maker may not have seen this
         // thread sleep.
         let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);
-        let faults = quiet && self.poll(&self.driver.helper, true, true, timeout);
+        let ready = match quiet {
+            true => self.poll(&self.driver.helper, true, true, timeout),
+            false => Wakeup::default(),
+        };
         self.driver.helper.wake_up();
-        faults
+        ready
     }
 
     /// Turns the waiting faults into submissions.
@@ -168,7 +176,7 @@ impl Node {
         let mut open_faults = Faults::default();
         let mut look = || {
             let faults = self.engine.masks_turns()
-                && self.poll(&self.driver.helper, false, true, Duration::ZERO);
+                && self.poll(&self.driver.helper, false, true, Duration::ZERO).faults;
             if faults {
                 self.take_faults(&mut open_faults);
             }

@@ -80,6 +80,18 @@ pub(crate) const HELPER_SLEEP: Duration = Duration::from_millis(2);
 /// long as the one before, up to this time. Then a leaving driver always wakes the helper.
 pub(crate) const HELPER_SLEEP_MAX: Duration = HELPER_SLEEP.saturating_mul(32);
 
+// Tasks that await, and event loops.
+
+/// Minimum time between two turns of tasks. Tasks that are polled one after another need one turn
+/// together.
+pub(crate) const TASK_TURNS_APART: Duration = Duration::from_nanos(500);
+/// Maximum number of turns for an event loop that is about to sleep. If there is still more to do,
+/// the helper goes on.
+pub(crate) const TURNS_BEFORE_SLEEP: u32 = 2;
+/// Time for which the helper leaves what has arrived to an event loop that sleeps on the
+/// descriptor. The loop is woken by the same arrival, and the helper must not take it away.
+pub(crate) const LOOP_GRACE: Duration = Duration::from_micros(50);
+
 // Gaps between two drivers, in nanoseconds because they are kept in atomics.
 
 /// Longest gap for which waking the helper would be a waste, while peers ask this node for

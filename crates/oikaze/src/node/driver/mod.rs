@@ -27,13 +27,14 @@
 //!
 //! | call | by | condition | transition | wakes |
 //! |---|---|---|---|---|
-//! | [`Driver::try_drive`] | any thread | role free | role driven | |
+//! | [`Driver::try_drive`], [`Driver::drive_on`] | any thread | role free | role driven | |
 //! | [`Driver::park`] | a waiter | role free | role driven, by the waiter | |
 //! | | | role driven | waiter parked | |
 //! | | | parked, and its value is there or its limit has passed | waiter leaves | |
 //! | [`leave`](state::DriverGuard::leave) | the driver | a waiter is parked | role goes to the waiter that has waited longest | that waiter |
 //! | | | helper away, and its limit far or the gaps long | role free, helper awake | the helper |
 //! | | | otherwise | role free | |
+//! | [`leave_to_helper`](state::DriverGuard::leave_to_helper) | a task that drove | no waiter is parked | role free, helper awake | the helper if it is away |
 //! | drop of the guard | a driver that panics | no waiter is parked | role free | |
 //! | [`Idle::next`] | the driver | idle for the spin time, or its core is shared | driver sleeps | |
 //! | [`Sleeper::fall_asleep`] | the driver, the helper | no news since the last check | asleep until the next timer | |
@@ -65,6 +66,7 @@ pub(crate) mod sleeper;
 pub(crate) mod spin;
 pub(crate) mod spin_history;
 pub(crate) mod state;
+pub(crate) mod task;
 pub(crate) mod wait_policy;
 pub(crate) mod waiters;
 

@@ -143,8 +143,9 @@ pub(crate) struct Idle<'s> {
     span: Option<IdleSpan>,
 }
 
+/// Time since which a waiting thread, or a task, has found nothing to do.
 #[derive(Clone, Copy, Debug)]
-struct IdleSpan {
+pub(crate) struct IdleSpan {
     since: Time,
     latest: Time,
     /// Preemptions of the thread at some moment of this span.
@@ -160,8 +161,24 @@ impl<'s> Idle<'s> {
         if spin_limit.interval().is_some() {
             oikaze_os::cpu::make_timers_exact();
         }
+        Self::resume(spin_limit, None)
+    }
+
+    /// Goes on with a span that a task has left by [`Idle::suspend`], in the calling thread.
+    pub fn resume(spin_limit: &'s SpinLimit, span: Option<IdleSpan>) -> Idle<'s> {
         let history = SpinHistory::of_thread();
-        Idle { spin_limit, count: preemptions, history, in_burst: false, span: None }
+        Idle { spin_limit, count: preemptions, history, in_burst: false, span }
+    }
+
+    /// Begins a burst: news has just come to another wait.
+    pub fn begin_burst(&mut self) {
+        self.in_burst = true;
+    }
+
+    /// Leaves the span for a later [`Idle::resume`], which another thread may call.
+    pub fn suspend(mut self) -> Option<IdleSpan> {
+        // Another thread has preemptions of its own.
+        self.span.take().map(|span| IdleSpan { preemptions: None, ..span })
     }
 
     /// Notes an idle poll. Returns what the thread does next.

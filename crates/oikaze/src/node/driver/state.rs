@@ -79,6 +79,15 @@ pub(crate) struct DriverGuard<'a, B: Bell = Event> {
     left: bool,
 }
 
+/// Time at which a leaving driver comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Back {
+    /// After a gap as those before, if it waits again.
+    MaybeSoon,
+    /// When somebody wakes it.
+    WhenWoken,
+}
+
 /// Way in which the helper is to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HelperSleep {
@@ -132,6 +141,12 @@ impl<B: Bell> Driver<B> {
         self.quiet_gaps.store(quiet.saturating_add(1), Ordering::Relaxed);
         self.gap.store(typical - typical / GAPS_AVERAGED + gap / GAPS_AVERAGED, Ordering::Relaxed);
         Some(guard)
+    }
+
+    /// Becomes the driver again for a task that polls on, if there is none. The time since its last
+    /// poll is no gap between two waits.
+    pub fn drive_on(&self) -> Option<DriverGuard<'_, B>> {
+        self.take()
     }
 
     /// Notes that a peer has asked this node for something, and may wait for the answer. From now
@@ -297,7 +312,7 @@ impl<B: Bell> Driver<B> {
         None
     }
 
-    fn release(&self, now: Option<Time>) {
+    fn release(&self, now: Option<Time>, back: Back) {
         let mut state = self.lock();
         if let Some(waiter) = state.waiters.pop_front() {
             self.parked.store(state.waiters.len(), Ordering::Relaxed);
@@ -306,8 +321,10 @@ impl<B: Bell> Driver<B> {
             return waiter.thread.unpark();
         }
         let Some(now) = now else { return self.driven.store(false, Ordering::Release) };
-        self.left_at.store(now.0, Ordering::Relaxed);
-        let gaps_are_short = self.gaps_are_short();
+        // A driver that comes back by the socket alone has left long ago, for the helper.
+        let left_at = if back == Back::WhenWoken { 0 } else { now.0 };
+        self.left_at.store(left_at, Ordering::Relaxed);
+        let gaps_are_short = back == Back::MaybeSoon && self.gaps_are_short();
         self.driven.store(false, Ordering::Release);
         let Some(until) = self.helper.away_until() else { return };
         if gaps_are_short && until <= now + HELPER_SLEEP {
@@ -334,7 +351,14 @@ impl<B: Bell> DriverGuard<'_, B> {
     /// helper if nobody else would watch the socket soon.
     pub fn leave(mut self, now: Time) {
         self.left = true;
-        self.driver.release(Some(now));
+        self.driver.release(Some(now), Back::MaybeSoon);
+    }
+
+    /// Leaves the role as [`DriverGuard::leave`] does, for a task that sleeps from here on until it
+    /// is woken. The helper watches the socket if no waiter takes the role.
+    pub fn leave_to_helper(mut self, now: Time) {
+        self.left = true;
+        self.driver.release(Some(now), Back::WhenWoken);
     }
 }
 
@@ -342,7 +366,7 @@ impl<B: Bell> Drop for DriverGuard<'_, B> {
     fn drop(&mut self) {
         if !self.left {
             // A helper that is away polls by itself, because its sleeps are limited.
-            self.driver.release(None);
+            self.driver.release(None, Back::MaybeSoon);
         }
     }
 }

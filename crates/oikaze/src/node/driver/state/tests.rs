@@ -134,6 +134,44 @@ mod steps {
         assert_eq!(driver.helper_sleeps(Time(1_000_020)), HelperSleep::Watch);
     }
 
+    /// Drivers come and go without pause, until the average gap is short. Returns the time after
+    /// that.
+    fn make_gaps_short(driver: &Driver<Signals>) -> u64 {
+        let mut now = 0;
+        while !driver.gaps_are_short() {
+            driver.try_drive(Time(now)).unwrap().leave(Time(now + 1));
+            now += 2;
+        }
+        now
+    }
+
+    /// A task that sleeps until it is woken leaves the socket to the helper, however short the gaps
+    /// between drivers have been.
+    #[test]
+    fn task_that_sleeps_wakes_the_helper() {
+        let driver = driver();
+        let now = make_gaps_short(&driver);
+        let guard = driver.try_drive(Time(now)).unwrap();
+        assert_eq!(away(&driver, now), HELPER_SLEEP);
+        assert!(!wakes_helper(guard, now + 1), "a thread is likely to be back soon");
+        let guard = driver.drive_on().unwrap();
+        guard.leave_to_helper(Time(now + 2));
+        assert_eq!(driver.helper.event.0.load(Ordering::SeqCst), 1);
+        driver.helper.wake_up();
+        let later = GAP_QUIET_NS + now;
+        assert_eq!(driver.helper_sleeps(Time(later)), HelperSleep::Watch);
+    }
+
+    /// A task that polls again and again does not make gaps look short.
+    #[test]
+    fn polls_of_one_task_are_no_gaps() {
+        let driver = driver();
+        for now in 0..100 {
+            driver.drive_on().unwrap().leave(Time(now));
+        }
+        assert!(!driver.gaps_are_short());
+    }
+
     #[test]
     fn helper_is_spared_while_gaps_are_short() {
         let driver = driver();

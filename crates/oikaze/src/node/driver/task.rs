@@ -1,0 +1,282 @@
+//! Tasks that await: futures, and event loops that sleep on the node's descriptor.
+//!
+//! A task must not block its executor, and a sleep costs two wakeups: of the helper by the socket,
+//! and of the executor by the helper. A task that finds nothing therefore drives for one turn, and
+//! asks to be polled again, for as long as a blocking thread would spin. Other tasks of the
+//! executor run in between. After that, the helper watches the socket for it.
+//!
+//! An event loop that sleeps on the descriptor is woken by the socket itself, and runs the turn
+//! ([`LoopWatch`]).
+//!
+//! Bench case: `await` (`bench placement`).
+
+use super::limits::{BURST_TIME, LOOP_GRACE, TASK_TURNS_APART, TURNS_BEFORE_SLEEP};
+use super::spin::IdleSpan;
+use super::{Idle, IdleStep};
+use crate::node::{Node, RealEngine, lock};
+use oikaze_os::cpu::{AnyReadable, Event};
+use oikaze_os::net::Link;
+use oikaze_protocol::time::Time;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, OnceLock};
+
+/// Wait of one task, from its first poll on.
+#[derive(Debug, Default)]
+pub(crate) enum TaskWait {
+    #[default]
+    New,
+    /// Drives, and is polled again soon.
+    Polls(Option<IdleSpan>),
+    /// Sleeps until it is woken.
+    Sleeps(Option<IdleSpan>),
+}
+
+impl TaskWait {
+    /// Notes that the wait is over.
+    pub fn end(&mut self, node: &Node) {
+        if let Self::Polls(span) | Self::Sleeps(span) = std::mem::take(self) {
+            let now = node.now();
+            Idle::resume(&node.spin_limit, span).ends(now);
+            node.task_turns.news_at.store(now.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` if the task has found nothing at least once.
+    pub fn is_under_way(&self) -> bool {
+        !matches!(self, Self::New)
+    }
+}
+
+/// What an event loop learns from a turn that it has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopProgress {
+    /// Operations have ended, or messages have come, since the loop last asked.
+    pub news: bool,
+    /// It is best to call again soon. Otherwise it is best to sleep on the descriptor.
+    pub again: bool,
+}
+
+/// Sleep of a program's event loops on the node's descriptor.
+#[derive(Debug)]
+pub(crate) struct LoopWatch {
+    /// Is readable while there is an unseen message, outcome or death.
+    news: Event,
+    /// There is a loop, which may sleep on the descriptor.
+    is_wanted: AtomicBool,
+    /// Number of times that there was news, since there is a loop.
+    told: AtomicU64,
+    /// Is readable while `news` is, and while there is something to receive. Made when it is
+    /// wanted, because each datagram then wakes more. None if there is no descriptor to be had.
+    any: OnceLock<Option<AnyReadable>>,
+    /// A loop has looked, and as far as is known it sleeps on the descriptor now.
+    sleeps: AtomicBool,
+    state: Mutex<LoopState>,
+}
+
+#[derive(Debug, Default)]
+struct LoopState {
+    wait: TaskWait,
+    /// Value of `told` when a loop last looked.
+    seen: u64,
+}
+
+impl LoopWatch {
+    pub fn new() -> std::io::Result<LoopWatch> {
+        Ok(LoopWatch {
+            news: Event::new()?,
+            is_wanted: AtomicBool::new(false),
+            told: AtomicU64::new(0),
+            any: OnceLock::new(),
+            sleeps: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Returns the event of news.
+    #[cfg(all(test, not(loom)))]
+    pub fn news(&self) -> &Event {
+        &self.news
+    }
+
+    /// Tells the loops that there is news.
+    pub fn tell(&self) {
+        if self.is_wanted.load(Ordering::Relaxed) {
+            self.told.fetch_add(1, Ordering::Relaxed);
+            self.news.signal();
+        }
+    }
+
+    /// Asks for signals from here on. What came before was not signalled, so the first call makes
+    /// the descriptor readable: a loop that has looked before this call looks once more.
+    fn ask(&self) {
+        if !self.is_wanted.load(Ordering::Relaxed) {
+            self.is_wanted.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            self.news.signal();
+        }
+    }
+}
+
+/// Times of the latest turn of any task, and of the latest end of a task's wait, in nanoseconds of
+/// the node's clock.
+#[derive(Debug, Default)]
+pub(crate) struct TaskTurns {
+    turned_at: AtomicU64,
+    news_at: AtomicU64,
+}
+
+impl TaskTurns {
+    /// Returns `true` if no task has run a turn just before. Many tasks that are polled in a row
+    /// need one turn together.
+    fn are_due(&self, now: Time) -> bool {
+        let is_due = now - Time(self.turned_at.load(Ordering::Relaxed)) >= TASK_TURNS_APART;
+        if is_due {
+            self.turned_at.store(now.0, Ordering::Relaxed);
+        }
+        is_due
+    }
+
+    /// Returns `true` if a task has just got what it awaited. A job that blocks polls for a while
+    /// then, as a blocking thread does after a wakeup (paper 000), from wait to wait.
+    fn is_in_burst(&self, now: Time) -> bool {
+        let news_at = self.news_at.load(Ordering::Relaxed);
+        news_at > 0 && now - Time(news_at) < BURST_TIME
+    }
+}
+
+impl Node {
+    /// Drives for a task that has found nothing. Returns `true` if the task is best polled again
+    /// soon, and `false` if it is best woken. The helper watches the socket for it then.
+    pub fn drive_for_task(&self, wait: &mut TaskWait) -> bool {
+        if self.is_forked() || matches!(wait, TaskWait::Sleeps(_)) {
+            return false;
+        }
+        let now = self.now();
+        let polls = self.poll_for_task(now, wait);
+        if !polls && let Some(driving) = self.driver.drive_on() {
+            driving.leave_to_helper(now);
+        }
+        polls
+    }
+
+    /// Notes a poll in vain. Polls the link if the task is to poll on, and returns `true` then.
+    fn poll_for_task(&self, now: Time, wait: &mut TaskWait) -> bool {
+        let (is_new, span) = match std::mem::take(wait) {
+            TaskWait::New => (true, None),
+            TaskWait::Polls(span) | TaskWait::Sleeps(span) => (false, span),
+        };
+        let mut idle = Idle::resume(&self.spin_limit, span);
+        // An engine with a thread of its own polls by itself, and may need this core for that.
+        if !self.engine_thread.runs() && self.task_turns.is_in_burst(now) {
+            idle.begin_burst();
+        }
+        let step = idle.next(now);
+        if !matches!(step, IdleStep::Spin | IdleStep::Yield) {
+            idle.slept();
+            *wait = TaskWait::Sleeps(idle.suspend());
+            return false;
+        }
+        if self.task_turns.are_due(now) {
+            let driving = if is_new { self.driver.try_drive(now) } else { self.driver.drive_on() };
+            if let Some(driving) = driving {
+                self.driver.begin_round();
+                let work = self.turn_until_news(now);
+                driving.leave(self.end_of(work, now));
+            }
+        }
+        if step == IdleStep::Yield || !self.spin_limit.spins() {
+            // The core may be that of the node that is waited for.
+            std::thread::yield_now();
+        }
+        *wait = TaskWait::Polls(idle.suspend());
+        true
+    }
+
+    /// Runs turns for an event loop that sleeps next. It is woken as a driver that sleeps is.
+    fn turn_for_loop(&self) {
+        let mut now = self.now();
+        let Some(driving) = self.driver.try_drive(now) else { return };
+        for _ in 0..TURNS_BEFORE_SLEEP {
+            self.driver.begin_round();
+            let work = self.run_turns(now, RealEngine::turn);
+            now = self.end_of(work, now);
+            if self.next_timeout() != Some(Time(0)) {
+                // The loop is likely to be back before the helper is needed.
+                return driving.leave(now);
+            }
+        }
+        driving.leave_to_helper(now);
+    }
+
+    /// Returns the descriptor on which event loops sleep.
+    pub fn loop_descriptor(&self) -> BorrowedFd<'_> {
+        let LoopWatch { news, any, .. } = &self.watch_loop;
+        self.watch_loop.ask();
+        let gather = || {
+            // The engine's own thread receives by itself. Otherwise the link is watched from here
+            // on, because the helper need not watch it while a loop sleeps.
+            let receives = !self.engine_thread.runs()
+                && self.with_engine(|engine| engine.link_mut().watch(true)).is_ok();
+            let arrivals =
+                receives.then(|| [self.socket(), self.local_peers.as_ref().map(AsFd::as_fd)]);
+            let arrivals = arrivals.into_iter().flatten().flatten();
+            AnyReadable::new([news.as_fd()].into_iter().chain(arrivals)).ok()
+        };
+        any.get_or_init(gather).as_ref().map_or(news.as_fd(), AsFd::as_fd)
+    }
+
+    /// Makes the loops' descriptor unreadable, and takes in what has arrived.
+    pub fn clear_descriptor(&self) {
+        if self.is_forked() {
+            return;
+        }
+        self.watch_loop.news.clear();
+        if self.watch_loop.any.get().is_some() {
+            self.turn_for_loop();
+            self.end_of_loop_wait();
+            self.watch_loop.sleeps.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Drives for an event loop.
+    pub fn progress(&self) -> LoopProgress {
+        if self.is_forked() {
+            return LoopProgress { news: false, again: false };
+        }
+        self.watch_loop.ask();
+        let again = self.poll_for_task(self.now(), &mut lock(&self.watch_loop.state).wait);
+        if !again {
+            self.turn_for_loop();
+        }
+        self.watch_loop.sleeps.store(!again, Ordering::Relaxed);
+        LoopProgress { news: self.end_of_loop_wait(), again }
+    }
+
+    /// Ends the wait of an event loop if there was news. Returns `true` if so.
+    fn end_of_loop_wait(&self) -> bool {
+        let mut state = lock(&self.watch_loop.state);
+        let told = self.watch_loop.told.load(Ordering::Relaxed);
+        let is_over = std::mem::replace(&mut state.seen, told) != told;
+        if is_over {
+            state.wait.end(self);
+        }
+        is_over
+    }
+
+    /// Leaves what has arrived to an event loop that the same arrival has woken. `rounds` are those
+    /// of drivers before it arrived. Returns `false` if no loop comes soon. The program may compute
+    /// then, and the helper goes on.
+    pub(super) fn leave_to_loop(&self, rounds: u64) -> bool {
+        if !self.watch_loop.sleeps.load(Ordering::Relaxed) {
+            return false;
+        }
+        let faults = self.driver.rounds() == rounds
+            && self.poll(&self.driver.helper, false, true, LOOP_GRACE).faults;
+        let has_come = self.driver.rounds() != rounds;
+        if !has_come && !faults {
+            self.watch_loop.sleeps.store(false, Ordering::Relaxed);
+        }
+        has_come
+    }
+}
