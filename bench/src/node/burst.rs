@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use clap::Args;
 use oikaze::Job;
+use oikaze::completion::Counter;
+use oikaze::memory::{LocalRegion, Region};
 use oikaze::message::Class;
 
 use super::pair::{PATIENCE, Pair, finish, median_us, thread_time};
@@ -36,6 +38,10 @@ pub struct Settings {
     /// Send and receive packet by packet: one request for each, instead of one for all.
     #[arg(long)]
     pub one_by_one: bool,
+    /// Receive each packet at a position of its own, as the paper's request names them: by posted
+    /// receives and one wait for all.
+    #[arg(long, conflicts_with = "one_by_one")]
+    pub posted: bool,
 }
 
 impl Settings {
@@ -102,11 +108,16 @@ impl Times {
 pub fn run(job: &Job, settings: &Settings) -> Result<(), Error> {
     let pair = Pair::new(job, settings.size.max(settings.answer))?;
     let mut times = Times::default();
+    let positions = settings.posted.then(|| Positions::new(&pair, settings)).transpose()?;
     for turn in 0..settings.all_turns() {
-        if job.rank() == 0 {
-            one_turn(&pair, settings, &mut times, settings.counts(turn))?;
-        } else {
-            answer(&pair, settings)?;
+        match (job.rank(), &positions) {
+            (0, None) => one_turn(&pair, settings, &mut times, settings.counts(turn))?,
+            (0, Some(to)) => one_request(&pair, settings, to, &mut times, settings.counts(turn))?,
+            (_, None) => answer(&pair, settings)?,
+            (_, Some(to)) => {
+                to.fill(&pair, settings.packets, || Ok(()))?;
+                together(&pair, settings.answers, || send(&pair, settings.answer).map(drop))?;
+            }
         }
     }
     job.barrier().map_err(failed)?;
@@ -145,6 +156,68 @@ fn one_turn(
         || take(pair, settings.answers),
     )?;
     sent.iter().try_for_each(finish)
+}
+
+/// Sends all packets and receives all answers as one request.
+fn one_request(
+    pair: &Pair<'_>,
+    settings: &Settings,
+    to: &Positions,
+    times: &mut Times,
+    counts: bool,
+) -> Result<(), Error> {
+    let mut sent = Vec::with_capacity(settings.packets);
+    let all = || {
+        to.fill(pair, settings.answers, || {
+            together(pair, settings.packets, || {
+                sent.push(send(pair, settings.size)?);
+                Ok(())
+            })
+        })
+    };
+    times.turn(counts, || Ok(()), all)?;
+    sent.iter().try_for_each(finish)
+}
+
+/// Memory with a position for each packet that comes.
+struct Positions {
+    memory: LocalRegion,
+    /// Bytes from one position to the next.
+    step: usize,
+    counter: Counter,
+}
+
+impl Positions {
+    fn new(pair: &Pair<'_>, settings: &Settings) -> Result<Positions, Error> {
+        let step = settings.size.max(settings.answer);
+        let count = settings.packets.max(settings.answers);
+        let memory = Region::zeroed((step * count).max(1)).map_err(failed)?;
+        let memory = pair.job.register(memory).map_err(failed)?;
+        Ok(Positions { memory, step, counter: pair.job.counter() })
+    }
+
+    /// Posts receives for `count` packets, runs `send`, and waits until all are there.
+    fn fill(
+        &self,
+        pair: &Pair<'_>,
+        count: usize,
+        send: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let before = self.counter.counts();
+        for n in 0..count {
+            let position = self.memory.slice(n * self.step..(n + 1) * self.step);
+            let from = Some(pair.peer.rank());
+            let receive = pair.job.post_receive(from, 0, 0, position.map_err(failed)?);
+            receive.count_in(&self.counter).map_err(failed)?;
+        }
+        send()?;
+        let ended = before.ended() + count as u64;
+        let after = self.counter.wait_for(ended, PATIENCE).map_err(failed)?;
+        if after.failed > before.failed {
+            return Err(Error::new("a posted receive has failed"));
+        }
+        Ok(())
+    }
 }
 
 fn answer(pair: &Pair<'_>, settings: &Settings) -> Result<(), Error> {
@@ -212,7 +285,15 @@ mod tests {
     #[test]
     fn first_turns_do_not_count() {
         let (packets, size, answer, answers) = (1, 1, 1, 1);
-        let settings = Settings { packets, size, answer, answers, turns: 15, one_by_one: false };
+        let settings = Settings {
+            packets,
+            size,
+            answer,
+            answers,
+            turns: 15,
+            one_by_one: false,
+            posted: false,
+        };
         let counted = (0..settings.all_turns()).filter(|&turn| settings.counts(turn)).count();
         assert_eq!((settings.all_turns(), counted), (17, 15));
     }

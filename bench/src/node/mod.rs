@@ -3,7 +3,9 @@
 //! Each node may get an engine, a way to wait and cores of its own. The program therefore starts
 //! itself once more, with the variables of its rank. Node 0 prints the result as one JSON object.
 
+mod awaiting;
 pub mod burst;
+mod crowd;
 pub mod form;
 mod idle;
 pub mod load;
@@ -61,6 +63,10 @@ enum Role {
     Load(load::Settings),
     /// Processor time of a job that waits.
     Idle(idle::Settings),
+    /// Additions at the peer, awaited in several ways.
+    Await(awaiting::Settings),
+    /// Additions of all nodes of a machine.
+    Crowd(crowd::Settings),
     /// Wake-ups for several arrivals.
     Wake(wake::Settings),
     /// An application of paper 002 and its receiver.
@@ -87,6 +93,8 @@ pub fn play(program: &Program) -> Result<(), Error> {
         Role::Ping(settings) => ping::run(&job, settings)?,
         Role::Load(settings) => load::run(&job, settings)?,
         Role::Idle(settings) => idle::run(&job, settings)?,
+        Role::Await(settings) => awaiting::run(&job, settings)?,
+        Role::Crowd(settings) => crowd::run(&job, settings)?,
         Role::Wake(settings) => wake::run(&job, settings)?,
         Role::Form(settings) => form::run(&job, settings)?,
         Role::Request(settings) => request::run(&job, settings)?,

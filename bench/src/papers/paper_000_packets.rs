@@ -223,12 +223,18 @@ pub fn request(run: &Run) -> Result<Vec<Record>, Error> {
         up: "us",
         scale: Scale::Logarithmic,
         now: hosts(
-            "1 KiB a packet, k packets one way and k answers, µs for each packet with its answer. One request: Job::batch of k sends, then one wait for k messages (Job::receive_batch).",
+            "1 KiB a packet, k packets one way and k answers, µs for each packet with its answer. One request: Job::batch of k sends, then one wait for k messages (Job::receive_batch). With positions: k posted receives before that, and one wait for all (Counter).",
         ),
         then: "one request to the kernel and one wake-up for all outputs and inputs of a request (no figure)",
         then_machine: MACHINE,
         then_lines: Vec::new(),
-        systems: &["oikaze, one request", "oikaze, k requests", "udp, k and k", "udp, one by one"],
+        systems: &[
+            "oikaze, one request",
+            "oikaze, with positions",
+            "oikaze, k requests",
+            "udp, k and k",
+            "udp, one by one",
+        ],
         base: "udp, one by one",
     };
     let counts: &[usize] = if run.rounds.quick { &QUICK_COUNTS } else { &COUNTS };
@@ -238,16 +244,16 @@ pub fn request(run: &Run) -> Result<Vec<Record>, Error> {
             [("packets", count), ("size", OF_REQUEST), ("answer", OF_REQUEST), ("answers", count)];
         let turns = [("turns", if run.rounds.quick { 50 } else { 300 })];
         let settings = [&settings[..], &turns].concat();
-        let of = |one_by_one: bool| -> Vec<String> {
-            let flag = one_by_one.then(|| "--one-by-one".to_owned());
-            options(&settings).into_iter().chain(flag).collect()
+        let of = |flag: Option<&str>| -> Vec<String> {
+            options(&settings).into_iter().chain(flag.map(str::to_owned)).collect()
         };
+        let each = Some("--one-by-one");
+        let ways =
+            [(true, None), (true, Some("--posted")), (true, each), (false, None), (false, each)];
         let setup = Setup { engines: "inline", waits: "adaptive", without: None };
         let mut found = Vec::new();
-        for (&system, (is_job, one_by_one)) in
-            figure.systems.iter().zip([(true, false), (true, true), (false, false), (false, true)])
-        {
-            let arguments = of(one_by_one);
+        for (&system, (is_job, flag)) in figure.systems.iter().zip(ways) {
+            let arguments = of(flag);
             let values = if is_job {
                 node(&lab, &setup, &[&["burst".to_owned()], arguments.as_slice()].concat())?
             } else {

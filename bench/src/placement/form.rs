@@ -43,6 +43,8 @@ enum Owner {
     Inline,
     /// The engine's thread, on these cores for applications 1 and 2.
     Engine([usize; 2]),
+    /// A server, on these cores for applications 1 and 2, which share it if the core is the same.
+    Server([usize; 2]),
     /// The kernel, over UDP.
     Kernel,
 }
@@ -56,7 +58,7 @@ pub struct Form {
 }
 
 /// All forms that fit on two cores. Application 2 and the receivers share these cores, too.
-pub const FORMS: [Form; 10] = [
+pub const FORMS: [Form; 15] = [
     Form {
         system: "thread c/c app 0,0 eng 0,0",
         applications: [0, 0],
@@ -86,6 +88,31 @@ pub const FORMS: [Form; 10] = [
         system: "thread d/d app 0,1 eng 1,0",
         applications: [0, 1],
         owner: Owner::Engine([1, 0]),
+    },
+    Form {
+        system: "process c/c app 0,0 eng 0,0",
+        applications: [0, 0],
+        owner: Owner::Server([0, 0]),
+    },
+    Form {
+        system: "process c/c app 0,0 eng 1,1",
+        applications: [0, 0],
+        owner: Owner::Server([1, 1]),
+    },
+    Form {
+        system: "process c/d app 0,0 eng 0,1",
+        applications: [0, 0],
+        owner: Owner::Server([0, 1]),
+    },
+    Form {
+        system: "process d/c app 0,1 eng 1,1",
+        applications: [0, 1],
+        owner: Owner::Server([1, 1]),
+    },
+    Form {
+        system: "process d/d app 0,1 eng 0,1",
+        applications: [0, 1],
+        owner: Owner::Server([0, 1]),
     },
     Form { system: "inline c/c app 0,0", applications: [0, 0], owner: Owner::Inline },
     Form { system: "inline d/d app 0,1", applications: [0, 1], owner: Owner::Inline },
@@ -208,15 +235,19 @@ fn job(fork: &Fork, form: &Form, number: usize, settings: &[String]) -> Result<C
     let core = form.applications[number];
     let (bind, engines) = match form.owner {
         Owner::Engine(engines) => {
-            (format!("app={core},engine={}", engines[number]), "launcher,inline")
+            (format!("app={core},engine={}", engines[number]), "launcher,inline".to_owned())
         }
-        _ => (format!("app={core}"), "inline,inline"),
+        Owner::Server(cores) => {
+            let server = cores[number];
+            (format!("app={core}"), format!("process:bench-form-{server}@{server},inline"))
+        }
+        Owner::Inline | Owner::Kernel => (format!("app={core}"), "inline,inline".to_owned()),
     };
     let mut command = fork.on(Fork::SENDER, LIMIT, oikaze::program()?);
     command.env("OIKAZE_RSH", remote_shell()?);
     command.args(["run", "--no-prefix", "--seal", &seal(), "--bind", &bind]);
     command.args(["--priority", PRIORITY, "--hosts", &Fork::addresses(number).join(",")]);
-    command.arg("--").arg(me).args(["node", "--engines", engines, "--waits", "adaptive,block"]);
+    command.arg("--").arg(me).args(["node", "--engines", &engines, "--waits", "adaptive,block"]);
     command.args(["--cores", &format!("{core},{RECEIVERS}"), "form"]).args(settings);
     Ok(command)
 }
@@ -232,7 +263,7 @@ mod tests {
             assert!(form.system.contains(&format!("app {one},{two}")), "{}", form.system);
             let apart = if one == two { "c/" } else { "d/" };
             assert!(form.system.contains(&format!(" {apart}")), "{}", form.system);
-            if let Owner::Engine([one, two]) = form.owner {
+            if let Owner::Engine([one, two]) | Owner::Server([one, two]) = form.owner {
                 assert!(form.system.ends_with(&format!("eng {one},{two}")), "{}", form.system);
                 let apart = if one == two { "/c" } else { "/d" };
                 assert!(form.system.contains(&format!("{apart} ")), "{}", form.system);

@@ -48,6 +48,17 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
     }
     for mode in ["inline", "thread", "process"] {
         for wait in ["block", "adaptive"] {
+            let system = format!("{mode} {wait}");
+            for (case, what) in [("await_future", "future"), ("await_descriptor", "descriptor")] {
+                let more = Found::difference((of(case, 8, &system), of("await_block", 8, &system)));
+                goals.push((
+                    format!("{what} − blocking wait, {system}, µs"),
+                    more,
+                    Bound::AtMost(10.0),
+                ));
+            }
+        }
+        for wait in ["block", "adaptive"] {
             let share = Found::value(of("idle", 0, &format!("{mode} {wait}")));
             goals.push((
                 format!("idle job, {mode} {wait}, % of a core"),
@@ -57,6 +68,14 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
         }
         let wakes = Found::value(of("wake", 64, &format!("{mode} block")));
         goals.push((format!("sleeps for 64 messages, {mode} block"), wakes, Bound::AtMost(1.0)));
+    }
+    let crowd = |system| of("crowd", super::crowd::NODES, system);
+    for system in ["oikaze", "oikaze private"] {
+        goals.push((
+            format!("fetch-add, {} nodes on this machine, {system} / mpi", super::crowd::NODES),
+            Found::ratio((crowd(system), crowd("mpi"))),
+            Bound::AtMost(2.0),
+        ));
     }
     goals
 }

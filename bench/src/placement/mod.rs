@@ -1,10 +1,13 @@
 //! Bench of where communication runs, and how its end is found (papers 000, 002 and 003): what a
-//! post costs, the four forms, ways to detect an end, loaded cores, idle jobs, and wake-ups.
+//! post costs, the four forms, ways to detect an end, loaded cores, idle jobs, wake-ups, tasks that
+//! await, and more nodes than cores.
 //!
 //! All modes and waits stand in tables. A mode that the program refuses is left out, with the
 //! reason. `docs/BENCH.md` says what each case measures.
 
+mod awaiting;
 pub mod collected;
+mod crowd;
 pub mod detect;
 pub mod fit;
 pub mod form;
@@ -51,6 +54,10 @@ pub enum Part {
     Idle,
     /// Wake-ups for several arrivals (000)
     Wake,
+    /// Waits of tasks and event loops, beside blocking ones
+    Await,
+    /// More nodes than cores on one machine
+    Crowd,
 }
 
 /// Settings of the bench.
@@ -130,6 +137,8 @@ fn one_part(part: Part, lab: &Lab, modes: &[&'static Mode], extent: Extent, all:
         Part::Loaded => loaded::round(lab, modes, extent, all),
         Part::Idle => idle::round(lab, modes, extent, all),
         Part::Wake => wake::round(lab, modes, extent, all),
+        Part::Await => awaiting::round(lab, modes, extent, all),
+        Part::Crowd => crowd::round(extent, all),
         Part::Form => {}
     }
 }

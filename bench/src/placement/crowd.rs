@@ -1,0 +1,51 @@
+//! Case `crowd`: more nodes than cores on one machine, which add at each other's memory, beside
+//! Open MPI. The size of a record is the number of nodes.
+
+use std::process::Command;
+
+use super::Extent;
+use super::collected::{Collected, Key};
+use super::programs::{LIMIT, Values, options};
+use crate::dsm::mpi;
+use crate::error::{Error, Tried};
+use crate::peers::oikaze;
+use crate::process::{alone, limited, seal};
+
+/// Nodes.
+pub const NODES: usize = 4;
+/// Program of the peer.
+const PROGRAM: &str = "fetch_add";
+/// Systems, with the options of the node's program.
+const SYSTEMS: [(&str, &[&str]); 2] = [("oikaze", &[]), ("oikaze private", &["--private"])];
+
+/// Measures one round.
+pub fn round(extent: Extent, all: &mut Collected) {
+    let turns = if extent.quick { 2000 } else { 20_000 };
+    let turns = options(&[("turns", turns)]);
+    let key = |system| Key { mtu: None, ..Key::new("crowd", NODES, system, "us") };
+    let value =
+        |system| move |printed: String| Ok(vec![(key(system), Values::of(&printed)?.get("each")?)]);
+    for (system, more) in SYSTEMS {
+        let found = nodes().and_then(|mut command| {
+            command.arg("crowd").args(&turns).args(more);
+            alone(command)
+        });
+        all.add_all(&format!("crowd, {system}"), found.and_then(value(system)));
+    }
+    let found = mpi::build(PROGRAM).and_then(|program| {
+        let mut command = limited(LIMIT, mpi::LAUNCHER);
+        command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
+        command.args(["-n", &NODES.to_string()]).arg(program).args(&turns);
+        alone(command)
+    });
+    all.add_all("crowd, mpi", found.and_then(value("mpi")));
+}
+
+/// Returns the command that starts the nodes of this machine, up to the role.
+fn nodes() -> Result<Command, Error> {
+    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let mut command = limited(LIMIT, oikaze::program()?);
+    command.args(["run", "--no-prefix", "--seal", &seal(), "-n", &NODES.to_string(), "--"]);
+    command.arg(me).args(["node", "--engines", "launcher", "--waits", "adaptive"]);
+    Ok(command)
+}
