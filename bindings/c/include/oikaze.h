@@ -1306,10 +1306,32 @@ oik_status oik_settings_engine_inline(oik_settings *settings);
 oik_status oik_settings_engine_thread(oik_settings *settings);
 
 /**
- * Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORES`). The core
- * may lie outside the affinity mask of the program. Thread-safe.
+ * Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). The core
+ * may lie outside the affinity mask of the program. `oik_settings_engine` takes sets of cores.
+ * Thread-safe.
  */
 oik_status oik_settings_engine_thread_on(oik_settings *settings, size_t core);
+
+/**
+ * Runs the engine in the words of `OIKAZE_ENGINE`: "inline", "thread[:CORES]", such as
+ * "thread:0,2-3", or "process[:NAME][@CORES]", such as "process:io@3". In mode "process" a server
+ * of this machine sends and receives (`oikaze serve --help`); it is started if it does not run.
+ * A core that the machine does not have is an error when the job is joined. Thread-safe.
+ */
+oik_status oik_settings_engine(oik_settings *settings, const char *words);
+
+/**
+ * Gives the engine's own thread a priority over applications, in the words of `OIKAZE_PRIORITY`:
+ * "fifo" or "fifo:N" (real-time class, 1 to 99), or "nice:N" (-20 to 19). If the system forbids
+ * the priority, the node says so on stderr and runs without it. Thread-safe.
+ */
+oik_status oik_settings_engine_priority(oik_settings *settings, const char *words);
+
+/**
+ * Lets threads wait in the words of `OIKAZE_WAIT`: "spin", "poll:TIME", such as "poll:10us",
+ * "block" or "adaptive". Thread-safe.
+ */
+oik_status oik_settings_waiting(oik_settings *settings, const char *words);
 
 /**
  * Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as "gso,gro". Thread-safe.

@@ -30,6 +30,20 @@ fn change(
     })
 }
 
+/// Changes a setting of this name to `words`, in those of its environment variable.
+fn change_in_words(
+    settings: *mut oik_settings,
+    name: &str,
+    words: Text,
+    apply: impl FnOnce(JobBuilder, &str) -> Result<JobBuilder, String>,
+) -> oik_status {
+    change(settings, |settings| {
+        let words = words.get(name)?;
+        apply(settings, words)
+            .map_err(|why| CallError::invalid(format!("setting {name} to {words:?}: {why}")))
+    })
+}
+
 /// Makes settings that change nothing. Thread-safe, as all functions for settings are.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_new(
@@ -165,14 +179,45 @@ pub extern "C" fn oik_settings_engine_thread(settings: *mut oik_settings) -> oik
     change(settings, |settings| Ok(settings.engine_thread()))
 }
 
-/// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORES`). The core
-/// may lie outside the affinity mask of the program. Thread-safe.
+/// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). The core
+/// may lie outside the affinity mask of the program. `oik_settings_engine` takes sets of cores.
+/// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_engine_thread_on(
     settings: *mut oik_settings,
     core: usize,
 ) -> oik_status {
     change(settings, |settings| Ok(settings.engine_thread_on(core)))
+}
+
+/// Runs the engine in the words of `OIKAZE_ENGINE`: "inline", "thread[:CORES]", such as
+/// "thread:0,2-3", or "process[:NAME][@CORES]", such as "process:io@3". In mode "process" a server
+/// of this machine sends and receives (`oikaze serve --help`); it is started if it does not run.
+/// A core that the machine does not have is an error when the job is joined. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_engine(settings: *mut oik_settings, words: Text) -> oik_status {
+    change_in_words(settings, "engine", words, |settings, words| settings.engine_as(words))
+}
+
+/// Gives the engine's own thread a priority over applications, in the words of `OIKAZE_PRIORITY`:
+/// "fifo" or "fifo:N" (real-time class, 1 to 99), or "nice:N" (-20 to 19). If the system forbids
+/// the priority, the node says so on stderr and runs without it. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_engine_priority(
+    settings: *mut oik_settings,
+    words: Text,
+) -> oik_status {
+    change(settings, |settings| {
+        let changed = settings.engine_priority(words.get("priority")?);
+        changed.map_err(|why| CallError::invalid(format!("setting priority to {why}")))
+    })
+}
+
+/// Lets threads wait in the words of `OIKAZE_WAIT`: "spin", "poll:TIME", such as "poll:10us",
+/// "block" or "adaptive". Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_settings_waiting(settings: *mut oik_settings, words: Text) -> oik_status {
+    change_in_words(settings, "waiting", words, |settings, words| settings.wait_as(words))
 }
 
 /// Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as "gso,gro". Thread-safe.

@@ -21,6 +21,27 @@ fn every_group_of_functions_does_what_it_says() {
     }
 }
 
+/// Sets of cores, mode `process` and priorities, in the words of `OIKAZE_ENGINE` and
+/// `OIKAZE_PRIORITY`.
+#[test]
+fn engine_is_set_in_the_words_of_its_variable() {
+    let engine = program("engine.c");
+    let server = format!("process:c-{}@0", std::process::id());
+    for (words, priority, expected) in [
+        ("thread:0", "nice:5", "oikaze on 0, nice 5"),
+        (server.as_str(), "nice:3", "oikaze on 0, nice 3"),
+        ("threads", "nice:5", "setting engine to \"threads\": expected inline, thread"),
+        ("thread:0,1000", "nice:5", "this machine has no core 1000; its cores are 0"),
+        ("thread", "high", "setting priority to \"high\": expected fifo"),
+    ] {
+        let mut command = Command::new(&engine);
+        command.args([words, priority]).env("LD_LIBRARY_PATH", libraries());
+        // The server is started on demand.
+        let said = succeed(command.env("OIKAZE_COMMAND", oikaze()));
+        assert!(said.lines().any(|line| line.contains(expected)), "{words}, {priority}: {said}");
+    }
+}
+
 #[test]
 fn check_ends_the_job_with_the_text_of_the_error() {
     let source = scratch().join("fails.c");

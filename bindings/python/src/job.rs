@@ -157,6 +157,7 @@ struct Settings {
     engine: Option<String>,
     #[pyo3(from_py_with = optional)]
     engine_core: Option<usize>,
+    engine_priority: Option<String>,
     without: Option<String>,
 }
 
@@ -191,17 +192,26 @@ impl Settings {
             builder = builder.ports(first..=last);
         }
         if let Some(words) = self.waiting.as_deref() {
-            builder = builder
-                .wait_as(words)
-                .map_err(|why| PyValueError::new_err(format!("waiting={words:?}: {why}")))?;
+            builder = builder.wait_as(words).map_err(|why| unknown("waiting", words, &why))?;
         }
         builder = match (self.engine.as_deref(), self.engine_core) {
             (None, None) => builder,
-            (Some("inline"), None) => builder.engine_inline(),
-            (Some("thread"), None) => builder.engine_thread(),
+            (Some(words), None) => {
+                builder.engine_as(words).map_err(|why| unknown("engine", words, &why))?
+            }
             (Some("thread") | None, Some(core)) => builder.engine_thread_on(core),
-            (Some(other), _) => return Err(unknown("engine", other, "'inline' or 'thread'")),
+            (Some(words), Some(core)) => {
+                let why = format!(
+                    "engine_core={core} is a core of engine=\"thread\"; give cores as in \"thread:2-3\" or \"process:NAME@3\""
+                );
+                return Err(unknown("engine", words, &why));
+            }
         };
+        if let Some(words) = self.engine_priority.as_deref() {
+            builder = builder
+                .engine_priority(words)
+                .map_err(|why| PyValueError::new_err(format!("engine_priority={why}")))?;
+        }
         if let Some(mechanisms) = &self.without {
             builder = builder.without(mechanisms);
         }
@@ -209,8 +219,8 @@ impl Settings {
     }
 }
 
-fn unknown(name: &str, found: &str, known: &str) -> PyErr {
-    PyValueError::new_err(format!("{name}={found:?} is not known; give {known}"))
+fn unknown(name: &str, words: &str, why: &str) -> PyErr {
+    PyValueError::new_err(format!("{name}={words:?}: {why}"))
 }
 
 #[pymethods]

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from conftest import HANG, environment
+from conftest import COMMAND, HANG, environment
 
 
 def test_two_nodes_meet_and_exchange(run):
@@ -38,7 +38,10 @@ def test_settings_are_checked(alone):
             ({"time_limit": -1.0}, "time_limit=-1"),
             ({"waiting": "sleep"}, "waiting"),
             ({"seal": "wax"}, "no seal"),
-            ({"engine": "none"}, "engine"),
+            ({"engine": "none"}, "expected inline, thread"),
+            ({"engine": "thread:0,1000"}, "this machine has no core 1000"),
+            ({"engine": "process:io@0", "engine_core": 0}, "give cores as in"),
+            ({"engine_priority": "high"}, "expected fifo"),
             ({"ports": (5, 4)}, "no ports"),
             ({"without": "everything"}, "everything"),
         ]:
@@ -56,6 +59,25 @@ def test_settings_are_checked(alone):
         assert job.time_limit == 2.5 and job.keeps_going
         """
     )
+
+
+def test_engine_is_set_in_the_words_of_its_variable(alone):
+    source = """
+        import os
+        job = oikaze.join(engine=ENGINE, engine_priority="nice:5")
+        job.barrier()
+        for task in os.listdir("/proc/self/task"):
+            try:
+                with open(f"/proc/self/task/{task}/status") as file:
+                    fields = dict(line.split(":", 1) for line in file)
+                nice = os.getpriority(os.PRIO_PROCESS, int(task))
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended meanwhile
+            print(fields["Name"].strip(), fields["Cpus_allowed_list"].strip(), nice)
+    """
+    for engine in ("thread:0", f"process:python-{os.getpid()}@0"):
+        done = alone(source.replace("ENGINE", repr(engine)), OIKAZE_COMMAND=COMMAND)
+        assert "oikaze 0 5" in done.lines(), done.out + done.err
 
 
 def test_observations(alone):

@@ -1896,6 +1896,18 @@ std::process::Termination::report(main())
 
 mod crates_oikaze_src_job_builder_rs_6 {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+let job = oikaze::Job::builder().engine_as("thread:0")?.join()?;
+job.barrier()?;
+assert!(oikaze::Job::builder().engine_as("thread:zero").is_err());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_builder_rs_7 {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
 let builder = oikaze::Job::builder().engine_thread().engine_priority("nice:5")?;
 assert!(oikaze::Job::builder().engine_priority("high").is_err());
 builder.join()?.barrier()?;
@@ -1906,7 +1918,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_job_builder_rs_7 {
+mod crates_oikaze_src_job_builder_rs_8 {
 fn main() -> oikaze::Result<()> {
 let job = oikaze::Job::builder().keep_going(true).join()?;
 assert!(job.lost().is_empty());
@@ -3524,6 +3536,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/job/builder.rs 5", crates_oikaze_src_job_builder_rs_5::start, false),
     ("crates/oikaze/src/job/builder.rs 6", crates_oikaze_src_job_builder_rs_6::start, false),
     ("crates/oikaze/src/job/builder.rs 7", crates_oikaze_src_job_builder_rs_7::start, false),
+    ("crates/oikaze/src/job/builder.rs 8", crates_oikaze_src_job_builder_rs_8::start, false),
     ("crates/oikaze/src/job/local.rs 1", crates_oikaze_src_job_local_rs_1::start, false),
     ("crates/oikaze/src/job/mod.rs 1", crates_oikaze_src_job_mod_rs_1::start, false),
     ("crates/oikaze/src/job/mod.rs 2", crates_oikaze_src_job_mod_rs_2::start, true),

@@ -20,6 +20,7 @@ fn plays_its_role() {
         "thread" => Job::builder().engine_thread(),
         "inline" => Job::builder().engine_inline(),
         "core" => Job::builder().engine_thread_on(100_000),
+        "words" => Job::builder().engine_as("thread:0,1000").unwrap(),
         "poll" => Job::builder().poll_while_waiting(Duration::from_micros(20)),
         "seldom" => Job::builder().poll_while_waiting(Duration::from_secs(1)),
         "outside" => {
@@ -110,7 +111,8 @@ fn values_of_the_builder_win_over_variables() {
         ("OIKAZE_WAIT", "spin", "seldom", "refused: joining the job: 1s is no interval"),
         ("OIKAZE_ENGINE", "nonsense", "thread", "joined: "),
         ("OIKAZE_ENGINE", "nonsense", "inline", "joined: "),
-        ("OIKAZE_ENGINE", "inline", "core", "engine_thread_on: this machine has no core 100000"),
+        ("OIKAZE_ENGINE", "inline", "core", "the engine: this machine has no core 100000"),
+        ("OIKAZE_ENGINE", "inline", "words", "the engine: this machine has no core 1000;"),
         ("OIKAZE_WITHOUT", "uffd,mprotect", "mprotect", "mprotect"),
         ("OIKAZE_TIMEOUT", "5000", "limit", "Some(7s)"),
     ] {

@@ -720,6 +720,9 @@ int main(void) {
     OK(oik_settings_keep_going(settings, false));
     OK(oik_settings_poll_while_waiting(settings, 10000));
     OK(oik_settings_wait_adaptively(settings));
+    OK(oik_settings_waiting(settings, "adaptive"));
+    OK(oik_settings_engine(settings, "process:io@0"));
+    OK(oik_settings_engine_priority(settings, "nice:0"));
     OK(oik_settings_engine_inline(settings));
     OK(oik_join_with(settings, &job));
     OK(oik_settings_release(settings));

@@ -154,8 +154,9 @@ def join(
     cubic_congestion_control: bool = False,
     ports: tuple[int, int] | None = None,
     waiting: str | None = None,
-    engine: Literal["inline", "thread"] | None = None,
+    engine: str | None = None,
     engine_core: int | None = None,
+    engine_priority: str | None = None,
     without: str | None = None,
 ) -> Job:
     """Joins the job of this process and returns it. Without a launcher, it is a job of one node.
@@ -171,8 +172,12 @@ def join(
         ports: first and last UDP port that this node may use.
         waiting: how a thread waits: "spin", "poll:10us" (another time, too), "block" at once, or
             "adaptive": it decides by what has paid.
-        engine: whether waiting threads drive communication, or a thread of its own.
-        engine_core: core of that thread.
+        engine: which thread drives communication: "inline" for the threads that wait, "thread" or
+            "thread:0,2-3" for one of its own (on these cores), "process", "process:NAME" or
+            "process:NAME@CORES" for one that leaves system calls to a server of the machine.
+        engine_core: core of the engine's thread, as in ``engine="thread:3"``.
+        engine_priority: priority of that thread over applications: "fifo", "fifo:N" (1 to 99) or
+            "nice:N" (-20 to 19).
         without: mechanisms to do without, as in ``OIKAZE_WITHOUT``.
 
     Raises:
@@ -191,5 +196,6 @@ def join(
         waiting=waiting,
         engine=engine,
         engine_core=engine_core,
+        engine_priority=engine_priority,
         without=without,
     )

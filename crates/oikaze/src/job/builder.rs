@@ -214,6 +214,26 @@ impl JobBuilder {
         self
     }
 
+    /// Runs the engine in the words of `OIKAZE_ENGINE`: `inline`, `thread[:CORES]` (such as
+    /// `thread:0,2-3`) or `process[:NAME][@CORES]` (such as `process:io@3`).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let job = oikaze::Job::builder().engine_as("thread:0")?.join()?;
+    /// job.barrier()?;
+    /// assert!(oikaze::Job::builder().engine_as("thread:zero").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The words are not known. The text says which are. A core that the machine does not have is
+    /// an error of [`JobBuilder::join`].
+    pub fn engine_as(mut self, words: &str) -> Result<Self, String> {
+        self.mode = Some(words.parse()?);
+        Ok(self)
+    }
+
     /// Gives the engine's own thread a priority over applications, in the words of
     /// `OIKAZE_PRIORITY`: `fifo` or `fifo:N` (real-time class, 1 to 99), or `nice:N` (−20 to 19).
     /// In inline mode the helper thread gets it. If the system forbids the priority, the node says

@@ -172,7 +172,7 @@ impl WaitSettings {
     ) -> Result<Self, String> {
         let mode = match mode {
             Some(mode) => {
-                check_cores(mode.cores(), "engine_thread_on")?;
+                check_cores(mode.cores(), "cores of the engine")?;
                 mode
             }
             None => Self::mode_of_env()?,
