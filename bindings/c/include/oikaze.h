@@ -331,6 +331,11 @@ typedef struct {
    * Datagrams dropped because they had been received before.
    */
   uint64_t duplicates;
+  /**
+   * Messages that were placed into posted memory as their bytes arrived, without a copy in
+   * between (`oik_post_receive`).
+   */
+  uint64_t placed_messages;
 } oik_statistics;
 
 /**

@@ -232,6 +232,9 @@ pub struct oik_statistics {
     pub unproved: u64,
     /// Datagrams dropped because they had been received before.
     pub duplicates: u64,
+    /// Messages that were placed into posted memory as their bytes arrived, without a copy in
+    /// between (`oik_post_receive`).
+    pub placed_messages: u64,
 }
 
 /// Writes the counters of this node. Thread-safe.
@@ -262,6 +265,7 @@ pub extern "C" fn oik_get_statistics(
             stale_handshakes: now.stale_handshakes,
             unproved: now.unproved,
             duplicates: now.duplicates,
+            placed_messages: now.placed_messages,
         });
         Ok(())
     })

@@ -313,6 +313,7 @@ impl Job {
             ("stale_handshakes", statistics.stale_handshakes),
             ("unproved", statistics.unproved),
             ("duplicates", statistics.duplicates),
+            ("placed_messages", statistics.placed_messages),
         ] {
             counters.set_item(name, value)?;
         }

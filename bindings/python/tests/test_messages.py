@@ -318,6 +318,7 @@ def test_posted_receives_get_what_matches(run):
         other = job.peer(1 - job.rank)
         row, short = np.zeros(1000), bytearray(4)
         page = job.register(64)
+        placed = job.statistics()["placed_messages"]
         exact = job.post_receive(row, source=other.rank, tag=5)
         kinds = job.post_receive(page, tag=0x700, mask=0xFF00)
         tight = job.post_receive(short, tag=6)

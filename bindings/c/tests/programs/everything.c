@@ -340,6 +340,31 @@ static void of_posted_receives(void) {
     OK(oik_barrier(job));
 }
 
+/* A message that exceeds a ring is not whole before its receiver offers it to the receives, so that
+   its bytes are placed as they arrive. */
+static void of_placed_messages(void) {
+    enum { LEN = 4 << 20 };
+    char *long_message = calloc(1, LEN);
+    oik_statistics before, after;
+    oik_operation *receive;
+    oik_received message;
+    HOLDS(long_message != NULL);
+    OK(oik_get_statistics(job, &before));
+    OK(oik_post_receive(job, other, 70, UINT64_MAX, long_message, LEN, &receive));
+    OK(oik_barrier(job));
+    char *sent = malloc(LEN);
+    HOLDS(sent != NULL);
+    memset(sent, 7, LEN);
+    OK(oik_send(job, other, OIK_ORDERED, 70, sent, LEN, NULL));
+    OK(oik_wait_received_for(receive, 30, &message));
+    HOLDS(message.len == LEN && long_message[0] == 7 && long_message[LEN - 1] == 7);
+    OK(oik_get_statistics(job, &after));
+    HOLDS(after.placed_messages == before.placed_messages + 1);
+    OK(oik_barrier(job));
+    free(sent);
+    free(long_message);
+}
+
 static void of_messages(void) {
     oik_operation *sent[8];
     oik_queue *queue;
@@ -733,6 +758,7 @@ int main(void) {
     of_messages();
     of_notices();
     of_posted_receives();
+    of_placed_messages();
     of_arrays();
     of_locks();
     of_collectives();
