@@ -73,10 +73,7 @@ impl Placement {
         let cpus = machine.cpus();
         match bind.outside(&cpus).filter(|_| !cpus.is_empty()) {
             None => Ok(Placement { bind, nodes, launcher, mode }),
-            Some(core) => Err(usage(format!(
-                "this machine has no core {core}; its cores are {}",
-                cpulist(&cpus)
-            ))),
+            Some(why) => Err(usage(why.to_string())),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Cores that the nodes of a job are bound to: those of applications, and those of engines.
 
-use super::topology::{CpuId, cpulist, parse_cpulist};
+use super::topology::{CpuId, NoCore, cpulist, parse_cpulist};
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,10 +25,10 @@ impl CoreBinding {
         CoreBinding { app: share(&self.app, node, nodes), engine: share(&self.engine, node, nodes) }
     }
 
-    /// Returns a core that is not among `cpus`.
+    /// Returns a core that is not among the `cores` of the machine.
     #[must_use]
-    pub fn outside(&self, cpus: &[CpuId]) -> Option<CpuId> {
-        self.app.iter().chain(&self.engine).copied().find(|cpu| !cpus.contains(cpu))
+    pub fn outside(&self, cores: &[CpuId]) -> Option<NoCore> {
+        NoCore::among(&self.app, cores).or_else(|| NoCore::among(&self.engine, cores))
     }
 }
 
@@ -138,6 +138,8 @@ mod tests {
         let many: Vec<_> = shares(9).flatten().collect();
         assert_eq!(many, [0, 1, 2, 3, 4, 5, 6, 0, 1]);
         assert!(shares(3).all(|share| !share.is_empty()));
-        assert_eq!(bind("app=0-6").outside(&[0, 1, 2, 3, 4, 6]), Some(5));
+        let outside = |text| bind(text).outside(&[0, 1, 2, 3, 4, 6]).map(|no| no.core);
+        assert_eq!((outside("app=0-6"), outside("app=0,engine=7,5")), (Some(5), Some(7)));
+        assert_eq!(outside("app=0-4,engine=6"), None);
     }
 }

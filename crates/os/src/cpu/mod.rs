@@ -27,6 +27,6 @@ pub use priority::Priority;
 pub use slack::{TimerSlack, make_timers_exact};
 pub use spent::Meter;
 pub use topology::{
-    CpuId, Topology, bind_to_cores, cpulist, online_cpus, parse_cores, parse_cpulist, pin_to_core,
-    usable_cores,
+    CpuId, NoCore, Topology, bind_to_cores, cpulist, lift_affinity, online_cpus, parse_cores,
+    parse_cpulist, permitted_cpus, pin_to_core, usable_cores,
 };

@@ -27,8 +27,7 @@ impl Topology {
     /// # Errors
     /// The affinity mask cannot be read.
     pub fn detect() -> io::Result<Self> {
-        let mask = sched_getaffinity(None)?;
-        let cpus: Vec<CpuId> = (0..CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)).collect();
+        let cpus = cpus_of_thread()?;
         let cores = cores(&cpus, Path::new("/sys/devices/system/cpu"));
         // The standard library reads the quotas of both versions of control groups.
         let quota = std::thread::available_parallelism().map_or(1, usize::from);
@@ -90,6 +89,67 @@ pub fn online_cpus() -> io::Result<Vec<CpuId>> {
     })
 }
 
+/// A core that was asked for and that this machine does not have.
+///
+/// ```
+/// use oikaze_os::cpu::NoCore;
+/// let why = NoCore::among(&[0, 9], &[0, 1, 2]).unwrap();
+/// assert_eq!(why.to_string(), "this machine has no core 9; its cores are 0-2");
+/// assert_eq!(NoCore::among(&[0, 2], &[0, 1, 2]), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this machine has no core {core}; its cores are {}", cpulist(.cores))]
+pub struct NoCore {
+    /// Number of the core that was asked for.
+    pub core: CpuId,
+    /// Cores of the machine, in order.
+    pub cores: Vec<CpuId>,
+}
+
+impl NoCore {
+    /// Returns the first of the cores `asked` that is not among the `cores` of the machine.
+    #[must_use]
+    pub fn among(asked: &[CpuId], cores: &[CpuId]) -> Option<NoCore> {
+        let core = asked.iter().find(|core| !cores.contains(core))?;
+        Some(NoCore { core: *core, cores: cores.to_vec() })
+    }
+}
+
+/// Returns the processors that the cpuset of this process permits, in order. The affinity mask of
+/// the calling thread, which is a part of them, does not matter.
+///
+/// # Errors
+/// No thread can be started, or the kernel refuses the call.
+pub fn permitted_cpus() -> io::Result<Vec<CpuId>> {
+    // The mask of a thread of its own is widened, and ends with that thread.
+    let asks = || {
+        lift_affinity()?;
+        cpus_of_thread()
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, asks)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread has panicked")))
+    })
+}
+
+/// Lets the calling thread run on all processors that the cpuset of this process permits. Threads
+/// that it starts later may run there, too.
+///
+/// # Errors
+/// The kernel refuses the call.
+pub fn lift_affinity() -> io::Result<()> {
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+    // The kernel leaves out what the cpuset does not permit (`sched_setaffinity(2)`).
+    Ok(sched_setaffinity(None, &all)?)
+}
+
+/// Returns the processors on which the calling thread may run, in order.
+fn cpus_of_thread() -> io::Result<Vec<CpuId>> {
+    let mask = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)).collect())
+}
+
 /// Binds the calling thread to this processor, as [`bind_to_cores`] does.
 ///
 /// # Errors
@@ -103,16 +163,18 @@ pub fn pin_to_core(cpu: CpuId) -> io::Result<()> {
 /// cpuset.
 ///
 /// # Errors
-/// There are no such processors, or this process may not use them: the error says which ones it
-/// may.
+/// There are no such processors, or the cpuset of this process forbids them. The error names the
+/// processors that were asked for, and those that are permitted.
 pub fn bind_to_cores(cpus: &[CpuId]) -> io::Result<()> {
     let refused = |error: io::Error| {
-        let allowed = Topology::detect()
-            .map_or_else(|_| "unknown".into(), |topology| cpulist(&topology.cpus));
-        let text = format!(
-            "cannot run on processor {}: {error}; this thread may use {allowed} (see cpuset cgroups)",
-            cpulist(cpus)
-        );
+        let asked = cpulist(cpus);
+        let text = match permitted_cpus() {
+            Ok(permitted) => format!(
+                "cannot run on cores {asked}: {error}; this process may use cores {} (its cpuset)",
+                cpulist(&permitted)
+            ),
+            Err(_) => format!("cannot run on cores {asked}: {error}; see cpuset cgroups"),
+        };
         io::Error::new(error.kind(), text)
     };
     if cpus.iter().any(|cpu| *cpu >= CpuSet::MAX_CPU) {
@@ -181,7 +243,10 @@ pub fn cpulist(cpus: &[CpuId]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Topology, bind_to_cores, cores, cpulist, online_cpus, parse_cpulist, pin_to_core};
+    use super::{
+        Topology, bind_to_cores, cores, cpulist, lift_affinity, online_cpus, parse_cpulist,
+        permitted_cpus, pin_to_core,
+    };
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::path::Path;
@@ -234,6 +299,27 @@ mod tests {
         assert_eq!(quota.joined_by(&[3]).parallelism, 1, "a quota is not lifted");
     }
 
+    /// The error names what was asked for, and what the cpuset permits, which is more than the mask
+    /// of the thread.
+    #[test]
+    fn refused_cores_are_named_with_those_that_are_permitted() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let permitted = permitted_cpus().unwrap();
+                pin_to_core(permitted[0]).unwrap();
+                // Linux has no processor of this number here.
+                for cores in [vec![1000], vec![usize::MAX]] {
+                    let error = bind_to_cores(&cores).unwrap_err().to_string();
+                    let asked = format!("cannot run on cores {}: ", cpulist(&cores));
+                    let may = format!("; this process may use cores {} (", cpulist(&permitted));
+                    assert!(error.starts_with(&asked) && error.contains(&may), "{error}");
+                }
+                lift_affinity().unwrap();
+                assert_eq!(Topology::detect().unwrap().cpus, permitted);
+            });
+        });
+    }
+
     #[test]
     fn a_pinned_thread_stays_there() {
         let allowed = Topology::detect().unwrap().cpus;
@@ -245,8 +331,6 @@ mod tests {
                 assert_eq!(Topology::detect().unwrap().cpus, [last]);
             });
         });
-        let error = pin_to_core(usize::MAX).unwrap_err().to_string();
-        assert!(error.contains("this thread may use"), "{error}");
         assert!(bind_to_cores(&[]).is_err(), "a thread runs somewhere");
     }
 

@@ -2,7 +2,7 @@
 
 use super::client::{Client, ask_of};
 use super::{OPEN_TIME, check_name, socket_name, tell_why};
-use crate::cpu::{CpuId, Event, Priority, bind_to_cores, cpulist, online_cpus};
+use crate::cpu::{CpuId, Event, NoCore, Priority, bind_to_cores, online_cpus};
 use crate::net::{Link, open_stack};
 use crate::shm::{ControlSocket, Listener, Pair, PairRole};
 use oikaze_protocol::serve::{OpenAnswer, OpenRequest};
@@ -84,13 +84,8 @@ pub enum ServeError {
         name: String,
     },
     /// The machine has no such core.
-    #[error("this machine has no core {core}; its cores are {cores}")]
-    NoCore {
-        /// Core that was asked for.
-        core: CpuId,
-        /// Cores of the machine.
-        cores: String,
-    },
+    #[error(transparent)]
+    NoCore(#[from] NoCore),
     /// The system forbids the cores or the priority.
     #[error("could not {doing}: {source}")]
     System {
@@ -144,8 +139,8 @@ impl Server {
             move |source| ServeError::System { doing, source }
         };
         let online = online_cpus().map_err(system("read the cores of this machine"))?;
-        if let Some(core) = options.cores.iter().find(|core| !online.contains(core)) {
-            return Err(ServeError::NoCore { core: *core, cores: cpulist(&online) });
+        if let Some(why) = NoCore::among(&options.cores, &online) {
+            return Err(why.into());
         }
         // Found out while there is but one thread.
         let _ = crate::sync::makes_fences();

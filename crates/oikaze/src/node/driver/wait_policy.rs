@@ -1,7 +1,7 @@
 //! Settings of a node's threads: which thread runs the engine, and how threads wait.
 
 use oikaze_launch::environment::{ENGINE, PRIORITY};
-use oikaze_os::cpu::{CpuId, Priority, cpulist, online_cpus, parse_cores};
+use oikaze_os::cpu::{CpuId, NoCore, Priority, online_cpus, parse_cores};
 use oikaze_os::serve;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -226,11 +226,8 @@ impl WaitSettings {
 fn check_cores(cores: &[CpuId], setting: &str) -> Result<(), String> {
     // Without a list of the processors, the engine's thread finds out when it binds itself.
     let Ok(online) = online_cpus() else { return Ok(()) };
-    match cores.iter().find(|core| !online.contains(core)) {
-        Some(core) => Err(format!(
-            "{setting}: this machine has no core {core}; its cores are {}",
-            cpulist(&online)
-        )),
+    match NoCore::among(cores, &online) {
+        Some(why) => Err(format!("{setting}: {why}")),
         None => Ok(()),
     }
 }
