@@ -47,6 +47,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod checksum;
+mod control_group;
 pub mod counting;
 pub mod cpu;
 mod descriptor;

@@ -1,5 +1,6 @@
 //! Processors that this process may run on, and how many of them it may keep busy.
 
+use crate::control_group::{GroupVersion, control_groups};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::path::Path;
@@ -19,6 +20,9 @@ pub struct Topology {
     /// Number of threads that may run at the same time without being throttled. This is the number
     /// of `cpus`, or less if a control group's quota is lower.
     pub parallelism: usize,
+    /// Number of threads that the quota of a control group permits to run at the same time, all
+    /// processes of the group together. `None` means no limit.
+    pub quota: Option<usize>,
 }
 
 impl Topology {
@@ -27,29 +31,35 @@ impl Topology {
     /// # Errors
     /// The affinity mask cannot be read.
     pub fn detect() -> io::Result<Self> {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let cpus = cpus_of_thread()?;
+        // The standard library also finds control groups that are mounted elsewhere. It does not
+        // tell a quota from the mask of a thread that may run on fewer processors.
+        let told = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        let quota = quota_of(&groups, Path::new("/sys/fs/cgroup"))
+            .into_iter()
+            .chain((told < cpus.len()).then_some(told))
+            .min();
         let cores = cores(&cpus, Path::new("/sys/devices/system/cpu"));
-        // The standard library reads the quotas of both versions of control groups.
-        let quota = std::thread::available_parallelism().map_or(1, usize::from);
-        let parallelism = quota.min(cpus.len()).max(1);
-        Ok(Self { cpus, cores, parallelism })
+        Ok(Self::with_quota(cpus, cores, quota))
+    }
+
+    fn with_quota(cpus: Vec<CpuId>, cores: Vec<CpuId>, quota: Option<usize>) -> Self {
+        let parallelism = quota.unwrap_or(usize::MAX).min(cpus.len()).max(1);
+        Self { cpus, cores, parallelism, quota }
     }
 
     /// Returns the topology of a process one of whose threads is bound to `cpus`, which may lie
     /// outside the affinity mask.
     #[must_use]
     pub fn joined_by(mut self, cpus: &[CpuId]) -> Self {
-        let has_quota = self.parallelism < self.cpus.len();
         for cpu in cpus {
             if let Err(at) = self.cpus.binary_search(cpu) {
                 self.cpus.insert(at, *cpu);
             }
         }
         // A quota holds for all processors together.
-        if !has_quota {
-            self.parallelism = self.cpus.len().max(1);
-        }
-        self
+        Self::with_quota(self.cpus, self.cores, self.quota)
     }
 
     /// Returns `true` if each of `processes` similar processes, this one included, may have
@@ -61,12 +71,36 @@ impl Topology {
     pub fn has_room_for(&self, threads: usize, processes: usize, others: &[Vec<CpuId>]) -> bool {
         const WHOLE: usize = 1 << 16;
         // The kernel does not say which processes share a quota.
-        let within_quota = self.parallelism >= self.cpus.len()
-            || threads.saturating_mul(processes) <= self.parallelism;
+        let within_quota =
+            self.quota.is_none_or(|quota| threads.saturating_mul(processes) <= quota);
         let users = |cpu: &CpuId| 1 + others.iter().filter(|cpus| cpus.contains(cpu)).count();
         let share: usize = self.cpus.iter().map(|cpu| WHOLE.div_ceil(users(cpu))).sum();
         within_quota && threads.saturating_mul(WHOLE) <= share
     }
+}
+
+/// Returns how many threads the tightest quota permits to run at the same time, at least 1.
+/// `groups` is `/proc/self/cgroup`, and `root` the mount point of the control groups.
+fn quota_of(groups: &str, root: &Path) -> Option<usize> {
+    let of_group = |group: &Path, version| -> Option<usize> {
+        let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
+        let (quota, period) = match version {
+            GroupVersion::One => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
+            GroupVersion::Two => {
+                let text = read("cpu.max")?;
+                let (quota, period) = text.split_once(' ')?;
+                (quota.to_owned(), period.to_owned())
+            }
+        };
+        // "max" and -1 mean no limit.
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        let whole = number(&quota)?.checked_div(number(&period)?)?;
+        Some(usize::try_from(whole).unwrap_or(usize::MAX).max(1))
+    };
+    control_groups(groups, root, "cpu")
+        .into_iter()
+        .filter_map(|(version, group)| of_group(&group, version))
+        .min()
 }
 
 /// Returns how many threads of this process may run at the same time: [`Topology::parallelism`], or
@@ -245,8 +279,9 @@ pub fn cpulist(cpus: &[CpuId]) -> String {
 mod tests {
     use super::{
         Topology, bind_to_cores, cores, cpulist, lift_affinity, online_cpus, parse_cpulist,
-        permitted_cpus, pin_to_core,
+        permitted_cpus, pin_to_core, quota_of,
     };
+    use crate::control_group::tests::tree;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::path::Path;
@@ -265,10 +300,9 @@ mod tests {
 
     #[test]
     fn who_spins_leaves_room_for_the_others() {
-        let on = |cpus: &[usize], parallelism| Topology {
-            cpus: cpus.into(),
-            cores: cpus.into(),
-            parallelism,
+        let on = |cpus: &[usize], quota: usize| {
+            let quota = Some(quota).filter(|quota| *quota < cpus.len());
+            Topology::with_quota(cpus.into(), cpus.into(), quota)
         };
         let same = |cpus: &[usize], others: usize| vec![cpus.to_vec(); others];
         // All processes may run on all processors.
@@ -290,13 +324,55 @@ mod tests {
 
     #[test]
     fn engine_outside_the_mask_brings_its_processor_along() {
-        let one = Topology { cpus: vec![0], cores: vec![0], parallelism: 1 };
+        let one = Topology::with_quota(vec![0], vec![0], None);
         assert!(!one.clone().joined_by(&[0]).has_room_for(2, 1, &[]));
         let both = one.joined_by(&[1]);
         assert_eq!((both.cpus.as_slice(), both.parallelism), ([0, 1].as_slice(), 2));
         assert!(both.has_room_for(2, 1, &[]));
-        let quota = Topology { cpus: vec![0, 1], cores: vec![0, 1], parallelism: 1 };
+        let quota = Topology::with_quota(vec![0, 1], vec![0, 1], Some(1));
         assert_eq!(quota.joined_by(&[3]).parallelism, 1, "a quota is not lifted");
+    }
+
+    /// A container with a quota of two processors, in which `oikaze run --bind` has bound each node
+    /// to one processor, and its engine to two others.
+    #[test]
+    fn quota_holds_for_a_process_that_is_bound_to_fewer_processors() {
+        let files = [("pod/cpu.max", "200000 100000\n"), ("pod/app/cpu.max", "max 100000\n")];
+        let tree = tree("bound", &files);
+        let quota = quota_of("0::/pod/app\n", &tree.0);
+        let bound = Topology::with_quota(vec![0], vec![0], quota);
+        assert_eq!(bound.parallelism, 1);
+        assert!(bound.has_room_for(1, 2, &[vec![1]]) && !bound.has_room_for(1, 3, &[vec![1]]));
+        let joined = bound.joined_by(&[1, 2]);
+        assert_eq!((joined.cpus.len(), joined.parallelism), (3, 2));
+        assert!(!joined.has_room_for(3, 1, &[]), "three threads would be throttled");
+    }
+
+    #[test]
+    fn tightest_quota_of_both_versions_is_found() {
+        let files = [
+            ("a/cpu.max", "400000 100000\n"),
+            ("a/b/cpu.max", "150000 100000\n"),
+            ("cpu/c/cpu.cfs_quota_us", "300000\n"),
+            ("cpu/c/cpu.cfs_period_us", "100000\n"),
+            ("cpu/cpu.cfs_quota_us", "-1\n"),
+            ("cpu/cpu.cfs_period_us", "100000\n"),
+            ("tiny/cpu.max", "1000 100000\n"),
+            ("odd/cpu.max", "5 0\n"),
+        ];
+        let tree = tree("quota", &files);
+        for (groups, quota) in [
+            ("0::/a/b/none\n", Some(1)),
+            ("0::/a\n", Some(4)),
+            ("0::/other\n", None),
+            ("4:cpu,cpuacct:/c\n0::/\n", Some(3)),
+            ("4:cpu,cpuacct:/\n", None),
+            ("0::/tiny\n", Some(1)),
+            ("0::/odd\n", None),
+            ("", None),
+        ] {
+            assert_eq!(quota_of(groups, &tree.0), quota, "{groups}");
+        }
     }
 
     /// The error names what was asked for, and what the cpuset permits, which is more than the mask

@@ -5,8 +5,9 @@
 //! that the kernel reports as available, and that the control group leaves. This estimate catches
 //! clear mistakes only.
 
+use crate::control_group::{GroupVersion, control_groups};
 use std::fs::read_to_string;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Returns `true` if `len` bytes are clearly available by all known limits.
 #[must_use]
@@ -42,8 +43,7 @@ fn of_machine(text: &str) -> Option<usize> {
 }
 
 /// File names of one version of control groups.
-struct Version {
-    mount: &'static str,
+struct Names {
     limit: &'static str,
     used: &'static str,
     /// Fields of `memory.stat` that count cached files, which the kernel reclaims before it kills a
@@ -51,46 +51,25 @@ struct Version {
     cached: [&'static str; 2],
 }
 
-const VERSION_1: Version = Version {
-    mount: "memory",
+const VERSION_1: Names = Names {
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
     cached: ["total_inactive_file", "total_active_file"],
 };
-const VERSION_2: Version = Version {
-    mount: "",
-    limit: "memory.max",
-    used: "memory.current",
-    cached: ["inactive_file", "active_file"],
-};
+const VERSION_2: Names =
+    Names { limit: "memory.max", used: "memory.current", cached: ["inactive_file", "active_file"] };
 
 /// Returns the bytes left by the tightest control group above this process. `text` is
 /// `/proc/self/cgroup`.
 fn of_group(text: &str, root: &Path) -> Option<usize> {
-    let paths = text.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
-        match controllers {
-            "" => Some((VERSION_2, path)),
-            list if list.split(',').any(|controller| controller == "memory") => {
-                Some((VERSION_1, path))
-            }
-            _ => None,
-        }
-    });
-    let lefts = paths.filter_map(|(version, path)| {
-        let mount = root.join(version.mount);
-        let own = mount.join(path);
-        // In a container, the path may be the host's. The mount point is then our own group.
-        own.ancestors()
-            .take_while(|group| group.starts_with(&mount))
-            .filter_map(|group| left_in(group, &version))
-            .min()
-    });
-    lefts.min()
+    let left = |(version, group): (GroupVersion, PathBuf)| match version {
+        GroupVersion::One => left_in(&group, &VERSION_1),
+        GroupVersion::Two => left_in(&group, &VERSION_2),
+    };
+    control_groups(text, root, "memory").into_iter().filter_map(left).min()
 }
 
-fn left_in(group: &Path, version: &Version) -> Option<usize> {
+fn left_in(group: &Path, version: &Names) -> Option<usize> {
     let number = |file: &str| read_to_string(group.join(file)).ok()?.trim().parse::<usize>().ok();
     let limit = number(version.limit)?;
     let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
@@ -106,6 +85,7 @@ fn left_in(group: &Path, version: &Version) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control_group::tests::tree;
 
     #[test]
     fn the_machines_fields_are_found() {
@@ -120,26 +100,6 @@ mod tests {
     fn without_a_control_group_there_is_no_limit() {
         assert_eq!(of_group("1:name=systemd:/x\n", Path::new("/sys/fs/cgroup")), None);
         assert_eq!(of_group("0::/none\n", Path::new("/nowhere")), None);
-    }
-
-    /// A directory tree of control groups, removed when dropped.
-    struct Tree(std::path::PathBuf);
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn tree(name: &str, files: &[(&str, &str)]) -> Tree {
-        let root =
-            std::env::temp_dir().join(format!("oikaze-groups-{}-{name}", std::process::id()));
-        for (file, content) in files {
-            let file = root.join(file);
-            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            std::fs::write(file, content).unwrap();
-        }
-        Tree(root)
     }
 
     #[test]
