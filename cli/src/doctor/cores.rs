@@ -1,7 +1,8 @@
 //! Cores of this machine, what they share, and where applications and communication run best.
 
 use super::{Line, word};
-use oikaze_os::cpu::{Machine, Topology, cpulist};
+use oikaze_launch::environment::BIND;
+use oikaze_os::cpu::{CoreBinding, Machine, MisplacedInterrupts, Topology, cpulist};
 use oikaze_os::probe::Suitability;
 
 /// Number of caches, NUMA nodes or interfaces that are listed.
@@ -11,10 +12,12 @@ const SHOWN: usize = 16;
 pub fn lines() -> Vec<Line> {
     let machine = Machine::here();
     let allowed = Topology::detect().map_or_else(|_| machine.cpus(), |topology| topology.cpus);
-    lines_of(&machine, &allowed)
+    let bind = std::env::var(BIND).ok().and_then(|words| words.parse().ok());
+    lines_of(&machine, &allowed, bind)
 }
 
-fn lines_of(machine: &Machine, allowed: &[usize]) -> Vec<Line> {
+/// Returns the lines. `bind` is what the user has chosen; otherwise it is what is recommended.
+fn lines_of(machine: &Machine, allowed: &[usize], bind: Option<CoreBinding>) -> Vec<Line> {
     let smt = machine.cores.iter().filter(|core| core.len() > 1).map(|core| cpulist(core));
     let siblings = some_of(smt);
     let cores = format!(
@@ -34,21 +37,43 @@ fn lines_of(machine: &Machine, allowed: &[usize]) -> Vec<Line> {
         machine.numa_nodes.iter().map(|(node, cpus)| format!("node {node}: {}", cpulist(cpus))),
     );
     let nics = some_of(machine.nics.iter().map(ToString::to_string));
+    let mut interrupts = line(
+        "network interrupts",
+        nics,
+        "best on the engine's cores (/proc/irq/N/smp_affinity_list), not on the application's",
+    );
+    let recommended = machine.clone().restricted_to(allowed);
+    let bind = bind.or_else(|| recommended.advice(1).bind).unwrap_or_default();
+    let fixes: Vec<String> =
+        machine.misplaced_interrupts(&bind).iter().map(|found| fix(found, &bind)).collect();
+    if !fixes.is_empty() {
+        interrupts.ok = word(Suitability::Degraded);
+        interrupts.fix = fixes.join("; ");
+    }
     vec![
         line("cores", cores, "one for each node, and one more for its communication"),
         line("caches", caches, "a node and its engine are nearest if they share one"),
         line("NUMA nodes", numa, "the engine belongs to the node of the network card"),
-        line(
-            "network interrupts",
-            nics,
-            "best on the engine's cores (/proc/irq/N/smp_affinity_list), not on the application's",
-        ),
+        interrupts,
         line(
             "placement",
-            placement(&machine.clone().restricted_to(allowed)),
+            placement(&recommended),
             "for programs that communicate much; `--bind auto` chooses the same",
         ),
     ]
+}
+
+/// Returns how to move interrupts away from the application's cores of `bind`.
+fn fix(found: &MisplacedInterrupts, bind: &CoreBinding) -> String {
+    let MisplacedInterrupts { nic, interrupts, cores, better } = found;
+    let numbers: Vec<String> = interrupts.iter().map(ToString::to_string).collect();
+    format!(
+        "interrupts of {nic} go to cores {}, which --bind {bind} gives to the application: \
+         for N in {}; do echo {} > /proc/irq/$N/smp_affinity_list; done (as root, without irqbalance), or choose another --bind",
+        cpulist(cores),
+        numbers.join(" "),
+        cpulist(better)
+    )
 }
 
 /// Returns the recommended options of `oikaze run` for one node and for two.
@@ -86,10 +111,12 @@ fn line(what: &str, found: String, needed: &str) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oikaze_os::cpu::Nic;
+    use std::collections::BTreeMap;
 
     #[test]
     fn machine_that_says_nothing_is_reported_as_that() {
-        let lines = lines_of(&Machine::default(), &[]);
+        let lines = lines_of(&Machine::default(), &[], None);
         let found = |what: &str| {
             lines.iter().find(|line| line.what == what).map(|line| line.found.clone()).unwrap()
         };
@@ -103,7 +130,7 @@ mod tests {
             cores: vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]],
             ..Machine::default()
         };
-        let lines = lines_of(&machine, &[0, 1, 2, 4, 5]);
+        let lines = lines_of(&machine, &[0, 1, 2, 4, 5], None);
         let found: Vec<&str> = lines.iter().map(|line| line.found.as_str()).collect();
         assert_eq!(
             found[0],
@@ -115,5 +142,34 @@ mod tests {
              2 nodes: --bind app=0-1,engine=4-5 (communication has the SMT sibling of the \
              application's core)"
         );
+    }
+
+    #[test]
+    fn interrupts_on_cores_of_the_application_have_a_fix() {
+        let nic = Nic {
+            name: "eth0".into(),
+            numa_node: None,
+            interrupts: 2,
+            cpus: vec![0, 1],
+            targets: BTreeMap::from([(26, vec![0]), (27, vec![0, 1])]),
+        };
+        let machine =
+            Machine { cores: vec![vec![0], vec![1]], nics: vec![nic], ..Machine::default() };
+        let line = |bind: Option<&str>| {
+            let bind = bind.map(|words| words.parse().unwrap());
+            let mut lines = lines_of(&machine, &[0, 1], bind).into_iter();
+            lines.find(|line| line.what == "network interrupts").unwrap()
+        };
+        let advised = line(None);
+        assert_eq!(advised.ok, "degraded");
+        assert_eq!(
+            advised.fix,
+            "interrupts of eth0 go to cores 0, which --bind app=0,engine=1 gives to the application: \
+             for N in 26 27; do echo 1 > /proc/irq/$N/smp_affinity_list; done (as root, without irqbalance), or choose another --bind"
+        );
+        let chosen = line(Some("app=1,engine=0"));
+        assert!(chosen.fix.contains("for N in 27; do echo 0 "), "{}", chosen.fix);
+        let everywhere = line(Some("app=0-1"));
+        assert_eq!((everywhere.ok, everywhere.fix.as_str()), ("good", ""));
     }
 }

@@ -46,6 +46,21 @@ pub struct Nic {
     pub interrupts: usize,
     /// Processors that have served its interrupts, or may serve them if none has yet.
     pub cpus: Vec<CpuId>,
+    /// Processors that each interrupt in use goes to now, by its number.
+    pub targets: BTreeMap<u32, Vec<CpuId>>,
+}
+
+/// Interrupts of a network interface that go to cores of the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MisplacedInterrupts {
+    /// Name of the interface.
+    pub nic: String,
+    /// Numbers of the interrupts.
+    pub interrupts: Vec<u32>,
+    /// Cores of the application that they go to.
+    pub cores: Vec<CpuId>,
+    /// Cores that they should go to.
+    pub better: Vec<CpuId>,
 }
 
 impl Machine {
@@ -154,6 +169,37 @@ impl Machine {
         Advice { bind: Some(bind), why }
     }
 
+    /// Returns the interrupts of network interfaces that go to the application's cores of `bind`,
+    /// though the engine, or else nobody, has cores that could serve them.
+    #[must_use]
+    pub fn misplaced_interrupts(&self, bind: &CoreBinding) -> Vec<MisplacedInterrupts> {
+        let mut better = bind.engine.clone();
+        if better.is_empty() {
+            better = self.cpus();
+        }
+        better.retain(|cpu| !bind.app.contains(cpu));
+        if better.is_empty() {
+            return Vec::new();
+        }
+        let of_nic = |nic: &Nic| {
+            let its = nic.targets.iter().filter_map(|(number, cpus)| {
+                let taken: Vec<CpuId> =
+                    cpus.iter().copied().filter(|cpu| bind.app.contains(cpu)).collect();
+                (!taken.is_empty()).then_some((*number, taken))
+            });
+            let (interrupts, cores): (Vec<u32>, Vec<Vec<CpuId>>) = its.unzip();
+            let cores = ordered(cores.into_iter().flatten().collect());
+            let (nic, better) = (nic.name.clone(), better.clone());
+            (!interrupts.is_empty()).then_some(MisplacedInterrupts {
+                nic,
+                interrupts,
+                cores,
+                better,
+            })
+        };
+        self.nics.iter().filter_map(of_nic).collect()
+    }
+
     /// Returns the physical cores, those farthest from the network cards first. The last core of
     /// each share is the engine's, so the core nearest to the card is the engine's.
     fn cores_by_distance(&self) -> Vec<&Vec<CpuId>> {
@@ -177,6 +223,13 @@ pub struct Advice {
     pub bind: Option<CoreBinding>,
     /// Reason, for the user.
     pub why: String,
+}
+
+/// Returns the processors in order, each once.
+fn ordered(mut cpus: Vec<CpuId>) -> Vec<CpuId> {
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -232,6 +285,21 @@ struct Interrupt {
     served_by: Vec<CpuId>,
     /// Processors that may serve it.
     affinity: Vec<CpuId>,
+    /// Processors that the kernel has chosen among those that may serve it, if it says so.
+    effective: Vec<CpuId>,
+}
+
+impl Interrupt {
+    /// Returns the processors that serve it now. Those that served it before its affinity was
+    /// changed are left out.
+    fn targets(&self) -> Vec<CpuId> {
+        if !self.effective.is_empty() {
+            return self.effective.clone();
+        }
+        let may_serve = |cpu: &CpuId| self.affinity.is_empty() || self.affinity.contains(cpu);
+        let served: Vec<CpuId> = self.served_by.iter().copied().filter(may_serve).collect();
+        if served.is_empty() { self.affinity.clone() } else { served }
+    }
 }
 
 impl Interrupts {
@@ -248,16 +316,23 @@ impl Interrupts {
             let served = columns.iter().zip(counts).filter(|(_, count)| *count != "0");
             let served_by = served.map(|(cpu, _)| *cpu).collect();
             let words: Vec<&str> = rest.split_whitespace().skip(columns.len()).collect();
-            let affinity = proc.join(format!("irq/{number}/smp_affinity_list"));
-            let affinity = read_list(&affinity).unwrap_or_default();
-            Some((number, Interrupt { devices: words.join(" "), served_by, affinity }))
+            let list = |file: &str| {
+                read_list(&proc.join(format!("irq/{number}/{file}"))).unwrap_or_default()
+            };
+            let interrupt = Interrupt {
+                devices: words.join(" "),
+                served_by,
+                affinity: list("smp_affinity_list"),
+                effective: list("effective_affinity_list"),
+            };
+            Some((number, interrupt))
         };
         Interrupts(lines.filter_map(of_line).collect())
     }
 
     /// Returns the interrupts of a network interface: those that its device lists, and those that
     /// carry its name, or the name of its device (such as `virtio0`).
-    fn of(&self, name: &str, device: &str, listed: &[u32]) -> Vec<&Interrupt> {
+    fn of(&self, name: &str, device: &str, listed: &[u32]) -> BTreeMap<u32, &Interrupt> {
         let has_name = |devices: &str, name: &str| {
             !name.is_empty()
                 && devices
@@ -269,7 +344,7 @@ impl Interrupts {
                 || has_name(&interrupt.devices, name)
                 || has_name(&interrupt.devices, device)
         };
-        self.0.iter().filter(is_its).map(|(_, interrupt)| interrupt).collect()
+        self.0.iter().filter(is_its).map(|(number, interrupt)| (*number, interrupt)).collect()
     }
 }
 
@@ -283,15 +358,16 @@ fn nics(interfaces: &Path, interrupts: &Interrupts) -> Vec<Nic> {
         let listed: Vec<u32> =
             names(&device.join("msi_irqs")).iter().filter_map(|name| name.parse().ok()).collect();
         let its = interrupts.of(&name, &device_name, &listed);
-        let mut cpus: Vec<CpuId> =
-            its.iter().flat_map(|interrupt| &interrupt.served_by).copied().collect();
-        if cpus.is_empty() {
-            cpus = its.iter().flat_map(|interrupt| &interrupt.affinity).copied().collect();
-        }
-        cpus.sort_unstable();
-        cpus.dedup();
+        let has_served = |interrupt: &&Interrupt| !interrupt.served_by.is_empty();
+        let is_used = its.values().any(has_served);
+        let cpus = its
+            .values()
+            .flat_map(|interrupt| if is_used { &interrupt.served_by } else { &interrupt.affinity });
+        let cpus = ordered(cpus.copied().collect());
+        let in_use = its.iter().filter(|(_, interrupt)| !is_used || has_served(interrupt));
+        let targets = in_use.map(|(number, interrupt)| (*number, interrupt.targets())).collect();
         let interrupts = its.len();
-        (interrupts > 0).then_some(Nic { name, numa_node, interrupts, cpus })
+        (interrupts > 0).then_some(Nic { name, numa_node, interrupts, cpus, targets })
     };
     names(interfaces).into_iter().filter_map(of_interface).collect()
 }

@@ -21,7 +21,7 @@ pub use biased_lock::{BiasedLock, BiasedLockGuard};
 pub use core_binding::CoreBinding;
 pub use event::Event;
 pub use look::between_looks;
-pub use machine::{Advice, Cache, Machine, Nic};
+pub use machine::{Advice, Cache, Machine, MisplacedInterrupts, Nic};
 pub use preempted::preemptions;
 pub use priority::Priority;
 pub use slack::{TimerSlack, make_timers_exact};

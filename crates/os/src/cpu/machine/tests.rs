@@ -149,7 +149,13 @@ fn laptop_has_cores_caches_and_interrupts() {
     assert_eq!(machine.numa_nodes, BTreeMap::from([(0, (0..8).collect())]));
     assert_eq!(
         machine.nics,
-        [Nic { name: "enp0s31f6".into(), numa_node: None, interrupts: 1, cpus: vec![5] }]
+        [Nic {
+            name: "enp0s31f6".into(),
+            numa_node: None,
+            interrupts: 1,
+            cpus: vec![5],
+            targets: BTreeMap::from([(130, vec![5])]),
+        }]
     );
     assert_eq!(machine.nics[0].to_string(), "enp0s31f6: 1 interrupts on cores 5");
 }
@@ -177,7 +183,13 @@ fn server_has_two_numa_nodes_and_a_card_at_one() {
     assert_eq!(machine.numa_nodes.len(), 2, "a node without processors is none");
     assert_eq!(
         machine.nics,
-        [Nic { name: "ens1".into(), numa_node: Some(0), interrupts: 4, cpus: vec![0, 2] }]
+        [Nic {
+            name: "ens1".into(),
+            numa_node: Some(0),
+            interrupts: 4,
+            cpus: vec![0, 2],
+            targets: BTreeMap::from([(41, vec![0]), (42, vec![2])]),
+        }]
     );
 }
 
@@ -198,13 +210,43 @@ fn small_machine_hides_most_of_itself() {
     assert!(machine.caches.is_empty() && machine.numa_nodes.is_empty());
     assert_eq!(
         machine.nics,
-        [Nic { name: "eth0".into(), numa_node: None, interrupts: 2, cpus: vec![0, 1] }],
+        [Nic {
+            name: "eth0".into(),
+            numa_node: None,
+            interrupts: 2,
+            cpus: vec![0, 1],
+            targets: BTreeMap::from([(26, vec![0]), (27, vec![1])]),
+        }],
         "no interrupt has come yet, and that of virtio30 is another's"
     );
     assert_eq!(line(&machine.advice(1)).unwrap(), "app=0,engine=1");
     let two = machine.advice(2);
     assert_eq!(line(&two).unwrap(), "app=0-1");
     assert!(two.why.contains("stays with the thread that waits"), "{}", two.why);
+}
+
+#[test]
+fn interrupts_on_cores_of_the_application_are_misplaced() {
+    let misplaced = |tree: &Tree, bind: &str| {
+        Machine::read(&tree.0).misplaced_interrupts(&bind.parse().unwrap())
+    };
+    let found = |nic: &str, interrupts: &[u32], cores: &[CpuId], better: &[CpuId]| {
+        let (interrupts, cores, better) = (interrupts.into(), cores.into(), better.into());
+        vec![MisplacedInterrupts { nic: nic.into(), interrupts, cores, better }]
+    };
+    let server = server();
+    let on_server = misplaced(&server, "app=4-7,0-2,engine=3");
+    assert_eq!(on_server, found("ens1", &[41, 42], &[0, 2], &[3]));
+    assert_eq!(misplaced(&server, "app=1-3,engine=0"), found("ens1", &[42], &[2], &[0]));
+    assert_eq!(misplaced(&server, "app=4-7,engine=0,2"), []);
+    let small = small();
+    assert_eq!(misplaced(&small, "app=0,engine=1"), found("eth0", &[26], &[0], &[1]));
+    assert_eq!(misplaced(&small, "app=0"), found("eth0", &[26], &[0], &[1]), "1 has nothing to do");
+    assert_eq!(misplaced(&small, "app=0-1"), [], "no other core could serve them");
+    // The interrupts were moved: cores that served them before do so no more.
+    server.add("proc/irq/41/smp_affinity_list 3");
+    server.add("proc/irq/42/effective_affinity_list 3");
+    assert_eq!(misplaced(&server, "app=4-7,0-2,engine=3"), []);
 }
 
 #[test]
