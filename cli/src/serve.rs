@@ -1,8 +1,9 @@
 //! `oikaze serve`: sends and receives for the nodes of this machine.
 
 use clap::Args;
-use oikaze_os::cpu::{CpuId, Priority, cpulist, parse_cores};
+use oikaze_os::cpu::{CpuId, Priority, cpulist, lift_affinity, parse_cores};
 use oikaze_os::inherited::listening_socket;
+use oikaze_os::process::raise_descriptor_limit;
 use oikaze_os::serve::{DEFAULT_NAME, ServeError, ServeOptions, Server, check_name};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
@@ -50,7 +51,7 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 1024)]
     nodes: usize,
 
-    /// Maximum number of nodes of one user
+    /// Maximum number of nodes of one user, with its connections that have not yet asked for a link
     #[arg(long, value_name = "N", default_value_t = 256)]
     nodes_per_user: usize,
 
@@ -100,6 +101,14 @@ pub fn serve(arguments: &Serve) -> ExitCode {
 fn run(arguments: &Serve) -> Result<(), String> {
     if arguments.detached {
         oikaze_os::process::leave_session();
+        // SERVE-5.3: the mask is that of the node that has started this server.
+        if let Err(why) = lift_affinity() {
+            let _ = writeln!(std::io::stderr(), "oikaze serve: it stays on its cores: {why}");
+        }
+    }
+    // SERVE-5.4.
+    if let Err(why) = raise_descriptor_limit() {
+        let _ = writeln!(std::io::stderr(), "oikaze serve: it serves fewer nodes: {why}");
     }
     let result = Server::start(options(arguments)?);
     let mut server = match result {

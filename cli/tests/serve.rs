@@ -227,6 +227,38 @@ fn missing_server_is_started_and_ends_after_its_nodes() {
     assert!(err.contains(&format!("start a server (oikaze serve {name})")), "{err}");
 }
 
+/// SERVE-5.3, SERVE-5.4: a server that a bound node starts runs on all permitted cores, and with
+/// all descriptors that it may have.
+#[test]
+fn server_on_demand_has_the_cores_and_descriptors_of_the_machine() {
+    let permitted = oikaze_os::cpu::permitted_cpus().unwrap();
+    let name = format!("bound-{}", std::process::id());
+    // An end of 20 s: it is to live until it was looked at.
+    let script = format!(
+        "ulimit -Sn 200 && exec taskset -c {} {OIKAZE} serve {name} --on-demand --idle-time 20000",
+        permitted[0]
+    );
+    let (status, out, err) = finish(Command::new("sh").args(["-c", &script]));
+    assert_eq!(status, Some(0), "{out}\n{err}");
+    let command = format!("serve\0{name}\0");
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let its = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path.join("cmdline")).is_ok_and(|text| text.contains(&command))
+    };
+    let server = processes.into_iter().find(its).expect("the server lives");
+    let read = |file: &str| std::fs::read_to_string(server.join(file)).unwrap();
+    let (threads, limits) = (std::fs::read_dir(server.join("task")).unwrap(), read("limits"));
+    for thread in threads.flatten() {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap();
+        let cores = format!("Cpus_allowed_list:\t{}\n", oikaze_os::cpu::cpulist(&permitted));
+        assert!(status.contains(&cores), "{status}");
+    }
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[3], words[4], "{line}");
+    kill(server.file_name().unwrap().to_str().unwrap().parse().unwrap(), 15);
+}
+
 /// SERVE-1.1: the manager of services passes the socket.
 #[test]
 fn socket_of_a_service_manager_is_used() {

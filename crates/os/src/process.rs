@@ -13,6 +13,17 @@ pub fn leave_session() {
     let _ = rustix::process::setsid();
 }
 
+/// Raises the limit of open descriptors of this process (RLIMIT_NOFILE) to the most that it may
+/// have without privileges. The usual limit of 1024 is that of programs that call select(2).
+///
+/// # Errors
+/// The kernel refuses the call.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
 /// Signals that are read like messages instead of interrupting this process.
 pub struct Signals {
     fd: OwnedFd,

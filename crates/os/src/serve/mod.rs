@@ -8,6 +8,7 @@
 mod client;
 mod counters;
 mod link;
+mod refusal_log;
 mod server;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,6 +1,7 @@
 //! The server: accepts nodes, and serves them by workers on chosen cores.
 
 use super::client::{Client, ask_of};
+use super::refusal_log::RefusalLog;
 use super::{OPEN_TIME, check_name, socket_name, tell_why};
 use crate::cpu::{CpuId, Event, NoCore, Priority, bind_to_cores, online_cpus};
 use crate::net::{Link, open_stack};
@@ -16,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Maximum number of nodes that have connected and not yet asked for a link.
-const CALLERS_MAX: usize = 64;
+/// Least maximum number of nodes that have connected and not yet asked for a link.
+const CALLERS_MAX_LEAST: usize = 64;
 /// Connections that are accepted at once, before their requests are heard.
 const ACCEPTED_AT_ONCE: usize = 16;
 /// Pause after a connection that the system has refused.
@@ -41,7 +42,7 @@ pub struct ServeOptions {
     pub users: Vec<u32>,
     /// Maximum number of nodes.
     pub nodes_max: usize,
-    /// Maximum number of nodes of one user.
+    /// Maximum number of nodes of one user, with its connections that have not yet asked.
     pub nodes_per_user_max: usize,
     /// Time for which a worker polls before it sleeps.
     pub spin_time: Duration,
@@ -66,6 +67,12 @@ impl ServeOptions {
             idle_time: None,
             inherited: None,
         }
+    }
+
+    /// Returns the maximum number of nodes that have connected and not yet asked for a link. At
+    /// most half of them are of one user (SERVE-2.4).
+    fn callers_max(&self) -> usize {
+        self.nodes_max.max(self.nodes_per_user_max.saturating_mul(2)).max(CALLERS_MAX_LEAST)
     }
 }
 
@@ -122,6 +129,7 @@ pub struct Server {
     /// Nodes that have not yet asked for a link, with the time at which they must have.
     callers: Vec<(ControlSocket, Instant)>,
     stop: Arc<Event>,
+    refusals: RefusalLog,
     served_last: Instant,
     /// Time until which no connection is accepted, because the system has refused one.
     paused_until: Option<Instant>,
@@ -163,6 +171,7 @@ impl Server {
             users: Users::default(),
             callers: Vec::new(),
             stop,
+            refusals: RefusalLog::default(),
             served_last: Instant::now(),
             paused_until: None,
             options,
@@ -225,7 +234,7 @@ impl Server {
             let (stopped, calls) = {
                 let paused = self.paused_until.is_some_and(|until| Instant::now() < until);
                 // Connections beyond the limit wait in the kernel.
-                let is_full = self.callers.len() >= CALLERS_MAX;
+                let is_full = self.callers.len() >= self.options.callers_max();
                 let events = if paused || is_full { PollFlags::empty() } else { PollFlags::IN };
                 let listening = self.listener.descriptors().map(|fd| PollFd::new(fd, events));
                 let mut asked: Vec<PollFd<'_>> =
@@ -249,6 +258,7 @@ impl Server {
                 self.accept();
             }
             self.hear_callers();
+            self.refusals.end_of_interval(Instant::now()).iter().for_each(|line| say(line));
             if self.served() > 0 || !self.callers.is_empty() {
                 self.served_last = Instant::now();
                 continue;
@@ -269,39 +279,50 @@ impl Server {
     fn next_look(&self) -> Option<Timespec> {
         let callers = self.callers.iter().map(|(_, deadline)| *deadline);
         let idle = self.options.idle_time.map(|limit| Instant::now() + limit / 4);
-        let next = callers.chain(idle).chain(self.paused_until).min()?;
+        let told = self.refusals.interval_end();
+        let next = callers.chain(idle).chain(self.paused_until).chain(told).min()?;
         next.saturating_duration_since(Instant::now()).try_into().ok()
     }
 
     /// Accepts connections of users that are served (SERVE-1.2).
     fn accept(&mut self) {
         self.paused_until = None;
-        let mine = geteuid().as_raw();
-        let users = &self.options.users;
         for _ in 0..ACCEPTED_AT_ONCE {
-            if self.callers.len() >= CALLERS_MAX {
+            if self.callers.len() >= self.options.callers_max() {
                 return;
             }
             let Some(line) = self.listener.accept_of(|_| true) else { return };
-            let line = match line {
-                Ok(line) => line,
+            match line {
+                Ok(line) => match self.why_not(line.user()) {
+                    Some(why) => self.refuse(&line, &why),
+                    None => self.callers.push((line, Instant::now() + OPEN_TIME)),
+                },
                 Err(why) => {
                     // Where no descriptor is free, the connection waits in the kernel.
-                    say(&format!("a node was not accepted: {why}"));
+                    self.refusals.say(&format!("a node was not accepted: {why}"));
                     self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
                 }
-            };
-            let theirs = line.user();
-            if theirs != mine && !users.contains(&theirs) {
-                let why = format!(
-                    "it serves user {mine}, not user {theirs}; start one of your own (oikaze serve NAME), or that one with --user {theirs}"
-                );
-                refuse(&line, &why);
-            } else {
-                self.callers.push((line, Instant::now() + OPEN_TIME));
             }
         }
+    }
+
+    /// Returns why a connection of this user is refused at once.
+    fn why_not(&self, user: u32) -> Option<String> {
+        let mine = geteuid().as_raw();
+        if user != mine && !self.options.users.contains(&user) {
+            return Some(format!(
+                "it serves user {mine}, not user {user}; start one of your own (oikaze serve NAME), or that one with --user {user}"
+            ));
+        }
+        // SERVE-2.4: the connections of one user leave room for those of others.
+        let waiting = self.callers.iter().filter(|(line, _)| line.user() == user).count();
+        let nodes = count_of(&self.users, user);
+        (nodes + waiting >= self.options.nodes_per_user_max).then(|| {
+            format!(
+                "user {user} has {nodes} nodes here, and {waiting} that have not yet asked for a link: the limit (--nodes-per-user)"
+            )
+        })
     }
 
     /// Serves the requests that have come, and drops callers that say nothing (SERVE-2.3).
@@ -310,19 +331,25 @@ impl Server {
         for (line, deadline) in std::mem::take(&mut self.callers) {
             match line.hear() {
                 Ok(None) if now < deadline => self.callers.push((line, deadline)),
-                Ok(None) => refuse(&line, "no request has come"),
+                Ok(None) => self.refuse(&line, "no request has come"),
                 Ok(Some(said)) => {
                     let request = OpenRequest::decode(said.bytes());
                     match (request, said.descriptor) {
                         (Ok(request), Some(memory)) => self.open(line, &request, &memory),
-                        (Ok(_), None) => refuse(&line, "the request came without memory"),
-                        (Err(why), _) => refuse(&line, &why.to_string()),
+                        (Ok(_), None) => self.refuse(&line, "the request came without memory"),
+                        (Err(why), _) => self.refuse(&line, &why.to_string()),
                     }
                 }
                 // The node has gone again.
                 Err(_) => {}
             }
         }
+    }
+
+    /// Tells a node why it gets no link.
+    fn refuse(&mut self, line: &ControlSocket, why: &str) {
+        tell_why(line, why);
+        self.refusals.say(&format!("a node of user {} was refused: {why}", line.user()));
     }
 
     /// Opens a link for a node (SERVE-2.1).
@@ -332,17 +359,17 @@ impl Server {
         let of_user = count_of(&self.users, user);
         // SERVE-2.4.
         if served >= self.options.nodes_max {
-            return refuse(&line, &format!("it serves {served} nodes, its limit (--nodes)"));
+            return self.refuse(&line, &format!("it serves {served} nodes, its limit (--nodes)"));
         }
         if of_user >= self.options.nodes_per_user_max {
             let why = format!("user {user} has {of_user} nodes here, the limit (--nodes-per-user)");
-            return refuse(&line, &why);
+            return self.refuse(&line, &why);
         }
         let link = match ask_of(request, user)
             .and_then(|ask| open_stack(&ask).map_err(|why| why.to_string()))
         {
             Ok(link) => link,
-            Err(why) => return refuse(&line, &why),
+            Err(why) => return self.refuse(&line, &why),
         };
         let properties = link.properties();
         let answer = OpenAnswer::Opened {
@@ -353,12 +380,13 @@ impl Server {
             receive_overhead: u32::try_from(properties.receive_overhead).unwrap_or(u32::MAX),
         };
         let Some((worker, _)) = self.workers.iter().min_by_key(|(worker, _)| worker.nodes()) else {
-            return refuse(&line, "it has no worker");
+            return self.refuse(&line, "it has no worker");
         };
         let pair = match Pair::new(memory, PairRole::Called, line) {
             Ok(pair) => pair,
             Err(why) => {
-                return say(&format!("a node of user {user} has sent unusable memory: {why}"));
+                let why = format!("a node of user {user} has sent unusable memory: {why}");
+                return self.refusals.say(&why);
             }
         };
         if pair.line.say(&answer.encode(), None).is_err() {
@@ -484,13 +512,7 @@ impl Worker {
     }
 }
 
-/// Tells a node why it gets no link.
-fn refuse(line: &ControlSocket, why: &str) {
-    tell_why(line, why);
-    say(&format!("a node of user {} was refused: {why}", line.user()));
-}
-
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     crate::signals::say(&format!("oikaze serve: {text}"));
 }
 

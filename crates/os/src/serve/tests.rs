@@ -255,6 +255,22 @@ fn refusals_have_reasons() {
     assert!(super::client::ask_of(&unknown, 0).unwrap_err().contains("unknown mechanism"));
 }
 
+/// SERVE-2.4: connections of a user that have not yet asked for a link count as its nodes.
+#[test]
+fn connections_of_one_user_are_limited() {
+    let server = Running::with(|options| options.nodes_per_user_max = 3);
+    let call = || Listener::call_name(&socket_name(&server.name)).unwrap();
+    let node = server.connect().unwrap();
+    let mut silent = vec![call(), call()];
+    // The server hears a connection only after those that came before it.
+    let why = server.connect().unwrap_err().to_string();
+    let told = "has 1 nodes here, and 2 that have not yet asked for a link: the limit (--nodes-per";
+    assert!(why.contains(told), "{why}");
+    silent.pop();
+    until("there is room again", || server.connect().is_ok());
+    drop((node, silent));
+}
+
 /// SERVE-2.2, SERVE-2.1: a request that the server cannot read, or without memory, is refused.
 #[test]
 fn requests_that_make_no_sense_are_refused() {
