@@ -3,9 +3,10 @@
 use super::read_credit::ReadCredit;
 use super::{Node, lock};
 use oikaze_engine::{Placed, Request};
+use oikaze_os::signals::Locked;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
 #[derive(Default)]
@@ -25,18 +26,35 @@ struct ArrivalState {
     wakers: Vec<Waker>,
 }
 
+/// Guard of a queue that has got the entries of a turn.
+#[derive(Default)]
+#[must_use = "the queue is closed until this is dropped"]
+pub(super) struct DepositedArrivals<'q> {
+    inside: Option<Locked<MutexGuard<'q, ArrivalState>>>,
+    /// Tasks to wake once the queue is open.
+    wakers: Vec<Waker>,
+}
+
+impl Drop for DepositedArrivals<'_> {
+    fn drop(&mut self) {
+        drop(self.inside.take());
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
 impl ArrivalQueue {
-    /// Adds the entries of a turn in the order of their arrival (MEM-25.5), and wakes the tasks
-    /// that wait for them.
-    pub fn deposit(&self, mut next: impl FnMut() -> Option<Placed>) {
-        let Some(first) = next() else { return };
-        let wakers = {
-            let mut inside = lock(&self.inside);
-            inside.entries.extend(std::iter::once(first).chain(std::iter::from_fn(next)));
-            self.waiting.store(inside.entries.len(), Ordering::Release);
-            std::mem::take(&mut inside.wakers)
-        };
-        wakers.into_iter().for_each(Waker::wake);
+    /// Adds the entries of a turn in the order of their arrival (MEM-25.5). The queue stays closed
+    /// until the returned guard is dropped, which wakes the tasks that wait for entries. The caller
+    /// deposits the messages of the turn meanwhile: a fence orders entries and messages (MEM-15.1),
+    /// so no thread may see one without the other.
+    pub fn deposit(&self, mut next: impl FnMut() -> Option<Placed>) -> DepositedArrivals<'_> {
+        let Some(first) = next() else { return DepositedArrivals::default() };
+        let mut inside = lock(&self.inside);
+        inside.entries.extend(std::iter::once(first).chain(std::iter::from_fn(next)));
+        // A thread that sees a message of this turn sees this number, too, and waits for the lock.
+        self.waiting.store(inside.entries.len(), Ordering::Release);
+        let wakers = std::mem::take(&mut inside.wakers);
+        DepositedArrivals { inside: Some(inside), wakers }
     }
 
     /// Takes the oldest entry, of the region with this key or of any. The caller has to make the
@@ -59,12 +77,12 @@ impl ArrivalQueue {
     }
 
     fn len(&self, key: Option<u64>) -> usize {
-        match key {
-            None => self.waiting.load(Ordering::Acquire),
-            Some(key) => {
-                lock(&self.inside).entries.iter().filter(|placed| placed.notice.key == key).count()
-            }
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return 0;
         }
+        let inside = lock(&self.inside);
+        let is_meant = |placed: &&Placed| key.is_none_or(|key| placed.notice.key == key);
+        inside.entries.iter().filter(is_meant).count()
     }
 
     /// Enlists a task, which is woken once by the next entry or end of a node.
@@ -116,9 +134,14 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use super::super::mailbox::Mailbox;
     use super::*;
+    use oikaze_engine::Arrived;
     use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
     use oikaze_protocol::rma::Notice;
+    use oikaze_protocol::wind::Class;
+    use std::sync::Arc;
+    use std::task::Wake;
 
     fn placed(from: u32, key: u64, tag: u64) -> Placed {
         Placed { from, notice: Notice { key, offset: 0, len: 1 << 20, tag } }
@@ -130,12 +153,42 @@ mod tests {
         let queue = ArrivalQueue::default();
         let mut entries =
             [(1, 0), (2, 1), (1, 2), (2, 3)].map(|(key, tag)| placed(0, key, tag)).into_iter();
-        queue.deposit(|| entries.next());
+        drop(queue.deposit(|| entries.next()));
         let take = |key| queue.take(key).map(|(placed, _)| placed.notice.tag);
         assert_eq!((queue.len(None), queue.len(Some(1)), queue.len(Some(3))), (4, 2, 0));
         assert_eq!((take(Some(2)), take(None), take(Some(2))), (Some(1), Some(0), Some(3)));
         assert_eq!((take(Some(2)), take(Some(1)), take(None)), (None, Some(2), None));
         assert_eq!(queue.len(None), 0);
+    }
+
+    /// MEM-15.1, MEM-25.5: no thread sees the entries of a turn without the messages of that turn,
+    /// or the messages without the entries. Receives end, and tasks wake, when both are there.
+    #[test]
+    fn entries_and_messages_of_a_turn_are_seen_together() {
+        struct Task(Arc<ArrivalQueue>, AtomicUsize);
+        impl Wake for Task {
+            fn wake(self: Arc<Self>) {
+                self.1.store(self.0.len(None), Ordering::Relaxed);
+            }
+        }
+        let (queue, mailbox) = (Arc::new(ArrivalQueue::default()), Mailbox::default());
+        let task = Arc::new(Task(Arc::clone(&queue), AtomicUsize::new(0)));
+        queue.enlist(&Waker::from(Arc::clone(&task)));
+        let mut entries = [placed(0, 1, 7), placed(0, 2, 8)].into_iter();
+        let message = Arrived { from: 0, class: Class::Ordered, tag: 9, body: vec![1].into() };
+        let mut messages = std::iter::once(message);
+        let deposited = queue.deposit(|| entries.next());
+        let next = || {
+            assert!(queue.inside.try_lock().is_err(), "no entry can be taken yet");
+            assert_eq!(queue.waiting.load(Ordering::Acquire), 2, "no taker of a message misses it");
+            messages.next()
+        };
+        mailbox.deposit_with(next, deposited);
+        assert_eq!((mailbox.len(), queue.len(None)), (1, 2));
+        assert_eq!(task.1.load(Ordering::Relaxed), 2, "the task could look at the queue");
+        assert_eq!(queue.take(None).unwrap().0.notice.tag, 7);
+        drop(queue.deposit(|| None));
+        assert_eq!(queue.len(None), 1);
     }
 
     /// MEM-25.4: each entry that was read gives back what an entry costs, and not its bytes.
@@ -153,7 +206,7 @@ mod tests {
         let all = CREDIT / CREDIT_OVERHEAD;
         for tag in 0..all {
             let mut entry = Some(placed(3, 1, tag));
-            queue.deposit(|| entry.take());
+            drop(queue.deposit(|| entry.take()));
             queue.take(None).unwrap().1.into_iter().for_each(&mut count);
         }
         queue.read().into_iter().for_each(&mut count);

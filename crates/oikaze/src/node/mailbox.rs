@@ -161,9 +161,14 @@ impl Mailbox {
     }
 
     /// Deposits the messages of a turn. Each goes to the oldest posted receive that matches, else
-    /// to the other messages (MEM-26.2). Returns the requests that the caller has to make of the
-    /// engine.
-    pub fn deposit(&self, mut next: impl FnMut() -> Option<Arrived>) -> Vec<Request> {
+    /// to the other messages (MEM-26.2). Drops `entries`, which the turn has brought with the
+    /// messages, once these are there and before a receive ends. Returns the requests that the
+    /// caller has to make of the engine.
+    pub fn deposit_with<E>(
+        &self,
+        mut next: impl FnMut() -> Option<Arrived>,
+        entries: E,
+    ) -> Vec<Request> {
         let Some(first) = next() else { return Vec::new() };
         let mut inside = lock(&self.inside);
         let arrived = std::iter::once(first).chain(std::iter::from_fn(next));
@@ -182,8 +187,15 @@ impl Mailbox {
         inside.waiters.wake(there as u64);
         self.waiting.store(there, Ordering::Release);
         drop(inside);
+        drop(entries);
         settle(ended);
         requests
+    }
+
+    /// Deposits the messages of a turn without entries.
+    #[cfg(test)]
+    pub fn deposit(&self, next: impl FnMut() -> Option<Arrived>) -> Vec<Request> {
+        self.deposit_with(next, ())
     }
 
     /// Posts a receive: the oldest message that matches and waits fills it, else a later one

@@ -298,13 +298,13 @@ impl Node {
 
     /// Takes the events for the user out of the engine.
     fn collect(&self, engine: &mut RealEngine) {
-        for read in self.mailbox.deposit(|| engine.inbox().take_arrived()) {
+        let entries = self.arrivals.deposit(|| engine.inbox().take_placed());
+        for read in self.mailbox.deposit_with(|| engine.inbox().take_arrived(), entries) {
             self.leave_to_holder(Submission { request: read, completion: None, keep: None });
         }
         if self.mailbox.take_restored() {
             self.fail_posted();
         }
-        self.arrivals.deposit(|| engine.inbox().take_placed());
         while let Some(parcel) = engine.inbox().take_parcel() {
             self.collectives.deposit(parcel);
         }
