@@ -483,6 +483,24 @@ typedef uint32_t oik_operator;
 typedef uint32_t oik_class;
 
 /**
+ * Description of the message that a posted receive has got.
+ */
+typedef struct {
+  /**
+   * Rank of the sender.
+   */
+  uint32_t from;
+  /**
+   * Tag that the sender chose.
+   */
+  uint64_t tag;
+  /**
+   * Length in bytes.
+   */
+  size_t len;
+} oik_received;
+
+/**
  * Facts about a message.
  */
 typedef struct {
@@ -511,24 +529,6 @@ typedef struct {
    */
   oik_message *message;
 } oik_message_info;
-
-/**
- * Description of the message that a posted receive has got.
- */
-typedef struct {
-  /**
-   * Rank of the sender.
-   */
-  uint32_t from;
-  /**
-   * Tag that the sender chose.
-   */
-  uint64_t tag;
-  /**
-   * Length in bytes.
-   */
-  size_t len;
-} oik_received;
 
 /**
  * A put with notice that has arrived: all its bytes are in place and visible.
@@ -2013,6 +2013,27 @@ oik_status oik_receive_for(oik_job *job, uint32_t from, double seconds, oik_mess
  * Thread-safe.
  */
 oik_status oik_try_receive(oik_job *job, uint32_t from, oik_message **message);
+
+/**
+ * Waits for the next message from the peer `from`, or from `OIK_ANY`, and describes it in `next`
+ * without taking it, as `MPI_Probe` does. Waits within the job's time limit. The next receive with
+ * the same `from` gets that message, unless another thread receives it before, or a receive that
+ * is posted meanwhile matches it. Thread-safe.
+ *
+ * Errors: those of `oik_receive`.
+ */
+oik_status oik_probe(oik_job *job, uint32_t from, oik_received *next);
+
+/**
+ * Describes the next message as `oik_probe` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_probe_for(oik_job *job, uint32_t from, double seconds, oik_received *next);
+
+/**
+ * Describes the next message if one has arrived. Returns `OIK_NOT_READY` if there is none.
+ * Thread-safe.
+ */
+oik_status oik_try_probe(oik_job *job, uint32_t from, oik_received *next);
 
 /**
  * Receives `count` messages from any peers, in the order of their arrival. Waits within the job's

@@ -9,7 +9,7 @@ use crate::region::{Loan, OIK_ANY, oik_region, oik_remote_id, slice_of};
 use crate::status::oik_status;
 use oikaze::Job;
 use oikaze::memory::RemoteId;
-use oikaze::message::{Class, Fifo, Message, RemoteFifo};
+use oikaze::message::{Class, Fifo, Message, Received, RemoteFifo};
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -198,6 +198,60 @@ pub extern "C" fn oik_try_receive(
         let out = handle_place(message, "message")?;
         keep_message(out, receive(&find(job)?.job, from, &Patience::None)?)
     })
+}
+
+fn probe(
+    job: *mut oik_job,
+    from: u32,
+    patience: &Patience,
+    next: Option<&mut MaybeUninit<oik_received>>,
+) -> CallResult {
+    let out = place(next, "next")?;
+    let (job, from) = (&find(job)?.job, from_whom(from));
+    let Received { from, tag, len } = match patience {
+        Patience::JobsLimit => job.probe(from)?,
+        Patience::Limit(limit) => job.probe_for(from, *limit)?,
+        Patience::None => job.try_probe(from).ok_or_else(CallError::not_ready)?,
+    };
+    out.write(oik_received { from, tag, len: usize::try_from(len).unwrap_or(usize::MAX) });
+    Ok(())
+}
+
+/// Waits for the next message from the peer `from`, or from `OIK_ANY`, and describes it in `next`
+/// without taking it, as `MPI_Probe` does. Waits within the job's time limit. The next receive with
+/// the same `from` gets that message, unless another thread receives it before, or a receive that
+/// is posted meanwhile matches it. Thread-safe.
+///
+/// Errors: those of `oik_receive`.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_probe(
+    job: *mut oik_job,
+    from: u32,
+    next: Option<&mut MaybeUninit<oik_received>>,
+) -> oik_status {
+    run(|| probe(job, from, &Patience::JobsLimit, next))
+}
+
+/// Describes the next message as `oik_probe` does, with this time limit in seconds. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_probe_for(
+    job: *mut oik_job,
+    from: u32,
+    seconds: f64,
+    next: Option<&mut MaybeUninit<oik_received>>,
+) -> oik_status {
+    run(|| probe(job, from, &Patience::Limit(limit(seconds)?), next))
+}
+
+/// Describes the next message if one has arrived. Returns `OIK_NOT_READY` if there is none.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_try_probe(
+    job: *mut oik_job,
+    from: u32,
+    next: Option<&mut MaybeUninit<oik_received>>,
+) -> oik_status {
+    run(|| probe(job, from, &Patience::None, next))
 }
 
 /// Receives `count` messages from any peers, as `oik_receive_batch` does.

@@ -4,7 +4,7 @@ use crate::arrival::Arrivals;
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid, left};
 use crate::fifo::Fifo;
-use crate::message::Message;
+use crate::message::{Message, Received};
 use crate::number::{number, optional};
 use crate::operation::{Operation, Outcome, Running};
 use crate::peer::Peer;
@@ -400,6 +400,33 @@ impl Job {
         #[pyo3(from_py_with = optional)] source: Option<u32>,
     ) -> PyResult<Option<Message>> {
         Ok(self.get(py)?.try_receive(source).map(Message::new))
+    }
+
+    /// Waits for the next message, from the node `source` or from any, and returns its description
+    /// without taking it: a `Received`. The next `receive` with the same source gets that message,
+    /// unless another thread receives it before, or a receive that is posted meanwhile matches it.
+    ///
+    /// `timeout` is in seconds. Raises `PeerLostError` if no message can come any more.
+    #[pyo3(signature = (source = None, timeout = None))]
+    fn probe(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = optional)] source: Option<u32>,
+        timeout: Option<Timeout>,
+    ) -> PyResult<Received> {
+        let job = self.get(py)?;
+        let within = |limit| job.probe_for(source, limit);
+        wait(py, || timeout.choose(within, || job.probe(source))).map(Received::new)
+    }
+
+    /// Returns the description of the next message if one has arrived, otherwise `None`.
+    #[pyo3(signature = (source = None))]
+    fn try_probe(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = optional)] source: Option<u32>,
+    ) -> PyResult<Option<Received>> {
+        Ok(self.get(py)?.try_probe(source).map(Received::new))
     }
 
     /// Waits until `count` messages of any nodes have arrived, and returns them in a list. Returns

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::c_int;
 
-/// Description of the message that a posted receive has got; `job.post_receive` posts one.
+/// Description of a message that a posted receive has got (`job.post_receive`), or that is the next
+/// to be received (`job.probe`).
 #[pyclass(module = "oikaze", frozen)]
 pub struct Received {
     message: oikaze::message::Received,

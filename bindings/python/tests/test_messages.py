@@ -309,6 +309,34 @@ def test_leave_takes_no_other_descriptor_out_of_the_loop(alone):
     )
 
 
+def test_probe_describes_the_next_message_and_takes_nothing(run):
+    run(
+        2,
+        """
+        import builtins
+        job = oikaze.join()
+        other = 1 - job.rank
+        assert job.try_probe() is None
+        job.barrier()
+        job.peer(other).send(b"first", tag=2**64 - 1)
+        job.peer(other).send(bytes(100_000), tag=4)
+        for tag, length in [(2**64 - 1, 5), (4, 100_000)]:
+            seen = job.probe(timeout=30)
+            assert (seen.source, seen.tag, seen.length) == (other, tag, length), seen
+            assert job.probe(other).tag == job.try_probe(other).tag == tag
+            message = job.receive(seen.source)
+            assert (message.tag, len(message)) == (tag, length)
+        try:
+            job.probe(other, timeout=0.01)
+        except builtins.TimeoutError:
+            pass
+        else:
+            raise AssertionError("nothing was sent")
+        job.barrier()
+        """,
+    )
+
+
 def test_posted_receives_get_what_matches(run):
     run(
         2,

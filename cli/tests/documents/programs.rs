@@ -393,6 +393,8 @@ fn main() -> oikaze::Result<()> {
     assert_eq!((message.from(), message.tag(), message.bytes().len()), (previous, 7, 4));
 
     next.send(Class::Sync, 8, b"sync").wait()?;
+    let seen = job.probe(Some(previous))?;
+    assert_eq!((seen.from, seen.tag, seen.len), (previous, 8, 4));
     let any = job.receive(None)?;
     assert_eq!(any.tag(), 8);
 
@@ -402,10 +404,8 @@ fn main() -> oikaze::Result<()> {
     assert_eq!(receive.wait()?.len, 10);
 
     let request = next.send(Class::Unordered, 9, b"later");
-    let mut arrived = job.try_receive(None);
-    while arrived.is_none() {
-        arrived = job.try_receive(None);
-    }
+    while job.try_probe(None).is_none() {}
+    assert_eq!(job.receive(None)?.bytes(), b"later");
     println!("already there: {}", request.is_done());
     request.wait()?;
     job.flush()?; // ends when all operations of this node have ended
@@ -2562,6 +2562,23 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_message_mod_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let me = job.peer(job.rank())?;
+assert_eq!(job.try_probe(None), None);
+me.send(Class::Ordered, 7, &[1; 300]).wait()?;
+let next = job.probe(None)?;
+assert_eq!((next.from, next.tag, next.len), (job.rank(), 7, 300)); // len in bytes
+assert_eq!(job.receive(Some(next.from))?.bytes(), [1; 300]);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_message_posted_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -3574,6 +3591,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/message/fifo.rs 2", crates_oikaze_src_message_fifo_rs_2::start, false),
     ("crates/oikaze/src/message/mod.rs 1", crates_oikaze_src_message_mod_rs_1::start, false),
     ("crates/oikaze/src/message/mod.rs 2", crates_oikaze_src_message_mod_rs_2::start, false),
+    ("crates/oikaze/src/message/mod.rs 3", crates_oikaze_src_message_mod_rs_3::start, false),
     ("crates/oikaze/src/message/posted.rs 1", crates_oikaze_src_message_posted_rs_1::start, false),
     ("crates/oikaze/src/message/received.rs 1", crates_oikaze_src_message_received_rs_1::start, false),
     ("crates/oikaze/src/message/remote_fifo.rs 1", crates_oikaze_src_message_remote_fifo_rs_1::start, false),

@@ -383,6 +383,36 @@ fn scope_reports_a_receive_that_failed() {
     });
 }
 
+/// MEM-8.3: a probe describes the message that is received next, and takes nothing.
+#[test]
+fn probe_describes_the_message_that_is_received_next() {
+    each_way(|job, to| {
+        job.barrier().unwrap();
+        if job.rank() == 0 {
+            let peer = job.peer(to).unwrap();
+            drop(peer.send(Class::Ordered, 1, b""));
+            drop(peer.send(Class::Ordered, u64::MAX, &vec![2; LEN]));
+        }
+        if job.rank() == to {
+            assert_eq!(job.try_probe(Some(to + 1)), None);
+            for (tag, len) in [(1, 0), (u64::MAX, LEN as u64)] {
+                let next = job.probe_for(None, PATIENCE).unwrap();
+                assert_eq!((next.from, next.tag, next.len), (0, tag, len));
+                assert_eq!(job.try_probe(None), Some(next));
+                assert_eq!(job.probe(Some(0)).unwrap(), next);
+                let message = job.receive(Some(0)).unwrap();
+                assert_eq!((message.tag(), message.bytes().len() as u64), (tag, len));
+            }
+            assert_eq!(job.try_probe(None), None);
+            let late = job.probe_for(None, Duration::from_millis(5)).unwrap_err();
+            assert!(late.is_timeout(), "{late}");
+            let nobody = job.probe(Some(9)).unwrap_err().to_string();
+            assert!(nobody.contains('9'), "{nobody}");
+        }
+        job.barrier().unwrap();
+    });
+}
+
 /// MEM-26.3, WIND-6.4: received messages give their credit back, so that any number of them comes.
 #[test]
 fn received_messages_give_their_credit_back() {

@@ -340,6 +340,27 @@ static void of_posted_receives(void) {
     OK(oik_barrier(job));
 }
 
+static void of_probes(void) {
+    oik_received next;
+    char into[8];
+    oik_message_info info;
+    HOLDS(oik_try_probe(job, OIK_ANY, &next) == OIK_NOT_READY);
+    FAILS(oik_probe_for(job, other, 0.01, &next), OIK_TIMEOUT, "message");
+    FAILS(oik_probe(job, 77, &next), OIK_INVALID, "77");
+    FAILS(oik_probe(job, other, NULL), OIK_INVALID, "next is NULL");
+    OK(oik_barrier(job));
+    OK(oik_send(job, other, OIK_ORDERED, 40, "probed", 6, NULL));
+    OK(oik_probe(job, OIK_ANY, &next));
+    HOLDS(next.from == other && next.tag == 40 && next.len == 6);
+    OK(oik_probe_for(job, other, 30, &next));
+    OK(oik_try_probe(job, other, &next));
+    HOLDS(next.from == other && next.tag == 40 && next.len == 6);
+    OK(oik_receive_into(job, next.from, into, sizeof into, &info));
+    HOLDS(info.tag == 40 && info.len == 6 && memcmp(into, "probed", 6) == 0);
+    HOLDS(oik_try_probe(job, OIK_ANY, &next) == OIK_NOT_READY);
+    OK(oik_barrier(job));
+}
+
 /* A message that exceeds a ring is not whole before its receiver offers it to the receives, so that
    its bytes are placed as they arrive. */
 static void of_placed_messages(void) {
@@ -756,6 +777,7 @@ int main(void) {
     of_the_job();
     of_memory();
     of_messages();
+    of_probes();
     of_notices();
     of_posted_receives();
     of_placed_messages();

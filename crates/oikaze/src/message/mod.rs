@@ -171,6 +171,63 @@ impl Job {
         self.node.take_if_there(from).map(Message::new)
     }
 
+    /// Waits for the next message, from this peer or from any, and describes it without taking it,
+    /// as `MPI_Probe` does (MEM-8.3). The job's time limit applies.
+    ///
+    /// The next [`Job::receive`] with the same `from` returns that message, unless another thread
+    /// takes it before, or a receive that is posted meanwhile matches it.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let me = job.peer(job.rank())?;
+    /// assert_eq!(job.try_probe(None), None);
+    /// me.send(Class::Ordered, 7, &[1; 300]).wait()?;
+    /// let next = job.probe(None)?;
+    /// assert_eq!((next.from, next.tag, next.len), (job.rank(), 7, 300)); // len in bytes
+    /// assert_eq!(job.receive(Some(next.from))?.bytes(), [1; 300]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Job::receive`].
+    pub fn probe(&self, from: Option<Rank>) -> Result<Received> {
+        self.probe_within(from, self.limit)
+    }
+
+    /// Describes the next message as [`Job::probe`] does, with this time limit.
+    ///
+    /// # Errors
+    /// As [`Job::receive`].
+    pub fn probe_for(&self, from: Option<Rank>, limit: Duration) -> Result<Received> {
+        self.probe_within(from, Some(limit))
+    }
+
+    fn probe_within(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Received> {
+        if let Some(next) = self.try_probe(from) {
+            return Ok(next);
+        }
+        from.map_or(Ok(()), |rank| self.node.check_rank(rank))?;
+        let next = || self.node.probe_mail(from);
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let subject = || WaitSubject::Message { from, count: 1 };
+        let next = self
+            .node
+            .wait_on(&subject, deadline, || self.node.next_or_loss(from, Needs::Messages, next));
+        let (from, tag, len) = self.node.awaited(|| "waiting for a message".into(), begun, next)?;
+        Ok(Received { from, tag, len })
+    }
+
+    /// Describes the next message if one has arrived, as [`Job::probe`] does.
+    #[must_use]
+    pub fn try_probe(&self, from: Option<Rank>) -> Option<Received> {
+        let (from, tag, len) = self.node.probe_if_there(from)?;
+        Some(Received { from, tag, len })
+    }
+
     /// Waits until `count` messages from any peers have arrived, and returns them. A thread that
     /// does not drive the engine meanwhile is woken once for all of them. Credit for received
     /// messages is returned while the call waits. If the job's time limit passes, or all other

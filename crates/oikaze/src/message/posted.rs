@@ -10,7 +10,8 @@ use oikaze_protocol::rma::Pattern;
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-/// Description of the message that a posted receive has got; see [`Job::post_receive`].
+/// Description of a message that a posted receive has got ([`Job::post_receive`]), or that is the
+/// next to be received ([`Job::probe`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Rank of the sender.

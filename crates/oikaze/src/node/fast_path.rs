@@ -180,6 +180,20 @@ impl Node {
         self.take_mail(from)
     }
 
+    /// Describes the next message if there is one. A turn first takes it out of a ring.
+    pub fn probe_if_there(&self, from: Option<Rank>) -> Option<(Rank, u64, u64)> {
+        if self.is_forked() {
+            return None;
+        }
+        self.probe_mail(from).or_else(|| {
+            if self.channels.have_records() && !self.leaves_turns() {
+                let now = self.now();
+                self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
+            }
+            self.probe_mail(from)
+        })
+    }
+
     /// Takes a message from a local peer's ring that is the oldest for this caller.
     #[inline]
     pub fn take_fast(&self, from: Option<Rank>) -> Option<Arrived> {

@@ -294,6 +294,17 @@ impl Mailbox {
         if self.waiting.load(Ordering::Acquire) == 0 { None } else { self.take_out(from) }
     }
 
+    /// Describes the message that [`Mailbox::take`] would take (MEM-8.3): sender, tag and length.
+    pub fn probe(&self, from: Option<Rank>) -> Option<(Rank, u64, u64)> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let inside = lock(&self.inside);
+        let mut messages = inside.messages.iter();
+        let next = messages.find(|arrived| from.is_none_or(|from| arrived.from == from))?;
+        Some((next.from, next.tag, next.body.len() as u64))
+    }
+
     fn take_out(&self, from: Option<Rank>) -> Option<(Arrived, Option<Request>)> {
         let mut inside = lock(&self.inside);
         let at = inside

@@ -412,6 +412,11 @@ impl Node {
         Some(arrived)
     }
 
+    /// Describes the message that [`Node::take_mail`] would take: sender, tag and length.
+    pub fn probe_mail(&self, from: Option<Rank>) -> Option<(Rank, u64, u64)> {
+        self.mailbox.probe(from)
+    }
+
     /// Posts a receive, whose completion gets the outcome (MEM-26).
     pub fn post_receive(&self, pattern: Pattern, receive: PostedReceive) {
         if self.is_forked() {
