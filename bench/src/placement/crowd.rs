@@ -11,7 +11,7 @@ use crate::error::{Error, Tried};
 use crate::peers::oikaze;
 use crate::process::{alone, limited, seal};
 
-/// Nodes.
+/// Number of nodes.
 pub const NODES: usize = 4;
 /// Program of the peer.
 const PROGRAM: &str = "fetch_add";

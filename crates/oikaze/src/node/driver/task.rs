@@ -48,7 +48,7 @@ impl TaskWait {
     }
 }
 
-/// What an event loop learns from a turn that it has run.
+/// Result of a turn that an event loop has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopProgress {
     /// Operations have ended, or messages have come, since the loop last asked.

@@ -8,10 +8,8 @@ const IDLE_SOCKET_DEFERRAL_POLLS: usize = 24;
 /// Polls for which another small datagram is expected after one came: the sender's next, or its
 /// answer to ours.
 const NEXT_SMALL_EXPECTED_POLLS: usize = 24;
-/// Polls for which the bulk socket is polled each time after it had something. They take longer
-/// than an exchange of messages of a few datagrams. Otherwise the next message of such an exchange
-/// would wait until the turn of idle sockets comes.
-const BULK_RECENT_POLLS: usize = 256;
+/// Polls for which the bulk socket is polled each time after it had something.
+const BULK_RECENT_POLLS: usize = 64;
 /// Polls for which small messages count as recent. Others may follow them, and bulk leaves room for
 /// those.
 const SMALL_RECENT_POLLS: usize = 512;
