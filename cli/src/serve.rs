@@ -103,12 +103,18 @@ fn run(arguments: &Serve) -> Result<(), String> {
         oikaze_os::process::leave_session();
         // SERVE-5.3: the mask is that of the node that has started this server.
         if let Err(why) = lift_affinity() {
-            let _ = writeln!(std::io::stderr(), "oikaze serve: it stays on its cores: {why}");
+            let _ = writeln!(
+                std::io::stderr(),
+                "oikaze serve: using all permitted cores: {why}; the server stays on the cores of the node that started it (choose others with --cores)"
+            );
         }
     }
     // SERVE-5.4.
     if let Err(why) = raise_descriptor_limit() {
-        let _ = writeln!(std::io::stderr(), "oikaze serve: it serves fewer nodes: {why}");
+        let _ = writeln!(
+            std::io::stderr(),
+            "oikaze serve: raising the limit of open files: {why}; the server can serve fewer nodes (raise it with ulimit -n)"
+        );
     }
     let result = Server::start(options(arguments)?);
     let mut server = match result {

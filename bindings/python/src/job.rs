@@ -604,8 +604,8 @@ impl Job {
 
     /// Does what `progress` does. Returns whether there was news, and whether to call again soon.
     fn _progress(&self, py: Python<'_>) -> PyResult<(bool, bool)> {
-        let LoopProgress { news, again } = self.get(py)?.progress_of_loop();
-        Ok((news, again))
+        let LoopProgress { news, polls_on } = self.get(py)?.progress_of_loop();
+        Ok((news, polls_on))
     }
 
     /// Address of this job among the jobs of the process; operations have the same.

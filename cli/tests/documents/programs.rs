@@ -1974,6 +1974,43 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_job_mod_rs_3 {
+use oikaze::prelude::*;
+use std::os::fd::{AsRawFd, BorrowedFd};
+fn sleep_on(_: BorrowedFd<'_>) {} // poll(2)
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+job.peer(job.rank())?.send(Class::Ordered, 3, b"a note").wait()?;
+let note = loop {
+    if let Some(note) = job.try_receive(None) {
+        break note;
+    }
+    if !job.progress() {
+        sleep_on(job.descriptor());
+        job.clear_descriptor();
+    }
+};
+assert_eq!(note.tag(), 3);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_mod_rs_4 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+job.peer(job.rank())?.send(oikaze::message::Class::Ordered, 0, b"a note");
+while !job.progress_of_loop().news {}
+assert!(job.try_receive(None).is_some());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_job_peer_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -3557,6 +3594,8 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/job/local.rs 1", crates_oikaze_src_job_local_rs_1::start, false),
     ("crates/oikaze/src/job/mod.rs 1", crates_oikaze_src_job_mod_rs_1::start, false),
     ("crates/oikaze/src/job/mod.rs 2", crates_oikaze_src_job_mod_rs_2::start, true),
+    ("crates/oikaze/src/job/mod.rs 3", crates_oikaze_src_job_mod_rs_3::start, false),
+    ("crates/oikaze/src/job/mod.rs 4", crates_oikaze_src_job_mod_rs_4::start, false),
     ("crates/oikaze/src/job/peer.rs 1", crates_oikaze_src_job_peer_rs_1::start, false),
     ("crates/oikaze/src/job/run.rs 1", crates_oikaze_src_job_run_rs_1::start, false),
     ("crates/oikaze/src/job/statistics.rs 1", crates_oikaze_src_job_statistics_rs_1::start, false),

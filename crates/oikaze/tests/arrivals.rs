@@ -114,6 +114,36 @@ fn a_fence_orders_entries_and_messages() {
     });
 }
 
+/// MEM-25.5, MEM-15.1: a posted receive of a long message ends no earlier than the entry of a put
+/// before the message appears, whichever thread runs the turn.
+#[test]
+fn posted_receive_ends_behind_the_entry_of_an_earlier_put() {
+    each_way(|job, shared| {
+        const COUNT: u64 = 50;
+        let (me, last) = (job.rank(), job.size() - 1);
+        let _mine = job.publish("mine", region(shared, 64), Rights::WRITE).unwrap();
+        let posted = job.register(region(shared, LEN)).unwrap();
+        let there = job.peer(last).unwrap();
+        let memory = there.region("mine").unwrap();
+        let body = vec![7; LEN];
+        job.barrier().unwrap();
+        for tag in 0..COUNT {
+            let receive = (me == last).then(|| job.post_receive(Some(0), 0, 0, posted.all()));
+            job.barrier().unwrap();
+            if me == 0 {
+                drop(memory.put_notify_copy(0, b"before", tag).unwrap());
+                there.fence();
+                drop(there.send(Class::Ordered, tag, &body));
+            }
+            if let Some(receive) = receive {
+                receive.wait_for(PATIENCE).unwrap();
+                assert_eq!(job.arrivals().try_next().map(|entry| entry.tag()), Some(tag));
+            }
+        }
+        job.barrier().unwrap();
+    });
+}
+
 /// MEM-25.2: a put that is refused leaves no entry, and the next one does.
 #[test]
 fn a_refused_put_leaves_no_entry() {

@@ -84,6 +84,7 @@ fn uses_everything(job: &Job) -> Vec<String> {
     assert_eq!(job.statistics(), oikaze::job::NodeStatistics::default());
     job.fence();
     job.clear_descriptor();
+    let _ = (job.descriptor(), job.progress());
     job.batch(|| check("barrier in a batch", job.barrier().err()));
     wrong
 }

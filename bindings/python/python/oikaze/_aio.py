@@ -9,6 +9,7 @@ for messages.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,6 +46,7 @@ class Watcher:
         if loop not in self._loops:
             for other in [other for other in self._loops if other.is_closed()]:
                 os.close(self._loops.pop(other))
+                self._polling.discard(other)
             descriptor = os.dup(self._job.descriptor)
             self._loops[loop] = descriptor
             loop.add_reader(descriptor, self._look, loop)
@@ -105,21 +107,26 @@ class Watcher:
 
     def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
         self._polling.discard(loop)
-        if self._job.has_left or not (self._waiting or self._receiving):
+        if self._job.has_left or not self._awaits(loop):
             return
-        news, again = self._job._progress()
+        news, polls_on = self._job._progress()
         if news:
-            self._found(loop)
-        if again and (self._waiting or self._receiving):
+            self._settle_ended(loop)
+        if polls_on and self._awaits(loop):
             self._poll_soon(loop)
+
+    def _awaits(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Returns whether a task of this loop awaits something."""
+        futures = itertools.chain(list(self._waiting.values()), list(self._receiving))
+        return any(future.get_loop() is loop for future in futures)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._job.has_left:
             return
         self._job.clear_descriptor()
-        self._found(loop)
+        self._settle_ended(loop)
 
-    def _found(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _settle_ended(self, loop: asyncio.AbstractEventLoop) -> None:
         """Settles what has ended, in a round of this loop."""
         self._take(loop)
         self._wake_receivers(loop)

@@ -143,6 +143,8 @@ impl Job {
     /// has yet to take in.
     ///
     /// A loop that calls [`Job::progress`] before it sleeps is about as fast as a blocking wait.
+    /// While a loop sleeps, datagrams come through the kernel's sockets, as for any thread that
+    /// sleeps.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -178,13 +180,14 @@ impl Job {
     /// Does the node's work that is due now, and returns at once, for programs with an event loop.
     /// Returns `true` if the loop should look for its events and call again, because there may be
     /// some or they are likely to come soon. Returns `false` if the loop should sleep on
-    /// [`Job::descriptor`]. The way to wait ([`JobBuilder::wait`]) says for how long it is `true`:
-    /// never for long with `block`, always with `spin`.
+    /// [`Job::descriptor`]. The way to wait ([`JobBuilder::wait_as`]) says for how long the result
+    /// is `true`: always with `spin`, never with `poll:TIME`, and with `block` for 100 µs after the
+    /// latest event.
     ///
     /// No program has to call it: a helper thread serves the node otherwise.
     pub fn progress(&self) -> bool {
-        let LoopProgress { news, again } = self.node.progress();
-        news || again
+        let LoopProgress { news, polls_on } = self.node.progress();
+        news || polls_on
     }
 
     /// Does what [`Job::progress`] does, and says what it has found. For bindings, whose event

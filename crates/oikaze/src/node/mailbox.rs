@@ -17,6 +17,8 @@ pub(super) struct Mailbox {
     waiting: AtomicUsize,
     /// Set if there is credit that is not reported yet.
     untold: AtomicBool,
+    /// Is set if a receive has got its whole message and has not ended.
+    has_finished: AtomicBool,
     /// Number of posted receives, so that a check costs one load.
     posted: AtomicUsize,
     /// Set if a receive was put back, for which perhaps no message will come any more.
@@ -74,15 +76,19 @@ impl MessagePlacement for Placement {
 
     fn finish(self: Box<Self>) -> bool {
         let Placement { mailbox, place, receive, from, tag, len, is_gone } = *self;
+        let mut inside = lock(&mailbox.inside);
         // A cancel that came meanwhile came too late (MEM-26.8).
-        let _ = lock(&mailbox.inside).end_placing(place);
+        let _ = inside.end_placing(place);
         let is_gone = is_gone || !receive.into.may_be_written();
         let received = if is_gone {
             Err(RmaError::DestinationGone.into())
         } else {
             Ok(Value::Received { from, tag, len })
         };
-        receive.completion.settle(received);
+        // The turn may have brought entries of earlier puts, which are deposited before the receive
+        // ends (MEM-25.5).
+        inside.finished.push((receive.completion, received));
+        mailbox.has_finished.store(true, Ordering::Release);
         !is_gone
     }
 
@@ -126,6 +132,8 @@ struct MailboxState {
     posted: PostedReceives<PostedReceive>,
     /// Receives that are not among `posted`, because a message is being placed for each.
     placing: Vec<PlacedReceive>,
+    /// Receives that have got their whole messages in this turn.
+    finished: Ended,
     credit: ReadCredit,
     /// Number of the oldest messages that count as read. A waiter for a batch will take them, and
     /// the rest of the batch may need their credit.
@@ -169,10 +177,14 @@ impl Mailbox {
         mut next: impl FnMut() -> Option<Arrived>,
         entries: E,
     ) -> Vec<Request> {
-        let Some(first) = next() else { return Vec::new() };
+        let first = next();
+        if !self.has_finished.swap(false, Ordering::Acquire) && first.is_none() {
+            return Vec::new();
+        }
         let mut inside = lock(&self.inside);
-        let arrived = std::iter::once(first).chain(std::iter::from_fn(next));
-        let (mut requests, mut ended) = (Vec::new(), Ended::new());
+        let mut requests = Vec::new();
+        let mut ended = std::mem::take(&mut inside.finished);
+        let arrived = first.into_iter().chain(std::iter::from_fn(next));
         if inside.posted.is_empty() {
             inside.messages.extend(arrived);
         } else {

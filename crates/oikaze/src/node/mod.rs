@@ -354,7 +354,7 @@ impl Node {
     fn wake_waiters(&self, settled: bool) {
         self.driver.wake_waiters();
         if settled {
-            self.watch_loop.tell();
+            self.watch_loop.report();
         }
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct AnyReadable(OwnedFd);
 
 impl AnyReadable {
-    /// Gathers these descriptors. They may be closed before the result; those count no longer.
+    /// Gathers these descriptors.
     ///
     /// # Errors
     /// No descriptor to be had (`ulimit -n`), or one of them cannot be waited for.

@@ -1,4 +1,4 @@
-//! Lines about refused nodes, of which a flood prints few.
+//! Lines about refused nodes. A flood of refusals prints few lines.
 
 use super::server::say;
 use std::time::{Duration, Instant};

@@ -17,17 +17,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Least maximum number of nodes that have connected and not yet asked for a link.
+/// Lower bound of the limit of nodes that have connected and not yet asked for a link.
 const CALLERS_MAX_LEAST: usize = 64;
 /// Connections that are accepted at once, before their requests are heard.
 const ACCEPTED_AT_ONCE: usize = 16;
 /// Pause after a connection that the system has refused.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Number of polls between two looks at the clock.
+/// Number of polls in vain between two looks at the clock. A worker then hands its core over, which
+/// may be that of the node that is about to ask. By that time the worker has also polled sockets
+/// that were idle before.
 const POLLS_PER_LOOK: u32 = 64;
-/// Number of polls in vain after which a worker hands its core over. It may be that of the node
-/// that is about to ask. Where the worker has the core alone, this takes a third of a microsecond.
-const POLLS_PER_YIELD: u32 = 4;
 
 /// Settings of a server.
 #[derive(Debug)]
@@ -320,7 +319,7 @@ impl Server {
         let nodes = count_of(&self.users, user);
         (nodes + waiting >= self.options.nodes_per_user_max).then(|| {
             format!(
-                "user {user} has {nodes} nodes here, and {waiting} that have not yet asked for a link: the limit (--nodes-per-user)"
+                "user {user} has {nodes} nodes here, and {waiting} that have not yet asked for a link, which is the limit; end some, or start the server with a higher --nodes-per-user"
             )
         })
     }
@@ -437,15 +436,11 @@ impl Worker {
                 Ok(())
             });
             if busy {
-                idle_since = None;
+                (idle_since, polls) = (None, 0);
                 continue;
             }
             polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(POLLS_PER_YIELD) {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
+            std::hint::spin_loop();
             if !clients.is_empty() && !polls.is_multiple_of(POLLS_PER_LOOK) {
                 continue;
             }
@@ -454,6 +449,8 @@ impl Worker {
             if clients.is_empty() || now.duration_since(since) >= spin_time {
                 self.sleep(&mut clients, users);
                 idle_since = None;
+            } else {
+                std::thread::yield_now();
             }
         }
     }

@@ -34,7 +34,7 @@
 //! | [`leave`](state::DriverGuard::leave) | the driver | a waiter is parked | role goes to the waiter that has waited longest | that waiter |
 //! | | | helper away, and its limit far or the gaps long | role free, helper awake | the helper |
 //! | | | otherwise | role free | |
-//! | [`leave_to_helper`](state::DriverGuard::leave_to_helper) | a task that drove | no waiter is parked | role free, helper awake | the helper if it is away |
+//! | [`leave_to_helper`](state::DriverGuard::leave_to_helper) | a task or an event loop that sleeps | no waiter is parked | role free, helper awake | the helper if it is away |
 //! | drop of the guard | a driver that panics | no waiter is parked | role free | |
 //! | [`Idle::next`] | the driver | idle for the spin time, or its core is shared | driver sleeps | |
 //! | [`Sleeper::fall_asleep`] | the driver, the helper | no news since the last check | asleep until the next timer | |

@@ -131,6 +131,13 @@ pub(crate) enum IdleStep {
     Sleep,
 }
 
+impl IdleSpan {
+    /// Returns the time of the latest poll.
+    pub fn latest(&self) -> Time {
+        self.latest
+    }
+}
+
 /// Idle spans of a waiting thread, one after another.
 #[derive(Debug)]
 pub(crate) struct Idle<'s> {

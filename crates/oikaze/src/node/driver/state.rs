@@ -321,7 +321,7 @@ impl<B: Bell> Driver<B> {
             return waiter.thread.unpark();
         }
         let Some(now) = now else { return self.driven.store(false, Ordering::Release) };
-        // A driver that comes back by the socket alone has left long ago, for the helper.
+        // The helper must not wait for a driver that sleeps. Zero means that it left long ago.
         let left_at = if back == Back::WhenWoken { 0 } else { now.0 };
         self.left_at.store(left_at, Ordering::Relaxed);
         let gaps_are_short = back == Back::MaybeSoon && self.gaps_are_short();

@@ -3,14 +3,15 @@
 //! A task must not block its executor, and a sleep costs two wakeups: of the helper by the socket,
 //! and of the executor by the helper. A task that finds nothing therefore drives for one turn, and
 //! asks to be polled again, for as long as a blocking thread would spin. Other tasks of the
-//! executor run in between. After that, the helper watches the socket for it.
+//! executor run in between. After that, the task sleeps, and the helper watches the socket for it.
+//! The helper may watch up to two times `HELPER_SLEEP` later if other threads drive meanwhile.
 //!
 //! An event loop that sleeps on the descriptor is woken by the socket itself, and runs the turn
 //! ([`LoopWatch`]).
 //!
 //! Bench case: `await` (`bench placement`).
 
-use super::limits::{BURST_TIME, LOOP_GRACE, TASK_TURNS_APART, TURNS_BEFORE_SLEEP};
+use super::limits::{BURST_TIME, LOOP_GRACE, SPIN_TIME, TASK_TURNS_APART, TURNS_BEFORE_SLEEP};
 use super::spin::IdleSpan;
 use super::{Idle, IdleStep};
 use crate::node::{Node, RealEngine, lock};
@@ -53,8 +54,8 @@ impl TaskWait {
 pub struct LoopProgress {
     /// Operations have ended, or messages have come, since the loop last asked.
     pub news: bool,
-    /// It is best to call again soon. Otherwise it is best to sleep on the descriptor.
-    pub again: bool,
+    /// The loop is best called again soon. Otherwise the loop should sleep on the descriptor.
+    pub polls_on: bool,
 }
 
 /// Sleep of a program's event loops on the node's descriptor.
@@ -64,20 +65,22 @@ pub(crate) struct LoopWatch {
     news: Event,
     /// There is a loop, which may sleep on the descriptor.
     is_wanted: AtomicBool,
-    /// Number of times that there was news, since there is a loop.
-    told: AtomicU64,
+    /// Number of times that news was reported.
+    reports: AtomicU64,
     /// Is readable while `news` is, and while there is something to receive. Made when it is
     /// wanted, because each datagram then wakes more. None if there is no descriptor to be had.
     any: OnceLock<Option<AnyReadable>>,
     /// A loop has looked, and as far as is known it sleeps on the descriptor now.
     sleeps: AtomicBool,
+    /// The link is watched for a loop, so that the descriptor reports arrivals.
+    watches_link: AtomicBool,
     state: Mutex<LoopState>,
 }
 
 #[derive(Debug, Default)]
 struct LoopState {
     wait: TaskWait,
-    /// Value of `told` when a loop last looked.
+    /// Value of `reports` when a loop last looked.
     seen: u64,
 }
 
@@ -86,9 +89,10 @@ impl LoopWatch {
         Ok(LoopWatch {
             news: Event::new()?,
             is_wanted: AtomicBool::new(false),
-            told: AtomicU64::new(0),
+            reports: AtomicU64::new(0),
             any: OnceLock::new(),
             sleeps: AtomicBool::new(false),
+            watches_link: AtomicBool::new(false),
             state: Mutex::default(),
         })
     }
@@ -100,21 +104,26 @@ impl LoopWatch {
     }
 
     /// Tells the loops that there is news.
-    pub fn tell(&self) {
+    pub fn report(&self) {
         if self.is_wanted.load(Ordering::Relaxed) {
-            self.told.fetch_add(1, Ordering::Relaxed);
+            self.reports.fetch_add(1, Ordering::Relaxed);
             self.news.signal();
         }
     }
 
-    /// Asks for signals from here on. What came before was not signalled, so the first call makes
-    /// the descriptor readable: a loop that has looked before this call looks once more.
-    fn ask(&self) {
+    /// Asks for signals from here on. Earlier news was not signalled, so the first call reports
+    /// news. A loop that has looked before this call looks once more.
+    fn want(&self) {
         if !self.is_wanted.load(Ordering::Relaxed) {
             self.is_wanted.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            self.news.signal();
+            self.report();
         }
+    }
+
+    /// Returns `true` if the descriptor reports arrivals while the link is watched.
+    fn reports_arrivals(&self) -> bool {
+        matches!(self.any.get(), Some(Some(_)))
     }
 }
 
@@ -163,6 +172,8 @@ impl Node {
     /// Notes a poll in vain. Polls the link if the task is to poll on, and returns `true` then.
     fn poll_for_task(&self, now: Time, wait: &mut TaskWait) -> bool {
         let (is_new, span) = match std::mem::take(wait) {
+            // The earlier wait was given up.
+            TaskWait::Polls(Some(span)) if now - span.latest() > SPIN_TIME => (true, None),
             TaskWait::New => (true, None),
             TaskWait::Polls(span) | TaskWait::Sleeps(span) => (false, span),
         };
@@ -193,15 +204,21 @@ impl Node {
         true
     }
 
-    /// Runs turns for an event loop that sleeps next. It is woken as a driver that sleeps is.
+    /// Runs turns for an event loop that sleeps next. What arrives wakes the loop.
     fn turn_for_loop(&self) {
         let mut now = self.now();
-        let Some(driving) = self.driver.try_drive(now) else { return };
+        let Some(driving) = self.driver.try_drive(now) else {
+            // The driver may sleep away from the socket, and the descriptor would stay readable.
+            self.try_turn(now);
+            return;
+        };
+        self.watch_link_for_loop(self.watch_loop.reports_arrivals());
         for _ in 0..TURNS_BEFORE_SLEEP {
             self.driver.begin_round();
             let work = self.run_turns(now, RealEngine::turn);
             now = self.end_of(work, now);
-            if self.next_timeout() != Some(Time(0)) {
+            let is_woken = self.watch_loop.watches_link.load(Ordering::Relaxed);
+            if is_woken && self.next_timeout() != Some(Time(0)) {
                 // The loop is likely to be back before the helper is needed.
                 return driving.leave(now);
             }
@@ -209,17 +226,33 @@ impl Node {
         driving.leave_to_helper(now);
     }
 
+    /// Watches the link for loops that sleep, or no longer.
+    fn watch_link_for_loop(&self, yes: bool) {
+        let watches = &self.watch_loop.watches_link;
+        if watches.load(Ordering::Relaxed) == yes {
+            return;
+        }
+        self.with_engine(|engine| {
+            // Changed only in the engine, because several loops may come here.
+            if watches.swap(yes, Ordering::Relaxed) != yes && engine.link_mut().watch(yes).is_err()
+            {
+                // Without a watch, the helper receives, and reports what ends as news.
+                watches.store(false, Ordering::Relaxed);
+            }
+        });
+    }
+
     /// Returns the descriptor on which event loops sleep.
     pub fn loop_descriptor(&self) -> BorrowedFd<'_> {
         let LoopWatch { news, any, .. } = &self.watch_loop;
-        self.watch_loop.ask();
+        if self.is_forked() {
+            return news.as_fd();
+        }
+        self.watch_loop.want();
         let gather = || {
-            // The engine's own thread receives by itself. Otherwise the link is watched from here
-            // on, because the helper need not watch it while a loop sleeps.
-            let receives = !self.engine_thread.runs()
-                && self.with_engine(|engine| engine.link_mut().watch(true)).is_ok();
-            let arrivals =
-                receives.then(|| [self.socket(), self.local_peers.as_ref().map(AsFd::as_fd)]);
+            // The engine's own thread receives by itself.
+            let arrivals = (!self.engine_thread.runs())
+                .then(|| [self.socket(), self.local_peers.as_ref().map(AsFd::as_fd)]);
             let arrivals = arrivals.into_iter().flatten().flatten();
             AnyReadable::new([news.as_fd()].into_iter().chain(arrivals)).ok()
         };
@@ -231,42 +264,49 @@ impl Node {
         if self.is_forked() {
             return;
         }
-        self.watch_loop.news.clear();
         if self.watch_loop.any.get().is_some() {
             self.turn_for_loop();
             self.end_of_loop_wait();
-            self.watch_loop.sleeps.store(true, Ordering::Relaxed);
+            self.watch_loop.sleeps.store(self.watch_loop.reports_arrivals(), Ordering::Relaxed);
         }
+        // The caller looks for events after this call, so that it finds those of the turn.
+        self.watch_loop.news.clear();
     }
 
     /// Drives for an event loop.
     pub fn progress(&self) -> LoopProgress {
         if self.is_forked() {
-            return LoopProgress { news: false, again: false };
+            return LoopProgress { news: false, polls_on: false };
         }
-        self.watch_loop.ask();
-        let again = self.poll_for_task(self.now(), &mut lock(&self.watch_loop.state).wait);
-        if !again {
+        self.watch_loop.want();
+        // A turn may wake tasks, which may call this function. So it runs without the lock.
+        let mut wait = std::mem::take(&mut lock(&self.watch_loop.state).wait);
+        let polls_on = self.poll_for_task(self.now(), &mut wait);
+        lock(&self.watch_loop.state).wait = wait;
+        if polls_on {
+            self.watch_link_for_loop(false);
+        } else {
             self.turn_for_loop();
         }
-        self.watch_loop.sleeps.store(!again, Ordering::Relaxed);
-        LoopProgress { news: self.end_of_loop_wait(), again }
+        let sleeps = !polls_on && self.watch_loop.reports_arrivals();
+        self.watch_loop.sleeps.store(sleeps, Ordering::Relaxed);
+        LoopProgress { news: self.end_of_loop_wait(), polls_on }
     }
 
     /// Ends the wait of an event loop if there was news. Returns `true` if so.
     fn end_of_loop_wait(&self) -> bool {
         let mut state = lock(&self.watch_loop.state);
-        let told = self.watch_loop.told.load(Ordering::Relaxed);
-        let is_over = std::mem::replace(&mut state.seen, told) != told;
+        let reports = self.watch_loop.reports.load(Ordering::Relaxed);
+        let is_over = std::mem::replace(&mut state.seen, reports) != reports;
         if is_over {
             state.wait.end(self);
         }
         is_over
     }
 
-    /// Leaves what has arrived to an event loop that the same arrival has woken. `rounds` are those
-    /// of drivers before it arrived. Returns `false` if no loop comes soon. The program may compute
-    /// then, and the helper goes on.
+    /// Leaves what has arrived to an event loop that the same arrival has woken. `rounds` is the
+    /// number of rounds of drivers before the arrival. Returns `false` if no loop comes soon. The
+    /// program may compute then. The helper goes on, and reports what ends as news.
     pub(super) fn leave_to_loop(&self, rounds: u64) -> bool {
         if !self.watch_loop.sleeps.load(Ordering::Relaxed) {
             return false;
@@ -276,6 +316,7 @@ impl Node {
         let has_come = self.driver.rounds() != rounds;
         if !has_come && !faults {
             self.watch_loop.sleeps.store(false, Ordering::Relaxed);
+            self.watch_link_for_loop(false);
         }
         has_come
     }

@@ -74,6 +74,8 @@ fn receive_cancelled_during_a_placement_completes_with_a_whole_message() {
     node.cancel_receive(&receive);
     placement.write(0, &[7; LEN]);
     assert!(placement.finish());
+    assert!(!receive.is_done(), "the entries of its turn come first (MEM-25.5)");
+    deposit(&node, &[]);
     assert_eq!(receive.outcome(), received(1, LEN as u64));
     assert!(lock(&node.mailbox.inside).placing.is_empty());
 }
@@ -92,6 +94,7 @@ fn memory_deregistered_during_a_placement_ends_the_receive() {
         memory.fill(0, LEN as u64, 5).unwrap();
         if is_whole {
             assert!(!placement.finish(), "the message is refused");
+            deposit(&node, &[]);
         } else {
             placement.abort();
         }
