@@ -212,8 +212,8 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
-    /// Returns the node of the operation. There is none if the operation was done at once, or if the
-    /// node is gone.
+    /// Returns the node of the operation. There is none if the operation was done at once, or if
+    /// the node is gone.
     fn node(&self) -> Option<Arc<Node>> {
         match &self.0 {
             OperationState::Begun(begun) => Some(Arc::clone(&begun.node)),
