@@ -72,7 +72,13 @@ struct Flood {
 
 impl Flood {
     fn run(&self) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // Nodes may meet by IPv6 where the machine has an address of that kind.
+        let four = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let six = UdpSocket::bind("[::]:0").ok();
+        let send = |kind: &[u8], target: &SocketAddr| {
+            let socket = if target.is_ipv4() { Some(&four) } else { six.as_ref() };
+            socket.is_some_and(|socket| socket.send_to(kind, target).is_ok())
+        };
         let kinds = garbage();
         let mut at = 0;
         let mut begun = (Instant::now(), 0, 0);
@@ -89,10 +95,8 @@ impl Flood {
             begun.2 += 1;
             for target in self.targets.lock().unwrap().iter() {
                 // A datagram that the system refuses does not count.
-                self.sent.fetch_add(
-                    u64::from(socket.send_to(&kinds[at % kinds.len()], target).is_ok()),
-                    Ordering::SeqCst,
-                );
+                self.sent
+                    .fetch_add(u64::from(send(&kinds[at % kinds.len()], target)), Ordering::SeqCst);
             }
             at += 1;
         }
