@@ -197,8 +197,13 @@ impl Job {
     /// # fn main() -> oikaze::Result<()> {
     /// let job = oikaze::join()?;
     /// job.peer(job.rank())?.send(oikaze::message::Class::Ordered, 0, b"a note");
-    /// while !job.progress_of_loop().news {}
-    /// assert!(job.try_receive(None).is_some());
+    /// let note = loop {
+    ///     let _found = job.progress_of_loop(); // news: something has come; polls_on: call again soon
+    ///     if let Some(note) = job.try_receive(None) {
+    ///         break note;
+    ///     }
+    /// };
+    /// assert_eq!(note.bytes(), b"a note");
     /// # Ok(())
     /// # }
     /// ```
