@@ -198,7 +198,7 @@ impl Job {
     /// let job = oikaze::join()?;
     /// job.peer(job.rank())?.send(oikaze::message::Class::Ordered, 0, b"a note");
     /// let note = loop {
-    ///     let _found = job.progress_of_loop(); // news: something has come; polls_on: call again soon
+    ///     let _found = job.progress_of_loop(); // with `news` and `polls_on`
     ///     if let Some(note) = job.try_receive(None) {
     ///         break note;
     ///     }
