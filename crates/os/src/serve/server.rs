@@ -319,7 +319,7 @@ impl Server {
         let nodes = count_of(&self.users, user);
         (nodes + waiting >= self.options.nodes_per_user_max).then(|| {
             format!(
-                "user {user} has {nodes} nodes here, and {waiting} that have not yet asked for a link, which is the limit; end some, or start the server with a higher --nodes-per-user"
+                "user {user} has {nodes} nodes here, and {waiting} that have not yet asked for a link, which is the limit (--nodes-per-user); end some of them, or raise it"
             )
         })
     }
