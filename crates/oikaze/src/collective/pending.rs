@@ -2,7 +2,7 @@
 
 use super::run::{Listener, Slot};
 use crate::completion::{CompletionQueue, Counter, Explanation};
-use crate::node::{Node, TaskWait, WaitSubject};
+use crate::node::{self, Node, TaskWait, WaitSubject};
 use crate::{Error, Result};
 use oikaze_protocol::collective::CollectiveCall;
 use std::fmt;
@@ -241,10 +241,7 @@ impl<R> Future for PendingFuture<R> {
         if !slot.is_done() && slot.wake_with(context.waker()) {
             let polls_on = node.drive_for_task(wait);
             if !slot.is_done() {
-                if polls_on {
-                    context.waker().wake_by_ref();
-                }
-                return Poll::Pending;
+                return node::pending(polls_on, context);
             }
         }
         wait.end(node);

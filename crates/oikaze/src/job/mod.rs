@@ -20,8 +20,6 @@ pub use statistics::NodeStatistics;
 use crate::collective::{Channels, Team};
 #[cfg(feature = "ffi")]
 use crate::ffi::HandleTable;
-#[cfg(not(feature = "ffi"))]
-use crate::node::LoopProgress;
 use crate::node::Node;
 use crate::observe::TrafficReport;
 use crate::{Rank, Result};
@@ -186,8 +184,8 @@ impl Job {
     ///
     /// No program has to call it: a helper thread serves the node otherwise.
     pub fn progress(&self) -> bool {
-        let LoopProgress { news, polls_on } = self.node.progress();
-        news || polls_on
+        let progress = self.node.progress();
+        progress.news || progress.polls_on
     }
 
     /// Does what [`Job::progress`] does, and says what it has found. For bindings, whose event

@@ -1,7 +1,7 @@
 //! Arrivals: puts with notice, as their target learns of them.
 
 use super::region::LocalRegion;
-use crate::node::{Needs, Node, TaskWait, WaitSubject};
+use crate::node::{Needs, Node, TaskWait, WaitSubject, pending};
 use crate::{Job, Rank, Result};
 use oikaze_engine::Placed;
 use oikaze_protocol::rma::Notice;
@@ -237,9 +237,6 @@ impl Future for NextArrival {
         if let Some(next) = self.ready() {
             return Poll::Ready(next);
         }
-        if polls_on {
-            context.waker().wake_by_ref();
-        }
-        Poll::Pending
+        pending(polls_on, context)
     }
 }

@@ -174,10 +174,14 @@ impl Node {
     /// Runs a turn, because the rings hold something else, or because a turn is due.
     #[cold]
     fn take_by_a_turn(&self, from: Option<Rank>) -> Option<Arrived> {
-        let now = self.now();
-        // A whole turn, because a caller that does not wait may not come again soon.
-        self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
+        self.run_whole_turn();
         self.take_mail(from)
+    }
+
+    /// Runs a whole turn, because a caller that does not wait may not come again soon.
+    fn run_whole_turn(&self) {
+        let now = self.now();
+        self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
     }
 
     /// Describes the next message if there is one. A turn first takes it out of a ring.
@@ -187,8 +191,7 @@ impl Node {
         }
         self.probe_mail(from).or_else(|| {
             if self.channels.have_records() && !self.leaves_turns() {
-                let now = self.now();
-                self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
+                self.run_whole_turn();
             }
             self.probe_mail(from)
         })

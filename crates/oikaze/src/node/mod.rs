@@ -28,7 +28,7 @@ mod waits;
 
 pub(crate) use departures::Needs;
 pub use driver::task::LoopProgress;
-pub(crate) use driver::task::TaskWait;
+pub(crate) use driver::task::{TaskWait, pending};
 pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 #[cfg(all(test, not(loom)))]

@@ -2,7 +2,7 @@
 
 use super::{Operation, Outcome};
 use crate::Result;
-use crate::node::{TaskWait, lock};
+use crate::node::{TaskWait, lock, pending};
 use oikaze_engine::Sink;
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -115,10 +115,7 @@ impl<T: Outcome> Future for OperationFuture<T> {
         if let Some(outcome) = self.taken() {
             return Poll::Ready(outcome);
         }
-        if polls_on {
-            context.waker().wake_by_ref();
-        }
-        Poll::Pending
+        pending(polls_on, context)
     }
 }
 

@@ -21,6 +21,7 @@ use oikaze_protocol::time::Time;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
+use std::task::{Context, Poll};
 
 /// Wait of one task, from its first poll on.
 #[derive(Debug, Default)]
@@ -56,6 +57,15 @@ pub struct LoopProgress {
     pub news: bool,
     /// The loop is best called again soon. Otherwise the loop should sleep on the descriptor.
     pub polls_on: bool,
+}
+
+/// Ends the poll of a task that has found nothing. A task that `polls_on` is polled again after the
+/// other tasks of its executor.
+pub(crate) fn pending<T>(polls_on: bool, context: &Context<'_>) -> Poll<T> {
+    if polls_on {
+        context.waker().wake_by_ref();
+    }
+    Poll::Pending
 }
 
 /// Sleep of a program's event loops on the node's descriptor.
