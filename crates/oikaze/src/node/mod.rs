@@ -27,6 +27,7 @@ mod tests;
 mod waits;
 
 pub(crate) use departures::Needs;
+#[cfg(feature = "ffi")]
 pub use driver::task::LoopProgress;
 pub(crate) use driver::task::{TaskWait, pending};
 pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
