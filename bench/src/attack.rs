@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use self::attacker::{Attacker, Datagram};
 use crate::error::{Error, Tried};
+use crate::process::own_program;
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::case::MIB;
 use crate::suite::goals::{self, Bound, Figures, Found, Goal};
@@ -118,7 +119,7 @@ impl Drop for Job {
 
 /// Returns the bandwidth of a job in GB/s, and the number of datagrams that were sent to attack it.
 fn measured(system: &str, quick: bool) -> Result<(f64, u64), Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let oikaze = me.with_file_name("oikaze");
     let mut command = Command::new(&oikaze);
     command.args(["run", "-n", "2", "--netns", "--no-prefix", "--seal", "full"]);

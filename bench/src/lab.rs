@@ -20,6 +20,7 @@ use clap::ValueEnum;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::{Error, Tried};
+use crate::process::own_program;
 
 /// Addresses of the hosts, in the order of [`HOSTS`].
 pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
@@ -318,7 +319,7 @@ fn limits(host: usize, limit: Duration) -> [String; 5] {
 /// # Errors
 /// The program's path is not known.
 pub fn remote_shell() -> Result<String, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     Ok(format!("{} enter", me.display()))
 }
 
@@ -344,7 +345,7 @@ pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
 
 /// Starts the janitor in a process group of its own, so that a terminal's Ctrl-C does not reach it.
 fn hire_janitor() -> Result<Child, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let mut janitor = Command::new(me)
         .arg("janitor")
         .process_group(0)

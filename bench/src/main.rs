@@ -21,6 +21,7 @@ mod python;
 mod record;
 mod remote;
 mod seal;
+mod served;
 mod shm;
 mod sockets;
 mod suite;
@@ -85,6 +86,9 @@ enum What {
     /// A part of the case `flood` (started by the bench itself).
     #[command(hide = true, subcommand)]
     Flood(wind::flood::Role),
+    /// A client of a server that sends to itself (started by the bench itself).
+    #[command(hide = true)]
+    Served(served::Settings),
     /// Enters a host of the lab as ssh would enter one (started by the launcher).
     #[command(hide = true)]
     Enter {
@@ -117,6 +121,7 @@ fn main() -> ExitCode {
         What::Quic(end) => peers::quic::play(&end),
         What::Udp(role) => peers::udp::play(&role),
         What::Flood(role) => wind::flood::play(&role),
+        What::Served(settings) => served::run(&settings),
         What::Enter { address, command } => lab::enter(&address, &command),
         What::Janitor => lab::janitor(),
     };

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,14 @@ pub enum Ready {
     Says(&'static str),
     /// The server listens on this TCP port.
     Listens(u16),
+}
+
+/// Returns the path of the bench's own program.
+///
+/// # Errors
+/// The system does not tell.
+pub fn own_program() -> Result<PathBuf, Error> {
+    std::env::current_exe().tried("finding the bench's own program")
 }
 
 /// Line that the bench's own servers print when they are ready.
@@ -56,7 +65,19 @@ impl Drop for Running {
 ///
 /// # Errors
 /// Either program cannot be started or fails. The error contains the program's output.
-pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String, Error> {
+pub fn pair(server: Command, ready: Ready, client: Command) -> Result<String, Error> {
+    while_serving(server, ready, || alone(client))
+}
+
+/// Starts `server`, waits until it is ready, calls `client`, and terminates the server.
+///
+/// # Errors
+/// The server cannot be started or fails, or `client` fails.
+pub fn while_serving<T>(
+    mut server: Command,
+    ready: Ready,
+    client: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
     server.stdout(Stdio::piped());
     let mut server = Running::start(server)?;
     let stdout =
@@ -68,7 +89,7 @@ pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String
     }
     // Reads the rest of the output, so that the server never blocks on a full pipe.
     let rest = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
-    let found = alone(client);
+    let found = client();
     drop(server);
     let _ = rest.join();
     found
@@ -193,7 +214,7 @@ fn told(status: ExitStatus) -> String {
 /// # Errors
 /// As [`pair`].
 pub fn own(lab: &Lab, program: &str, role: &str, arguments: &[String]) -> Result<String, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let end = |host: usize, role: &str| {
         let mut command = lab.on(host, LIMIT, &me);
         command.args([OsString::from(program), OsString::from(role)]).args(arguments);

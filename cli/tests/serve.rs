@@ -17,11 +17,25 @@ const CLIENT: &str = "SERVE_CLIENT";
 /// Kills of a client in the test; the soak makes more.
 const KILLS: usize = 40;
 const KILLS_VARIABLE: &str = "OIKAZE_SERVE_KILLS";
+/// Kills of a server in the test, and the variable by which the soak makes more.
+const SERVER_KILLS: usize = 4;
+const SERVER_KILLS_VARIABLE: &str = "OIKAZE_SERVER_KILLS";
 
 /// A server under a name that no other test has.
 struct Server {
     name: String,
     running: Running,
+}
+
+/// Returns how often a test repeats something.
+fn times(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
+}
+
+/// Returns `true` while a server of this name accepts clients.
+fn is_served(name: &str) -> bool {
+    let names = std::fs::read_to_string("/proc/net/unix").unwrap();
+    names.lines().any(|line| line.ends_with(&format!("@oikaze-serve-{name}")))
 }
 
 impl Server {
@@ -78,7 +92,7 @@ fn client() {
     while link.send(&batch).is_ok() && link.receive(&mut |_| {}).is_ok() {}
 }
 
-/// Runs a node that waits until its server has ended. Not a test.
+/// Runs a node that talks with the others until its server has ended. Not a test.
 #[test]
 #[ignore = "a node of the other tests"]
 fn node() {
@@ -94,7 +108,14 @@ fn node() {
             // The server may end before the acknowledgement comes.
             drop(job.peer(0)?.send(oikaze::message::Class::Ordered, 0, b"met").wait());
         }
-        let failed = job.receive(None).expect_err("nobody sends anything");
+        let next = job.peer((job.rank() + 1) % job.size())?;
+        let body = vec![1; 3000];
+        let failed = loop {
+            let sent = next.send(oikaze::message::Class::Ordered, 1, &body);
+            if let Err(failed) = job.receive(None).and_then(|_| sent.wait()) {
+                break failed;
+            }
+        };
         println!("\nfailed: {}", failed.to_string().replace('\n', " "));
         Ok(())
     });
@@ -111,7 +132,7 @@ fn client_of(server: &Server) -> Command {
 /// SERVE-5.1: clients that are killed at random points leave nothing, and others go on.
 #[test]
 fn killed_clients_leave_nothing_and_disturb_nobody() {
-    let kills = std::env::var(KILLS_VARIABLE).map_or(KILLS, |text| text.parse().unwrap());
+    let kills = times(KILLS_VARIABLE, KILLS);
     let server = Server::start("kills", &[]);
     let (mut one, mut two) = (server.connect(), server.connect());
     carry(&mut one, &mut two, 0);
@@ -173,6 +194,38 @@ fn nodes_of_a_killed_server_fail_and_name_it() {
     }
 }
 
+/// SERVE-5.2: nodes end, whenever their server is killed: while they join, and at work. The next
+/// server of the name finds nothing of the killed one.
+#[test]
+fn nodes_end_whenever_their_server_is_killed() {
+    let mut random = Random::new(34);
+    for number in 0..times(SERVER_KILLS_VARIABLE, SERVER_KILLS) {
+        let server = Server::start("anytime", &[]);
+        let engine = format!("OIKAZE_ENGINE=process:{}", server.name);
+        let mut command = oikaze(&["run", "-n", "2", "--fault", "seed=1", "--env", &engine]);
+        // No node may start another server.
+        command.args(["--env", "SERVE_NODE=1", "--", "env", "OIKAZE_COMMAND=/does/not/exist"]);
+        command.arg(std::env::current_exe().unwrap()).args(["--exact", "node"]);
+        command.args(["--ignored", "--nocapture", "--test-threads=1"]);
+        let mut job = Running::start(command.stdin(Stdio::null()));
+        let works = random.below(2) == 0;
+        if works {
+            job.line("[0] all have met");
+        }
+        std::thread::sleep(Duration::from_micros(random.below(50_000) as u64));
+        server.running.signal(9);
+        let (status, out) = job.finish();
+        if works {
+            assert!(out.contains("has ended"), "kill {number}: {out}");
+        } else {
+            assert_ne!(status, 0, "kill {number}: {out}");
+        }
+        let name = server.name.clone();
+        server.running.finish();
+        until("nobody has the server's name", || !is_served(&name));
+    }
+}
+
 /// SERVE-1.1, SERVE-1.2: a second server of the name, a client of another user, a core that does
 /// not exist, a name that is none.
 #[test]
@@ -214,11 +267,7 @@ fn missing_server_is_started_and_ends_after_its_nodes() {
         assert_eq!(status, Some(0), "{out}\n{err}");
         assert!(out.contains("reaches node"), "{out}");
     }
-    let is_served = || {
-        let names = std::fs::read_to_string("/proc/net/unix").unwrap();
-        names.contains(&format!("@oikaze-serve-{name}"))
-    };
-    until("the server has ended", || !is_served());
+    until("the server has ended", || !is_served(&name));
     // A command that does not exist cannot start it.
     let mut hello = oikaze(&["hello"]);
     hello.env("OIKAZE_ENGINE", format!("process:{name}")).env("OIKAZE_COMMAND", "/does/not/exist");

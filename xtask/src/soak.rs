@@ -79,6 +79,13 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
     let serve_kills = 10 * u64::from(settings.kills);
     often("oikaze-cli", &["--test", "serve", "killed_clients"], "OIKAZE_SERVE_KILLS", serve_kills)?;
+    let server_kills = u64::from(settings.kills).div_ceil(10);
+    often(
+        "oikaze-cli",
+        &["--test", "serve", "whenever_their_server_is_killed"],
+        "OIKAZE_SERVER_KILLS",
+        server_kills,
+    )?;
     let from = [("OIKAZE_TAMPERED_FROM", settings.first.to_string())];
     often_with(
         "oikaze-cli",

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Tried};
+use crate::process::own_program;
 
 /// Launcher of Open MPI.
 pub const LAUNCHER: &str = "mpirun";
@@ -24,7 +25,7 @@ const HEADER: &str = "common.h";
 /// # Errors
 /// Open MPI or a compiler is not installed, or the compiler reports an error.
 pub fn build(program: &str) -> Result<PathBuf, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let folder = me.with_file_name("mpi");
     std::fs::create_dir_all(&folder).tried(format!("making {}", folder.display()))?;
     let built = folder.join(program);

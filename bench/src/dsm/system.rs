@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::case::{Case, Unit};
 use super::mpi;
-use crate::error::{Error, Tried};
+use crate::error::Error;
 use crate::lab::{ADDRESSES, CLIENT, Lab, remote_shell};
 use crate::peers::oikaze;
-use crate::process::{alone, seal};
+use crate::process::{alone, own_program, seal};
 
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -197,7 +197,7 @@ impl System {
 /// # Errors
 /// The program is not there.
 pub fn program(name: &str) -> Result<PathBuf, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let program = me.with_file_name(name);
     if program.is_file() {
         return Ok(program);

@@ -23,6 +23,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::error::{Error, Tried};
+use crate::process::own_program;
 
 /// Variable by which the program knows that it has the variables of its rank.
 const ENTERED: &str = "OIKAZE_BENCH_NODE";
@@ -105,7 +106,7 @@ pub fn play(program: &Program) -> Result<(), Error> {
 /// Starts this program again, with the engine, the wait and the core of its rank.
 fn enter(program: &Program) -> Result<(), Error> {
     let rank = std::env::var("OIKAZE_RANK").ok().and_then(|rank| rank.parse().ok()).unwrap_or(0);
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     if let Some(core) = of_rank(&program.cores, rank).and_then(|core| core.parse().ok()) {
         oikaze_os::cpu::pin_to_core(core).tried(format!("pinning node {rank} to core {core}"))?;
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Effort, Found, System, only};
-use crate::error::{Error, Tried};
+use crate::error::Error;
 use crate::lab::{CLIENT, Lab, Place, SERVER, remote_shell};
-use crate::process::{alone, during};
+use crate::process::{alone, during, own_program};
 use crate::suite::case::{Case, Figure, Test};
 use crate::wind::flood;
 
@@ -50,7 +50,7 @@ struct Percentiles {
 /// # Errors
 /// The command is not there.
 pub fn program() -> Result<PathBuf, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let oikaze = me.with_file_name("oikaze");
     if oikaze.is_file() {
         return Ok(oikaze);
@@ -261,7 +261,7 @@ impl Oikaze {
     /// Measures with a flood at the receiving node, with the same flood at another port of its
     /// host, and without a flood.
     fn flooded(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
-        let me = std::env::current_exe().tried("finding the bench's own program")?;
+        let me = own_program()?;
         let bandwidth = || match self.run(lab, case, effort, &[])?.first() {
             Some((_, found)) => Ok(*found),
             None => Err(Error::new("oikaze perf printed no bandwidth")),

@@ -7,9 +7,9 @@ use super::Extent;
 use super::collected::{Collected, Key};
 use super::programs::{LIMIT, Values, options};
 use crate::dsm::mpi;
-use crate::error::{Error, Tried};
+use crate::error::Error;
 use crate::peers::oikaze;
-use crate::process::{alone, limited, seal};
+use crate::process::{alone, limited, own_program, seal};
 
 /// Number of nodes.
 pub const NODES: usize = 4;
@@ -43,7 +43,7 @@ pub fn round(extent: Extent, all: &mut Collected) {
 
 /// Returns the command that starts the nodes of this machine, up to the role.
 fn nodes() -> Result<Command, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let mut command = limited(LIMIT, oikaze::program()?);
     command.args(["run", "--no-prefix", "--seal", &seal(), "-n", &NODES.to_string(), "--"]);
     command.arg(me).args(["node", "--engines", "launcher", "--waits", "adaptive"]);

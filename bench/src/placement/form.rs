@@ -12,10 +12,10 @@ use super::Extent;
 use super::collected::{Collected, Key};
 use super::loaded::Busy;
 use super::programs::{Values, options};
-use crate::error::{Error, Tried};
+use crate::error::Error;
 use crate::lab::{Fork, remote_shell};
 use crate::peers::oikaze;
-use crate::process::{Ready, alone, during, pair, seal};
+use crate::process::{Ready, alone, during, own_program, pair, seal};
 use crate::suite::case::KIB;
 
 /// Sizes of a send.
@@ -215,7 +215,7 @@ fn sockets(
     number: usize,
     settings: &[String],
 ) -> Result<[Command; 2], Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let [from, to] = Fork::addresses(number);
     let of = |host, role: &str, core: usize| {
         let mut command = fork.on(host, LIMIT, &me);
@@ -231,7 +231,7 @@ fn sockets(
 
 /// Returns the command of a job: an application and its receiver.
 fn job(fork: &Fork, form: &Form, number: usize, settings: &[String]) -> Result<Command, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let core = form.applications[number];
     let (bind, engines) = match form.owner {
         Owner::Engine(engines) => {

@@ -69,6 +69,12 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
         let wakes = Found::value(of("wake", 64, &format!("{mode} block")));
         goals.push((format!("sleeps for 64 messages, {mode} block"), wakes, Bound::AtMost(1.0)));
     }
+    let p99 = |system| of("kills_p99", 8, system);
+    goals.push((
+        "p99 of nodes, other clients of their server killed / ending".into(),
+        Found::ratio((p99("clients are killed"), p99("clients end"))),
+        Bound::AtMost(1.0),
+    ));
     let crowd = |system| of("crowd", super::crowd::NODES, system);
     for system in ["oikaze", "oikaze private"] {
         goals.push((

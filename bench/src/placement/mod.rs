@@ -1,6 +1,6 @@
 //! Bench of where communication runs, and how its end is found (papers 000, 002 and 003): what a
 //! post costs, the four forms, ways to detect an end, loaded cores, idle jobs, wake-ups, tasks that
-//! await, and more nodes than cores.
+//! await, more nodes than cores, and killed clients.
 //!
 //! All modes and waits stand in tables. A mode that the program refuses is left out, with the
 //! reason. `docs/BENCH.md` says what each case measures.
@@ -13,6 +13,7 @@ pub mod fit;
 pub mod form;
 mod goals;
 mod idle;
+mod kills;
 mod loaded;
 pub mod modes;
 mod post;
@@ -58,6 +59,8 @@ pub enum Part {
     Await,
     /// More nodes than cores on one machine
     Crowd,
+    /// Nodes of a server whose other clients are killed
+    Kills,
 }
 
 /// Settings of the bench.
@@ -105,7 +108,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
             for round in 1..=rounds {
                 let seconds = begun.elapsed().as_secs_f64();
                 eprintln!("{part:?}, round {round} of {rounds} ({seconds:.0} s)");
-                one_part(part, &lab, &modes, extent, &mut all);
+                one_part(part, round, &lab, &modes, extent, &mut all);
             }
         }
     }
@@ -129,7 +132,14 @@ pub fn bench(run: &Run) -> Result<(), Error> {
 }
 
 /// Runs one round of a part. What fails is noted.
-fn one_part(part: Part, lab: &Lab, modes: &[&'static Mode], extent: Extent, all: &mut Collected) {
+fn one_part(
+    part: Part,
+    number: u32,
+    lab: &Lab,
+    modes: &[&'static Mode],
+    extent: Extent,
+    all: &mut Collected,
+) {
     match part {
         Part::Post => post::round(lab, modes, extent, all),
         Part::Request => request::round(lab, modes, extent, all),
@@ -139,6 +149,7 @@ fn one_part(part: Part, lab: &Lab, modes: &[&'static Mode], extent: Extent, all:
         Part::Wake => wake::round(lab, modes, extent, all),
         Part::Await => awaiting::round(lab, modes, extent, all),
         Part::Crowd => crowd::round(extent, all),
+        Part::Kills => kills::round(extent, number, all),
         Part::Form => {}
     }
 }

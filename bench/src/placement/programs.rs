@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::error::{Error, Tried};
+use crate::error::Error;
 use crate::lab::Lab;
 use crate::peers::oikaze;
-use crate::process::{alone, own, seal};
+use crate::process::{alone, own, own_program, seal};
 
 /// Time limit of a measurement.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub fn present() -> Result<(), Error> {
 /// # Errors
 /// The job fails.
 pub fn run_nodes(lab: &Lab, setup: &Setup, role: &[String]) -> Result<String, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let mut command = oikaze::launcher(lab, LIMIT, &seal())?;
     command.envs(setup.without.map(|without| ("OIKAZE_WITHOUT", without)));
     command.arg("--").arg(me).args(["node", "--engines", setup.engines, "--waits", setup.waits]);

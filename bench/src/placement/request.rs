@@ -4,10 +4,10 @@ use super::Extent;
 use super::collected::{Collected, Key};
 use super::modes::{Mode, WAITS};
 use super::programs::{LIMIT, Values, role};
-use crate::error::{Error, Tried};
+use crate::error::Error;
 use crate::lab::{CLIENT, Lab};
 use crate::peers::oikaze;
-use crate::process::{alone, seal};
+use crate::process::{alone, own_program, seal};
 
 /// Pauses between two requests in µs, and the case: an engine is awake, or asleep.
 const PAUSES: [(usize, &str); 2] = [(0, "request"), (2000, "request_asleep")];
@@ -33,7 +33,7 @@ pub fn round(lab: &Lab, modes: &[&'static Mode], extent: Extent, all: &mut Colle
 }
 
 fn one(lab: &Lab, mode: &Mode, wait: &str, times: usize, apart: usize) -> Result<Values, Error> {
-    let me = std::env::current_exe().tried("finding the bench's own program")?;
+    let me = own_program()?;
     let mut command = lab.on(CLIENT, LIMIT, oikaze::program()?);
     command.args(["run", "--no-prefix", "--seal", &seal(), "-n", "1", "--"]).arg(me);
     command.args(["node", "--engines", mode.apart, "--waits", wait]);
