@@ -228,6 +228,9 @@ pub const ACK_SCORE_MIN: u8 = 4;
 /// Amount by which an exchange without data in time lowers the score (WIND-3.8). A separate
 /// acknowledgement datagram costs the answered peer a fourth of the time that a wait in vain costs.
 pub const ACK_SCORE_PENALTY: u8 = 4;
+/// Number of exchanges with late data, each after an acknowledgement that went alone, that raise
+/// the score by one (WIND-3.8). A wait in vain then costs little beside them.
+pub const ACK_LATE_EXCHANGES: u8 = 16;
 /// Maximum score (WIND-3.8), so that acknowledgements soon stop waiting when data no longer
 /// follows.
 pub const ACK_SCORE_MAX: u8 = 24;

@@ -109,11 +109,33 @@ pub fn headers(from: SocketAddr, to: SocketAddr) -> Option<ArrayVec<u8, HEADERS_
 /// Writes the lengths and checksums of a packet that begins with [`headers`]. Returns `None` if the
 /// packet does not begin so, or is too long.
 pub fn finish(packet: &mut [u8]) -> Option<()> {
+    let (beside, datagram) = finish_ip(packet, 0)?;
+    // RFC 768: a sum of zero is sent as all ones, because zero means no checksum.
+    let sum = match !folded(beside + sum(datagram)) {
+        0 => u16::MAX,
+        sum => sum,
+    };
+    datagram.get_mut(6..8)?.copy_from_slice(&sum.to_ne_bytes());
+    Some(())
+}
+
+/// Writes the lengths of a packet, of which only the [`headers`] are here and `len` bytes follow.
+/// The checksum covers the pseudo-header: the kernel or the card adds the rest. Returns `None` if
+/// the headers are not those, or the packet is too long.
+pub fn finish_headers(headers: &mut [u8], len: usize) -> Option<()> {
+    let (beside, udp) = finish_ip(headers, len)?;
+    udp.get_mut(6..8)?.copy_from_slice(&folded(beside).to_ne_bytes());
+    Some(())
+}
+
+/// Writes all of a packet's headers but the UDP checksum, which becomes 0. `more` bytes follow the
+/// packet elsewhere. Returns the sum of the pseudo-header, and the datagram.
+fn finish_ip(packet: &mut [u8], more: usize) -> Option<(u64, &mut [u8])> {
     let is_v4 = packet.first()? >> 4 == 4;
     let (ip, addresses_at) = if is_v4 { (IPV4, 12) } else { (IPV6, 8) };
-    let all = u16::try_from(packet.len()).ok()?;
+    let all = u16::try_from(packet.len() + more).ok()?;
     let (header, datagram) = packet.split_at_mut_checked(ip)?;
-    let len = u16::try_from(datagram.len()).ok()?;
+    let len = u16::try_from(datagram.len() + more).ok()?;
     if is_v4 {
         header.get_mut(2..4)?.copy_from_slice(&all.to_be_bytes());
         header.get_mut(10..12)?.fill(0);
@@ -124,13 +146,7 @@ pub fn finish(packet: &mut [u8]) -> Option<()> {
     }
     datagram.get_mut(4..6)?.copy_from_slice(&len.to_be_bytes());
     datagram.get_mut(6..8)?.fill(0);
-    // RFC 768: a sum of zero is sent as all ones, because zero means no checksum.
-    let sum = match !folded(beside(header.get(addresses_at..)?, datagram.len()) + sum(datagram)) {
-        0 => u16::MAX,
-        sum => sum,
-    };
-    datagram.get_mut(6..8)?.copy_from_slice(&sum.to_ne_bytes());
-    Some(())
+    Some((beside(header.get(addresses_at..)?, len.into()), datagram))
 }
 
 /// Sum of the pseudo-header that the UDP checksum covers: addresses, protocol, length (RFC 768, RFC
@@ -262,6 +278,19 @@ pub(in crate::net) mod tests {
             prop_assert_eq!(&ours, &packet(from, to, 2, &body));
             finish(&mut ours).unwrap();
             prop_assert_eq!(ours, packet(from, to, 2, &body), "what was there before does not matter");
+        }
+
+        /// Headers of a body that lies elsewhere, as a kernel leaves them to a card.
+        #[test]
+        fn headers_of_a_body_elsewhere_are_right((from, to) in ends(), body in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut head = headers(from, to).unwrap();
+            finish_headers(&mut head, body.len()).unwrap();
+            let whole = [&head[..], &body].concat();
+            let (addresses, sum_at) = if from.is_ipv4() { (&whole[12..20], 26) } else { (&whole[8..40], 46) };
+            let partial = slow_sum(&[addresses, &[0, 17], &((UDP + body.len()) as u16).to_be_bytes()]);
+            let mut wanted = packet(from, to, 2, &body);
+            wanted[sum_at..sum_at + 2].copy_from_slice(&partial.to_be_bytes());
+            prop_assert_eq!(whole, wanted);
         }
 
         /// A flipped bit is noticed if the checksum is verified.

@@ -36,3 +36,9 @@ impl SocketLink for UdpLink {
         self
     }
 }
+
+/// Returns `true` if a datagram names no connection (WIRE-2.1). Such datagrams go through the
+/// sockets (WIND-10.5).
+fn is_handshake(datagram: &[u8]) -> bool {
+    datagram.first_chunk::<8>().is_none_or(|connection| *connection == [0; 8])
+}

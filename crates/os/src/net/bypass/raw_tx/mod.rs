@@ -33,7 +33,7 @@ pub(crate) struct RawTx<L> {
 impl<L: SocketLink> RawTx<L> {
     pub(crate) fn new(inner: L, ask: &Bind) -> RawTx<L> {
         let is_on = !ask.without.frames;
-        RawTx { inner, is_on, sockets: RawSockets::default(), peers: ArrayVec::new() }
+        RawTx { inner, is_on, sockets: RawSockets::new(!ask.without.gso), peers: ArrayVec::new() }
     }
 
     /// Makes room for the frames to one more peer.
@@ -42,21 +42,24 @@ impl<L: SocketLink> RawTx<L> {
         self.peers.retain(|(number, _)| connected.has_number(*number));
     }
 
-    /// Sends the first of these datagrams as a frame. Returns `None` if it has to go through the
-    /// socket.
-    fn send_frame(&mut self, batch: &[Outgoing<'_>]) -> Option<Sent> {
+    /// Sends the first of these datagrams as frames, if they are few. Returns their number, or
+    /// `None` if the first has to go through the socket.
+    fn send_frames(&mut self, batch: &[Outgoing<'_>]) -> Option<usize> {
         let first = batch.first()?;
-        let to_peer = batch.iter().take_while(|next| next.to == first.to);
-        if first.len() != first.head.len() || !is_short_run(to_peer) {
+        let may = |next: &&Outgoing<'_>| next.to == first.to && next.len() == next.head.len();
+        let few = batch.iter().take_while(|next| next.to == first.to);
+        let contiguous = batch.iter().take_while(may).count();
+        if !is_short_run(few) {
             return None;
         }
+        let run = batch.get(..contiguous).filter(|run| !run.is_empty())?;
         let udp = self.inner.udp();
         let peer = udp.sockets.of_peer(*first.to, Lane::Small)?;
         let (_, frames) = self.peers.iter_mut().find(|(number, _)| *number == peer.number)?;
-        let sent = frames.send(first.head, peer.socket, &self.sockets)?;
+        let count = frames.send(run, peer.socket, &mut self.sockets)?;
         peer.count_call();
-        udp.statistics.frames_out += u64::from(matches!(sent, Sent::Whole));
-        Some(sent)
+        udp.statistics.frames_out += count as u64;
+        Some(count)
     }
 }
 
@@ -88,13 +91,14 @@ impl<L: SocketLink> Link for RawTx<L> {
         }
         let mut done = 0;
         while let Some(rest) = batch.get(done..)
-            && let Some(first) = rest.first()
+            && !rest.is_empty()
         {
             let sockets = &self.inner.udp().sockets;
             let mut by_socket = socket_len(rest, |lane| sockets.lane_of(lane) == Lane::Small);
             if by_socket == 0 {
-                if let Some(sent) = self.send_frame(rest) {
-                    match self.inner.udp().settle(core::slice::from_ref(first), sent)? {
+                if let Some(count) = self.send_frames(rest) {
+                    let run = rest.get(..count).unwrap_or_default();
+                    match self.inner.udp().settle(run, Sent::Whole)? {
                         ControlFlow::Continue(more) => done += more,
                         ControlFlow::Break(()) => break,
                     }

@@ -5,7 +5,8 @@
 //! - packets with options, fragments, and packets that are too long
 //! - handshakes (WIND-10.5)
 //! - packets of a VLAN, whose own interface has a program, too
-//! - packets that the kernel has joined
+//! - packets that the kernel has joined, where nothing but the UDP checksum covers the bytes: the
+//!   checksum of some ways to join them is that of no datagram
 //! - packets for other addresses
 //! - packets for which the ring has no room
 
@@ -13,8 +14,9 @@ use crate::net::bypass::bpf::{Assembler, Condition, Instruction, Register, Width
 use rustix::fd::BorrowedFd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a record before the frame: the length of the frame, and the index of the interface.
-pub(super) const RECORD_HEAD: usize = 8;
+/// Bytes of a record before the frame: the length of the frame, the index of the interface, and the
+/// size of each datagram if the kernel has joined several (otherwise 0).
+pub(super) const RECORD_HEAD: usize = 12;
 /// Sizes of records in bytes. A record has the first of these sizes that its frame fits in. The
 /// last takes any frame of an MTU of 9000.
 pub(super) const RECORDS: [u16; 3] = [256, 2048, 9216];
@@ -41,7 +43,7 @@ mod packet {
     pub(super) const INTERFACE: i16 = 40;
     pub(super) const BYTES: i16 = 76;
     pub(super) const BYTES_END: i16 = 80;
-    pub(super) const JOINED: i16 = 176;
+    pub(super) const JOINED_SIZE: i16 = 176;
 }
 
 /// Numbers of the kernel's helpers (linux/bpf.h).
@@ -70,12 +72,13 @@ enum At {
     Pass,
 }
 
-/// Builds the program for this port at these addresses. `gate` is a word that says whether packets
-/// are taken, and the program shuts it when the ring is full. Returns `None` if there are too many
-/// addresses.
+/// Builds the program for this port at these addresses. It takes `joined` packets if so asked.
+/// `gate` is a word that says whether packets are taken, and the program shuts it when the ring is
+/// full. Returns `None` if there are too many addresses.
 pub(super) fn program(
     port: u16,
     addresses: &[IpAddr],
+    joined: bool,
     ring: BorrowedFd<'_>,
     gate: BorrowedFd<'_>,
 ) -> Option<Vec<Instruction>> {
@@ -84,13 +87,15 @@ pub(super) fn program(
     let stack_word = -8;
     let mut p = Assembler::new();
     p.copy(context, first);
-    // Only packets for this host (PACKET_HOST is 0), without a VLAN tag, and not joined.
+    // Only packets for this host (PACKET_HOST is 0), without a VLAN tag.
     p.load(Width::Four, scratch, context, packet::KIND);
     p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
     p.load(Width::Four, scratch, context, packet::TAGGED);
     p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
-    p.load(Width::Four, scratch, context, packet::JOINED);
-    p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    if !joined {
+        p.load(Width::Four, scratch, context, packet::JOINED_SIZE);
+        p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    }
     p.load(Width::Four, length, context, packet::LEN);
     p.load(Width::Four, second, context, packet::BYTES);
     p.load(Width::Four, third, context, packet::BYTES_END);
@@ -136,6 +141,8 @@ pub(super) fn program(
     p.store(Width::Four, record, 0, length);
     p.load(Width::Four, scratch, context, packet::INTERFACE);
     p.store(Width::Four, record, 4, scratch);
+    p.load(Width::Four, scratch, context, packet::JOINED_SIZE);
+    p.store(Width::Four, record, 8, scratch);
     p.copy(first, context);
     p.set(second, 0);
     p.copy(third, record);

@@ -21,7 +21,8 @@ use crate::memory::MemoryError;
 use crate::memory::mapping::Mapping;
 use crate::net::Arrival;
 use crate::net::bypass::bpf::{self, Loaded, Map};
-use crate::net::bypass::ip;
+use crate::net::bypass::{ip, is_handshake};
+use crate::net::udp::recv::cut;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -105,7 +106,8 @@ impl TcxReceiver {
         let ring = BpfRing::new(RING_BYTES)?;
         let gate = Mapping::of_part_of_file(gate_map.as_fd(), 0, rustix::param::page_size(), true);
         let gate = gate.map_err(|_: MemoryError| Errno::NOMEM)?;
-        let program = program(port, ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
+        let program =
+            program(port, ips, !checked, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
         let program = bpf::load_classifier(&program)?;
         let receiver = TcxReceiver { ring, gate, attachments: Vec::new(), checked };
         receiver.set_gate(true);
@@ -164,7 +166,8 @@ impl TcxReceiver {
         self.ring.is_empty()
     }
 
-    /// Takes at most `most` datagrams, each with the route by which it came.
+    /// Takes datagrams, each with the route by which it came, until there are `most`. The last
+    /// record may hold more.
     pub(crate) fn take(
         &mut self,
         most: usize,
@@ -173,31 +176,57 @@ impl TcxReceiver {
         let checked = self.checked;
         let mut burst = RingBurst::default();
         self.ring.take(most, &mut |record| match read(record, checked) {
-            Some((arrival, route)) => {
-                burst.datagrams += 1;
-                burst.bytes += arrival.bytes.len();
-                take(arrival, &route);
+            Some((arrival, route, size)) => {
+                cut(arrival.bytes, size, &mut |bytes| {
+                    // The program has seen the first of joined datagrams only. A handshake behind
+                    // it is repeated, and comes alone then.
+                    if is_handshake(bytes) {
+                        burst.malformed += 1;
+                        return;
+                    }
+                    burst.datagrams += 1;
+                    burst.bytes += bytes.len();
+                    take(Arrival { bytes, ..arrival }, &route);
+                })
             }
-            None => burst.malformed += 1,
+            None => {
+                burst.malformed += 1;
+                1
+            }
         });
         burst
     }
 }
 
-/// Parses the datagram in a record, and the route by which it came.
-fn read(record: &[u8], checked: bool) -> Option<(Arrival<'_>, ReceivedRoute)> {
-    let (interface, frame) = frame_of(record)?;
+/// Parses the datagrams in a record, and the route by which they came. Returns the size of each if
+/// there may be several.
+fn read(record: &[u8], checked: bool) -> Option<(Arrival<'_>, ReceivedRoute, Option<usize>)> {
+    let Record { interface, size, frame } = Record::parse(record)?;
     let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_LEN>()?;
     let ip::Received { arrival, to } = ip::datagram(packet, checked)?;
-    Some((arrival, ReceivedRoute { interface, ethernet: *ethernet, ours: to }))
+    Some((arrival, ReceivedRoute { interface, ethernet: *ethernet, ours: to }, size))
 }
 
-/// Returns the index of the interface, and the frame.
-pub(super) fn frame_of(record: &[u8]) -> Option<(u32, &[u8])> {
-    let (len, _) = record.split_first_chunk::<4>()?;
-    let (interface, _) = record.get(4..)?.split_first_chunk::<4>()?;
-    let frame = record.get(RECORD_HEAD..)?.get(..u32::from_ne_bytes(*len) as usize)?;
-    Some((u32::from_ne_bytes(*interface), frame))
+/// Record of the ring.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    /// Index of the interface.
+    interface: u32,
+    /// Size of each datagram, if the kernel has joined several.
+    size: Option<usize>,
+    pub(super) frame: &'a [u8],
+}
+
+impl Record<'_> {
+    pub(super) fn parse(record: &[u8]) -> Option<Record<'_>> {
+        let (head, frame) = record.split_first_chunk::<RECORD_HEAD>()?;
+        let (words, _) = head.as_chunks::<4>();
+        let [len, interface, size] = *words.as_array::<3>()?;
+        let number = u32::from_ne_bytes;
+        let size = Some(number(size) as usize).filter(|size| *size > 0);
+        let frame = frame.get(..number(len) as usize)?;
+        Some(Record { interface: number(interface), size, frame })
+    }
 }
 
 /// Returns `true` if programs are to be attached to an interface.

@@ -55,8 +55,9 @@ impl BpfRing {
         written.load(Ordering::Acquire) == self.position
     }
 
-    /// Takes at most `most` records, and returns how many there were.
-    pub(super) fn take(&mut self, most: usize, each: &mut dyn FnMut(&[u8])) -> usize {
+    /// Takes records until they hold `most` datagrams, and returns how many they held. `each`
+    /// counts those of a record. A record without any counts as one.
+    pub(super) fn take(&mut self, most: usize, each: &mut dyn FnMut(&[u8]) -> usize) -> usize {
         let mut taken = 0;
         while taken < most && !self.is_empty() {
             let page = rustix::param::page_size();
@@ -75,13 +76,13 @@ impl BpfRing {
                 break;
             }
             if head & DISCARDED == 0 {
-                taken += 1;
                 // SAFETY: `len` bytes from here on are mapped, the second time if need be; the
                 // record is complete, and the kernel writes there again only after it was told that
                 // it is read, which is below.
-                each(unsafe {
+                let held = each(unsafe {
                     core::slice::from_raw_parts(self.written.base().add(at + HEAD).as_ptr(), len)
                 });
+                taken += held.max(1);
             }
             self.position += (len + HEAD).next_multiple_of(8) as u64;
             // The writer reads the position's cache line at every record, so the position is only

@@ -1,7 +1,7 @@
 //! Runs the program on frames. Needs root; skipped otherwise.
 
-use super::program::{PASSED, TAKEN};
-use super::receiver::{RING_BYTES, ReceivedRoute, RingBurst, TcxReceiver, frame_of};
+use super::program::{PASSED, RECORD_HEAD, TAKEN};
+use super::receiver::{RING_BYTES, ReceivedRoute, Record, RingBurst, TcxReceiver};
 use crate::net::Arrival;
 use crate::net::bypass::bpf::{Loaded, run_on};
 use crate::net::bypass::ip::tests::packet;
@@ -36,7 +36,7 @@ fn frame(packet: &[u8]) -> Vec<u8> {
 
 /// Reference decision of whether the program takes a frame.
 fn is_ours(frame: &[u8]) -> bool {
-    if frame[..6] != [0; 6] || frame.len() > 9216 - 8 {
+    if frame[..6] != [0; 6] || frame.len() > 9216 - RECORD_HEAD {
         return false;
     }
     let (kind, ip) = (&frame[12..14], &frame[14..]);
@@ -94,9 +94,14 @@ fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
             counts.borrow_mut()[usize::from(mine)] += 1;
             prop_assert_eq!(result, if mine { TAKEN } else { PASSED });
             let mut records = Vec::new();
-            receiver.borrow_mut().ring.take(9, &mut |record| records.push(record.to_vec()));
-            let frames: Vec<Vec<u8>> =
-                records.iter().map(|record| frame_of(record).unwrap().1.to_vec()).collect();
+            receiver.borrow_mut().ring.take(9, &mut |record| {
+                records.push(record.to_vec());
+                1
+            });
+            let frames: Vec<Vec<u8>> = records
+                .iter()
+                .map(|record| Record::parse(record).unwrap().frame.to_vec())
+                .collect();
             prop_assert_eq!(frames, if mine { vec![frame] } else { Vec::new() });
             Ok(())
         })

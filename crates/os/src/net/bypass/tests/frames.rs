@@ -88,12 +88,19 @@ fn peers_heard_by_tcx_are_sent_frames() {
     }
 }
 
-/// A few datagrams at once go as frames, too, after attempts through the socket now and then. The
-/// kernel cuts larger runs.
+/// A few datagrams at once go as frames, too, after attempts through the socket now and then. They
+/// take one call, if the kernel may cut. It cuts larger runs that come through the socket.
 #[test]
 fn few_contiguous_datagrams_go_as_frames() {
-    in_a_thread(|| {
-        let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["", ""]) else { return };
+    let v4 = ["10.7.0.1/24", "10.7.0.2/24"];
+    few_datagrams(v4, "");
+    few_datagrams(["fd00:7::1/64", "fd00:7::2/64"], "");
+    few_datagrams(v4, "gso");
+}
+
+fn few_datagrams(addresses: [&'static str; 2], without: &'static str) {
+    in_a_thread(move || {
+        let Some(mut cable) = cable(addresses, [without, ""]) else { return };
         let ends = [0, 1].map(|end| cable.ends[end].0);
         let asked = |cable: &mut Cable| {
             (0..1000)
@@ -108,24 +115,58 @@ fn few_contiguous_datagrams_go_as_frames() {
             !cable.at(0).prefers(ends[1], PayloadForm::Contiguous(2048)),
             "too long for a frame"
         );
-        for (count, by_frames) in [(1, true), (4, true), (5, false)] {
-            let before = frames(&cable)[0];
-            let bytes = [7; 1400];
-            let one = |_| Outgoing::new(&ends[1], Lane::Small, &bytes);
-            assert_eq!(cable.at(0).send(&(0..count).map(one).collect::<Vec<_>>()).unwrap(), count);
+        for (count, by_frames) in [(1, true), (2, true), (4, true), (5, false)] {
+            let [before, there] = [0, 1].map(|end| cable.ends[end].1.statistics());
+            // The last datagram is shorter, and each has other bytes.
+            let bodies: Vec<Vec<u8>> = (1..=count)
+                .map(|number| vec![number as u8; if number == count { 700 } else { 1400 }])
+                .collect();
+            let run: Vec<Outgoing<'_>> =
+                bodies.iter().map(|body| Outgoing::new(&ends[1], Lane::Small, body)).collect();
+            assert_eq!(cable.at(0).send(&run).unwrap(), count);
             let (mut came, begun) = (0, Instant::now());
             while came < count {
                 assert!(begun.elapsed() < Duration::from_secs(20), "{came} of {count} came");
-                came +=
-                    cable.at(1).receive(&mut |arrival| assert_eq!(arrival.bytes, bytes)).unwrap();
+                cable
+                    .at(1)
+                    .receive(&mut |arrival| {
+                        assert_eq!((arrival.from, arrival.bytes), (ends[0], &bodies[came][..]));
+                        came += 1;
+                    })
+                    .unwrap();
             }
+            let after = cable.ends[0].1.statistics();
+            let calls = if without.is_empty() { 1 } else { count as u64 };
+            assert_eq!(after.calls_out - before.calls_out, calls, "{count}");
             assert_eq!(
-                frames(&cable)[0] - before,
+                after.frames_out - before.frames_out,
                 if by_frames { count as u64 } else { 0 },
                 "{count}"
             );
+            let by_ring = cable.ends[1].1.statistics().by_tcx - there.by_tcx;
+            assert!(!by_frames || by_ring == count as u64, "{by_ring} of {count}");
             ping_pong(&mut cable, 0, 1);
         }
+    });
+}
+
+/// Peers that have lost sight of each other find each other again by few datagrams, although they
+/// have nothing else that is small.
+#[test]
+fn peers_that_hear_nothing_go_on_trying() {
+    in_a_thread(|| {
+        let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["", ""]) else { return };
+        ping_pong(&mut cable, 0, 200);
+        let ends = [0, 1].map(|end| cable.ends[end].0);
+        // Into the void, until frames are given up.
+        while cable.at(0).prefers(ends[1], PayloadForm::Contiguous(1400)) {
+            let one = Outgoing::new(&ends[1], Lane::Small, b"into the void");
+            assert_eq!(cable.at(0).send(&[one]).unwrap(), 1);
+        }
+        let tried = (0..1000)
+            .filter(|_| cable.at(0).prefers(ends[1], PayloadForm::Contiguous(1400)))
+            .count();
+        assert!((50..100).contains(&tried), "{tried} of 1000");
     });
 }
 
