@@ -65,7 +65,10 @@ impl Distribution {
     /// One rank for each index along the axis.
     #[staticmethod]
     #[pyo3(signature = (owners, axis = 0))]
-    fn explicit(#[pyo3(from_py_with = number)] owners: Vec<u32>, axis: usize) -> Self {
+    fn explicit(
+        #[pyo3(from_py_with = number)] owners: Vec<u32>,
+        #[pyo3(from_py_with = number)] axis: usize,
+    ) -> Self {
         Self { distribution: oikaze::shared::Distribution::Explicit { axis, owners } }
     }
 

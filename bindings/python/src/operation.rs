@@ -4,6 +4,7 @@ use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, exception, invalid};
 use crate::job::JobCell;
 use crate::message::Received;
+use crate::number::number;
 use crate::queue::CompletionQueue;
 use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::collective::Pending;
@@ -283,9 +284,11 @@ impl Operation {
         })
     }
 
+    /// Makes the result, once.
     fn result_of(&self, py: Python<'_>, ended: Ended) -> PyResult<Py<PyAny>> {
-        let state = self.state();
-        Ok(match (&state.outcome, ended) {
+        // The lock is not held while Python makes objects, which may run the program's destructors.
+        let outcome = std::mem::replace(&mut self.state().outcome, Outcome::Nothing);
+        Ok(match (&outcome, ended) {
             (Outcome::Nothing, _) => py.None(),
             (Outcome::Object(object), _) => object.clone_ref(py),
             (Outcome::Received, _) => self.received(py)?,
@@ -345,7 +348,12 @@ impl Operation {
     }
 
     /// Makes the queue report the end once, by the number `context`.
-    fn report_to(&self, py: Python<'_>, queue: &CompletionQueue, context: u64) -> PyResult<()> {
+    fn report_to(
+        &self,
+        py: Python<'_>,
+        queue: &CompletionQueue,
+        #[pyo3(from_py_with = number)] context: u64,
+    ) -> PyResult<()> {
         self.work.report_to(queue, context).or_raise(py)
     }
 

@@ -197,10 +197,10 @@ impl RemoteRegion {
 
     /// Writes the bytes of a buffer to `offset`.
     ///
-    /// Up to 4096 bytes are copied at once. Longer memory is read until the operation ends, and
-    /// must not change meanwhile. The operation keeps it alive. A `signal` adds to a word once all
-    /// bytes are in place. `notify` is a tag instead: once all bytes are in place, an entry with it
-    /// appears in the `arrivals()` of the owner.
+    /// Up to 4096 bytes without a `signal` are copied at once. Other memory is read until the
+    /// operation ends, and must not change meanwhile. The operation keeps it alive. A `signal` adds
+    /// to a word once all bytes are in place. `notify` is a tag instead: once all bytes are in
+    /// place, an entry with it appears in the `arrivals()` of the owner.
     #[pyo3(signature = (offset, data, signal = None, notify = None))]
     fn put(
         &self,

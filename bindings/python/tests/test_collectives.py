@@ -44,6 +44,7 @@ def test_values_of_all_kinds(run):
         assert job.exclusive_scan(me + 1) == [None, 1, 3][me]
         assert job.reduce_scatter([1, 2, 3]) == 3 * (me + 1)
         assert (job.reduce_scatter(rows) == 3 * rows[me]).all()
+        assert (job.reduce_scatter(rows.tolist()) == 3 * rows[me]).all()
         assert job.all_reduce(np.array([[5 - me, me]]), "min_location").tolist() == [[3, 2]]
         assert job.sum_exact([1e16, 1.0, -1e16]) == 3.0
         job.barrier()

@@ -159,6 +159,71 @@ def test_operations_are_awaitable(run):
     assert run(2, source, OIKAZE_WITHOUT="shm").lines() == ["late", "late", "refused", "refused"]
 
 
+def test_operation_is_awaited_again_and_by_several_tasks(run):
+    run(
+        2,
+        """
+        import asyncio
+        job = oikaze.join()
+        words = job.publish("words", 64, oikaze.Rights.ALL)
+        other = job.peer(1 - job.rank)
+        there = other.region("words")
+        into = bytearray(8)
+
+        async def talk():
+            receive = job.post_receive(into, tag=5)
+            for _ in range(2):
+                try:
+                    await asyncio.wait_for(receive, 0.01)
+                    raise AssertionError("nothing was sent")
+                except asyncio.TimeoutError:
+                    pass
+            await job.barrier_async()
+            sent = other.send(b"question", tag=5)
+            received = await asyncio.gather(*(awaited(receive) for _ in range(3)))
+            assert [one.length for one in received] == [8] * 3 and into == b"question"
+            await sent
+            # An operation that reports to a queue of the program can be awaited, too.
+            queue = job.completion_queue()
+            added = there.fetch_add(0, 1)
+            added.report_to(queue, 7)
+            assert await added == 0
+            assert [context for context, _, _ in queue.wait(1)] == [7]
+
+        async def awaited(operation):
+            return await operation
+
+        asyncio.run(talk())
+        job.barrier()
+        """
+    )
+
+
+def test_awaited_message_of_a_lost_node_never_comes(run):
+    done = run(
+        2,
+        """
+        import asyncio, os
+        job = oikaze.join(keep_going=True)
+        job.barrier()
+        if job.rank == 1:
+            os._exit(3)
+
+        async def talk():
+            for receive in (job.receive_async(source=1), job.receive_async(source=1)):
+                try:
+                    await receive
+                except oikaze.PeerLostError as error:
+                    print("lost", error.peer)
+
+        asyncio.run(talk())
+        """,
+        "--keep-going",
+        succeeds=False,
+    )
+    assert done.lines() == ["lost 1"] * 2, done.out + done.err
+
+
 def test_loops_of_two_threads_share_a_job(alone):
     alone(
         """

@@ -165,9 +165,12 @@ static void messages(void) {
     /* Messages that have come are not lost when another does not. */
     oik_message *batch[2];
     size_t received;
+    oik_operation *sent;
     OK(oik_barrier(job));
-    OK(oik_send(job, other, OIK_ORDERED, 6, "one", 4, NULL));
-    FAILS(oik_receive_batch_for(job, batch, 2, 0.5, &received), OIK_TIMEOUT, "not done after");
+    OK(oik_send(job, other, OIK_ORDERED, 6, "one", 4, &sent));
+    OK(oik_wait(sent));
+    OK(oik_barrier(job));
+    FAILS(oik_receive_batch_for(job, batch, 2, 0.01, &received), OIK_TIMEOUT, "not done after");
     HOLDS(received == 1);
     OK(oik_message_get(batch[0], &info));
     HOLDS(info.tag == 6 && strcmp(info.bytes, "one") == 0);

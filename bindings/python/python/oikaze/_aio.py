@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _ending
+from . import _ending, _errors
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 #: What a waiting task takes.
 _Taken = TypeVar("_Taken")
+
+#: Seconds after which a task that waits for a message looks whether it waits in vain.
+_LOOK_INTERVAL = 1.0
 
 _watchers: dict[int, Watcher] = {}
 
@@ -32,9 +36,11 @@ class Watcher:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._queue = job.completion_queue()
-        self._next = 0
-        self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._receiving: set[asyncio.Future[None]] = set()
+        self._numbers = itertools.count(1)
+        #: The number by which the queue reports an operation, which it does once.
+        self._contexts: weakref.WeakKeyDictionary[Operation, int] = weakref.WeakKeyDictionary()
+        self._waiting: dict[int, set[asyncio.Future[None]]] = {}
+        self._receiving: set[asyncio.Future[bool]] = set()
         #: A copy of the job's descriptor for each loop, which watches it until it closes it itself.
         self._loops: dict[asyncio.AbstractEventLoop, int] = {}
         #: Loops that call `_poll` in their next round.
@@ -55,34 +61,59 @@ class Watcher:
     async def wait(self, operation: Operation) -> Any:
         """Waits for the end of an operation, and returns its result."""
         loop = self.watch()
-        self._next += 1
-        context, ended = self._next, loop.create_future()
-        self._waiting[context] = ended
+        context = self._contexts.get(operation)
+        if context is None:
+            context = next(self._numbers)
+            try:
+                operation.report_to(self._queue, context)
+            except _errors.InvalidError:
+                # The program has its own queue, and an operation reports to one only.
+                return await asyncio.to_thread(operation.wait)
+            self._contexts[operation] = context
+        ended = loop.create_future()
+        tasks = self._waiting.setdefault(context, set())
+        tasks.add(ended)
         try:
-            operation.report_to(self._queue, context)
             self._take(loop)
-            self._poll_soon(loop)
-            await ended
+            # The end may have been taken before this task waited for it.
+            if not operation.done:
+                self._poll_soon(loop)
+                await ended
         finally:
-            self._waiting.pop(context, None)
+            tasks.discard(ended)
+            if not tasks and self._waiting.get(context) is tasks:
+                del self._waiting[context]
         return operation.wait()
 
-    async def next(self, take: Callable[[], _Taken | None]) -> _Taken:
-        """Waits until `take` returns something: a message, or an entry of a queue."""
+    async def next(
+        self, take: Callable[[], _Taken | None], look: Callable[[], _Taken]
+    ) -> _Taken:
+        """Waits until `take` returns something: a message, or an entry of a queue.
+
+        `look` is the blocking call with no time left. It raises an exception if there is nothing
+        to wait for, as after the loss of a peer.
+        """
         loop = self.watch()
         while True:
             # Noted first, so that nothing comes unseen. It is taken by the one who gets it, and not
             # before: a task that is cancelled takes none.
             arrived = loop.create_future()
             self._receiving.add(arrived)
+            timer = loop.call_later(_LOOK_INTERVAL, _settle, arrived, _set_overdue, loop)
             try:
                 taken = take()
                 if taken is not None:
                     return taken
                 self._poll_soon(loop)
-                await arrived
+                is_overdue = await arrived
             finally:
+                timer.cancel()
                 self._receiving.discard(arrived)
+            if is_overdue:
+                try:
+                    return look()
+                except _errors.TimeoutError:
+                    pass
 
     def close(self) -> None:
         """Stops watching. Called when the process leaves the job."""
@@ -94,7 +125,7 @@ class Watcher:
                 loop.call_soon_threadsafe(_forget, loop, descriptor)
         self._loops.clear()
         self._take(None)
-        for ended in list(self._waiting.values()):
+        for ended in self._awaited():
             _settle(ended, lambda future: future.cancel(), None)
         # Those who wait for messages find that the process has left.
         self._wake_receivers(None)
@@ -117,8 +148,15 @@ class Watcher:
 
     def _awaits(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Returns whether a task of this loop awaits something."""
-        futures = itertools.chain(list(self._waiting.values()), list(self._receiving))
-        return any(future.get_loop() is loop for future in futures)
+        loops = itertools.chain(
+            (ended.get_loop() for ended in self._awaited()),
+            (arrived.get_loop() for arrived in list(self._receiving)),
+        )
+        return any(other is loop for other in loops)
+
+    def _awaited(self) -> list[asyncio.Future[None]]:
+        """Returns the futures of all tasks that await an operation."""
+        return [ended for tasks in list(self._waiting.values()) for ended in list(tasks)]
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._job.has_left:
@@ -133,14 +171,17 @@ class Watcher:
 
     def _take(self, running: asyncio.AbstractEventLoop | None) -> None:
         for context, _, _ in self._queue.poll():
-            ended = self._waiting.pop(context, None)
-            if ended is not None:
+            for ended in list(self._waiting.pop(context, ())):
                 _settle(ended, lambda future: future.set_result(None), running)
 
     def _wake_receivers(self, running: asyncio.AbstractEventLoop | None) -> None:
         """Lets those who wait for messages look for theirs."""
         for arrived in list(self._receiving):
-            _settle(arrived, lambda future: future.set_result(None), running)
+            _settle(arrived, lambda future: future.set_result(False), running)
+
+
+def _set_overdue(arrived: asyncio.Future[bool]) -> None:
+    arrived.set_result(True)
 
 
 def _forget(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
@@ -190,7 +231,7 @@ async def next_arrival(arrivals: Arrivals) -> Arrival:
     job = _job_at(arrivals._job)
     if job is None:
         return arrivals.next()
-    return await watcher(job).next(arrivals.try_next)
+    return await watcher(job).next(arrivals.try_next, lambda: arrivals.next(timeout=0))
 
 
 async def wait(operation: Operation) -> Any:

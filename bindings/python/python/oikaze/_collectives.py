@@ -254,7 +254,7 @@ class Collectives:
             _check_pairs(array, "reduce_scatter")
         kind, data = _typed(array, "reduce_scatter")
         started = self._even("reduce_scatter", kind, data, 0, operator)
-        if isinstance(values, np.ndarray):
+        if isinstance(values, np.ndarray) or array.ndim > 1:
             return started.then(_array(array.dtype, array.shape[1:]))
         return started.then(lambda raw: np.frombuffer(raw, array.dtype)[0].item())
 

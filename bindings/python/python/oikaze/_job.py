@@ -130,11 +130,17 @@ class Job(_native.Job, Collectives):
         return _array.make(self, name, shape, dtype, distribution, delivery, unordered_updates)
 
     async def receive_async(self, source: int | None = None) -> _native.Message:
-        """Waits for the next message in a coroutine, from the node `source` or from any."""
+        """Waits for the next message in a coroutine, from the node `source` or from any.
+
+        Raises:
+            PeerLostError: the node that is waited for is lost, which is noticed within a second.
+        """
         message = self.try_receive(source)
         if message is not None:
             return message
-        return await _aio.watcher(self).next(lambda: self.try_receive(source))
+        return await _aio.watcher(self).next(
+            lambda: self.try_receive(source), lambda: self.receive(source, timeout=0)
+        )
 
     async def barrier_async(self) -> None:
         """Waits in a coroutine until all nodes have come here. A thread of the loop waits."""
