@@ -52,7 +52,7 @@ impl Collected {
             Ok(found) => found.into_iter().for_each(|(key, value)| self.add(key, value)),
             Err(why) => {
                 eprintln!("warning: {what}: {why}");
-                self.note(format!("left out: {what}: {}", without_command(&why.to_string())));
+                self.note(format!("left out: {what}: {}", reason(&why)));
             }
         }
     }
@@ -101,9 +101,13 @@ impl Collected {
     }
 }
 
-/// Returns what a program said when it failed, without the command that started it.
-fn without_command(why: &str) -> &str {
-    why.rsplit_once("\" failed (").map_or(why, |(_, said)| said).trim()
+/// Returns the first line of why a measurement failed, without the command that started it: what
+/// the bench's own program said, or else the first that any said.
+pub fn reason(why: &Error) -> String {
+    let text = why.to_string();
+    let said = text.rsplit_once("\" failed (").map_or(text.as_str(), |(_, said)| said).trim();
+    let own = said.split_once("bench: ").map_or(said, |(_, own)| own);
+    own.lines().next().unwrap_or(own).trim().to_owned()
 }
 
 #[cfg(test)]
@@ -111,10 +115,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_has_no_command() {
+    fn reason_is_what_the_node_said() {
+        let of = |text: &str| reason(&Error::new(text));
         let why = "\"oikaze\" \"run\" failed (it took too long): a node was killed";
-        assert_eq!(without_command(why), "it took too long): a node was killed");
-        assert_eq!(without_command("lost"), "lost");
+        assert_eq!(of(why), "it took too long): a node was killed");
+        assert_eq!(of("lost"), "lost");
+        let why = "\"oikaze\" \"run\" failed (1): bench: joining the job: no server";
+        assert_eq!(of(why), "joining the job: no server");
+        let why =
+            "\"oikaze\" \"run\" failed (1): oikaze: a note\nbench: no way. Tried:\n  from  to";
+        assert_eq!(of(why), "no way. Tried:");
+        assert_eq!(of("timed out"), "timed out");
     }
 
     #[test]

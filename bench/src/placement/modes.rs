@@ -1,6 +1,6 @@
 //! Modes of the engine and ways to wait, as data.
 
-use super::collected::Collected;
+use super::collected::{Collected, reason};
 use super::programs::{Setup, node};
 use crate::error::Error;
 use crate::lab::Lab;
@@ -67,12 +67,6 @@ pub fn permitted(lab: &Lab, all: &mut Collected) -> Result<Vec<&'static Mode>, E
     if modes.is_empty() { Err(Error::new("no mode of the engine is permitted")) } else { Ok(modes) }
 }
 
-/// Returns what a node said, without the command that started it.
-fn reason(why: &Error) -> String {
-    let text = why.to_string();
-    text.rsplit("bench: ").next().unwrap_or(&text).trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,12 +79,5 @@ mod tests {
             }
         }
         assert_eq!(WAITS[ADAPTIVE], "adaptive");
-    }
-
-    #[test]
-    fn reason_is_what_the_node_said() {
-        let why = Error::new("\"oikaze\" \"run\" failed (1): bench: joining the job: no server");
-        assert_eq!(reason(&why), "joining the job: no server");
-        assert_eq!(reason(&Error::new("timed out")), "timed out");
     }
 }
