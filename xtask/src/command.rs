@@ -1,6 +1,7 @@
 //! Running other programs, from the root of the repository.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -40,8 +41,21 @@ impl Beside {
 }
 
 /// Program to run.
-#[derive(Debug)]
 pub struct Step(Command);
+
+/// Shows the variables that are set and the words of the command, but not the variables that are
+/// removed.
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in self.0.get_envs() {
+            if let Some(value) = value {
+                write!(f, "{}={value:?} ", name.display())?;
+            }
+        }
+        write!(f, "{:?}", self.0.get_program())?;
+        self.0.get_args().try_for_each(|word| write!(f, " {word:?}"))
+    }
+}
 
 /// Returns a step that runs the same cargo that started this program.
 pub fn cargo(arguments: &[&str]) -> Step {
@@ -50,9 +64,20 @@ pub fn cargo(arguments: &[&str]) -> Step {
 
 impl Step {
     /// Makes a step without arguments.
+    ///
+    /// The step does not see what cargo tells this program about itself. Build scripts watch these
+    /// variables, so an inner cargo would build again what cargo has built from the shell.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.current_dir(root());
+        let of_this_package = |name: &str| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+        };
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(of_this_package) {
+                command.env_remove(name);
+            }
+        }
         Self(command)
     }
 
@@ -81,7 +106,7 @@ impl Step {
         nice.0.envs(self.0.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let copy = file.try_clone().map_err(failed)?;
         nice.0.stdin(Stdio::null()).stdout(file).stderr(copy);
-        let child = nice.0.spawn().map_err(|why| format!("{:?}: {why}", nice.0))?;
+        let child = nice.0.spawn().map_err(|why| format!("{nice:?}: {why}"))?;
         Ok(Beside { child, output: output.to_owned() })
     }
 
@@ -90,8 +115,8 @@ impl Step {
     /// # Errors
     /// The program cannot be started, or fails.
     pub fn run(mut self) -> Result<(), String> {
-        let status = self.0.status().map_err(|why| format!("{:?}: {why}", self.0))?;
-        if status.success() { Ok(()) } else { Err(format!("{:?}: {status}", self.0)) }
+        let status = self.0.status().map_err(|why| format!("{self:?}: {why}"))?;
+        if status.success() { Ok(()) } else { Err(format!("{self:?}: {status}")) }
     }
 
     /// Runs the program to its end, and returns its standard output.
@@ -100,11 +125,11 @@ impl Step {
     /// As [`Step::run`], or the output is not UTF-8.
     pub fn output(mut self) -> Result<String, String> {
         let output = self.0.stderr(Stdio::inherit()).output();
-        let output = output.map_err(|why| format!("{:?}: {why}", self.0))?;
+        let output = output.map_err(|why| format!("{self:?}: {why}"))?;
         if !output.status.success() {
-            return Err(format!("{:?}: {}", self.0, output.status));
+            return Err(format!("{self:?}: {}", output.status));
         }
-        String::from_utf8(output.stdout).map_err(|why| format!("{:?}: {why}", self.0))
+        String::from_utf8(output.stdout).map_err(|why| format!("{self:?}: {why}"))
     }
 
     /// Runs the program to its end, prints its output, and calls `line` with each line of it.
@@ -125,6 +150,6 @@ impl Step {
             let _ = writeln!(std::io::stdout(), "{text}"); // the reader of this output may have gone
         }
         let status = child.wait().map_err(|why| failed(&self.0, why))?;
-        if status.success() { Ok(()) } else { Err(format!("{:?}: {status}", self.0)) }
+        if status.success() { Ok(()) } else { Err(format!("{self:?}: {status}")) }
     }
 }
