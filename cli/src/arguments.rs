@@ -79,7 +79,7 @@ static AGENT_VERSION: LazyLock<String> =
 
 /// Shared and remote memory for clusters on ordinary Ethernet.
 #[derive(Debug, Parser)]
-#[command(name = "oikaze", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "oikaze", version = env!("OIKAZE_VERSION"), arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     pub subcommand: Subcommand,

@@ -50,7 +50,7 @@ fn shell_lines(page: &str) -> Vec<&str> {
         .collect()
 }
 
-const PAGES: [(&str, &str); 11] = [
+const PAGES: [(&str, &str); 13] = [
     ("README.md", include_str!("../../README.md")),
     ("CONTRIBUTING.md", include_str!("../../CONTRIBUTING.md")),
     ("docs/OBSERVING.md", include_str!("../../docs/OBSERVING.md")),
@@ -58,6 +58,8 @@ const PAGES: [(&str, &str); 11] = [
     ("docs/BENCH.md", include_str!("../../docs/BENCH.md")),
     ("docs/book/src/getting-started.md", include_str!("../../docs/book/src/getting-started.md")),
     ("docs/book/src/installing.md", include_str!("../../docs/book/src/installing.md")),
+    ("docs/book/src/upgrading.md", include_str!("../../docs/book/src/upgrading.md")),
+    ("docs/book/src/python-hosts.md", include_str!("../../docs/book/src/python-hosts.md")),
     ("docs/book/src/running.md", include_str!("../../docs/book/src/running.md")),
     (
         "docs/book/src/firewalls-and-containers.md",

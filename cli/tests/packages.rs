@@ -29,6 +29,14 @@ impl Drop for Directory {
     }
 }
 
+/// Returns what `--version` of a release prints: its number, and the commit where git knows it.
+fn version() -> String {
+    let git = Command::new("git").args(["log", "-1", "--format= (%h %cs)", "--abbrev=10"]).output();
+    let revision = git.ok().filter(|git| git.status.success());
+    let revision = revision.map_or(String::new(), |git| String::from_utf8(git.stdout).unwrap());
+    format!("oikaze {}{}\n", env!("CARGO_PKG_VERSION"), revision.trim_end())
+}
+
 #[test]
 #[ignore = "cargo xtask test-all builds the command first"]
 fn static_command_needs_no_library() {
@@ -36,7 +44,7 @@ fn static_command_needs_no_library() {
     let (_, kind, _) = finish(Command::new("file").arg("--brief").arg(&command));
     assert!(kind.contains("ELF"), "{kind}");
     assert!(kind.contains("statically linked") || kind.contains("static-pie linked"), "{kind}");
-    let version = format!("oikaze {}\n", env!("CARGO_PKG_VERSION"));
+    let version = version();
     // A directory that holds nothing else.
     let Directory(root) = &Directory::new("root");
     fs::copy(&command, root.join("oikaze")).unwrap();
@@ -125,7 +133,7 @@ fn package_has_a_command_that_runs() {
     );
     assert!(status == Some(0) && page.contains(".SH SYNOPSIS"), "{page}");
     let version = finish(Command::new(&command).arg("--version"));
-    assert_eq!(version.1, format!("oikaze {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(version.1, self::version());
     let mut job = Command::new(&command);
     let (status, out, err) = finish(job.args(["run", "-n", "2", "--"]).arg(&command).arg("hello"));
     assert!(status == Some(0) && out.contains("[1] node 1 of 2"), "{out}{err}");

@@ -120,8 +120,8 @@ fn package(settings: &Settings) -> Result<String, String> {
     text_of_package(&prefix.to_string_lossy(), &settings.libdir.to_string_lossy(), &archive)
 }
 
-/// Returns the text of an oikaze.pc that is installed anywhere, in `lib/pkgconfig`. Programs find
-/// the library there when they run. It comes without the static library.
+/// Returns the text of an oikaze.pc that is installed anywhere, in `LIBDIR/pkgconfig`. Programs
+/// find the library there when they run. It comes without the static library.
 pub fn movable_package() -> Result<String, String> {
     let text = text_of_package("${pcfiledir}/../..", "lib", "")?;
     Ok(text.replace("-L${libdir} ", "-L${libdir} -Wl,-rpath,${libdir} "))

@@ -2,7 +2,9 @@
 //! and of documentation, paths in documents, commit subjects.
 
 use crate::command::root;
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// Maximum number of characters in a line of a comment or a document; tables and code blocks apart.
@@ -39,13 +41,14 @@ const OPENERS: &[&str] = &["Who", "Whose", "Whom", "Whoever", "Whatever", "What"
 pub fn run() -> Result<(), String> {
     let mut wrong = Vec::new();
     // This file names what it forbids.
-    let files = git(&["ls-files", "*.rs", "*.md"])?;
-    for name in files.lines().filter(|name| *name != file!()) {
+    let files = git(&["ls-files"])?;
+    let paths = Paths::of(&files);
+    let checked =
+        |name: &&str| *name != file!() && (name.ends_with(".rs") || name.ends_with(".md"));
+    for name in files.lines().filter(checked) {
         let Ok(text) = fs::read_to_string(root().join(name)) else { continue };
         let mut found = if name.ends_with(".rs") { in_code(&text) } else { in_document(&text) };
-        if name.ends_with(".md") {
-            found.extend(missing_files(&text, &files));
-        }
+        found.extend(paths.missing(&text, name.ends_with(".rs")));
         wrong.extend(found.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
     wrong.extend(subjects()?);
@@ -191,30 +194,57 @@ fn in_document(text: &str) -> Vec<(usize, String)> {
     wrong
 }
 
-/// Returns the paths in code spans of a document that end no path among `files`. A document may
-/// leave out the beginning of a path, and its folder `src`: `engine/ops/fence.rs`.
-fn missing_files(text: &str, files: &str) -> Vec<(usize, String)> {
-    let is_there = |path: &str| {
-        let path = format!("/{path}");
-        files.lines().any(|file| {
-            let file = format!("/{file}");
-            file.ends_with(&path) || file.replace("/src/", "/").ends_with(&path)
-        })
-    };
-    let mut wrong = Vec::new();
-    for (line, text) in (1..).zip(text.lines()) {
-        for span in text.split('`').skip(1).step_by(2) {
-            let is_path = span.ends_with(".rs")
-                && span.contains('/')
-                && span.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.{,}".contains(c));
-            if !is_path {
+/// Files and folders of the repository, as documents and comments may name them.
+struct Paths(Vec<String>);
+
+impl Paths {
+    fn of(files: &str) -> Paths {
+        let mut paths = BTreeSet::new();
+        for file in files.lines() {
+            for path in Path::new(file).ancestors().filter_map(Path::to_str) {
+                let path = format!("/{}", path.strip_suffix(".rs").unwrap_or(path));
+                paths.insert(path.replace("/src/", "/"));
+                paths.insert(path);
+            }
+        }
+        Paths(paths.into_iter().collect())
+    }
+
+    /// Returns the paths in code spans of a document, or of the comments of code, that end no path
+    /// here. The beginning of a path, its folder `src`, and `.rs` may be left out:
+    /// `engine/ops/fence`.
+    fn missing(&self, text: &str, is_code: bool) -> Vec<(usize, String)> {
+        let mut wrong = Vec::new();
+        let mut is_program = false;
+        for (line, text) in (1..).zip(text.lines()) {
+            is_program ^= !is_code && text.starts_with("```");
+            if is_program || (is_code && !text.trim_start().starts_with("//")) {
                 continue;
             }
-            let missing = alternatives(span).into_iter().filter(|path| !is_there(path));
-            wrong.extend(missing.map(|path| (line, format!("no file {path:?}"))));
+            for span in text.split('`').skip(1).step_by(2).filter(|span| is_path(span)) {
+                let missing = alternatives(span).into_iter().filter(|path| {
+                    let path = path.trim_end_matches('/');
+                    let end = format!("/{}", path.strip_suffix(".rs").unwrap_or(path));
+                    !self.0.iter().any(|path| path.ends_with(&end))
+                });
+                wrong.extend(missing.map(|path| (line, format!("no file or folder {path:?}"))));
+            }
         }
+        wrong
     }
-    wrong
+}
+
+/// Returns `true` for what looks like a path within the repository: words of small letters with
+/// slashes between them.
+fn is_path(span: &str) -> bool {
+    let (first, last) = (span.split('/').next(), span.trim_end_matches('/').rsplit('/').next());
+    let is_word = |word: Option<&str>| {
+        word.is_some_and(|word| word.starts_with(|c: char| c.is_ascii_lowercase() || c == '{'))
+    };
+    span.trim_end_matches('/').contains('/')
+        && is_word(first)
+        && is_word(last)
+        && span.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.{,}".contains(c))
 }
 
 /// Returns the paths of a pattern such as `a/{b,c}.rs`.
@@ -269,11 +299,16 @@ mod tests {
 
     #[test]
     fn path_in_a_document_leads_to_a_file() {
-        let files = "crates/a/src/b/c.rs\ncrates/a/src/b/d.rs\ndocs/e.md";
+        let paths = Paths::of("crates/a/src/b/c.rs\ncrates/a/src/b/d.rs\ndocs/e.md");
+        let lines = |text: &str, is_code| -> Vec<usize> {
+            paths.missing(text, is_code).into_iter().map(|(line, _)| line).collect()
+        };
         let text = "`a/b/c.rs`, `crates/a/src/b/{c,x}.rs` and `b/c.rs`\n`a::b` `c.rs` `y/c.rs`\n";
-        let lines: Vec<usize> =
-            missing_files(text, files).into_iter().map(|(line, _)| line).collect();
-        assert_eq!(lines, [1, 2]);
+        assert_eq!(lines(text, false), [1, 2]);
+        let folders = "`crates/a`, `a/b/`, `a/b/c` and `docs/e.md`\n`a/x`\n`./x/y` `A/b`\n";
+        assert_eq!(lines(folders, false), [2]);
+        assert!(lines("```\n`y/c`\n```\n", false).is_empty());
+        assert_eq!(lines("let path = `y/c`;\n// See `y/c`.\n", true), [2]);
     }
 
     #[test]

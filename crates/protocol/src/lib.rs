@@ -14,11 +14,12 @@
 //! - [`shm`]: records in the rings between two nodes of one machine.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
 //! - [`collective`]: collective operations as plans of rounds, and the heads of their parcels.
+//! - [`seal`]: agreement on keys, and which key is for which datagram.
 //! - [`serve`]: messages between a node and the server that sends and receives for it.
 //! - [`traffic`]: messages by purpose and size.
 //!
-//! The engine (crate `oikaze`) hands each datagram to [`wind::Connection::receive`], which calls
-//! *up* through [`wind::Handler`]. That path only marks what is due and never transmits. Only
+//! The engine (crate `oikaze-engine`) hands each datagram to [`wind::Connection::receive`], which
+//! calls *up* through [`wind::Handler`]. That path only marks what is due and never transmits. Only
 //! [`wind::Connection::transmit`] emits datagrams.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
 crate::wire_enum! {
-    /// Message class: the three classes of paper 004, section 3 (WIND-2.1).
+    /// Message class: the three classes of paper 004, section 2.1 (WIND-2.1).
     ///
     /// Messages of one connection share one number space, in the order in which they were posted
     /// (WIND-2.2). The receiver keeps the rule across classes (WIND-2.3). It delivers an ordered or
