@@ -1,5 +1,6 @@
 //! Output of a bench: one JSON line for each case of each system, and a table for people.
 
+use oikaze_os::replace_file::{self, FileRights};
 use std::io::Write;
 use std::path::Path;
 
@@ -91,7 +92,8 @@ pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error>
         lines.push('\n');
     }
     match file {
-        Some(file) => std::fs::write(file, lines).tried(format!("writing {}", file.display())),
+        Some(file) => replace_file::write(file, lines.as_bytes(), FileRights::Kept)
+            .tried(format!("writing {}", file.display())),
         None => std::io::stdout().write_all(lines.as_bytes()).tried("writing standard output"),
     }
 }

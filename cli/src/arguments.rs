@@ -14,8 +14,8 @@ use oikaze_launch::launcher::{AgentChoice, CACHE_DIR, LaunchError, Options, agen
 use oikaze_launch::{Ports, Seal, Settings};
 use oikaze_os::cpu::Priority;
 use oikaze_os::net::FaultSettings;
+use oikaze_os::replace_file::{FileRights, Output};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -261,11 +261,12 @@ impl Run {
             None => None,
             Some(None) => Some(Destination::Tables),
             Some(Some(path)) => {
-                let file = File::create(path).map_err(|source| LaunchError::System {
+                let output = Output::open(path, FileRights::Kept);
+                let output = output.map_err(|source| LaunchError::System {
                     doing: format!("make {} (--stats)", path.display()),
                     source,
                 })?;
-                Some(Destination::Lines(file))
+                Some(Destination::Lines(output))
             }
         })
     }

@@ -5,6 +5,7 @@ use clap::builder::Resettable;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use oikaze_os::replace_file::{self, FileRights};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -42,7 +43,7 @@ fn write_pages_of(command: &Command, directory: &Path) -> io::Result<()> {
         }
         writeln!(page, ".fi")?;
     }
-    std::fs::write(directory.join(man.get_filename()), page)
+    replace_file::write(&directory.join(man.get_filename()), &page, FileRights::Kept)
 }
 
 /// Returns a line for roff, in which no character has a meaning of its own (groff_char(7)).

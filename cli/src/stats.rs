@@ -1,9 +1,9 @@
 //! `oikaze run --stats`: prints what the nodes of a job have sent, when the job has ended.
 
 use oikaze::observe::TrafficReport;
+use oikaze_os::replace_file::Output;
 use oikaze_protocol::traffic::{MessagePurpose, SIZE_CLASS_LIMITS};
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, Write as _};
 
 /// Column headings of the size classes.
@@ -15,7 +15,7 @@ pub enum Destination {
     /// Tables on standard error.
     Tables,
     /// Lines of JSON in a file.
-    Lines(File),
+    Lines(Output),
 }
 
 /// Writes the reports of all nodes, and their sum.
@@ -29,12 +29,13 @@ pub fn write(to: Destination, traffic: &[Option<Vec<u8>>]) -> io::Result<()> {
         .collect();
     let sum = TrafficReport::sum(reports.iter().flatten());
     match to {
-        Destination::Lines(mut file) => {
+        Destination::Lines(output) => {
             for report in reports.iter().flatten().chain([&sum]) {
                 let mut line = serde_json::to_string(report)?;
                 line.push('\n');
-                file.write_all(line.as_bytes())?;
+                output.file().write_all(line.as_bytes())?;
             }
+            output.publish()?;
         }
         // Standard error may be closed, which is no error of the job.
         Destination::Tables => _ = io::stderr().write_all(tables(&reports, &sum).as_bytes()),

@@ -5,6 +5,7 @@
 //! messages and n / 8 rows of 8 n bytes. For Himeno XS with 200 iterations they are 8 × 200 + 5 and
 //! 400 halos.
 
+use oikaze_os::replace_file::{self, FileRights};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -166,7 +167,8 @@ fn save(run: &Run, rows: &[Value], text: &str) -> Result<(), Error> {
     println!("{text}");
     for (ending, text) in [("json", data + "\n"), ("md", page)] {
         let file = run.out.join(format!("{NAME}.{ending}"));
-        std::fs::write(&file, text).tried(format!("writing {}", file.display()))?;
+        replace_file::write(&file, text.as_bytes(), FileRights::Kept)
+            .tried(format!("writing {}", file.display()))?;
         println!("{}", file.display());
     }
     Ok(())

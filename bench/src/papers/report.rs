@@ -1,6 +1,7 @@
 //! Report of a paper's figure beside the same figure of today. The bench measures it in rounds,
 //! writes it as JSON and draws it as SVG.
 
+use oikaze_os::replace_file::{self, FileRights};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -141,7 +142,8 @@ impl Figure {
         };
         for (ending, text) in [("json", text + "\n"), ("svg", plot.svg())] {
             let file = run.out.join(format!("{}.{ending}", self.name));
-            std::fs::write(&file, text).tried(format!("writing {}", file.display()))?;
+            replace_file::write(&file, text.as_bytes(), FileRights::Kept)
+                .tried(format!("writing {}", file.display()))?;
             println!("{}", file.display());
         }
         Ok(())

@@ -2575,7 +2575,8 @@ oik_status oik_array_accumulate(oik_array *array,
 
 /**
  * Writes the array to a file in NumPy's format (.npy), each node its own part. All nodes call it.
- * Thread-safe, but one collective at a time.
+ * The file replaces an older one when it is whole. Its mode and symbolic links stay. Devices and
+ * pipes are refused. Thread-safe, but one collective at a time.
  */
 oik_status oik_array_save(oik_array *array, const char *path);
 

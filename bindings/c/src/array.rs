@@ -868,7 +868,8 @@ pub extern "C" fn oik_array_accumulate(
 }
 
 /// Writes the array to a file in NumPy's format (.npy), each node its own part. All nodes call it.
-/// Thread-safe, but one collective at a time.
+/// The file replaces an older one when it is whole. Its mode and symbolic links stay. Devices and
+/// pipes are refused. Thread-safe, but one collective at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_array_save(array: *mut oik_array, path: Text) -> oik_status {
     run(|| Ok(find(array)?.get().save(path.get("path")?)?))

@@ -4,6 +4,8 @@
 use crate::seal::Chain;
 use oikaze_protocol::seal::CipherKind;
 use oikaze_protocol::wire::Lane;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -42,11 +44,14 @@ impl KeyLog {
     /// written by others.
     pub fn open(path: &Path) -> io::Result<Self> {
         let told = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
-        // Opening a pipe would wait for its reader.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        // Opening a pipe would wait for its reader. A link may lead to another user's file.
+        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600).custom_flags(flags);
-        let file = options.open(path).map_err(|why| told(&why.to_string()))?;
+        let file = options.open(path).map_err(|why| match Errno::from_io_error(&why) {
+            Some(Errno::LOOP) => told("it is a symbolic link: name the file itself"),
+            _ => told(&why.to_string()),
+        })?;
         let metadata = file.metadata().map_err(|why| told(&why.to_string()))?;
         if !metadata.is_file() {
             return Err(told("it is not a regular file"));
@@ -77,8 +82,7 @@ impl KeyLog {
         }
         line.push('\n');
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // One call for each line, so that the lines of several nodes do not mix.
-        let written = file.as_mut().map(|file| file.write_all(line.as_bytes()));
+        let written = file.as_mut().map(|file| append(file, line.as_bytes()));
         if let Some(Err(why)) = written {
             eprintln!("oikaze: writing keys to {}: {why}; it gets no more", self.path.display());
             *file = None;
@@ -86,13 +90,30 @@ impl KeyLog {
     }
 }
 
+/// Appends a line by one system call, so that the lines of several nodes do not mix (SEAL-6.3).
+fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
+    let written = loop {
+        match file.write(line) {
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            written => break written?,
+        }
+    };
+    if written == line.len() {
+        return Ok(());
+    }
+    // Another node's line may follow already, so the rest may not. A line that is too short is no
+    // key for a reader.
+    let _ = file.write(b"\n");
+    Err(io::Error::new(io::ErrorKind::StorageFull, "the line was cut off"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// SEAL-6.1.
+    /// SEAL-6.1, SEAL-6.2.
     #[test]
     fn lines_are_appended_for_this_user_only() {
         let folder = std::env::temp_dir().join(format!("oikaze-key-log-{}", std::process::id()));
@@ -108,6 +129,10 @@ mod tests {
         let secret: String = chain.expose().iter().map(|byte| format!("{byte:02x}")).collect();
         let line = |id: &str| format!("OIKAZE_SEAL_1 AES-128-GCM {id} 1 {secret}\n");
         assert_eq!(text, line("0000000000000007") + &line("ffffffffffffffff"));
+        let link = folder.join("link");
+        symlink(&path, &link).unwrap();
+        let why = KeyLog::open(&link).unwrap_err().to_string();
+        assert!(why.contains("name the file itself"), "{why}");
         for mode in [0o640, 0o602] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             let why = KeyLog::open(&path).unwrap_err().to_string();

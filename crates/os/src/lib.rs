@@ -36,6 +36,10 @@
 //! agrees on keys and seals datagrams with them. [`key_log`] writes keys down for who opens a
 //! capture.
 //!
+//! # Files
+//!
+//! [`replace_file`] writes files that appear under their names only when they are whole.
+//!
 //! # Diagnosis and tests
 //!
 //! [`stats_page`] publishes a process's counters to other processes, which read them without
@@ -64,6 +68,7 @@ pub mod origin;
 pub mod probe;
 pub mod process;
 pub mod protected;
+pub mod replace_file;
 pub mod seal;
 pub mod secret;
 #[cfg(not(all(test, loom)))]

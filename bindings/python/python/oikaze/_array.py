@@ -172,7 +172,11 @@ class SharedArray:
         self._note_shape()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the array to a ``.npy`` file. Collective: each node writes its own elements."""
+        """Writes the array to a ``.npy`` file. Collective: each node writes its own elements.
+
+        The file replaces an older one when it is whole. Its mode and symbolic links stay. Devices
+        and pipes are refused.
+        """
         self._memory.save(os.fspath(path))
 
     def load(self, path: str | os.PathLike[str]) -> None:

@@ -4,11 +4,11 @@ use super::block::ArrayBlock;
 use super::npy::{self, ElementFormat};
 use super::{Element, SharedArray};
 use crate::{Error, Result};
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use oikaze_os::replace_file::{FileRights, PartFile};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Number of bytes that are read from a file at a time.
 const CHUNK: usize = 1 << 20;
@@ -18,8 +18,13 @@ impl<T: Element> SharedArray<T> {
     /// file system that they share. Each node writes the elements of its own blocks.
     ///
     /// A file whose name ends in `.npy` is one of NumPy (version 1.0, little-endian, C order). Any
-    /// other file has the bytes of the elements alone. The file appears under its name when it is
-    /// whole. Until then its name ends in `.part`.
+    /// other file has the bytes of the elements alone.
+    ///
+    /// The file appears under its name when it is whole. Until then it has a hidden name in the
+    /// same folder, which ends in `.part`. So of two jobs that save to one name, one has its whole
+    /// file there. A file that is replaced keeps its mode, and its owner where the system permits.
+    /// A symbolic link stays, and the file behind it is replaced. Other hard links to the file keep
+    /// the old elements. Devices, pipes and folders are refused.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -45,44 +50,45 @@ impl<T: Element> SharedArray<T> {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let what = format!("save array \"{}\" to {}", self.name, path.display());
-        let part = part_of(path);
+        let failed = |why: io::Error| file_error(&what, path, &why);
         let is_first = self.node.rank() == 0;
-        let saved = self.save_parts(path, &part, &what);
-        if saved.is_err() && is_first {
-            // The file may not exist, and the error is known already.
-            let _ = fs::remove_file(&part);
-        }
-        saved
-    }
-
-    fn save_parts(&self, path: &Path, part: &Path, what: &str) -> Result<()> {
-        let failed = |why: io::Error| file_error(what, part, &why);
-        let is_first = self.node.rank() == 0;
-        let header = self.together("save", || {
-            let header = if is_npy(path, what)? { self.header(what)? } else { Vec::new() };
-            if is_first {
-                let file = File::create(part).map_err(failed)?;
-                file.set_len((header.len() + self.byte_len()) as u64).map_err(failed)?;
-                file.write_all_at(&header, 0).map_err(failed)?;
+        // An error on any node drops the part on all nodes, and whoever drops it removes it.
+        let (number, (header, part)) = self.together_greatest("save", || {
+            let header = if is_npy(path, &what)? { self.header(&what)? } else { Vec::new() };
+            if !is_first {
+                return Ok((0, (header.len(), None)));
             }
-            Ok(header.len())
+            let part = PartFile::create(path, FileRights::Kept).map_err(failed)?;
+            let len = (header.len() + self.byte_len()) as u64;
+            part.file().set_len(len).map_err(failed)?;
+            part.file().write_all_at(&header, 0).map_err(failed)?;
+            Ok((part.number(), (header.len(), Some(part))))
         })?;
-        self.together("save", || {
-            let file = OpenOptions::new().write(true).open(part).map_err(failed)?;
+        let part = self.together("save", || {
+            let part = match part {
+                Some(part) => part,
+                None => PartFile::open(path, number).map_err(failed)?,
+            };
             for block in self.home_blocks(self.node.rank()) {
                 let guard = self.read(block)?;
                 for (row, elements) in block.rows().into_iter().zip(guard.slices()) {
                     let at = header + row.start * self.element_size();
                     let bytes = bytemuck::cast_slice::<T, u8>(elements);
-                    file.write_all_at(bytes, at as u64).map_err(failed)?;
+                    part.file().write_all_at(bytes, at as u64).map_err(failed)?;
                 }
             }
-            file.sync_data().map_err(failed)
+            part.file().sync_data().map_err(failed)?;
+            Ok(part)
         })?;
-        self.together("save", || match is_first {
-            true => fs::rename(part, path).map_err(failed),
-            false => Ok(()),
-        })
+        let part = self.together("save", || {
+            if is_first {
+                return part.publish().map(|_| None).map_err(failed);
+            }
+            Ok(Some(part))
+        })?;
+        // The first node has renamed it.
+        part.into_iter().for_each(PartFile::leave);
+        Ok(())
     }
 
     /// Reads all elements from a file that [`save`](Self::save) or NumPy has written. Collective,
@@ -193,13 +199,6 @@ fn is_npy(path: &Path, what: &str) -> Result<bool> {
         return Err(Error::invalid(what, why));
     }
     Ok(ends_in("npy"))
-}
-
-/// Returns the name of the file while it is being written.
-fn part_of(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".part");
-    name.into()
 }
 
 fn file_error(what: &str, path: &Path, why: &io::Error) -> Error {

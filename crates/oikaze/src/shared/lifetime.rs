@@ -1,8 +1,9 @@
 //! Operations of all nodes on a whole array: the end of it, and what each does for its blocks.
 
 use super::{Element, SharedArray};
-use crate::Result;
-use oikaze_engine::Request;
+use crate::{Error, Result};
+use oikaze_engine::{Request, Value};
+use oikaze_protocol::coherence::{ReduceOp, Reduction, Values};
 
 impl<T: Element> SharedArray<T> {
     /// Frees the array on all nodes: its memory, its address space and its name. Collective, and a
@@ -84,17 +85,43 @@ impl<T: Element> SharedArray<T> {
 
     /// Does this node's part of a collective. If it fails on any node, all nodes get an error.
     pub(super) fn together<R>(&self, doing: &str, part: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.agree(doing, || Ok((Request::Barrier, part()?))).map(|(_, done)| done)
+    }
+
+    /// Does this node's part as [`together`](Self::together) does. The part returns also a number,
+    /// and all nodes get the greatest one.
+    pub(super) fn together_greatest<R>(
+        &self,
+        doing: &str,
+        part: impl FnOnce() -> Result<(u64, R)>,
+    ) -> Result<(u64, R)> {
+        let (value, done) = self.agree(doing, || {
+            let (number, done) = part()?;
+            let values = Values::U64(vec![number]);
+            Ok((Request::Reduce(Reduction { op: ReduceOp::Max, values }), done))
+        })?;
+        match value {
+            Value::Reduced(Values::U64(numbers)) => numbers.first().map(|number| (*number, done)),
+            _ => None,
+        }
+        .ok_or_else(|| Error::invalid(doing.to_owned(), "the result is of another type (a defect)"))
+    }
+
+    fn agree<R>(
+        &self,
+        doing: &str,
+        part: impl FnOnce() -> Result<(Request, R)>,
+    ) -> Result<(Value, R)> {
         let what = format!("{doing} array \"{}\"", self.name);
         self.node.check_process(|| what.clone())?;
         self.node.check_no_guard(&what)?;
-        let done = part();
-        let request = match &done {
-            Ok(_) => Request::Barrier,
-            Err(error) => Request::Cannot(error.to_string()),
+        let (request, done) = match part() {
+            Ok((request, done)) => (request, Ok(done)),
+            Err(error) => (Request::Cannot(error.to_string()), Err(error)),
         };
         let agreed = self.node.collective(&what, request, self.limit);
         // The error of this node says more than what the others are told.
         let done = done?;
-        agreed.map(|_| done)
+        agreed.map(|value| (value, done))
     }
 }

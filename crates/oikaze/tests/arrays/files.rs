@@ -3,6 +3,8 @@
 use super::failure;
 use oikaze::shared::{Distribution, Element};
 use oikaze::testing::cluster;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
@@ -125,7 +127,7 @@ fn files_that_do_not_fit_are_refused_on_all_nodes() {
         told(array.save(folder.0.join("absent/a.npy")), &["absent", "share"]);
         // One node names another file.
         let name = if job.rank() == 0 { "a.npy" } else { "b.npy" };
-        told(array.save(folder.0.join(name)), &["b.npy.part", "share"]);
+        told(array.save(folder.0.join(name)), &["b.npy", "share"]);
         let text = told(array.load(folder.0.join(name)), &["b.npy"]);
         assert!(job.rank() == 1 || text.contains("node 1 cannot go on"), "{text}");
         array.load(&path)?;
@@ -134,4 +136,30 @@ fn files_that_do_not_fit_are_refused_on_all_nodes() {
     let left: Vec<_> =
         std::fs::read_dir(&folder.0).unwrap().map(|f| f.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
+}
+
+/// A save replaces what a link leads to, keeps the mode, and refuses what is no regular file.
+#[test]
+fn save_to_link_or_file_of_mode_600_keeps_them_and_device_or_pipe_is_refused_on_all_nodes() {
+    let folder = Folder::new("kinds");
+    let at = |name: &str| folder.0.join(name);
+    std::fs::write(at("real.npy"), "old").unwrap();
+    std::fs::set_permissions(at("real.npy"), Permissions::from_mode(0o600)).unwrap();
+    symlink("real.npy", at("link.npy")).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+    assert!(pipe.success());
+    cluster(2, |job| {
+        let array = job.array::<u8>("a", 100)?;
+        array.fill(job.size() as u8)?;
+        array.save(at("link.npy"))?;
+        for path in [at("pipe"), "/dev/full".into(), "/dev/stdout".into()] {
+            failure(array.save(path), &["save array", "cannot be replaced"]);
+        }
+        failure(array.save(&folder.0), &["save array", "directory"]);
+        Ok(job.barrier()?)
+    });
+    assert!(std::fs::symlink_metadata(at("link.npy")).unwrap().is_symlink());
+    let real = std::fs::metadata(at("real.npy")).unwrap();
+    assert_eq!((real.permissions().mode() & 0o777, real.len()), (0o600, 128 + 100));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3);
 }

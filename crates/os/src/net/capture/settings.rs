@@ -2,11 +2,10 @@
 
 use super::{Pcapng, Recorder, Tap, Trace};
 use crate::net::Link;
+use crate::replace_file::{FileRights, Output};
 use oikaze_protocol::limits::{CAPTURE_MAX, CAPTURE_MIN};
 use rustix::process::{Resource, getrlimit};
-use std::fs::{OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// File for a capture of all datagrams; the node's rank is inserted before its extension.
@@ -75,14 +74,10 @@ impl TapSettings {
     }
 }
 
-/// Opens a file for this user only, because it holds what programs send.
+/// Opens a file for this user only, because it holds what programs send. A file of an older job is
+/// replaced, so that a job which still writes it does not write into this one.
 fn open(path: &Path) -> io::Result<std::fs::File> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    // The mode also applies to a file that existed before. (A pipe keeps its mode.)
-    if file.metadata()?.is_file() {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
-    Ok(file)
+    Output::open(path, FileRights::Private)?.publish()
 }
 
 /// Inserts the rank: `x.pcapng` of rank 3 is `x.3.pcapng`.

@@ -3,11 +3,12 @@
 
 use super::{Calibration, Crossovers};
 use crate::memory::placement::range::page_size;
+use crate::replace_file::{self, FileRights};
 use oikaze_protocol::fnv::fnv1a;
 use rustix::fs::{Mode, OFlags, open};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// First words of every version of the file.
@@ -77,18 +78,8 @@ pub(super) fn read(file: &Path) -> Result<Option<Calibration>, CacheRejection> {
 
 /// Replaces the file atomically, so that no reader sees half of it.
 pub(super) fn write(file: &Path, found: &Calibration) -> io::Result<()> {
-    let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
-    fs::create_dir_all(folder)?;
-    let new = folder.join(format!("placement.{}", std::process::id()));
-    let written = || {
-        let _ = fs::remove_file(&new);
-        let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        opened.write_all(text(found, &machine()).as_bytes())?;
-        fs::rename(&new, file)
-    };
-    written().inspect_err(|_| {
-        let _ = fs::remove_file(&new);
-    })
+    fs::create_dir_all(file.parent().ok_or(io::ErrorKind::NotFound)?)?;
+    replace_file::write(file, text(found, &machine()).as_bytes(), FileRights::Private)
 }
 
 fn fields(of: &Crossovers) -> [Option<usize>; 5] {
@@ -191,9 +182,6 @@ mod tests {
         assert_eq!(read(&file), Ok(None));
         write(&file, &example()).unwrap();
         assert_eq!(read(&file), Ok(Some(example())));
-        // Write again, over a leftover of a process with the same number.
-        fs::write(file.with_file_name(format!("placement.{}", std::process::id())), "half")
-            .unwrap();
         write(&file, &example()).unwrap();
         assert_eq!(read(&file), Ok(Some(example())));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
