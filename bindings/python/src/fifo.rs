@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 /// A FIFO of this node; `job.fifo(name, slots, longest)` makes one.
-#[pyclass(module = "oikaze", frozen)]
+#[pyclass(module = "oikaze", frozen, weakref)]
 pub struct Fifo {
     fifo: oikaze::message::Fifo,
 }

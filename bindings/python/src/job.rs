@@ -12,6 +12,7 @@ use crate::queue::CompletionQueue;
 use crate::region::{Region, rights_of};
 use crate::remote::RemoteRegion;
 use crate::wait::{OrOfJob, Timeout, wait, wait_for, wait_in_thread};
+use oikaze::ffi::CallCounter;
 use oikaze::job::{JobBuilder, LoopProgress};
 use oikaze::memory::{LocalRegion, RegionSlice, RemoteId};
 use oikaze::shared::LockGuard;
@@ -533,6 +534,41 @@ impl Job {
     ) -> PyResult<Fifo> {
         let job = self.get(py)?;
         Ok(Fifo::new(wait(py, || job.fifo(name, slots, longest))?))
+    }
+
+    /// Returns how many calls this node has made of which all nodes make the same ones.
+    fn _call_counts(&self, py: Python<'_>) -> PyResult<BTreeMap<(String, u64), u64>> {
+        let job = self.get(py)?;
+        let named = |(counter, count)| match counter {
+            CallCounter::Job => (("job".to_owned(), 0), count),
+            CallCounter::Arrays => (("arrays".to_owned(), 0), count),
+            CallCounter::Team(id) => (("team".to_owned(), id), count),
+            CallCounter::Splits(id) => (("splits".to_owned(), id), count),
+        };
+        Ok(py.detach(|| job.call_counts()).into_iter().map(named).collect())
+    }
+
+    /// Brings this node in step with nodes that have made more calls.
+    fn _catch_up(
+        &self,
+        py: Python<'_>,
+        counts: BTreeMap<(String, u64), u64>,
+        why: &str,
+        limit: Timeout,
+    ) -> PyResult<()> {
+        let job = self.get(py)?;
+        let counter = |((name, id), count): ((String, u64), u64)| {
+            let counter = match name.as_str() {
+                "job" => CallCounter::Job,
+                "arrays" => CallCounter::Arrays,
+                "team" => CallCounter::Team(id),
+                "splits" => CallCounter::Splits(id),
+                _ => return None,
+            };
+            Some((counter, count))
+        };
+        let counts = counts.into_iter().filter_map(counter).collect();
+        wait(py, || job.catch_up(&counts, why, limit.0))
     }
 
     /// Makes a queue in which operations report their end.

@@ -113,7 +113,7 @@ pub fn wait_in_thread<T: Send + 'static>(
 
 /// Time limit of a call, in seconds in Python.
 #[derive(Clone, Copy, Debug)]
-pub struct Timeout(Duration);
+pub struct Timeout(pub Duration);
 
 /// Optional time limits, without which the limit of the job holds.
 pub trait OrOfJob {

@@ -1,11 +1,76 @@
 """Functions in new processes, and the command."""
 
+import contextlib
+import json
+import os
+import pty
+import signal
 import subprocess
 import sys
+import textwrap
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from conftest import COMMAND, HANG, environment
+
+NOTEBOOK = Path(__file__).parents[3] / "docs/book/src/local.ipynb"
+
+
+@pytest.fixture
+def program(alone):
+    """Returns a function that runs a program, which may use pools."""
+
+    def program(source, **more):
+        return alone(PREAMBLE + textwrap.dedent(source), OIKAZE_COMMAND=COMMAND, **more)
+
+    return program
+
+
+#: Names that programs use.
+PREAMBLE = """
+import contextlib, io, os, sys, threading, time
+import numpy as np
+J = oikaze.current_job
+
+def raised(kind, function, *arguments):
+    # Returns the exception that the function raises.
+    try:
+        function(*arguments)
+    except kind as error:
+        return error
+    raise AssertionError(f"{function} has raised nothing")
+
+def works(pool):
+    # All that the nodes do together works.
+    def all_together():
+        job = J()
+        job.barrier()
+        array = job.array("works", 10)
+        array.shared.fill_all(3)
+        job.barrier()
+        total = array.sum()
+        team = job.split(0)
+        assert job.try_receive() is None
+        return float(total), job.all_reduce(1), team.all_reduce(1), job.broadcast(job.rank)
+    assert pool.run(all_together) == [(30.0, pool.size, pool.size, 0)] * pool.size
+
+class On:
+    # A standard output that calls a function as soon as a text is printed.
+    def __init__(self, text, act):
+        self.out, self.text, self.act = sys.stdout, text, act
+    def write(self, text):
+        self.out.write(text)
+        if self.text in text:
+            self.act()
+    def flush(self):
+        self.out.flush()
+
+def interrupt():
+    raise KeyboardInterrupt
+
+"""
 
 
 def test_module_is_the_command():
@@ -57,48 +122,578 @@ def test_functions_run_on_all_nodes(alone):
     assert done.out.count("computes") == 6, done.out
 
 
-def test_exceptions_of_nodes_are_raised_here(alone):
-    alone(
+def test_exception_on_one_rank_leaves_the_pool_and_its_state(program):
+    program(
         """
-        def fails():
-            job = oikaze.current_job()
-            if job.rank == 1:
+        waits = {
+            "receive": lambda: J().receive(),
+            "barrier": lambda: J().barrier(),
+            "barriers": lambda: [J().barrier() for _ in range(3)],
+            "all_reduce": lambda: J().all_reduce(1),
+            "broadcast": lambda: (J().broadcast(1), J().receive()),
+            "array": lambda: J().array("not on all", 100),
+            "split": lambda: J().split(1),
+            "lock": lambda: [J().lock("mine").__enter__(), J().receive()],
+            "sleep": lambda: time.sleep(1000),
+            "loop": lambda: spin(),
+            "messages": lambda: ([J().peer(n).send(b"old").wait() for n in (1, 2)], J().receive()),
+        }
+
+        def spin():
+            while True:
+                pass
+
+        def fails(wait):
+            if J().rank == 1:
                 raise KeyError("what is missing")
-            job.receive()
+            wait()
+
+        def stays_behind():
+            # The clean-up of a function may wait for the failed node, too.
+            try:
+                J().receive()
+            finally:
+                J().barrier()
+
+        def keep():
+            global kept, held
+            kept, held = J().rank, J().array("held", 5)
+            held[:] = 7
+            J().barrier()
+
+        with oikaze.local(3) as pool:
+            pool.run(keep)
+            for name, wait in {**waits, "finally": stays_behind}.items():
+                error = raised(KeyError, pool.run, fails, wait)
+                assert "what is missing" in str(error)
+                assert "node 1" in str(error.__cause__) and "in fails" in str(error.__cause__)
+                works(pool)
+                print("after", name)
+            assert pool.run(lambda: (kept, float(held.sum()))) == [(r, 35.0) for r in range(3)]
+        """
+    )
+
+
+def test_calls_cut_off_in_the_middle_do_not_disturb_later_ones(program):
+    program(
+        """
+        def all_to_all_messages(n):
+            others = [rank for rank in range(J().size) if rank != J().rank]
+            [J().peer(rank).send(bytes(100_000)) for rank in others]
+            [J().receive() for _ in others]
+
+        def arrays(n):
+            array = J().array(f"of step {n}", 5000)
+            array[J().rank] = n
+            J().barrier()
+
+        kinds = [
+            lambda n: J().all_reduce(np.ones(1 << 18)),
+            lambda n: J().broadcast(np.ones(1 << 18) if J().rank == 0 else None),
+            lambda n: J().all_gather(bytes(300_000)),
+            lambda n: J().split(J().rank % 2).barrier(),
+            all_to_all_messages,
+            arrays,
+        ]
+
+        def steps(step, last):
+            n = 0
+            while n < last or J().rank != 1:
+                n += 1
+                step(n)
+            raise KeyError("the end")
+
+        def check():
+            following = J().peer((J().rank + 1) % J().size)
+            following.send(b"of %d" % J().rank).wait()
+            total = J().all_reduce(np.arange(1000.0))
+            return bytes(J().receive().data), float(total.sum())
+
+        with oikaze.local(3) as pool:
+            for last, step in enumerate(kinds * 2):
+                raised(KeyError, pool.run, steps, step, last)
+                works(pool)
+                expected = [(b"of %d" % ((rank - 1) % 3), 3 * 499500.0) for rank in range(3)]
+                assert pool.run(check) == expected
+        """
+    )
+
+
+def test_several_exceptions_raise_the_one_of_the_lowest_rank(program):
+    program(
+        """
+        def fail():
+            if J().rank == 2:
+                raise KeyError("first")
+            try:
+                J().receive()
+            except KeyboardInterrupt:
+                raise ValueError(f"on rank {J().rank}") from None
+
+        with oikaze.local(3) as pool:
+            error = raised(ValueError, pool.run, fail)
+            assert str(error) == "on rank 0"
+            cause = str(error.__cause__)
+            assert "node 0: Traceback" in cause, cause
+            assert "node 1 failed, too: ValueError: on rank 1" in cause, cause
+            assert "node 2 failed, too: KeyError: 'first'" in cause, cause
+        """
+    )
+
+
+def test_objects_that_cannot_be_sent_are_errors_and_the_pool_lives_on(program):
+    program(
+        """
         class Unsendable(Exception):
             def __reduce__(self):
                 raise TypeError("no")
-        def fails_oddly():
+            def __repr__(self):
+                raise TypeError("no")
+
+        def raise_one_of_there():
+            # The module exists on the node alone.
+            import types
+            module = sys.modules["of_the_node"] = types.ModuleType("of_the_node")
+            exec("class There(Exception): pass", module.__dict__)
+            raise module.There("far away")
+
+        def raise_unsendable():
             raise Unsendable("odd")
-        def dies():
-            import os
-            os._exit(5)
-        for function, kind, text in [
-            (fails, KeyError, "what is missing"), (fails_oddly, RuntimeError, "odd"),
-            (dies, oikaze.PeerLostError, "has ended"),
-        ]:
-            with oikaze.local(2) as pool:
-                try:
-                    pool.run(function)
-                except kind as error:
-                    assert text in str(error)
-                    if kind is KeyError:
-                        assert "node 1" in str(error.__cause__), error.__cause__
-                        assert "in fails" in str(error.__cause__)
-                else:
-                    raise AssertionError(function)
+
+        def of_two_arguments():
+            class Two(Exception):
+                def __init__(self, first, second):
+                    super().__init__(f"{first} and {second}")
+            raise Two(1, 2)
+
+        def end_generator():
+            raise GeneratorExit
+
+        def interrupt_itself():
+            raise KeyboardInterrupt
+
+        with oikaze.local(2) as pool:
+            for kind, text, function, *arguments in [
+                (RuntimeError, "There: far away", raise_one_of_there),
+                (RuntimeError, "Unsendable", raise_unsendable),
+                (RuntimeError, "1 and 2", of_two_arguments),
+                (RuntimeError, "SystemExit: 3", lambda: sys.exit(3)),
+                (RuntimeError, "SystemExit", sys.exit),
+                (RuntimeError, "GeneratorExit", end_generator),
+                (RuntimeError, "KeyboardInterrupt", interrupt_itself),
+                (oikaze.InvalidError, "returning a result", lambda: (n for n in range(3))),
+                (oikaze.InvalidError, "returning a result", lambda: J()),
+                (oikaze.InvalidError, "sending a function", len, threading.Lock()),
+                (oikaze.InvalidError, "sending a pool", lambda: pool.run(len, "abc")),
+                (oikaze.InvalidError, "by_rank", len, oikaze.by_rank(["one"])),
+                (NameError, "not_there", lambda: not_there),
+                (TypeError, "argument", lambda: 1, 2),
+            ]:
+                error = raised(kind, pool.run, function, *arguments)
+                assert text in str(error), (text, error)
+                assert pool.run(len, "abc") == [3, 3]
+            works(pool)
+        error = raised(oikaze.InvalidError, pool.run, len, "abc")
+        assert "closed" in error.cause and error.remedy
         for nodes in (0, -1):
-            try:
-                oikaze.local(nodes)
-            except oikaze.InvalidError as error:
-                assert error.remedy
-        try:
-            oikaze.current_job()
-        except oikaze.InvalidError as error:
-            assert "join" in error.remedy
-        """,
-        OIKAZE_COMMAND=COMMAND,
+            assert raised(oikaze.InvalidError, oikaze.local, nodes).remedy
+        assert "join" in raised(oikaze.InvalidError, J).remedy
+        """
     )
+
+
+def test_names_of_an_earlier_call_can_be_given_again(program):
+    program(
+        """
+        def make(name="x", extent=1000):
+            job = J()
+            array = job.array(name, extent)
+            guarded = job.guarded_array(name + " guarded", (extent, 2))
+            region, fifo = job.publish(name, 100, oikaze.Rights.ALL), job.fifo(name + " FIFO", 4, 8)
+            with job.lock(name):
+                array += 1
+            job.barrier()
+            return float(array.sum()), array, (array, guarded, region, fifo)
+
+        def hold(extent=1000, again=False):
+            global held
+            before, total = held if again else None, make("held", extent)
+            held = total[2]
+            if before:
+                assert before[1] is held[1] and before[2] is held[2] and before[3] is held[3]
+            J().barrier()
+            return total[0]
+
+        def forget():
+            global held
+            del held
+
+        with oikaze.local(2) as pool:
+            for extent in (1000, 1000, 500):
+                # Nobody holds the array: it is made anew.
+                assert pool.run(lambda: make("x", extent)[0]) == [2 * extent] * 2
+            assert pool.run(hold) == [2000.0] * 2
+            # The same array, with what it holds.
+            assert pool.run(hold, again=True) == [4000.0] * 2
+            error = raised(oikaze.InvalidError, pool.run, hold, 500)
+            for text in ("'held'", "(1000,)", "free"):
+                assert text in str(error), error
+            pool.run(forget)
+            assert pool.run(hold, 500) == [1000.0] * 2
+            # Another array that one node alone holds.
+            pool.run(lambda: forget() if J().rank else None)
+            assert "'held'" in str(raised(oikaze.Error, pool.run, hold, 500)).replace('"', "'")
+            works(pool)
+
+            def free():
+                global freed
+                freed = J().array("freed", 10)
+                freed.free()
+
+            # The name is free as soon as the array is, whatever holds it.
+            pool.run(free)
+            pool.run(free)
+            assert pool.run(lambda: J().array("freed", 20).size) == [20, 20]
+
+            def name_twice():
+                # Only in another call.
+                return [J().array("twice", 10) for _ in range(2)]
+
+            assert "twice" in str(raised(oikaze.Error, pool.run, name_twice))
+            works(pool)
+        """
+    )
+
+
+@pytest.mark.parametrize("wait", ["time.sleep(1000)", "J().receive()", "J().barrier()"])
+def test_interrupt_of_a_terminal_reaches_the_function_alone(wait):
+    # Rank 1 does not come to the barrier.
+    source = f"""
+        import os, time, oikaze
+        J = oikaze.current_job
+        def waits():
+            global state
+            state = J().rank
+            print("begun", flush=True)
+            J().receive() if J().rank else {wait}
+        pool = oikaze.local(2)
+        pids = pool.run(os.getpid)
+        try:
+            pool.run(waits)
+        except KeyboardInterrupt as error:
+            print("interrupted", "in waits" in str(error.__cause__))
+        print("after", pool.run(lambda: state) == [0, 1], pool.run(os.getpid) == pids)
+        pool.run(lambda: J().barrier())
+        pool.close()
+        print("closed")
+    """
+    # The terminal is the one of the program, as in a shell.
+    takes = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    source = takes + textwrap.dedent(source)
+    terminal, theirs = pty.openpty()
+    shown = b""
+    with subprocess.Popen(
+        [sys.executable, "-c", source],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment(OIKAZE_COMMAND=COMMAND),
+        start_new_session=True,
+    ) as child:
+        os.close(theirs)
+        end = threading.Timer(HANG, child.kill)
+        end.start()
+        with contextlib.suppress(OSError):
+            while shown.count(b"begun") < 2:
+                shown += os.read(terminal, 1000)
+            os.write(terminal, b"\x03")
+            while True:
+                shown += os.read(terminal, 1000)
+        end.cancel()
+    os.close(terminal)
+    assert b"interrupted True" in shown and b"after True True" in shown, shown
+    assert b"closed" in shown, shown
+
+
+def test_second_interrupt_returns_while_the_nodes_still_run(program):
+    done = program(
+        """
+        def ignores():
+            while True:
+                try:
+                    print("begun")
+                    time.sleep(1000)
+                except KeyboardInterrupt:
+                    print("ignored")
+
+        pool = oikaze.local(2)
+        out = sys.stdout
+        sys.stdout = On("begun", interrupt)
+        sys.stdout.act = lambda: setattr(sys.stdout, "text", "interrupt again") or interrupt()
+        error = raised(KeyboardInterrupt, pool.run, ignores)
+        sys.stdout = out
+        assert "nodes 0, 1" in str(error) and "kill" in str(error), error
+        later = pool.submit(len, "abc")
+        assert later.cancel()
+        pool.kill()
+        pool.kill()
+        pool.close()
+        assert "closed" in str(raised(oikaze.InvalidError, pool.run, len, "abc"))
+        """
+    )
+    assert "ignored" in done.out
+
+
+WAYS = {
+    "idle": "pass",
+    "waits": "J().receive()",
+    "sleeps": "time.sleep(1000)",
+    "ignores": """
+            while True:
+                try:
+                    time.sleep(1000)
+                except BaseException:
+                    pass""",
+    "holds the interpreter": "import re; print('begun', flush=True); re.match('(a*)*b', 'a' * 100)",
+}
+
+
+def are_gone(pids):
+    """Waits until these processes have ended."""
+    end = time.monotonic() + HANG
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < end, "processes are left"
+        time.sleep(0.01)
+    return True
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_close_and_the_end_of_the_program_leave_no_process(program, way):
+    done = program(
+        f"""
+        def busy():
+            print("begun", flush=True)
+            {WAYS[way]}
+
+        for end in ("close", "kill", "drop", "exit"):
+            pool = oikaze.local(2)
+            print("pids", *pool.run(os.getpid))
+            if {way != "idle"}:
+                begun, sys.stdout = threading.Event(), On("begun", lambda: begun.set())
+                future = pool.submit(busy)
+                assert begun.wait(100)
+                sys.stdout = sys.stdout.out
+            if end in ("close", "kill"):
+                [getattr(pool, end)() for _ in range(2)]
+                if {way != "idle"}:
+                    assert future.exception(0) is not None
+            elif end == "drop":
+                del pool
+        """
+    )
+    lines = [line.split()[1:] for line in done.out.splitlines() if line.startswith("pids")]
+    assert len(lines) == 4 and are_gone([pid for line in lines for pid in line])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nodes_end_with_a_killed_parent(way):
+    source = f"""
+        import os, signal, time, oikaze
+        J = oikaze.current_job
+        def busy():
+            print("pid", os.getpid(), flush=True)
+            {WAYS[way]}
+        pool = oikaze.local(2)
+        pool.run(busy)
+        print("idle", flush=True)
+        time.sleep(1000)
+    """
+    program = [sys.executable, "-c", textwrap.dedent(source)]
+    pipe, more = subprocess.PIPE, environment(OIKAZE_COMMAND=COMMAND)
+    with subprocess.Popen(program, stdout=pipe, text=True, env=more) as parent:
+        pids = [parent.stdout.readline().split()[-1] for _ in range(2)]
+        if way == "idle":
+            assert parent.stdout.readline() == "idle\n"
+        parent.send_signal(signal.SIGKILL)
+    assert are_gone(pids)
+
+
+def test_dead_node_is_an_error_with_a_remedy(program):
+    program(
+        """
+        def die():
+            if J().rank == 1:
+                print("the last words", flush=True)
+                os._exit(5)
+            J().receive()
+
+        out = io.StringIO()
+        pool = oikaze.local(2)
+        with contextlib.redirect_stdout(out):
+            error = raised(oikaze.PeerLostError, pool.run, die)
+        assert error.peer == 1 and "another pool" in error.remedy
+        assert "[1] the last words" in out.getvalue()
+        again = raised(oikaze.PeerLostError, pool.run, len, "abc")
+        assert again.peer == 1 and "ended" in again.cause and "another pool" in again.remedy
+        pool.close()
+        # Also between two calls.
+        pool = oikaze.local(2)
+        os.kill(pool.run(os.getpid)[0], 9)
+        assert raised(oikaze.PeerLostError, pool.run, lambda: J().receive()).peer == 0
+        """
+    )
+
+
+def test_pushed_names_are_seen_by_later_functions(program):
+    program(
+        """
+        offset = "of this process"
+
+        def helper(x):
+            return x + offset + part
+
+        def count():
+            global calls
+            calls = globals().get("calls", 0) + 1
+            return calls
+
+        with oikaze.local(2) as pool:
+            pool.push(offset=100, part=oikaze.by_rank([10, 20]))
+            assert pool.run(lambda x: helper(x), 1) == [111, 121]
+            assert pool.run(helper, oikaze.by_rank([1, 2])) == [111, 122]
+            both = pool.run(lambda *, a, b: (a, b), a=oikaze.by_rank("xy"), b=3)
+            assert both == [("x", 3), ("y", 3)]
+            assert pool.pull("part") == [10, 20]
+            pool.push(self=1, name=2, function=3)
+            assert pool.pull("self") == [1, 1]
+            assert "missing" in str(raised(NameError, pool.pull, "missing"))
+            assert pool.run(count) == [1, 1] and pool.run(count) == [2, 2]
+            # A name that was not pushed is the one of this process.
+            own = 1
+            assert pool.run(lambda: own) == [1, 1]
+            own = 2
+            assert pool.run(lambda: own) == [2, 2]
+            pool.run(lambda: exec("global keep; keep = 5"))
+            assert pool.run(lambda: keep) == [5, 5]
+        """
+    )
+
+
+def test_submitted_calls_run_one_after_the_other(program):
+    program(
+        """
+        def wait():
+            print("begun", flush=True)
+            J().receive()
+
+        with oikaze.local(2) as pool, oikaze.local(1) as other:
+            begun, sys.stdout = threading.Event(), On("begun", lambda: begun.set())
+            first = pool.submit(wait)
+            second, third = pool.submit(len, "abc"), pool.submit(len, "ab")
+            assert begun.wait(100) and third.cancel() and not first.cancel()
+            assert other.run(len, "abc") == [3]
+            pool.interrupt()
+            assert isinstance(first.exception(), KeyboardInterrupt)
+            assert second.result() == [3, 3]
+            pool.interrupt()
+            # Calls of several threads.
+            results = []
+            threads = [
+                threading.Thread(target=lambda n=n: results.append(pool.run(pow, n, 2)))
+                for n in range(8)
+            ]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            assert sorted(results) == [[n * n] * 2 for n in range(8)]
+        """
+    )
+
+
+def test_output_comes_whole_and_before_the_call_returns(program):
+    program(
+        """
+        def speak():
+            print("said")
+            print("warned", file=sys.stderr)
+            os.write(1, b"written\\n")
+            print("without end", end="")
+
+        def shout():
+            for _ in range(30):
+                print("\u6e29" * 20_000)
+
+        with oikaze.local(2) as pool:
+            for _ in range(100):
+                out = io.StringIO()
+                with contextlib.redirect_stdout(out):
+                    pool.run(speak)
+                lines = out.getvalue().splitlines()
+                for rank in range(2):
+                    mine = [line for line in lines if line.startswith(f"[{rank}] ")]
+                    words = [line[4:] for line in mine]
+                    assert words == ["said", "warned", "written", "without end"], lines
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                pool.run(shout)
+            assert out.getvalue().count("\u6e29") == 1_200_000 and "\ufffd" not in out.getvalue()
+        """
+    )
+
+
+def test_results_do_not_need_a_standard_output(program):
+    done = program(
+        """
+        def speak():
+            print("\u6e29")
+            return 7
+
+        full = open("/dev/full", "w")
+        closed = open("/dev/null", "w")
+        closed.close()
+        narrow = io.TextIOWrapper(io.BytesIO(), "ascii")
+        out = sys.stdout
+        with oikaze.local(2) as pool:
+            for sys.stdout in (None, full, closed, narrow, object()):
+                assert pool.run(speak) == [7, 7]
+        sys.stdout = out
+        assert narrow.buffer.getvalue().count(b"\\\\u6e29") == 2
+        os._exit(0)  # the full file cannot be closed
+        """,
+        # Longer than the path of a socket may be.
+        TMPDIR="/tmp/" + "/".join(["a-long-folder"] * 20),
+    )
+    assert done.err == ""
+
+
+def test_long_arguments_pass_long_output(program):
+    program(
+        """
+        begun = threading.Event()
+
+        def chatty():
+            print("begun", flush=True)
+            for n in range(20_000):
+                print("a line that nobody reads at the moment", n)
+
+        with oikaze.local(2) as pool:
+            pool.submit(chatty)
+            assert pool.run(len, bytes(8 << 20)) == [8 << 20] * 2
+            assert [len(echo) for echo in pool.run(lambda x: x, bytes(8 << 20))] == [8 << 20] * 2
+        """
+    )
+
+
+def test_cells_of_the_notebook_run_twice(program):
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    done = program(
+        f"""
+        for source in {sources!r}:
+            for _ in range(2):
+                exec(source)
+        """
+    )
+    assert done.out.count("residual") == 2
 
 
 @pytest.mark.long
@@ -106,8 +701,11 @@ def test_notebook_runs(tmp_path):
     import nbclient
     import nbformat
 
-    book = Path(__file__).parents[3] / "docs/book/src/local.ipynb"
-    notebook = nbformat.read(book, as_version=4)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    # As somebody does who changes a cell and runs all of them again.
+    notebook.cells = [cell for cell in notebook.cells for _ in range(2)]
+    for cell in notebook.cells:
+        cell["id"] = f"cell-{id(cell)}"
     resources = {"metadata": {"path": tmp_path}}
     client = nbclient.NotebookClient(notebook, timeout=HANG, resources=resources)
     client.execute(env=environment(OIKAZE_COMMAND=COMMAND))
@@ -118,62 +716,3 @@ def test_notebook_runs(tmp_path):
         for output in cell.outputs
     )
     assert "residual" in printed and "AssertionError" not in printed
-
-
-def test_answers_of_an_interrupted_call_are_not_taken_for_later_ones(alone):
-    alone(
-        """
-        import os, sys
-        gates = [f"gate{rank}" for rank in range(2)]
-        [os.mkfifo(gate) for gate in gates]
-
-        def slow():
-            rank = oikaze.current_job().rank
-            oikaze.current_job().barrier()
-            print("begun", flush=True)
-            open(f"gate{rank}").close()
-            return f"slow {rank}"
-
-        def quick():
-            return f"quick {oikaze.current_job().rank}"
-
-        def fails():
-            print("begun", flush=True)
-            open(f"gate{oikaze.current_job().rank}").close()
-            raise ValueError("after the interrupt")
-
-        class Interrupting:
-            # The pool prints here what the nodes print.
-            def __init__(self, out):
-                self.out = out
-            def write(self, text):
-                self.out.write(text)
-                if "begun" in text:
-                    raise KeyboardInterrupt
-
-        def interrupted(pool, function):
-            out, sys.stdout = sys.stdout, Interrupting(sys.stdout)
-            try:
-                pool.run(function)
-            except KeyboardInterrupt:
-                pass
-            else:
-                raise AssertionError("not interrupted")
-            finally:
-                sys.stdout = out
-            [open(gate, "w").close() for gate in gates]
-
-        with oikaze.local(2) as pool:
-            interrupted(pool, slow)
-            assert pool.run(quick) == ["quick 0", "quick 1"]
-            assert pool.run(quick) == ["quick 0", "quick 1"]
-            interrupted(pool, fails)
-            try:
-                pool.run(quick)
-            except oikaze.InvalidError as error:
-                assert "earlier" in error.cause and "after the interrupt" in str(error.__cause__)
-            else:
-                raise AssertionError("the failure is lost")
-        """,
-        OIKAZE_COMMAND=COMMAND,
-    )

@@ -32,7 +32,7 @@ from ._errors import (
     UnreportedError,
 )
 from ._job import Job, Rights, join
-from ._local import Pool, current_job, local
+from ._local import Pool, by_rank, current_job, local
 from ._native import (
     Arrival,
     Arrivals,
@@ -88,6 +88,7 @@ __all__ = [
     "TimeoutError",
     "UnreportedError",
     "__version__",
+    "by_rank",
     "current_job",
     "join",
     "local",

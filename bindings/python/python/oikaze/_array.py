@@ -99,6 +99,7 @@ class SharedArray:
 
     def __init__(self, job: Job, memory: SharedMemory, dtype: np.dtype[Any]) -> None:
         self._job, self._memory, self.dtype = job, memory, dtype
+        self._is_freed = False
         self._note_shape()
         self.reading = _Selector(self, "read")
         self.writing = _Selector(self, "write")
@@ -158,6 +159,7 @@ class SharedArray:
     def free(self) -> None:
         """Ends the array on all nodes. Collective. Do not touch its memory afterwards."""
         self._memory.free()
+        self._is_freed = True
 
     def redistribute(self, distribution: Distribution) -> None:
         """Gives the elements other homes. Collective. Views of the array are old afterwards."""

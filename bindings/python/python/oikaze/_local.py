@@ -1,201 +1,230 @@
 """Functions that run on the nodes of a new job on this machine, for notebooks and scripts.
 
-The processes are new ones, started by ``oikaze run``. Each connects to this process by a socket in
-a private directory, takes functions, and sends results or exceptions back. Each has a job of its
-own from `current_job`.
+The processes are new ones, started by ``oikaze run`` (`_pool_io`). Each takes functions by a socket
+and sends back what they return or raise (`_node`). Each has a job of its own from `current_job`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
-import struct
-import subprocess
+import math
+import queue
 import sys
-import tempfile
-import traceback
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Client, Connection, Listener, wait
-from types import ModuleType, TracebackType
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._command import find
-from ._errors import invalid, make
+from ._errors import invalid
 
 if TYPE_CHECKING:
     from ._job import Job
+    from ._pool_io import Call
 
-#: Number of a call, before the pickled call and its outcome.
-_NUMBER = struct.Struct("<Q")
-_KEY, _PLACE = "OIKAZE_POOL_KEY", "OIKAZE_POOL_PLACE"
-
-
-def _pickler() -> ModuleType:
-    """Returns cloudpickle, which also sends functions of a notebook, or pickle."""
-    try:
-        import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    except ImportError:
-        return pickle
-    return cloudpickle  # type: ignore[no-any-return, unused-ignore]
+#: Time in seconds after an interrupt after which nodes that go on are named.
+HINT_AFTER = 2.0
+#: Time in seconds after which a wait sees interrupts that are no signals, such as those of
+#: `_thread.interrupt_main`.
+POLL_INTERVAL = 0.2
 
 
-class RemoteError(Exception):
-    """Traceback of a node, as the cause of an exception that `Pool.run` raises."""
+class ByRank:
+    """Values of which each node gets its own; `by_rank` makes them."""
 
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = list(values)
+
+
+def by_rank(values: Sequence[Any]) -> ByRank:
+    """Returns an argument of `Pool.run` or `Pool.push` of which each node gets its own value.
+
+    Args:
+        values: one value for each rank.
+
+    Example::
+
+        pool.run(solve, oikaze.by_rank(np.array_split(data, pool.size)))
+    """
+    return ByRank(values)
 
 
 class Pool:
     """Nodes of a job on this machine, which run functions; `oikaze.local` makes one.
 
-    As a context manager the pool ends at the end of the block.
+    The nodes keep their state between calls: global names, arrays, connections. A function that
+    raises an exception, or is interrupted, does not change that. As a context manager the pool ends
+    at the end of the block. It also ends with its last reference, and with this process.
     """
 
     def __init__(self, nodes: int) -> None:
+        from ._pool_io import Nodes
+
         if nodes < 1:
             raise invalid("starting nodes", f"{nodes} nodes are asked for", "give 1 or more")
         self.size = nodes
-        self._calls = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="oikaze-")
-        place, key = os.path.join(self._folder.name, "pool"), os.urandom(32)
-        self._connections: list[Connection[Any, Any]] = []
-        with Listener(place, "AF_UNIX", backlog=nodes, authkey=key) as listener:
-            environment = {**os.environ, _KEY: key.hex(), _PLACE: place}
-            # Output of the nodes goes where the output of this process goes, in a notebook, too.
-            program = [sys.executable, "-m", "oikaze._node"]
-            self._launcher = subprocess.Popen(
-                [find(), "run", "-n", str(nodes), "--", *program],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            assert self._launcher.stdout is not None
-            self._output = self._launcher.stdout.fileno()
-            found = self._accept(listener)
-        self._connections = [found[rank] for rank in range(nodes)]
+        self._pushed: frozenset[str] = frozenset()
+        self._nodes = Nodes(nodes)
+        # The thread holds the nodes and not the pool, which ends with its last reference.
+        self._end = weakref.finalize(self, self._nodes.close)
+        try:
+            self._wait(self._nodes.start)
+        except BaseException:
+            self.kill()
+            raise
 
-    def _accept(self, listener: Listener) -> dict[int, Connection[Any, Any]]:
-        """Takes the connections of all nodes, by rank."""
-        socket = listener._listener._socket  # type: ignore[attr-defined]
-        found: dict[int, Connection[Any, Any]] = {}
-        while len(found) < self.size:
-            # The launcher's output ends if the nodes do before they have come.
-            ready = wait([socket, self._output])
-            if socket in ready:
-                connection = listener.accept()
-                found[connection.recv()] = connection
-            elif not self._print():
-                cause = f"the launcher ended with status {self._launcher.wait()}"
-                raise _failed("starting nodes", cause, "see its output above")
-        return found
-
-    def _print(self) -> bool:
-        """Prints what the nodes have printed. Returns false at its end."""
-        output = os.read(self._output, 1 << 16)
-        sys.stdout.write(output.decode(errors="replace"))
-        return bool(output)
-
-    def run(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> list[Any]:
+    def run(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> list[Any]:
         """Calls ``function(*arguments, **keywords)`` on every node. Returns the results by rank.
 
-        The function gets its job from ``oikaze.current_job()``. It may be one of a notebook, if
-        cloudpickle is installed. An exception of a node is raised here, with its traceback as the
-        cause. Output of the nodes is printed.
+        The function gets its job from ``oikaze.current_job()``. It may be one of a notebook: the
+        global names that it uses are sent with it, unless they were pushed. It may keep its own
+        with ``global``. Output of the nodes is printed.
 
-        ``KeyboardInterrupt`` ends the wait. The nodes go on with the function, and the next call
-        begins when they have ended it.
+        An exception of a node is raised here, with the node's traceback as the cause. If several
+        nodes fail, it is the one of the lowest rank. Nodes that wait for the failed one are
+        interrupted. Then the pool can be used again, with the state of all nodes. Messages that no
+        function has received are discarded.
+
+        ``KeyboardInterrupt`` is raised in the function on all nodes, and then here. A second one
+        returns at once, while the nodes still run.
+
+        Example::
+
+            with oikaze.local(4) as pool:
+                assert pool.run(lambda x: x + oikaze.current_job().rank, 10) == [10, 11, 12, 13]
 
         Raises:
             PeerLostError: a process has ended.
+            InvalidError: the pool is closed, or the function cannot be sent.
         """
-        if not self._connections:
-            raise invalid("running a function", "the pool is closed", "make another one")
-        sent = _pickler().dumps((function, arguments, keywords))
-        self._calls += 1
-        with self._whole():
-            for rank, connection in enumerate(self._connections):
-                try:
-                    connection.send_bytes(_NUMBER.pack(self._calls) + sent)
-                except OSError:
-                    self._lost(rank)
-        outcomes: dict[int, Any] = {}
-        waiting = {connection: rank for rank, connection in enumerate(self._connections)}
-        while waiting:
-            ready = self._await(list(waiting))
-            for connection in ready:
-                rank = waiting[connection]
-                try:
-                    with self._whole():
-                        answer = connection.recv_bytes()
-                except (EOFError, OSError):
-                    self._lost(rank)
-                is_well, outcome, trace = pickle.loads(memoryview(answer)[_NUMBER.size :])
-                if _NUMBER.unpack_from(answer)[0] != self._calls:
-                    # It belongs to an earlier call, which was interrupted.
-                    if not is_well:
-                        self._end()
-                        cause = f"an earlier call, interrupted here, failed on node {rank}"
-                        error = invalid("running a function", cause, "make another pool")
-                        raise error from RemoteError(f"node {rank}: {trace}")
-                    continue
-                del waiting[connection]
-                outcomes[rank] = outcome
-                if not is_well:
-                    # Other nodes may wait for this one for ever.
-                    if waiting:
-                        self._end()
-                    raise outcome from RemoteError(f"node {rank}: {trace}")
-        return [outcomes[rank] for rank in range(self.size)]
+        __tracebackhide__ = True  # by IPython
+        self._nodes.check_thread()
+        return self._wait(self._submit(function, arguments, keywords, is_watched=True))
 
-    @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Ends the nodes if a message was sent or received in part, or not to all nodes."""
-        try:
-            yield
-        except OSError:
-            raise
-        except BaseException:
-            if self._connections:
-                self._end()
-            raise
+    def submit(
+        self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any
+    ) -> Future[list[Any]]:
+        """Calls a function as `run` does, and does not wait for it.
 
-    def _await(self, connections: list[Connection[Any, Any]]) -> list[Any]:
-        """Waits for a connection, and prints what the nodes print meanwhile."""
-        while True:
-            ready = wait([self._output, *connections])
-            if self._output not in ready:
-                return ready
-            if not self._print():
-                # All nodes have ended, which their connections tell.
-                return list(wait(connections))
+        Functions run one after the other. `interrupt` ends the one that runs, and
+        ``future.cancel()`` those that have not begun.
 
-    def _lost(self, rank: int) -> None:
-        self._end()
-        operation, cause = "running a function", f"the process of node {rank} has ended"
-        remedy = "see its output above, and make another pool"
-        error = make("PeerLostError", f"{operation}: {cause}; {remedy}", operation, cause, remedy)
-        error.peer = rank  # type: ignore[attr-defined]
-        raise error
+        Example::
 
-    def _end(self) -> None:
-        """Ends the nodes at once."""
-        self._launcher.terminate()
-        self.close()
+            with oikaze.local(2) as pool:
+                future = pool.submit(sum, [1, 2])
+                assert future.result() == [3, 3]
+        """
+        return self._submit(function, arguments, keywords).future
+
+    def push(self, /, **values: Any) -> None:
+        """Sets global names of the nodes, for later functions of a notebook or script.
+
+        A function that uses such a name finds the pushed value, also if this process has another
+        one. Values of `by_rank` differ between nodes.
+
+        Example::
+
+            pool.push(data=np.arange(1e6), part=oikaze.by_rank(["first", "second"]))
+            pool.run(lambda: (part, data.sum()))
+        """
+        self._nodes.check_thread()
+        self._wait(self._submit(_push, (), values, is_watched=True))
+        self._pushed |= values.keys()
+
+    def pull(self, name: str) -> list[Any]:
+        """Returns the values of a global name of the nodes, by rank.
+
+        Example::
+
+            pool.push(part=oikaze.by_rank(["first", "second"]))
+            assert pool.pull("part") == ["first", "second"]
+
+        Raises:
+            NameError: a node has no such name.
+        """
+        return self.run(_pull, name)
+
+    def interrupt(self) -> None:
+        """Interrupts the function that runs on the nodes, as Ctrl-C does."""
+        self._nodes.interrupt(None)
 
     def close(self) -> None:
-        """Ends the nodes, and waits for their processes. A second call does nothing."""
-        for connection in self._connections:
-            connection.close()
-        self._connections = []
-        if self._launcher.stdout is not None and not self._launcher.stdout.closed:
-            while self._print():
-                pass
-            self._launcher.stdout.close()
-        self._launcher.wait()
-        self._folder.cleanup()
+        """Ends the nodes within two seconds. A second call does nothing.
+
+        The nodes leave their job and end. Those that do not are terminated, and then killed.
+        """
+        self._end()
+
+    def kill(self) -> None:
+        """Ends the nodes at once, whatever they do. A second call does nothing."""
+        self._nodes.kill()
+        self._end.detach()
+
+    def _submit(
+        self,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        is_watched: bool = False,
+    ) -> Call:
+        from ._calls import pickled_call
+        from ._pool_io import Call
+
+        ranks: Sequence[int] = range(self.size)
+        given = [*arguments, *keywords.values()]
+        lists = [one.values for one in given if isinstance(one, ByRank)]
+        for values in lists:
+            if len(values) != self.size:
+                cause = f"by_rank has {len(values)} values for {self.size} nodes"
+                raise invalid("running a function", cause, "give one for each rank")
+        bodies = [
+            pickled_call(
+                function,
+                [_of_rank(one, rank) for one in arguments],
+                {name: _of_rank(one, rank) for name, one in keywords.items()},
+                self._pushed,
+            )
+            for rank in (ranks if lists else ranks[:1])
+        ]
+        call = Call(bodies)
+        call.is_watched = is_watched
+        self._nodes.submit(call)
+        return call
+
+    def _wait(self, call: Call) -> list[Any]:
+        """Waits for a call, and prints its output."""
+        __tracebackhide__ = True
+        from ._pool_io import show
+
+        interrupts = 0
+        try:
+            while True:
+                try:
+                    _show_news(call, interrupts > 0)
+                    break
+                except KeyboardInterrupt:
+                    interrupts += 1
+                    if call.future.cancel():
+                        raise
+                    if interrupts > 1:
+                        raise KeyboardInterrupt(f"{_still(call)}; pool.kill() ends them") from None
+                    self._nodes.interrupt(call)
+        finally:
+            call.is_watched = False
+            while not call.news.empty():
+                show(call.news.get() or "")
+        error = call.future.exception()
+        if error is None and interrupts:
+            error = KeyboardInterrupt()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                # The traceback holds this frame.
+                del error
+        return call.future.result()
 
     def __enter__(self) -> Pool:
         return self
@@ -208,8 +237,48 @@ class Pool:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        remedy = "call oikaze.current_job() in the function"
+        raise invalid("sending a pool", "it is no object of its nodes", remedy)
+
     def __repr__(self) -> str:
         return f"<oikaze.Pool of {self.size} nodes>"
+
+
+def _show_news(call: Call, is_interrupted: bool) -> None:
+    """Prints the output of a call until it has ended."""
+    from ._pool_io import show
+
+    hint_at = time.monotonic() + HINT_AFTER if is_interrupted else math.inf
+    while True:
+        if hint_at <= time.monotonic():
+            hint_at = math.inf
+            show(f"oikaze: {_still(call)}; interrupt again to return without them\n")
+        with contextlib.suppress(queue.Empty):
+            news = call.news.get(timeout=POLL_INTERVAL)
+            if news is None:
+                return
+            show(news)
+
+
+def _still(call: Call) -> str:
+    ranks = ", ".join(map(str, sorted(call.waiting.copy())))
+    return f"the function still runs on the nodes {ranks}"
+
+
+def _of_rank(value: Any, rank: int) -> Any:
+    return value.values[rank] if isinstance(value, ByRank) else value
+
+
+def _push(**values: Any) -> None:
+    sys.modules["__main__"].__dict__.update(values)
+
+
+def _pull(name: str) -> Any:
+    try:
+        return sys.modules["__main__"].__dict__[name]
+    except KeyError:
+        raise NameError(f"name {name!r} is not defined on this node") from None
 
 
 def local(nodes: int) -> Pool:
@@ -241,44 +310,5 @@ def current_job() -> Job:
 
     if _ending._joined:
         return _ending._joined[-1]
-    cause = "this process has joined none"
-    raise invalid("finding the job", cause, "call oikaze.join first")
-
-
-def _failed(operation: str, cause: str, remedy: str) -> Exception:
-    return make("SystemCallError", f"{operation}: {cause}; {remedy}", operation, cause, remedy)
-
-
-def _outcome(sent: bytes) -> bytes:
-    """Calls a function, and returns its pickled outcome."""
-    pickler = _pickler()
-    try:
-        function, arguments, keywords = pickle.loads(sent)
-        outcome = pickler.dumps((True, function(*arguments, **keywords), ""))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised elsewhere
-        trace = traceback.format_exc()
-        try:
-            outcome = pickler.dumps((False, error, trace))
-            pickle.loads(outcome)
-        except Exception:
-            # The exception itself cannot be sent.
-            outcome = pickle.dumps((False, RuntimeError(repr(error)), trace))
-    return bytes(outcome)
-
-
-def serve() -> None:
-    """Runs functions on a node until the pool closes its connection."""
-    from ._job import join
-
-    key, place = bytes.fromhex(os.environ.pop(_KEY)), os.environ.pop(_PLACE)
-    with join() as job, Client(place, "AF_UNIX", authkey=key) as connection:
-        connection.send(job.rank)
-        while True:
-            try:
-                sent = connection.recv_bytes()
-            except (EOFError, OSError):
-                return
-            number, call = sent[: _NUMBER.size], sent[_NUMBER.size :]
-            outcome = _outcome(call)
-            sys.stdout.flush()
-            connection.send_bytes(number + outcome)
+    cause, remedy = "this process has joined none", "call oikaze.join first, or run it on a pool"
+    raise invalid("finding the job", cause, remedy)

@@ -6,6 +6,7 @@
 //! [`ElementType`]. Arrays and collectives of such types are the ones of Rust programs:
 //! [`UntypedArray`], [`Untyped`].
 
+mod calls;
 mod class;
 mod handles;
 mod interruption;
@@ -20,6 +21,7 @@ pub use crate::shared::untyped::{
     ElementKind, ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
     UntypedWriteGuard,
 };
+pub use calls::{CallCounter, CallCounts};
 pub use class::ErrorClass;
 pub use handles::{Handle, HandleTable, Keepable};
 pub(crate) use interruption::Interruption;

@@ -55,6 +55,11 @@ impl Arrays {
         number
     }
 
+    /// Uses up all numbers below this one.
+    pub fn skip(&mut self, next: ArrayId) {
+        self.next = self.next.max(next);
+    }
+
     pub fn get(&self, number: ArrayId) -> Option<&Array> {
         self.known.get(&number)
     }

@@ -327,6 +327,19 @@ impl Coherence {
         self.settle(pages);
     }
 
+    /// Returns how many collectives this node has called. All nodes that made the same calls have
+    /// the same number.
+    #[must_use]
+    pub fn collectives_called(&self) -> u64 {
+        let collective = &self.collective;
+        self.epoch + u64::from(collective.current.is_some()) + collective.queue.len() as u64
+    }
+
+    /// Uses up all numbers of arrays below `next`, as declarations do that other nodes have made.
+    pub fn skip_arrays(&mut self, next: ArrayId) {
+        self.arrays.skip(next);
+    }
+
     /// Takes part in a collective that this node cannot perform, so that all nodes learn why.
     pub fn cannot(&mut self, problem: String, token: Token, pages: &mut dyn Pages) {
         self.collective.call(Call::Unfit(problem), token);

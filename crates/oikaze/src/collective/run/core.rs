@@ -187,6 +187,37 @@ impl TeamCore {
         node.collectives().run(node);
     }
 
+    /// Returns the numbers of collectives and of splits that this rank has called.
+    #[cfg(feature = "ffi")]
+    pub fn called(&self) -> (u64, u64) {
+        (lock(&self.state).next, self.splits.load(Ordering::Relaxed))
+    }
+
+    /// Fails all collectives that this rank has called and that have not ended, and makes the next
+    /// one that of this number (COLL-3.7). Nothing is sent: all ranks do it while they call
+    /// nothing. What comes later for an earlier collective is ignored.
+    #[cfg(feature = "ffi")]
+    pub fn abandon(self: &Arc<Self>, node: &Node, (next, splits): (u64, u64), why: &str) {
+        self.splits.fetch_max(splits, Ordering::Relaxed);
+        {
+            let mut state = lock(&self.state);
+            while let Some(task) = state.tasks.front_mut() {
+                let waker = task.fail(CollectiveFailure::Mistake(why.to_owned()));
+                state.wakers.extend(waker);
+                state.end_front(false);
+            }
+            state.next = state.next.max(next);
+            if let Some(last) = state.next.checked_sub(1) {
+                state.mail.forget(last);
+            }
+            state.failed.clear();
+            state.late = None;
+            state.history.iter_mut().for_each(|(_, _, well)| *well = false);
+        }
+        node.collectives().ask(self);
+        node.collectives().run(node);
+    }
+
     /// Begins an agreement on the living ranks. Returns its number.
     pub(in crate::collective) fn begin_shrink(
         self: &Arc<Self>,

@@ -93,6 +93,12 @@ impl Registry {
         true
     }
 
+    /// Returns all teams of this node.
+    #[cfg(feature = "ffi")]
+    pub fn all(&self) -> Vec<Arc<TeamCore>> {
+        lock(&self.teams).here.values().map(Arc::clone).collect()
+    }
+
     /// Removes a team that nobody uses any more.
     pub fn remove(&self, id: u64) {
         let mut teams = lock(&self.teams);

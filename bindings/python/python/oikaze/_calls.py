@@ -1,0 +1,159 @@
+"""Frames between a pool and its nodes, and the pickles in them.
+
+A frame is a head and a body. The head names the kind of the frame, the call and the length of the
+body. The pool sends calls, and each node sends the outcome of each call.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+
+import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from ._errors import invalid
+
+#: Kind of the frame, number of the call, length of the body in bytes.
+HEAD = struct.Struct("<BQQ")
+#: From the pool: run this function; interrupt the function; the repair of the job after a call
+#: that failed, in two steps.
+CALL, INTERRUPT, ALIGN, CLEAR = range(4)
+#: From a node: it is ready for calls; the call has ended; a step of the repair has ended.
+READY, OUTCOME, REPAIRED = range(4, 7)
+
+#: Environment variable of the nodes: descriptor of the socket by which they send their own.
+DESCRIPTOR = "OIKAZE_POOL"
+
+
+@dataclass
+class Outcome:
+    """Outcome of a call on one node.
+
+    Attributes:
+        status: ``"value"``, ``"error"`` or ``"interrupted"``.
+        pickled: the value or the exception. Empty for an exception that cannot be sent.
+        text: the exception in one line.
+        trace: traceback of the exception.
+        counts: collective calls of the node (`oikaze.Job._call_counts`).
+        kept: declarations of the shared arrays that the program of the node still holds, by name.
+    """
+
+    status: str
+    pickled: bytes = b""
+    text: str = ""
+    trace: str = ""
+    counts: dict[tuple[str, int], int] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+
+
+def frame(kind: int, number: int, *parts: bytes) -> list[memoryview]:
+    """Returns the parts of a frame, in the order of sending."""
+    head = HEAD.pack(kind, number, sum(map(len, parts)))
+    return [memoryview(part) for part in (head, *parts) if part]
+
+
+class _CallPickler(cloudpickle.CloudPickler):  # type: ignore[misc, unused-ignore]
+    """Pickler of calls. A function of ``__main__`` becomes one of the node's ``__main__``."""
+
+    def __init__(self, out: BytesIO, pushed: frozenset[str]) -> None:
+        super().__init__(out, protocol=pickle.HIGHEST_PROTOCOL)
+        self._pushed = pushed
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        is_ours = type(obj) is types.FunctionType and isinstance(reduced, tuple)
+        if not is_ours or obj.__globals__ is not sys.modules["__main__"].__dict__:
+            return reduced
+        _make, (code, *_, closure), (attributes, slots), *rest = reduced
+        # Nodes have the names that were pushed.
+        used = slots["__globals__"].items()
+        used = {name: value for name, value in used if name not in self._pushed}
+        slots = {**slots, "__globals__": used}
+        return (function_of_main, (code, closure), (attributes, slots), *rest)
+
+
+def function_of_main(code: types.CodeType, closure: Any) -> types.FunctionType:
+    """Returns a function whose global names are those of this process's ``__main__``."""
+    return types.FunctionType(code, sys.modules["__main__"].__dict__, None, None, closure)
+
+
+def pickled_call(
+    function: Callable[..., Any],
+    arguments: Iterable[Any],
+    keywords: dict[str, Any],
+    pushed: frozenset[str],
+) -> bytes:
+    """Returns a pickled call.
+
+    Args:
+        function: the function that a node calls.
+        arguments: its positional arguments.
+        keywords: its other arguments.
+        pushed: names of ``__main__`` that the nodes have, and that are not sent.
+
+    Raises:
+        InvalidError: something cannot be pickled.
+    """
+    out = BytesIO()
+    try:
+        _CallPickler(out, pushed).dump((function, tuple(arguments), keywords))
+    except Exception as error:
+        if isinstance(error, pickle.PicklingError | TypeError | AttributeError | RecursionError):
+            remedy = "pass what can be pickled, and make the rest in the function"
+            raise invalid("sending a function", _line_of(error), remedy) from error
+        raise
+    return out.getvalue()
+
+
+def outcome_of_value(value: Any) -> Outcome:
+    """Returns the outcome of a function that has returned this value."""
+    try:
+        return Outcome("value", cloudpickle.dumps(value))
+    except Exception as error:  # noqa: BLE001 - whatever the value's own code raises
+        kind, remedy = type(value).__name__, "return numbers, arrays, or parts of it"
+        return outcome_of_error(invalid("returning a result", f"{kind}: {_line_of(error)}", remedy))
+
+
+def outcome_of_error(error: BaseException, status: str = "error") -> Outcome:
+    """Returns the outcome of a function that has raised this exception."""
+    text = _line_of(error)
+    try:
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except Exception:  # noqa: BLE001 - whatever the exception's own code raises
+        trace = text
+    pickled = b""
+    if isinstance(error, Exception):
+        try:
+            pickled = cloudpickle.dumps(error)
+            pickle.loads(pickled)
+        except Exception:  # noqa: BLE001 - whatever the exception's own code raises
+            pickled = b""
+    return Outcome(status, pickled, text, trace)
+
+
+def exception_of(outcome: Outcome) -> Exception:
+    """Returns the exception of a node, or a `RuntimeError` for one that means nothing here."""
+    if outcome.pickled:
+        try:
+            error = pickle.loads(outcome.pickled)
+        except Exception:  # noqa: BLE001 - a class that exists on the node alone, among others
+            error = None
+        if isinstance(error, Exception):
+            return error
+    return RuntimeError(outcome.text)
+
+
+def _line_of(error: BaseException) -> str:
+    try:
+        if isinstance(error, SystemExit):
+            return f"SystemExit: {error}"
+        return "".join(traceback.format_exception_only(type(error), error)).strip()
+    except Exception:  # noqa: BLE001 - whatever the exception's own code raises
+        return type(error).__name__
