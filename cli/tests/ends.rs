@@ -32,6 +32,9 @@ fn node() {
         return;
     }
     let act = std::env::args().next_back().unwrap();
+    if let Some(end) = act.strip_prefix("joins and ") {
+        return join_and_end(end);
+    }
     let node = oikaze_launch::find(oikaze_launch::settings().unwrap()).unwrap();
     match (act.as_str(), node.rank()) {
         ("aborts", 1) => {
@@ -107,6 +110,53 @@ fn node() {
             assert!(again.secret == *node.secret());
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// Joins the job. Node 1 ends in this way, and node 0 prints the error of its wait.
+fn join_and_end(end: &str) {
+    let job = oikaze::join().unwrap();
+    match (end, job.rank()) {
+        ("exits", 1) => std::process::exit(0),
+        ("exits", _) => println!("told: {}", job.barrier().unwrap_err()),
+        ("leaves", 1) => {
+            job.leave().unwrap();
+            std::process::exit(0);
+        }
+        ("aborts", 1) => job.abort_with(7, "the input is broken"),
+        ("aborts with 0", 1) => job.abort_with(0, "the input is broken"),
+        ("aborts" | "aborts with 0", _) => println!("told: {}", job.barrier().unwrap_err()),
+        _ => {}
+    }
+}
+
+/// LAUNCH-3.4: a node that does not leave has failed, though it ends with status 0 and the other
+/// nodes go on and end well.
+#[test]
+fn node_that_exits_without_leaving_fails_the_job() {
+    const HOW: &str = "node 1 ended with status 0 without leaving the job";
+    for options in [&["-n", "2"][..], &["-n", "2", "--keep-going"]] {
+        let (status, out, err) = finish(&mut run_nodes(options, "joins and exits"));
+        assert_eq!(status, Some(1), "{out}{err}");
+        assert!(out.contains("told: ") && out.contains(HOW) && err.contains(HOW), "{out}{err}");
+    }
+}
+
+/// LAUNCH-3.4.
+#[test]
+fn node_that_has_left_may_exit() {
+    let (status, out, err) = finish(&mut run_nodes(&["-n", "2"], "joins and leaves"));
+    assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
+}
+
+/// END-3.1, LAUNCH-3.1.
+#[test]
+fn status_of_an_abort_is_that_of_the_job() {
+    for (end, expected) in [("joins and aborts", 7), ("joins and aborts with 0", 1)] {
+        let (status, out, err) = finish(&mut run_nodes(&["-n", "2"], end));
+        assert_eq!(status, Some(expected), "{out}{err}");
+        assert!(out.contains("told: ") && out.contains("the input is broken"), "{out}{err}");
+        assert!(err.contains("node 1 aborted the job: the input is broken"), "{err}");
     }
 }
 

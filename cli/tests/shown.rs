@@ -115,7 +115,7 @@ fn source(shown: &[(String, String)]) -> String {
             .collect();
         let start = "pub fn start() -> std::process::ExitCode {\nstd::process::Termination::report(main())\n}";
         writeln!(text, "mod {module} {{\n{program}{start}\n}}\n").unwrap();
-        let aborts = program.contains("job.abort(");
+        let aborts = ["job.abort(", "job.end_with_reason("].iter().any(|end| program.contains(end));
         writeln!(table, "    ({name:?}, {module}::start, {aborts}),").unwrap();
     }
     text + "/// Name, start, and whether the program aborts the job.\npub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[\n"

@@ -177,8 +177,7 @@ int main(int argc, char **argv) {
             if (strcmp(name, KNOWN[n].name) == 0 && iterations == KNOWN[n].iterations) {
                 if (hash != KNOWN[n].hash) {
                     printf("wrong: the hash should be %016" PRIx64 "\n", KNOWN[n].hash);
-                    oik_abort(job, "the field is wrong");
-                    return 1;
+                    oik_abort(job, 1, "the field is wrong");
                 }
                 printf("correct\n");
             }

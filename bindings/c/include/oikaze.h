@@ -3,8 +3,8 @@
  * Written by `cargo xtask header` from bindings/c/src. Do not edit.
  *
  * Each function returns a status, and `oik_error` has the text of a failure: operation, cause and
- * remedy. Results are written through pointers. A function that fails writes NULL as the handle of a
- * new object, and leaves other results alone.
+ * remedy. Results are written through pointers. A function that fails leaves them alone,
+ * handles of new objects among them, unless it says otherwise.
  *
  * Objects are handles: a pointer to `oik_job` or another object is a number that is never
  * dereferenced. A handle that was released, or was never one, is an error (OIK_HANDLE), not a crash.
@@ -1131,7 +1131,7 @@ oik_status oik_error_lost_peer(uint32_t *rank);
 
 /**
  * Does nothing for `OIK_OK`. For a failure, prints its text, ends all jobs of this process for all
- * their nodes (as `oik_abort`), and exits with status 1. Programs that treat errors so write
+ * their nodes (as `oik_abort` does), and exits with status 1. Programs that treat errors so write
  * `oik_check(oik_barrier(job))`. Thread-safe, as exit(3) is.
  */
 void oik_check(int32_t status);
@@ -1159,11 +1159,14 @@ oik_status oik_join(oik_job **job);
 oik_status oik_leave(oik_job *job);
 
 /**
- * Ends the job for all nodes, for this reason. Every wait and operation of every node fails with
- * `OIK_ABORTED`. The launcher prints the reason and ends each process that does not end by itself.
- * The first reason stays. `oik_leave` is still to be called. Thread-safe.
+ * Ends the job for all nodes, for this reason, and this process by exit(3) with this status, as
+ * `MPI_Abort` does. Does not return. Every wait and operation of every other node fails with
+ * `OIK_ABORTED`. The launcher prints the reason, and ends each process that does not end by
+ * itself. The job's status is this one. An aborted job has failed, so 0 counts as 1. If several
+ * nodes abort the job, the first reason stays. Bad arguments do not keep the job from ending.
+ * Thread-safe, as exit(3) is.
  */
-oik_status oik_abort(oik_job *job, const char *reason);
+void oik_abort(oik_job *job, int32_t status, const char *reason) __attribute__((noreturn));
 
 /**
  * Writes this node's rank, 0 to size − 1. Thread-safe.

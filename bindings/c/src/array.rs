@@ -4,7 +4,7 @@ use crate::call::{CallError, CallResult, run};
 use crate::job::{JoinedJob, check_joined, oik_job};
 use crate::kinds::{bytes_of, combine_of, kind_of, oik_kind, oik_operator};
 use crate::message::{class_of, oik_class};
-use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::objects::{HandlePlace, find, handled, keep, take};
 use crate::pointers::{
     Bytes, BytesMut, Fields, Ranges, RangesOut, Ranks, Sizes, SizesOut, Text, give, given, place,
 };
@@ -226,7 +226,7 @@ pub extern "C" fn oik_array_new(
     array: Option<&mut MaybeUninit<*mut oik_array>>,
 ) -> oik_status {
     run(|| {
-        let (out, options) = (handle_place(array, "array"), plain_options(kind));
+        let (out, options) = (place(array, "array"), plain_options(kind));
         declare(job, &name, shape.get(axes, "shape"), Ok(&options), out)
     })
 }
@@ -243,7 +243,7 @@ pub extern "C" fn oik_array_new_with(
     array: Option<&mut MaybeUninit<*mut oik_array>>,
 ) -> oik_status {
     run(|| {
-        let (out, options) = (handle_place(array, "array"), given(options, "options"));
+        let (out, options) = (place(array, "array"), given(options, "options"));
         declare(job, &name, shape.get(axes, "shape"), options, out)
     })
 }
@@ -483,7 +483,7 @@ fn take_guard(
     out: Option<HandlePlace<'_, oik_guard>>,
     begin: impl FnOnce(&UntypedArray, &[Range<usize>]) -> oikaze::Result<Guard>,
 ) -> CallResult {
-    let (out, view) = (handle_place(out, "guard")?, place(view, "view")?);
+    let (out, view) = (place(out, "guard")?, place(view, "view")?);
     let array = find(array)?;
     check_joined(&array.job)?;
     let array = array.get();

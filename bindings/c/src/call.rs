@@ -7,6 +7,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::CString;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Failure of a function, as C gets it.
@@ -66,7 +67,25 @@ struct LastFailure {
 }
 
 thread_local! {
-    static LAST: RefCell<Option<LastFailure>> = const { RefCell::new(None) };
+    /// Without a destructor of its own, so that calls of an ending thread have a text, too.
+    static LAST: RefCell<ManuallyDrop<Option<LastFailure>>> =
+        const { RefCell::new(ManuallyDrop::new(None)) };
+    static FREED_AT_END: FreeLast = const { FreeLast };
+}
+
+/// Frees the last failure of a thread that ends. A failure after that is freed with the process, or
+/// by the thread's next failure.
+struct FreeLast;
+
+impl Drop for FreeLast {
+    fn drop(&mut self) {
+        set_last(None);
+    }
+}
+
+fn set_last(last: Option<LastFailure>) {
+    let before = LAST.with(|place| place.replace(ManuallyDrop::new(last)));
+    drop(ManuallyDrop::into_inner(before));
 }
 
 /// Runs the work of a function. No panic crosses the border to C.
@@ -83,10 +102,9 @@ pub fn run(work: impl FnOnce() -> CallResult) -> oik_status {
 #[cold]
 pub fn remember(error: CallError) -> oik_status {
     let status = error.status;
-    // A thread that is ending has no place for the text any more.
-    let _ = LAST.try_with(|last| {
-        *last.borrow_mut() = Some(LastFailure { error, text: CString::default() });
-    });
+    // Refused to a thread that ends already.
+    let _ = FREED_AT_END.try_with(|_| ());
+    set_last(Some(LastFailure { error, text: CString::default() }));
     status
 }
 

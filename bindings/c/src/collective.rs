@@ -5,7 +5,7 @@ use crate::job::oik_job;
 use crate::kinds::{
     OIK_F64, OIK_I64, OIK_U64, bytes_of, kind_of, oik_kind, oik_operator, operator_of, reduce_op_of,
 };
-use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::objects::{HandlePlace, find, handled, keep, take};
 use crate::operation::{begin_collective, oik_operation};
 use crate::pointers::{Bytes, BytesMut, Destination, Vectors, place};
 use crate::status::oik_status;
@@ -648,7 +648,7 @@ pub extern "C" fn oik_gather_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(result, "result");
+        let out = place(result, "result");
         let elements = Elements::of(team, CollectiveKind::Gather, kind)?;
         let out = elements.checked(out)?;
         let values = elements.values(&values, elements.len(count)?)?;
@@ -666,7 +666,7 @@ pub extern "C" fn oik_all_gather_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(result, "result");
+        let out = place(result, "result");
         let elements = Elements::of(team, CollectiveKind::AllGather, kind)?;
         let out = elements.checked(out)?;
         let values = elements.values(&values, elements.len(count)?)?;
@@ -685,7 +685,7 @@ pub extern "C" fn oik_scatter_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(result, "result");
+        let out = place(result, "result");
         let elements = Elements::of(team, CollectiveKind::Scatter, kind)?;
         let out = elements.checked(out)?;
         let given = if elements.team().rank() == root { elements.ranks() } else { 0 };
@@ -704,7 +704,7 @@ pub extern "C" fn oik_all_to_all_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(result, "result");
+        let out = place(result, "result");
         let elements = Elements::of(team, CollectiveKind::AllToAll, kind)?;
         let out = elements.checked(out)?;
         let vectors = elements.vectors(&vectors, elements.ranks())?;
@@ -724,7 +724,7 @@ pub extern "C" fn oik_reduce_scatter_uneven(
     result: Option<&mut MaybeUninit<*mut oik_vectors>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(result, "result");
+        let out = place(result, "result");
         let elements = Elements::of(team, CollectiveKind::ReduceScatter, kind)?;
         let out = elements.checked(out)?;
         let vectors = elements.vectors(&vectors, elements.ranks())?;

@@ -1,7 +1,7 @@
 //! The job of this process.
 
 use crate::call::{CallError, CallResult, run};
-use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::objects::{HandlePlace, find, handled, keep, take};
 use crate::pointers::{BytesMut, RanksOut, Text, place};
 use crate::status::oik_status;
 use oikaze::{Job, Peer};
@@ -82,7 +82,7 @@ pub fn check_joined(job: &Weak<JoinedJob>) -> CallResult {
 /// Ends all jobs of this process for all their nodes.
 pub fn abort_all(reason: &str) {
     let jobs: Vec<_> = joined().iter().filter_map(Weak::upgrade).collect();
-    jobs.iter().for_each(|job| job.job.abort(reason));
+    jobs.iter().for_each(|job| job.job.end_with_reason(reason));
 }
 
 /// Makes a time limit of seconds. Infinity is no limit.
@@ -107,7 +107,7 @@ pub fn limit(seconds: f64) -> CallResult<Duration> {
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_join(job: Option<&mut MaybeUninit<*mut oik_job>>) -> oik_status {
     run(|| {
-        let job = handle_place(job, "job")?;
+        let job = place(job, "job")?;
         keep_job(job, oikaze::join()?)
     })
 }
@@ -124,15 +124,27 @@ pub extern "C" fn oik_leave(job: *mut oik_job) -> oik_status {
     run(|| Ok(take(job)?.job.leave_shared()?))
 }
 
-/// Ends the job for all nodes, for this reason. Every wait and operation of every node fails with
-/// `OIK_ABORTED`. The launcher prints the reason and ends each process that does not end by itself.
-/// The first reason stays. `oik_leave` is still to be called. Thread-safe.
+/// Ends the job for all nodes, for this reason, and this process by exit(3) with this status, as
+/// `MPI_Abort` does. Does not return. Every wait and operation of every other node fails with
+/// `OIK_ABORTED`. The launcher prints the reason, and ends each process that does not end by
+/// itself. The job's status is this one. An aborted job has failed, so 0 counts as 1. If several
+/// nodes abort the job, the first reason stays. Bad arguments do not keep the job from ending.
+/// Thread-safe, as exit(3) is.
 #[unsafe(no_mangle)]
-pub extern "C" fn oik_abort(job: *mut oik_job, reason: Text) -> oik_status {
-    run(|| {
-        find(job)?.job.abort(reason.get("reason")?);
+pub extern "C" fn oik_abort(job: *mut oik_job, status: i32, reason: Text) -> ! {
+    let _ = run(|| {
+        let reason = reason.get("reason").unwrap_or("no reason was given");
+        match find(job) {
+            Ok(job) => job.job.end_with_reason(reason),
+            Err(error) => {
+                eprintln!("oikaze: abort: {}", error.text);
+                abort_all(reason);
+            }
+        }
         Ok(())
-    })
+    });
+    // The system keeps the low eight bits.
+    std::process::exit(if status & 0xff == 0 { 1 } else { status })
 }
 
 /// Writes this node's rank, 0 to size − 1. Thread-safe.

@@ -2,7 +2,7 @@
 
 use crate::call::{CallError, CallResult, run};
 use crate::job::{JoinedJob, check_joined, limit, oik_job};
-use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::objects::{HandlePlace, find, handled, keep, take};
 use crate::operation::{begin, begin_receive, finish_receive, oik_operation};
 use crate::pointers::{Bytes, BytesMut, MessagesOut, Text, given, place};
 use crate::region::{Loan, OIK_ANY, oik_region, oik_remote_id, slice_of};
@@ -166,7 +166,7 @@ pub extern "C" fn oik_receive(
     message: Option<&mut MaybeUninit<*mut oik_message>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(message, "message")?;
+        let out = place(message, "message")?;
         keep_message(out, receive(&find(job)?.job, from, &Patience::JobsLimit)?)
     })
 }
@@ -180,7 +180,7 @@ pub extern "C" fn oik_receive_for(
     message: Option<&mut MaybeUninit<*mut oik_message>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(message, "message")?;
+        let out = place(message, "message")?;
         let patience = Patience::Limit(limit(seconds)?);
         keep_message(out, receive(&find(job)?.job, from, &patience)?)
     })
@@ -195,7 +195,7 @@ pub extern "C" fn oik_try_receive(
     message: Option<&mut MaybeUninit<*mut oik_message>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(message, "message")?;
+        let out = place(message, "message")?;
         keep_message(out, receive(&find(job)?.job, from, &Patience::None)?)
     })
 }
@@ -413,7 +413,7 @@ pub extern "C" fn oik_post_receive(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let (out, job) = (handle_place(operation, "operation")?, find(job)?);
+        let (out, job) = (place(operation, "operation")?, find(job)?);
         let loan = Loan::new(&job, into.address(len, "into")?, len, true)?;
         let receive = job.job.post_receive(from_whom(from), tag, mask, loan.slice());
         begin_receive(out, receive, Some(loan))
@@ -434,7 +434,7 @@ pub extern "C" fn oik_post_receive_into(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| {
-        let (out, job) = (handle_place(operation, "operation")?, find(job)?);
+        let (out, job) = (place(operation, "operation")?, find(job)?);
         let slice = slice_of(into, at, len)?;
         begin_receive(out, job.job.post_receive(from_whom(from), tag, mask, slice), None)
     })
@@ -543,7 +543,7 @@ pub extern "C" fn oik_fifo_new(
     fifo: Option<&mut MaybeUninit<*mut oik_fifo>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(fifo, "fifo")?;
+        let out = place(fifo, "fifo")?;
         let job = find(job)?;
         let fifo = job.job.fifo(name.get("name")?, slots, longest)?;
         keep(out, KeptFifo(fifo, Arc::downgrade(&job))).map(drop)
@@ -639,7 +639,7 @@ pub extern "C" fn oik_remote_fifo_find(
     fifo: Option<&mut MaybeUninit<*mut oik_remote_fifo>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(fifo, "fifo")?;
+        let out = place(fifo, "fifo")?;
         let found = find(job)?.peer(rank)?.fifo(name.get("name")?)?;
         keep(out, KeptRemoteFifo(found)).map(drop)
     })
@@ -655,7 +655,7 @@ pub extern "C" fn oik_remote_fifo_find_for(
     fifo: Option<&mut MaybeUninit<*mut oik_remote_fifo>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(fifo, "fifo")?;
+        let out = place(fifo, "fifo")?;
         let job = find(job)?;
         let found = job.peer(rank)?.fifo_for(name.get("name")?, limit(seconds)?)?;
         keep(out, KeptRemoteFifo(found)).map(drop)
@@ -673,7 +673,7 @@ pub extern "C" fn oik_remote_fifo_by_id(
     fifo: Option<&mut MaybeUninit<*mut oik_remote_fifo>>,
 ) -> oik_status {
     run(|| {
-        let (out, job) = (handle_place(fifo, "fifo")?, find(job)?);
+        let (out, job) = (place(fifo, "fifo")?, find(job)?);
         let id = RemoteId::from_bytes(&given(id, "id")?.bytes);
         let id = id.ok_or_else(|| CallError::invalid("the id is none; see oik_fifo_id"))?;
         keep(out, KeptRemoteFifo(job.job.remote_fifo(id)?)).map(drop)

@@ -3,7 +3,6 @@
 //! and a stale one is an error and not a crash.
 
 use crate::call::{CallError, CallResult};
-use crate::pointers::place;
 use crate::status::oik_status;
 use oikaze::ffi::{Handle, HandleTable, Keepable};
 use std::mem::MaybeUninit;
@@ -73,18 +72,8 @@ fn unknown<H: Handled>(handle: *mut H, error: oikaze::Error) -> CallError {
     }
 }
 
-/// Place in which C gets a handle.
+/// Place in which C gets a handle. A call that fails leaves it alone.
 pub type HandlePlace<'a, H> = &'a mut MaybeUninit<*mut H>;
-
-/// Returns the place for a new handle, which is NULL until the object exists.
-pub fn handle_place<'a, H>(
-    out: Option<HandlePlace<'a, H>>,
-    what: &str,
-) -> CallResult<HandlePlace<'a, H>> {
-    let out = place(out, what)?;
-    out.write(std::ptr::null_mut());
-    Ok(out)
-}
 
 /// Keeps an object, and gives C its handle.
 pub fn keep<H: Handled>(out: HandlePlace<'_, H>, object: H::Object) -> CallResult<Arc<H::Object>> {

@@ -4,7 +4,7 @@ use crate::call::{CallError, CallResult, remember, run};
 use crate::collective::StartedCollective;
 use crate::job::{JoinedJob, check_joined, limit, oik_job};
 use crate::message::oik_received;
-use crate::objects::{HandlePlace, find, handle_place, handled, keep, take, take_if};
+use crate::objects::{HandlePlace, find, handled, keep, take, take_if};
 use crate::pointers::{BytesMut, CompletedOut, Operations, give, place};
 use crate::region::Loan;
 use crate::status::oik_status;
@@ -413,7 +413,7 @@ pub extern "C" fn oik_queue_new(
     queue: Option<&mut MaybeUninit<*mut oik_queue>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(queue, "queue")?;
+        let out = place(queue, "queue")?;
         let job = find(job)?;
         let (queue, rest) = (job.job.completion_queue(), Mutex::default());
         keep(out, KeptQueue { job: Arc::downgrade(&job), queue, rest }).map(drop)
@@ -508,7 +508,7 @@ pub extern "C" fn oik_counter_new(
     counter: Option<&mut MaybeUninit<*mut oik_counter>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(counter, "counter")?;
+        let out = place(counter, "counter")?;
         keep(out, KeptCounter(find(job)?.job.counter())).map(drop)
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::call::{CallError, CallResult, run};
 use crate::job::{JoinedJob, check_joined, limit, oik_job};
-use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::objects::{HandlePlace, find, handled, keep, take};
 use crate::pointers::{Bytes, BytesMut, Text, give, given, place};
 use crate::status::oik_status;
 use oikaze::ffi::{AtomicOp, Change, Width};
@@ -199,7 +199,7 @@ pub extern "C" fn oik_publish(
     region: Option<&mut MaybeUninit<*mut oik_region>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(region, "region")?;
+        let out = place(region, "region")?;
         let memory = plain(OIK_SHARED, BytesMut::of(std::ptr::null_mut()), len);
         register(job, Some(name.get("name")?), &memory, rights, out)
     })
@@ -217,7 +217,7 @@ pub extern "C" fn oik_publish_memory(
     region: Option<&mut MaybeUninit<*mut oik_region>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(region, "region")?;
+        let out = place(region, "region")?;
         let memory = plain(OIK_PROGRAM, address, len);
         register(job, Some(name.get("name")?), &memory, rights, out)
     })
@@ -234,7 +234,7 @@ pub extern "C" fn oik_register(
     region: Option<&mut MaybeUninit<*mut oik_region>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(region, "region")?;
+        let out = place(region, "region")?;
         register(job, None, &plain(OIK_PROGRAM, address, len), OIK_NONE, out)
     })
 }
@@ -251,7 +251,7 @@ pub extern "C" fn oik_region_new(
     region: Option<&mut MaybeUninit<*mut oik_region>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(region, "region")?;
+        let out = place(region, "region")?;
         register(job, name.get_optional("name")?, given(memory, "memory")?, rights, out)
     })
 }
@@ -294,7 +294,7 @@ pub extern "C" fn oik_region_reregister(
     renewed: Option<&mut MaybeUninit<*mut oik_region>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(renewed, "renewed")?;
+        let out = place(renewed, "renewed")?;
         let kept = find(region)?;
         check_joined(&kept.job)?;
         let region = kept.region.reregister(rights_of(rights)?)?;

@@ -3,7 +3,7 @@
 use crate::call::{CallError, CallResult, run};
 use crate::job::{JoinedJob, limit, oik_job, still_joined};
 use crate::kinds::{accumulation_of, oik_kind, oik_operator};
-use crate::objects::{HandlePlace, find, handle_place, handled, keep, take};
+use crate::objects::{HandlePlace, find, handled, keep, take};
 use crate::operation::{begin, begin_lent, oik_operation};
 use crate::pointers::{Bytes, BytesMut, Pieces, RefusedOut, Text, given, place};
 use crate::region::{
@@ -48,7 +48,7 @@ pub extern "C" fn oik_remote_region(
     there: Option<&mut MaybeUninit<*mut oik_remote>>,
 ) -> oik_status {
     run(|| {
-        let (out, job) = (handle_place(there, "there")?, find(job)?);
+        let (out, job) = (place(there, "there")?, find(job)?);
         let region = job.peer(rank)?.region(name.get("name")?)?;
         keep_remote(out, &job, region)
     })
@@ -64,7 +64,7 @@ pub extern "C" fn oik_remote_region_for(
     there: Option<&mut MaybeUninit<*mut oik_remote>>,
 ) -> oik_status {
     run(|| {
-        let (out, job) = (handle_place(there, "there")?, find(job)?);
+        let (out, job) = (place(there, "there")?, find(job)?);
         let region = job.peer(rank)?.region_for(name.get("name")?, limit(seconds)?)?;
         keep_remote(out, &job, region)
     })
@@ -80,7 +80,7 @@ pub extern "C" fn oik_remote_region_by_id(
     there: Option<&mut MaybeUninit<*mut oik_remote>>,
 ) -> oik_status {
     run(|| {
-        let (out, job) = (handle_place(there, "there")?, find(job)?);
+        let (out, job) = (place(there, "there")?, find(job)?);
         let id = RemoteId::from_bytes(&given(id, "id")?.bytes);
         let id = id.ok_or_else(|| CallError::invalid("the id is none; see oik_region_id"))?;
         let region = job.job.remote(id)?.mapped();

@@ -2,8 +2,8 @@
 
 use crate::call::{CallError, CallResult, run};
 use crate::job::{keep_job, limit, oik_job};
-use crate::objects::{find, handle_place, handled, keep, take};
-use crate::pointers::Text;
+use crate::objects::{find, handled, keep, take};
+use crate::pointers::{Text, place};
 use crate::status::oik_status;
 use oikaze::job::JobBuilder;
 use std::mem::MaybeUninit;
@@ -49,7 +49,7 @@ fn change_in_words(
 pub extern "C" fn oik_settings_new(
     settings: Option<&mut MaybeUninit<*mut oik_settings>>,
 ) -> oik_status {
-    run(|| keep(handle_place(settings, "settings")?, Settings::default()).map(drop))
+    run(|| keep(place(settings, "settings")?, Settings::default()).map(drop))
 }
 
 /// Releases settings. Thread-safe.
@@ -65,7 +65,7 @@ pub extern "C" fn oik_join_with(
     job: Option<&mut MaybeUninit<*mut oik_job>>,
 ) -> oik_status {
     run(|| {
-        let job = handle_place(job, "job")?;
+        let job = place(job, "job")?;
         let settings = find(settings)?;
         let settings = settings.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         keep_job(job, settings.join()?)

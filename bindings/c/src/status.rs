@@ -102,7 +102,7 @@ pub extern "C" fn oik_error_lost_peer(rank: Option<&mut MaybeUninit<u32>>) -> oi
 }
 
 /// Does nothing for `OIK_OK`. For a failure, prints its text, ends all jobs of this process for all
-/// their nodes (as `oik_abort`), and exits with status 1. Programs that treat errors so write
+/// their nodes (as `oik_abort` does), and exits with status 1. Programs that treat errors so write
 /// `oik_check(oik_barrier(job))`. Thread-safe, as exit(3) is.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_check(status: i32) {

@@ -2,7 +2,8 @@
 
 use crate::call::run;
 use crate::job::{limit, oik_job};
-use crate::objects::{find, handle_place, handled, keep, take};
+use crate::objects::{find, handled, keep, take};
+use crate::pointers::place;
 use crate::status::oik_status;
 use oikaze::shared::LockGuard;
 use std::mem::MaybeUninit;
@@ -42,7 +43,7 @@ pub extern "C" fn oik_lock_take(
     lock: Option<&mut MaybeUninit<*mut oik_lock>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(lock, "lock")?;
+        let out = place(lock, "lock")?;
         let guard = find(job)?.job.lock(number)?;
         keep(out, KeptLock(Mutex::new(Some(guard)))).map(drop)
     })
@@ -57,7 +58,7 @@ pub extern "C" fn oik_lock_take_for(
     lock: Option<&mut MaybeUninit<*mut oik_lock>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(lock, "lock")?;
+        let out = place(lock, "lock")?;
         let guard = find(job)?.job.lock_for(number, limit(seconds)?)?;
         keep(out, KeptLock(Mutex::new(Some(guard)))).map(drop)
     })

@@ -2,7 +2,7 @@
 
 use crate::call::{CallResult, run};
 use crate::job::{JoinedJob, oik_job, still_joined};
-use crate::objects::{find, handle_place, handled, keep, take};
+use crate::objects::{find, handled, keep, take};
 use crate::pointers::{BytesMut, RanksOut, Text, place};
 use crate::status::oik_status;
 use oikaze::collective::{Collectives, Team};
@@ -50,7 +50,7 @@ pub extern "C" fn oik_world(
     team: Option<&mut MaybeUninit<*mut oik_team>>,
 ) -> oik_status {
     run(|| {
-        let out = handle_place(team, "team")?;
+        let out = place(team, "team")?;
         keep(out, KeptTeam { job: Arc::downgrade(&find(job)?), team: None }).map(drop)
     })
 }
@@ -69,7 +69,7 @@ pub extern "C" fn oik_team_split(
     part: Option<&mut MaybeUninit<*mut oik_team>>,
 ) -> oik_status {
     run(|| {
-        let (out, team) = (handle_place(part, "part"), team_of(team)?);
+        let (out, team) = (place(part, "part"), team_of(team)?);
         // A rank without a place comes all the same, so that it stays level with the others.
         let part = team.team().split((color != OIK_NO_COLOR).then_some(color), key)?;
         let out = out?;
@@ -78,7 +78,10 @@ pub extern "C" fn oik_team_split(
                 let job = Weak::clone(&team.kept.job);
                 keep(out, KeptTeam { job, team: Some(part) }).map(drop)
             }
-            None => Ok(()),
+            None => {
+                out.write(std::ptr::null_mut());
+                Ok(())
+            }
         }
     })
 }
@@ -91,7 +94,7 @@ pub extern "C" fn oik_team_shrink(
     living: Option<&mut MaybeUninit<*mut oik_team>>,
 ) -> oik_status {
     run(|| {
-        let (out, team) = (handle_place(living, "living"), team_of(team)?);
+        let (out, team) = (place(living, "living"), team_of(team)?);
         let living = Some(team.team().shrink()?);
         keep(out?, KeptTeam { job: Weak::clone(&team.kept.job), team: living }).map(drop)
     })

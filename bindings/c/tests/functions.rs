@@ -175,3 +175,43 @@ fn uninstall_removes_what_install_wrote() {
     let files = succeed(Command::new("find").arg(&root).args(["-type", "f", "-o", "-type", "l"]));
     assert_eq!(files, "");
 }
+
+/// END-1.2: a program leaves its job in a function of atexit(3), and calls work there and in an
+/// ending thread.
+#[test]
+fn calls_after_exit_and_in_an_ending_thread_work() {
+    let at_exit = program("at_exit.c");
+    for without in ["", "shm"] {
+        let mut command = nodes(2, &at_exit, &[]);
+        let said = lines(command.env("OIKAZE_WITHOUT", without));
+        let thread = "at the end of a thread: everything works";
+        let exit = "at exit: everything works";
+        assert_eq!(said, [exit, exit, thread, thread, "left: 0", "left: 0"]);
+    }
+}
+
+/// END-1.2: as above, by destructors of objects of C++.
+#[test]
+fn destructors_of_static_objects_use_and_leave_the_job() {
+    let said = support::run(2, &program("static_end.cpp"), &[]);
+    let expected = ["static: 0 ", "static: 0 "].into_iter().chain(["thread_local: 0 "; 4]);
+    assert_eq!(said, expected.collect::<Vec<_>>());
+}
+
+/// END-3.1, LAUNCH-3.1: the status of an abort is that of the job, whatever else is wrong.
+#[test]
+fn abort_ends_process_and_job_with_its_status() {
+    let abort = program("abort.c");
+    for (status, how, expected, reason) in [
+        ("3", "", 3, "node 1 aborted the job: the input is broken"),
+        ("0", "", 1, "node 1 aborted the job: the input is broken"),
+        ("4", "bad arguments", 4, "node 1 aborted the job: no reason was given"),
+        ("5", "at exit", 9, "node 1 aborted the job: in a function of atexit"),
+    ] {
+        let output = nodes(2, &abort, &[status, how]).output().unwrap();
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(expected), "{how}: {out}{err}");
+        assert!(out == "before" && err.contains(reason), "{how}: {out}{err}");
+    }
+}

@@ -4,6 +4,7 @@
 
 use crate::buffer::{show, with_bytes_of};
 use crate::error::{OrRaise, exception};
+use crate::finalization::detached;
 use crate::job::{Job, JobCell};
 use crate::number::{number, optional};
 use crate::remote::combine_of;
@@ -169,7 +170,7 @@ impl Array {
         look: impl FnOnce(&UntypedArray) -> T + Send,
     ) -> PyResult<T> {
         self.job.get(py)?;
-        Ok(py.detach(|| look(&self.array.read().unwrap_or_else(PoisonError::into_inner))))
+        Ok(detached(py, || look(&self.array.read().unwrap_or_else(PoisonError::into_inner))))
     }
 
     /// Runs a call that may wait.
@@ -218,7 +219,7 @@ impl Job {
     /// Tells the other nodes, which make an array, that this node refuses its own call.
     fn _refuse_array(&self, py: Python<'_>, why: &str) -> PyResult<()> {
         let job = self.get(py)?;
-        let _own_error_says_why = py.detach(|| job.refuse_array("make an array", why));
+        let _own_error_says_why = detached(py, || job.refuse_array("make an array", why));
         Ok(())
     }
 }
@@ -533,7 +534,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(held) = self.take() {
-            Python::try_attach(|py| py.detach(|| drop(held)));
+            Python::try_attach(|py| detached(py, || drop(held)));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Puts with notice, as their target learns of them.
 
 use crate::job::JobCell;
-use crate::wait::{OrOfJob, Timeout, wait};
+use crate::wait::{Timeout, taken};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -39,12 +39,7 @@ impl Arrivals {
     #[pyo3(signature = (timeout = None))]
     fn next(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Arrival> {
         self.job.get(py)?;
-        if let Some(arrival) = self.arrivals.try_next() {
-            return Ok(Arrival { arrival });
-        }
-        let within = |limit| self.arrivals.next_for(limit);
-        let arrival = wait(py, || timeout.choose(within, || self.arrivals.next()))?;
-        Ok(Arrival { arrival })
+        taken(py, timeout, || self.try_next(py), |limit| self.arrivals.wait_ready(limit))
     }
 
     /// Takes the oldest entry and returns it, or returns `None` if there is none.

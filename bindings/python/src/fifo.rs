@@ -3,7 +3,7 @@
 use crate::buffer::with_bytes_of;
 use crate::job::JobCell;
 use crate::operation::{Operation, Outcome, bytes};
-use crate::wait::{OrOfJob, Timeout, wait};
+use crate::wait::{OrOfJob, Timeout, taken, wait};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -37,15 +37,7 @@ impl Fifo {
     /// Waits for an element and returns it, as `bytes`. `timeout` is in seconds.
     #[pyo3(signature = (timeout = None))]
     fn pop(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Py<PyAny>> {
-        let element = wait(py, || {
-            let mut element = Vec::new();
-            match timeout.choose(Some, || None) {
-                Some(limit) => self.fifo.pop_for(&mut element, limit)?,
-                None => self.fifo.pop(&mut element)?,
-            }
-            Ok(element)
-        })?;
-        Ok(bytes(py, &element))
+        taken(py, timeout, || self.try_pop(py), |limit| self.fifo.wait_ready(limit))
     }
 
     /// Returns an element if there is one, otherwise `None`.

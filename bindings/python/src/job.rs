@@ -4,6 +4,7 @@ use crate::arrival::Arrivals;
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid, left};
 use crate::fifo::Fifo;
+use crate::finalization::{call, detached};
 use crate::message::{Message, Received};
 use crate::number::{number, optional};
 use crate::operation::{Operation, Outcome, Running};
@@ -11,7 +12,7 @@ use crate::peer::Peer;
 use crate::queue::CompletionQueue;
 use crate::region::{Region, rights_of};
 use crate::remote::RemoteRegion;
-use crate::wait::{OrOfJob, Timeout, wait, wait_for, wait_in_thread};
+use crate::wait::{OrOfJob, TimeLeft, Timeout, taken, wait, wait_for, wait_in_thread};
 use oikaze::ffi::CallCounter;
 use oikaze::job::{JobBuilder, LoopProgress};
 use oikaze::memory::{LocalRegion, RegionSlice, RemoteId};
@@ -119,7 +120,7 @@ impl Drop for JobCell {
     fn drop(&mut self) {
         // A dropped job waits for the other nodes, and the interpreter's lock is not needed for it.
         if let Some(job) = self.take() {
-            Python::try_attach(|py| py.detach(|| drop(job)));
+            Python::try_attach(|py| detached(py, || drop(job)));
         }
     }
 }
@@ -292,7 +293,7 @@ impl Job {
     /// Returns the counters of this node, all of them from its start, as a dictionary.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let job = self.get(py)?;
-        let statistics = py.detach(|| job.statistics());
+        let statistics = detached(py, || job.statistics());
         let counters = PyDict::new(py);
         for (name, value) in [
             ("read_faults", statistics.read_faults),
@@ -325,7 +326,7 @@ impl Job {
     /// Returns the latest accesses of peers that this node refused, as texts, the oldest first.
     fn refused_accesses(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let job = self.get(py)?;
-        Ok(py.detach(|| job.refused_accesses().iter().map(ToString::to_string).collect()))
+        Ok(detached(py, || job.refused_accesses().iter().map(ToString::to_string).collect()))
     }
 
     /// Waits until all nodes have come here. Afterwards each node sees the writes of all others to
@@ -338,11 +339,17 @@ impl Job {
         wait(py, || timeout.choose(|limit| job.barrier_for(limit), || job.barrier()))
     }
 
-    /// Ends the job for all nodes, for this reason.
-    fn abort(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
+    /// Ends the job for all nodes, for this reason, and returns.
+    fn _end(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
         let job = self.get(py)?;
-        py.detach(|| job.abort(reason));
+        detached(py, || job.end_with_reason(reason));
         Ok(())
+    }
+
+    /// Ends the job for all nodes, for this reason, and this process with this status.
+    fn _abort(&self, py: Python<'_>, reason: &str, status: u8) -> PyResult<()> {
+        let job = self.get(py)?;
+        detached(py, || job.abort_with(status, reason))
     }
 
     /// Waits for all other nodes to leave, then says goodbye. Later calls raise `LeftError`.
@@ -386,11 +393,15 @@ impl Job {
         timeout: Option<Timeout>,
     ) -> PyResult<Message> {
         let job = self.get(py)?;
-        if let Some(message) = job.try_receive(source) {
-            return Ok(Message::new(message));
-        }
-        let within = |limit| job.receive_for(source, limit);
-        wait(py, || timeout.choose(within, || job.receive(source))).map(Message::new)
+        taken(
+            py,
+            timeout,
+            || Ok(job.try_receive(source).map(Message::new)),
+            |limit| match limit {
+                Some(limit) => job.probe_for(source, limit).map(drop),
+                None => job.probe(source).map(drop),
+            },
+        )
     }
 
     /// Returns the next message if one has arrived, otherwise `None`.
@@ -440,9 +451,19 @@ impl Job {
         timeout: Option<Timeout>,
     ) -> PyResult<Vec<Message>> {
         let job = self.get(py)?;
-        let within = |limit| job.receive_batch_for(count, limit);
-        let batch = wait_for(py, || timeout.choose(within, || job.receive_batch(count)))?;
-        Ok(batch.into_iter().map(Message::new).collect())
+        let mut left = TimeLeft::new(timeout);
+        let mut at_least = count;
+        loop {
+            if let Some(batch) = job.try_receive_batch(count, at_least) {
+                return Ok(batch.into_iter().map(Message::new).collect());
+            }
+            let limit = left.next();
+            if !wait_for(py, || job.wait_batch_ready(count, limit))? {
+                at_least = 0;
+            }
+            // A signal may have come since the wait last looked for it.
+            py.check_signals()?;
+        }
     }
 
     /// Offers memory for one message, and returns the `Operation`, whose result is a `Received`.
@@ -545,7 +566,7 @@ impl Job {
             CallCounter::Team(id) => (("team".to_owned(), id), count),
             CallCounter::Splits(id) => (("splits".to_owned(), id), count),
         };
-        Ok(py.detach(|| job.call_counts()).into_iter().map(named).collect())
+        Ok(detached(py, || job.call_counts()).into_iter().map(named).collect())
     }
 
     /// Brings this node in step with nodes that have made more calls.
@@ -579,7 +600,7 @@ impl Job {
     /// Calls `function`, and posts the operations that it begins together, in few datagrams.
     /// Returns what the function returns.
     fn batch(&self, py: Python<'_>, function: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        self.get(py)?.batch(|| function.call0()).map(Bound::unbind)
+        self.get(py)?.batch(|| call(function, &[])).map(Bound::unbind)
     }
 
     /// Orders later operations to each peer after earlier ones. Returns at once.
@@ -614,8 +635,11 @@ impl Job {
         timeout: Option<Timeout>,
     ) -> PyResult<()> {
         let job = self.get(py)?;
-        let within = |limit| job.wait_notify_for(source, limit);
-        wait(py, || timeout.choose(within, || job.wait_notify(source)))
+        let take = || match wait_for(py, || job.wait_notify_for(source, Duration::ZERO))? {
+            Err(error) if error.is_timeout() => Ok(None),
+            notified => notified.map(Some).or_raise(py),
+        };
+        taken(py, timeout, take, |limit| job.wait_notify_ready(source, limit))
     }
 
     /// Number of a descriptor that becomes readable when an operation or a message has come. It may
@@ -678,6 +702,10 @@ impl Lock {
         let job = self.job.get(py)?;
         let within = |limit| job.lock_for(self.number, limit);
         let guard = wait(py, || timeout.choose(within, || job.lock(self.number)))?;
+        if let Err(raised) = py.check_signals() {
+            detached(py, || drop(guard));
+            return Err(raised);
+        }
         *lock(&self.held) = Some(guard);
         Ok(())
     }
@@ -712,7 +740,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         let guard = self.held.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(guard) = guard {
-            Python::try_attach(|py| py.detach(|| drop(guard)));
+            Python::try_attach(|py| detached(py, || drop(guard)));
         }
     }
 }

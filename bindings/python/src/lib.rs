@@ -11,8 +11,9 @@
 //! | [`arrival`] | puts with notice that have arrived |
 //! | [`array`], [`collective`] | shared arrays, collectives, teams |
 //! | [`operation`], [`queue`] | operations under way, and the queue that tells `asyncio` of them |
-//! | [`buffer`] | memory of other Python objects; all unsafe code |
+//! | [`buffer`] | memory of other Python objects; most unsafe code |
 //! | [`number`], [`wait`], [`error`] | numbers, waits without the interpreter's lock, exceptions |
+//! | [`finalization`] | threads and exits while the interpreter ends |
 
 mod array;
 mod arrival;
@@ -21,6 +22,7 @@ mod buffer;
 mod collective;
 mod error;
 mod fifo;
+mod finalization;
 mod job;
 mod message;
 mod number;
@@ -80,6 +82,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(collective::sum_exact, module)?)?;
     module.add_function(wrap_pyfunction!(collective::split, module)?)?;
     module.add_function(wrap_pyfunction!(collective::shrink, module)?)?;
+    module.add_function(wrap_pyfunction!(finalization::end_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(finalization::type_modified, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

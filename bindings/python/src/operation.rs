@@ -2,6 +2,7 @@
 
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, exception, invalid};
+use crate::finalization::{call, detached};
 use crate::job::JobCell;
 use crate::message::Received;
 use crate::number::number;
@@ -213,7 +214,7 @@ impl Operation {
         // Most operations are waited for by one thread, which keeps the interpreter's lock.
         let mut before = claim(&mut lock(&self.finisher));
         if before.is_some_and(|other| other != me) {
-            before = py.detach(|| {
+            before = detached(py, || {
                 let busy = |other: &mut Option<ThreadId>| other.is_some_and(|other| other != me);
                 let finisher = self.finished.wait_while(lock(&self.finisher), busy);
                 claim(&mut finisher.unwrap_or_else(PoisonError::into_inner))
@@ -253,7 +254,7 @@ impl Operation {
             // The lock is not held while the program's function runs.
             let function = self.state().convert.front().map(|function| function.clone_ref(py));
             let Some(function) = function else { return Ok(value) };
-            value = function.call1(py, (value,))?;
+            value = call(function.bind(py), &[value.into_bound(py)])?.unbind();
             let used = {
                 let mut state = self.state();
                 (state.convert.pop_front(), state.value.replace(value.clone_ref(py)))

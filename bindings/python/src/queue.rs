@@ -2,7 +2,7 @@
 
 use crate::error::exception;
 use crate::number::number;
-use crate::wait::{OrOfJob, Timeout, wait};
+use crate::wait::{Timeout, taken};
 use oikaze::completion::Completed;
 use pyo3::prelude::*;
 
@@ -57,15 +57,11 @@ impl CompletionQueue {
         #[pyo3(from_py_with = number)] at_least: usize,
         timeout: Option<Timeout>,
     ) -> PyResult<Vec<Ended>> {
-        let ended = wait(py, || {
+        let take = || {
             let mut ended = Vec::new();
-            match timeout.choose(Some, || None) {
-                Some(limit) => self.queue.wait_for(at_least, limit, &mut ended)?,
-                None => self.queue.wait(at_least, &mut ended)?,
-            };
-            Ok(ended)
-        })?;
-        Ok(told(py, ended))
+            Ok(self.queue.poll_if(at_least, &mut ended).then(|| told(py, ended)))
+        };
+        taken(py, timeout, take, |limit| self.queue.wait_ready(at_least, limit))
     }
 
     fn __len__(&self) -> usize {

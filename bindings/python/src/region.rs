@@ -3,6 +3,7 @@
 use crate::arrival::Arrivals;
 use crate::buffer::{Loan, Memory, show};
 use crate::error::{OrRaise, exception};
+use crate::finalization::{attached, call, detached};
 use crate::job::JobCell;
 use crate::number::{number, optional};
 use crate::operation::bytes;
@@ -122,7 +123,9 @@ impl Condition {
             Self::AtLeast(least) => word >= *least,
             Self::Equal(value) => word == *value,
             Self::Function(function, failed) => {
-                let answer = Python::attach(|py| function.call1(py, (word,))?.is_truthy(py));
+                let answer = attached(|py| {
+                    call(function.bind(py), &[word.into_pyobject(py)?.into_any()])?.is_truthy()
+                });
                 // An exception of the function ends the wait, and is raised there.
                 answer.unwrap_or_else(|error| {
                     *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -358,7 +361,7 @@ impl Drop for Region {
         Python::try_attach(|py| {
             if loan.is_some() {
                 // Lent memory must be out of use before its object may free it.
-                let _ = py.detach(|| registered.as_ref().map(LocalRegion::deregister));
+                let _ = detached(py, || registered.as_ref().map(LocalRegion::deregister));
             }
             drop(registered);
             drop(loan);

@@ -3,9 +3,11 @@
 //! A wait gives the interpreter's lock back, so that other Python threads run meanwhile. Python
 //! runs handlers of signals only in its main thread, and only between two steps of a program. So a
 //! wait of the main thread asks the interpreter now and then whether a handler has raised an
-//! exception, such as `KeyboardInterrupt`. The exception takes the place of the wait's result.
+//! exception, such as `KeyboardInterrupt`. The exception takes the place of the wait's result. So a
+//! wait for a value that is taken once, such as a message, takes nothing by itself ([`taken()`]).
 
 use crate::error::OrRaise;
+use crate::finalization::detached;
 use oikaze::ffi::{InterruptionCheck, interruptible};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -13,7 +15,7 @@ use std::rc::Rc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::ThreadId;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time limit in seconds, which is longer than any program runs.
 const SECONDS_MAX: f64 = 1e9;
@@ -55,8 +57,8 @@ fn has_raised() -> bool {
     if raised().is_some() {
         return true;
     }
-    let outcome = Python::attach(|py| py.check_signals());
-    if let Err(error) = outcome {
+    // A thread that the interpreter does not let in any more runs no handler.
+    if let Some(Err(error)) = Python::try_attach(|py| py.check_signals()) {
         *raised() = Some(error);
         return true;
     }
@@ -73,13 +75,59 @@ pub fn wait<T: Send>(
 
 /// Runs `work` as [`wait()`] does, whatever its result is.
 pub fn wait_for<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    let (outcome, is_checked) = py.detach(|| match CHECK.with(Clone::clone) {
-        Some(check) => (interruptible(check, work), true),
-        None => (work(), false),
-    });
-    match is_checked.then(|| raised().take()).flatten() {
-        Some(error) => Err(error),
-        None => Ok(outcome),
+    detached(py, || {
+        // A thread whose thread-locals were destroyed is no main thread.
+        let Some(check) = CHECK.try_with(Clone::clone).unwrap_or_default() else {
+            return Ok(work());
+        };
+        let outcome = interruptible(check, work);
+        match raised().take() {
+            // What the work has brought is dropped here: that may wait, as the end of a lock does.
+            Some(error) => {
+                drop(outcome);
+                Err(error)
+            }
+            None => Ok(outcome),
+        }
+    })
+}
+
+/// Waits for a value that is taken once. `take` takes it if it is there, and does not wait; `ready`
+/// waits until it is likely to be there, and leaves it. So an exception of a signal's handler that
+/// ends the wait leaves the value to the next call, whenever the signal has come.
+pub fn taken<T>(
+    py: Python<'_>,
+    timeout: Option<Timeout>,
+    mut take: impl FnMut() -> PyResult<Option<T>>,
+    ready: impl Fn(Option<Duration>) -> oikaze::Result<()> + Send + Sync,
+) -> PyResult<T> {
+    let mut left = TimeLeft::new(timeout);
+    loop {
+        if let Some(value) = take()? {
+            return Ok(value);
+        }
+        let limit = left.next();
+        wait(py, || ready(limit))?;
+        // A signal may have come since the wait last looked for it.
+        py.check_signals()?;
+    }
+}
+
+/// Rest of a time limit, for a call of several waits.
+pub struct TimeLeft {
+    limit: Option<Duration>,
+    begun: Instant,
+}
+
+impl TimeLeft {
+    /// Begins a call with this time limit.
+    pub fn new(timeout: Option<Timeout>) -> Self {
+        Self { limit: timeout.map(|Timeout(limit)| limit), begun: Instant::now() }
+    }
+
+    /// Returns the limit of the next wait; `None` is that of the job.
+    pub fn next(&mut self) -> Option<Duration> {
+        self.limit.map(|limit| limit.saturating_sub(self.begun.elapsed()))
     }
 }
 
@@ -101,7 +149,7 @@ pub fn wait_in_thread<T: Send + 'static>(
             let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
             receiver.recv_timeout(SIGNAL_INTERVAL)
         };
-        match py.detach(next) {
+        match detached(py, next) {
             Ok(outcome) => return outcome.or_raise(py),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {

@@ -196,27 +196,6 @@ def test_exception_on_one_rank_is_printed_and_ends_the_job(run):
     assert "program.py, line" in done.err
 
 
-def test_abort_ends_waits_of_all(run):
-    done = run(
-        2,
-        """
-        job = oikaze.join()
-        if job.rank == 1:
-            job.receive()
-            job.abort("a reason of mine")
-        else:
-            job.peer(1).send(b"joined")
-        try:
-            job.barrier()
-        except oikaze.AbortedError as error:
-            assert "a reason of mine" in str(error)
-            print("aborted")
-        """,
-        succeeds=False,
-    )
-    assert done.lines() == ["aborted"] * 2, done.out + done.err
-
-
 def test_keyboard_interrupt_ends_a_wait(tmp_path):
     program = tmp_path / "wait.py"
     program.write_text(

@@ -423,8 +423,7 @@ use oikaze::prelude::*;
 
 fn main() -> oikaze::Result<()> {
     let job = oikaze::join()?;
-    job.abort("the input makes no sense"); // every call of every node fails from now on
-    Ok(())
+    job.abort("the input makes no sense") // every call of every node fails from now on
 }
 pub fn start() -> std::process::ExitCode {
 std::process::Termination::report(main())
@@ -1711,6 +1710,34 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_ffi_calls_rs_1 {
+use oikaze::ffi::CallCounter;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let before = job.call_counts()[&CallCounter::Job];
+job.barrier()?;
+assert_eq!(job.call_counts()[&CallCounter::Job], before + 1);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_calls_rs_2 {
+fn main() -> oikaze::Result<()> {
+use std::time::Duration;
+let job = oikaze::join()?;
+let counts = job.call_counts(); // of the node that has made most calls
+job.catch_up(&counts, "the function has failed", Duration::from_secs(10))?;
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_ffi_class_rs_1 {
 use oikaze::ffi::ErrorClass;
 fn main() -> oikaze::Result<()> {
@@ -1818,12 +1845,39 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_ffi_leave_rs_2 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+job.end_with_reason("the input makes no sense");
+assert!(job.barrier().unwrap_err().to_string().contains("makes no sense"));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_ffi_parts_rs_1 {
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 let error = job.peer(1_000_000).unwrap_err();
 let parts = error.parts();
 assert!(parts.operation.contains("node 1000000") && !parts.cause.is_empty());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_readiness_rs_1 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let fifo = job.fifo("tasks", 4, 8)?;
+job.peer(job.rank())?.fifo("tasks")?.push(b"one")?;
+fifo.wait_ready(None)?;
+assert!(fifo.try_pop(&mut Vec::new())?);
+job.barrier()?;
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -1965,8 +2019,6 @@ let job = oikaze::join()?;
 if residual.is_nan() {
     job.abort("the iteration diverges: choose a smaller step");
 }
-let error = job.barrier().unwrap_err(); // so on every node
-assert!(error.to_string().contains("the iteration diverges"));
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -1975,6 +2027,20 @@ std::process::Termination::report(main())
 }
 
 mod crates_oikaze_src_job_mod_rs_3 {
+fn main() -> oikaze::Result<()> {
+let input = "4";
+let job = oikaze::join()?;
+if input.is_empty() {
+    job.abort_with(3, "the input is empty");
+}
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_mod_rs_4 {
 use oikaze::prelude::*;
 use std::os::fd::{AsRawFd, BorrowedFd};
 fn sleep_on(_: BorrowedFd<'_>) {} // poll(2)
@@ -1998,7 +2064,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_job_mod_rs_4 {
+mod crates_oikaze_src_job_mod_rs_5 {
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 job.peer(job.rank())?.send(oikaze::message::Class::Ordered, 0, b"a note");
@@ -3580,6 +3646,8 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/completion/queue.rs 1", crates_oikaze_src_completion_queue_rs_1::start, false),
     ("crates/oikaze/src/completion/queue.rs 2", crates_oikaze_src_completion_queue_rs_2::start, false),
     ("crates/oikaze/src/error.rs 1", crates_oikaze_src_error_rs_1::start, false),
+    ("crates/oikaze/src/ffi/calls.rs 1", crates_oikaze_src_ffi_calls_rs_1::start, false),
+    ("crates/oikaze/src/ffi/calls.rs 2", crates_oikaze_src_ffi_calls_rs_2::start, false),
     ("crates/oikaze/src/ffi/class.rs 1", crates_oikaze_src_ffi_class_rs_1::start, false),
     ("crates/oikaze/src/ffi/handles.rs 1", crates_oikaze_src_ffi_handles_rs_1::start, false),
     ("crates/oikaze/src/ffi/handles.rs 2", crates_oikaze_src_ffi_handles_rs_2::start, false),
@@ -3587,7 +3655,9 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/ffi/jobs.rs 1", crates_oikaze_src_ffi_jobs_rs_1::start, false),
     ("crates/oikaze/src/ffi/jobs.rs 2", crates_oikaze_src_ffi_jobs_rs_2::start, false),
     ("crates/oikaze/src/ffi/leave.rs 1", crates_oikaze_src_ffi_leave_rs_1::start, false),
+    ("crates/oikaze/src/ffi/leave.rs 2", crates_oikaze_src_ffi_leave_rs_2::start, true),
     ("crates/oikaze/src/ffi/parts.rs 1", crates_oikaze_src_ffi_parts_rs_1::start, false),
+    ("crates/oikaze/src/ffi/readiness.rs 1", crates_oikaze_src_ffi_readiness_rs_1::start, false),
     ("crates/oikaze/src/job/builder.rs 1", crates_oikaze_src_job_builder_rs_1::start, false),
     ("crates/oikaze/src/job/builder.rs 2", crates_oikaze_src_job_builder_rs_2::start, false),
     ("crates/oikaze/src/job/builder.rs 3", crates_oikaze_src_job_builder_rs_3::start, false),
@@ -3601,6 +3671,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/job/mod.rs 2", crates_oikaze_src_job_mod_rs_2::start, true),
     ("crates/oikaze/src/job/mod.rs 3", crates_oikaze_src_job_mod_rs_3::start, false),
     ("crates/oikaze/src/job/mod.rs 4", crates_oikaze_src_job_mod_rs_4::start, false),
+    ("crates/oikaze/src/job/mod.rs 5", crates_oikaze_src_job_mod_rs_5::start, false),
     ("crates/oikaze/src/job/peer.rs 1", crates_oikaze_src_job_peer_rs_1::start, false),
     ("crates/oikaze/src/job/run.rs 1", crates_oikaze_src_job_run_rs_1::start, false),
     ("crates/oikaze/src/job/statistics.rs 1", crates_oikaze_src_job_statistics_rs_1::start, false),

@@ -76,6 +76,11 @@ pub trait Bootstrap: Send + Sync {
     /// Tells the launcher that survivors go on after the death of a node (`oikaze run
     /// --keep-going`).
     fn keep_going(&self) {}
+    /// Tells the launcher that this node has joined the job. From then on the node fails the job by
+    /// ending without having left (LAUNCH-3.4). The launcher knows it when the call returns.
+    fn tell_joined(&self) {}
+    /// Tells the launcher that this node has left the job.
+    fn tell_left(&self) {}
     /// Registers the function that answers questions of other nodes and of the launcher
     /// ([`Bootstrap::ask_node`]). It runs on a thread of its own and may block.
     fn on_question(&self, _answer: Box<dyn Fn(&str) -> String + Send + Sync>) {}

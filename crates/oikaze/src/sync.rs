@@ -1,5 +1,8 @@
 //! Threads and atomics, or their stand-ins under loom, which tries every interleaving.
 
+#[cfg(not(loom))]
+mod thread;
+
 #[cfg(loom)]
 mod chosen {
     pub use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
@@ -9,6 +12,11 @@ mod chosen {
     /// Parks without a time limit, because time does not pass in a model.
     pub fn park(_: Option<std::time::Duration>) {
         loom::thread::park();
+    }
+
+    /// Names no thread, because no model shows names.
+    pub fn current_name() -> String {
+        String::new()
     }
 
     /// Tries the body in all interleavings, or in those with at most `preemptions` preemptions.
@@ -22,17 +30,9 @@ mod chosen {
 
 #[cfg(not(loom))]
 mod chosen {
+    pub use super::thread::{Thread, current, current_name, park};
     pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
     pub use std::sync::{Arc, Mutex, MutexGuard};
-    pub use std::thread::{Thread, current};
-
-    /// Parks until unparked or until the limit has passed. May return spuriously.
-    pub fn park(limit: Option<std::time::Duration>) {
-        match limit {
-            Some(limit) => std::thread::park_timeout(limit),
-            None => std::thread::park(),
-        }
-    }
 }
 
 pub(crate) use chosen::*;

@@ -24,6 +24,18 @@ pub fn raise_descriptor_limit() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
+/// Returns the name of the calling thread for messages: `main`, or the system's name and number of
+/// the thread, which `top -H` and debuggers show. Works in a thread that is ending, too.
+#[must_use]
+pub fn thread_name() -> String {
+    let number = rustix::thread::gettid();
+    if number == rustix::process::getpid() {
+        return "main".to_owned();
+    }
+    let name = rustix::thread::name().unwrap_or_default();
+    format!("{} {}", name.to_string_lossy(), number.as_raw_nonzero())
+}
+
 /// Signals that are read like messages instead of interrupting this process.
 pub struct Signals {
     fd: OwnedFd,

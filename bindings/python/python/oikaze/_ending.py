@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import os
 import sys
 import traceback
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _errors
+from . import _errors, _native
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -27,6 +28,10 @@ _is_installed = False
 #: The process that joined. Its children by fork have its objects, but not its place in the job.
 _origin: int | None = None
 
+# Registered first, so that it is called after the program's functions, and after those below: they
+# may wait for threads that come back from the library.
+atexit.register(_native.end_threads)
+
 
 def joined(job: Job) -> None:
     """Notes a job, which this process leaves at its end."""
@@ -41,21 +46,53 @@ def left(job: Job) -> None:
     _joined[:] = [other for other in _joined if other is not job]
 
 
-class _Exit(SystemExit):
-    """Exception of `sys.exit` while this process has a job.
+def _watch_exit() -> None:
+    """Makes every `SystemExit` tell by what code it ends this process.
 
-    The interpreter asks for its code when it ends the process, and no function runs any more then.
-    Code that catches the exception asks from a function.
+    The interpreter asks the exception for its code when it ends the process, and no function runs
+    any more then. Code that catches the exception asks from a function. The attribute belongs to a
+    type of the interpreter, so it is replaced where the type keeps it. That works however a program
+    names `exit`, and for subclasses, too.
     """
+    code = SystemExit.__dict__["code"]
 
-    @property
-    def code(self) -> Any:  # type: ignore[override]
-        code = self.args[0] if len(self.args) == 1 else self.args or None
+    def get(error: SystemExit) -> Any:
+        value = code.__get__(error, type(error))
         try:
             sys._getframe(1)
         except ValueError:
-            exiting(code)
-        return code
+            exiting(value)
+        return value
+
+    attributes = next(
+        kept for kept in gc.get_referents(SystemExit.__dict__) if isinstance(kept, dict)
+    )
+    attributes["code"] = property(get, code.__set__, code.__delete__, code.__doc__)
+    _native.type_modified(SystemExit)
+    if sys.version_info < (3, 12):
+        _raise_instances()
+
+
+def _raise_instances() -> None:
+    """Makes `sys.exit` raise an instance of `SystemExit`, under all names that modules gave it.
+
+    Before Python 3.12 the interpreter keeps the type and the bare code instead, until some code
+    catches the exception. At the end of the process nothing does.
+    """
+    exit_of_sys = sys.exit
+
+    @functools.wraps(exit_of_sys)
+    def exit_by_instance(*arguments: Any) -> NoReturn:
+        try:
+            exit_of_sys(*arguments)
+        except SystemExit:
+            raise
+
+    for holder in gc.get_referrers(exit_of_sys):
+        if isinstance(holder, dict):
+            for name in [name for name, value in holder.items() if value is exit_of_sys]:
+                if holder is not exit_by_instance.__dict__:  # its `__wrapped__`
+                    holder[name] = exit_by_instance
 
 
 def exiting(code: Any) -> None:
@@ -64,7 +101,9 @@ def exiting(code: Any) -> None:
     A process that succeeds leaves its job, and waits for the other nodes. After a failure they
     would wait for this node in vain, so the job ends with the status of this node.
     """
-    if code is None or code == 0 or os.getpid() != _origin:
+    # The system keeps the low eight bits of a number. Anything else is printed, and is status 1.
+    succeeds = code is None or (isinstance(code, int) and code & 0xFF == 0)
+    if succeeds or os.getpid() != _origin:
         return
     for job in list(_joined):
         if job.keeps_going:
@@ -72,7 +111,7 @@ def exiting(code: Any) -> None:
             job._abandon()
             left(job)
         else:
-            job.abort(f"SystemExit: {code}")
+            job._end(f"SystemExit: {code}")
 
 
 def _install() -> None:
@@ -82,18 +121,8 @@ def _install() -> None:
     _is_installed = True
     atexit.register(_leave_all)
     sys.addaudithook(_refuse_fork)
-    previous, previous_exit = sys.excepthook, sys.exit
-
-    @functools.wraps(previous_exit)
-    def exit_of_job(*arguments: Any) -> NoReturn:
-        try:
-            previous_exit(*arguments)
-        except SystemExit as error:
-            if type(error) is SystemExit:
-                raise _Exit(*error.args) from None
-            raise
-
-    sys.exit = exit_of_job
+    _watch_exit()
+    previous = sys.excepthook
 
     def excepthook(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -104,6 +133,16 @@ def _install() -> None:
         _abort_all(kind, error, trace)
 
     sys.excepthook = excepthook
+
+
+def flush_output() -> None:
+    """Flushes what the program has printed, as far as it can be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            # The program has none, has closed it, or nobody reads it.
+            pass
 
 
 def _abort_all(
@@ -119,7 +158,7 @@ def _abort_all(
     for job in list(_joined):
         # The reason of an aborted job is known, and survivors of a job that goes on need none.
         if not isinstance(error, _errors.AbortedError) and not job.keeps_going:
-            job.abort(reason)
+            job._end(reason)
 
 
 def _leave_all() -> None:

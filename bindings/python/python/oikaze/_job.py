@@ -6,7 +6,7 @@ import asyncio
 import enum
 import hashlib
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy.typing as npt
 
@@ -53,6 +53,21 @@ class Job(_native.Job, Collectives):
             if self.has_left:
                 _aio.close(self)
                 _ending.left(self)
+
+    def abort(self, reason: str, status: int = 1) -> NoReturn:
+        """Ends the job for all nodes, for this reason, and this process with this status.
+
+        Does not return, as `comm.Abort` of mpi4py does not. The output of this process is flushed,
+        and functions of `atexit` do not run. Every wait of every other node raises `AbortedError`
+        with the reason. The job's status is this one.
+
+        Raises:
+            ValueError: the status is not 1 to 255.
+        """
+        if not 1 <= status <= 255:
+            raise ValueError(f"status is {status}; give 1 to 255, as an aborted job has failed")
+        _ending.flush_output()
+        self._abort(reason, status)
 
     def __enter__(self) -> Job:
         return self

@@ -9,6 +9,8 @@ use std::process::ExitStatus;
 pub const STATUS_TIMED_OUT: u8 = 124;
 /// The launcher itself could not do its work.
 pub const STATUS_LAUNCHER: u8 = 125;
+/// A node ended with status 0 and had not left the job.
+pub const STATUS_NOT_LEFT: u8 = 1;
 /// The program is there but cannot be run (as in sh).
 pub const STATUS_NOT_EXECUTABLE: u8 = 126;
 /// The program is not there (as in sh).
@@ -21,12 +23,19 @@ pub enum Ending {
     Status(u8),
     /// The node ended by a signal.
     Signal(i32),
-    /// The node never started, or its host was lost. The launcher's status for that is the second
-    /// value.
+    /// The node never started, its host was lost, or it did not leave the job. The launcher's
+    /// status for that is the second value.
     Lost(String, u8),
 }
 
 impl Ending {
+    /// Returns the end of a node that had joined the job, and ended with status 0 without leaving
+    /// it (LAUNCH-3.4).
+    #[must_use]
+    pub fn without_leaving() -> Ending {
+        Ending::Lost("ended with status 0 without leaving the job".into(), STATUS_NOT_LEFT)
+    }
+
     /// Returns `true` if the node ended in good order.
     #[must_use]
     pub fn is_success(&self) -> bool {

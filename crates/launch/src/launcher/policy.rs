@@ -67,8 +67,8 @@ pub struct Policy {
     status: Option<u8>,
     /// Rank of the node that aborted the job before any had failed.
     aborter: Option<Rank>,
-    /// Nodes that have ended with status 0.
-    finished: Vec<Rank>,
+    /// Nodes that have joined the job and have not left it.
+    members: BTreeSet<Rank>,
     /// Set if survivors go on after the death of a node.
     keep_going: bool,
     interrupted: bool,
@@ -90,7 +90,7 @@ impl Policy {
             stage,
             status: None,
             aborter: None,
-            finished: Vec::new(),
+            members: BTreeSet::new(),
             keep_going: false,
             interrupted: false,
             told: false,
@@ -143,24 +143,36 @@ impl Policy {
         let why = one_line(why);
         let why = why.trim_end_matches('.');
         self.actions.push(Action::Say(format!("node {rank} aborted the job: {why}{rest}")));
-        self.explain_early_ends();
         if self.stage == Stage::Running {
             self.stage = Stage::Grace(now + self.grace);
         }
     }
 
-    /// Notes that a node has ended.
+    /// Notes that a node has joined the job.
+    pub fn joined(&mut self, rank: Rank) {
+        self.members.insert(rank);
+    }
+
+    /// Notes that a node has left the job.
+    pub fn left(&mut self, rank: Rank) {
+        self.members.remove(&rank);
+    }
+
+    /// Notes that a node has ended. A node that did not leave the job has failed, whatever its
+    /// status is (LAUNCH-3.4).
     pub fn ended(&mut self, now: Duration, rank: Rank, how: &Ending) {
         if !self.living.remove(&rank) {
             return;
         }
+        let has_not_left = how.is_success() && self.members.contains(&rank);
+        let not_left = has_not_left.then(Ending::without_leaving);
+        let how = not_left.as_ref().unwrap_or(how);
         self.actions.push(Action::Ended(NodeEnd {
             rank,
             how: how.to_string(),
             success: how.is_success(),
         }));
         if how.is_success() {
-            self.finished.push(rank);
             return;
         }
         // Local peers of a killed process learn of its end sooner than the launcher does, and may
@@ -216,22 +228,13 @@ impl Policy {
         format!("; {left} {nodes} {have} {} s to end", self.grace.as_secs_f32())
     }
 
-    /// Explains that nodes which ended with status 0 before the first failure may be its cause.
-    fn explain_early_ends(&mut self) {
-        if self.told || self.stage != Stage::Running {
-            return;
-        }
-        for rank in std::mem::take(&mut self.finished) {
-            self.actions.push(Action::Say(format!(
-                "node {rank} had ended with status 0 before; if it called exit, it did not leave the job: return from the program instead"
-            )));
-        }
-    }
-
     fn explain(&mut self, how: &Ending) {
         if *how == Ending::Signal(SIGKILL) && !self.told {
             let why = "if nobody killed it, the machine may have had no memory left: see `dmesg`, use more machines or a smaller problem";
             self.actions.push(Action::Say(why.to_owned()));
+        }
+        if *how == Ending::without_leaving() && !self.told {
+            self.actions.push(Action::Say(NOT_LEFT_REMEDY.to_owned()));
         }
     }
 
@@ -342,6 +345,10 @@ impl Policy {
 
 /// Time that nodes have after the time limit to end by the error of their own waits.
 const ABORT_TIME: Duration = Duration::from_secs(1);
+
+/// Remedy for a node that ended without leaving the job.
+const NOT_LEFT_REMEDY: &str = "a node leaves by `leave` (C: oik_leave), or by the end of its program; _exit, exec and exit of \
+     Rust or C end the process without that";
 
 const NO_ANSWER: &str = "no answer: it has not joined or does not run";
 

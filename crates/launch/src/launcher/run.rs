@@ -472,6 +472,8 @@ impl Job {
             Event::Drained => self.crew.drained(),
             Event::Notice(Notice::Aborted(rank, why)) => policy.aborted(now, rank, &why),
             Event::Notice(Notice::KeepGoing) => policy.keep_going(),
+            Event::Notice(Notice::Joined(rank)) => policy.joined(rank),
+            Event::Notice(Notice::Left(rank)) => policy.left(rank),
             Event::Answers(answers) => policy.answered(now, &answers),
             Event::Ended(index, rank, how) => {
                 if self.remotes.get_mut(index).is_some_and(|remote| remote.ended(rank)) {

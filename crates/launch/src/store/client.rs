@@ -270,6 +270,15 @@ impl Bootstrap for Client {
         let _ = self.ask(&Request::KeepGoing, ANSWER_TIME);
     }
 
+    fn tell_joined(&self) {
+        // Without a store there is no launcher that could count this node.
+        let _ = self.ask(&Request::Joined, ANSWER_TIME);
+    }
+
+    fn tell_left(&self) {
+        let _ = self.ask(&Request::Left, ANSWER_TIME);
+    }
+
     fn on_question(&self, answer: Box<dyn Fn(&str) -> String + Send + Sync>) {
         self.link.answer_by(Arc::from(answer));
     }

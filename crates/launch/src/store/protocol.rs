@@ -13,7 +13,7 @@ use crate::{KEY_MAX, NodeEnd, Secret, VALUE_MAX};
 use oikaze_protocol::bytes::{ByteReader, ByteWriter, Invalid};
 
 /// Protocol version, which must be the same at both ends.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Length of the length field in front of a frame, in bytes.
 pub const LENGTH_LEN: usize = 4;
 /// Length of a frame's tag, in bytes.
@@ -307,6 +307,10 @@ pub enum Request {
     Ask(u32, u64, String),
     /// Answers the question of this number ([`Reply::Question`]). The store does not reply.
     Answer(u32, String),
+    /// Tells the launcher that this node has joined the job. Answered by `Done`.
+    Joined,
+    /// Tells the launcher that this node has left the job. Answered by `Done`.
+    Left,
 }
 
 impl Request {
@@ -327,6 +331,8 @@ impl Request {
             Request::Answer(number, answer) => {
                 body.put_u8(7).put_u32(*number).put(clip_to(answer, QUESTION_MAX).as_bytes())
             }
+            Request::Joined => body.put_u8(8),
+            Request::Left => body.put_u8(9),
         };
         body
     }
@@ -349,6 +355,8 @@ impl Request {
                 Request::Ask(rank, limit, read_text(&mut bytes, QUESTION_MAX)?)
             }
             7 => Request::Answer(bytes.u32()?, read_text(&mut bytes, QUESTION_MAX)?),
+            8 => Request::Joined,
+            9 => Request::Left,
             _ => return Err(Malformed("unknown operation")),
         };
         bytes.end()?;

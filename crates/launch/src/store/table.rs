@@ -69,6 +69,10 @@ pub enum Notice {
     Aborted(Rank, String),
     /// A node wants the others to go on after the death of one.
     KeepGoing,
+    /// The node of this rank has joined the job.
+    Joined(Rank),
+    /// The node of this rank has left the job.
+    Left(Rank),
 }
 
 impl Table {
@@ -201,6 +205,14 @@ impl Table {
             Request::Fence(name, limit) => self.fence(now, rank, id, name, limit),
             Request::KeepGoing => {
                 self.notices.push_back(Notice::KeepGoing);
+                self.reply(rank, id, Reply::Done(Vec::new()));
+            }
+            Request::Joined => {
+                self.notices.push_back(Notice::Joined(rank));
+                self.reply(rank, id, Reply::Done(Vec::new()));
+            }
+            Request::Left => {
+                self.notices.push_back(Notice::Left(rank));
                 self.reply(rank, id, Reply::Done(Vec::new()));
             }
             Request::Ask(to, limit, question) => {

@@ -264,6 +264,8 @@ fn request() -> impl Strategy<Value = Request> {
         (key(), 0u64..20).prop_map(|(key, limit)| Request::Fence(key, limit)),
         "[a-z ]{0,9}".prop_map(Request::Abort),
         Just(Request::KeepGoing),
+        Just(Request::Joined),
+        Just(Request::Left),
         (0u32..4, 0u64..20, "[a-z ]{0,9}")
             .prop_map(|(rank, limit, text)| Request::Ask(rank, limit, text)),
     ]

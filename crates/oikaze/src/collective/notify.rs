@@ -25,29 +25,51 @@ impl fmt::Debug for Channels {
 struct Channel {
     team: Team,
     /// The next notification, for which threads of the receiver wait. It stays after a time limit.
-    next: Mutex<Option<Arc<Pending<Vec<u8>>>>>,
+    next: Mutex<Option<Arc<Notification>>>,
+}
+
+/// A notification that comes or has come.
+struct Notification {
+    pending: Pending<Vec<u8>>,
+    /// Knowledge of the sender, once it was taken out of `pending`.
+    told: Mutex<Option<Vec<u8>>>,
+}
+
+impl Notification {
+    /// Waits until the notification has come, and leaves it.
+    fn wait(&self, deadline: Option<Instant>) -> Result<()> {
+        self.pending.wait_until(deadline)
+    }
+
+    /// Returns what the sender knows. The notification has come.
+    fn told(&self) -> Result<Vec<u8>> {
+        let mut told = lock(&self.told);
+        if let Some(told) = &*told {
+            return Ok(told.clone());
+        }
+        Ok(told.insert(self.pending.wait_for(Duration::ZERO)?).clone())
+    }
 }
 
 impl Channel {
-    /// Waits for the next notification, and returns what the sender knows. Of several threads, one
-    /// gets it.
-    fn next(&self, limit: Option<Duration>) -> Result<Vec<u8>> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        loop {
-            let next = {
-                let mut next = lock(&self.next);
-                let begin = || Arc::new(self.team.start().broadcast(SENDER, &[]));
-                Arc::clone(next.get_or_insert_with(begin))
-            };
-            next.wait_until(deadline)?;
-            let mut current = lock(&self.next);
-            if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &next)) {
-                *current = None;
-                drop(current);
-                return next.wait_for(Duration::ZERO);
-            }
-            // Another thread has taken this one.
+    /// Returns the next notification, which may not have come yet.
+    fn next(&self) -> Arc<Notification> {
+        let mut next = lock(&self.next);
+        let begin = || {
+            let pending = self.team.start().broadcast(SENDER, &[]);
+            Arc::new(Notification { pending, told: Mutex::default() })
+        };
+        Arc::clone(next.get_or_insert_with(begin))
+    }
+
+    /// Takes a notification. Returns `false` if another thread has taken it.
+    fn take(&self, taken: &Arc<Notification>) -> bool {
+        let mut next = lock(&self.next);
+        let is_next = next.as_ref().is_some_and(|next| Arc::ptr_eq(next, taken));
+        if is_next {
+            *next = None;
         }
+        is_next
     }
 }
 
@@ -117,10 +139,30 @@ impl Job {
         let what = format!("wait for a notification of node {from}");
         let channel = self.channel((from, self.rank()), from, &what)?;
         self.node.check_no_guard_of_this_thread(|| what.clone())?;
-        let told = channel.next(limit).map_err(|error| error.renamed(&what))?;
-        // Without a limit, because the notification has been taken. Nothing here waits for the
-        // other node.
-        channel.team.learn(&what, [(from, told)], None)
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            let next = channel.next();
+            next.wait(deadline).map_err(|error| error.renamed(&what))?;
+            let learnt = next.told().map_err(|error| error.renamed(&what)).and_then(|told| {
+                // Without a limit, because nothing here waits for the other node.
+                channel.team.learn(&what, [(from, told)], None)
+            });
+            // A call that the program interrupts leaves the notification to the next one. Of
+            // several threads, one takes it.
+            if learnt.as_ref().is_err_and(Error::is_timeout) || channel.take(&next) {
+                return learnt;
+            }
+        }
+    }
+
+    /// Waits until a notification of this node has come, and leaves it (`ffi::readiness`).
+    #[cfg(feature = "ffi")]
+    pub(crate) fn wait_until_notified(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
+        let what = format!("wait for a notification of node {from}");
+        let channel = self.channel((from, self.rank()), from, &what)?;
+        self.node.check_no_guard_of_this_thread(|| what.clone())?;
+        let deadline = limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit));
+        channel.next().wait(deadline).map_err(|error| error.renamed(&what))
     }
 
     /// Returns the channel from the first rank to the second, one of which is the `other` node.

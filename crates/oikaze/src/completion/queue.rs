@@ -224,6 +224,34 @@ impl CompletionQueue {
         limit: Option<Duration>,
         into: &mut Vec<Completed>,
     ) -> Result<usize> {
+        // Takes the full number or nothing, whatever another thread takes meanwhile.
+        self.wait_and(at_least, limit, || self.take(at_least))
+            .map(|entries| self.tell(entries, into))
+    }
+
+    /// Appends all operations in the queue to `into` as [`CompletionQueue::poll`] does, if there
+    /// are at least `at_least`. Otherwise returns `false` (`ffi::readiness`).
+    #[cfg(feature = "ffi")]
+    pub(crate) fn poll_at_least(&self, at_least: usize, into: &mut Vec<Completed>) -> bool {
+        if self.node.is_forked() {
+            return false;
+        }
+        self.take(at_least).map(|entries| self.tell(entries, into)).is_some()
+    }
+
+    /// Waits until `at_least` operations are there, and leaves them (`ffi::readiness`).
+    #[cfg(feature = "ffi")]
+    pub(crate) fn wait_until_filled(&self, at_least: usize, limit: Option<Duration>) -> Result<()> {
+        let is_filled = || (self.len() >= at_least).then_some(());
+        self.wait_and(at_least, limit.or(self.limit), is_filled)
+    }
+
+    fn wait_and<T>(
+        &self,
+        at_least: usize,
+        limit: Option<Duration>,
+        mut take: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
         self.node.check_process(|| "waiting in a completion queue".into())?;
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
@@ -233,14 +261,12 @@ impl CompletionQueue {
                 self.len()
             ))
         };
-        if let Some(entries) = self.take(at_least) {
-            return Ok(self.tell(entries, into));
+        if let Some(taken) = take() {
+            return Ok(taken);
         }
         lock(&self.shared.0).waiters.enlist(at_least as u64);
-        // Takes the full number or nothing, whatever another thread takes meanwhile.
-        let there = self
-            .node
-            .wait_quietly(&subject, deadline, || self.node.next_or_left(|| self.take(at_least)));
+        let there =
+            self.node.wait_quietly(&subject, deadline, || self.node.next_or_left(&mut take));
         lock(&self.shared.0).waiters.delist();
         let what = || {
             format!(
@@ -248,6 +274,6 @@ impl CompletionQueue {
                 self.len()
             )
         };
-        self.node.awaited(what, begun, there).map(|entries| self.tell(entries, into))
+        self.node.awaited(what, begun, there)
     }
 }

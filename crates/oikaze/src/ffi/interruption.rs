@@ -21,8 +21,14 @@ struct Restored(Option<InterruptionCheck>);
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        CHECK.with_borrow_mut(|current| *current = self.0.take());
+        exchange(self.0.take());
     }
+}
+
+/// Sets the check of this thread, and returns the one before. A thread whose thread-locals were
+/// destroyed has none: it runs functions of atexit(3), for example.
+fn exchange(check: Option<InterruptionCheck>) -> Option<InterruptionCheck> {
+    CHECK.try_with(|current| current.replace(check)).unwrap_or_default()
 }
 
 /// Runs `work`, whose waits on this thread ask `check` about 20 times a second whether to end. A
@@ -44,7 +50,7 @@ impl Drop for Restored {
 /// # }
 /// ```
 pub fn interruptible<T>(check: InterruptionCheck, work: impl FnOnce() -> T) -> T {
-    let _restored = Restored(CHECK.with_borrow_mut(|current| current.replace(check)));
+    let _restored = Restored(exchange(Some(check)));
     work()
 }
 
@@ -58,7 +64,8 @@ pub(crate) struct Interruption {
 impl Interruption {
     /// Begins a wait at this time.
     pub fn of_thread(now: Time) -> Self {
-        Self { check: CHECK.with_borrow(Clone::clone), due: now + CHECK_INTERVAL, is_over: false }
+        let check = CHECK.try_with(|check| check.borrow().clone()).unwrap_or_default();
+        Self { check, due: now + CHECK_INTERVAL, is_over: false }
     }
 
     /// Makes a wait that cannot be interrupted.

@@ -1,4 +1,4 @@
-//! Leaving a job that other threads may still use.
+//! Ends of a job that other threads may still use.
 
 use crate::{Job, Result};
 
@@ -20,5 +20,20 @@ impl Job {
     /// As [`Job::leave`].
     pub fn leave_shared(&self) -> Result<()> {
         self.leave_once()
+    }
+
+    /// Ends the job for all nodes as [`Job::abort`] does, and returns, for bindings that end the
+    /// process themselves. Other nodes know the reason then, or 300 ms have passed.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// job.end_with_reason("the input makes no sense");
+    /// assert!(job.barrier().unwrap_err().to_string().contains("makes no sense"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn end_with_reason(&self, reason: &str) {
+        self.end_for_all(reason);
     }
 }

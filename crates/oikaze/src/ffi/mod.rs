@@ -13,6 +13,7 @@ mod interruption;
 mod jobs;
 mod leave;
 mod parts;
+mod readiness;
 mod regions;
 mod words;
 

@@ -154,6 +154,7 @@ fn join_explaining(
             node.take_launcher_news();
         }
     }));
+    bootstrap.tell_joined();
     let world = Team::world(&node, bootstrap.rank(), machines, limit);
     Ok(Job {
         world,

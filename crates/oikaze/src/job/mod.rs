@@ -30,6 +30,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Status of a process that aborts its job and names no status.
+const STATUS_ABORTED: u8 = 1;
+
 /// A job that this process has joined. A dropped job leaves: it waits until all other nodes leave
 /// too, then says goodbye.
 ///
@@ -93,23 +96,55 @@ impl Job {
         self.limit
     }
 
-    /// Ends the job for all nodes, for this reason. Every wait and operation of every node fails
-    /// with the reason. The launcher prints the reason, and ends each process that does not end by
-    /// itself. The first reason stays.
+    /// Ends the job for all nodes, for this reason, and this process with status 1. Every wait and
+    /// operation of every node fails with the reason. The launcher prints the reason, and ends each
+    /// process that does not end by itself. If several nodes abort the job, the first reason stays.
     ///
-    /// ```
+    /// The call does not return, as that of `MPI_Abort` does not. Destructors do not run, but
+    /// functions of atexit(3) do.
+    ///
+    /// ```no_run
     /// # fn main() -> oikaze::Result<()> {
     /// # let residual = f64::NAN;
     /// let job = oikaze::join()?;
     /// if residual.is_nan() {
     ///     job.abort("the iteration diverges: choose a smaller step");
     /// }
-    /// let error = job.barrier().unwrap_err(); // so on every node
-    /// assert!(error.to_string().contains("the iteration diverges"));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn abort(&self, reason: &str) {
+    pub fn abort(&self, reason: &str) -> ! {
+        self.abort_with(STATUS_ABORTED, reason)
+    }
+
+    /// Ends the job for all nodes as [`Job::abort`] does, and this process with this status, which
+    /// is the job's status, too (LAUNCH-3.1). An aborted job has failed, so status 0 counts as 1.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// # let input = "4";
+    /// let job = oikaze::join()?;
+    /// if input.is_empty() {
+    ///     job.abort_with(3, "the input is empty");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn abort_with(&self, status: u8, reason: &str) -> ! {
+        self.end_for_all(reason);
+        std::process::exit(i32::from(if status == 0 { STATUS_ABORTED } else { status }))
+    }
+
+    /// Ends the job for all nodes, and waits a moment until they know the reason (END-3.1).
+    pub(crate) fn end_for_all(&self, reason: &str) {
+        self.tell_end(reason);
+        if !self.node.is_forked() {
+            self.node.let_reason_arrive();
+        }
+    }
+
+    /// Ends the job for all nodes. They may not know it yet.
+    fn tell_end(&self, reason: &str) {
         // A child of fork may not speak for the node (MEM-24.1).
         if self.node.check_process(|| "abort".into()).is_err() {
             return;
@@ -231,7 +266,7 @@ impl Job {
             return;
         }
         if !self.node.keeps_going() {
-            self.abort(why);
+            self.tell_end(why);
         }
         self.part();
     }
@@ -255,7 +290,7 @@ impl Job {
             // A node that panics waits for no other. Survivors that go on learn of the end by its
             // goodbye.
             if !self.node.keeps_going() {
-                self.abort("it panicked");
+                self.tell_end("it panicked");
             }
             Ok(())
         } else if self.node.is_aborted() {
@@ -270,6 +305,7 @@ impl Job {
                 .and(guards)
         };
         self.part();
+        self.bootstrap.tell_left();
         outcome
     }
 }

@@ -144,14 +144,27 @@ impl Arrivals {
 
     /// Takes an entry, which stays although its sender dies (MEM-25.6).
     fn next_within(&self, limit: Option<Duration>) -> Result<Arrival> {
+        self.wait_within(limit, || self.try_next())
+    }
+
+    /// Waits until an entry is there, and leaves it (`ffi::readiness`).
+    #[cfg(feature = "ffi")]
+    pub(crate) fn wait_until_filled(&self, limit: Option<Duration>) -> Result<()> {
+        self.wait_within(limit.or(self.limit), || (!self.is_empty()).then_some(()))
+    }
+
+    fn wait_within<T>(
+        &self,
+        limit: Option<Duration>,
+        mut next: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
         self.node.check_process(|| WHAT.into())?;
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Arrival;
-        let next = || self.try_next();
         let arrival = self
             .node
-            .wait_on(&subject, deadline, || self.node.next_or_loss(None, Needs::Memory, next));
+            .wait_on(&subject, deadline, || self.node.next_or_loss(None, Needs::Memory, &mut next));
         self.node.awaited(|| WHAT.into(), begun, arrival)
     }
 

@@ -5,7 +5,7 @@ use crate::memory::region::{LocalRegion, RemoteId};
 use crate::node::{Needs, Node, WaitSubject};
 use crate::{Error, Job, Result};
 use oikaze_os::memory::Region;
-use oikaze_os::memory::fifo::{self as os, Shape};
+use oikaze_os::memory::fifo::{self as os, FifoError, Shape};
 use oikaze_protocol::limits::{FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,13 +107,31 @@ impl Fifo {
         if self.try_pop(into)? {
             return Ok(());
         }
-        let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        let mut popped = || match self.queue.try_pop(into) {
+        self.wait_within(limit, || match self.queue.try_pop(into) {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
-        };
+        })
+    }
+
+    /// Waits until an element is there, and leaves it (`ffi::readiness`).
+    #[cfg(feature = "ffi")]
+    pub(crate) fn wait_until_filled(&self, limit: Option<Duration>) -> Result<()> {
+        self.node.check_process(|| format!("waiting for FIFO \"{}\"", self.name))?;
+        self.wait_within(limit.or(self.limit), || match self.queue.is_empty() {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn wait_within(
+        &self,
+        limit: Option<Duration>,
+        mut popped: impl FnMut() -> Option<std::result::Result<(), FifoError>>,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Pop { fifo: self.name.to_string() };
         let what = || format!("waiting for an element of FIFO \"{}\"", self.name);
         let outcome = self.node.wait_on(&subject, deadline, || {

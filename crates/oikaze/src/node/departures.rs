@@ -264,7 +264,7 @@ impl Node {
 
     /// Delays the end after an abort, so that the others learn its reason before they see this
     /// process end (END-3.1). The engine refuses requests by then, a goodbye among them.
-    pub(super) fn let_reason_arrive(&self) {
+    pub fn let_reason_arrive(&self) {
         let deadline = Instant::now().checked_add(WORDS_LIMIT);
         let _: Option<()> = self.wait(deadline, || self.active_nodes().is_empty().then_some(()));
     }

@@ -332,7 +332,20 @@ impl Mailbox {
     /// Moves the oldest messages to the end of `batch`, until it has `wanted` messages. Returns the
     /// requests that the caller has to make of the engine.
     pub fn take_batch(&self, wanted: usize, batch: &mut Vec<Arrived>) -> Vec<Request> {
+        self.take_batch_of(wanted, 0, batch).unwrap_or_default()
+    }
+
+    /// Moves messages as [`Mailbox::take_batch`] does, if at least `at_least` are there.
+    pub fn take_batch_of(
+        &self,
+        wanted: usize,
+        at_least: usize,
+        batch: &mut Vec<Arrived>,
+    ) -> Option<Vec<Request>> {
         let mut inside = lock(&self.inside);
+        if inside.messages.len() < at_least {
+            return None;
+        }
         let mut requests = Vec::new();
         while batch.len() < wanted
             && let Some((arrived, request)) = inside.remove(0)
@@ -342,7 +355,7 @@ impl Mailbox {
             self.untold.store(true, Ordering::Relaxed);
         }
         self.waiting.store(inside.messages.len(), Ordering::Release);
-        requests
+        Some(requests)
     }
 
     /// Enlists the calling thread, which waits until `wanted` messages are there, and then takes

@@ -475,19 +475,36 @@ impl Node {
             if missing == 0 || is_late {
                 return batch;
             }
-            self.mailbox.enlist(missing).into_iter().for_each(|read| self.tell(read));
-            let there = || (self.mailbox.len() >= missing).then_some(());
-            let subject = || WaitSubject::Message { from: None, count: missing };
-            is_late = !matches!(
-                self.wait_quietly(&subject, deadline, || self.next_or_loss(
-                    None,
-                    Needs::Messages,
-                    there
-                )),
-                Some(Ok(()))
-            );
-            self.mailbox.delist();
+            is_late = !self.wait_for_batch(missing, deadline);
         }
+    }
+
+    /// Waits until this many messages are there, and leaves them. Returns `false` if the deadline
+    /// has passed, or no more messages come.
+    pub fn wait_for_batch(&self, wanted: usize, deadline: Option<Instant>) -> bool {
+        self.mailbox.enlist(wanted).into_iter().for_each(|read| self.tell(read));
+        let there = || (self.mailbox.len() >= wanted).then_some(());
+        let subject = || WaitSubject::Message { from: None, count: wanted };
+        let next = || self.next_or_loss(None, Needs::Messages, there);
+        let waited = self.wait_quietly(&subject, deadline, next);
+        self.mailbox.delist();
+        matches!(waited, Some(Ok(())))
+    }
+
+    /// Takes at most `wanted` of the oldest messages, if at least `at_least` are there.
+    #[cfg(feature = "ffi")]
+    pub fn take_waiting(&self, wanted: usize, at_least: usize) -> Option<Vec<Arrived>> {
+        if self.is_forked() {
+            return None;
+        }
+        // Takes messages out of the rings of local peers first.
+        let _ = self.probe_if_there(None);
+        let mut batch = Vec::new();
+        self.mailbox
+            .take_batch_of(wanted, at_least, &mut batch)?
+            .into_iter()
+            .for_each(|read| self.tell(read));
+        Some(batch)
     }
 
     /// Says goodbye to all peers, once they have all that was sent to them, and sees that it goes
@@ -520,7 +537,7 @@ impl Node {
         self.driver.sleep.event.signal();
         self.driver.helper.event.signal();
         if let Some(helper) = lock(&self.helper_thread).take()
-            && helper.thread().id() != std::thread::current().id()
+            && !driver::helper::is_of(self)
         {
             // The runtime has printed the helper's own panic, and there is nothing left to do about
             // it here.

@@ -99,7 +99,7 @@ pub fn play_abort() {
     if job.rank() == 2 {
         job.receive(Some(0)).unwrap();
         job.receive(Some(1)).unwrap();
-        job.abort("out of fuel");
+        job.end_with_reason("out of fuel");
         return;
     }
     let calls = ALL.iter().filter(|(name, _)| *name != "split");

@@ -190,3 +190,40 @@ fn keep_going_lets_survivors_end_by_themselves() {
     policy.ended(at(99), 3, &Ending::Status(0));
     assert_eq!((policy.is_over(), policy.status()), (true, 3));
 }
+
+/// LAUNCH-3.4: status 0 of a node that has joined and not left is a failure, and ends the job as
+/// any other does.
+#[test]
+fn node_that_ends_well_without_leaving_has_failed() {
+    const HOW: &str = "ended with status 0 without leaving the job";
+    for keeps_going in [false, true] {
+        let mut policy = Policy::new(3, GRACE, None);
+        if keeps_going {
+            policy.keep_going();
+        }
+        (0..3).for_each(|rank| policy.joined(rank));
+        policy.ended(at(1), 1, &Ending::Status(0));
+        let actions = policy.actions();
+        let end = NodeEnd { rank: 1, how: HOW.into(), success: false };
+        assert_eq!(actions[0], Action::Ended(end));
+        let aborts = actions.contains(&Action::Abort(format!("node 1 {HOW}")));
+        assert_ne!(aborts, keeps_going, "{actions:?}");
+        let says = |action: &Action| matches!(action, Action::Say(text) if text.contains(HOW));
+        assert_eq!(actions.iter().filter(|action| says(action)).count(), 1, "{actions:?}");
+        (0..3).for_each(|rank| policy.left(rank));
+        policy.ended(at(2), 0, &Ending::Status(0));
+        policy.ended(at(2), 2, &Ending::Status(0));
+        assert_eq!((policy.is_over(), policy.status()), (true, 1));
+    }
+}
+
+/// LAUNCH-3.4: a node that has left, or has never joined, ends well with status 0.
+#[test]
+fn node_that_has_left_or_never_joined_ends_well() {
+    let mut policy = Policy::new(2, GRACE, None);
+    policy.joined(0);
+    policy.left(0);
+    policy.ended(at(1), 0, &Ending::Status(0));
+    policy.ended(at(1), 1, &Ending::Status(0));
+    assert_eq!((policy.is_over(), policy.status()), (true, 0));
+}

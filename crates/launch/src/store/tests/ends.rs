@@ -81,7 +81,8 @@ fn waits_that_need_an_ended_node_fail_and_others_go_on() {
     assert_eq!(nodes[1].get("anything", LONG).unwrap(), b"1");
 }
 
-/// LAUNCH-1.3: the launcher and all nodes learn of an abort by a node.
+/// LAUNCH-1.3, LAUNCH-3.4: the launcher learns who joins, leaves and aborts, and all nodes learn of
+/// an abort.
 #[test]
 fn abort_by_a_node_reaches_the_launcher_and_all_nodes() {
     let (told, notices) = channel();
@@ -97,6 +98,10 @@ fn abort_by_a_node_reaches_the_launcher_and_all_nodes() {
     let calls = hear(&nodes[0]);
     nodes[0].keep_going();
     assert_eq!(notices.recv_timeout(LONG).unwrap(), Notice::KeepGoing);
+    nodes[0].tell_joined();
+    assert_eq!(notices.recv_timeout(LONG).unwrap(), Notice::Joined(0));
+    nodes[0].tell_left();
+    assert_eq!(notices.recv_timeout(LONG).unwrap(), Notice::Left(0));
     nodes[1].abort("no more work");
     nodes[1].abort("a second reason");
     assert_eq!(notices.recv_timeout(LONG).unwrap(), Notice::Aborted(1, "no more work".into()));

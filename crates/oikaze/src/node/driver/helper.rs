@@ -11,14 +11,26 @@ use crate::node::{EngineMode, Node};
 use oikaze_engine::{Request, Submission};
 use oikaze_os::cpu::{CpuId, TimerSlack};
 use oikaze_os::memory::tracking::SharedError;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+thread_local! {
+    /// Address of the node whose helper this thread is, or 0.
+    static HELPS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns `true` if the calling thread is the helper of this node.
+pub(crate) fn is_of(node: &Node) -> bool {
+    HELPS.get() == std::ptr::from_ref(node).addr()
+}
+
 pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     oikaze_os::signals::spawn("oikaze", move || {
         let _guard = EndTogether;
+        HELPS.set(Arc::as_ptr(&node).addr());
         node.take_priority();
         match &node.wait_policy.mode {
             EngineMode::Inline => node.help(),

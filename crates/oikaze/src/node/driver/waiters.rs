@@ -48,7 +48,7 @@ mod tests {
             assert_eq!(waiters.most(), 2, "it waits until it says that it does not");
             waiters.wake(1);
             waiters.wake(there);
-            std::thread::park();
+            crate::sync::park(None);
         }
         waiters.delist();
         assert_eq!(waiters.most(), 0);

@@ -153,8 +153,8 @@ impl Waits {
 
     /// Returns for how long the calling thread holds this lock of the job, if it took it.
     pub fn holds_lock(&self, number: u64) -> Option<Duration> {
-        let (held, me) = (lock(&self.held), std::thread::current().id());
-        let mine = held.iter().find(|held| held.lock == number && held.thread.id == me)?;
+        let held = lock(&self.held);
+        let mine = held.iter().find(|held| held.lock == number && held.thread.is_current())?;
         Some(mine.since.elapsed())
     }
 

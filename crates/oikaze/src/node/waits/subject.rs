@@ -1,9 +1,9 @@
 //! Subjects of waits, in words.
 
+use crate::sync::{Thread, current, current_name};
 use oikaze_engine::{ANY_PEER, OperationLabel};
 use oikaze_protocol::Rank;
 use std::fmt;
-use std::thread::{Thread, ThreadId};
 
 /// Subject of a blocked thread's wait. Displayed, it ends the sentence "node 1 has waited 5 s for
 /// …".
@@ -105,22 +105,20 @@ pub(super) fn nodes_text(ranks: &[Rank], total: usize) -> String {
 }
 
 /// Identity of a thread that waits or holds a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct WaitingThread {
-    pub id: ThreadId,
+    thread: Thread,
     pub name: String,
 }
 
 impl WaitingThread {
-    /// The calling thread.
+    /// Returns the calling thread.
     pub fn current() -> Self {
-        Self::of(&std::thread::current())
+        Self { thread: current(), name: format!("\"{}\"", current_name()) }
     }
 
-    fn of(thread: &Thread) -> Self {
-        let name = thread
-            .name()
-            .map_or_else(|| format!("{:?}", thread.id()), |name| format!("\"{name}\""));
-        Self { id: thread.id(), name }
+    /// Returns `true` if this is the calling thread.
+    pub fn is_current(&self) -> bool {
+        self.thread.id() == current().id()
     }
 }

@@ -20,7 +20,7 @@ use super::region::{Region, Side};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use oikaze_protocol::wind::Refusal;
-use queue::{Cells, NotPushed, QueueWord, pop, push};
+use queue::{Cells, NotPushed, QueueWord, is_empty, pop, push};
 use shape::{ELEMENT_AT, HEAD_AT, MAGIC, MAGIC_AT, SLOTS_AT, TAIL_AT};
 
 /// Reason why a FIFO cannot be used.
@@ -78,6 +78,14 @@ impl Fifo {
         self.region
             .with_fifo(Side::Program, self.shape, |cells| pop(cells, self.shape, into))?
             .map_err(|_| FifoError::Destroyed)
+    }
+
+    /// Returns `true` if there is no element to pop.
+    ///
+    /// # Errors
+    /// The region cannot be accessed.
+    pub fn is_empty(&self) -> Result<bool, FifoError> {
+        Ok(self.region.with_fifo(Side::Program, self.shape, |cells| is_empty(cells, self.shape))?)
     }
 }
 

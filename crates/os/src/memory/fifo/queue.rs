@@ -94,6 +94,26 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
     Err(NotPushed::Full)
 }
 
+/// Returns `true` if there is nothing to pop. Overwritten words count as something, so that [`pop`]
+/// reports them.
+pub(super) fn is_empty(queue: &impl Cells, shape: Shape) -> bool {
+    let mut head = queue.load(QueueWord::Head, Ordering::Acquire);
+    for _ in 0..TRIES {
+        let turn = queue.load(QueueWord::Turn(head), Ordering::Acquire);
+        let behind = turn.wrapping_sub(head.wrapping_add(1)).cast_signed();
+        if behind == -1 || (behind < -1 && behind.wrapping_add_unsigned(shape.slots()) == 0) {
+            return true;
+        }
+        let now = queue.load(QueueWord::Head, Ordering::Acquire);
+        if now == head {
+            return false;
+        }
+        // Another consumer was faster.
+        head = now;
+    }
+    false
+}
+
 /// Removes the oldest element and appends it to `into`. Returns `false` if there is none. (An
 /// element that is being pushed counts once its push is complete.)
 pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Result<bool, Destroyed> {

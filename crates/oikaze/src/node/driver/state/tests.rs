@@ -90,7 +90,7 @@ mod steps {
                     // told.
                     let there = reached.load(Ordering::SeqCst).then_some(());
                     asked.fetch_add(1, Ordering::SeqCst);
-                    let _ = tell.send(std::thread::current());
+                    let _ = tell.send(crate::sync::current());
                     there
                 });
                 assert!(value.is_some() && role.is_none());

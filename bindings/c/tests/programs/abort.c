@@ -1,0 +1,27 @@
+/* Aborts of one node of two, with the status and the way that the arguments name. */
+#include "check.h"
+
+static oik_job *job;
+
+static void at_exit(void) { oik_abort(job, 9, "in a function of atexit"); }
+
+int main(int count, char **arguments) {
+    uint32_t rank;
+    HOLDS(count == 3);
+    OK(oik_join(&job));
+    OK(oik_rank(job, &rank));
+    if (rank == 1) {
+        printf("before");
+        int status = atoi(arguments[1]);
+        if (strcmp(arguments[2], "at exit") == 0) {
+            atexit(at_exit);
+            return 0;
+        }
+        if (strcmp(arguments[2], "bad arguments") == 0) oik_abort(NULL, status, NULL);
+        oik_abort(job, status, "the input is broken");
+        printf("after");
+    }
+    FAILS(oik_barrier(job), OIK_ABORTED, strcmp(arguments[2], "") == 0 ? "the input is broken" : "");
+    OK(oik_leave(job));
+    return 0;
+}
