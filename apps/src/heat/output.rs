@@ -1,14 +1,13 @@
 //! Files with the field: all nodes write one for NumPy, and make a picture that node 0 writes.
 
 use std::error::Error;
-use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use oikaze::shared::SharedArray;
 use oikaze::{Job, Result};
 use oikaze_apps::{Progress, agree};
+use oikaze_os::replace_file::{FileRights, PartFile};
 
 use crate::Files;
 use crate::parallel::Solution;
@@ -25,13 +24,9 @@ pub fn check(job: &Job, files: &Files) -> Result<(), String> {
 }
 
 fn try_to_write(path: &Path) -> Result<(), String> {
-    if path.is_dir() {
-        return Err(format!("writing {}: it is a folder: name a file", path.display()));
-    }
-    let part = part_of(path);
-    File::create(&part)
-        .and_then(|_| fs::remove_file(&part))
-        .map_err(|why| format!("writing {}: {why}", part.display()))
+    // Dropping the part removes it.
+    let part = PartFile::create(path, FileRights::Kept);
+    part.map(drop).map_err(|why| format!("writing {}: {why}", path.display()))
 }
 
 /// Writes the files. Collective.
@@ -92,22 +87,14 @@ fn picture(job: &Job, solution: &Solution, scale: Scale) -> Result<SharedArray<f
 
 /// Writes a picture. The file appears under its name when it is whole.
 fn write_png(path: &Path, side: usize, pixels: &[f64]) -> Result<(), String> {
-    let part = part_of(path);
-    let written = File::create(&part).map_err(png::EncodingError::from).and_then(|file| {
-        let mut file = BufWriter::new(file);
+    let part = PartFile::create(path, FileRights::Kept).map_err(png::EncodingError::from);
+    let written = part.and_then(|part| {
+        let mut file = BufWriter::new(part.file());
         encode(side, pixels, &mut file)?;
         file.flush()?;
-        Ok(fs::rename(&part, path)?)
+        drop(file);
+        part.publish()?;
+        Ok(())
     });
-    written.map_err(|why| {
-        let _ = fs::remove_file(&part); // it may not exist, and the error is known already
-        format!("writing {}: {why}", path.display())
-    })
-}
-
-/// Returns the name of a file while it is being written.
-fn part_of(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".part");
-    name.into()
+    written.map_err(|why| format!("writing {}: {why}", path.display()))
 }
