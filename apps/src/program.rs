@@ -1,5 +1,6 @@
 //! Run of a program: alone on one processor, or as a node of a job.
 
+use oikaze_os::standard_output;
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -92,7 +93,10 @@ pub trait Program: Parser {
 /// Runs program `P` with the arguments of this process.
 #[must_use]
 pub fn main<P: Program>() -> ExitCode {
-    let program = P::parse();
+    let program = match P::try_parse() {
+        Ok(program) => program,
+        Err(told) => return end(P::NAME, &told),
+    };
     let result =
         if program.run_options().serial { run_serial(&program) } else { run_parallel(&program) };
     match result {
@@ -104,10 +108,29 @@ pub fn main<P: Program>() -> ExitCode {
     }
 }
 
+/// Prints a help text, the version, or what is wrong with the arguments. Returns the status.
+fn end(name: &str, told: &clap::Error) -> ExitCode {
+    let printed = told.print();
+    if told.use_stderr() {
+        return ExitCode::from(2);
+    }
+    match standard_output::finish(printed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{name}: writing to standard output: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(text: &str) -> Result<(), String> {
+    standard_output::print(text).map_err(|why| format!("writing to standard output: {why}"))
+}
+
 fn run_serial<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
     let options = program.run_options();
     let outcome = program.serial(Progress::new(options.progress, program.steps()))?;
-    program.report(&outcome).print(&reported(program, 1, None));
+    print(&program.report(&outcome).lines(&reported(program, 1, None)))?;
     if options.verify { verify(program, &outcome, None) } else { Ok(()) }
 }
 
@@ -121,7 +144,7 @@ fn run_parallel<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
     let mut verified = Ok(());
     if job.rank() == 0 {
         let outcome = program.outcome(&solution)?;
-        program.report(&outcome).print(&reported(program, job.size(), Some(&table)));
+        print(&program.report(&outcome).lines(&reported(program, job.size(), Some(&table))))?;
         if options.verify {
             let serial = program.serial(Progress::new(false, program.steps()))?;
             verified = verify(program, &outcome, Some(&serial));
@@ -147,7 +170,7 @@ fn verify<P: Program>(
 ) -> Result<(), Box<dyn Error>> {
     let verified = program.check(outcome, serial)?;
     if !program.run_options().json {
-        println!("verified: {verified}");
+        print(&format!("verified: {verified}\n"))?;
     }
     Ok(())
 }

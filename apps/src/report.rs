@@ -47,19 +47,17 @@ pub(crate) struct ReportedRun<'a> {
 }
 
 impl Report {
-    /// Prints the report and, if there is one, the table of the nodes' activity.
-    pub(crate) fn print(&self, run: &ReportedRun<'_>) {
+    /// Returns the lines of the report and, if there is one, of the table of the nodes' activity.
+    pub(crate) fn lines(&self, run: &ReportedRun<'_>) -> String {
         if run.options.json {
-            println!("{}", self.json(run));
-            return;
+            return format!("{}\n", self.json(run));
         }
         let (name, nodes) = (run.name, run.nodes);
         let s = if nodes == 1 { "" } else { "s" };
-        println!("{name} {}, {nodes} node{s}", self.problem);
-        println!("{} ({:.3} s), {}", self.rate, self.seconds, self.result);
-        if let Some(table) = run.table {
-            print!("{table}");
-        }
+        let first = format!("{name} {}, {nodes} node{s}\n", self.problem);
+        let second = format!("{} ({:.3} s), {}\n", self.rate, self.seconds, self.result);
+        let table = run.table.map_or_else(String::new, ToString::to_string);
+        first + &second + &table
     }
 
     /// Returns the report as one object.

@@ -27,6 +27,7 @@ mod sockets;
 mod suite;
 mod wind;
 
+use oikaze_os::standard_output;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -102,7 +103,11 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    let result = match Options::parse().what {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(told) => return end(&told),
+    };
+    let result = match options.what {
         What::Wind(run) => wind::SUITE.on_wires(&run),
         What::Remote(run) => remote::SUITE.on_wires(&run),
         What::Seal(run) => seal::SUITE.on_wires(&run),
@@ -129,6 +134,21 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints a help text, or what is wrong with the arguments. Returns the status.
+fn end(told: &clap::Error) -> ExitCode {
+    let printed = told.print();
+    if told.use_stderr() {
+        return ExitCode::from(2);
+    }
+    match standard_output::finish(printed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bench: writing to standard output: {why}");
             ExitCode::FAILURE
         }
     }

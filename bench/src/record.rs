@@ -1,7 +1,7 @@
 //! Output of a bench: one JSON line for each case of each system, and a table for people.
 
 use oikaze_os::replace_file::{self, FileRights};
-use std::io::Write;
+use oikaze_os::standard_output;
 use std::path::Path;
 
 use serde::Serialize;
@@ -94,7 +94,7 @@ pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error>
     match file {
         Some(file) => replace_file::write(file, lines.as_bytes(), FileRights::Kept)
             .tried(format!("writing {}", file.display())),
-        None => std::io::stdout().write_all(lines.as_bytes()).tried("writing standard output"),
+        None => standard_output::print(&lines).tried("writing standard output"),
     }
 }
 

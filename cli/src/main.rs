@@ -14,11 +14,16 @@ mod top;
 use arguments::{Arguments, Run, Subcommand};
 use clap::Parser;
 use oikaze_launch::launcher::{self, LaunchError, agent, guard};
-use std::io::{ErrorKind, Write};
+use oikaze_os::standard_output;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match Arguments::parse().subcommand {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(told) => return end(&told),
+    };
+    match arguments.subcommand {
         Subcommand::Run(run) => finish(start(*run)),
         Subcommand::Perf(measurement) => match perf::run(&measurement) {
             Ok(()) => ExitCode::SUCCESS,
@@ -55,7 +60,7 @@ fn main() -> ExitCode {
         Subcommand::Digest => {
             let digest = launcher::digest(std::io::stdin().lock());
             let doing = "read standard input".into();
-            finish(match digest.and_then(|digest| writeln!(std::io::stdout(), "{digest}")) {
+            finish(match digest.and_then(|digest| standard_output::print(&(digest + "\n"))) {
                 Ok(()) => Ok(0),
                 Err(source) => Err(LaunchError::System { doing, source }),
             })
@@ -76,16 +81,25 @@ fn start(run: Run) -> Result<u8, LaunchError> {
     Ok(finished.status)
 }
 
-/// Prints text on standard output. A reader that closes the pipe is no error, because it has read
-/// enough.
-fn print(text: &str) -> oikaze::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(source) if source.kind() != ErrorKind::BrokenPipe => {
-            Err(oikaze::Error::system("writing to standard output", source))
-        }
-        _ => Ok(()),
+/// Prints a help text, the version, or what is wrong with the arguments. Returns the status.
+fn end(told: &clap::Error) -> ExitCode {
+    let printed = told.print();
+    if told.use_stderr() {
+        // Standard error may be full or closed.
+        return ExitCode::from(2);
     }
+    finish(match standard_output::finish(printed) {
+        Ok(()) => Ok(0),
+        Err(source) => {
+            Err(LaunchError::System { doing: "write to standard output".into(), source })
+        }
+    })
+}
+
+/// Prints text on standard output. A reader that closes the pipe is no error.
+fn print(text: &str) -> oikaze::Result<()> {
+    standard_output::print(text)
+        .map_err(|source| oikaze::Error::system("writing to standard output", source))
 }
 
 fn finish(result: Result<u8, LaunchError>) -> ExitCode {

@@ -5,6 +5,7 @@ use oikaze_os::cpu::{CpuId, Priority, cpulist, lift_affinity, parse_cores};
 use oikaze_os::inherited::listening_socket;
 use oikaze_os::process::raise_descriptor_limit;
 use oikaze_os::serve::{DEFAULT_NAME, ServeError, ServeOptions, Server, check_name};
+use oikaze_os::standard_output;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -138,13 +139,8 @@ fn run(arguments: &Serve) -> Result<(), String> {
 
 /// Prints a line. A reader that has gone is no error.
 fn said(line: &str) -> Result<(), String> {
-    let mut out = std::io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("could not write to standard output: {why}"))
-        }
-        _ => Ok(()),
-    }
+    standard_output::print(&format!("{line}\n"))
+        .map_err(|why| format!("could not write to standard output: {why}"))
 }
 
 /// Starts the server as a process of its own session, and waits until it listens.

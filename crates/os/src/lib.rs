@@ -39,6 +39,7 @@
 //! # Files
 //!
 //! [`replace_file`] writes files that appear under their names only when they are whole.
+//! [`standard_output`] prints what commands say, and tells whether it was written.
 //!
 //! # Diagnosis and tests
 //!
@@ -75,6 +76,7 @@ pub mod secret;
 pub mod serve;
 pub mod shm;
 pub mod signals;
+pub mod standard_output;
 pub mod stats_page;
 pub mod sync;
 #[cfg(test)]
