@@ -121,8 +121,8 @@ pub struct Run {
     #[arg(short = 'n', long = "nodes", value_name = "N")]
     nodes: Option<u32>,
 
-    /// Hosts to run on, by ssh without password: NAME, USER@NAME, NAME:NODES; ranks are given in
-    /// blocks. A host that lacks this version of `oikaze` gets it (see --no-ship)
+    /// Hosts to run on, by ssh without password: NAME, USER@NAME, NAME:NODES, [IPV6]:NODES; ranks
+    /// are given in blocks. A host that lacks this version of `oikaze` gets it (see --no-ship)
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     hosts: Vec<Host>,
 

@@ -53,9 +53,9 @@ fn statuses_come_from_far() {
         finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["no-such-program"]));
     assert_eq!(status, Some(127));
     assert!(
-        err.contains("could not be started on host ")
-            && err.contains(": program \"no-such-program\" was not found in PATH")
-            && err.contains("copy it there"),
+        err.contains(
+            "could not be started on host a: program \"no-such-program\" was not found in PATH"
+        ) && err.contains("copy it there"),
         "{err}"
     );
 }
@@ -120,4 +120,44 @@ fn nodes_on_hosts_that_are_namespaces() {
         finish(cable.run(&Shell::enter("netns"), &[]).args(["--", OIKAZE, "hello"]));
     assert_eq!(status, Some(0), "{err}");
     assert!(out.contains("[0] node 0 reaches node 1 at 10.98.0.2:"), "{out}");
+}
+
+/// LAUNCH-6.6.
+#[test]
+fn word_oikaze_is_the_command_of_the_agent_where_path_has_none() {
+    let shell = Shell::new("word", "shift; PATH=/usr/bin:/bin exec /bin/sh -c \"$*\"");
+    let (status, out, err) = finish(&mut hosts(&["--hosts", "a,b"], &shell, &["oikaze", "hello"]));
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("[1] node 1 of 2"), "{out}");
+}
+
+#[test]
+fn remote_shell_gets_an_address_without_brackets() {
+    let shell = Shell::new("brackets", "echo \"to $1\" >&2; exit 255");
+    let (_, _, err) = finish(&mut hosts(&["--hosts", "me@[fd00:45::1]:2"], &shell, &["true"]));
+    assert!(err.contains("to me@fd00:45::1\n"), "{err}");
+}
+
+/// WIND-11.7.
+#[test]
+fn hosts_with_link_local_addresses_alone_form_a_job() {
+    let Some(_turn) = namespaces() else { return };
+    let cable = Cable::new("local", ["1500", "1500"], ["fe80::1/64", "fe80::2/64"]);
+    let (status, out, err) =
+        finish(cable.run(&Shell::enter("local"), &[]).args(["--", OIKAZE, "hello"]));
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("[0] node 0 reaches node 1 at [fe80::"), "{out}");
+}
+
+/// WIND-8.1.
+#[test]
+fn interface_of_too_small_mtu_is_named_and_not_the_firewall() {
+    let Some(_turn) = namespaces() else { return };
+    let cable = Cable::new("narrow", ["1000", "1000"], ["10.98.7.1/24", "10.98.7.2/24"]);
+    let (status, _, err) =
+        finish(cable.run(&Shell::enter("narrow"), &[]).args(["--", OIKAZE, "hello"]));
+    assert_eq!(status, Some(1), "{err}");
+    let words =
+        ["the MTU of interface e is 1000 bytes, and 1260 are needed", "ip link set e mtu 1500"];
+    assert!(words.iter().all(|words| err.contains(words)) && !err.contains("firewall"), "{err}");
 }

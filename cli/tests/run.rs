@@ -2,6 +2,7 @@
 //! behind.
 
 mod support;
+use std::fs::File;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::*;
@@ -373,4 +374,59 @@ fn priority_is_granted_or_its_lack_is_announced() {
     assert_eq!((status, err.as_str()), (Some(0), ""), "anybody may be nicer");
     let (status, _, err) = run("fifo");
     assert!(status == Some(0) && (err.is_empty() || err.contains("ulimit -r")), "{err}");
+}
+
+/// Every subcommand prints in the same way.
+const PRINTING: [&[&str]; 7] = [
+    &["--help"],
+    &["--version"],
+    &["help"],
+    &["run", "--help"],
+    &["top", "--help"],
+    &["completions", "bash"],
+    &["doctor", "--json"],
+];
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    for arguments in PRINTING {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (status, _, err) = finish(oikaze(arguments).stdout(full));
+        assert!(status != Some(0), "{arguments:?}: {status:?}");
+        assert!(err.contains("standard output"), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn reader_that_closes_the_pipe_is_no_failure() {
+    for arguments in PRINTING {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (status, _, err) = finish(oikaze(arguments).stdout(writer));
+        assert_eq!((status, err.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+/// LAUNCH-6.7.
+#[test]
+fn node_without_its_variables_is_an_error_or_says_that_it_is_alone() {
+    let run = |options: &[&str], program: &[&str]| {
+        let mut command = oikaze(&["run", "-n", "2"]);
+        finish(command.args(options).args(["--", "env", "-i"]).args(program))
+    };
+    let (status, _, err) = run(&[], &[OIKAZE, "hello"]);
+    assert_eq!(status, Some(1), "{err}");
+    assert!(
+        err.contains("OIKAZE_STORE") && err.contains("not set") && err.contains("no env -i"),
+        "{err}"
+    );
+    // Without the descriptor of the secret, the process may be alone on purpose.
+    let (status, out, err) = run(&["--secret-in-environment"], &[OIKAZE, "hello"]);
+    assert_eq!((status, out.matches("node 0 of 1").count()), (Some(0), 2), "{err}");
+    assert_eq!(err.matches("the variables of the job").count(), 2, "{err}");
+    for options in [&[][..], &["--secret-in-environment"]] {
+        let (status, out, err) = run(options, &["OIKAZE_LOCAL=1", OIKAZE, "hello"]);
+        assert_eq!((status, out.matches("node 0 of 1").count()), (Some(0), 2), "{err}");
+        assert_eq!(err, "");
+    }
 }

@@ -291,6 +291,33 @@ def test_fill_subscriptions_and_files(run, tmp_path):
     assert (np.load(tmp_path / "a.npy") == np.arange(64)[:, None]).all()
 
 
+def test_save_to_link_replaces_file_behind_it(run, tmp_path):
+    real, link = tmp_path / "real.npy", tmp_path / "link.npy"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    run(
+        2,
+        f"""
+        job = oikaze.join()
+        array = job.array("a", 512)
+        array.save({str(link)!r})
+        for path in ("/dev/full", "/dev/stdout", {str(tmp_path)!r}):
+            try:
+                array.save(path)
+            except oikaze.Error as error:
+                assert path in str(error), error
+            else:
+                raise AssertionError(path)
+        job.barrier()
+        """,
+    )
+    assert link.is_symlink()
+    assert np.load(real).shape == (512,)
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.npy", "real.npy"]
+
+
 def test_structures_are_elements(run):
     run(
         2,

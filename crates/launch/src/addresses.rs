@@ -9,8 +9,8 @@ mod choice;
 mod unreachable;
 
 use crate::{Bootstrap, JobError};
-pub use choice::of_store;
 use choice::{common_bits, spread};
+pub use choice::{of_store, scoped_store};
 use oikaze_os::cpu::{CpuId, parse_cpulist};
 use oikaze_os::interfaces::{self, Interface};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,13 @@ pub struct Address {
     pub address: IpAddr,
     /// Bits of its subnet.
     pub prefix: u8,
+}
+
+impl From<Interface> for Address {
+    fn from(one: Interface) -> Address {
+        let Interface { name, index, address, prefix, .. } = one;
+        Address { interface: name, index, address, prefix }
+    }
 }
 
 /// Identity of the machine that a process runs on, as far as another process can use it.
@@ -132,13 +139,7 @@ impl Reachable {
         let usable = |i: &Interface| {
             i.up && !i.address.is_unspecified() && if i.address.is_ipv4() { ipv4 } else { ipv6 }
         };
-        let address = |i: Interface| Address {
-            interface: i.name,
-            index: i.index,
-            address: i.address,
-            prefix: i.prefix,
-        };
-        let all = all.into_iter().filter(usable).map(address).collect();
+        let all = all.into_iter().filter(usable).map(Address::from).collect();
         Ok(Reachable::publishing(HostIdentity::here()?, port, all))
     }
 
@@ -327,7 +328,8 @@ fn candidates_at(
     if let IpAddr::V6(v6) = address.address
         && v6.is_unicast_link_local()
     {
-        return scoped(mine, v6, theirs.port)
+        return scopes(&mine.addresses, v6)
+            .map(|scope| SocketAddrV6::new(v6, theirs.port, 0, scope).into())
             .map(|to| candidate(to, Likelihood::LinkLocal))
             .collect();
     }
@@ -342,23 +344,16 @@ fn candidates_at(
     vec![candidate(plain, likelihood)]
 }
 
-/// Returns a link-local address with each possible scope. The peer's scope means nothing here. So
-/// the address is tried on each of this node's interfaces that looks like a cable and has a
-/// link-local address.
-fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = SocketAddr> {
-    let linked = |own: &&Address| {
-        own.address.is_ipv6() && is_link_local(own.address) && !is_virtual(&own.interface)
-    };
+/// Returns the possible scopes of another host's link-local address. The scope there means nothing
+/// here. So the address is tried on each of this host's interfaces that looks like a cable and has
+/// a link-local address.
+fn scopes(mine: &[Address], v6: Ipv6Addr) -> impl Iterator<Item = u32> {
+    let linked = |own: &&Address| is_scoped(own.address) && !is_virtual(&own.interface);
     // An interface that has the address itself (bridges with equal MAC addresses do) would lead
     // back here.
-    let own = move |index| {
-        mine.addresses.iter().any(|own| own.index == index && own.address == IpAddr::V6(v6))
-    };
-    mine.addresses
-        .iter()
-        .filter(linked)
-        .filter(move |linked| !own(linked.index))
-        .map(move |own| SocketAddr::V6(SocketAddrV6::new(v6, port, 0, own.index)))
+    let own =
+        move |index| mine.iter().any(|own| own.index == index && own.address == IpAddr::V6(v6));
+    mine.iter().filter(linked).map(|own| own.index).filter(move |index| !own(*index))
 }
 
 /// Returns the processors that each other node of this machine may run on. A node that does not

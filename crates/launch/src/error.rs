@@ -20,6 +20,15 @@ pub enum JobError {
         /// Values that the variable may have.
         needed: &'static str,
     },
+    /// A launcher has started this process as a node, but its variables are lost (LAUNCH-6.7).
+    #[error(
+        "finding the job: `oikaze run` has started this process as a node, but the variables of the job (OIKAZE_STORE and \
+         others) are not set: {remedy}"
+    )]
+    LostVariables {
+        /// Remedy for what has cleared the environment.
+        remedy: &'static str,
+    },
     /// None of the launcher's addresses could be reached.
     #[error("joining the job: the launcher was not reached in {:.1} s (tried {tried}). What to do: {remedy}", waited.as_secs_f64())]
     StoreUnreachable {

@@ -15,6 +15,7 @@ pub mod reason;
 mod seal;
 mod secret_file;
 pub mod store;
+mod stray;
 
 pub use bootstrap::{Alone, Bootstrap, KEY_MAX, NodeEnd, VALUE_MAX};
 pub use environment::Settings;
@@ -38,10 +39,14 @@ pub fn settings() -> Result<Settings, JobError> {
 /// Finds this process's job, which gets these settings. Without a launcher it is a job of one node.
 ///
 /// # Errors
-/// A launcher's variables make no sense; the store cannot be reached, or refuses this process.
+/// A launcher's variables make no sense, or are missing in a node of its job; the store cannot be
+/// reached, or refuses this process.
 pub fn find(settings: Settings) -> Result<Box<dyn Bootstrap>, JobError> {
     match environment::read_place(&variable)? {
-        None => Ok(Box::new(Alone::new(settings)?)),
+        None => {
+            stray::check()?;
+            Ok(Box::new(Alone::new(settings)?))
+        }
         Some(place) => Ok(Box::new(store::Client::connect(place, settings)?)),
     }
 }

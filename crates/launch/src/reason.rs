@@ -1,6 +1,7 @@
 //! Causes for which an address cannot be reached, over TCP or UDP, and the remedy of each.
 
 use oikaze_os::interfaces;
+use oikaze_os::net::NarrowPath;
 use rustix::io::Errno;
 use std::fmt;
 use std::io;
@@ -33,6 +34,8 @@ pub enum Reason {
     NoFamily,
     /// Nothing at all came back.
     NoAnswer,
+    /// The path carries no packets of the size that every path must carry.
+    Narrow(NarrowPath),
     /// The connection opened, but the handshake did not end.
     Silent,
     /// The other end closed the connection during the handshake.
@@ -106,6 +109,10 @@ impl Reason {
                 "check with `ping {address}` that the hosts share a network; if they do, a firewall drops {transport} between \
                  them (`oikaze run --ports A-B` keeps to a range that a firewall can leave open)"
             ),
+            (Reason::Narrow(NarrowPath { interface, needed, .. }), _) => {
+                let interface = interface.as_deref().unwrap_or("INTERFACE");
+                format!("give the interface a larger MTU, at least {needed}: `ip link set {interface} mtu 1500`")
+            }
             (Reason::Silent | Reason::Dropped, _) => {
                 "the launcher is stopped or overloaded, or the path loses many packets: `ping` shows the loss".to_owned()
             }
@@ -118,6 +125,11 @@ impl Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Reason::Narrow(NarrowPath { interface, mtu, needed }) = self {
+            let of =
+                interface.as_ref().map_or_else(String::new, |name| format!(" of interface {name}"));
+            return write!(f, "the MTU{of} is {mtu} bytes, and {needed} are needed");
+        }
         f.write_str(match self {
             Reason::LoopbackDown => "the loopback interface is down",
             Reason::NoRoute => "no route to that network",
@@ -128,7 +140,7 @@ impl fmt::Display for Reason {
             Reason::Own => "nobody listens there; this host has the same address",
             Reason::Forbidden => "not permitted on this host",
             Reason::NoFamily => "address family not supported",
-            Reason::NoAnswer => "no answer",
+            Reason::NoAnswer | Reason::Narrow(_) => "no answer",
             Reason::Silent => "connected, but no answer to the handshake",
             Reason::Dropped => "closed during the handshake",
             Reason::Foreign(what) | Reason::NoName(what) | Reason::System(what) => what,

@@ -86,19 +86,8 @@ impl Inheritance {
 /// # Errors
 /// `NotFound`: the descriptor is closed, or is not that of an [`Inheritance`]; it is left alone.
 pub fn take(number: i32) -> io::Result<Vec<u8>> {
-    let foreign = || io::Error::from(io::ErrorKind::NotFound);
-    if number < STANDARD {
-        return Err(foreign());
-    }
-    // An inherited descriptor is open across exec; one that this process has opened itself is not
-    // (all of Rust's are not). SAFETY: the descriptor is used for one call that fails if it is
-    // closed.
-    let flags = fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).map_err(|_| foreign())?;
-    let name = std::fs::read_link(format!("/proc/self/fd/{number}")).map_err(|_| foreign())?;
-    if flags.contains(FdFlags::CLOEXEC)
-        || !name.to_string_lossy().starts_with(&format!("/memfd:{NAME}"))
-    {
-        return Err(foreign());
+    if !is_inherited(number) {
+        return Err(io::ErrorKind::NotFound.into());
     }
     // SAFETY: the descriptor was inherited (see above), and no other code of this process knows it.
     let file = unsafe { OwnedFd::from_raw_fd(number) };
@@ -106,6 +95,31 @@ pub fn take(number: i32) -> io::Result<Vec<u8>> {
     let len = pread(&file, &mut bytes, 0)?;
     bytes.truncate(len);
     Ok(bytes)
+}
+
+/// Returns `true` if this process has inherited bytes that it has not [taken](take).
+#[must_use]
+pub fn is_waiting() -> bool {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return false };
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    // Collected, because the list itself is open while it is read.
+    let numbers: Vec<i32> = numbers.collect();
+    numbers.into_iter().any(is_inherited)
+}
+
+/// Returns `true` if the descriptor of this number is that of an [`Inheritance`] which this process
+/// has inherited.
+fn is_inherited(number: i32) -> bool {
+    if number < STANDARD {
+        return false;
+    }
+    // An inherited descriptor is open across exec; one that this process has opened itself is not
+    // (all of Rust's are not). SAFETY: the descriptor is used for one call that fails if it is
+    // closed.
+    let flags = fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) });
+    let name = std::fs::read_link(format!("/proc/self/fd/{number}"));
+    flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
+        && name.is_ok_and(|name| name.to_string_lossy().starts_with(&format!("/memfd:{NAME}")))
 }
 
 /// Returns the listening socket that a service manager has passed to this process

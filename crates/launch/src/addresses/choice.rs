@@ -1,10 +1,10 @@
 //! Choice among many addresses. The best come first, every kind is kept, and only then the rest is
 //! cut (WIND-11.6).
 
-use super::is_virtual;
+use super::{Address, is_scoped, is_virtual, scopes};
 use crate::JobError;
 use oikaze_os::interfaces::{self, Interface};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// Maximum number of the launcher's addresses that nodes get, because an environment variable must
 /// hold them.
@@ -53,9 +53,9 @@ pub(super) fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
     }
 }
 
-/// Returns the addresses at which nodes on other hosts can reach a store on `port`. Addresses
-/// without a meaning there are left out. Bridges of containers come after cables, and loopback
-/// comes last.
+/// Returns the addresses at which nodes on other hosts can reach a store on `port`. Bridges of
+/// containers come after cables, then link-local IPv6 addresses, and loopback comes last.
+/// Link-local addresses have no scope, because this host's means nothing there (WIND-11.7).
 ///
 /// # Errors
 /// The system does not list its interfaces.
@@ -66,12 +66,32 @@ pub fn of_store(port: u16) -> Result<Vec<SocketAddr>, JobError> {
 }
 
 fn choose_store(all: Vec<Interface>, port: u16) -> Vec<SocketAddr> {
-    let order =
-        |one: &Interface| (one.address.is_loopback(), is_virtual(&one.name), one.address.is_ipv6());
-    let mut found: Vec<Interface> = all.into_iter().filter(Interface::is_usable).collect();
+    let order = |one: &Interface| {
+        let ip = one.address;
+        (ip.is_loopback(), is_scoped(ip), is_virtual(&one.name), ip.is_ipv6())
+    };
+    let mut found: Vec<Interface> = all.into_iter().filter(|one| one.up).collect();
     found.sort_by_key(order);
     let chosen = spread(found, STORE_ADDRESSES_MAX, order);
     chosen.into_iter().map(|one| SocketAddr::new(one.address, port)).collect()
+}
+
+/// Returns the addresses to try for one of a store. A link-local address without scope is tried on
+/// each interface of this host (WIND-11.7).
+pub fn scoped_store(address: SocketAddr) -> Vec<SocketAddr> {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
+            let mine: Vec<Address> = interfaces::list()
+                .into_iter()
+                .flatten()
+                .filter(|one| one.up)
+                .map(Into::into)
+                .collect();
+            let scoped = scopes(&mine, *v6.ip());
+            scoped.map(|scope| SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope).into()).collect()
+        }
+        _ => vec![address],
+    }
 }
 
 #[cfg(test)]
@@ -105,6 +125,7 @@ mod tests {
         let chosen = choose_store(all, 9);
         assert_eq!(chosen.len(), STORE_ADDRESSES_MAX);
         assert_eq!(chosen[..2], ["10.88.0.1:9".parse().unwrap(), "[fd00::1]:9".parse().unwrap()]);
-        assert_eq!(chosen.last(), Some(&"127.0.0.1:9".parse().unwrap()));
+        let last: Vec<String> = chosen[126..].iter().map(ToString::to_string).collect();
+        assert_eq!(last, ["[fe80::1]:9", "127.0.0.1:9"]);
     }
 }

@@ -3,10 +3,11 @@
 
 use super::Candidate;
 use crate::reason::{Reason, Transport, remedies};
+use oikaze_os::net::narrow_path;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 /// Time to wait for errors that the network reports, such as a closed port. The addresses were
@@ -95,16 +96,16 @@ fn look_into(addresses: &[SocketAddr]) -> Vec<Reason> {
         socket.send(&[0])?;
         Ok(socket)
     };
-    let probes: Vec<(IpAddr, io::Result<UdpSocket>)> =
-        addresses.iter().map(|&to| (to.ip(), probe(to))).collect();
+    let probes: Vec<(SocketAddr, io::Result<UdpSocket>)> =
+        addresses.iter().map(|&to| (to, probe(to))).collect();
     if probes.iter().any(|(_, probe)| probe.is_ok()) {
         std::thread::sleep(REPORT_TIME);
     }
-    let cause = |(to, probe): (IpAddr, io::Result<UdpSocket>)| match probe
+    let cause = |(to, probe): (SocketAddr, io::Result<UdpSocket>)| match probe
         .and_then(|probe| probe.take_error())
     {
-        Ok(None) => Reason::NoAnswer,
-        Ok(Some(why)) | Err(why) => Reason::of(&why, to),
+        Ok(None) => narrow_path(to).map_or(Reason::NoAnswer, Reason::Narrow),
+        Ok(Some(why)) | Err(why) => Reason::of(&why, to.ip()),
     };
     probes.into_iter().map(cause).collect()
 }

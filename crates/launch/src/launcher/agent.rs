@@ -56,6 +56,7 @@ pub fn agent() -> Result<(), LaunchError> {
             order.version
         )));
     }
+    let host = order.host.clone();
     let ranks = order.first..order.first.saturating_add(order.count);
     let (events, inbox) = channel();
     forward_signals(signals, events.clone())?;
@@ -85,8 +86,6 @@ pub fn agent() -> Result<(), LaunchError> {
             drop(files);
         }
         Err(why) => {
-            let host = rustix::system::uname();
-            let host = host.nodename().to_string_lossy();
             // Status 127 means "not found", as in a shell.
             let remedy = match why.status() {
                 127 => "; copy it there, to the same path as here, or send it by --ship",
@@ -129,8 +128,10 @@ fn work<W: std::io::Write + Send>(
             )));
         }
     }
+    let own_path =
+        std::env::current_exe().map_err(LaunchError::system("find the oikaze command itself"))?;
     Ok(Work {
-        program: find_program(&name, std::env::var_os("PATH").as_deref())?,
+        program: find_program(&name, &own_path, std::env::var_os("PATH").as_deref())?,
         arguments: program.into(),
         directory,
         environment: order.environment.into_iter().map(|(name, value)| (name.0, value.0)).collect(),

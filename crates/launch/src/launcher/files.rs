@@ -59,7 +59,7 @@ impl Files {
         for entry in entries {
             // A link to a directory may lead in a circle.
             if entry.path().is_dir() && entry.path().is_symlink() {
-                return Err(wrong(&entry.path(), "it is a symbolic link to a directory"));
+                return Err(wrong(&entry.path(), &link_problem(&entry.path())));
             }
             self.add(&entry.path(), path.join(entry.file_name()))?;
         }
@@ -114,6 +114,19 @@ fn path_there(name: &Path) -> Option<PathBuf> {
     Some(name.components().filter(|part| *part != Component::CurDir).collect())
 }
 
+/// Says why a link to a directory cannot be sent, and what to do. A virtual environment of Python
+/// consists of links and absolute paths, so that it works on its own host only.
+fn link_problem(link: &Path) -> String {
+    let is_venv = link.ancestors().skip(1).any(|folder| folder.join("pyvenv.cfg").is_file());
+    let remedy = if is_venv {
+        "it belongs to a virtual environment, which works on its own host only: `pip install \
+         --target site PACKAGES`, and give `--ship PROGRAM.py site -x PYTHONPATH=site`"
+    } else {
+        "name that directory itself, or copy what you need with `cp -rL`"
+    };
+    format!("it is a symbolic link to a directory; {remedy}")
+}
+
 fn wrong(path: &Path, why: &str) -> LaunchError {
     LaunchError::Usage(format!("{} (--ship) cannot be sent: {why}", path.display()))
 }
@@ -147,5 +160,20 @@ mod tests {
         assert!(why(&["/dev/null"]).contains("neither a file"));
         assert!(why(&["/etc/passwd", "/etc/../etc/passwd"]).contains("two files"));
         assert!(why(&[".."]).contains("names no file"));
+    }
+
+    /// LAUNCH-8.5.
+    #[test]
+    fn link_to_directory_is_refused_with_a_remedy_also_for_virtual_environments() {
+        let folder = std::env::temp_dir().join(format!("oikaze-links-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("venv/lib")).unwrap();
+        std::os::unix::fs::symlink("lib", folder.join("venv/lib64")).unwrap();
+        let why = || Files::find(&[folder.join("venv")]).unwrap_err().to_string();
+        let plain = why();
+        std::fs::write(folder.join("venv/pyvenv.cfg"), "").unwrap();
+        let venv = why();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(plain.contains("lib64") && plain.contains("cp -rL"), "{plain}");
+        assert!(venv.contains("pip install --target site"), "{venv}");
     }
 }

@@ -63,6 +63,9 @@ pub struct Order {
     /// Protocol version, [`VERSION`].
     pub version: u16,
     secret: String,
+    /// Name of this host as the user gave it, for texts.
+    #[serde(default)]
+    pub host: String,
     /// Addresses of the store.
     pub store: String,
     /// Number of nodes in the job.
@@ -118,6 +121,7 @@ impl Order {
         Order {
             version: VERSION,
             secret: secret.to_hex(),
+            host: String::new(),
             store: String::new(),
             size: 0,
             first: 0,

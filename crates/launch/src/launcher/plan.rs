@@ -18,20 +18,13 @@ pub struct Host {
 impl FromStr for Host {
     type Err = String;
     fn from_str(text: &str) -> Result<Host, String> {
-        // An IPv6 address has more than one colon and no count unless it stands in brackets.
-        let (name, count) = match text.rsplit_once(':') {
-            Some((name, count)) if !name.contains(':') || name.ends_with(']') => {
-                (name, Some(count))
-            }
-            _ => (text, None),
+        let wrong = || {
+            format!(
+                "{text:?} is not a host: give NAME, USER@NAME or NAME:NODES, with an IPv6 address \
+                 in brackets ([fd00::1]:NODES)"
+            )
         };
-        let name = name.trim_start_matches('[').trim_end_matches(']');
-        if name.is_empty()
-            || name.starts_with('-')
-            || name.contains(|c: char| c.is_whitespace() || c.is_control())
-        {
-            return Err(format!("{text:?} is not a host: give NAME, USER@NAME or NAME:NODES"));
-        }
+        let (name, count) = split_host(text).ok_or_else(wrong)?;
         let nodes = match count.map(str::parse) {
             None => None,
             Some(Ok(nodes)) if (1..=NODES_MAX).contains(&nodes) => Some(nodes),
@@ -41,8 +34,44 @@ impl FromStr for Host {
                 ));
             }
         };
-        Ok(Host { name: name.to_owned(), nodes })
+        Ok(Host { name, nodes })
     }
+}
+
+/// Splits a host into its name, as ssh takes it, and its number of nodes. Brackets around an
+/// address only set it apart from the number: ssh takes none. Returns `None` if it is no host.
+fn split_host(text: &str) -> Option<(String, Option<&str>)> {
+    let (user, host) = match text.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, text),
+    };
+    // `[user@address]:4` has the bracket in front of the user.
+    let (user, host, is_open) = match (user, host.strip_prefix('[')) {
+        (_, Some(host)) => (user, host, true),
+        (Some(user), None) => match user.strip_prefix('[') {
+            Some(user) => (Some(user), host, true),
+            None => (Some(user), host, false),
+        },
+        (None, None) => (None, host, false),
+    };
+    let (host, count) = if is_open {
+        match host.split_once(']')? {
+            (host, "") => (host, None),
+            (host, rest) => (host, Some(rest.strip_prefix(':')?)),
+        }
+    } else {
+        // An address without brackets has several colons, and no number of nodes.
+        match host.split_once(':') {
+            Some((name, count)) if !count.contains(':') => (name, Some(count)),
+            _ => (host, None),
+        }
+    };
+    let is_word = |word: &str| {
+        let is_bad = |c: char| c.is_whitespace() || c.is_control() || "[]".contains(c);
+        !word.is_empty() && !word.starts_with('-') && !word.contains(is_bad)
+    };
+    let name = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
+    (is_word(host) && user.is_none_or(is_word)).then_some((name, count))
 }
 
 /// Returns the ranks of each host, in blocks.
@@ -102,10 +131,47 @@ mod tests {
     #[test]
     fn names_of_hosts() {
         let host = |name: &str, nodes| Ok(Host { name: name.into(), nodes });
-        assert_eq!("me@a:2".parse(), host("me@a", Some(2)));
-        assert_eq!("fd00::1".parse(), host("fd00::1", None));
-        assert_eq!("[fd00::1]:3".parse(), host("fd00::1", Some(3)));
-        for bad in ["", "-oProxyCommand=x", "a b", "a:0", "a:x", ":1"] {
+        for (text, name, nodes) in [
+            ("me@a:2", "me@a", Some(2)),
+            ("me@a", "me@a", None),
+            ("a@b@c:2", "a@b@c", Some(2)),
+            ("[a]:2", "a", Some(2)),
+            ("fd00::1", "fd00::1", None),
+            ("me@fd00::1", "me@fd00::1", None),
+            ("[fd00::1]", "fd00::1", None),
+            ("[fd00::1]:3", "fd00::1", Some(3)),
+            ("me@[fd00::1]", "me@fd00::1", None),
+            ("me@[fd00::1]:2", "me@fd00::1", Some(2)),
+            ("[me@fd00::1]:2", "me@fd00::1", Some(2)),
+            ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("[fe80::1%eth0]:4", "fe80::1%eth0", Some(4)),
+            ("me@[fe80::1%eth0]:4", "me@fe80::1%eth0", Some(4)),
+        ] {
+            assert_eq!(text.parse(), host(name, nodes), "{text}");
+        }
+        for bad in [
+            "",
+            "-oProxyCommand=x",
+            "me@-oProxyCommand=x",
+            "a b",
+            "a:0",
+            "a:x",
+            "a:",
+            ":1",
+            "@a",
+            "me@",
+            "me@:2",
+            "[]",
+            "me@[]:2",
+            "[fd00::1",
+            "fd00::1]",
+            "fd00::1]:2",
+            "[fd00::1]2",
+            "[fd00::1]:",
+            "[fd00::1]:0",
+            "[[fd00::1]]",
+            "a]b",
+        ] {
             assert!(bad.parse::<Host>().is_err(), "{bad}");
         }
     }

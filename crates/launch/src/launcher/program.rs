@@ -21,12 +21,22 @@ const SCRIPTS_MAX: u32 = 5;
 /// Handlers of formats that the kernel does not know itself, such as programs of other processors.
 const HANDLERS: &str = "/proc/sys/fs/binfmt_misc";
 
-/// Finds a program as a shell does, and checks that it can be run here.
+/// Name of the command that launchers and agents are. As the program of a job it means this same
+/// file, because PATH may have another release or none (LAUNCH-6.6).
+const COMMAND: &str = "oikaze";
+
+/// Finds a program as a shell does, and checks that it can be run here. `own` is the file that this
+/// process runs.
 ///
 /// # Errors
 /// The program is not there, or cannot be run.
-pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, LaunchError> {
-    let found = find(program, path)?;
+pub fn find_program(
+    program: &OsStr,
+    own: &Path,
+    path: Option<&OsStr>,
+) -> Result<PathBuf, LaunchError> {
+    let is_own = program == COMMAND && own.file_name() == Some(program) && own.is_file();
+    let found = if is_own { own.to_owned() } else { find(program, path)? };
     match why_not(&found) {
         None => Ok(found),
         Some(why) => Err(LaunchError::NotExecutable { program: program.to_owned(), why }),
@@ -248,7 +258,8 @@ mod tests {
     #[test]
     fn programs() {
         let path = OsString::from("/nonexistent:/bin:/usr/bin");
-        let find = |name: &str, path| find_program(OsStr::new(name), path);
+        let own = Path::new("/some/launcher");
+        let find = |name: &str, path| find_program(OsStr::new(name), own, path);
         assert!(find("sh", Some(&path)).unwrap().is_absolute());
         assert!(matches!(find("no-such-program", Some(&path)), Err(LaunchError::NotFound { .. })));
         assert!(matches!(
@@ -259,6 +270,21 @@ mod tests {
         for name in ["/etc/passwd", "/etc", "/dev/null"] {
             assert!(matches!(find(name, None), Err(LaunchError::NotExecutable { .. })));
         }
+    }
+
+    /// LAUNCH-6.6.
+    #[test]
+    fn word_oikaze_is_the_file_of_the_launcher() {
+        let folder = std::env::temp_dir().join(format!("oikaze-own-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let [own, other] = ["oikaze", "other"].map(|name| folder.join(name));
+        for path in [&own, &other] {
+            std::os::unix::fs::symlink("/bin/true", path).unwrap();
+        }
+        let find = |own: &Path| find_program(OsStr::new("oikaze"), own, Some(OsStr::new("/none")));
+        assert_eq!(find(&own).unwrap(), own);
+        assert!(matches!(find(&other), Err(LaunchError::NotFound { .. })));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// LAUNCH-6.1.

@@ -123,7 +123,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
         .ok_or_else(|| LaunchError::Usage("no program: oikaze run -n 4 -- PROGRAM ...".into()))?;
     // Looked up before anything is started. On other hosts, the agents look the program up.
     let program = match options.hosts.is_empty() {
-        true => find_program(name, std::env::var_os("PATH").as_deref())?,
+        true => find_program(name, &options.own_path, std::env::var_os("PATH").as_deref())?,
         false => PathBuf::from(name),
     };
     let files = Arc::new(Files::find(&options.files)?);
@@ -361,6 +361,7 @@ impl Job {
         {
             let index = self.remotes.len();
             let mut order = Order::new(&work.secret, &work.settings);
+            order.host.clone_from(&host.name);
             order.store.clone_from(&work.store);
             (order.size, order.first, order.count) =
                 (work.size, block.start, block.end - block.start);

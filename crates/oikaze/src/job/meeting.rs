@@ -3,10 +3,12 @@
 use crate::Result;
 use crate::node::{Node, WaitSubject, Waits};
 use oikaze_launch::addresses::{
-    Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here,
+    Callable, Candidate, Likelihood, Reachable, Unreachable, choose as choose_candidates,
+    processors_here,
 };
 use oikaze_launch::{Bootstrap, JobError, MEET_TIME};
 use oikaze_os::cpu::{CpuId, Topology, cpulist};
+use oikaze_os::net::narrow_path;
 use oikaze_protocol::limits::JOIN_CONNECT_TIME;
 use oikaze_protocol::wind::Death;
 use std::sync::Arc;
@@ -126,7 +128,7 @@ impl Meeting {
             connected = connected_within(bootstrap, node, JOIN_CONNECT_TIME);
         }
         match connected {
-            Some(Ok(())) => return Ok(()),
+            Some(Ok(())) => return self.check_paths(bootstrap.rank(), node),
             Some(Err(Some(misfit))) => return Err(misfit.into()),
             Some(Err(None)) | None => {}
         }
@@ -156,6 +158,21 @@ impl Meeting {
             );
         }
         Err(JobError::from(unreachable).into())
+    }
+
+    /// Refuses paths that carry handshakes, but not all datagrams that every path must carry
+    /// (WIND-8.1). The first long message would wait until the peer is given up.
+    fn check_paths(&self, me: u32, node: &Node) -> Result<()> {
+        let mut narrow = Unreachable::default();
+        for (to, candidates) in (0..).zip(&self.candidates) {
+            let used = node.with_engine(|engine| engine.peers().address_of(to));
+            let Some(used) = used.filter(|used| narrow_path(*used).is_some()) else { continue };
+            let of_used = candidates.iter().find(|candidate| candidate.to == used);
+            let interface = of_used.map_or_else(String::new, |found| found.interface.clone());
+            let candidate = Candidate { to: used, interface, likelihood: Likelihood::Routed };
+            narrow.add(me, to, &[candidate], 0, JOIN_CONNECT_TIME, None);
+        }
+        if narrow.peers.is_empty() { Ok(()) } else { Err(JobError::from(narrow).into()) }
     }
 }
 

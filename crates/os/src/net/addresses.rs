@@ -4,7 +4,7 @@ use crate::interfaces::{self, Interface, Probe};
 use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 /// An address of an interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,14 +44,54 @@ fn usable(one: Interface, probe: &Probe) -> Option<LocalAddress> {
 /// # Errors
 /// No route, or no address family.
 pub fn path_mtu(to: SocketAddr) -> io::Result<usize> {
+    mtu_of(&routed(to)?, to)
+}
+
+/// Path that cannot carry the smallest datagrams that every path must carry (WIND-8.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NarrowPath {
+    /// Interface of this machine at which the path begins, if its address shows it.
+    pub interface: Option<String>,
+    /// Bytes of the largest IP packet that the path carries.
+    pub mtu: usize,
+    /// Bytes that it must carry.
+    pub needed: usize,
+}
+
+/// Returns the path to this address if it is too narrow, as far as this machine knows.
+#[must_use]
+pub fn narrow_path(to: SocketAddr) -> Option<NarrowPath> {
+    let socket = routed(to).ok()?;
+    let mtu = mtu_of(&socket, to).ok()?;
+    let needed = DATAGRAM_MIN + headers(to);
+    if mtu >= needed {
+        return None;
+    }
+    let from = socket.local_addr().ok()?.ip();
+    let all = interfaces::list().unwrap_or_default();
+    let interface = all.into_iter().find(|one| one.address == from).map(|one| one.name);
+    Some(NarrowPath { interface, mtu, needed })
+}
+
+/// Returns a socket that knows its route. Sends nothing: for UDP `connect` only looks up the route.
+fn routed(to: SocketAddr) -> io::Result<UdpSocket> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // Sends nothing: for UDP `connect` only looks up the route. Port 0 cannot be connected to; any
-    // other will do.
-    let port = if to.port() == 0 { 9 } else { to.port() };
-    connect(&socket, &SocketAddr::new(to.ip(), port))?;
-    let mtu = if to.is_ipv4() { sockopt::ip_mtu(&socket)? } else { sockopt::ipv6_mtu(&socket)? };
+    // Port 0 cannot be connected to; any other will do.
+    let mut to = to;
+    to.set_port(if to.port() == 0 { 9 } else { to.port() });
+    connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
+fn mtu_of(socket: &UdpSocket, to: SocketAddr) -> io::Result<usize> {
+    let mtu = if to.is_ipv4() { sockopt::ip_mtu(socket)? } else { sockopt::ipv6_mtu(socket)? };
     Ok(mtu as usize)
+}
+
+/// Bytes of the headers of IP and UDP.
+fn headers(to: SocketAddr) -> usize {
+    if to.is_ipv4() { 20 + 8 } else { 40 + 8 }
 }
 
 /// Bytes of the largest UDP datagram that the path to this peer carries, as far as this machine
@@ -63,8 +103,7 @@ pub fn datagram_max_to(to: SocketAddr) -> usize {
 
 /// Bytes of UDP payload in an IP packet of `mtu` bytes.
 fn payload_of(mtu: usize, to: SocketAddr) -> usize {
-    let headers = if to.is_ipv4() { 20 + 8 } else { 40 + 8 };
-    mtu.saturating_sub(headers).min(DATAGRAM_MAX)
+    mtu.saturating_sub(headers(to)).min(DATAGRAM_MAX)
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ mod stack;
 mod statistics;
 mod udp;
 
-pub use addresses::{LocalAddress, datagram_max_to, local_addresses, path_mtu};
+pub use addresses::{
+    LocalAddress, NarrowPath, datagram_max_to, local_addresses, narrow_path, path_mtu,
+};
 pub use capture::{
     CapturedDatagram, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSyntax, Trace,
 };

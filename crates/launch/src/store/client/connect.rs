@@ -6,6 +6,7 @@
 //! Only one attempt at a time sends its proof, and each proof carries a greater number than the
 //! last one, so that the store knows which connection of a process is the newest.
 
+use crate::addresses::scoped_store;
 use crate::clock::Clock;
 use crate::environment::NodePlace;
 use crate::reason::{Reason, Transport, is_own, listed, remedies, remedy_of_names};
@@ -66,14 +67,27 @@ pub(super) struct Connected {
 pub(super) fn resolve(store: &str) -> (Vec<SocketAddr>, Vec<(String, Reason)>) {
     let (mut addresses, mut failed) = (Vec::new(), Vec::new());
     for text in store.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-        match text.to_socket_addrs() {
-            Ok(found) => addresses.extend(found),
+        match look_up(text) {
+            Ok(found) => addresses.extend(found.into_iter().flat_map(scoped_store)),
             Err(why) => failed.push((text.to_owned(), Reason::NoName(why.to_string()))),
         }
     }
     let mut seen = std::collections::HashSet::new();
     addresses.retain(|address| seen.insert(*address));
     (addresses, failed)
+}
+
+/// Looks up `NAME:PORT`. The name may be an address in brackets with the name of an interface,
+/// which the standard library takes without brackets only.
+fn look_up(text: &str) -> io::Result<Vec<SocketAddr>> {
+    let scoped = || {
+        let (name, port) = text.strip_prefix('[')?.split_once("]:")?;
+        name.contains('%').then_some((name, port.parse::<u16>().ok()?))
+    };
+    match scoped() {
+        Some(at) => at.to_socket_addrs().map(Iterator::collect),
+        None => text.to_socket_addrs().map(Iterator::collect),
+    }
 }
 
 /// One address of the store.
