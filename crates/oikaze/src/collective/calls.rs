@@ -35,7 +35,7 @@ pub trait Collectives {
 
     /// Starts collectives without waiting for them.
     fn start(&self) -> Start<'_> {
-        Start { team: self.team() }
+        Start::of(self.team())
     }
 
     /// Sends the root's elements to all ranks. The argument counts only at the root.

@@ -28,6 +28,8 @@ use std::task::Waker;
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'t> {
     pub(super) team: &'t Team,
+    /// Code of what the values are beyond their type (COLL-3.7); 0 for nothing.
+    pub(super) meaning: u32,
 }
 
 /// Arguments of a collective, before it begins.
@@ -78,11 +80,16 @@ fn settles<T: Item, R: Send + 'static>(
     Box::new(move |output| End::Settled(slot.settle(Ok(finish(output)))))
 }
 
-fn code_of<T>() -> ElementCode {
-    ElementCode::new(std::any::type_name::<T>(), size_of::<T>())
-}
+impl<'t> Start<'t> {
+    pub(super) fn of(team: &'t Team) -> Self {
+        Self { team, meaning: 0 }
+    }
 
-impl Start<'_> {
+    fn code_of<T>(self) -> ElementCode {
+        let code = ElementCode::new(std::any::type_name::<T>(), size_of::<T>());
+        code.with_meaning(self.meaning)
+    }
+
     fn shape(&self, kind: CollectiveKind, root: Rank) -> Shape {
         let Team { core, node, machines, several_machines, .. } = self.team;
         let (rank, machines) = (core.me(), Arc::clone(machines));
@@ -119,7 +126,7 @@ impl Start<'_> {
         let call = CollectiveCall {
             kind,
             uneven: false,
-            element: code_of::<T>(),
+            element: self.code_of::<T>(),
             operator: operator.code(),
             root,
             count: total.map(|total| total as u64),
@@ -219,7 +226,7 @@ impl Start<'_> {
         let call = CollectiveCall {
             kind,
             uneven: false,
-            element: code_of::<T>(),
+            element: self.code_of::<T>(),
             operator: super::operator::OperatorCode::None,
             root: 0,
             count: None,
@@ -321,7 +328,7 @@ impl Start<'_> {
         let call = CollectiveCall {
             kind,
             uneven: true,
-            element: code_of::<T>(),
+            element: self.code_of::<T>(),
             operator: operator.code(),
             root: hash_of_lengths(&lens),
             count: sum.map(|sum| sum as u64),
@@ -397,7 +404,7 @@ impl Start<'_> {
         values: &[T],
         then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
     ) -> Pending<R> {
-        let (call, sound) = (uneven::<T>(CollectiveKind::Gather, root), self.check_root(root));
+        let (call, sound) = (self.uneven::<T>(CollectiveKind::Gather, root), self.check_root(root));
         self.gather_of_any_length(call, values, sound, then)
     }
 
@@ -406,13 +413,18 @@ impl Start<'_> {
         values: &[T],
         then: impl FnOnce(Vec<Vec<T>>) -> R + Send + 'static,
     ) -> Pending<R> {
-        self.gather_of_any_length(uneven::<T>(CollectiveKind::AllGather, 0), values, Ok(()), then)
+        self.gather_of_any_length(
+            self.uneven::<T>(CollectiveKind::AllGather, 0),
+            values,
+            Ok(()),
+            then,
+        )
     }
 
     /// Collects what the ranks know at a barrier of the team (COH-15.1). No collective of a program
     /// fits it.
     pub(super) fn exchange_knowledge(self, mine: &[u8]) -> Pending<Vec<Vec<u8>>> {
-        let call = uneven::<u8>(CollectiveKind::AllGather, 0);
+        let call = self.uneven::<u8>(CollectiveKind::AllGather, 0);
         let call = CollectiveCall { element: ElementCode::KNOWLEDGE, ..call };
         self.gather_of_any_length(call, mine, Ok(()), |told| told)
     }
@@ -459,7 +471,7 @@ impl Start<'_> {
         let vectors = vectors.unwrap_or_default();
         let input: Vec<u64> = vectors.iter().map(|one| one.len() as u64).collect();
         let counts = (self.shape(CollectiveKind::Broadcast, root), Some(size), &input[..]);
-        let call = uneven::<T>(CollectiveKind::Scatter, root);
+        let call = self.uneven::<T>(CollectiveKind::Scatter, root);
         self.begin_uneven(call, sound, counts, vectors.concat(), move |counts| {
             let sent = lens_of(&counts)?;
             let received = vec![0; sent.len()];
@@ -482,7 +494,7 @@ impl Start<'_> {
         let input: Vec<u64> = vectors.iter().map(|one| one.len() as u64).collect();
         let sent: Vec<usize> = vectors.iter().map(Vec::len).collect();
         let counts = (self.shape(CollectiveKind::AllToAll, 0), Some(1), &input[..]);
-        let call = uneven::<T>(CollectiveKind::AllToAll, 0);
+        let call = self.uneven::<T>(CollectiveKind::AllToAll, 0);
         self.begin_uneven(call, sound, counts, vectors.concat(), move |counts| {
             let received = lens_of(&counts)?;
             let results = received.clone();
@@ -492,6 +504,18 @@ impl Start<'_> {
                 finish: Box::new(move |all| then(cut(&all, &results))),
             })
         })
+    }
+
+    /// Returns the call of a collective whose blocks may differ in length.
+    fn uneven<T>(self, kind: CollectiveKind, root: Rank) -> CollectiveCall {
+        CollectiveCall {
+            kind,
+            uneven: true,
+            element: self.code_of::<T>(),
+            operator: super::operator::OperatorCode::None,
+            root,
+            count: None,
+        }
     }
 
     /// Begins a collective of two plans (COLL-2.5). The first exchanges lengths, by a shape, a
@@ -532,18 +556,6 @@ struct UnevenPlan<T, R> {
     /// Length of the block of each rank.
     received: Vec<usize>,
     finish: Box<dyn FnOnce(Vec<T>) -> R + Send>,
-}
-
-/// Returns the call of a collective whose blocks may differ in length.
-fn uneven<T>(kind: CollectiveKind, root: Rank) -> CollectiveCall {
-    CollectiveCall {
-        kind,
-        uneven: true,
-        element: code_of::<T>(),
-        operator: super::operator::OperatorCode::None,
-        root,
-        count: None,
-    }
 }
 
 fn check_vectors(given: usize, size: usize) -> Result<(), String> {

@@ -146,7 +146,7 @@ impl Team {
     pub(super) fn split_by(&self, color: Option<u32>, key: i64) -> Result<Option<Team>> {
         let number = self.core.next_split();
         let mine = [color.map_or(0, |color| u64::from(color) + 1), key.cast_unsigned()];
-        let all = Start { team: self }.all_gather(&[mine]).wait()?;
+        let all = Start::of(self).all_gather(&[mine]).wait()?;
         let Some(color) = color else { return Ok(None) };
         let mut members: Vec<(i64, usize)> = all
             .iter()
@@ -236,7 +236,7 @@ impl Team {
         let released = self.release(what);
         // A member that cannot release comes with nothing, so that no other waits for it.
         let mine = released.as_deref().unwrap_or_default();
-        let told = Start { team: self }.exchange_knowledge(mine).wait()?;
+        let told = Start::of(self).exchange_knowledge(mine).wait()?;
         released?;
         let others = (0..).zip(told).filter(|(rank, _)| *rank != self.rank());
         self.learn(what, others, self.limit)

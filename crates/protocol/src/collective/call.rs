@@ -147,6 +147,19 @@ impl ElementCode {
         }
     }
 
+    /// Returns the code of what values of this type are to their callers beyond the type, such as a
+    /// shape (COLL-3.7). No meaning is 0.
+    #[must_use]
+    pub const fn with_meaning(self, meaning: u32) -> ElementCode {
+        ElementCode { name: self.name ^ meaning, ..self }
+    }
+
+    /// Returns the code of a meaning, by a text that describes it.
+    #[must_use]
+    pub fn meaning(text: &str) -> u32 {
+        ElementCode::new(text, 0).name
+    }
+
     /// Returns the name of a number type with this code.
     fn known(self) -> Option<&'static str> {
         const KNOWN: [(&str, usize); 14] = [

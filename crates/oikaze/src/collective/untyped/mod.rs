@@ -11,7 +11,7 @@ use super::{Collectives, Item, Pending, Start};
 use crate::ffi::ElementKind;
 use crate::{Error, Rank, Result};
 use bytemuck::cast_slice;
-use oikaze_protocol::collective::CollectiveKind;
+use oikaze_protocol::collective::{CollectiveKind, ElementCode};
 use operator::Applied;
 use std::borrow::Cow;
 use std::fmt;
@@ -155,6 +155,25 @@ impl<'t> Untyped<'t> {
     #[must_use]
     pub fn of(team: &'t impl Collectives, kind: ElementKind) -> Self {
         Self { start: team.start(), kind, pairs: false }
+    }
+
+    /// Makes the ranks compare a text, too, which says what the values are to the caller: a shape, or
+    /// the fields of a structure. Calls with other texts fail on all ranks (COLL-3.7). An empty text
+    /// is as none, so that ranks of other languages call the same.
+    ///
+    /// ```
+    /// use oikaze::ffi::{ElementKind, Untyped};
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let grids = Untyped::of(&job, ElementKind::U8).meaning("grid of 2 x 3");
+    /// assert_eq!(grids.all_gather(&[7; 6]).wait()?.len(), 6 * job.size() as usize);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn meaning(mut self, text: &str) -> Self {
+        self.start.meaning = if text.is_empty() { 0 } else { ElementCode::meaning(text) };
+        self
     }
 
     /// Returns the collectives of the elements that the operator combines. The error says why it

@@ -46,6 +46,24 @@ proptest! {
     }
 }
 
+/// COLL-3.7: calls with other texts do not fit together, and no text is as none.
+#[test]
+fn calls_of_other_meanings_contradict() {
+    let of = |meaning| CollectiveCall {
+        kind: CollectiveKind::AllGather,
+        uneven: false,
+        element: ElementCode::new("f64", 8).with_meaning(meaning),
+        operator: Operator::None,
+        root: 0,
+        count: Some(6),
+    };
+    let grid = of(ElementCode::meaning("(2, 3)"));
+    assert!(!grid.contradicts(&of(ElementCode::meaning("(2, 3)"))));
+    assert!(grid.contradicts(&of(ElementCode::meaning("(3, 2)"))));
+    assert!(grid.contradicts(&of(0)));
+    assert_eq!(of(0).element, ElementCode::new("f64", 8));
+}
+
 /// COLL-3.1.
 #[test]
 fn calls_are_compared_and_named() {
