@@ -468,7 +468,8 @@ typedef struct {
 } oik_block;
 
 /**
- * Type of elements.
+ * Type of elements. Values of another type, such as a struct, are moved as `OIK_U8`, and the count
+ * is then their size in bytes.
  */
 typedef uint32_t oik_kind;
 

@@ -5,7 +5,8 @@ use oikaze::atomic::Combine;
 use oikaze::collective::ReduceOp;
 use oikaze::ffi::{Accumulation, ElementKind, UntypedOperator};
 
-/// Type of elements.
+/// Type of elements. Values of another type, such as a struct, are moved as `OIK_U8`, and the count
+/// is then their size in bytes.
 pub type oik_kind = u32;
 /// Elements of type `uint8_t`.
 pub const OIK_U8: oik_kind = 1;

@@ -13,6 +13,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -25,7 +26,7 @@ pub struct Memory {
 impl Memory {
     /// Gets the memory of an object for reading: of its buffer, or by DLPack.
     pub fn readable(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Self> {
-        let buffer = buffer_of(object, operation)?;
+        let buffer = buffer_of(object, false, operation)?;
         let py = object.py();
         if !buffer.is_c_contiguous() {
             let remedy = "pass a contiguous copy, such as numpy.ascontiguousarray(array)";
@@ -37,7 +38,7 @@ impl Memory {
     /// Gets the memory of an object for writing.
     pub fn writable(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Self> {
         let py = object.py();
-        let buffer = buffer_of(object, operation)?;
+        let buffer = buffer_of(object, true, operation)?;
         if buffer.readonly() {
             let remedy = "pass memory that may be written, such as a bytearray or numpy.empty(n)";
             return Err(invalid(py, operation, "the buffer is read-only", remedy));
@@ -52,7 +53,7 @@ impl Memory {
     /// Gets the memory of an object whose rows may have gaps between them.
     pub fn strided(object: &Bound<'_, PyAny>, writable: bool, operation: &str) -> PyResult<Self> {
         let py = object.py();
-        let buffer = buffer_of(object, operation)?;
+        let buffer = buffer_of(object, writable, operation)?;
         if writable && buffer.readonly() {
             let remedy = "pass memory that may be written, such as numpy.empty(shape)";
             return Err(invalid(py, operation, "the buffer is read-only", remedy));
@@ -153,9 +154,29 @@ pub fn with_bytes_of<R>(
     }
 }
 
-/// Returns the buffer of an object, if need be by DLPack.
-fn buffer_of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<PyUntypedBuffer> {
+/// Module that says what arrays mean beyond their bytes.
+const VALUES: &str = "oikaze._values";
+
+/// Refuses an array whose class gives its bytes another meaning, such as a masked one.
+fn check_class(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<()> {
+    static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
+    let import = || Ok::<_, PyErr>(py.import("numpy")?.getattr("ndarray")?.unbind());
+    let array = ARRAY.get_or_try_init(py, import)?.bind(py);
+    if !object.get_type().is(array) && object.is_instance(array)? {
+        py.import(VALUES)?.call_method1("check_bytes", (object, operation))?;
+    }
+    Ok(())
+}
+
+/// Returns the buffer of an object, if need be by DLPack, for writing if so said.
+fn buffer_of(
+    object: &Bound<'_, PyAny>,
+    writable: bool,
+    operation: &str,
+) -> PyResult<PyUntypedBuffer> {
+    let py = object.py();
+    check_class(object, operation)?;
     match PyUntypedBuffer::get(object) {
         Ok(buffer) if buffer.format().to_bytes().contains(&b'O') => {
             let cause = "its elements are Python objects, whose addresses mean nothing elsewhere";
@@ -173,8 +194,8 @@ fn buffer_of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<PyUntypedBu
         // The object has a buffer, and says why it does not give it.
         Err(error) if error.is_instance_of::<PyBufferError>(py) => Err(error),
         Err(_) if object.hasattr("__dlpack__")? => {
-            let array = py.import("numpy")?.call_method1("from_dlpack", (object,))?;
-            PyUntypedBuffer::get(&array)
+            let made = py.import(VALUES)?.call_method1("of_dlpack", (object, writable, operation));
+            PyUntypedBuffer::get(&made?)
         }
         Err(_) => {
             let kind = object.get_type().name()?;

@@ -72,9 +72,11 @@ fn kind_of(name: &str) -> PyResult<ElementKind> {
 }
 
 /// Begins a collective of equal parts, over the bytes of `data`. The result is a `bytearray`, or is
-/// copied into `out`.
+/// copied into `out`. The ranks compare `meaning`, which says what the bytes are.
 #[pyfunction]
-#[pyo3(signature = (members, collective, kind, data, root = 0, operator = None, out = None))]
+#[pyo3(signature = (
+    members, collective, kind, data, root = 0, operator = None, out = None, meaning = ""
+))]
 #[allow(clippy::too_many_arguments)] // Called by the package alone.
 pub fn start_even(
     py: Python<'_>,
@@ -85,6 +87,7 @@ pub fn start_even(
     #[pyo3(from_py_with = number)] root: u32,
     operator: Option<&str>,
     out: Option<Bound<'_, PyAny>>,
+    meaning: &str,
 ) -> PyResult<Operation> {
     let (kind, memory) = (kind_of(kind)?, Memory::readable(data, collective)?);
     let outcome = match out {
@@ -95,7 +98,7 @@ pub fn start_even(
         None => Outcome::Raw,
     };
     let job = members.cell().get(py)?;
-    let team = Untyped::of(members.team(&job), kind);
+    let team = Untyped::of(members.team(&job), kind).meaning(meaning);
     let pending = memory.with_bytes(py, |bytes| {
         Ok(match collective {
             "broadcast" => team.broadcast(root, bytes),
@@ -111,19 +114,20 @@ pub fn start_even(
             other => return Err(unknown(other)),
         })
     })?;
-    Ok(Operation::of_work(members.cell(), Work::Whole(pending), outcome, None))
+    Ok(Operation::of_work(members.cell(), Work::Whole(pending), outcome, None).meaning(meaning))
 }
 
 /// Begins a collective of parts that may differ in length. The result is a list of `bytearray`s, or
-/// one for a scatter.
+/// one for a scatter. The ranks compare `meaning`, as for `start_even`.
 #[pyfunction]
-#[pyo3(signature = (members, collective, data, root = 0))]
+#[pyo3(signature = (members, collective, data, root = 0, meaning = ""))]
 pub fn start_uneven(
     py: Python<'_>,
     members: Members<'_>,
     collective: &str,
     data: Vec<Bound<'_, PyAny>>,
     #[pyo3(from_py_with = number)] root: u32,
+    meaning: &str,
 ) -> PyResult<Operation> {
     let parts: Vec<Vec<u8>> = data
         .iter()
@@ -132,7 +136,7 @@ pub fn start_uneven(
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     let mine = parts.first().copied().unwrap_or_default();
     let job = members.cell().get(py)?;
-    let team = Untyped::of(members.team(&job), ElementKind::U8);
+    let team = Untyped::of(members.team(&job), ElementKind::U8).meaning(meaning);
     let work = match collective {
         "gather" => Work::Parts(team.gather_uneven(root, mine)),
         "all_gather" => Work::Parts(team.all_gather_uneven(mine)),
@@ -140,7 +144,7 @@ pub fn start_uneven(
         "all_to_all" => Work::Parts(team.all_to_all_uneven(&parts)),
         other => return Err(unknown(other)),
     };
-    Ok(Operation::of_work(members.cell(), work, Outcome::Raw, None))
+    Ok(Operation::of_work(members.cell(), work, Outcome::Raw, None).meaning(meaning))
 }
 
 /// Takes part in a collective whose arguments this node has refused, so that it fails on all ranks.

@@ -39,12 +39,24 @@ fn maker(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 
 /// Makes the exception of an error of the library.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
-    let ErrorParts { operation, cause, remedy } = error.parts();
+    exception_of_call(py, error, "")
+}
+
+/// Makes the exception of a collective. If the ranks called different things, it also says what
+/// this rank passed.
+pub fn exception_of_call(py: Python<'_>, error: &Error, meaning: &str) -> PyErr {
+    let ErrorParts { operation, mut cause, remedy } = error.parts();
+    let mut text = error.to_string();
+    if !meaning.is_empty() && matches!(error.class(), ErrorClass::Mismatch) {
+        let longer = format!("{cause} (this rank passes {meaning})");
+        text = text.replacen(&cause, &longer, 1);
+        cause = longer;
+    }
     let refusal = error.refusal().map(|reason| reason.to_string());
     let made = maker(py).and_then(|maker| {
         maker.call1((
             name(error.class()),
-            error.to_string(),
+            text,
             operation,
             cause,
             remedy,

@@ -3,6 +3,7 @@
 use crate::error::invalid;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 /// Whole numbers that calls take, one or several.
 pub trait Number: Sized {
@@ -29,14 +30,28 @@ numbers! {
     usize, "0 to 2**64 - 1"
     i64, "-2**63 to 2**63 - 1"
     i128, "-2**127 to 2**127 - 1"
-    Vec<u32>, "numbers that are not negative"
-    Vec<usize>, "numbers that are not negative"
     (u16, u16), "two ports, 0 to 65535"
 }
 
-/// Returns the number that an argument is. One that is out of range, such as a negative rank, is an
-/// `oikaze.InvalidError`.
+impl<T: Number> Number for Vec<T> {
+    const RANGE: &str = T::RANGE;
+    fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        object.extract::<Vec<Bound<'_, PyAny>>>()?.iter().map(number).collect()
+    }
+}
+
+/// Returns the number that an argument is: a rank, an offset, a length. One that is out of range,
+/// such as a negative rank, is an `oikaze.InvalidError`, and so is a truth value.
 pub fn number<T: Number>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    if object.is_exact_instance_of::<PyBool>() {
+        let cause = format!("{object} is a truth value");
+        return Err(invalid(object.py(), "taking a number", &cause, &format!("give {}", T::RANGE)));
+    }
+    word(object)
+}
+
+/// Returns the number that an argument is which becomes a value in memory. A truth value is 0 or 1.
+pub fn word<T: Number>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     T::of(object).map_err(|error| {
         let py = object.py();
         if !error.is_instance_of::<PyOverflowError>(py) {

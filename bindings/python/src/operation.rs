@@ -1,7 +1,7 @@
 //! Operations under way, as Python objects.
 
 use crate::buffer::{Loan, Memory};
-use crate::error::{OrRaise, exception, invalid};
+use crate::error::{OrRaise, exception_of_call, invalid};
 use crate::finalization::{call, detached};
 use crate::job::JobCell;
 use crate::message::Received;
@@ -63,6 +63,8 @@ pub struct Operation {
     job: Arc<JobCell>,
     work: Arc<Work>,
     state: Mutex<State>,
+    /// Meaning of the values of a collective, where the library's text of the call does not say it.
+    meaning: Box<str>,
     /// Thread that makes the result, of which there is one at a time.
     finisher: Mutex<Option<ThreadId>>,
     finished: Condvar,
@@ -188,9 +190,16 @@ impl Operation {
             job: Arc::clone(job),
             work: Arc::new(work),
             state: Mutex::new(state),
+            meaning: Box::default(),
             finisher: Mutex::default(),
             finished: Condvar::new(),
         }
+    }
+
+    /// Adds what a collective passes, for the text of a mismatch.
+    pub fn meaning(mut self, meaning: &str) -> Self {
+        self.meaning = meaning.into();
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -241,7 +250,7 @@ impl Operation {
                 // It has ended, so this does not wait.
                 let made = match self.work.wait(None, None) {
                     Ok(ended) => self.result_of(py, ended),
-                    Err(error) => Err(exception(py, &error)),
+                    Err(error) => Err(exception_of_call(py, &error, &self.meaning)),
                 };
                 let mut state = self.state();
                 match made {

@@ -5,7 +5,7 @@ use crate::buffer::{Loan, Memory, show};
 use crate::error::{OrRaise, exception};
 use crate::finalization::{attached, call, detached};
 use crate::job::JobCell;
-use crate::number::{number, optional};
+use crate::number::{number, optional, word};
 use crate::operation::bytes;
 use crate::wait::{OrOfJob, Timeout, wait};
 use oikaze::Error;
@@ -238,7 +238,7 @@ impl Region {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] value: u64,
+        #[pyo3(from_py_with = word)] value: u64,
     ) -> PyResult<()> {
         self.registered(py)?.store_u64(offset, value).or_raise(py)
     }
@@ -248,7 +248,7 @@ impl Region {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] add: u64,
+        #[pyo3(from_py_with = word)] add: u64,
     ) -> PyResult<u64> {
         let op = AtomicOp::new(Width::W64, Change::Add(add));
         self.registered(py)?.atomic(offset, op).or_raise(py)

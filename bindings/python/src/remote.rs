@@ -4,7 +4,7 @@ use crate::block::block_of;
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid};
 use crate::job::JobCell;
-use crate::number::{number, optional};
+use crate::number::{number, optional, word};
 use crate::operation::{Operation, Outcome, bytes};
 use crate::region::Region;
 use oikaze::atomic::Combine;
@@ -311,7 +311,7 @@ impl RemoteRegion {
     fn signal(
         &self,
         #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] add: u64,
+        #[pyo3(from_py_with = word)] add: u64,
     ) -> RemoteSignal {
         RemoteSignal { signal: self.region.signal(offset, add) }
     }
@@ -380,7 +380,7 @@ impl RemoteRegion {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] add: i128,
+        #[pyo3(from_py_with = word)] add: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), true)
@@ -392,8 +392,8 @@ impl RemoteRegion {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] expected: i128,
-        #[pyo3(from_py_with = number)] new: i128,
+        #[pyo3(from_py_with = word)] expected: i128,
+        #[pyo3(from_py_with = word)] new: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         let change = |word: WordType| {
@@ -408,7 +408,7 @@ impl RemoteRegion {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] new: i128,
+        #[pyo3(from_py_with = word)] new: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), true)
@@ -431,7 +431,7 @@ impl RemoteRegion {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] new: i128,
+        #[pyo3(from_py_with = word)] new: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), false)
@@ -443,7 +443,7 @@ impl RemoteRegion {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] add: i128,
+        #[pyo3(from_py_with = word)] add: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         self.change(py, offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), false)
@@ -457,7 +457,7 @@ impl RemoteRegion {
         py: Python<'_>,
         #[pyo3(from_py_with = number)] offset: u64,
         combine: &str,
-        #[pyo3(from_py_with = number)] other: i128,
+        #[pyo3(from_py_with = word)] other: i128,
         dtype: &str,
     ) -> PyResult<Operation> {
         let change = |word: WordType| {

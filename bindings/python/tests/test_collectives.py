@@ -136,7 +136,7 @@ def test_mistakes_are_told_to_all(run):
             lambda: job.all_reduce(np.zeros(2, "O")), lambda: job.scatter([1], root=other),
             lambda: job.all_to_all([1, 2, 3]), lambda: job.all_to_all(5),
             lambda: job.all_reduce(np.zeros(3), "min_location"),
-            lambda: job.all_reduce(1 << 70),
+            lambda: job.all_reduce(1 << 127),
         ]:
             try:
                 call()

@@ -11,7 +11,7 @@ A program joins its job and gets everything else from it::
 ``oikaze run -n 4 -- python program.py`` starts it on four nodes of this machine.
 """
 
-from ._array import Array, SharedArray
+from ._array import Array, SharedArray, ViewWarning
 from ._collectives import Team
 from ._errors import (
     AbortedError,
@@ -87,6 +87,7 @@ __all__ = [
     "Team",
     "TimeoutError",
     "UnreportedError",
+    "ViewWarning",
     "__version__",
     "by_rank",
     "current_job",

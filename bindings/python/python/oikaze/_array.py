@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 import os
+import sys
+import warnings
+import weakref
 from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -14,12 +18,70 @@ import numpy.typing as npt
 from ._dtype import elements_of
 from ._errors import invalid
 from ._native import ArrayPlan, Distribution, Guard, SharedMemory
+from ._values import PLAIN, array_of, check_plain, holds_integers
 
 if TYPE_CHECKING:
     from ._job import Job
 
 #: Selects part of an array: a slice or an index for each axis.
 Index = Any
+
+
+class _Root:
+    """Array over lent memory that only the library has. All views of it count as its references.
+
+    NumPy makes it the base of each view, also of a view of a view. So its reference count tells
+    whether a slice is left when the right to write ends. Such a slice could store what nobody sees.
+    """
+
+    def __init__(self, root: npt.NDArray[Any]) -> None:
+        self._root = root
+
+    def view(self) -> npt.NDArray[Any]:
+        """Returns the array for the program, once. It may be left, as it becomes read-only."""
+        whole: npt.NDArray[Any] = self._root[...]
+        self._whole = weakref.ref(whole)
+        return whole
+
+    def end(self, owner: SharedArray, operation: str, remedy: str) -> None:
+        """Makes the array of the program read-only, and warns of views that could still write."""
+        whole = self._whole()
+        if whole is not None:
+            whole.flags.writeable = False
+        # The view of the program is no more one of the references, if it is gone.
+        alone = _REFERENCES - (whole is None)
+        if self.references() <= alone:
+            return
+        # Garbage in a cycle is no view that anyone could use. Old garbage is sought once an array.
+        gc.collect(1 if owner._has_left_views else 2)
+        left = self.references() - alone
+        if left > 0:
+            owner._has_left_views = True
+            views = "view of the array is" if left == 1 else "views of the array are"
+            text = f"{operation}: {left} {views} left, whose stores are lost from now on; {remedy}"
+            warnings.warn(text, ViewWarning, stacklevel=4)
+
+    def references(self) -> int:
+        """Returns the number of references to the root, as this interpreter counts them."""
+        return sys.getrefcount(self._root)
+
+
+def _references_alone() -> int:
+    root = _Root(np.empty(1))
+    whole = root.view()
+    assert whole.base is not None
+    return root.references()
+
+
+#: References to a root whose only view is the one of the program.
+_REFERENCES = _references_alone()
+
+
+class ViewWarning(RuntimeWarning):
+    """A view of shared memory is left after the right to write there has ended.
+
+    Stores into the view are lost, or are seen on this node alone.
+    """
 
 
 class Reading:
@@ -33,9 +95,11 @@ class Reading:
     def __init__(self, array: SharedArray, guard: Guard) -> None:
         self._guard = guard
         self._array = array
-        self._part: npt.NDArray[Any] = np.ndarray(
+        memory: npt.NDArray[Any] = np.ndarray(
             guard.shape, array.dtype, cast(Any, guard), strides=guard.strides
         )
+        self._root = _Root(memory) if memory.flags.writeable else None
+        self._part = self._root.view() if self._root else memory
 
     @property
     def part(self) -> npt.NDArray[Any]:
@@ -43,10 +107,21 @@ class Reading:
         return self._part
 
     def release(self) -> None:
-        """Ends the guard. Its array must not be used afterwards: it may show old values."""
-        if self._part.flags.writeable:
+        """Ends the guard. Its array must not be used afterwards: it may show old values.
+
+        The array is read-only then. If a slice or another view of an array that was written is left,
+        a `ViewWarning` tells: its stores would be lost. Delete it before, or make it a ``copy()``.
+        """
+        self._end(warned=True)
+
+    def _end(self, warned: bool) -> None:
+        if self._root:
             self._part.flags.writeable = False
         self._guard.release()
+        root, self._root = self._root, None
+        if warned and root:
+            remedy = "delete slices and loop variables before, or take copies: part[0].copy()"
+            root.end(self._array, "ending a guard", remedy)
 
     def __enter__(self) -> npt.NDArray[Any]:
         return self._part
@@ -57,7 +132,8 @@ class Reading:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.release()
+        # The frames of an exception may hold views.
+        self._end(warned=kind is None)
 
 
 class Writing(Reading):
@@ -100,6 +176,8 @@ class SharedArray:
     def __init__(self, job: Job, memory: SharedMemory, dtype: np.dtype[Any]) -> None:
         self._job, self._memory, self.dtype = job, memory, dtype
         self._is_freed = False
+        self._root: _Root | None = None
+        self._has_left_views = False
         self._note_shape()
         self.reading = _Selector(self, "read")
         self.writing = _Selector(self, "write")
@@ -154,24 +232,27 @@ class SharedArray:
 
     def fill_all(self, value: Any) -> None:
         """Sets all elements on all nodes. Collective."""
-        self._memory.fill(np.asarray(value, self.dtype).tobytes())
+        self._memory.fill(self._bytes(value))
 
     def free(self) -> None:
         """Ends the array on all nodes. Collective. Do not touch its memory afterwards."""
         self._memory.free()
         self._is_freed = True
+        self._end_views("freeing the array")
 
     def redistribute(self, distribution: Distribution) -> None:
         """Gives the elements other homes. Collective. Views of the array are old afterwards."""
         self._memory.redistribute(distribution)
+        self._end_views("redistributing the array")
 
     def resize(self, shape: int | tuple[int, ...]) -> None:
         """Gives the array another shape. Collective. Views of the array are old afterwards.
 
         Elements keep their indices. New ones are zero.
         """
-        self._memory.resize(_extents(shape))
+        self._memory.resize(_extents(shape, f"resizing array {self.name!r}"))
         self._note_shape()
+        self._end_views("resizing the array")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the array to a ``.npy`` file. Collective: each node writes its own elements.
@@ -203,6 +284,7 @@ class SharedArray:
 
     def put_elements(self, first: int, values: npt.ArrayLike) -> None:
         """Writes elements at their homes at once, counted in row-major order from ``first`` on."""
+        values = _plain(values, "put_elements")
         self._memory.put(first, np.ascontiguousarray(values, self.dtype).reshape(-1).view("u1"))
 
     def get_elements(self, first: int, end: int) -> npt.NDArray[Any]:
@@ -233,7 +315,7 @@ class SharedArray:
         self, first: int, numbers: npt.ArrayLike, combine: Literal["sum", "min", "max"] = "sum"
     ) -> None:
         """Combines numbers with elements from ``first`` on, each atomically."""
-        numbers = np.ascontiguousarray(numbers, self.dtype).reshape(-1)
+        numbers = np.ascontiguousarray(_plain(numbers, "accumulate"), self.dtype).reshape(-1)
         self._memory.accumulate(first, combine, numbers.view("u1"))
 
     def statistics(self) -> dict[str, int]:
@@ -244,7 +326,13 @@ class SharedArray:
         return self._job.rank if rank is None else rank
 
     def _bytes(self, value: Any) -> bytes:
-        return np.asarray(value, self.dtype).tobytes()
+        return np.asarray(_plain(value, "storing an element"), self.dtype).tobytes()
+
+    def _end_views(self, operation: str) -> None:
+        root, self._root = self._root, None
+        if root is not None:
+            remedy = "delete slices before, and take new ones from the array afterwards"
+            root.end(self, operation, remedy)
 
     def _one(self, raw: bytearray) -> Any:
         return np.frombuffer(raw, self.dtype)[0]
@@ -291,6 +379,11 @@ class SharedArray:
         return part
 
 
+# Looked up once: stores of single elements are frequent.
+_MASKED = np.ma.MaskedArray
+_store = np.ndarray.__setitem__
+
+
 class Array(np.ndarray[Any, Any]):
     """A `numpy.ndarray` over the pages of a shared array: the same array on every node.
 
@@ -308,10 +401,20 @@ class Array(np.ndarray[Any, Any]):
     shared: SharedArray
 
     def __array_wrap__(
-        self, array: Any, context: Any = None, return_scalar: bool = False
+        self, array: Any, context: Any = None, return_scalar: bool | None = None
     ) -> Any:
         # Results are ordinary arrays: they are not shared.
+        if return_scalar is None:
+            # NumPy 1 does not say which results are numbers, and makes new arrays of this class.
+            if type(array.base) is np.ndarray:
+                array = array.view(np.ndarray)
+            return_scalar = type(array) is np.ndarray and array.ndim == 0
         return array[()] if return_scalar else array
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(value, _MASKED):
+            check_plain(value, "storing elements")
+        _store(self, index, value)
 
     def __reduce__(self) -> Any:
         # What is sent elsewhere is a copy.
@@ -368,7 +471,8 @@ class Array(np.ndarray[Any, Any]):
     def resized(self, shape: int | tuple[int, ...]) -> Array:
         """Gives the array another shape, and returns it. Collective.
 
-        Elements keep their indices, and new ones are zero. This object shows old values afterwards.
+        Elements keep their indices, and new ones are zero. This object shows old values afterwards,
+        and is read-only. A `ViewWarning` tells of slices that are left.
         """
         shared = self._of_job()
         shared.resize(shape)
@@ -377,7 +481,8 @@ class Array(np.ndarray[Any, Any]):
     def redistributed(self, distribution: Distribution) -> Array:
         """Gives the elements other homes, and returns the array. Collective.
 
-        This object shows old values afterwards.
+        This object shows old values afterwards, and is read-only. A `ViewWarning` tells of slices
+        that are left.
         """
         shared = self._of_job()
         shared.redistribute(distribution)
@@ -389,9 +494,13 @@ def view_of(shared: SharedArray) -> Array:
     shared._memory.make_plain()
     # The view keeps the memory: the array may get other memory later.
     memory = memoryview(cast(Any, shared._memory))
-    array = np.ndarray.__new__(Array, shared.shape, shared.dtype, memory)
+    shared._root = _Root(np.ndarray.__new__(Array, shared.shape, shared.dtype, memory))
+    array = cast(Array, shared._root.view())
     array.shared = shared
     return array
+
+
+PLAIN.add(Array)
 
 
 def make(
@@ -407,7 +516,7 @@ def make(
     try:
         kind = np.dtype(dtype)
         elements = elements_of(kind, f"array {name!r}")
-        extents = _extents(shape)
+        extents = _extents(shape, f"making array {name!r}")
         plan = ArrayPlan(
             name, extents, elements, kind.itemsize, distribution, delivery, unordered_updates
         )
@@ -418,16 +527,38 @@ def make(
     return SharedArray(job, job._array(plan), kind)
 
 
+def _plain(value: Any, operation: str) -> Any:
+    """Refuses arrays and tables whose meaning would be lost, such as masked ones."""
+    if isinstance(value, list | tuple):
+        holds_integers(value, operation)
+        return value
+    if isinstance(value, int | float | complex | range | np.generic):
+        return value
+    return array_of(value, operation)
+
+
 def _within(index: Any, extent: int) -> int:
-    at = operator.index(index)
+    at = _integer(index, "selecting part of an array")
     if not -extent <= at < extent:
         cause = f"index {at} is outside of {extent} elements"
         raise invalid("selecting part of an array", cause, "see array.shape")
     return at % extent
 
 
-def _extents(shape: int | tuple[int, ...]) -> list[int]:
-    extents = [int(extent) for extent in (shape if isinstance(shape, tuple | list) else (shape,))]
+def _integer(value: Any, operation: str) -> int:
+    """Returns a whole number. A truth value is none, as NumPy would take it for a mask."""
+    if isinstance(value, bool | np.bool_):
+        raise invalid(operation, f"{value} is a truth value", "give a whole number")
+    return operator.index(value)
+
+
+def _extents(shape: int | tuple[int, ...], operation: str) -> list[int]:
+    given = shape if isinstance(shape, tuple | list) else (shape,)
+    try:
+        extents = [_integer(extent, operation) for extent in given]
+    except TypeError:
+        cause = f"the shape {shape!r} holds something else than whole numbers"
+        raise invalid(operation, cause, "give whole numbers, such as int(extent)") from None
     if any(extent < 0 for extent in extents):
-        raise invalid("making an array", f"an extent of {shape} is negative", "give 1 or more")
+        raise invalid(operation, f"an extent of {shape} is negative", "give 1 or more")
     return extents

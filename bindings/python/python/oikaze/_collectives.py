@@ -1,7 +1,7 @@
 """Collectives on numbers, arrays and any other values.
 
 Numbers and NumPy arrays are sent as they are. Other values are pickled. All ranks of a team call
-the same collectives in the same order.
+the same collectives in the same order. The ranks compare shapes and types of arrays.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator as operators
-import pickle
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -18,9 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._dtype import kind_of
+from ._dtype import is_number, kind_of
 from ._errors import Error, LeftError, invalid
 from ._native import Operation
+from ._values import (
+    PLAIN,
+    Integers,
+    array_of,
+    array_of_list,
+    check_sequence,
+    decoded,
+    encoded,
+    holds_integers,
+    meaning_of,
+)
 
 Operator: TypeAlias = (
     Literal["sum", "product", "min", "max", "and", "or", "xor", "min_location", "max_location"]
@@ -29,6 +38,7 @@ Operator: TypeAlias = (
 
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
+_Into = TypeVar("_Into")
 
 
 def _of_all(collective: str) -> Callable[[_Call], _Call]:
@@ -48,6 +58,9 @@ def _of_all(collective: str) -> Callable[[_Call], _Call]:
                 why = error.cause if isinstance(error, Error) else f"{type(error).__name__}: {error}"
                 with contextlib.suppress(LeftError):
                     _native.refuse(self._members(), collective, why)
+                if isinstance(error, ValueError) and not isinstance(error, Error):
+                    cause, _, remedy = str(error).partition("; ")
+                    raise invalid(collective, cause, remedy or "see help(oikaze.Job)") from error
                 raise
 
         return cast(_Call, called)
@@ -61,6 +74,11 @@ class Collectives:
     Each has two forms. ``job.all_reduce(x)`` waits and returns the result.
     ``job.start_all_reduce(x)`` returns an `Operation`, to ``wait`` for or to ``await``. Arguments
     are copied before either form returns or waits. A ``timeout`` is in seconds.
+
+    Arrays of all ranks have one shape and one dtype. Only numbers are combined by the name of an
+    operator, and arrays of any dtype are moved. Whole numbers of Python, also in lists, are combined
+    exactly, and those of NumPy wrap as in NumPy. Arrays whose class means more, such as masked ones,
+    are moved as other values are, and are combined by functions alone.
 
     Raises:
         MismatchError, InvalidError: the ranks call different things, on each rank.
@@ -80,38 +98,39 @@ class Collectives:
     @_of_all("broadcast")
     def start_broadcast(self, value: Any = None, root: int = 0) -> Operation:
         """Begins `broadcast`."""
-        data = _encoded(value) if self.rank == root else b""
-        return self._even("broadcast", "u8", data, root).then(_decoded)
+        data = encoded(value, "broadcast") if self.rank == root else b""
+        return self._even("broadcast", "u8", data, root).then(decoded)
 
     def broadcast(self, value: Any = None, root: int = 0, timeout: float | None = None) -> Any:
         """Returns the root's value on all ranks. Other ranks need not pass any."""
         return self.start_broadcast(value, root).wait(timeout)
 
     @_of_all("broadcast")
-    def start_broadcast_into(self, array: npt.NDArray[Any], root: int = 0) -> Operation:
+    def start_broadcast_into(self, array: _Into, root: int = 0) -> Operation:
         """Begins `broadcast_into`."""
-        kind = kind_of(array.dtype, "broadcast_into")
-        return self._even("broadcast", kind, array, root, out=array)
+        view = array_of(array, "broadcast_into", writable=True)
+        if not view.flags.c_contiguous:
+            remedy = "pass a contiguous array, and copy from it into yours afterwards"
+            raise invalid("broadcast_into", "the array is not contiguous", remedy)
+        kind, memory, meaning = _moved(view, "broadcast_into")
+        started = self._even("broadcast", kind, memory, root, out=memory, meaning=meaning)
+        return started.then(lambda _: array)
 
-    def broadcast_into(
-        self, array: npt.NDArray[Any], root: int = 0, timeout: float | None = None
-    ) -> npt.NDArray[Any]:
-        """Copies the root's array into the array of each rank, of the same shape and dtype."""
-        return cast(npt.NDArray[Any], self.start_broadcast_into(array, root).wait(timeout))
+    def broadcast_into(self, array: _Into, root: int = 0, timeout: float | None = None) -> _Into:
+        """Copies the root's array into the array of each rank, of the same shape and dtype.
+
+        A tensor in this host's memory, or another writable buffer, may take the array's place.
+        """
+        return cast(_Into, self.start_broadcast_into(array, root).wait(timeout))
 
     @_of_all("gather")
     def start_gather(self, value: Any, root: int = 0) -> Operation:
         """Begins `gather`."""
         return self._gather(value, root)
 
-    def _gather(self, value: Any, root: int) -> Operation:
-        is_root = self.rank == root
-        if isinstance(value, np.ndarray):
-            started = self._even("gather", *_typed(value, "gather"), root)
-            shape = (self.size, *value.shape)
-            return started.then(_array(value.dtype, shape) if is_root else _nothing)
-        started = self._uneven("gather", [_encoded(value)], root)
-        return started.then(_all_decoded if is_root else _nothing)
+    def _gather(self, value: Any, root: int, purpose: str = "") -> Operation:
+        started, made = self._exchange("gather", value, root, purpose)
+        return started.then(made if self.rank == root else _nothing)
 
     def gather(self, value: Any, root: int = 0, timeout: float | None = None) -> Any:
         """Collects a value of each rank at the root, and returns ``None`` elsewhere.
@@ -120,36 +139,55 @@ class Collectives:
         """
         return self.start_gather(value, root).wait(timeout)
 
+    @_of_all("gather")
+    def start_gather_uneven(self, value: Any, root: int = 0) -> Operation:
+        """Begins `gather_uneven`."""
+        started = self._uneven("gather", [encoded(value, "gather_uneven")], root)
+        return started.then(_all_decoded if self.rank == root else _nothing)
+
+    def gather_uneven(self, value: Any, root: int = 0, timeout: float | None = None) -> Any:
+        """Collects arrays of any shapes, or other values, in a list at the root."""
+        return self.start_gather_uneven(value, root).wait(timeout)
+
     @_of_all("all_gather")
     def start_all_gather(self, value: Any) -> Operation:
         """Begins `all_gather`."""
         return self._all_gather(value)
 
-    def _all_gather(self, value: Any) -> Operation:
-        if isinstance(value, np.ndarray):
-            started = self._even("all_gather", *_typed(value, "all_gather"))
-            return started.then(_array(value.dtype, (self.size, *value.shape)))
-        return self._uneven("all_gather", [_encoded(value)]).then(_all_decoded)
+    def _all_gather(self, value: Any, purpose: str = "") -> Operation:
+        started, made = self._exchange("all_gather", value, 0, purpose)
+        return started.then(made)
 
     def all_gather(self, value: Any, timeout: float | None = None) -> Any:
         """Collects a value of each rank on all ranks, as `gather` does."""
         return self.start_all_gather(value).wait(timeout)
+
+    @_of_all("all_gather")
+    def start_all_gather_uneven(self, value: Any) -> Operation:
+        """Begins `all_gather_uneven`."""
+        started = self._uneven("all_gather", [encoded(value, "all_gather_uneven")])
+        return started.then(_all_decoded)
+
+    def all_gather_uneven(self, value: Any, timeout: float | None = None) -> Any:
+        """Collects arrays of any shapes, or other values, in a list on all ranks."""
+        return self.start_all_gather_uneven(value).wait(timeout)
 
     @_of_all("scatter")
     def start_scatter(self, values: Sequence[Any] | None = None, root: int = 0) -> Operation:
         """Begins `scatter`."""
         parts: list[bytes] = []
         if self.rank == root:
-            self._check_length("scatter", values)
-            parts = [_encoded(value) for value in cast(Sequence[Any], values)]
-        return self._uneven("scatter", parts, root).then(_decoded)
+            check_sequence(values, self.size, "scatter")
+            parts = [encoded(value, "scatter") for value in cast(Sequence[Any], values)]
+        return self._uneven("scatter", parts, root).then(decoded)
 
     def scatter(
         self, values: Any = None, root: int = 0, timeout: float | None = None
     ) -> Any:
         """Returns the value of this rank, of a sequence of ``size`` values at the root.
 
-        The sequence may be an array, whose first axis is cut. Other ranks need not pass any.
+        The sequence may be an array, whose first axis is cut. The values may differ in shape, as the
+        parts of ``numpy.array_split(array, job.size)`` do. Other ranks need not pass any.
         """
         return self.start_scatter(values, root).wait(timeout)
 
@@ -158,17 +196,16 @@ class Collectives:
         """Begins `all_to_all`."""
         return self._all_to_all(values)
 
-    def _all_to_all(self, values: Any) -> Operation:
-        self._check_length("all_to_all", values)
-        if isinstance(values, np.ndarray):
-            started = self._even("all_to_all", *_typed(values, "all_to_all"))
-            return started.then(_array(values.dtype, values.shape))
-        return self._uneven("all_to_all", [_encoded(value) for value in values]).then(_all_decoded)
+    def _all_to_all(self, values: Any, purpose: str = "") -> Operation:
+        check_sequence(values, self.size, "all_to_all")
+        started, made = self._exchange("all_to_all", values, 0, purpose)
+        return started.then(made)
 
     def all_to_all(self, values: Any, timeout: float | None = None) -> Any:
         """Sends ``values[r]`` to rank ``r``, and returns what the ranks sent to this one.
 
-        An array of shape ``(size, ...)`` becomes one of the same shape, a sequence a list.
+        An array of shape ``(size, ...)`` becomes one of the same shape, a sequence a list. Arrays in
+        a list may differ in shape.
         """
         return self.start_all_to_all(values).wait(timeout)
 
@@ -178,9 +215,15 @@ class Collectives:
         is_root = self.rank == root
         if callable(operator):
             combined = _combining(operator)
-            return self._gather(value, root).then(combined if is_root else _nothing)
-        kind, data, like = _numbers(value, "reduce", operator)
-        started = self._even("reduce", kind, data, root, operator)
+            started = self._gather(value, root, _purpose("reduce"))
+            return started.then(combined if is_root else _nothing)
+        numbers = _numbers(value, "reduce", operator)
+        if isinstance(numbers, Integers):
+            meaning = numbers.meaning
+            started = self._even("gather", "u8", numbers.data, root, meaning=meaning)
+            return started.then(numbers.combined if is_root else _nothing)
+        kind, data, meaning, like = numbers
+        started = self._even("reduce", kind, data, root, operator, meaning=meaning)
         return started.then(like if is_root else _nothing)
 
     def reduce(
@@ -196,16 +239,16 @@ class Collectives:
 
     @_of_all("all_reduce")
     def start_all_reduce(
-        self, value: Any, operator: Operator = "sum", out: npt.NDArray[Any] | None = None
+        self, value: Any, operator: Operator = "sum", out: Any = None
     ) -> Operation:
         """Begins `all_reduce`."""
-        return self._combine("all_reduce", value, operator, _combining, out)
+        return self._combine("all_reduce", value, operator, None, out)
 
     def all_reduce(
         self,
         value: Any,
         operator: Operator = "sum",
-        out: npt.NDArray[Any] | None = None,
+        out: Any = None,
         timeout: float | None = None,
     ) -> Any:
         """Combines a value of each rank on all ranks, as `reduce` does.
@@ -217,8 +260,7 @@ class Collectives:
     @_of_all("scan")
     def start_scan(self, value: Any, operator: Operator = "sum") -> Operation:
         """Begins `scan`."""
-        upto = self.rank + 1
-        return self._combine("scan", value, operator, lambda f: _combining(f, upto))
+        return self._combine("scan", value, operator, self.rank + 1)
 
     def scan(self, value: Any, operator: Operator = "sum", timeout: float | None = None) -> Any:
         """Combines the values of the ranks up to this one."""
@@ -227,14 +269,7 @@ class Collectives:
     @_of_all("exclusive_scan")
     def start_exclusive_scan(self, value: Any, operator: Operator = "sum") -> Operation:
         """Begins `exclusive_scan`."""
-        if self.rank == 0:
-            # No value comes before this one.
-            if callable(operator):
-                return self._all_gather(value).then(_nothing)
-            kind, data, _ = _numbers(value, "exclusive_scan", operator)
-            return self._even("exclusive_scan", kind, data, 0, operator).then(_nothing)
-        upto = self.rank
-        return self._combine("exclusive_scan", value, operator, lambda f: _combining(f, upto))
+        return self._combine("exclusive_scan", value, operator, self.rank)
 
     def exclusive_scan(
         self, value: Any, operator: Operator = "sum", timeout: float | None = None
@@ -245,18 +280,20 @@ class Collectives:
     @_of_all("reduce_scatter")
     def start_reduce_scatter(self, values: Any, operator: Operator = "sum") -> Operation:
         """Begins `reduce_scatter`."""
-        self._check_length("reduce_scatter", values)
         if callable(operator):
-            return self._all_to_all(values).then(_combining(operator))
-        array = np.asarray(values)
-        pairs = 2 if str(operator).endswith("_location") else 1
-        if pairs == 2:
-            _check_pairs(array, "reduce_scatter")
-        kind, data = _typed(array, "reduce_scatter")
-        started = self._even("reduce_scatter", kind, data, 0, operator)
-        if isinstance(values, np.ndarray) or array.ndim > 1:
-            return started.then(_array(array.dtype, array.shape[1:]))
-        return started.then(lambda raw: np.frombuffer(raw, array.dtype)[0].item())
+            started = self._all_to_all(values, _purpose("reduce_scatter"))
+            return started.then(_combining(operator))
+        check_sequence(values, self.size, "reduce_scatter")
+        numbers = _numbers(values, "reduce_scatter", operator)
+        if isinstance(numbers, Integers):
+            size, meaning = self.size, numbers.meaning
+            started = self._even("all_to_all", "u8", numbers.data, meaning=meaning)
+            return started.then(lambda raw: numbers.combined_block(raw, size))
+        kind, data, meaning, _ = numbers
+        started = self._even("reduce_scatter", kind, data, 0, operator, meaning=meaning)
+        if isinstance(values, np.ndarray) or data.ndim > 1:
+            return started.then(_array(data.dtype, data.shape[1:]))
+        return started.then(lambda raw: np.frombuffer(raw, data.dtype)[0].item())
 
     def reduce_scatter(
         self, values: Any, operator: Operator = "sum", timeout: float | None = None
@@ -273,7 +310,14 @@ class Collectives:
 
     @_of_all("all_reduce")
     def _summands(self, values: npt.ArrayLike) -> tuple[str, npt.NDArray[Any]]:
-        return _typed(np.asarray(values), "sum_exact")
+        if isinstance(values, list | tuple):
+            holds_integers(values, "sum_exact")
+            array = array_of_list(values, "sum_exact")
+        elif isinstance(values, int | float | np.generic):
+            array = np.asarray(values)
+        else:
+            array = array_of(values, "sum_exact")
+        return kind_of(array.dtype, "sum_exact"), np.ascontiguousarray(array)
 
     def split(self, color: int | None, key: int = 0) -> Team | None:
         """Makes a team of the ranks that pass the same colour, in the order of ``key`` and rank.
@@ -299,14 +343,23 @@ class Collectives:
     def _members(self) -> Any:
         return self
 
-    def _check_length(self, operation: str, values: Any) -> None:
-        try:
-            length = len(values)
-        except TypeError:
-            length = None
-        if length != self.size:
-            cause = f"{length} values are given for {self.size} ranks"
-            raise invalid(operation, cause, "give one for each rank")
+    def _exchange(
+        self, collective: str, value: Any, root: int, purpose: str
+    ) -> tuple[Operation, Callable[[Any], Any]]:
+        """Begins to move values of all ranks. Also returns what makes the result of the bytes."""
+        is_cut = collective == "all_to_all"
+        if not _is_array(value):
+            parts = [encoded(part, collective) for part in (value if is_cut else [value])]
+            return self._uneven(collective, parts, root, purpose), _all_decoded
+        shape = value.shape if is_cut else (self.size, *value.shape)
+        if value.dtype.hasobject:
+            rows = [value[rank, ...] for rank in range(self.size)] if is_cut else [value]
+            parts = [encoded(row, collective) for row in rows]
+            started = self._uneven(collective, parts, root, purpose + meaning_of(value, False))
+            return started, _stacked(value.dtype, shape)
+        kind, data, meaning = _moved(value, collective)
+        started = self._even(collective, kind, data, root, meaning=purpose + meaning)
+        return started, _array(value.dtype, shape)
 
     def _even(
         self,
@@ -315,30 +368,49 @@ class Collectives:
         data: Any,
         root: int = 0,
         operator: str | None = None,
-        out: npt.NDArray[Any] | None = None,
+        out: Any = None,
+        meaning: str = "",
     ) -> Operation:
-        return _native.start_even(self._members(), collective, kind, data, root, operator, out)
+        members = self._members()
+        return _native.start_even(members, collective, kind, data, root, operator, out, meaning)
 
-    def _uneven(self, collective: str, parts: list[Any], root: int = 0) -> Operation:
-        return _native.start_uneven(self._members(), collective, parts, root)
+    def _uneven(
+        self, collective: str, parts: list[Any], root: int = 0, meaning: str = ""
+    ) -> Operation:
+        return _native.start_uneven(self._members(), collective, parts, root, meaning)
 
     def _combine(
         self,
         collective: str,
         value: Any,
         operator: Operator,
-        combining: Callable[[Callable[[Any, Any], Any]], Callable[[Any], Any]],
-        out: npt.NDArray[Any] | None = None,
+        ranks: int | None,
+        out: Any = None,
     ) -> Operation:
+        """Combines the values of the first ranks, or of all, for each rank."""
+        into = None if out is None else array_of(out, collective, writable=True)
         if callable(operator):
-            started = self._all_gather(value).then(combining(operator))
-            return started if out is None else started.then(lambda result: _into(out, result))
-        kind, data, like = _numbers(value, collective, operator)
-        if out is not None and (out.dtype, out.shape) != (data.dtype, np.shape(value)):
-            cause = f"out is {out.dtype}{out.shape}, the values are {data.dtype}{np.shape(value)}"
+            started = self._all_gather(value, _purpose(collective))
+            started = started.then(_nothing if ranks == 0 else _combining(operator, ranks))
+            return started if out is None else started.then(_into(out, into))
+        numbers = _numbers(value, collective, operator)
+        if isinstance(numbers, Integers):
+            if out is not None:
+                cause = "out is given for whole numbers of Python, which have no dtype"
+                raise invalid(collective, cause, "pass a NumPy array, or leave out away")
+            meaning = numbers.meaning
+            started = self._even("all_gather", "u8", numbers.data, meaning=meaning)
+            if ranks == 0:
+                return started.then(_nothing)
+            return started.then(lambda raw: numbers.combined(raw, ranks))
+        kind, data, meaning, like = numbers
+        if into is not None and (into.dtype, into.shape) != (data.dtype, data.shape):
+            cause = f"out is {into.dtype}{into.shape}, the values are {data.dtype}{data.shape}"
             raise invalid(collective, cause, "make it numpy.empty_like(values)")
-        started = self._even(collective, kind, data, 0, operator, out)
-        return started if out is not None else started.then(like)
+        started = self._even(collective, kind, data, 0, operator, out, meaning)
+        if out is not None:
+            return started
+        return started.then(_nothing if ranks == 0 else like)
 
 
 class Team(Collectives):
@@ -377,42 +449,84 @@ class Team(Collectives):
         return f"<oikaze.Team, rank {self.rank} of {self.size}>"
 
 
-def _into(out: npt.NDArray[Any], result: Any) -> npt.NDArray[Any]:
-    """Copies a result to the array that takes it."""
-    np.copyto(out, result, casting="no")
-    return out
+def _into(out: Any, into: Any) -> Callable[[Any], Any]:
+    """Returns a function that copies a result to the array that takes it."""
+
+    def copied(result: Any) -> Any:
+        np.copyto(into, result, casting="no")
+        return out
+
+    return copied
 
 
-def _typed(array: npt.NDArray[Any], operation: str) -> tuple[str, npt.NDArray[Any]]:
-    """Returns the kind of an array's elements, and its bytes in row-major order."""
-    return kind_of(array.dtype, operation), np.ascontiguousarray(array)
+def _is_array(value: Any) -> bool:
+    """Returns whether a value is moved as an array. Arrays of other classes are pickled."""
+    return type(value) in PLAIN
 
 
-def _check_pairs(array: npt.NDArray[Any], operation: str) -> None:
-    if array.ndim == 0 or array.shape[-1] != 2:
-        cause = f"an array of shape {array.shape} holds no pairs"
-        raise invalid(operation, cause, "give values and locations as an array of shape (..., 2)")
+def _moved(array: npt.NDArray[Any], operation: str) -> tuple[str, npt.NDArray[Any], str]:
+    """Returns the kind of the elements of an array that is moved, its bytes, and its meaning."""
+    if array.dtype.hasobject:
+        cause = f"elements of {array.dtype!r} are Python objects, whose addresses mean nothing here"
+        raise invalid(operation, cause, "use broadcast, which pickles them")
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    if is_number(array.dtype):
+        return kind_of(array.dtype, operation), contiguous, meaning_of(array, True)
+    # As bytes: times and half of the structures have no buffer of their own.
+    return "u8", contiguous.reshape(-1).view("u1"), meaning_of(array, False)
 
 
 def _numbers(
     value: Any, operation: str, operator: str
-) -> tuple[str, npt.NDArray[Any], Callable[[Any], Any]]:
-    """Returns kind and bytes of numbers, and a function that makes a result like them."""
-    array = np.asarray(value)
-    if operator.endswith("_location"):
-        _check_pairs(array, operation)
-    kind, data = _typed(array, operation)
-    if isinstance(value, np.ndarray):
-        return kind, data, _array(array.dtype, array.shape)
-    if array.ndim == 0 and not isinstance(value, np.generic):
-        return kind, data, lambda raw: np.frombuffer(raw, array.dtype)[0].item()
-    if array.ndim == 0:
-        return kind, data, lambda raw: np.frombuffer(raw, array.dtype)[0]
-    return kind, data, _array(array.dtype, array.shape)
+) -> Integers | tuple[str, npt.NDArray[Any], str, Callable[[Any], Any]]:
+    """Returns numbers that are combined: kind, values, meaning, and what makes a result like them.
+
+    Whole numbers of Python are `Integers`, unless they are pairs of a value and a location.
+    """
+    pairs = str(operator).endswith("_location")
+    if isinstance(value, range):
+        value = list(value)
+    if isinstance(value, list | tuple):
+        if holds_integers(value, operation) and not pairs:
+            return Integers(value, operation, operator)
+        array = array_of_list(value, operation)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        return Integers(value, operation, operator)
+    elif isinstance(value, np.generic | bool | float | complex):
+        array = np.asarray(value)
+    else:
+        array = array_of(value, operation)
+    if pairs and (array.ndim == 0 or array.shape[-1] != 2):
+        cause = f"an array of shape {array.shape} holds no pairs"
+        raise invalid(operation, cause, "give values and locations as an array of shape (..., 2)")
+    kind, data = kind_of(array.dtype, operation), np.ascontiguousarray(array).reshape(array.shape)
+    meaning = meaning_of(array, True)
+    if isinstance(value, bool | float | complex) and not isinstance(value, np.generic):
+        return kind, data, meaning, lambda raw: np.frombuffer(raw, array.dtype)[0].item()
+    if isinstance(value, np.generic):
+        return kind, data, meaning, lambda raw: np.frombuffer(raw, array.dtype)[0]
+    return kind, data, meaning, _array(array.dtype, array.shape)
+
+
+def _purpose(collective: str) -> str:
+    """Returns what the ranks compare if each of them combines the values by a function."""
+    return f"a value for {collective} by a function: "
 
 
 def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[Any], npt.NDArray[Any]]:
-    return lambda raw: np.frombuffer(raw, dtype).reshape(shape)
+    return lambda raw: np.ndarray(shape, dtype, raw)
+
+
+def _stacked(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[Any], npt.NDArray[Any]]:
+    """Returns a function that makes one array of the pickled arrays of all ranks."""
+
+    def stacked(raws: list[bytearray]) -> npt.NDArray[Any]:
+        array = np.empty(shape, dtype)
+        for rank, raw in enumerate(raws):
+            array[rank, ...] = decoded(raw)
+        return array
+
+    return stacked
 
 
 def _nothing(_raw: Any) -> None:
@@ -420,40 +534,10 @@ def _nothing(_raw: Any) -> None:
 
 
 def _combining(
-    operator: Callable[[Any, Any], Any], upto: int | None = None
+    operator: Callable[[Any, Any], Any], ranks: int | None = None
 ) -> Callable[[Any], Any]:
-    return lambda values: functools.reduce(operator, list(values)[:upto])
-
-
-#: Head of a value: the number of its buffers, and the length of its pickle.
-_HEAD = struct.Struct("<QQ")
-_LENGTH = struct.Struct("<Q")
-
-
-def _encoded(value: Any) -> bytes:
-    """Pickles a value. The memory of arrays in it is copied once."""
-    buffers: list[pickle.PickleBuffer] = []
-    pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    raws = [buffer.raw() for buffer in buffers]
-    lengths = b"".join(_LENGTH.pack(raw.nbytes) for raw in raws)
-    return b"".join([_HEAD.pack(len(raws), len(pickled)), lengths, pickled, *raws])
-
-
-def _decoded(raw: bytearray) -> Any:
-    """Returns the value. Arrays in it use the memory of ``raw``."""
-    count, length = _HEAD.unpack_from(raw)
-    at = _HEAD.size
-    lengths = [_LENGTH.unpack_from(raw, at + 8 * n)[0] for n in range(count)]
-    view = memoryview(raw)
-    at += 8 * count
-    pickled = view[at : at + length]
-    at += length
-    buffers = []
-    for length in lengths:
-        buffers.append(view[at : at + length])
-        at += length
-    return pickle.loads(pickled, buffers=buffers)
+    return lambda values: functools.reduce(operator, list(values)[:ranks])
 
 
 def _all_decoded(raws: list[bytearray]) -> list[Any]:
-    return [_decoded(raw) for raw in raws]
+    return [decoded(raw) for raw in raws]

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 from ._errors import make
@@ -19,10 +20,8 @@ def find() -> str:
     given = os.environ.get("OIKAZE_COMMAND")
     if given:
         return given
-    places = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
-    for place in places:
-        command = place / "oikaze"
-        if os.access(command, os.X_OK):
+    for command in _installed():
+        if command.is_file() and os.access(command, os.X_OK):
             return str(command)
     found = shutil.which("oikaze")
     if found is not None:
@@ -30,3 +29,20 @@ def find() -> str:
     operation, cause = "finding the command oikaze", "it is neither installed nor on PATH"
     remedy = "install the wheel again, or set OIKAZE_COMMAND to its path"
     raise make("SystemCallError", f"{operation}: {cause}; {remedy}", operation, cause, remedy)
+
+
+def _installed() -> Iterator[Path]:
+    """Yields where the command of this package may be, the likeliest place first."""
+    # Imported late: it takes a while, and most programs start no command.
+    from importlib.metadata import distributions
+
+    site = Path(__file__).resolve().parent.parent
+    # `pip install --target` moves the command there after it has written its list of files.
+    yield site / "bin" / "oikaze"
+    # The files that pip has installed with this package, by `--user` and `--prefix`, too.
+    for found in distributions(name="oikaze", path=[str(site)]):
+        for file in found.files or ():
+            if file.name == "oikaze" and file.parent.name == "bin":
+                yield Path(str(found.locate_file(file))).resolve()
+    yield Path(sysconfig.get_path("scripts")) / "oikaze"
+    yield Path(sys.executable).parent / "oikaze"

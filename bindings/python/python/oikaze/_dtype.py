@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,23 @@ _KINDS = {
 }
 
 
+#: Signs of a path, before which a backslash stands in the name of a field.
+_SIGN = re.compile(r"[\\.\[\]]")
+
+
+def _known(dtype: np.dtype[Any]) -> str | None:
+    return _KINDS.get(f"{dtype.kind}{dtype.itemsize}") if dtype.isnative else None
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Returns whether the library knows the elements as numbers of one kind."""
+    return _known(dtype) is not None
+
+
 def kind_of(dtype: np.dtype[Any], operation: str) -> str:
     """Returns the name of a kind of numbers."""
-    kind = _KINDS.get(f"{dtype.kind}{dtype.itemsize}")
-    if kind is None or not dtype.isnative:
+    kind = _known(dtype)
+    if kind is None:
         known = "bool, (u)int8 to (u)int64, float32, float64, complex64 or complex128"
         cause = f"elements of {dtype!r} are not known"
         raise invalid(operation, cause, f"use {known}, in this machine's byte order")
@@ -63,7 +77,8 @@ def _fields(path: str, start: int, dtype: np.dtype[Any], operation: str) -> Any:
         yield f"{path}{extents}", kind_of(base, operation), start, dtype.itemsize
     elif dtype.fields is not None:
         for name in dtype.names or ():
-            inner = f"{path}.{name}" if path else name
+            plain = _SIGN.sub(r"\\\g<0>", name)
+            inner = f"{path}.{plain}" if path else plain
             field, offset = dtype.fields[name][:2]
             yield from _fields(inner, start + offset, field, operation)
     else:

@@ -363,9 +363,14 @@ def start_even(
     root: int = 0,
     operator: str | None = None,
     out: _Memory | None = None,
+    meaning: str = "",
 ) -> Operation: ...
 def start_uneven(
-    members: Job | Team, collective: str, data: list[_Memory], root: int = 0
+    members: Job | Team,
+    collective: str,
+    data: list[_Memory],
+    root: int = 0,
+    meaning: str = "",
 ) -> Operation: ...
 def refuse(members: Job | Team, collective: str, why: str) -> None: ...
 def sum_exact(members: Job | Team, kind: str, data: _Memory) -> float: ...

@@ -28,7 +28,7 @@ use std::task::Waker;
 #[derive(Clone, Copy, Debug)]
 pub struct Start<'t> {
     pub(super) team: &'t Team,
-    /// Code of what the values are beyond their type (COLL-3.7); 0 for nothing.
+    /// Code of what the values are beyond their type (COLL-3.8); 0 for nothing.
     pub(super) meaning: u32,
 }
 

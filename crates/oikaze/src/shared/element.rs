@@ -91,6 +91,36 @@ impl<T: Element + bytemuck::Pod, const N: usize> Element for [T; N] {
     }
 }
 
+/// Part of a path: a name and the extents of the array that it names.
+pub(super) type Segment = (String, Vec<usize>);
+
+/// Splits a path such as `position[2][3].x` into its segments. A backslash stands before a
+/// character of a name that would end the name. The first segment is the element itself, which has
+/// no name.
+pub(super) fn segments(path: &str) -> Option<Vec<Segment>> {
+    let mut segments: Vec<Segment> = vec![Segment::default()];
+    if !path.is_empty() && !path.starts_with('[') {
+        segments.push(Segment::default());
+    }
+    let mut chars = path.chars();
+    while let Some(c) = chars.next() {
+        let (name, extents) = segments.last_mut()?;
+        match c {
+            '.' => segments.push(Segment::default()),
+            '[' => {
+                let (extent, _) = chars.as_str().split_once(']')?;
+                chars.by_ref().nth(extent.chars().count());
+                extents.push(extent.parse().ok()?);
+            }
+            // Nothing but extents follows an extent.
+            _ if !extents.is_empty() => return None,
+            '\\' => name.push(chars.next()?),
+            c => name.push(c),
+        }
+    }
+    Some(segments)
+}
+
 /// Element type of an array, as the nodes compare it. In an array whose element type is known at
 /// run time only, an element is several units of type `u8`.
 #[derive(Clone, Debug)]

@@ -17,8 +17,8 @@ impl<T: Element> SharedArray<T> {
     /// Writes all elements to a file. Collective, and a barrier: all nodes name the same file, on a
     /// file system that they share. Each node writes the elements of its own blocks.
     ///
-    /// A file whose name ends in `.npy` is one of NumPy (little-endian, C order; version 1.0 where the
-    /// names of fields permit it). Any other file has the bytes of the elements alone.
+    /// A file whose name ends in `.npy` is one of NumPy (little-endian, C order; version 1.0 where
+    /// the names of fields permit it). Any other file has the bytes of the elements alone.
     ///
     /// The file appears under its name when it is whole. Until then it has a hidden name in the
     /// same folder, which ends in `.part`. So of two jobs that save to one name, one has its whole

@@ -1,5 +1,6 @@
-//! Headers of `.npy` files, the format of NumPy (NEP 1). A header is a dictionary in Python's words.
+//! Headers of `.npy` files, the format of NumPy (NEP 1). A header is a dictionary of Python.
 
+use super::element::{Segment, segments};
 use oikaze_protocol::coherence::Field;
 use std::fmt;
 use std::iter::Peekable;
@@ -53,33 +54,6 @@ fn number(kind: &str) -> Option<&'static str> {
         "c128" => "<c16",
         _ => return None,
     })
-}
-
-/// Part of a path: a name and the extents of the array that it names.
-type Segment = (String, Vec<usize>);
-
-/// Splits a path such as `position[2][3].x` into its segments. A backslash stands before a
-/// character of a name that would end the name. The first segment is the element itself, which has
-/// no name.
-fn segments(path: &str) -> Option<Vec<Segment>> {
-    let mut segments: Vec<Segment> = vec![Segment::default()];
-    if !path.is_empty() && !path.starts_with('[') {
-        segments.push(Segment::default());
-    }
-    let mut chars = path.chars();
-    while let Some(c) = chars.next() {
-        let (name, extents) = segments.last_mut()?;
-        match c {
-            '.' => segments.push(Segment::default()),
-            '[' => {
-                let extent: String = chars.by_ref().take_while(|c| *c != ']').collect();
-                extents.push(extent.parse().ok()?);
-            }
-            '\\' => name.push(chars.next()?),
-            c => name.push(c),
-        }
-    }
-    Some(segments)
 }
 
 impl Descr {
@@ -267,11 +241,11 @@ impl fmt::Display for Value {
 }
 
 /// Reads values in the words of Python.
-struct Reader<'t> {
+struct HeaderReader<'t> {
     chars: Peekable<Chars<'t>>,
 }
 
-impl Reader<'_> {
+impl HeaderReader<'_> {
     fn skip(&mut self) {
         while self.chars.next_if(|c| c.is_whitespace()).is_some() {}
     }
@@ -390,7 +364,7 @@ pub(super) fn check(
         false => Some(text.iter().map(|byte| char::from(*byte)).collect()),
     });
     let text = text.ok_or("the header of the file is cut, longer than 1 MiB, or no text")?;
-    let header = Reader { chars: text.chars().peekable() }.value(DEPTH_MAX);
+    let header = HeaderReader { chars: text.chars().peekable() }.value(DEPTH_MAX);
     let value = |key: &str| header.as_ref().and_then(|header| header.get(key));
     let missing = |key: &str| format!("the header of the file has no {key}");
     let descr = value("descr").ok_or_else(|| missing("descr"))?;

@@ -148,7 +148,7 @@ impl ElementCode {
     }
 
     /// Returns the code of what values of this type are to their callers beyond the type, such as a
-    /// shape (COLL-3.7). No meaning is 0.
+    /// shape (COLL-3.8). No meaning is 0.
     #[must_use]
     pub const fn with_meaning(self, meaning: u32) -> ElementCode {
         ElementCode { name: self.name ^ meaning, ..self }

@@ -157,9 +157,9 @@ impl<'t> Untyped<'t> {
         Self { start: team.start(), kind, pairs: false }
     }
 
-    /// Makes the ranks compare a text, too, which says what the values are to the caller: a shape, or
-    /// the fields of a structure. Calls with other texts fail on all ranks (COLL-3.7). An empty text
-    /// is as none, so that ranks of other languages call the same.
+    /// Makes the ranks compare a text, too, which says what the values are to the caller: a shape,
+    /// or the fields of a structure. Calls with other texts fail on all ranks (COLL-3.8). An empty
+    /// text is as none, so that ranks of other languages call the same.
     ///
     /// ```
     /// use oikaze::ffi::{ElementKind, Untyped};

@@ -1,7 +1,7 @@
 //! Element types that are known at run time only.
 
 use crate::shared::ElementField;
-use crate::shared::element::ElementLayout;
+use crate::shared::element::{ElementLayout, segments};
 use crate::{Error, Result};
 use oikaze_protocol::rma::NumberKind;
 
@@ -128,7 +128,9 @@ fn layout(fields: Vec<ElementField>, size: usize) -> ElementLayout {
 
 impl ElementType {
     /// Returns the type of a struct of `size` bytes with these fields. A field's name may end in
-    /// extents, such as `position[3]`; its kind is a name of an [`ElementKind`].
+    /// extents, such as `position[3]`. Its kind is a name of an [`ElementKind`]. A dot stands
+    /// before the name of a field within a field, and a backslash before a sign that is part of a
+    /// name.
     ///
     /// # Errors
     /// The size is 0, or is not what the fields have together: a struct with padding shows bytes
@@ -173,14 +175,13 @@ impl ElementType {
 /// Returns the bytes of a field such as `position[3]`.
 fn bytes_of(field: &ElementField) -> Option<usize> {
     let kind = ElementKind::from_name(&field.kind)?;
-    let mut extents = field.name.split('[');
-    let name = extents.next()?;
-    if name.is_empty() {
+    let path = segments(&field.name)?;
+    let (_, named) = path.split_first()?;
+    if named.is_empty() || named.iter().any(|(name, _)| name.is_empty()) {
         return None;
     }
-    extents.try_fold(kind.size(), |bytes, extent| {
-        bytes.checked_mul(extent.strip_suffix(']')?.parse().ok()?)
-    })
+    let mut extents = path.iter().flat_map(|(_, extents)| extents);
+    extents.try_fold(kind.size(), |bytes, extent| bytes.checked_mul(*extent))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ proptest! {
     }
 }
 
-/// COLL-3.7: calls with other texts do not fit together, and no text is as none.
+/// COLL-3.8: calls with other texts do not fit together, and no text is as none.
 #[test]
 fn calls_of_other_meanings_contradict() {
     let of = |meaning| CollectiveCall {
