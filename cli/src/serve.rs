@@ -6,12 +6,16 @@ use oikaze_os::inherited::listening_socket;
 use oikaze_os::process::raise_descriptor_limit;
 use oikaze_os::serve::{DEFAULT_NAME, ServeError, ServeOptions, Server, check_name};
 use oikaze_os::standard_output;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// Time after which a server that was started on demand ends, if it serves nobody.
 const ON_DEMAND_TIME: Duration = Duration::from_secs(1);
+/// Time for a service manager to start the server.
+const START_TIME: Duration = Duration::from_secs(3);
 /// First word of the line that says that the server listens.
 const READY: &str = "serves";
 
@@ -25,6 +29,7 @@ Examples:
 A node in engine mode `process` makes no system call that sends or receives. It writes sealed
 datagrams into a ring in shared memory, and the server sends them. The server knows no keys.
 A server that is missing is started on demand by the first node, and ends 1 s after the last one.
+Each user has servers of its own. A node uses that of its user, or else that of root.
 With systemd, enable oikaze-serve.socket: the server then starts with the first node.
 Exit status: 0, or 2 if the server could not start.";
 
@@ -144,44 +149,93 @@ fn said(line: &str) -> Result<(), String> {
 }
 
 /// Starts the server as a process of its own session, and waits until it listens.
+///
+/// Where a service manager grants a scope, the server runs there (SERVE-5.5). A control group of a
+/// job would otherwise end the server, or slow it down, for all other jobs.
 fn start(arguments: &Serve) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|why| format!("could not find oikaze: {why}"))?;
-    let mut command = Command::new(own);
-    command.args(["serve", &arguments.name, "--detached"]);
-    let text = |number: &dyn ToString| number.to_string();
+    let is_root = oikaze_os::process::is_root();
+    for wrapper in wrappers(is_root, std::env::var_os("XDG_RUNTIME_DIR").is_some()) {
+        let mut words = wrapper.iter().map(OsStr::new).chain([own.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or(own.as_os_str()));
+        command.args(words).args(detached_arguments(arguments));
+        match first_line(&mut command, !wrapper.is_empty())?.as_deref().map(str::trim) {
+            Some(line) if line.starts_with(READY) => return Ok(()),
+            // The service manager has refused, or does not run.
+            None | Some("") if !wrapper.is_empty() => {}
+            None | Some("") => break,
+            Some(why) => return Err(why.to_owned()),
+        }
+    }
+    Err("the server has ended before it listened".into())
+}
+
+/// Returns the commands that may start the server, best first: `systemd-run(1)`, which gives the
+/// server a control group that outlives the job, and none.
+fn wrappers(is_root: bool, has_runtime_directory: bool) -> Vec<Vec<&'static str>> {
+    let scope = |of_user: Option<&'static str>| {
+        let head = std::iter::once("systemd-run").chain(of_user);
+        head.chain(["--scope", "--collect", "--quiet", "--description=Oikaze server", "--"])
+            .collect()
+    };
+    let systemd = match (is_root, has_runtime_directory) {
+        (true, _) => Some(scope(None)),
+        (false, true) => Some(scope(Some("--user"))),
+        // No manager of this user runs.
+        (false, false) => None,
+    };
+    systemd.into_iter().chain([Vec::new()]).collect()
+}
+
+/// Returns the arguments of the server itself.
+fn detached_arguments(arguments: &Serve) -> Vec<String> {
     let idle = arguments.idle_time.map_or(ON_DEMAND_TIME.as_millis(), u128::from);
-    command.args(["--idle-time", &text(&idle), "--spin", &text(&arguments.spin)]);
-    command.args(["--nodes", &text(&arguments.nodes)]);
-    command.args(["--nodes-per-user", &text(&arguments.nodes_per_user)]);
+    let mut words = vec!["serve".to_owned(), arguments.name.clone(), "--detached".to_owned()];
+    let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
+    add("--idle-time", idle.to_string());
+    add("--spin", arguments.spin.to_string());
+    add("--nodes", arguments.nodes.to_string());
+    add("--nodes-per-user", arguments.nodes_per_user.to_string());
     if let Some(Cores(cores)) = &arguments.cores {
-        command.args(["--cores", &cpulist(cores)]);
+        add("--cores", cpulist(cores));
     }
     if let Some(priority) = &arguments.priority {
-        command.args(["--priority", &text(priority)]);
+        add("--priority", priority.to_string());
     }
-    for user in &arguments.users {
-        command.args(["--user", &text(user)]);
-    }
+    arguments.users.iter().for_each(|user| add("--user", user.to_string()));
+    words
+}
+
+/// Starts a command, and returns the first line of its output. `None` if there is no such command,
+/// or if it says nothing for long; it is ended then. `is_optional` says whether that is no error.
+fn first_line(command: &mut Command, is_optional: bool) -> Result<Option<String>, String> {
     // The server outlives this process and its terminal. It needs nothing of the job's environment,
     // which may hold the job's secret.
-    command
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|why| format!("could not start the server: {why}"))?;
+    command.env_clear();
+    for name in ["PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(_) if is_optional => return Ok(None),
+        Err(why) => return Err(format!("could not start the server: {why}")),
+    };
+    let Some(out) = child.stdout.take() else { return Ok(None) };
+    let limit = Timespec::try_from(START_TIME).map_err(|why| why.to_string())?;
+    let came = poll(&mut [PollFd::new(&out, PollFlags::IN)], Some(&limit));
+    if came.is_ok_and(|came| came == 0) && is_optional {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Ok(None);
+    }
     let mut line = String::new();
-    if let Some(out) = child.stdout.take() {
-        BufReader::new(out)
-            .read_line(&mut line)
-            .map_err(|why| format!("could not hear the server: {why}"))?;
-    }
-    match line.trim() {
-        line if line.starts_with(READY) => Ok(()),
-        "" => Err("the server has ended before it listened".into()),
-        why => Err(why.to_owned()),
-    }
+    BufReader::new(out)
+        .read_line(&mut line)
+        .map_err(|why| format!("could not hear the server: {why}"))?;
+    Ok(Some(line))
 }
 
 fn options(arguments: &Serve) -> Result<ServeOptions, String> {
@@ -196,4 +250,21 @@ fn options(arguments: &Serve) -> Result<ServeOptions, String> {
         inherited: listening_socket().map_err(|why| why.to_string())?,
         ..ServeOptions::named(&arguments.name)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SERVE-5.5.
+    #[test]
+    fn server_starts_in_a_scope_where_a_manager_may_grant_one_and_plainly_otherwise() {
+        let words = |is_root, has_runtime| {
+            wrappers(is_root, has_runtime).iter().map(|words| words.join(" ")).collect::<Vec<_>>()
+        };
+        let tail = "--scope --collect --quiet --description=Oikaze server --";
+        assert_eq!(words(true, false), [format!("systemd-run {tail}"), String::new()]);
+        assert_eq!(words(false, true), [format!("systemd-run --user {tail}"), String::new()]);
+        assert_eq!(words(false, false), [String::new()]);
+    }
 }

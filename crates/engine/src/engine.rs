@@ -392,10 +392,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         })
     }
 
-    /// Takes the reason for which the link carries nothing any more: its other end has gone.
+    /// Takes the reason for which the link carries nothing any more: its other end has gone, or
+    /// does not run.
     #[inline]
     pub fn take_link_end(&mut self) -> Option<String> {
-        self.ingress.link_end.take()
+        self.ingress.link_end.take().or_else(|| self.inbox.take_link_end())
     }
 
     /// Returns notices for the user, such as a mechanism that the kernel refuses.

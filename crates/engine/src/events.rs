@@ -65,6 +65,13 @@ fn connection_event<L: Link, P: Pages>(
     out: &mut Outbound<'_, L, P>,
     inbox: &mut Inbox,
 ) {
+    if let Event::Failed(_, death) | Event::Dead(death) = event
+        && matches!(death, Death::Silent | Death::Unreachable)
+        && let Some(stall) = out.link.stall()
+    {
+        // The silence is this machine's, and ends this node. Its operations get this reason.
+        return inbox.end_link(stall.text);
+    }
     match event {
         Event::Established => {}
         Event::Acknowledged(token) => acknowledged(token, out.ops, out.layers),
@@ -81,6 +88,9 @@ fn connection_event<L: Link, P: Pages>(
         Event::Unheard => {
             if let Some(address) = out.peers.address_of(rank) {
                 out.link.unheard(address);
+            }
+            if let Some(stall) = out.link.stall().filter(|stall| stall.is_new) {
+                inbox.warn(stall.text);
             }
         }
         Event::Restarted { .. } => {

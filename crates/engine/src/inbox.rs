@@ -55,6 +55,8 @@ pub struct Inbox {
     notices: Vec<String>,
     /// Notices to print, each once.
     warnings: VecDeque<String>,
+    /// Reason for which the link carries nothing any more, although peers may be alive.
+    link_end: Option<String>,
     /// Number of events that a thread may wait for and that are not operations in flight: arrivals,
     /// deaths, requests that were settled at once.
     news: usize,
@@ -103,6 +105,15 @@ impl Inbox {
 
     pub(crate) fn notices(&self) -> &[String] {
         &self.notices
+    }
+
+    /// Ends the link for this reason, which counts instead of the silence of peers.
+    pub(crate) fn end_link(&mut self, why: String) {
+        self.link_end.get_or_insert(why);
+    }
+
+    pub(crate) fn take_link_end(&mut self) -> Option<String> {
+        self.link_end.take()
     }
 
     /// Adds a notice that is also printed.

@@ -13,6 +13,12 @@ pub fn leave_session() {
     let _ = rustix::process::setsid();
 }
 
+/// Returns `true` if this process runs as root.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Raises the limit of open descriptors of this process (RLIMIT_NOFILE) to the most that it may
 /// have without privileges. The usual limit of 1024 is that of programs that call select(2).
 ///

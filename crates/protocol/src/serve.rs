@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Version of what is said. Node and server must have the same one.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Maximum number of addresses of a request.
 pub const ADDRESSES_MAX: usize = 4;
 /// Maximum length of a request or an answer in bytes.
@@ -28,6 +28,8 @@ pub const DATAGRAM_MAX: usize = 65_536;
 pub struct OpenRequest {
     /// First and last port to try; 0 to 0 means any.
     pub ports: (u16, u16),
+    /// Exact port for bulk; 0 means one of `ports`.
+    pub bulk_port: u16,
     /// Number of links that are to find room in `ports`.
     pub sharers: u16,
     /// Kernel buffer to ask for in each direction, in bytes.
@@ -45,7 +47,8 @@ impl OpenRequest {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        bytes.put_u8(VERSION).put_u16(self.ports.0).put_u16(self.ports.1).put_u16(self.sharers);
+        bytes.put_u8(VERSION).put_u16(self.ports.0).put_u16(self.ports.1);
+        bytes.put_u16(self.bulk_port).put_u16(self.sharers);
         bytes.put_u32(self.buffer).put_u8(self.is_checked_by_udp.into());
         let addresses = self.addresses.get(..ADDRESSES_MAX).unwrap_or(&self.addresses);
         bytes.put_u8(addresses.len() as u8);
@@ -70,7 +73,7 @@ impl OpenRequest {
 
     fn decode_rest(mut read: ByteReader<'_>) -> Result<OpenRequest, Invalid> {
         let ports = (read.u16()?, read.u16()?);
-        let (sharers, buffer) = (read.u16()?, read.u32()?);
+        let (bulk_port, sharers, buffer) = (read.u16()?, read.u16()?, read.u32()?);
         let is_checked_by_udp = read.code(flag)?;
         let count = usize::from(read.u8()?);
         if count > ADDRESSES_MAX {
@@ -81,7 +84,7 @@ impl OpenRequest {
             .collect::<Result<_, Invalid>>()?;
         let without = core::str::from_utf8(read.prefixed()?).map_err(|_| Invalid)?.into();
         read.end()?;
-        Ok(OpenRequest { ports, sharers, buffer, is_checked_by_udp, addresses, without })
+        Ok(OpenRequest { ports, bulk_port, sharers, buffer, is_checked_by_udp, addresses, without })
     }
 }
 
@@ -125,6 +128,8 @@ pub enum OpenAnswer {
     },
     /// There is no link, for this reason.
     Refused(String),
+    /// The server does not serve the node's user, for this reason (SERVE-1.2).
+    NotServed(String),
 }
 
 impl OpenAnswer {
@@ -143,12 +148,13 @@ impl OpenAnswer {
                 bytes.put_u8(1).put_u16(*port).put_u16(bulk_port.unwrap_or(0));
                 bytes.put_u32(*datagram_max).put_u64(*receive_buffer).put_u32(*receive_overhead);
             }
-            OpenAnswer::Refused(why) => {
+            OpenAnswer::Refused(why) | OpenAnswer::NotServed(why) => {
                 let mut end = why.len().min(SAID_MAX - 1);
                 while !why.is_char_boundary(end) {
                     end -= 1;
                 }
-                bytes.put_u8(2).put(why.as_bytes().get(..end).unwrap_or_default());
+                let code = if matches!(self, OpenAnswer::Refused(_)) { 2 } else { 3 };
+                bytes.put_u8(code).put(why.as_bytes().get(..end).unwrap_or_default());
             }
         }
         bytes
@@ -174,6 +180,7 @@ impl OpenAnswer {
                 Ok(answer)
             }
             2 => Ok(OpenAnswer::Refused(String::from_utf8_lossy(read.0).into())),
+            3 => Ok(OpenAnswer::NotServed(String::from_utf8_lossy(read.0).into())),
             _ => Err(Invalid),
         }
     }
@@ -389,21 +396,26 @@ mod tests {
         /// SERVE-2.1.
         #[test]
         fn requests_and_answers_are_read_as_they_are_written(
-            ports: (u16, u16), sharers: u16, buffer: u32, is_checked_by_udp: bool,
+            ports: (u16, u16), bulk_port: u16, sharers: u16, buffer: u32, is_checked_by_udp: bool,
             addresses in proptest::collection::vec(any::<IpAddr>(), 0..=ADDRESSES_MAX),
             without in "[a-z,]{0,120}", port: u16, bulk in 1_u16.., sizes: (u32, u64, u32), why in "\\PC{0,400}",
         ) {
-            let request = OpenRequest { ports, sharers, buffer, is_checked_by_udp, addresses, without };
+            let request =
+                OpenRequest { ports, bulk_port, sharers, buffer, is_checked_by_udp, addresses, without };
             prop_assert!(request.encode().len() <= SAID_MAX);
             prop_assert_eq!(OpenRequest::decode(&request.encode()), Ok(request));
             let opened = OpenAnswer::Opened {
                 port, bulk_port: Some(bulk), datagram_max: sizes.0, receive_buffer: sizes.1, receive_overhead: sizes.2,
             };
             prop_assert_eq!(OpenAnswer::decode(&opened.encode()), Ok(opened));
-            let refused = OpenAnswer::Refused(why.clone()).encode();
-            prop_assert!(refused.len() <= SAID_MAX);
-            let Ok(OpenAnswer::Refused(told)) = OpenAnswer::decode(&refused) else { panic!() };
-            prop_assert!(why.starts_with(&told));
+            for refusal in [OpenAnswer::Refused(why.clone()), OpenAnswer::NotServed(why.clone())] {
+                let refused = refusal.encode();
+                prop_assert!(refused.len() <= SAID_MAX);
+                let read = OpenAnswer::decode(&refused);
+                let (Ok(OpenAnswer::Refused(told)) | Ok(OpenAnswer::NotServed(told))) = &read else { panic!() };
+                prop_assert!(why.starts_with(told.as_str()));
+                prop_assert_eq!(read.unwrap().encode(), refused);
+            }
         }
 
         /// SERVE-3.4: any bytes are an error or a value.

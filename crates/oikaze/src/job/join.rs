@@ -187,7 +187,7 @@ fn open_link(
     };
     let udp: Box<dyn Link> = match mode.server() {
         Some(server) => Box::new(
-            served::connect(server, mode.cores(), &ask)
+            served::open(server, mode.cores(), &ask, bootstrap.rank())
                 .map_err(|why| Error::invalid("connecting to the server of this machine", why))?,
         ),
         None => Box::new(

@@ -99,6 +99,7 @@ counters! {
         pub truncated: u64,
         pub overflowed: u64,
         pub receive_paths_avoided: u64,
+        pub server_stalls: u64,
         pub send_buffer: u64,
         pub receive_buffer: u64,
     }
@@ -123,6 +124,7 @@ impl From<net::Statistics> for LinkCounters {
             truncated: link.truncated,
             overflowed: link.overflowed,
             receive_paths_avoided: link.receive_paths_avoided,
+            server_stalls: link.server_stalls,
             send_buffer: link.send_buffer as u64,
             receive_buffer: link.receive_buffer as u64,
         }

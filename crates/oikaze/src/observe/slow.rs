@@ -285,6 +285,14 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
             "bpftool net: does another program filter here?",
         );
     }
+    if node.link.server_stalls > 0 {
+        let cause = format!("did not run for 100 ms or longer, {} times", node.link.server_stalls);
+        add(
+            "server (oikaze serve)",
+            cause,
+            "cores of its own (--cores), --priority fifo, sysctl -w kernel.sched_autogroup_enabled=0; see oikaze doctor",
+        );
+    }
     all
 }
 
@@ -324,8 +332,8 @@ mod tests {
             fallen.counters.bulk_ports_shunned,
         ) = (1, 1, 1);
         let mut node = NodePage::default();
-        node.link.receive_paths_avoided = 1;
-        assert_eq!(slow_paths(&node, &[(1, fallen)]).len(), 4);
+        (node.link.receive_paths_avoided, node.link.server_stalls) = (1, 1);
+        assert_eq!(slow_paths(&node, &[(1, fallen)]).len(), 5);
     }
 
     /// The link does nothing where all peers are reached through shared memory.

@@ -54,6 +54,11 @@ macro_rules! forward_link {
             $inner.unheard(peer);
         }
     };
+    (@stall $this:ident $inner:tt) => {
+        fn stall(&mut $this) -> Option<$crate::net::LinkStall> {
+            $inner.stall()
+        }
+    };
     (@notice $this:ident $inner:tt) => {
         fn notice(&mut $this) -> Option<String> {
             $inner.notice()

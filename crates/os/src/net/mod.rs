@@ -116,6 +116,15 @@ pub struct TooBig {
     pub fits: usize,
 }
 
+/// Stall of the process that sends and receives for a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStall {
+    /// Name of the process, delay, cause and remedy.
+    pub text: String,
+    /// Nobody has asked since the stall began.
+    pub is_new: bool,
+}
+
 /// Values that do not change during the life of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkProperties<'l> {
@@ -248,6 +257,12 @@ pub trait Link: Send {
         let _ = peer;
     }
 
+    /// Returns why nothing may have come for long, if the cause lies on this machine: the process
+    /// that sends and receives for the link does not run.
+    fn stall(&mut self) -> Option<LinkStall> {
+        None
+    }
+
     /// Returns a message for the user, once: for example that a mechanism does not work, or that a
     /// buffer is too small.
     fn notice(&mut self) -> Option<String> {
@@ -272,6 +287,6 @@ pub trait ReceiveEach: Link {
 impl<L: Link + ?Sized> ReceiveEach for L {}
 
 impl<L: Link + ?Sized> Link for Box<L> {
-    forward_link!(self => (**self): send receive_into receive_again local_addresses properties prefers
+    forward_link!(self => (**self): send stall receive_into receive_again local_addresses properties prefers
         watch next_wakeup poll_too_big unheard notice statistics);
 }

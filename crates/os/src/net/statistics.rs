@@ -62,6 +62,8 @@ pub struct Statistics {
     /// Peers that are received from by the plain socket only, because nothing came by a fast path
     /// (WIND-8.13).
     pub receive_paths_avoided: u64,
+    /// Times that the server of this link did not run for long (SERVE-4.3).
+    pub server_stalls: u64,
     /// Bytes of a socket's send buffer in the kernel; the smallest if they differ.
     pub send_buffer: usize,
     /// Bytes of a socket's receive buffer in the kernel; the smallest if they differ.

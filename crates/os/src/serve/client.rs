@@ -37,13 +37,15 @@ pub(super) fn ask_of(request: &OpenRequest, user: u32) -> Result<Bind, String> {
     let (first, last) = request.ports;
     let ports =
         Ports::range(first, last).ok_or_else(|| format!("{first}-{last} is no range of ports"))?;
-    if first != 0 && first < 1024 && user != 0 {
-        return Err(format!("port {first} is not for user {user}; use ports from 1024 on"));
+    let low = [first, request.bulk_port].into_iter().find(|port| (1..1024).contains(port));
+    if let Some(port) = low.filter(|_| user != 0) {
+        return Err(format!("port {port} is not for user {user}; use ports from 1024 on"));
     }
     let without = Without::parse(&request.without).map_err(|why| why.to_string())?;
     Ok(Bind {
         addresses: request.addresses.clone(),
         ports,
+        bulk_port: (request.bulk_port != 0).then_some(request.bulk_port),
         sharers: request.sharers.into(),
         without,
         checked_by_udp: request.is_checked_by_udp,

@@ -33,6 +33,15 @@ const SIZES: [Size; 2] = [|of| &mut of.send_buffer, |of| &mut of.receive_buffer]
 const STATES: [State; 4] =
     [|of| &mut of.gso, |of| &mut of.gro, |of| &mut of.tcx_receive, |of| &mut of.splice];
 
+/// Adds the counters of a server that has ended to those of the server after it.
+pub(super) fn add(statistics: &mut Statistics, ended: &Statistics) {
+    let mut ended = *ended;
+    for counter in COUNTERS {
+        let sum = counter(statistics).saturating_add(*counter(&mut ended));
+        *counter(statistics) = sum;
+    }
+}
+
 /// Returns the bytes of a record with these counters.
 pub(super) fn encode(statistics: &Statistics) -> Vec<u8> {
     let mut of = *statistics;

@@ -1,5 +1,6 @@
 //! The node's end: a link whose datagrams a server sends and receives.
 
+use super::stall::StallWatch;
 use super::{
     DEFAULT_NAME, HEADING, OPEN_TIME, POLLS_PER_CHECK, check_name, counters, head_of, nonsense,
     rest_of, socket_name,
@@ -7,8 +8,8 @@ use super::{
 use crate::cpu::Event;
 use crate::memory::MemoryError;
 use crate::net::{
-    Arrival, Bind, Link, LinkProperties, LocalAddress, Outgoing, Sink, Statistics, TooBig,
-    local_addresses,
+    Arrival, Bind, Link, LinkProperties, LinkStall, LocalAddress, Outgoing, Ports, Sink,
+    Statistics, TooBig, local_addresses,
 };
 use crate::shm::{ControlSocket, Listener, Pair, PairRole, Part, shared_memory};
 use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenAnswer, OpenRequest, ToNode, ToServer};
@@ -17,7 +18,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::geteuid;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Maximum number of datagrams of one burst.
@@ -28,6 +29,13 @@ const FULL_RETRY_TIME: Duration = Duration::from_micros(100);
 const NOTHING: [Part<'static>; 3] = [Part::Bytes(&[]); 3];
 /// Maximum number of notices and reports that wait to be taken.
 const REPORTS_MAX: usize = 64;
+/// Time for a server whose connection has ended to end as a process, and so to free its ports.
+const PORTS_FREE_TIME: Duration = Duration::from_millis(500);
+/// Maximum number of servers that take over one after the other, each within
+/// [`SERVERS_AGAIN_TIME`] of the one before.
+const SERVERS_IN_A_ROW_MAX: u32 = 8;
+/// Time of service after which a server's end counts as the first again.
+const SERVERS_AGAIN_TIME: Duration = Duration::from_secs(10);
 
 /// Error of [`ServedLink::connect`].
 #[derive(Debug, thiserror::Error)]
@@ -35,14 +43,17 @@ pub enum ConnectError {
     /// The name is not one of a server.
     #[error("{0}")]
     Name(String),
-    /// No server listens under the name.
+    /// No server for this user listens under the name.
     #[error(
-        "no server {name:?} runs in this network namespace: start one (oikaze serve{}), or use OIKAZE_ENGINE=thread",
+        "no server {name:?} of this user runs in this network namespace{}: start one (oikaze serve{}), or use OIKAZE_ENGINE=thread",
+        of_root(root),
         argument(name)
     )]
     Missing {
         /// Name of the server.
         name: String,
+        /// Reason why the server of root under the name does not serve this user, if there is one.
+        root: Option<String>,
     },
     /// The process under the name belongs to another user.
     #[error(
@@ -81,8 +92,81 @@ pub enum ConnectError {
     },
 }
 
+fn of_root(why: &Option<String>) -> String {
+    why.as_ref().map_or_else(String::new, |why| format!(" (root has one, and {why})"))
+}
+
 fn argument(name: &str) -> String {
     if name == DEFAULT_NAME { String::new() } else { format!(" {name}") }
+}
+
+/// Connects to the next server of a link whose server has ended. Gets the reason, the name, and what
+/// to ask for.
+pub type Reconnect = Box<dyn FnMut(&str, &str, &Bind) -> Result<ServedLink, String> + Send>;
+
+/// Process at the other end of a link, for messages.
+#[derive(Debug)]
+struct Identity {
+    name: String,
+    pid: Option<i32>,
+    /// Control group of the process, if it is another one than that of this process.
+    group: Option<String>,
+}
+
+impl Identity {
+    fn of(name: &str, line: &ControlSocket) -> Identity {
+        // A socket that a service manager passed on names the first process.
+        let pid = line.pid().filter(|pid| *pid != 1);
+        let group = |whose: &str| std::fs::read_to_string(format!("/proc/{whose}/cgroup")).ok();
+        let theirs = pid.and_then(|pid| group(&pid.to_string()));
+        let group =
+            theirs.zip(group("self")).and_then(|(theirs, ours)| other_group(&theirs, &ours));
+        Identity { name: name.to_owned(), pid, group }
+    }
+}
+
+/// Returns the path of the first control group in `theirs` that is not in `ours`. Both are
+/// `/proc/PID/cgroup` (`cgroups(7)`).
+fn other_group(theirs: &str, ours: &str) -> Option<String> {
+    let other = theirs.lines().find(|line| !ours.lines().any(|own| own == *line))?;
+    other.splitn(3, ':').nth(2).map(str::to_owned)
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the server {:?} (oikaze serve", self.name)?;
+        if let Some(pid) = self.pid {
+            write!(f, ", process {pid}")?;
+        }
+        if let Some(group) = &self.group {
+            write!(f, " in the control group {group} of the job that started it")?;
+        }
+        write!(f, "), which sends and receives for this node,")
+    }
+}
+
+/// Connects to the server after one that has ended.
+struct Successor {
+    connect: Reconnect,
+    /// Time of the latest connection, and the number of those in a row.
+    latest: Option<Instant>,
+    in_a_row: u32,
+}
+
+impl std::fmt::Debug for Successor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Successor").field("in_a_row", &self.in_a_row).finish_non_exhaustive()
+    }
+}
+
+impl Successor {
+    /// Returns `true` if another server may take over now. Servers that end again and again do not.
+    fn may_connect(&mut self, now: Instant) -> bool {
+        let is_again =
+            self.latest.replace(now).is_some_and(|latest| now - latest < SERVERS_AGAIN_TIME);
+        self.in_a_row = if is_again { self.in_a_row + 1 } else { 1 };
+        self.in_a_row <= SERVERS_IN_A_ROW_MAX
+    }
 }
 
 /// A link whose datagrams a server sends and receives. The calling thread makes no system call that
@@ -90,14 +174,16 @@ fn argument(name: &str) -> String {
 #[derive(Debug)]
 pub struct ServedLink {
     pair: Pair,
-    name: String,
+    server: Identity,
+    /// Request by which the link was opened.
+    ask: Bind,
+    successor: Option<Successor>,
+    stalls: StallWatch,
     port: u16,
     bulk_port: Option<u16>,
     datagram_max: usize,
     receive_buffer: usize,
     receive_overhead: usize,
-    /// Addresses at which the link is reached; none means all.
-    addresses: Vec<IpAddr>,
     /// Set of descriptors that wake a sleeping thread: that of the server, and `pending`.
     wakeups: OwnedFd,
     /// Signalled while a thread is about to sleep and the ring already has a record.
@@ -113,6 +199,8 @@ pub struct ServedLink {
     notices: VecDeque<String>,
     /// Counters of the server, as of its last report.
     reported: Statistics,
+    /// Counters of the servers that have ended.
+    ended: Statistics,
     /// Counters of this end.
     own: Statistics,
     /// Answers that have come. Only tests ask.
@@ -126,19 +214,22 @@ impl ServedLink {
     /// [`ConnectError`].
     pub fn connect(name: &str, ask: &Bind) -> Result<ServedLink, ConnectError> {
         check_name(name).map_err(ConnectError::Name)?;
+        let mut root = None;
+        let mut failed = None;
+        for line in lines(name) {
+            match line.and_then(|line| Self::open_by(line, name, ask)) {
+                Err(ConnectError::Missing { root: None, .. }) => {}
+                Err(ConnectError::Missing { root: why, .. }) => root = why,
+                Err(why) => failed = failed.or(Some(why)),
+                Ok(link) => return Ok(link),
+            }
+        }
+        Err(failed.unwrap_or(ConnectError::Missing { name: name.to_owned(), root }))
+    }
+
+    /// Asks the server at the other end of the line for a link.
+    fn open_by(line: ControlSocket, name: &str, ask: &Bind) -> Result<ServedLink, ConnectError> {
         let system = |source| ConnectError::System { name: name.to_owned(), source };
-        // SERVE-1.3.
-        let mine = geteuid().as_raw();
-        let line = Listener::call_name_of(&socket_name(name), |user| user == mine || user == 0)
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
-                    ConnectError::Missing { name: name.to_owned() }
-                }
-                io::ErrorKind::PermissionDenied => {
-                    ConnectError::Stranger { name: name.to_owned(), source }
-                }
-                _ => system(source),
-            })?;
         let memory = shared_memory()?;
         // A server that refuses this user answers before it is asked, and hangs up.
         let said = line.say(&request(ask).encode(), Some(memory.as_fd()));
@@ -151,6 +242,9 @@ impl ServedLink {
         let opened = match OpenAnswer::decode(&answer).map_err(|_| system(nonsense()))? {
             OpenAnswer::Refused(why) => {
                 return Err(ConnectError::Refused { name: name.to_owned(), why });
+            }
+            OpenAnswer::NotServed(why) => {
+                return Err(ConnectError::Missing { name: name.to_owned(), root: Some(why) });
             }
             opened => opened,
         };
@@ -170,14 +264,16 @@ impl ServedLink {
             epoll::add(&wakeups, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         Ok(ServedLink {
+            server: Identity::of(name, &pair.line),
             pair,
-            name: name.to_owned(),
+            ask: ask.clone(),
+            successor: None,
+            stalls: StallWatch::default(),
             port,
             bulk_port,
             datagram_max: datagram_max as usize,
             receive_buffer: usize::try_from(receive_buffer).unwrap_or(usize::MAX),
             receive_overhead: receive_overhead as usize,
-            addresses: ask.addresses.clone(),
             wakeups,
             pending,
             sleepers: 0,
@@ -187,14 +283,26 @@ impl ServedLink {
             too_big: VecDeque::new(),
             notices: VecDeque::new(),
             reported: Statistics::default(),
+            ended: Statistics::default(),
             own: Statistics::default(),
             answers: 0,
         })
     }
 
-    /// Takes wakeups from the socket, and finds out whether the server still lives.
+    /// Lets `connect` find the next server, should this one end (SERVE-5.2).
+    #[must_use]
+    pub fn reconnecting(self, connect: Reconnect) -> ServedLink {
+        let successor = Some(Successor { connect, latest: None, in_a_row: 0 });
+        ServedLink { successor, ..self }
+    }
+
+    /// Takes wakeups from the socket, and finds out whether the server still lives and runs.
     fn hear(&mut self) -> io::Result<()> {
         self.idle_polls = 0;
+        // A position that cannot be is found where records are put in.
+        if let Ok(unread) = self.pair.outward.unread() {
+            self.stalls.look(self.pair.outward.settled_before(), unread > 0, Instant::now());
+        }
         loop {
             match self.pair.line.hear() {
                 Ok(Some(said)) if ControlSocket::is_wake(&said) => {}
@@ -205,9 +313,51 @@ impl ServedLink {
                     }
                 }
                 Ok(None) => return Ok(()),
-                Err(why) => return Err(self.ended(&format!("has ended ({why})"))),
+                Err(why) => return self.go_on(&format!("has ended ({why})")),
             }
         }
+    }
+
+    /// Goes on with the next server, at the same ports, because this one has ended (SERVE-5.2).
+    /// What was under way in the rings is lost, as on a network.
+    ///
+    /// # Errors
+    /// There is no other server, or the ports are taken.
+    fn go_on(&mut self, what: &str) -> io::Result<()> {
+        let why = self.ended(what);
+        let Some(successor) = &mut self.successor else { return Err(why) };
+        if !successor.may_connect(Instant::now()) {
+            let text = format!("{why}; so have {SERVERS_IN_A_ROW_MAX} before it in a short time");
+            return Err(io::Error::new(why.kind(), text));
+        }
+        await_end_of(&self.pair.line);
+        let port = Ports::range(self.port, self.port).unwrap_or(self.ask.ports);
+        let ask = Bind { ports: port, bulk_port: self.bulk_port, ..self.ask.clone() };
+        let next = (successor.connect)(&why.to_string(), &self.server.name, &ask);
+        let next = next.and_then(|link| {
+            let is_same = (link.port, link.bulk_port) == (self.port, self.bulk_port);
+            if is_same { Ok(link) } else { Err("its ports are in use by others".to_owned()) }
+        });
+        match next {
+            Ok(link) => self.adopt(link),
+            Err(more) => {
+                let text = format!("{why}; no other server takes over: {more}");
+                Err(io::Error::new(why.kind(), text))
+            }
+        }
+    }
+
+    /// Takes over the server of another link.
+    fn adopt(&mut self, link: ServedLink) -> io::Result<()> {
+        // A child of fork may keep the descriptor open, and with it the entry in the set.
+        let _ = epoll::delete(&self.wakeups, self.pair.as_fd());
+        (self.pair, self.server) = (link.pair, link.server);
+        let (data, events) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        epoll::add(&self.wakeups, self.pair.as_fd(), data, events)?;
+        counters::add(&mut self.ended, &self.reported);
+        (self.reported, self.full_since) = (Statistics::default(), None);
+        self.stalls.begin_anew();
+        Ok(())
     }
 
     /// Makes the next record wake the thread that is about to sleep. A record that is there already
@@ -223,11 +373,7 @@ impl ServedLink {
 
     /// Returns the error of a link that carries nothing any more (SERVE-5.2, SERVE-3.4).
     fn ended(&self, what: &str) -> io::Error {
-        let text = format!(
-            "the server {:?} (oikaze serve), which sends and receives for this node, {what}",
-            self.name
-        );
-        io::Error::new(io::ErrorKind::BrokenPipe, text)
+        io::Error::new(io::ErrorKind::BrokenPipe, format!("{} {what}", self.server))
     }
 
     /// Puts a record into the ring. Returns `false` if there is no room.
@@ -310,12 +456,41 @@ impl ServedLink {
     }
 }
 
+/// Returns the connections to the servers of this name that this user may use, best first: its own,
+/// and that of root (SERVE-1.3).
+fn lines(name: &str) -> impl Iterator<Item = Result<ControlSocket, ConnectError>> {
+    let mine = geteuid().as_raw();
+    let users = [Some(mine), (mine != 0).then_some(0)];
+    users.into_iter().flatten().map(move |owner| {
+        let accepts = |user| user == owner || user == 0;
+        Listener::call_name_of(&socket_name(owner, name), accepts).map_err(|source| {
+            let name = name.to_owned();
+            match source.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                    ConnectError::Missing { name, root: None }
+                }
+                io::ErrorKind::PermissionDenied => ConnectError::Stranger { name, source },
+                _ => ConnectError::System { name, source },
+            }
+        })
+    })
+}
+
+/// Waits a moment until the process at the other end has ended, which frees its ports.
+fn await_end_of(line: &ControlSocket) {
+    let Some(process) = line.process() else { return };
+    let limit = PORTS_FREE_TIME.try_into().ok();
+    // An error (a signal) is an end without news: the ports may be free, or the next server says.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(process, PollFlags::IN)], limit.as_ref());
+}
+
 /// Returns the request for such a link.
 fn request(ask: &Bind) -> OpenRequest {
     let ports = ask.ports.ends();
     let without: Vec<&str> = ask.without.names().collect();
     OpenRequest {
         ports,
+        bulk_port: ask.bulk_port.unwrap_or(0),
         sharers: u16::try_from(ask.sharers).unwrap_or(u16::MAX),
         buffer: u32::try_from(ask.buffer).unwrap_or(u32::MAX),
         is_checked_by_udp: ask.checked_by_udp,
@@ -411,7 +586,7 @@ impl Link for ServedLink {
         all.retain_mut(|local| {
             local.address.set_port(self.port);
             let ip = local.address.ip();
-            self.addresses.is_empty() || self.addresses.contains(&ip)
+            self.ask.addresses.is_empty() || self.ask.addresses.contains(&ip)
         });
         Ok(all)
     }
@@ -458,6 +633,17 @@ impl Link for ServedLink {
         }
     }
 
+    fn stall(&mut self) -> Option<LinkStall> {
+        let (time, is_new) = self.stalls.tell()?;
+        let go_on = self.server.pid.map_or_else(String::new, |pid| format!(" (kill -CONT {pid})"));
+        let text = format!(
+            "{} has taken nothing for {:.1} s: it is stopped, gets no core, or its network takes nothing; continue it{go_on}, or start it with cores of its own (oikaze serve --cores) or with --priority fifo",
+            self.server,
+            time.as_secs_f64()
+        );
+        Some(LinkStall { text, is_new })
+    }
+
     fn notice(&mut self) -> Option<String> {
         self.notices.pop_front()
     }
@@ -465,13 +651,54 @@ impl Link for ServedLink {
     /// Counters of datagrams are those of this end. All others are the server's, as of its last
     /// report.
     fn statistics(&self) -> Statistics {
+        let mut servers = self.reported;
+        counters::add(&mut servers, &self.ended);
         Statistics {
             datagrams_out: self.own.datagrams_out,
             bytes_out: self.own.bytes_out,
             datagrams_in: self.own.datagrams_in,
             bytes_in: self.own.bytes_in,
-            would_block: self.own.would_block.saturating_add(self.reported.would_block),
-            ..self.reported
+            would_block: self.own.would_block.saturating_add(servers.would_block),
+            server_stalls: self.stalls.count(),
+            ..servers
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_group_of_a_server_is_named_if_it_is_another_one() {
+        let ours = "4:cpu,cpuacct:/\n0::/user.slice/session-3.scope\n";
+        assert_eq!(other_group(ours, ours), None);
+        let theirs = "4:cpu,cpuacct:/job7\n0::/user.slice/session-3.scope\n";
+        assert_eq!(other_group(theirs, ours).as_deref(), Some("/job7"));
+        let name = |pid, group: Option<&str>| {
+            let group = group.map(str::to_owned);
+            Identity { name: "io".into(), pid, group }.to_string()
+        };
+        let tail = "), which sends and receives for this node,";
+        assert_eq!(name(None, None), format!("the server \"io\" (oikaze serve{tail}"));
+        assert_eq!(
+            name(Some(7), Some("/job7")),
+            format!(
+                "the server \"io\" (oikaze serve, process 7 in the control group /job7 of the job that started it{tail}"
+            )
+        );
+    }
+
+    /// SERVE-5.2: a node does not start servers without end that end at once.
+    #[test]
+    fn servers_that_end_again_and_again_are_not_followed() {
+        let connect: Reconnect = Box::new(|_, _, _| Err("none".into()));
+        let mut successor = Successor { connect, latest: None, in_a_row: 0 };
+        let begin = Instant::now();
+        for _ in 0..SERVERS_IN_A_ROW_MAX {
+            assert!(successor.may_connect(begin));
+        }
+        assert!(!successor.may_connect(begin + Duration::from_secs(1)));
+        assert!(successor.may_connect(begin + Duration::from_secs(1) + SERVERS_AGAIN_TIME));
     }
 }

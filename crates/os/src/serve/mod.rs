@@ -10,10 +10,11 @@ mod counters;
 mod link;
 mod refusal_log;
 mod server;
+mod stall;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use link::{ConnectError, ServedLink};
+pub use link::{ConnectError, Reconnect, ServedLink};
 pub use server::{ServeError, ServeOptions, Server};
 
 use crate::shm::{ControlSocket, SAID_MAX};
@@ -24,7 +25,8 @@ use std::time::Duration;
 
 /// Name of the server that is meant if no other is named.
 pub const DEFAULT_NAME: &str = "default";
-/// Maximum length of a server's name. A name in the kernel has at most 107 bytes.
+/// Maximum length of a server's name. A name in the kernel has at most 107 bytes, and that of the
+/// socket also has the number of the user.
 pub const NAME_MAX: usize = 64;
 /// Time for a request and its answer.
 const OPEN_TIME: Duration = Duration::from_secs(5);
@@ -33,9 +35,10 @@ const POLLS_PER_CHECK: u32 = 512;
 
 const _: () = assert!(serve::SAID_MAX <= SAID_MAX, "a request and an answer fit into a message");
 
-/// Returns the abstract name of a server's socket (SERVE-1.1).
-fn socket_name(name: &str) -> String {
-    format!("oikaze-serve-{name}")
+/// Returns the abstract name of the socket of a user's server (SERVE-1.1). Users do not share names,
+/// so that no server of one user stands in the way of another's.
+fn socket_name(user: u32, name: &str) -> String {
+    format!("oikaze-serve-{user}-{name}")
 }
 
 /// Checks the name of a server.

@@ -2,7 +2,7 @@
 
 use super::client::{Client, ask_of};
 use super::refusal_log::RefusalLog;
-use super::{OPEN_TIME, check_name, socket_name, tell_why};
+use super::{OPEN_TIME, check_name, socket_name};
 use crate::cpu::{CpuId, Event, NoCore, Priority, bind_to_cores, online_cpus};
 use crate::net::{Link, open_stack};
 use crate::shm::{ControlSocket, Listener, Pair, PairRole};
@@ -81,9 +81,9 @@ pub enum ServeError {
     /// The name is not one of a server.
     #[error("{0}")]
     Name(String),
-    /// Another server has the name.
+    /// Another server of this user has the name.
     #[error(
-        "a server named {name:?} runs already in this network namespace: give this one another name (oikaze serve NAME), or stop that one (ss -xlp shows its process)"
+        "a server named {name:?} of this user runs already in this network namespace: give this one another name (oikaze serve NAME), or stop that one (ss -xlp shows its process)"
     )]
     Taken {
         /// Name that is taken.
@@ -155,13 +155,15 @@ impl Server {
             Some(socket) => {
                 Listener::inherited(socket).map_err(system("listen on the inherited socket"))?
             }
-            None => Listener::open(&socket_name(&options.name)).map_err(|source| {
-                if source.kind() == io::ErrorKind::AddrInUse {
-                    ServeError::Taken { name: options.name.clone() }
-                } else {
-                    ServeError::System { doing: "listen for nodes".into(), source }
-                }
-            })?,
+            None => Listener::open(&socket_name(geteuid().as_raw(), &options.name)).map_err(
+                |source| {
+                    if source.kind() == io::ErrorKind::AddrInUse {
+                        ServeError::Taken { name: options.name.clone() }
+                    } else {
+                        ServeError::System { doing: "listen for nodes".into(), source }
+                    }
+                },
+            )?,
         };
         let stop = Arc::new(Event::new().map_err(system("make an event"))?);
         let mut server = Server {
@@ -293,7 +295,7 @@ impl Server {
             let Some(line) = self.listener.accept_of(|_| true) else { return };
             match line {
                 Ok(line) => match self.why_not(line.user()) {
-                    Some(why) => self.refuse(&line, &why),
+                    Some(answer) => self.answer_refused(&line, answer),
                     None => self.callers.push((line, Instant::now() + OPEN_TIME)),
                 },
                 Err(why) => {
@@ -307,20 +309,20 @@ impl Server {
     }
 
     /// Returns why a connection of this user is refused at once.
-    fn why_not(&self, user: u32) -> Option<String> {
+    fn why_not(&self, user: u32) -> Option<OpenAnswer> {
         let mine = geteuid().as_raw();
         if user != mine && !self.options.users.contains(&user) {
-            return Some(format!(
+            return Some(OpenAnswer::NotServed(format!(
                 "it serves user {mine}, not user {user}; start one of your own (oikaze serve NAME), or that one with --user {user}"
-            ));
+            )));
         }
         // SERVE-2.4: the connections of one user leave room for those of others.
         let waiting = self.callers.iter().filter(|(line, _)| line.user() == user).count();
         let nodes = count_of(&self.users, user);
         (nodes + waiting >= self.options.nodes_per_user_max).then(|| {
-            format!(
+            OpenAnswer::Refused(format!(
                 "user {user} has {nodes} nodes here, and {waiting} that have not yet asked for a link, which is the limit (--nodes-per-user); end some of them, or raise it"
-            )
+            ))
         })
     }
 
@@ -347,8 +349,15 @@ impl Server {
 
     /// Tells a node why it gets no link.
     fn refuse(&mut self, line: &ControlSocket, why: &str) {
-        tell_why(line, why);
-        self.refusals.say(&format!("a node of user {} was refused: {why}", line.user()));
+        self.answer_refused(line, OpenAnswer::Refused(why.to_owned()));
+    }
+
+    fn answer_refused(&mut self, line: &ControlSocket, answer: OpenAnswer) {
+        // A node that has gone needs no reason.
+        let _ = line.say(&answer.encode(), None);
+        if let OpenAnswer::Refused(why) | OpenAnswer::NotServed(why) = answer {
+            self.refusals.say(&format!("a node of user {} was refused: {why}", line.user()));
+        }
     }
 
     /// Opens a link for a node (SERVE-2.1).

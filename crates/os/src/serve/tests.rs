@@ -242,6 +242,7 @@ fn refusals_have_reasons() {
     until("there is room again", || server.connect().is_ok());
     let request = OpenRequest {
         ports: (80, 81),
+        bulk_port: 0,
         sharers: 1,
         buffer: 1 << 20,
         is_checked_by_udp: false,
@@ -259,7 +260,10 @@ fn refusals_have_reasons() {
 #[test]
 fn connections_of_one_user_are_limited() {
     let server = Running::with(|options| options.nodes_per_user_max = 3);
-    let call = || Listener::call_name(&socket_name(&server.name)).unwrap();
+    let call = || {
+        Listener::call_name(&socket_name(rustix::process::geteuid().as_raw(), &server.name))
+            .unwrap()
+    };
     let node = server.connect().unwrap();
     let mut silent = vec![call(), call()];
     // The server hears a connection only after those that came before it.
@@ -276,7 +280,9 @@ fn connections_of_one_user_are_limited() {
 fn requests_that_make_no_sense_are_refused() {
     let server = Running::start();
     let ask = |bytes: &[u8], with_memory: bool| {
-        let line = Listener::call_name(&socket_name(&server.name)).unwrap();
+        let line =
+            Listener::call_name(&socket_name(rustix::process::geteuid().as_raw(), &server.name))
+                .unwrap();
         let memory = shared_memory().unwrap();
         let memory = with_memory.then(|| std::os::fd::AsFd::as_fd(&memory));
         line.say(bytes, memory).unwrap();
@@ -294,6 +300,7 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(ask(&[VERSION, 1, 2], true).contains("makes no sense"));
     let request = OpenRequest {
         ports: (0, 0),
+        bulk_port: 0,
         sharers: 1,
         buffer: 1 << 20,
         is_checked_by_udp: false,
@@ -368,7 +375,9 @@ fn node_that_asks_without_end_holds_nobody() {
 #[test]
 fn silent_caller_delays_nobody() {
     let server = Running::start();
-    let _silent = Listener::call_name(&socket_name(&server.name)).unwrap();
+    let _silent =
+        Listener::call_name(&socket_name(rustix::process::geteuid().as_raw(), &server.name))
+            .unwrap();
     let begun = Instant::now();
     let (mut one, mut two) = (server.connect().unwrap(), server.connect().unwrap());
     carry(&mut one, &mut two, b"meanwhile");

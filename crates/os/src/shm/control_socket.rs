@@ -38,6 +38,8 @@ pub struct ControlSocket {
     process: Option<OwnedFd>,
     /// User of the other process.
     user: u32,
+    /// Number of the other process in this pid namespace, or 0.
+    pid: i32,
 }
 
 /// A received message.
@@ -81,13 +83,20 @@ impl ControlSocket {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, Stranger { mine, theirs }));
         }
         let process = process_of(&socket, pid);
-        Ok(ControlSocket { socket, process, user: theirs })
+        Ok(ControlSocket { socket, process, user: theirs, pid })
     }
 
     /// Returns the user of the other process.
     #[must_use]
     pub fn user(&self) -> u32 {
         self.user
+    }
+
+    /// Returns the number of the process that connected, or that listened. `None` means a process
+    /// of another pid namespace.
+    #[must_use]
+    pub fn pid(&self) -> Option<i32> {
+        (self.pid > 0).then_some(self.pid)
     }
 
     /// Returns a descriptor that is readable when the other process has ended, if the kernel offers
@@ -324,7 +333,7 @@ mod tests {
             caller.kill().and_then(|()| caller.wait()).unwrap();
             return;
         };
-        let line = ControlSocket { socket, process: Some(process), user: 0 };
+        let line = ControlSocket { socket, process: Some(process), user: 0, pid: 0 };
         assert!(!line.process_has_ended());
         caller.kill().unwrap();
         caller.wait().unwrap();

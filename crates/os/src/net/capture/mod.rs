@@ -236,6 +236,6 @@ impl<L: Link> Link for Tap<L> {
         self.notices.pop_front().or_else(|| self.inner.notice())
     }
 
-    forward_link!(self => (self.inner): local_addresses properties prefers watch next_wakeup
+    forward_link!(self => (self.inner): stall local_addresses properties prefers watch next_wakeup
         poll_too_big unheard statistics);
 }

@@ -157,7 +157,7 @@ impl HeldDatagrams {
 }
 
 impl<L: Link> Link for Fault<L> {
-    forward_link!(self => (self.inner): send local_addresses properties prefers watch poll_too_big
+    forward_link!(self => (self.inner): send stall local_addresses properties prefers watch poll_too_big
         unheard notice statistics);
 
     /// Without faults, datagrams may be received directly into their place.

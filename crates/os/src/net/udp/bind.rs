@@ -18,6 +18,8 @@ pub struct Bind {
     pub addresses: Vec<IpAddr>,
     /// Ports to try, in order.
     pub ports: Ports,
+    /// Exact port for bulk, such as that of an earlier link. `None` means one of `ports`.
+    pub bulk_port: Option<u16>,
     /// Number of links of this machine that are to find room in `ports`.
     pub sharers: usize,
     /// Mechanisms not to use: `gso`, `gro`, `lanes`, `connect`, `early`, `frames`, `ipv6`.
@@ -34,6 +36,7 @@ impl Default for Bind {
         Bind {
             addresses: Vec::new(),
             ports: Ports::ANY,
+            bulk_port: None,
             sharers: 1,
             without,
             checked_by_udp: false,
@@ -190,7 +193,9 @@ pub(super) fn open(ask: &Bind) -> Result<Opened, BindError> {
 /// Opens the sockets for bulk from the other end of the range, so that later links still find a
 /// first port.
 fn open_for_bulk(ask: &Bind) -> Result<Vec<Socket>, String> {
-    if ask.ports.hold_two_for(ask.sharers) {
+    if let Some(port) = ask.bulk_port {
+        open_one_of(std::iter::once(port), ask).map_err(|why| why.to_string())
+    } else if ask.ports.hold_two_for(ask.sharers) {
         open_one_of(ask.ports.iter().rev(), ask).map_err(|why| why.to_string())
     } else {
         Err(format!(

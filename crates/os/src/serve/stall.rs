@@ -1,0 +1,97 @@
+//! Stalls of a server, as its node sees them: the server takes nothing out of the ring (SERVE-4.3).
+
+use std::time::{Duration, Instant};
+
+/// Time without progress from which on a stall is counted and told.
+const STALL_MIN: Duration = Duration::from_millis(100);
+/// Longest time between two looks that counts as a stall in full. A node that slept longer knows
+/// nothing about the time between.
+const LOOK_MAX: Duration = Duration::from_millis(250);
+
+/// Finds out for how long a server has taken nothing, although there was something to take.
+#[derive(Debug, Default)]
+pub(super) struct StallWatch {
+    /// Position of the server at the latest look, if it had not taken everything then.
+    latest: Option<(u64, Instant)>,
+    stalled: Duration,
+    is_told: bool,
+    count: u64,
+}
+
+impl StallWatch {
+    /// Notes how far the server has come. `has_more` says that it has not taken everything.
+    pub fn look(&mut self, position: u64, has_more: bool, now: Instant) {
+        let before = self.stalled;
+        match self.latest {
+            Some((stood, at)) if has_more && stood == position => {
+                self.stalled += now.saturating_duration_since(at).min(LOOK_MAX);
+                self.count += u64::from(before < STALL_MIN && self.stalled >= STALL_MIN);
+            }
+            _ => (self.stalled, self.is_told) = (Duration::ZERO, false),
+        }
+        self.latest = has_more.then_some((position, now));
+    }
+
+    /// Begins anew, with another server.
+    pub fn begin_anew(&mut self) {
+        *self = StallWatch { count: self.count, ..StallWatch::default() };
+    }
+
+    /// Returns the number of stalls so far.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns for how long the server has taken nothing, and whether this is the first call in
+    /// this stall. `None` if it runs.
+    pub fn tell(&mut self) -> Option<(Duration, bool)> {
+        if self.stalled < STALL_MIN {
+            return None;
+        }
+        Some((self.stalled, !std::mem::replace(&mut self.is_told, true)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// SERVE-4.3.
+    #[test]
+    fn server_that_takes_nothing_stalls_until_it_goes_on() {
+        let (mut watch, begin) = (StallWatch::default(), Instant::now());
+        let mut look = |watch: &mut StallWatch, at, position, has_more| {
+            watch.look(position, has_more, begin + at)
+        };
+        look(&mut watch, ms(0), 0, false);
+        look(&mut watch, ms(5000), 64, true);
+        assert_eq!(watch.tell(), None, "nothing was there to take");
+        look(&mut watch, ms(5060), 64, true);
+        assert_eq!((watch.tell(), watch.count()), (None, 0), "a short delay is no stall");
+        look(&mut watch, ms(5160), 64, true);
+        assert_eq!(watch.tell(), Some((ms(160), true)));
+        look(&mut watch, ms(5360), 64, true);
+        assert_eq!((watch.tell(), watch.count()), (Some((ms(360), false)), 1));
+        look(&mut watch, ms(5400), 128, true);
+        assert_eq!(watch.tell(), None, "it has taken something");
+        look(&mut watch, ms(5550), 128, true);
+        assert_eq!((watch.tell(), watch.count()), (Some((ms(150), true)), 2), "a new stall");
+        look(&mut watch, ms(5600), 192, false);
+        assert_eq!(watch.tell(), None, "it has taken all");
+    }
+
+    /// A node that was itself stopped for 10 s does not blame its server.
+    #[test]
+    fn time_in_which_the_node_slept_counts_for_little() {
+        let (mut watch, begin) = (StallWatch::default(), Instant::now());
+        watch.look(64, true, begin);
+        watch.look(64, true, begin + ms(10_000));
+        assert_eq!(watch.tell(), Some((LOOK_MAX, true)));
+        watch.begin_anew();
+        assert_eq!((watch.tell(), watch.count()), (None, 1));
+    }
+}
