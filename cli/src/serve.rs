@@ -45,7 +45,8 @@ pub struct Serve {
     #[arg(long, value_name = "CORES", value_parser = cores)]
     cores: Option<Cores>,
 
-    /// Priority of the workers: fifo, fifo:N (1 to 99) or nice:N (-20 to 19)
+    /// Priority of the workers: fifo, fifo:N (1 to 99) or nice:N (-20 to 19) [default: fifo:1 for a
+    /// worker of --cores while it shares its core, where permitted]
     #[arg(long, value_name = "PRIORITY")]
     priority: Option<Priority>,
 

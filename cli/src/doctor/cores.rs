@@ -2,7 +2,9 @@
 
 use super::{Line, word};
 use oikaze_launch::environment::BIND;
-use oikaze_os::cpu::{CoreBinding, Machine, MisplacedInterrupts, Topology, cpulist};
+use oikaze_os::cpu::{
+    CoreBinding, Machine, MisplacedInterrupts, Topology, cpulist, may_be_real_time,
+};
 use oikaze_os::probe::Suitability;
 
 /// Number of caches, NUMA nodes or interfaces that are listed.
@@ -13,7 +15,29 @@ pub fn lines() -> Vec<Line> {
     let machine = Machine::here();
     let allowed = Topology::detect().map_or_else(|_| machine.cpus(), |topology| topology.cpus);
     let bind = std::env::var(BIND).ok().and_then(|words| words.parse().ok());
-    lines_of(&machine, &allowed, bind)
+    let mut lines = lines_of(&machine, &allowed, bind);
+    let autogroup = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok();
+    lines.push(sharing(autogroup.as_deref(), may_be_real_time()));
+    lines
+}
+
+/// Returns whether threads that share their core with busy programs are woken at once. `autogroup`
+/// is the content of `kernel.sched_autogroup_enabled`, if the kernel has it.
+fn sharing(autogroup: Option<&str>, may_be_real_time: bool) -> Line {
+    let is_grouped = autogroup.is_some_and(|text| text.trim() != "0");
+    let found = format!(
+        "kernel.sched_autogroup_enabled is {}; a real-time class is {}",
+        autogroup.map_or("not there", str::trim),
+        if may_be_real_time { "permitted" } else { "not permitted" }
+    );
+    let needed = "servers and engines that share a core with other sessions are woken at once";
+    let mut line = line("shared cores", found, needed);
+    if is_grouped && !may_be_real_time {
+        // Each session counts as one thread, so a server that has slept waits for busy sessions.
+        line.ok = word(Suitability::Degraded);
+        line.fix = "only for engine mode process or thread on shared cores: sysctl -w kernel.sched_autogroup_enabled=0 (as root), or permit a real-time class (ulimit -r 1, or CAP_SYS_NICE)".to_owned();
+    }
+    line
 }
 
 /// Returns the lines. `bind` is what the user has chosen; otherwise it is what is recommended.
@@ -122,6 +146,21 @@ mod tests {
         };
         assert_eq!(found("caches"), "the system does not say");
         assert!(found("placement").contains("one node: (1 nodes share 0 cores"), "{lines:?}");
+    }
+
+    #[test]
+    fn sessions_that_are_grouped_are_degraded_without_a_real_time_class() {
+        for (autogroup, may_be_real_time, ok) in [
+            (Some("1\n"), false, "degraded"),
+            (Some("1\n"), true, "good"),
+            (Some("0\n"), false, "good"),
+            (None, false, "good"),
+        ] {
+            let line = sharing(autogroup, may_be_real_time);
+            assert_eq!(line.ok, ok, "{line:?}");
+            assert!(line.found.contains("kernel.sched_autogroup_enabled"), "{line:?}");
+            assert_eq!(line.fix.contains("sched_autogroup_enabled=0"), ok != "good", "{line:?}");
+        }
     }
 
     #[test]

@@ -100,6 +100,16 @@ impl Meeting {
         topology.has_room_for(threads, started as usize, &others)
     }
 
+    /// Returns the cores that this node may use, for a message.
+    pub fn cores(&self) -> String {
+        let Some(topology) = &self.topology else { return "that the kernel does not name".into() };
+        let cores = cpulist(&topology.cpus);
+        match topology.quota.filter(|quota| *quota < topology.cpus.len()) {
+            Some(quota) => format!("{cores} (of which a control group permits {quota} at a time)"),
+            None => cores,
+        }
+    }
+
     /// Waits until every pair is connected, or returns an error that says what was tried.
     pub fn connect(
         &self,

@@ -10,6 +10,7 @@ pub(super) mod tests;
 
 use super::Node;
 use oikaze_engine::Submission;
+use oikaze_os::cpu::yield_core;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
@@ -92,12 +93,10 @@ impl EngineThread {
 /// Gives the core to a thread that has what the calling thread waits for. `times` counts the calls.
 ///
 /// A thread of a real-time class that yields leaves its core to none of another class
-/// (sched_yield(2)), so it sleeps after some calls.
+/// (sched_yield(2)), so it sleeps after some calls. So does a thread whose yields are slow.
 pub(super) fn stand_aside(times: &mut u32) {
     *times += 1;
-    if *times < YIELDS_MAX {
-        std::thread::yield_now();
-    } else {
+    if *times >= YIELDS_MAX || !yield_core() {
         std::thread::sleep(ASIDE_TIME);
     }
 }
@@ -153,7 +152,9 @@ impl Node {
             if self.submissions.len() <= most || !self.leaves_turns() {
                 return true;
             }
-            std::thread::yield_now();
+            if !yield_core() {
+                std::thread::sleep(ASIDE_TIME);
+            }
         }
         false
     }

@@ -39,14 +39,30 @@ impl Priority {
 }
 
 fn set_fifo(priority: u8) -> io::Result<()> {
+    set_class(libc::SCHED_FIFO, priority)
+}
+
+/// Gives the calling thread the ordinary class. Its nice value stays.
+///
+/// # Errors
+/// The kernel refuses the call.
+pub(super) fn leave_real_time() -> io::Result<()> {
+    set_class(libc::SCHED_OTHER, 0)
+}
+
+/// Returns `true` if a thread of this process may take a real-time class.
+#[must_use]
+pub fn may_be_real_time() -> bool {
+    // The class ends with the thread.
+    std::thread::spawn(|| set_fifo(1).is_ok()).join().unwrap_or(false)
+}
+
+fn set_class(class: libc::c_int, priority: u8) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority.into() };
     // SAFETY: the call reads one `sched_param`, which lives until it returns.
     let result = unsafe {
-        libc::sched_setscheduler(
-            0,
-            libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK,
-            &raw const parameter,
-        )
+        // Only a privileged thread could clear the flag again (`sched(7)`).
+        libc::sched_setscheduler(0, class | libc::SCHED_RESET_ON_FORK, &raw const parameter)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -3,7 +3,9 @@
 use super::client::{Client, ask_of};
 use super::refusal_log::RefusalLog;
 use super::{OPEN_TIME, check_name, socket_name};
-use crate::cpu::{CpuId, Event, NoCore, Priority, bind_to_cores, online_cpus};
+use crate::cpu::{
+    CpuId, Event, NoCore, Priority, bind_to_cores, online_cpus, raise_on_shared_core, yield_core,
+};
 use crate::net::{Link, open_stack};
 use crate::shm::{ControlSocket, Listener, Pair, PairRole};
 use oikaze_protocol::serve::{OpenAnswer, OpenRequest};
@@ -201,6 +203,9 @@ impl Server {
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let thread = crate::signals::spawn("oikaze-serve", move || {
             let bound = core.map_or(Ok(()), |core| bind_to_cores(&[core]));
+            if core.is_some() && priority.is_none() {
+                raise_on_shared_core();
+            }
             let _ = tell.send((bound, priority.map_or(Ok(()), Priority::apply)));
             its.serve(&users, spin_time);
         })
@@ -455,11 +460,11 @@ impl Worker {
             }
             let now = Instant::now();
             let since = *idle_since.get_or_insert(now);
-            if clients.is_empty() || now.duration_since(since) >= spin_time {
+            // SERVE-4.4: beside a thread that computes, a yield takes longer than a wakeup.
+            let is_over = clients.is_empty() || now.duration_since(since) >= spin_time;
+            if is_over || !yield_core() {
                 self.sleep(&mut clients, users);
                 idle_since = None;
-            } else {
-                std::thread::yield_now();
             }
         }
     }

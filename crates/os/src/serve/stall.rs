@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn server_that_takes_nothing_stalls_until_it_goes_on() {
         let (mut watch, begin) = (StallWatch::default(), Instant::now());
-        let mut look = |watch: &mut StallWatch, at, position, has_more| {
+        let look = |watch: &mut StallWatch, at, position, has_more| {
             watch.look(position, has_more, begin + at)
         };
         look(&mut watch, ms(0), 0, false);

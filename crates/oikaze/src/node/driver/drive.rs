@@ -9,6 +9,7 @@ use crate::node::waits::{LongWait, WaitSubject};
 use crate::node::{Node, RealEngine};
 use arrayvec::ArrayVec;
 use oikaze_engine::{Submission, Work};
+use oikaze_os::cpu::yield_core;
 use oikaze_protocol::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
@@ -129,7 +130,8 @@ impl Node {
             }
             match idle.next(now) {
                 IdleStep::Spin => std::hint::spin_loop(),
-                IdleStep::Yield => std::thread::yield_now(),
+                IdleStep::Yield if yield_core() => {}
+                IdleStep::Yield => return Err(IdleStep::Sleep),
                 step => return Err(step),
             }
         }
@@ -160,7 +162,11 @@ impl Node {
             }
             match work {
                 Some(work) if work.is_idle() => {
-                    match idle.next(now) {
+                    let step = match idle.next(now) {
+                        IdleStep::Yield if !yield_core() => IdleStep::Sleep,
+                        step => step,
+                    };
+                    match step {
                         IdleStep::Spin => {
                             spun += 1;
                             if spun == SPIN_TURNS_UNTIL_CREDIT {
@@ -182,7 +188,6 @@ impl Node {
                             if spun == SPIN_TURNS_UNTIL_CREDIT {
                                 self.with_engine(|engine| self.give_credit_back(engine));
                             }
-                            std::thread::yield_now();
                         }
                         IdleStep::Pause(interval) => {
                             self.pause(interval.min(until(deadline)));

@@ -7,9 +7,9 @@ use super::link_watch::LinkWatch;
 use super::{HelperSleep, Idle};
 use crate::node::engine_thread::EngineThread;
 use crate::node::waits::Faults;
-use crate::node::{EngineMode, Node};
+use crate::node::{EngineMode, Node, WaitMode};
 use oikaze_engine::{Request, Submission};
-use oikaze_os::cpu::{CpuId, TimerSlack};
+use oikaze_os::cpu::{CpuId, TimerSlack, raise_on_shared_core, yield_core};
 use oikaze_os::memory::tracking::SharedError;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Node {
                     // Accesses of peers to the memory are no reason to yield. A thread that sleeps
                     // keeps a claim to its core, and yielding would lose that claim and the next
                     // few milliseconds.
-                    std::thread::yield_now();
+                    yield_core();
                 }
             }
         }
@@ -182,6 +182,12 @@ impl Node {
                 "oikaze: node {}: the engine's thread is not bound, and may slow the application down: {why}",
                 self.bootstrap.rank()
             ));
+        }
+        if !cores.is_empty()
+            && self.wait_policy.priority.is_none()
+            && self.wait_policy.wait != WaitMode::Spin
+        {
+            raise_on_shared_core();
         }
         EngineThread::begin(self.number());
         let driving = self.driver.adopt();

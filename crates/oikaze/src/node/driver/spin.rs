@@ -15,7 +15,7 @@ use super::limits::{
 };
 use super::spin_history::SpinHistory;
 use super::wait_policy::WaitMode;
-use oikaze_os::cpu::preemptions;
+use oikaze_os::cpu::{begin_to_spin, core_is_shared, may_yield, preemptions};
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl SpinLimit {
     pub fn may_poll(&self, now: Time) -> bool {
         match self.mode {
             WaitMode::Spin => true,
-            WaitMode::Adaptive => !self.is_shared(now),
+            WaitMode::Adaptive => !self.is_shared(now) && (self.has_room || may_yield()),
             WaitMode::Poll(_) | WaitMode::Block => false,
         }
     }
@@ -108,6 +108,7 @@ impl SpinLimit {
         self.taken.store(taken, Ordering::Relaxed);
         if taken >= PREEMPTED_TIMES {
             self.shared_until.store((now + SPIN_REST).0, Ordering::Relaxed);
+            core_is_shared();
         }
     }
 
@@ -118,7 +119,8 @@ impl SpinLimit {
     }
 }
 
-/// Next step of an idle thread.
+/// Next step of an idle thread. A thread that is to yield sleeps instead if
+/// [`yield_core`](oikaze_os::cpu::yield_core) says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleStep {
     /// Polls again at once.
@@ -203,7 +205,11 @@ impl<'s> Idle<'s> {
             span.preemptions = Some((self.count)());
         }
         if now - span.since < self.spin_limit.limit(now, &self.history, self.in_burst) {
-            return self.spin_limit.way_to_poll();
+            let step = self.spin_limit.way_to_poll();
+            if step == IdleStep::Spin {
+                begin_to_spin();
+            }
+            return step;
         }
         self.in_burst = false;
         self.spin_limit.interval().map_or(IdleStep::Sleep, IdleStep::Pause)

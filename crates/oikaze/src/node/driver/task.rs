@@ -15,7 +15,7 @@ use super::limits::{BURST_TIME, LOOP_GRACE, SPIN_TIME, TASK_TURNS_APART, TURNS_B
 use super::spin::IdleSpan;
 use super::{Idle, IdleStep};
 use crate::node::{Node, RealEngine, lock};
-use oikaze_os::cpu::{AnyReadable, Event};
+use oikaze_os::cpu::{AnyReadable, Event, may_yield, yield_core};
 use oikaze_os::net::Link;
 use oikaze_protocol::time::Time;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -192,7 +192,10 @@ impl Node {
         if !self.engine_thread.runs() && self.task_turns.is_in_burst(now) {
             idle.begin_burst();
         }
-        let step = idle.next(now);
+        let step = match idle.next(now) {
+            IdleStep::Yield if !may_yield() => IdleStep::Sleep,
+            step => step,
+        };
         if !matches!(step, IdleStep::Spin | IdleStep::Yield) {
             idle.slept();
             *wait = TaskWait::Sleeps(idle.suspend());
@@ -208,7 +211,7 @@ impl Node {
         }
         if step == IdleStep::Yield || !self.spin_limit.spins() {
             // The core may be that of the node that is waited for.
-            std::thread::yield_now();
+            yield_core();
         }
         *wait = TaskWait::Polls(idle.suspend());
         true

@@ -149,6 +149,27 @@ pub struct WaitPolicy {
     pub priority: Option<Priority>,
 }
 
+impl WaitPolicy {
+    /// Returns a warning if threads spin without end on too few cores. `nodes` is the number of
+    /// nodes of this machine, and `cores` names the cores of this node.
+    pub fn crowding(&self, nodes: u32, cores: &str) -> Option<String> {
+        if self.wait != WaitMode::Spin || self.has_room {
+            return None;
+        }
+        let who = match nodes {
+            1 => "this node keeps".to_owned(),
+            _ => format!("each of the {nodes} nodes here keeps"),
+        };
+        let threads = match self.mode {
+            EngineMode::Inline => "a thread",
+            _ => "2 threads, the program's and its engine's,",
+        };
+        Some(format!(
+            "spinning without end (OIKAZE_WAIT=spin): {who} {threads} spinning, which is too many for cores {cores}, so they take the cores from each other and the job may be 50 times slower; use OIKAZE_WAIT=adaptive, more cores (--bind), or fewer nodes"
+        ))
+    }
+}
+
 /// Settings of waiting from the environment.
 #[derive(Clone, Debug)]
 pub struct WaitSettings {
@@ -261,6 +282,29 @@ mod tests {
         for text in ["poll:0us", "poll:999ns", "poll:101ms"] {
             let why = text.parse::<WaitMode>().unwrap_err();
             assert!(why.contains("give 1µs to 100ms"), "{text}: {why}");
+        }
+    }
+
+    /// Quotas, cpusets, bound nodes and several nodes of a machine are in `has_room`, which
+    /// `oikaze_os::cpu::Topology` tests.
+    #[test]
+    fn spinning_on_too_few_cores_is_told_with_a_remedy() {
+        let thread = EngineMode::Thread { cores: Vec::new() };
+        let policy = |wait, has_room, mode: &EngineMode| WaitPolicy {
+            wait,
+            has_room,
+            mode: mode.clone(),
+            priority: None,
+        };
+        let told = policy(WaitMode::Spin, false, &thread).crowding(2, "0-1").unwrap();
+        for part in ["OIKAZE_WAIT=spin", "2 nodes here", "its engine's", "0-1", "adaptive"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let one = policy(WaitMode::Spin, false, &EngineMode::Inline).crowding(1, "0").unwrap();
+        assert!(one.contains("this node keeps a thread spinning"), "{one}");
+        assert_eq!(policy(WaitMode::Spin, true, &thread).crowding(2, "0-3"), None);
+        for wait in [WaitMode::Adaptive, WaitMode::Block] {
+            assert_eq!(policy(wait, false, &thread).crowding(2, "0"), None, "such threads sleep");
         }
     }
 
