@@ -286,7 +286,7 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
         );
     }
     if node.link.server_stalls > 0 {
-        let cause = format!("did not run for 100 ms or longer, {} times", node.link.server_stalls);
+        let cause = format!("did not run for 50 ms or longer, {} times", node.link.server_stalls);
         add(
             "server (oikaze serve)",
             cause,

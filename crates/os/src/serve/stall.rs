@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Time without progress from which on a stall is counted and told.
-const STALL_MIN: Duration = Duration::from_millis(100);
+/// Time without progress from which on a stall is counted and told. A control group whose quota is
+/// used up waits for up to 100 ms.
+const STALL_MIN: Duration = Duration::from_millis(50);
 /// Longest time between two looks that counts as a stall in full. A node that slept longer knows
 /// nothing about the time between.
 const LOOK_MAX: Duration = Duration::from_millis(250);
@@ -70,7 +71,7 @@ mod tests {
         look(&mut watch, ms(0), 0, false);
         look(&mut watch, ms(5000), 64, true);
         assert_eq!(watch.tell(), None, "nothing was there to take");
-        look(&mut watch, ms(5060), 64, true);
+        look(&mut watch, ms(5040), 64, true);
         assert_eq!((watch.tell(), watch.count()), (None, 0), "a short delay is no stall");
         look(&mut watch, ms(5160), 64, true);
         assert_eq!(watch.tell(), Some((ms(160), true)));
