@@ -43,6 +43,28 @@ fn every_mode_does_the_same() {
     }
 }
 
+/// One line for each machine says that spinning threads have too few cores. Nodes that sleep, and a
+/// node that has a core, say nothing.
+#[test]
+fn spinning_on_too_few_cores_is_told_once_and_otherwise_not() {
+    let core = oikaze_os::cpu::permitted_cpus().unwrap()[0].to_string();
+    for (nodes, engine, waiting, told) in [
+        ("2", "inline", "spin", 1),
+        ("1", "thread", "spin", 1),
+        ("1", "inline", "spin", 0),
+        ("2", "thread", "adaptive", 0),
+    ] {
+        let mut command = std::process::Command::new("taskset");
+        command.args(["-c", &core, OIKAZE, "run", "-n", nodes, "--timeout", "120", "--env"]);
+        command.args([&format!("OIKAZE_ENGINE={engine}"), "--env"]);
+        command.args([&format!("OIKAZE_WAIT={waiting}"), "--", OIKAZE, "hello"]);
+        let (status, out, err) = finish(&mut command);
+        assert_eq!(status, Some(0), "{out}\n{err}");
+        let warnings = err.lines().filter(|line| line.contains("spinning without end"));
+        assert_eq!(warnings.count(), told, "{nodes} {engine} {waiting}: {err}");
+    }
+}
+
 /// Runs a node of the jobs above. Not a test.
 #[test]
 #[ignore = "a node of the other tests"]
