@@ -7,8 +7,8 @@
 //! again ([`YieldPolicy`]).
 //!
 //! A thread that is bound to a core may find another thread there for good. While it knows that,
-//! and therefore sleeps whenever it is idle, it may have a real-time class, where the system permits
-//! one. It gives that class up before it spins or yields again, so no thread spins in it.
+//! and therefore sleeps whenever it is idle, it may have a real-time class, where the system
+//! permits one. It gives that class up before it spins or yields again, so no thread spins in it.
 
 use super::Priority;
 use super::priority::leave_real_time;

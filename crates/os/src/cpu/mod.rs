@@ -1,8 +1,8 @@
 //! Processors and waiting.
 //!
 //! This module finds the cores of the machine and those that this process may use, binds threads,
-//! sets their priority, detects whether a core is shared, and hands it over. It also has the event that ends a
-//! sleep, one descriptor for several, a lock, and a meter of processor time.
+//! sets their priority, detects whether a core is shared, and hands it over. It also has the event
+//! that ends a sleep, one descriptor for several, a lock, and a meter of processor time.
 
 mod any_readable;
 mod biased_lock;

@@ -100,8 +100,8 @@ fn argument(name: &str) -> String {
     if name == DEFAULT_NAME { String::new() } else { format!(" {name}") }
 }
 
-/// Connects to the next server of a link whose server has ended. Gets the reason, the name, and what
-/// to ask for.
+/// Connects to the next server of a link whose server has ended. Gets the reason, the name, and
+/// what to ask for.
 pub type Reconnect = Box<dyn FnMut(&str, &str, &Bind) -> Result<ServedLink, String> + Send>;
 
 /// Process at the other end of a link, for messages.

@@ -35,8 +35,8 @@ const POLLS_PER_CHECK: u32 = 512;
 
 const _: () = assert!(serve::SAID_MAX <= SAID_MAX, "a request and an answer fit into a message");
 
-/// Returns the abstract name of the socket of a user's server (SERVE-1.1). Users do not share names,
-/// so that no server of one user stands in the way of another's.
+/// Returns the abstract name of the socket of a user's server (SERVE-1.1). Users do not share
+/// names, so that no server of one user stands in the way of another's.
 fn socket_name(user: u32, name: &str) -> String {
     format!("oikaze-serve-{user}-{name}")
 }
