@@ -207,7 +207,7 @@ impl Server {
                 raise_on_shared_core();
             }
             let _ = tell.send((bound, priority.map_or(Ok(()), Priority::apply)));
-            its.serve(&users, spin_time);
+            its.serve(&users, spin_time, core.is_some());
         })
         .map_err(system("start a worker".into()))?;
         if let Ok((bound, prioritized)) = told.recv() {
@@ -436,8 +436,9 @@ impl Worker {
         self.event.signal();
     }
 
-    /// Serves nodes until the server ends.
-    fn serve(&self, users: &Users, spin_time: Duration) {
+    /// Serves nodes until the server ends. The scheduler moves a worker that is not bound to a core
+    /// away from a thread that computes.
+    fn serve(&self, users: &Users, spin_time: Duration, is_bound: bool) {
         let mut clients: Vec<Client> = Vec::new();
         let (mut idle_since, mut polls) = (None, 0_u32);
         while !self.stops.load(Ordering::Acquire) {
@@ -462,9 +463,11 @@ impl Worker {
             let since = *idle_since.get_or_insert(now);
             // SERVE-4.4: beside a thread that computes, a yield takes longer than a wakeup.
             let is_over = clients.is_empty() || now.duration_since(since) >= spin_time;
-            if is_over || !yield_core() {
+            if is_over || is_bound && !yield_core() {
                 self.sleep(&mut clients, users);
                 idle_since = None;
+            } else if !is_bound {
+                std::thread::yield_now();
             }
         }
     }
