@@ -4,8 +4,10 @@
 
 mod support;
 use oikaze::Job;
+use oikaze::collective::{Collectives, ReduceOp, Sum};
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
+use std::cell::Cell;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Stdio};
 use support::*;
@@ -16,6 +18,11 @@ const NODE: &str = "WAITS_TEST_NODE";
 const CASE: &str = "WAITS_TEST_CASE";
 /// Number of elements in one page of an array.
 const PAGE_ELEMENTS: usize = 512;
+
+thread_local! {
+    /// Set once a case has decided to leave the job.
+    static LEAVES: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Stays outside Oikaze until the test ends the job.
 fn stay_away() -> ! {
@@ -40,6 +47,10 @@ fn node() {
         "timeout" | "silent" => println!("\nerror: {}", job.barrier_of_rank_0().unwrap_err()),
         "lock-timeout" => println!("\nerror: {}", job.lock_of_rank_1().unwrap_err()),
         _ => job.wait_for_ever(&case),
+    }
+    if LEAVES.get() {
+        job.leave().unwrap(); // waits: leave
+        return;
     }
     // This node does not leave the job, because the other node does not leave either.
     std::process::exit(0);
@@ -74,6 +85,59 @@ impl Cases for Job {
                 job.barrier().unwrap();
             }
             ("message", 0) => drop(job.receive(Some(1)).unwrap()),
+            ("probe", 0) => drop(job.probe(None).unwrap()), // waits: probe
+            ("batch", 0) => drop(job.receive_batch(2)),     // waits: batch
+            ("arrival", 0) => drop(job.arrivals().next().unwrap()), // waits: arrival
+            ("notification", 0) => job.wait_notify(1).unwrap(), // waits: notification
+            ("queue", 0) => drop(job.completion_queue().wait(1, &mut Vec::new())), // waits: queue
+            ("counter", 0) => drop(job.counter().wait(1).unwrap()), // waits: counter
+            ("all_reduce", me) => {
+                job.all_reduce(1_u64, Sum).unwrap();
+                if me == 0 {
+                    job.all_reduce(1_u64, Sum).unwrap(); // waits: all_reduce
+                }
+                stay_away();
+            }
+            ("pending", 0) => {
+                let sums = job.start().all_reduce(&[1_u64], Sum);
+                sums.wait().unwrap(); // waits: pending
+            }
+            ("team_barrier", me) => {
+                let team = job.split(Some(0), 0).unwrap().unwrap();
+                if me == 0 {
+                    team.barrier().unwrap(); // waits: team_barrier
+                }
+                stay_away();
+            }
+            ("barrier_reduce", 0) => {
+                job.barrier_reduce(1_u64, ReduceOp::Sum).unwrap(); // waits: barrier_reduce
+            }
+            ("array", 0) => drop(job.array::<u64>("grid", 8).unwrap()), // waits: array
+            ("free", me) => {
+                let grid = job.array::<u64>("grid", 8).unwrap();
+                if me == 0 {
+                    grid.free().unwrap(); // waits: free
+                }
+                stay_away();
+            }
+            ("operation" | "flush", me) => {
+                let inbox = job.publish("inbox", Region::zeroed(64).unwrap(), Rights::ALL).unwrap();
+                let there = job.peer(1 - me).unwrap().region("inbox").unwrap();
+                let id = u64::from(std::process::id());
+                job.peer(1 - me).unwrap().send(Class::Ordered, id, b"").wait().unwrap();
+                let other = job.receive(Some(1 - me)).unwrap().tag();
+                if me == 1 {
+                    stay_away();
+                }
+                stop(u32::try_from(other).unwrap());
+                let put = there.put_copy(0, &[1; 8]).unwrap();
+                if case == "operation" {
+                    put.wait().unwrap(); // waits: operation
+                }
+                job.flush().unwrap(); // waits: flush
+                drop(inbox);
+            }
+            ("leave", 0) => LEAVES.with(|leaves| leaves.set(true)),
             ("word", 0) => {
                 let inbox = job.publish("inbox", Region::zeroed(64).unwrap(), Rights::ALL).unwrap();
                 inbox.wait_until_by(1, 8, |word| word > 0).unwrap();
@@ -194,12 +258,17 @@ fn explained(case: &str, words: &[&str]) {
 fn barrier_that_a_node_skips_names_it_and_what_it_does() {
     let words = [
         "[0] oikaze: node 0 has waited ",
-        " s for barrier: node 1 has not come; node 1 computes: no call of Oikaze waits",
+        " s for barrier 1 at cli/tests/waits.rs:",
+        ": node 1 has not come; node 1 computes: no call of Oikaze waits",
     ];
     explained("barrier", &words);
     explained(
         "barrier-of-rank-1",
-        &["[1] oikaze: node 1 has waited ", " s for barrier: node 0 has not come; node 0 computes"],
+        &[
+            "[1] oikaze: node 1 has waited ",
+            " s for barrier 1 at ",
+            ": node 0 has not come; node 0",
+        ],
     );
 }
 
@@ -208,7 +277,9 @@ fn barrier_that_a_node_skips_names_it_and_what_it_does() {
 fn lock_that_is_never_released_names_its_holder() {
     let words = [
         "[1] oikaze: node 1 has waited ",
-        " s for lock 3: held by node 0 for ",
+        " s for lock 3 at cli/tests/waits.rs:",
+        ": held by node 0 for ",
+        " s (taken at cli/tests/waits.rs:",
         ", which computes: ",
         "holds lock 3",
     ];
@@ -222,7 +293,8 @@ fn lock_that_another_thread_of_the_node_holds_names_the_thread() {
         "lock-of-a-thread",
         &[
             "[1] oikaze: node 1 has waited ",
-            " s for lock 3: held by this node itself for ",
+            " s for lock 3 at cli/tests/waits.rs:",
+            ": held by this node itself for ",
             " by thread ",
         ],
     );
@@ -248,7 +320,8 @@ fn locks_taken_in_crossed_order_are_called_a_deadlock() {
 fn barrier_whose_late_node_waits_for_a_lock_names_the_lock_and_its_holder() {
     let words = [
         "[0] oikaze: node 0 has waited ",
-        "for barrier: node 1 has not come; node 1 waits for lock 3 (",
+        "for barrier 2 at cli/tests/waits.rs:",
+        ": node 1 has not come; node 1 waits for lock 3 at cli/tests/waits.rs:",
         "held by node 0 for ",
     ];
     explained("lock-and-barrier", &words);
@@ -258,21 +331,54 @@ fn barrier_whose_late_node_waits_for_a_lock_names_the_lock_and_its_holder() {
 #[test]
 fn message_word_name_and_fifo_that_never_come_name_the_node_that_could_bring_them() {
     let cases = [
-        ("message", "a message from node 1: node 1 computes"),
-        ("word", "a change of the word at offset 8 of region \"inbox\" by node 1: node 1 computes"),
-        ("name", "node 1 to publish \"never\": node 1 computes"),
-        ("pop", "an element of FIFO \"work\": node 1 computes"),
-        ("push", "room in FIFO \"work\" of node 1: node 1 computes"),
+        ("message", "a message from node 1"),
+        ("word", "a change of the word at offset 8 of region \"inbox\" by node 1"),
+        ("name", "node 1 to publish \"never\""),
+        ("pop", "an element of FIFO \"work\""),
+        ("push", "room in FIFO \"work\" of node 1"),
     ];
     for (case, words) in cases {
         explained(
             case,
             &[
                 "[0] oikaze: node 0 has waited ",
-                &format!(" s for {words}: no call of Oikaze waits"),
+                &format!(" s for {words} at cli/tests/waits.rs:"),
+                ": node 1 computes: no call of Oikaze waits",
             ],
         );
     }
+}
+
+/// MEM-21.5: the line is that of the program's call, whatever lies between.
+#[test]
+fn wait_of_each_kind_names_the_line_of_the_program() {
+    for (case, what) in [
+        ("probe", "a message from any node"),
+        ("batch", "2 messages from any node"),
+        ("arrival", "a put with notice"),
+        ("notification", "a notification of node 1"),
+        ("queue", ""),
+        ("counter", ""),
+        ("all_reduce", "all_reduce of 1 u64 with Sum, collective 2 of the job"),
+        ("pending", "all_reduce of 1 u64 with Sum, collective 1 of the job"),
+        ("team_barrier", "barrier of a team, collective 1 of a team"),
+        ("barrier_reduce", "reduce"),
+        ("array", "declare array \"grid\""),
+        ("free", "free array \"grid\""),
+        ("operation", "put of 8 bytes at offset 0 of region \"inbox\" on node 1"),
+        ("flush", "all operations of this node to end"),
+        ("leave", "all nodes to leave the job"),
+    ] {
+        let place = format!(" at cli/tests/waits.rs:{}", line_of_case(case));
+        explained(case, &["oikaze: node 0 has waited ", &format!(" for {what}"), &place]);
+    }
+}
+
+/// Returns the line of the call that waits in a case.
+fn line_of_case(case: &str) -> usize {
+    let source = include_str!("waits.rs");
+    let mark = format!("// waits: {case}");
+    1 + source.lines().position(|line| line.ends_with(&mark)).unwrap()
 }
 
 /// MEM-21.1.
@@ -289,7 +395,8 @@ fn join_without_all_nodes_names_those_that_are_missing() {
         "join",
         &[
             "[0] oikaze: node 0 has waited ",
-            " s for node 1 to say where it can be reached: node 1 ",
+            " s for node 1 to say where it can be reached at cli/tests/waits.rs:",
+            ": node 1 ",
         ],
     );
 }
@@ -298,8 +405,8 @@ fn join_without_all_nodes_names_those_that_are_missing() {
 #[test]
 fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
     for (case, words) in [
-        ("timeout", "barrier (node 1 has not come; node 1 computes"),
-        ("lock-timeout", "lock 3 (held by node 0 for "),
+        ("timeout", ["barrier 1 at cli/tests/waits.rs:", " (node 1 has not come; node 1 computes"]),
+        ("lock-timeout", ["lock 3 at cli/tests/waits.rs:", " (held by node 0 for "]),
     ] {
         let mut command = oikaze(&[
             "run",
@@ -314,7 +421,8 @@ fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
         let mut job = Running::start(&mut command);
         let rank = if case == "timeout" { 0 } else { 1 };
         let error = job.line(&format!("[{rank}] error: "));
-        assert!(error.starts_with(words) && error.contains("): not done after 2."), "{error}");
+        assert!(error.starts_with(words[0]) && error.contains(words[1]), "{error}");
+        assert!(error.contains("): not done after 2."), "{error}");
     }
 }
 
@@ -334,10 +442,7 @@ fn explanations_that_are_switched_off_do_not_come() {
     command.args(["--skip", "nothing"]);
     let mut launcher = command.stdin(Stdio::null()).spawn().unwrap();
     let mut out = BufReader::new(launcher.stdout.take().unwrap()).lines();
-    assert!(
-        out.any(|line| line.unwrap().starts_with("[0] error: barrier (node 1 has not come")),
-        "no error"
-    );
+    assert!(out.any(|line| line.unwrap().starts_with("[0] error: barrier 1 at ")), "no error");
     kill(launcher.id(), 15);
     let mut seen = BufReader::new(launcher.stderr.take().unwrap()).lines();
     assert!(!seen.any(|line| line.unwrap().contains("has waited")));
@@ -359,13 +464,13 @@ fn waits_that_last_are_shown_by_top() {
                 .any(|pid| node["pid"].as_u64().is_some_and(|shown| shown.to_string() == pid))
         });
         let waits: Vec<&str> = shown.filter_map(|node| node["waits"].as_str()).collect();
-        waits
-            .iter()
-            .any(|waits| waits.contains(" s for barrier: node 1 has not come; node 1 computes"))
+        waits.iter().any(|waits| {
+            waits.contains(" s for barrier 1 at ") && waits.contains(": node 1 has not")
+        })
     });
     let (_, text, _) = finish(&mut oikaze(&["top", "--once"]));
     assert!(
-        text.contains("; waits ") && text.contains(" s for barrier: node 1 has not come"),
+        text.contains("; waits ") && text.contains(" s for barrier 1 at cli/tests/waits.rs:"),
         "{text}"
     );
 }

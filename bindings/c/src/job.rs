@@ -2,6 +2,7 @@
 
 use crate::call::{CallError, CallResult, run};
 use crate::objects::{HandlePlace, find, handled, keep, take};
+use crate::place::name_calls;
 use crate::pointers::{BytesMut, RanksOut, Text, place};
 use crate::status::oik_status;
 use oikaze::{Job, Peer};
@@ -108,6 +109,7 @@ pub fn limit(seconds: f64) -> CallResult<Duration> {
 pub extern "C" fn oik_join(job: Option<&mut MaybeUninit<*mut oik_job>>) -> oik_status {
     run(|| {
         let job = place(job, "job")?;
+        name_calls();
         keep_job(job, oikaze::join()?)
     })
 }

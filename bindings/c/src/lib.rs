@@ -12,6 +12,7 @@
 
 mod call;
 mod objects;
+mod place;
 mod pointers;
 
 mod status;

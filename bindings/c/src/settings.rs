@@ -3,6 +3,7 @@
 use crate::call::{CallError, CallResult, run};
 use crate::job::{keep_job, limit, oik_job};
 use crate::objects::{find, handled, keep, take};
+use crate::place::name_calls;
 use crate::pointers::{Text, place};
 use crate::status::oik_status;
 use oikaze::job::JobBuilder;
@@ -68,6 +69,7 @@ pub extern "C" fn oik_join_with(
         let job = place(job, "job")?;
         let settings = find(settings)?;
         let settings = settings.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        name_calls();
         keep_job(job, settings.join()?)
     })
 }

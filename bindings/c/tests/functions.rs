@@ -4,10 +4,11 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use support::{
-    compile, installed, libraries, lines, nodes, oikaze, pkg_config, program, scratch, sources,
-    succeed,
+    compile, compile_with, installed, libraries, lines, nodes, oikaze, pkg_config, program,
+    scratch, sources, succeed,
 };
 
 /// MEM-19.3: through rings and mapped memory, and through the network.
@@ -39,6 +40,45 @@ fn engine_is_set_in_the_words_of_its_variable() {
         // The server is started on demand.
         let said = succeed(command.env("OIKAZE_COMMAND", oikaze()));
         assert!(said.lines().any(|line| line.contains(expected)), "{words}, {priority}: {said}");
+    }
+}
+
+/// MEM-21.5.
+#[test]
+fn wait_names_the_line_of_a_program_with_debug_information_else_its_function() {
+    let text = "#include <oikaze.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((noinline)) void exchange(oik_job *job) {
+    oik_check(oik_barrier(job));
+}
+int main(void) {
+    oik_job *job;
+    uint32_t rank;
+    oik_check(oik_join(&job));
+    oik_check(oik_rank(job, &rank));
+    if (rank == 0) exchange(job);
+    for (;;) pause();
+}
+";
+    for (name, flag, place) in [
+        ("lines.c", "-g", "lines.c:5: node 1"),
+        ("functions.c", "-g0", "function exchange: node 1"),
+    ] {
+        let source = scratch().join(name);
+        fs::write(&source, text).unwrap();
+        let program = compile_with(&source, &[flag, "-fno-optimize-sibling-calls"]);
+        let mut job = nodes(2, &program, &[])
+            .env("OIKAZE_EXPLAIN_AFTER", "200")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(job.stderr.take().unwrap()).lines();
+        let line = lines.find_map(|line| line.ok().filter(|line| line.contains("has waited")));
+        job.kill().unwrap();
+        job.wait().unwrap();
+        let line = line.unwrap();
+        assert!(line.contains(" for barrier 1 at ") && line.contains(place), "{line}");
     }
 }
 

@@ -72,6 +72,20 @@ pub fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
     })
 }
 
+/// Runs `work` with the interpreter's lock, in a thread that gave it up, unless the interpreter
+/// ends.
+pub fn attached_unless_ending<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    COMING_BACK.fetch_add(1, Ordering::SeqCst);
+    let came_back = CameBack;
+    if ENDS.load(Ordering::SeqCst) {
+        return None;
+    }
+    Some(Python::attach(|py| {
+        drop(came_back);
+        work(py)
+    }))
+}
+
 /// Calls a function of the program, which may give the interpreter's lock up and not get it back.
 pub fn call<'py>(
     function: &Bound<'py, PyAny>,

@@ -674,8 +674,19 @@ impl Job {
         Arc::as_ptr(&self.cell).addr()
     }
 
-    fn _lock(&self, #[pyo3(from_py_with = number)] number: u64) -> Lock {
-        Lock { job: Arc::clone(&self.cell), number, held: Mutex::new(None) }
+    /// Returns the lock of this number, which errors and explanations call by its name, if it has
+    /// one.
+    #[pyo3(signature = (number, name = None))]
+    fn _lock(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] number: u64,
+        name: Option<&str>,
+    ) -> PyResult<Lock> {
+        if let Some(name) = name {
+            self.get(py)?.name_lock(number, name);
+        }
+        Ok(Lock { job: Arc::clone(&self.cell), number, held: Mutex::new(None) })
     }
 }
 

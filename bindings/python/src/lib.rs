@@ -14,6 +14,7 @@
 //! | [`buffer`] | memory of other Python objects; most unsafe code |
 //! | [`number`], [`wait`], [`error`] | numbers, waits without the interpreter's lock, exceptions |
 //! | [`finalization`] | threads and exits while the interpreter ends |
+//! | [`place`] | file and line of the program's calls, for explanations of long waits |
 
 mod array;
 mod arrival;
@@ -28,6 +29,7 @@ mod message;
 mod number;
 mod operation;
 mod peer;
+mod place;
 mod queue;
 mod region;
 mod remote;
@@ -57,6 +59,7 @@ fn check_interpreter(py: Python<'_>) -> PyResult<()> {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     check_interpreter(module.py())?;
     wait::note_main_thread(module.py())?;
+    place::name_calls();
     module.add_class::<job::Job>()?;
     module.add_class::<peer::Peer>()?;
     module.add_class::<message::Message>()?;

@@ -8,6 +8,7 @@
 
 use crate::error::OrRaise;
 use crate::finalization::detached;
+use crate::place;
 use oikaze::ffi::{InterruptionCheck, interruptible};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -141,7 +142,11 @@ pub fn wait_in_thread<T: Send + 'static>(
     let (sender, receiver) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name(name.to_owned());
     // Nobody takes what is sent after an exception. It is dropped there.
-    let begun = thread.spawn(move || sender.send(work()).map_err(drop));
+    let caller = place::of_call(py);
+    let begun = thread.spawn(move || {
+        place::work_for(caller);
+        sender.send(work()).map_err(drop)
+    });
     begun.map_err(|why| oikaze::Error::system("starting a thread", why)).or_raise(py)?;
     let receiver = Mutex::new(receiver);
     loop {

@@ -28,6 +28,11 @@ pub use seal::Seal;
 /// (`OIKAZE_TIMEOUT`).
 pub const MEET_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
+/// Question of a launcher that was sent SIGQUIT to all nodes ([`Bootstrap::on_question`]). The
+/// answer says what the node's threads wait for. A program with a handler of SIGQUIT gets the
+/// signal, too (LAUNCH-4.2).
+pub const REPORT: &str = "report";
+
 /// Reads the user's settings from the environment.
 ///
 /// # Errors

@@ -178,6 +178,18 @@ impl Error {
         self
     }
 
+    /// Adds where the program has called the operation, if it is known.
+    pub(crate) fn at(mut self, place: Option<impl fmt::Display>) -> Self {
+        if let (
+            Some(place),
+            Cause::Timeout { what, .. } | Cause::Failed { what, .. } | Cause::Invalid { what, .. },
+        ) = (place, &mut *self.0)
+        {
+            *what = format!("{what} at {place}");
+        }
+        self
+    }
+
     /// Returns the cause.
     pub(crate) fn cause(&self) -> &Cause {
         &self.0

@@ -66,7 +66,9 @@ impl Signals {
         };
         for &signal in signals {
             if is_ignored(signal) {
-                if signal != libc::SIGCHLD {
+                // A shell ignores SIGQUIT for its jobs in the background. To the launcher it is a
+                // question (LAUNCH-4.2).
+                if !matches!(signal, libc::SIGCHLD | libc::SIGQUIT) {
                     continue;
                 }
                 // SAFETY: the default is no handler.

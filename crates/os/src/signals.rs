@@ -4,6 +4,10 @@
 //! thread that is inside the engine, the handler would wait for a page that only this thread can
 //! fetch.
 
+mod quit;
+
+pub use quit::{end_on_quit, quit_from_launcher, report_on_quit};
+
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -171,7 +175,7 @@ fn look_for_handlers() -> bool {
             libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
             action.assume_init().sa_sigaction
         };
-        handler != libc::SIG_DFL && handler != libc::SIG_IGN
+        handler != libc::SIG_DFL && handler != libc::SIG_IGN && !quit::is_ours(handler)
     })
 }
 

@@ -71,6 +71,11 @@ pub fn libraries() -> PathBuf {
 
 /// Compiles a program with all warnings as errors. Returns its path.
 pub fn compile(source: &Path) -> PathBuf {
+    compile_with(source, &[])
+}
+
+/// Compiles a program as [`compile`] does, with further flags.
+pub fn compile_with(source: &Path, further: &[&str]) -> PathBuf {
     let program = scratch().join(source.file_stem().unwrap());
     let flags = succeed(pkg_config().args(["--cflags", "--libs", "oikaze"]));
     let (compiler, standard) = match source.extension().unwrap().to_str().unwrap() {
@@ -81,6 +86,7 @@ pub fn compile(source: &Path) -> PathBuf {
     command
         .args([standard, "-O2", "-D_POSIX_C_SOURCE=200809L", "-ffp-contract=off"])
         .args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"])
+        .args(further)
         .arg(source)
         .args(flags.split_whitespace())
         .args(["-lm", "-o"]);

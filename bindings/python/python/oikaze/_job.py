@@ -91,7 +91,7 @@ class Job(_native.Job, Collectives):
         """
         if isinstance(name, str):
             digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-            name = int.from_bytes(digest, "little")
+            return self._lock(int.from_bytes(digest, "little"), name)
         return self._lock(name)
 
     def array(

@@ -191,7 +191,11 @@ fn serve<W: std::io::Write + Send>(
             }
             Some(Event::Signal(signal)) => crew.signal(signal),
             Some(
-                Event::Ended(..) | Event::HostClosed(..) | Event::Notice(_) | Event::Answers(_),
+                Event::Ended(..)
+                | Event::HostClosed(..)
+                | Event::Notice(_)
+                | Event::Answers(_)
+                | Event::Report(_),
             ) => {}
             // While the launcher reads slowly, the agent waits, so that no output of the nodes is
             // lost.

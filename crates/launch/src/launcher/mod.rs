@@ -68,8 +68,10 @@ enum Event {
     HostClosed(usize, Option<HostFailure>),
     /// A node has a request to the launcher.
     Notice(crate::store::Notice),
-    /// Answers of the nodes about their present activity.
+    /// Answers of the nodes about their present activity, before the time limit ends them.
     Answers(Vec<(oikaze_protocol::Rank, Option<String>)>),
+    /// Answers of the nodes about their present activity, for the user.
+    Report(Vec<(oikaze_protocol::Rank, Option<String>)>),
     /// The launcher has closed its end of the pipe. Only an agent receives this event.
     LauncherGone,
 }

@@ -19,6 +19,8 @@ pub const TERM_TIME: Duration = Duration::from_secs(2);
 pub const ASK_TIME: Duration = Duration::from_secs(1);
 /// The launcher collects their answers for at most this long.
 const COLLECT_TIME: Duration = Duration::from_secs(3);
+/// Time within which a second SIGQUIT is passed on to the nodes.
+const QUIT_AGAIN: Duration = Duration::from_secs(1);
 /// Status of a job that a node aborted without a failing status of its own.
 const STATUS_ABORTED: u8 = 1;
 /// Time to wait after SIGKILL. A process ends within it unless the kernel holds the process (a dead
@@ -34,6 +36,8 @@ pub enum Action {
     Abort(String),
     /// Tell the store that the process of a node has ended.
     Ended(NodeEnd),
+    /// Ask all nodes what they are doing, for [`ASK_TIME`], for the user.
+    Report,
     /// Ask all nodes what they are doing, for [`ASK_TIME`].
     Ask,
     /// Print this to the user.
@@ -72,6 +76,8 @@ pub struct Policy {
     /// Set if survivors go on after the death of a node.
     keep_going: bool,
     interrupted: bool,
+    /// Time of the latest SIGQUIT that was a question.
+    quit_at: Option<Duration>,
     /// Set if the user has ended the job. Ends by signal need no explanation then.
     told: bool,
     actions: Vec<Action>,
@@ -93,6 +99,7 @@ impl Policy {
             members: BTreeSet::new(),
             keep_going: false,
             interrupted: false,
+            quit_at: None,
             told: false,
             actions: Vec::new(),
         }
@@ -240,6 +247,10 @@ impl Policy {
 
     /// Handles a signal to the launcher that is meant for the job (LAUNCH-4.2).
     pub fn signalled(&mut self, now: Duration, signal: i32) {
+        if signal == SIGQUIT && !self.interrupted && !self.quits_again(now) {
+            self.actions.push(Action::Report);
+            return;
+        }
         self.told |= matches!(signal, SIGINT | SIGQUIT | SIGTERM | SIGHUP);
         match signal {
             SIGINT | SIGQUIT if self.interrupted => self.kill(now, "interrupted again"),
@@ -260,6 +271,11 @@ impl Policy {
             }
             _ => self.actions.push(Action::Signal(signal)),
         }
+    }
+
+    /// Notes a SIGQUIT. Returns `true` if another one came just before.
+    fn quits_again(&mut self, now: Duration) -> bool {
+        self.quit_at.replace(now).is_some_and(|before| now.saturating_sub(before) < QUIT_AGAIN)
     }
 
     fn kill(&mut self, now: Duration, why: &str) {
@@ -334,12 +350,18 @@ impl Policy {
         let limit = self.limit.unwrap_or_default().as_secs_f32();
         let why = format!("the job's time limit of {limit} s (--timeout) has passed");
         self.actions.push(Action::Say(format!("{why}: terminating {}", self.who())));
+        self.reported(answers);
+        self.actions.push(Action::Abort(why));
+        self.stage = Stage::TimedOut(now + ABORT_TIME);
+    }
+
+    /// Takes the nodes' answers on what they are doing, or their absence, for the user
+    /// (LAUNCH-4.2).
+    pub fn reported(&mut self, answers: &[(Rank, Option<String>)]) {
         for (rank, answer) in answers.iter().filter(|(rank, _)| self.living.contains(rank)) {
             let answer = answer.as_deref().map_or_else(|| NO_ANSWER.to_owned(), one_line);
             self.actions.push(Action::Say(format!("node {rank}: {answer}")));
         }
-        self.actions.push(Action::Abort(why));
-        self.stage = Stage::TimedOut(now + ABORT_TIME);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::addresses;
 use crate::clock::{Clock, TICK};
 use crate::environment::{self, new_incarnation};
 use crate::store::{Notice, Server};
-use crate::{Secret, Settings, secret_file};
+use crate::{REPORT, Secret, Settings, secret_file};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
 use std::ffi::OsString;
@@ -448,16 +448,24 @@ impl Job {
             }
             Action::Abort(why) => self.server.abort(&why),
             Action::Ended(end) => self.server.ended(end),
-            Action::Ask => {
-                let answers = self.server.asking_all(QUESTION, ASK_TIME);
-                let events = self.events.clone();
-                let wait = move || _ = events.send(Event::Answers(answers()));
-                // Without a thread there are no answers, and the policy goes on when its own limit
-                // has passed.
-                let _ = std::thread::Builder::new().name("questions".into()).spawn(wait);
-            }
+            Action::Ask => self.ask(QUESTION, Event::Answers),
+            Action::Report => self.ask(REPORT, Event::Report),
             Action::Say(text) => self.words.say(text),
         }
+    }
+
+    /// Asks all nodes. Their answers come as an event.
+    fn ask(
+        &mut self,
+        question: &str,
+        event: impl FnOnce(Vec<(Rank, Option<String>)>) -> Event + Send + 'static,
+    ) {
+        let answers = self.server.asking_all(question, ASK_TIME);
+        let events = self.events.clone();
+        let wait = move || _ = events.send(event(answers()));
+        // Without a thread there are no answers, and the policy goes on when its own limit has
+        // passed.
+        let _ = std::thread::Builder::new().name("questions".into()).spawn(wait);
     }
 
     fn take(&mut self, event: Event, now: Duration, policy: &mut Policy) {
@@ -476,6 +484,7 @@ impl Job {
             Event::Notice(Notice::Joined(rank)) => policy.joined(rank),
             Event::Notice(Notice::Left(rank)) => policy.left(rank),
             Event::Answers(answers) => policy.answered(now, &answers),
+            Event::Report(answers) => policy.reported(&answers),
             Event::Ended(index, rank, how) => {
                 if self.remotes.get_mut(index).is_some_and(|remote| remote.ended(rank)) {
                     policy.ended(now, rank, &how);

@@ -27,6 +27,7 @@ impl Job {
     /// A node is lost; nodes do different things; the time limit passed; or a guard of any array of
     /// this node is alive. In the last case this node does not arrive, and the others go on waiting
     /// for it.
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.barrier_within(self.limit)
     }
@@ -36,13 +37,16 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::barrier`].
+    #[track_caller]
     pub fn barrier_for(&self, limit: Duration) -> Result<()> {
         self.barrier_within(Some(limit))
     }
 
+    #[track_caller]
     fn barrier_within(&self, limit: Option<Duration>) -> Result<()> {
         self.node.check_no_guard("barrier")?;
-        self.node.collective("barrier", Request::Barrier, limit).map(drop)
+        let number = self.node.next_barrier();
+        self.node.collective(&format_args!("barrier {number}"), Request::Barrier, limit).map(drop)
     }
 
     /// Waits for all nodes as [`Job::barrier`] does, and combines one value of each, in rank order.
@@ -50,6 +54,7 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::barrier`].
+    #[track_caller]
     pub fn barrier_reduce<T: Reducible>(&self, value: T, op: ReduceOp) -> Result<T> {
         let combined = self.barrier_reduce_all(&[value], op)?;
         combined
@@ -63,10 +68,11 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::barrier`]; the lengths differ between nodes; there are too many values.
+    #[track_caller]
     pub fn barrier_reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
         self.node.check_no_guard("reduce")?;
         let reduction = Reduction { op, values: T::to_values(values) };
-        match self.node.collective("reduce", Request::Reduce(reduction), self.limit)? {
+        match self.node.collective(&"reduce", Request::Reduce(reduction), self.limit)? {
             Value::Reduced(values) => T::from_values(values),
             _ => None,
         }

@@ -43,6 +43,7 @@ pub trait Collectives {
     /// # Errors
     /// The ranks do not call the same; a root is no rank of the team; a node is lost; or the job's
     /// time limit passed, after which the collective goes on without its caller.
+    #[track_caller]
     fn broadcast<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
         self.start().broadcast(root, values).wait()
     }
@@ -51,6 +52,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`].
+    #[track_caller]
     fn broadcast_into<T: Item>(&self, root: Rank, values: &mut [T]) -> Result<()> {
         let is_root = self.team().rank() == root;
         let all = self.start().broadcast_counted(root, values).wait()?;
@@ -65,6 +67,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`].
+    #[track_caller]
     fn gather<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
         self.start().gather(root, values).wait()
     }
@@ -74,6 +77,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`].
+    #[track_caller]
     fn gather_uneven<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<Vec<T>>> {
         self.start().gather_uneven(root, values).wait()
     }
@@ -82,6 +86,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`].
+    #[track_caller]
     fn all_gather<T: Item>(&self, values: &[T]) -> Result<Vec<T>> {
         self.start().all_gather(values).wait()
     }
@@ -101,6 +106,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`]; or the slice has another length than the result.
+    #[track_caller]
     fn all_gather_into<T: Item>(&self, values: &[T], all: &mut [T]) -> Result<()> {
         let kind = CollectiveKind::AllGather;
         self.start().exchange_counted(kind, values, all.len()).wait()?.copy_to(all);
@@ -111,6 +117,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`].
+    #[track_caller]
     fn all_gather_uneven<T: Item>(&self, values: &[T]) -> Result<Vec<Vec<T>>> {
         self.start().all_gather_uneven(values).wait()
     }
@@ -120,6 +127,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`]; or the elements cannot be divided equally.
+    #[track_caller]
     fn scatter<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
         self.start().scatter(root, values).wait()
     }
@@ -129,6 +137,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`]; or there is not one vector for each rank.
+    #[track_caller]
     fn scatter_uneven<T: Item>(&self, root: Rank, vectors: &[Vec<T>]) -> Result<Vec<T>> {
         self.start().scatter_uneven(root, vectors).wait()
     }
@@ -137,6 +146,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`]; or the operator panics.
+    #[track_caller]
     fn reduce<T: Item, O: Operator<T>>(
         &self,
         root: Rank,
@@ -150,6 +160,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::reduce`].
+    #[track_caller]
     fn all_reduce<T: Item, O: Operator<T>>(&self, value: T, operator: O) -> Result<T> {
         let combined = self.start().all_reduce(&[value], operator).wait()?;
         Ok(combined.first().copied().unwrap_or(value))
@@ -159,6 +170,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::reduce`].
+    #[track_caller]
     fn all_reduce_into<T: Item, O: Operator<T>>(
         &self,
         values: &mut [T],
@@ -184,6 +196,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`].
+    #[track_caller]
     fn sum_exact<F: Float>(&self, values: &[F]) -> Result<F> {
         let mine = Accumulator::of(values);
         let words = self.start().all_reduce(mine.words(), SumExact).wait()?;
@@ -195,6 +208,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::reduce`]; or the elements cannot be divided equally.
+    #[track_caller]
     fn reduce_scatter<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
         self.start().reduce_scatter(values, operator).wait()
     }
@@ -217,6 +231,7 @@ pub trait Collectives {
     /// # Errors
     /// As [`Collectives::reduce`]; there is not one vector for each rank; or the lengths differ
     /// between ranks.
+    #[track_caller]
     fn reduce_scatter_uneven<T: Item, O: Operator<T>>(
         &self,
         vectors: &[Vec<T>],
@@ -229,6 +244,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::reduce`].
+    #[track_caller]
     fn scan<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
         self.start().scan(values, operator).wait()
     }
@@ -237,6 +253,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::reduce`].
+    #[track_caller]
     fn exclusive_scan<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
         self.start().exclusive_scan(values, operator).wait()
     }
@@ -246,6 +263,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`]; or the elements cannot be divided equally.
+    #[track_caller]
     fn all_to_all<T: Item>(&self, values: &[T]) -> Result<Vec<T>> {
         self.start().all_to_all(values).wait()
     }
@@ -255,6 +273,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::all_to_all`]; or the slice has another length than the result.
+    #[track_caller]
     fn all_to_all_into<T: Item>(&self, values: &[T], received: &mut [T]) -> Result<()> {
         let kind = CollectiveKind::AllToAll;
         self.start().exchange_counted(kind, values, received.len()).wait()?.copy_to(received);
@@ -266,6 +285,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`]; or there is not one vector for each rank.
+    #[track_caller]
     fn all_to_all_uneven<T: Item>(&self, vectors: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
         self.start().all_to_all_uneven(vectors).wait()
     }
@@ -275,6 +295,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// As [`Collectives::broadcast`].
+    #[track_caller]
     fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Team>> {
         self.team().split_by(color, key)
     }
@@ -301,6 +322,7 @@ pub trait Collectives {
     ///
     /// # Errors
     /// The job is over; the other ranks count this one as dead; or the job's time limit passed.
+    #[track_caller]
     fn shrink(&self) -> Result<Team> {
         self.team().shrink_to_living()
     }

@@ -1,7 +1,7 @@
 //! Notifications: one node makes what it wrote visible to one other node (COH-15.4).
 
 use super::{Collectives, Pending, Team};
-use crate::node::lock;
+use crate::node::{WaitSubject, lock};
 use crate::{Error, Job, Rank, Result};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,9 +36,12 @@ struct Notification {
 }
 
 impl Notification {
-    /// Waits until the notification has come, and leaves it.
-    fn wait(&self, deadline: Option<Instant>) -> Result<()> {
-        self.pending.wait_until(deadline)
+    /// Waits until the notification of this node has come, and leaves it.
+    #[track_caller]
+    fn wait(&self, from: Rank, deadline: Option<Instant>) -> Result<()> {
+        let what = || format!("a notification of node {from}");
+        let subject = || WaitSubject::Operation { what: what(), peer: Some(from) };
+        self.pending.wait_as(&subject, deadline)
     }
 
     /// Returns what the sender knows. The notification has come.
@@ -105,6 +108,7 @@ impl Job {
     /// # Errors
     /// The rank is this node's own, or none of the job; the calling thread has a guard of an array;
     /// a node is lost; or the time limit passed.
+    #[track_caller]
     pub fn notify(&self, to: Rank) -> Result<()> {
         let what = format!("notification of node {to}");
         let channel = self.channel((self.rank(), to), to, &what)?;
@@ -123,6 +127,7 @@ impl Job {
     /// The rank is this node's own, or none of the job; the calling thread has a guard of an array;
     /// the other node is lost or leaves; or the time limit passed. After a timeout no notification
     /// is lost: the next call waits for the same one.
+    #[track_caller]
     pub fn wait_notify(&self, from: Rank) -> Result<()> {
         self.wait_notify_within(from, self.limit)
     }
@@ -131,10 +136,12 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::wait_notify`].
+    #[track_caller]
     pub fn wait_notify_for(&self, from: Rank, limit: Duration) -> Result<()> {
         self.wait_notify_within(from, Some(limit))
     }
 
+    #[track_caller]
     fn wait_notify_within(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
         let what = format!("wait for a notification of node {from}");
         let channel = self.channel((from, self.rank()), from, &what)?;
@@ -142,7 +149,7 @@ impl Job {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             let next = channel.next();
-            next.wait(deadline).map_err(|error| error.renamed(&what))?;
+            next.wait(from, deadline).map_err(|error| error.renamed(&what))?;
             let learnt = next.told().map_err(|error| error.renamed(&what)).and_then(|told| {
                 // Without a limit, because nothing here waits for the other node.
                 channel.team.learn(&what, [(from, told)], None)
@@ -157,12 +164,13 @@ impl Job {
 
     /// Waits until a notification of this node has come, and leaves it (`ffi::readiness`).
     #[cfg(feature = "ffi")]
+    #[track_caller]
     pub(crate) fn wait_until_notified(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
         let what = format!("wait for a notification of node {from}");
         let channel = self.channel((from, self.rank()), from, &what)?;
         self.node.check_no_guard_of_this_thread(|| what.clone())?;
         let deadline = limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit));
-        channel.next().wait(deadline).map_err(|error| error.renamed(&what))
+        channel.next().wait(from, deadline).map_err(|error| error.renamed(&what))
     }
 
     /// Returns the channel from the first rank to the second, one of which is the `other` node.

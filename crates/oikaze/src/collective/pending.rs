@@ -2,11 +2,12 @@
 
 use super::run::{Listener, Slot};
 use crate::completion::{CompletionQueue, Counter, Explanation};
-use crate::node::{self, Node, TaskWait, WaitSubject};
+use crate::node::{self, Node, TaskWait, WaitSubject, line_of};
 use crate::{Error, Result};
 use oikaze_protocol::collective::CollectiveCall;
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,8 @@ pub struct Pending<R> {
     slot: Arc<Slot<R>>,
     node: Arc<Node>,
     call: CollectiveCall,
+    /// Number of the collective in its team, from 1, and whether the team is all nodes.
+    number: Option<(u64, bool)>,
     limit: Option<Duration>,
     /// A queue or a counter reports the end.
     told: AtomicBool,
@@ -50,9 +53,10 @@ impl<R> Pending<R> {
         slot: Arc<Slot<R>>,
         node: &Arc<Node>,
         call: CollectiveCall,
+        number: Option<(u64, bool)>,
         limit: Option<Duration>,
     ) -> Self {
-        Pending { slot, node: Arc::clone(node), call, limit, told: AtomicBool::new(false) }
+        Pending { slot, node: Arc::clone(node), call, number, limit, told: AtomicBool::new(false) }
     }
 
     /// Returns `true` if the collective has ended for this rank. This costs one load.
@@ -66,6 +70,7 @@ impl<R> Pending<R> {
     /// # Errors
     /// The ranks call different things; an operator panicked; a node is lost; or the time limit
     /// passed. After a time limit the collective goes on without its caller.
+    #[track_caller]
     pub fn wait(self) -> Result<R> {
         self.wait_within(self.limit)
     }
@@ -75,6 +80,7 @@ impl<R> Pending<R> {
     ///
     /// # Errors
     /// As [`Pending::wait`]; or the result was taken before.
+    #[track_caller]
     pub fn wait_for(&self, limit: Duration) -> Result<R> {
         self.wait_within(Some(limit))
     }
@@ -98,29 +104,52 @@ impl<R> Pending<R> {
     /// # Errors
     /// The time limit passed. An error of the collective itself is left like a result.
     #[cfg(feature = "ffi")]
+    #[track_caller]
     pub fn wait_ended(&self, limit: Duration) -> Result<()> {
         if self.slot.is_done() { Ok(()) } else { self.wait_until_done(Some(limit)) }
     }
 
+    #[track_caller]
     fn wait_within(&self, limit: Option<Duration>) -> Result<R> {
         if !self.slot.is_done() {
             self.wait_until_done(limit)?;
         }
-        self.taken()
+        match self.taken() {
+            Err(error) if error.is_mismatch() => Err(error.at(line_of(Location::caller()))),
+            taken => taken,
+        }
     }
 
+    #[track_caller]
     fn wait_until_done(&self, limit: Option<Duration>) -> Result<()> {
         self.wait_until(limit.and_then(|limit| Instant::now().checked_add(limit)))
     }
 
     /// Waits for the end, and leaves the result.
-    pub(super) fn wait_until(&self, deadline: Option<Instant>) -> Result<()> {
+    #[track_caller]
+    fn wait_until(&self, deadline: Option<Instant>) -> Result<()> {
+        let subject = || {
+            WaitSubject::other(match self.number {
+                Some((number, true)) => format!("{}, collective {number} of the job", self.call),
+                Some((number, false)) => format!("{}, collective {number} of a team", self.call),
+                None => self.call.to_string(),
+            })
+        };
+        self.wait_as(&subject, deadline)
+    }
+
+    /// Waits for the end, and leaves the result. A long wait is explained as one for `subject`.
+    #[track_caller]
+    pub(super) fn wait_as(
+        &self,
+        subject: &dyn Fn() -> WaitSubject,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
         let what = || self.call.to_string();
         self.node.check_process(what)?;
         let begun = Instant::now();
-        let subject = || WaitSubject::other(what());
         let is_done = || self.slot.is_done().then_some(Ok(()));
-        let done = self.node.wait_on(&subject, deadline, is_done);
+        let done = self.node.wait_on(subject, deadline, is_done);
         self.node.awaited(what, begun, done)
     }
 

@@ -2,6 +2,7 @@
 
 use super::operator::NoOperator;
 use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
+use super::team::WORLD;
 use super::{Item, Operator, Pending, Team};
 use crate::Rank;
 use oikaze_engine::Body;
@@ -151,11 +152,9 @@ impl<'t> Start<'t> {
             Ok(stage) => (stage, Ok(())),
             Err(why) => (Box::new(Broken(Arc::clone(&slot))) as Box<dyn Stage>, Err(why)),
         };
-        let pending = Pending::new(slot, node, call, *limit);
-        if !node.is_forked() {
-            core.begin(node, call, stage, sound);
-        }
-        pending
+        let number = (!node.is_forked()).then(|| core.begin(node, call, stage, sound));
+        let number = number.map(|number| (number + 1, core.id() == WORLD));
+        Pending::new(slot, node, call, number, *limit)
     }
 
     /// Begins a collective with a root. `finish` makes the outcome of the result.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Number of the team of all nodes.
-const WORLD: u64 = 0;
+pub(super) const WORLD: u64 = 0;
 /// First word of the number of a team of living ranks, where a split has the split's number.
 const SHRINK: u64 = u64::MAX;
 /// First word of the number of a team of two nodes between which notifications go.
@@ -143,6 +143,7 @@ impl Team {
     ///
     /// # Errors
     /// As all collectives ([`Pending::wait`](super::Pending::wait)).
+    #[track_caller]
     pub(super) fn split_by(&self, color: Option<u32>, key: i64) -> Result<Option<Team>> {
         let number = self.core.next_split();
         let mine = [color.map_or(0, |color| u64::from(color) + 1), key.cast_unsigned()];
@@ -163,11 +164,12 @@ impl Team {
     ///
     /// # Errors
     /// As [`Collectives::shrink`](super::Collectives::shrink).
+    #[track_caller]
     pub(super) fn shrink_to_living(&self) -> Result<Team> {
         let slot = Arc::new(GoneSlot::default());
         let call = CollectiveCall::SHRINK;
         let begin = || {
-            let pending = Pending::new(Arc::clone(&slot), &self.node, call, self.limit);
+            let pending = Pending::new(Arc::clone(&slot), &self.node, call, None, self.limit);
             let number = match self.node.is_forked() {
                 true => 0,
                 false => self.core.begin_shrink(&self.node, Arc::clone(&slot)),
@@ -230,6 +232,7 @@ impl Team {
     /// As all collectives ([`Pending::wait`](super::Pending::wait)); or a guard of any array of
     /// this node is alive. In the last case this node does not come, and the others go on waiting
     /// for it.
+    #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.node.check_no_guard("team barrier")?;
         let what = "team barrier";
@@ -243,6 +246,7 @@ impl Team {
     }
 
     /// Brings this node's writes to their homes, and returns what it knows then (COH-15.1).
+    #[track_caller]
     pub(super) fn release(&self, what: &str) -> Result<Vec<u8>> {
         let released = self.node.submit(Request::ReleaseToTeam, None);
         match self.node.outcome(&what, &released, self.limit)? {
@@ -253,6 +257,7 @@ impl Team {
 
     /// Learns what these ranks of the team know (COH-15.2). A rank that could not release tells
     /// nothing.
+    #[track_caller]
     pub(super) fn learn(
         &self,
         what: &str,

@@ -125,6 +125,7 @@ impl Counter {
     ///
     /// # Errors
     /// The time limit passed, or this node has left the job, whose operations have all ended then.
+    #[track_caller]
     pub fn wait(&self, ended: u64) -> Result<Counts> {
         self.wait_within(ended, self.limit)
     }
@@ -133,10 +134,12 @@ impl Counter {
     ///
     /// # Errors
     /// As [`Counter::wait`].
+    #[track_caller]
     pub fn wait_for(&self, ended: u64, limit: Duration) -> Result<Counts> {
         self.wait_within(ended, Some(limit))
     }
 
+    #[track_caller]
     fn wait_within(&self, ended: u64, limit: Option<Duration>) -> Result<Counts> {
         self.node.check_process(|| "waiting for a counter".into())?;
         let begun = Instant::now();

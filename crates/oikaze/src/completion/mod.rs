@@ -71,6 +71,7 @@ impl Job {
     /// operation is one whose handle was dropped or not waited for yet, and whose failure no
     /// completion queue has handed out. The error gives the number of failures, and holds the
     /// first. Each failure is reported once.
+    #[track_caller]
     pub fn flush(&self) -> Result<()> {
         self.flush_within(self.limit)
     }
@@ -79,10 +80,12 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::flush`].
+    #[track_caller]
     pub fn flush_for(&self, limit: Duration) -> Result<()> {
         self.flush_within(Some(limit))
     }
 
+    #[track_caller]
     fn flush_within(&self, limit: Option<Duration>) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: None }, None);
         let subject = || WaitSubject::other("all operations of this node to end");
@@ -114,6 +117,7 @@ impl Peer {
     /// # Errors
     /// The time limit passed; or operations to this peer have failed and no caller knows, as
     /// [`Job::flush`] says.
+    #[track_caller]
     pub fn flush(&self) -> Result<()> {
         self.flush_within(self.limit)
     }
@@ -122,10 +126,12 @@ impl Peer {
     ///
     /// # Errors
     /// As [`Peer::flush`].
+    #[track_caller]
     pub fn flush_for(&self, limit: Duration) -> Result<()> {
         self.flush_within(Some(limit))
     }
 
+    #[track_caller]
     fn flush_within(&self, limit: Option<Duration>) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: Some(self.rank) }, None);
         self.node

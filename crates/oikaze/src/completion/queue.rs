@@ -201,6 +201,7 @@ impl CompletionQueue {
     /// # Errors
     /// The time limit passed, or this node has left the job, whose operations have all ended then.
     /// The operations in the queue stay there.
+    #[track_caller]
     pub fn wait(&self, at_least: usize, into: &mut Vec<Completed>) -> Result<usize> {
         self.wait_within(at_least, self.limit, into)
     }
@@ -209,6 +210,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// As [`CompletionQueue::wait`].
+    #[track_caller]
     pub fn wait_for(
         &self,
         at_least: usize,
@@ -218,6 +220,7 @@ impl CompletionQueue {
         self.wait_within(at_least, Some(limit), into)
     }
 
+    #[track_caller]
     fn wait_within(
         &self,
         at_least: usize,
@@ -241,11 +244,13 @@ impl CompletionQueue {
 
     /// Waits until `at_least` operations are there, and leaves them (`ffi::readiness`).
     #[cfg(feature = "ffi")]
+    #[track_caller]
     pub(crate) fn wait_until_filled(&self, at_least: usize, limit: Option<Duration>) -> Result<()> {
         let is_filled = || (self.len() >= at_least).then_some(());
         self.wait_and(at_least, limit.or(self.limit), is_filled)
     }
 
+    #[track_caller]
     fn wait_and<T>(
         &self,
         at_least: usize,

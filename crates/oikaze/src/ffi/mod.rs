@@ -18,6 +18,7 @@ mod regions;
 mod words;
 
 pub use crate::collective::untyped::{Untyped, UntypedOperator, UntypedResult};
+pub use crate::node::{PlaceFinder, find_places_by};
 pub use crate::shared::untyped::{
     ElementKind, ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
     UntypedWriteGuard,

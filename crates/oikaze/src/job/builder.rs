@@ -268,6 +268,7 @@ impl JobBuilder {
     ///
     /// # Errors
     /// As [`join`](crate::join); a setting makes no sense.
+    #[track_caller]
     pub fn join(self) -> Result<Job> {
         super::join::join_with(&self)
     }

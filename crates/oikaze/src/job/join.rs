@@ -35,11 +35,13 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// An environment variable makes no sense, a node or the store could not be reached, or this
 /// machine does not grant something that joining needs.
+#[track_caller]
 pub fn join() -> Result<Job> {
     join_with(&JobBuilder::default())
 }
 
 /// Joins the job with these settings.
+#[track_caller]
 pub(crate) fn join_with(builder: &JobBuilder) -> Result<Job> {
     check_not_forked(|| "joining the job".into())?;
     let settings = builder.adjusted(JobBuilder::of_environment()?)?;
@@ -56,12 +58,14 @@ pub(crate) fn join_with(builder: &JobBuilder) -> Result<Job> {
 ///
 /// # Errors
 /// As [`join`].
+#[track_caller]
 pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     join_at(bootstrap, &JobBuilder::default())
 }
 
 /// Joins a job at the place that `bootstrap` gives. The builder says what the place's settings do
 /// not say.
+#[track_caller]
 pub(crate) fn join_at(bootstrap: Box<dyn Bootstrap>, builder: &JobBuilder) -> Result<Job> {
     check_not_forked(|| "joining the job".into())?;
     let bootstrap: Arc<dyn Bootstrap> = Arc::from(bootstrap);
@@ -74,6 +78,7 @@ pub(crate) fn join_at(bootstrap: Box<dyn Bootstrap>, builder: &JobBuilder) -> Re
     joined
 }
 
+#[track_caller]
 fn join_explaining(
     bootstrap: Arc<dyn Bootstrap>,
     builder: &JobBuilder,
@@ -86,6 +91,7 @@ fn join_explaining(
         Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
     // Found out now, while there is but one thread.
     let _ = oikaze_os::sync::makes_fences();
+    waits.report_on_quit();
     let choice = choose(&without)?;
     let tracking = choice.to_string();
     publisher.paths().tracks_by(choice.tracker.kind());

@@ -1,7 +1,7 @@
 //! Meeting of a job's nodes: each publishes where it can be reached, and connects to all others.
 
 use crate::Result;
-use crate::node::{Node, WaitSubject, Waits};
+use crate::node::{CallPlace, Node, WaitSubject, Waits};
 use oikaze_launch::addresses::{
     Callable, Candidate, Likelihood, Reachable, Unreachable, choose as choose_candidates,
     processors_here,
@@ -11,6 +11,7 @@ use oikaze_os::cpu::{CpuId, Topology, cpulist};
 use oikaze_os::net::narrow_path;
 use oikaze_protocol::limits::JOIN_CONNECT_TIME;
 use oikaze_protocol::wind::Death;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,7 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
+    #[track_caller]
     pub fn hold(
         bootstrap: &dyn Bootstrap,
         port: u16,
@@ -49,12 +51,13 @@ impl Meeting {
         }
         let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
         let mut others = Vec::new();
-        let begun = Instant::now();
+        let (begun, caller) = (Instant::now(), Location::caller());
         for rank in 0..bootstrap.size() {
             let _waits = (rank != bootstrap.rank()).then(|| {
                 waits.register(
                     WaitSubject::Join { nodes: vec![rank], what: "say where it can be reached" },
                     begun,
+                    CallPlace::of_call(caller),
                 )
             });
             others.push(if rank == bootstrap.rank() {
@@ -111,6 +114,7 @@ impl Meeting {
     }
 
     /// Waits until every pair is connected, or returns an error that says what was tried.
+    #[track_caller]
     pub fn connect(
         &self,
         bootstrap: &dyn Bootstrap,
@@ -127,8 +131,8 @@ impl Meeting {
             // not count that as silence.
             let begun = Instant::now();
             for rank in missing(node) {
-                let _waits =
-                    waits.register(WaitSubject::Join { nodes: vec![rank], what: "connect" }, begun);
+                let subject = WaitSubject::Join { nodes: vec![rank], what: "connect" };
+                let _waits = waits.register(subject, begun, CallPlace::of_call(Location::caller()));
                 let left = limit.saturating_sub(begun.elapsed());
                 bootstrap.get(&connecting_key(rank), left).map_err(|why| match why {
                     JobError::TimedOut { .. } => JobError::Stalled { rank, limit },
@@ -200,6 +204,7 @@ fn missing(node: &Node) -> Vec<u32> {
 
 /// Waits until every pair is connected. Returns `Some(Err(None))` if a node is lost or the job was
 /// ended, and `None` if the time has passed.
+#[track_caller]
 fn connected_within(
     bootstrap: &dyn Bootstrap,
     node: &Node,

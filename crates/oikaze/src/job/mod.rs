@@ -255,6 +255,7 @@ impl Job {
     /// A node was lost before it left; operations have failed that no caller waited for
     /// ([`Job::flush`]); a guard is alive, whose later writes no other node will see (this node
     /// leaves the job all the same).
+    #[track_caller]
     pub fn leave(self) -> Result<()> {
         self.leave_once()
     }
@@ -281,6 +282,7 @@ impl Job {
         self.node.stop();
     }
 
+    #[track_caller]
     pub(crate) fn leave_once(&self) -> Result<()> {
         if self.left.swap(true, Ordering::Relaxed) {
             return Ok(());

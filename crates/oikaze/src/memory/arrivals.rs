@@ -130,6 +130,7 @@ impl Arrivals {
     /// # Errors
     /// The time limit passed; all other nodes are lost or leave, or this node has left, and no
     /// entry is left.
+    #[track_caller]
     pub fn next(&self) -> Result<Arrival> {
         self.next_within(self.limit)
     }
@@ -138,21 +139,25 @@ impl Arrivals {
     ///
     /// # Errors
     /// As [`Arrivals::next`].
+    #[track_caller]
     pub fn next_for(&self, limit: Duration) -> Result<Arrival> {
         self.next_within(Some(limit))
     }
 
     /// Takes an entry, which stays although its sender dies (MEM-25.6).
+    #[track_caller]
     fn next_within(&self, limit: Option<Duration>) -> Result<Arrival> {
         self.wait_within(limit, || self.try_next())
     }
 
     /// Waits until an entry is there, and leaves it (`ffi::readiness`).
     #[cfg(feature = "ffi")]
+    #[track_caller]
     pub(crate) fn wait_until_filled(&self, limit: Option<Duration>) -> Result<()> {
         self.wait_within(limit.or(self.limit), || (!self.is_empty()).then_some(()))
     }
 
+    #[track_caller]
     fn wait_within<T>(
         &self,
         limit: Option<Duration>,

@@ -145,6 +145,7 @@ impl Scope<'_, '_, '_> {
     /// then are cancelled, so that nothing reads or writes the lent memory any more. A thread that
     /// panics does not wait. If `is_told` is set, the call returns the first failure that no caller
     /// has been told of.
+    #[track_caller]
     fn end(&self, is_told: bool) -> Result<()> {
         let limit =
             if std::thread::panicking() { Some(Duration::ZERO) } else { self.job.time_limit() };

@@ -91,6 +91,7 @@ impl Fifo {
     /// # Errors
     /// The time limit passed; the FIFO's memory was overwritten; all other nodes are lost, or this
     /// node has left.
+    #[track_caller]
     pub fn pop(&self, into: &mut Vec<u8>) -> Result<()> {
         self.pop_within(into, self.limit)
     }
@@ -99,10 +100,12 @@ impl Fifo {
     ///
     /// # Errors
     /// As [`Fifo::pop`].
+    #[track_caller]
     pub fn pop_for(&self, into: &mut Vec<u8>, limit: Duration) -> Result<()> {
         self.pop_within(into, Some(limit))
     }
 
+    #[track_caller]
     fn pop_within(&self, into: &mut Vec<u8>, limit: Option<Duration>) -> Result<()> {
         if self.try_pop(into)? {
             return Ok(());
@@ -116,6 +119,7 @@ impl Fifo {
 
     /// Waits until an element is there, and leaves it (`ffi::readiness`).
     #[cfg(feature = "ffi")]
+    #[track_caller]
     pub(crate) fn wait_until_filled(&self, limit: Option<Duration>) -> Result<()> {
         self.node.check_process(|| format!("waiting for FIFO \"{}\"", self.name))?;
         self.wait_within(limit.or(self.limit), || match self.queue.is_empty() {
@@ -125,6 +129,7 @@ impl Fifo {
         })
     }
 
+    #[track_caller]
     fn wait_within(
         &self,
         limit: Option<Duration>,

@@ -133,6 +133,7 @@ impl Job {
     /// The time limit passed; the peer (or every other node, if `from` is `None`) is lost, and all
     /// its messages have been read.
     #[inline]
+    #[track_caller]
     pub fn receive(&self, from: Option<Rank>) -> Result<Message> {
         match self.node.take_soon(from) {
             Some(arrived) => Ok(Message::new(arrived)),
@@ -145,6 +146,7 @@ impl Job {
     /// # Errors
     /// As [`Job::receive`].
     #[inline]
+    #[track_caller]
     pub fn receive_for(&self, from: Option<Rank>, limit: Duration) -> Result<Message> {
         match self.node.take_soon(from) {
             Some(arrived) => Ok(Message::new(arrived)),
@@ -153,6 +155,7 @@ impl Job {
     }
 
     #[cold]
+    #[track_caller]
     fn receive_later(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Message> {
         from.map_or(Ok(()), |rank| self.node.check_rank(rank))?;
         let next = || self.node.take_mail(from).or_else(|| self.node.take_fast(from));
@@ -193,6 +196,7 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::receive`].
+    #[track_caller]
     pub fn probe(&self, from: Option<Rank>) -> Result<Received> {
         self.probe_within(from, self.limit)
     }
@@ -201,10 +205,12 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::receive`].
+    #[track_caller]
     pub fn probe_for(&self, from: Option<Rank>, limit: Duration) -> Result<Received> {
         self.probe_within(from, Some(limit))
     }
 
+    #[track_caller]
     fn probe_within(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Received> {
         if let Some(next) = self.try_probe(from) {
             return Ok(next);
@@ -233,16 +239,19 @@ impl Job {
     /// messages is returned while the call waits. If the job's time limit passes, or all other
     /// nodes are lost, the call returns the messages received so far.
     #[must_use]
+    #[track_caller]
     pub fn receive_batch(&self, count: usize) -> Vec<Message> {
         self.take_batch(count, self.limit)
     }
 
     /// Waits for messages as [`Job::receive_batch`] does, with this time limit.
     #[must_use]
+    #[track_caller]
     pub fn receive_batch_for(&self, count: usize, limit: Duration) -> Vec<Message> {
         self.take_batch(count, Some(limit))
     }
 
+    #[track_caller]
     fn take_batch(&self, count: usize, limit: Option<Duration>) -> Vec<Message> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         self.node.take_batch(count, deadline).into_iter().map(Message::new).collect()

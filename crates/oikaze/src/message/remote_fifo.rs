@@ -122,6 +122,7 @@ impl RemoteFifo {
     /// # Errors
     /// As [`RemoteFifo::try_push`]; the FIFO was full for all of that time. After a timeout
     /// the peer did not answer in time, and the element may still get in.
+    #[track_caller]
     pub fn push(&self, element: &[u8]) -> Result<()> {
         self.push_within(element, self.peer.limit)
     }
@@ -130,10 +131,12 @@ impl RemoteFifo {
     ///
     /// # Errors
     /// As [`RemoteFifo::push`].
+    #[track_caller]
     pub fn push_for(&self, element: &[u8], limit: Duration) -> Result<()> {
         self.push_within(element, Some(limit))
     }
 
+    #[track_caller]
     fn push_within(&self, element: &[u8], limit: Option<Duration>) -> Result<()> {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));

@@ -24,6 +24,7 @@ impl Node {
     }
 
     /// Waits until all other nodes leave, too.
+    #[track_caller]
     pub fn leave_job(&self, limit: Option<Duration>) -> Result<()> {
         let begun = Instant::now();
         let completion = self.submit(Request::Leave, None);
@@ -39,6 +40,7 @@ impl Node {
         }
     }
 
+    #[track_caller]
     fn wait_in_leave(
         &self,
         begun: Instant,

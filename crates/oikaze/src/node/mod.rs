@@ -37,7 +37,9 @@ pub(crate) use engine_thread::tests::noting_callers;
 pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::{PostedReceive, next_or_end};
 pub(crate) use shm_route::ShmRoute;
-pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
+pub(crate) use waits::{BOARD_BYTES, CallPlace, LongWait, WaitSubject, Waits, line_of};
+#[cfg(feature = "ffi")]
+pub use waits::{PlaceFinder, find_places_by};
 
 use crate::collective::Registry;
 use crate::memory::LocalRegion;
@@ -64,7 +66,7 @@ use oikaze_protocol::rma::{Pattern, RmaError};
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -109,6 +111,8 @@ pub(crate) struct Node {
     collectives: Arc<Registry>,
     departures: departures::Departures,
     keeps_going: AtomicBool,
+    /// Number of barriers of the job that this node has called.
+    barriers: AtomicU64,
     handlers: signal_masking::HandlerCheck,
     publisher: Publisher,
     closing: AtomicBool,
@@ -176,6 +180,7 @@ impl Node {
             collectives: Arc::default(),
             departures: departures::Departures::default(),
             keeps_going: AtomicBool::new(false),
+            barriers: AtomicU64::new(0),
             handlers: signal_masking::HandlerCheck::default(),
             publisher,
             closing: AtomicBool::new(false),
@@ -455,6 +460,7 @@ impl Node {
     /// Takes at most `wanted` of the oldest messages. Waits until that many are there, and is woken
     /// once, by the last of them. Messages that arrive meanwhile take none of their senders' credit
     /// any more.
+    #[track_caller]
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
         let mut batch = Vec::new();
         let mut is_late = false;
@@ -481,6 +487,7 @@ impl Node {
 
     /// Waits until this many messages are there, and leaves them. Returns `false` if the deadline
     /// has passed, or no more messages come.
+    #[track_caller]
     pub fn wait_for_batch(&self, wanted: usize, deadline: Option<Instant>) -> bool {
         self.mailbox.enlist(wanted).into_iter().for_each(|read| self.tell(read));
         let there = || (self.mailbox.len() >= wanted).then_some(());

@@ -1,10 +1,12 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
-use super::{Needs, Node, WaitSubject};
+use super::{Needs, Node, WaitSubject, line_of};
 use crate::error::Cause;
 use crate::{Error, Result};
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_protocol::Rank;
+use std::fmt;
+use std::panic::Location;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ const SEND_REST_MAX: Duration = Duration::from_millis(2);
 
 impl Node {
     /// Waits for an outcome.
+    #[track_caller]
     pub fn outcome(
         &self,
         what: &dyn std::fmt::Display,
@@ -32,6 +35,7 @@ impl Node {
     }
 
     /// Waits for an outcome, wherever it appears. A long wait is explained as one for `subject`.
+    #[track_caller]
     pub fn outcome_of(
         &self,
         subject: &dyn Fn() -> WaitSubject,
@@ -67,20 +71,27 @@ impl Node {
 
     /// Takes part in a collective, and waits for its end. On a timeout, the error names the nodes
     /// that are late.
+    #[track_caller]
     pub fn collective(
         &self,
-        what: &str,
+        what: &dyn fmt::Display,
         request: Request,
         limit: Option<Duration>,
     ) -> Result<Value> {
         self.check_handlers_soon();
         let completion = self.submit(request, None);
-        let subject = || WaitSubject::Collective(what.to_owned());
-        let outcome = self
-            .outcome_of(&subject, &what, || completion.outcome(), limit)
-            .map_err(|error| self.explain_timeout(error, &subject()))?;
+        let subject = || WaitSubject::Collective(what.to_string());
+        let outcome = match self.outcome_of(&subject, what, || completion.outcome(), limit) {
+            Err(error) => return Err(self.explain_timeout(error, &subject())),
+            Ok(outcome) => outcome,
+        };
         self.send_rest();
         Ok(outcome)
+    }
+
+    /// Returns the number of this node's next barrier. All nodes count alike, from 1.
+    pub fn next_barrier(&self) -> u64 {
+        self.barriers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Drives until all bytes have left this node, because other nodes wait for its updates, and
@@ -96,8 +107,13 @@ impl Node {
         }
     }
 
-    /// Adds to the error of a wait that took too long why it did (MEM-21.4).
+    /// Adds to the error of the caller's wait where it was (MEM-21.5) if nodes have called different
+    /// things, and also why if it took too long (MEM-21.4).
+    #[track_caller]
     pub fn explain_timeout(&self, error: Error, subject: &WaitSubject) -> Error {
+        let line = line_of(Location::caller());
+        let misfits = error.is_mismatch() || error.is_timeout();
+        let error = if misfits { error.at(line) } else { error };
         match error.into_cause() {
             Cause::Timeout { what, waited } => {
                 let cause = self.waits.cause(subject, waited.min(CAUSE_TIME));
@@ -108,8 +124,9 @@ impl Node {
     }
 
     /// Notes that a thread of this node holds a lock of the job from now on.
+    #[track_caller]
     pub fn took_lock(&self, number: u64) {
-        self.waits.took_lock(number);
+        self.waits.took_lock(number, Location::caller());
     }
 
     /// Refuses a lock that the calling thread has taken, and that was not given back: the thread
@@ -117,11 +134,21 @@ impl Node {
     pub fn check_lock_is_not_mine(&self, number: u64) -> Result<()> {
         let Some(since) = self.waits.holds_lock(number) else { return Ok(()) };
         let why = format!(
-            "this thread took the lock {:.1} s ago, and it was not given back; locks are not \
-             recursive: give it back first",
-            since.as_secs_f32()
+            "this thread took the lock {since}, and it was not given back; locks are not \
+             recursive: give it back first"
         );
-        Err(Error::invalid(format!("lock {number}"), why))
+        Err(Error::invalid(self.lock_text(number), why))
+    }
+
+    /// Returns how texts name a lock of the job.
+    pub fn lock_text(&self, number: u64) -> String {
+        self.waits.lock_text(number)
+    }
+
+    /// Notes the name that the program gives a lock of the job.
+    #[cfg(feature = "ffi")]
+    pub fn name_lock(&self, number: u64, name: &str) {
+        self.waits.name_lock(number, name);
     }
 
     /// Notes that this node gives a lock of the job back.

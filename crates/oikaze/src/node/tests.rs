@@ -299,6 +299,6 @@ fn abort_known_to_two_threads_returns_when_later_requests_fail() {
         });
         returned.recv().unwrap();
     });
-    let error = node.collective("barrier", Request::Barrier, None).unwrap_err().to_string();
+    let error = node.collective(&"barrier", Request::Barrier, None).unwrap_err().to_string();
     assert!(error.contains("the first reason"), "{error}");
 }

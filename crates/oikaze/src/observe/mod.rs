@@ -6,6 +6,7 @@
 //! finds the boards of this machine, maps them and reads. It asks no node, and no node waits.
 
 pub mod page;
+mod program;
 mod publish;
 mod slow;
 #[cfg(test)]

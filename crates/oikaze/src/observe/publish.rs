@@ -1,6 +1,7 @@
 //! Writer's side of the board: now and then, the engine's counters are written to the board.
 
 use super::page::{self, NodePage, PeerPage};
+use super::program::own_name;
 use super::slow::PathNotes;
 use super::words::Row;
 use crate::Rank;
@@ -22,13 +23,12 @@ pub const VARIABLE: &str = "OIKAZE_STATISTICS";
 fn identity(job: &dyn Bootstrap) -> NodePage {
     let [a, b, c, d, ..] = job.secret().mac(&[b"oikaze name of the job"]);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let executable = std::env::current_exe().unwrap_or_default();
     NodePage {
         job: u32::from_be_bytes([a, b, c, d]),
         rank: job.rank(),
         nodes: job.size(),
         seal: job.settings().seal.unwrap_or_default(),
-        program: executable.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        program: own_name(),
         started: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
         ..NodePage::default()
     }

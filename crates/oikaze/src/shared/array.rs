@@ -72,6 +72,7 @@ pub(super) struct Settings {
 
 impl<T: Element> SharedArray<T> {
     /// Makes an array, or an array that replaces one of the same name.
+    #[track_caller]
     pub(super) fn declare(
         node: &Arc<Node>,
         tracker: &Arc<dyn Tracker>,
@@ -341,6 +342,7 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Makes ranges of elements valid for loads, all at once.
+    #[track_caller]
     pub(super) fn make_readable(&self, ranges: &[Range<usize>]) -> Result<()> {
         let array = self.memory.array();
         loop {
@@ -501,6 +503,7 @@ impl<T: Element> SharedArray<T> {
 
     /// Announces a write of rows of elements, whose pages become valid first. The rows are in
     /// order.
+    #[track_caller]
     pub(super) fn begin_write(
         &self,
         rows: &[Range<usize>],
@@ -754,10 +757,12 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Makes pages of several ranges valid for loads, and waits for those that have to be fetched.
+    #[track_caller]
     fn touch_many(&self, ranges: Vec<Range<u64>>) -> Result<()> {
         self.touch_pages(ranges, Access::Read)
     }
 
+    #[track_caller]
     fn touch_pages(&self, ranges: Vec<Range<u64>>, access: Access) -> Result<()> {
         let array = self.memory.array();
         let what = format!("fetching {} ranges of array \"{}\"", ranges.len(), self.name);
@@ -765,6 +770,7 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Makes pages valid, and waits for those that have to be fetched.
+    #[track_caller]
     fn touch(&self, pages: Range<u64>, access: Access) -> Result<()> {
         let array = self.memory.array();
         let Range { start, end } = pages;
@@ -774,6 +780,7 @@ impl<T: Element> SharedArray<T> {
         self.wait_for(Request::Touch { array, pages, access }, &what, peer)
     }
 
+    #[track_caller]
     fn wait_for(&self, request: Request, what: &str, peer: Option<Rank>) -> Result<()> {
         let completion = self.node.submit(request, None);
         let subject = || WaitSubject::Operation { what: what.to_owned(), peer };

@@ -106,6 +106,7 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
     ///
     /// # Errors
     /// As [`Job::array`]; `OIKAZE_DELIVERY` names no delivery, or `OIKAZE_UPDATE_CLASS` no class.
+    #[track_caller]
     pub fn build(self) -> Result<SharedArray<T>> {
         let Self { job, name, layout, extents, distribution, delivery, update_class, .. } = self;
         let declaring = || format!("declare array \"{name}\"");

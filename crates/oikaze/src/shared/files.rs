@@ -47,6 +47,7 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// A node could not write (all nodes get the error); a node is lost; a guard of any array of
     /// this node is alive. The file is not there then, or as it was before.
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let what = format!("save array \"{}\" to {}", self.name, path.display());
@@ -100,6 +101,7 @@ impl<T: Element> SharedArray<T> {
     /// node (all nodes get the error, and the elements stay); reading fails (all nodes get the
     /// error, and some elements are read); a node is lost; a guard of any array of this node is
     /// alive.
+    #[track_caller]
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let what = format!("load array \"{}\" from {}", self.name, path.display());

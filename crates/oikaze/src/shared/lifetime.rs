@@ -28,11 +28,13 @@ impl<T: Element> SharedArray<T> {
     ///
     /// # Errors
     /// Nodes disagree on the array; a node is lost; a guard of any array of this node is alive.
+    #[track_caller]
     pub fn free(self) -> Result<()> {
         self.free_everywhere()
     }
 
     /// Frees the array as [`SharedArray::free`] does. The handle is of no use afterwards.
+    #[track_caller]
     pub(crate) fn free_everywhere(&self) -> Result<()> {
         let what = format!("free array \"{}\"", self.name);
         self.node.check_process(|| what.clone())?;
@@ -59,11 +61,13 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// A node could not write its elements (all nodes get the error); a node is lost; a guard of
     /// any array of this node is alive.
+    #[track_caller]
     pub fn fill(&self, value: T) -> Result<()> {
         self.fill_units(&[value])
     }
 
     /// Fills as [`SharedArray::fill`] does, with an element of these units.
+    #[track_caller]
     pub(crate) fn fill_units(&self, element: &[T]) -> Result<()> {
         self.together("fill", || Ok(()))?;
         self.together("fill", || {
@@ -84,12 +88,14 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Does this node's part of a collective. If it fails on any node, all nodes get an error.
+    #[track_caller]
     pub(super) fn together<R>(&self, doing: &str, part: impl FnOnce() -> Result<R>) -> Result<R> {
         self.agree(doing, || Ok((Request::Barrier, part()?))).map(|(_, done)| done)
     }
 
     /// Does this node's part as [`together`](Self::together) does. The part returns also a number,
     /// and all nodes get the greatest one.
+    #[track_caller]
     pub(super) fn together_greatest<R>(
         &self,
         doing: &str,
@@ -107,6 +113,7 @@ impl<T: Element> SharedArray<T> {
         .ok_or_else(|| Error::invalid(doing.to_owned(), "the result is of another type (a defect)"))
     }
 
+    #[track_caller]
     fn agree<R>(
         &self,
         doing: &str,

@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::node::{Node, WaitSubject};
 use oikaze_engine::Request;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +32,21 @@ pub struct LockGuard {
     held: bool,
 }
 
+/// Name of a lock in texts, looked up only when it is displayed.
+struct LockName<'n> {
+    node: &'n Node,
+    lock: u64,
+}
+
+impl fmt::Display for LockName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.node.lock_text(self.lock))
+    }
+}
+
 impl LockGuard {
     /// Acquires the lock within `limit`. The guard gives it back within `of_job`.
+    #[track_caller]
     pub(crate) fn acquire(
         node: &Arc<Node>,
         lock: u64,
@@ -40,12 +54,12 @@ impl LockGuard {
         of_job: Option<Duration>,
     ) -> Result<Self> {
         node.check_handlers_soon();
-        node.check_no_guard_of_this_thread(|| format!("lock {lock}"))?;
+        node.check_no_guard_of_this_thread(|| node.lock_text(lock))?;
         node.check_lock_is_not_mine(lock)?;
         let completion = node.submit(Request::Lock(lock), None);
-        let subject = || WaitSubject::Lock(lock);
-        let outcome =
-            node.outcome_of(&subject, &format_args!("lock {lock}"), || completion.outcome(), limit);
+        let subject = || WaitSubject::Lock { number: lock, text: node.lock_text(lock) };
+        let name = LockName { node, lock };
+        let outcome = node.outcome_of(&subject, &name, || completion.outcome(), limit);
         if let Err(error) = outcome {
             if !error.is_timeout() {
                 return Err(error);
@@ -67,11 +81,13 @@ impl LockGuard {
     ///
     /// # Errors
     /// A node that the lock needs is lost, or the time limit passed.
+    #[track_caller]
     pub fn release(mut self) -> Result<()> {
         self.held = false;
         self.node.gave_lock_back(self.lock);
         let completion = self.node.submit(Request::Unlock(self.lock), None);
-        self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit).map(drop)
+        let name = LockName { node: &self.node, lock: self.lock };
+        self.node.outcome(&format_args!("giving back {name}"), &completion, self.limit).map(drop)
     }
 }
 
@@ -81,8 +97,9 @@ impl Drop for LockGuard {
             self.node.gave_lock_back(self.lock);
             // An error here means that the job is lost, and the next synchronisation reports that.
             let completion = self.node.submit(Request::Unlock(self.lock), None);
-            let _ =
-                self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit);
+            let name = LockName { node: &self.node, lock: self.lock };
+            let what = format_args!("giving back {name}");
+            let _ = self.node.outcome(&what, &completion, self.limit);
         }
     }
 }

@@ -117,6 +117,7 @@ impl Job {
     /// Nodes disagree on name, shape, element or homes (the error names them); a node has no
     /// memory for the array (all nodes get the error); a node is lost; a guard of any array of this
     /// node is alive (as for [`Job::barrier`]).
+    #[track_caller]
     pub fn array<T: Element>(&self, name: &str, shape: impl Shape) -> Result<SharedArray<T>> {
         self.array_builder(name, shape).build()
     }
@@ -125,6 +126,7 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::array`].
+    #[track_caller]
     pub fn array_with_homes<T: Element>(
         &self,
         name: &str,
@@ -145,6 +147,7 @@ impl Job {
     /// # Errors
     /// A node that the lock needs is lost; the time limit passed; a guard that this thread took is
     /// alive.
+    #[track_caller]
     pub fn lock(&self, lock: u64) -> Result<LockGuard> {
         LockGuard::acquire(&self.node, lock, self.limit, self.limit)
     }
@@ -153,6 +156,7 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::lock`].
+    #[track_caller]
     pub fn lock_for(&self, lock: u64, limit: Duration) -> Result<LockGuard> {
         LockGuard::acquire(&self.node, lock, Some(limit), self.limit)
     }

@@ -29,12 +29,14 @@ impl<T: Element> SharedArray<T> {
     /// The new shape has another number of axes, or does not fit the distribution; nodes disagree;
     /// a node has no memory (all nodes get these errors); a node is lost; a guard of any array of
     /// this node is alive. The array is as before then.
+    #[track_caller]
     pub fn resize(&mut self, shape: impl Shape) -> Result<()> {
         *self = self.resized(shape.extents())?;
         Ok(())
     }
 
     /// Returns the array that replaces this one and has another shape.
+    #[track_caller]
     pub(crate) fn resized(&self, extents: Extents) -> Result<Self> {
         let settings = match extents.dimensions() == self.shape().dimensions() {
             true => Ok(Settings { extents, ..self.settings.clone() }),
@@ -65,16 +67,19 @@ impl<T: Element> SharedArray<T> {
     /// The distribution does not fit the shape; nodes disagree; a node has no memory (all nodes get
     /// these errors); a node is lost; a guard of any array of this node is alive. The array is as
     /// before then.
+    #[track_caller]
     pub fn redistribute(&mut self, distribution: impl Into<Distribution>) -> Result<()> {
         *self = self.redistributed(distribution.into())?;
         Ok(())
     }
 
     /// Returns the array that replaces this one and has another distribution.
+    #[track_caller]
     pub(crate) fn redistributed(&self, distribution: Distribution) -> Result<Self> {
         self.replaced("redistribute", Ok(Settings { distribution, ..self.settings.clone() }))
     }
 
+    #[track_caller]
     fn replaced(&self, doing: &str, settings: Result<Settings>) -> Result<Self> {
         let (node, tracker) = (Arc::clone(&self.node), Arc::clone(self.memory.tracker()));
         let old = Some(self.memory.array());

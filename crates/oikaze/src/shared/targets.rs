@@ -39,11 +39,13 @@ impl<T: Element> SharedArray<T> {
     ///
     /// # Errors
     /// The elements do not fit; a home is lost; the time limit passed.
+    #[track_caller]
     pub fn put(&self, first: usize, elements: &[T]) -> Result<()> {
         self.change_many("put", first, TargetOp::Write, bytemuck::cast_slice(elements))
     }
 
     /// Sends the bytes of operands for the elements from `first` on to their homes.
+    #[track_caller]
     pub(crate) fn change_many(
         &self,
         doing: &str,
@@ -66,6 +68,7 @@ impl<T: Element> SharedArray<T> {
     ///
     /// # Errors
     /// The range is out of bounds; a home is lost; the time limit passed.
+    #[track_caller]
     pub fn get(&self, elements: Range<usize>) -> Result<Vec<T>> {
         let mut got = Vec::with_capacity(elements.len());
         self.get_parts(elements, |bytes| {
@@ -81,6 +84,7 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Reads elements at their homes, and hands their bytes over piece by piece.
+    #[track_caller]
     pub(crate) fn get_parts(
         &self,
         elements: Range<usize>,
@@ -116,6 +120,7 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Performs an operation on elements that are in bounds.
+    #[track_caller]
     fn act(
         &self,
         doing: &str,
@@ -160,6 +165,7 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     ///
     /// # Errors
     /// The index is out of bounds; the home is lost; the time limit passed.
+    #[track_caller]
     pub fn fetch_add(&self, index: impl ElementIndex, add: T) -> Result<T> {
         self.fetch_combine(index, Combine::Sum, add)
     }
@@ -169,6 +175,7 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
+    #[track_caller]
     pub fn fetch_combine(&self, index: impl ElementIndex, combine: Combine, other: T) -> Result<T> {
         let how = Accumulation { element: T::ELEMENT, combine };
         self.change_one("fetch_combine", index, TargetOp::Combine(how), &[other])
@@ -190,6 +197,7 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     ///
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
+    #[track_caller]
     pub fn compare_exchange(&self, index: impl ElementIndex, expected: T, new: T) -> Result<T> {
         let width = if size_of::<T>() == 4 { Width::W32 } else { Width::W64 };
         let op = TargetOp::CompareExchange(width);
@@ -214,11 +222,13 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     /// # Errors
     /// The numbers do not fit; a home is lost; the time limit passed. Some numbers may have been
     /// combined then, none of them twice.
+    #[track_caller]
     pub fn accumulate(&self, first: usize, combine: Combine, numbers: &[T]) -> Result<()> {
         let op = TargetOp::Accumulate(Accumulation { element: T::ELEMENT, combine });
         self.change_many("accumulate", first, op, bytemuck::cast_slice(numbers))
     }
 
+    #[track_caller]
     fn change_one(
         &self,
         doing: &str,
@@ -236,6 +246,7 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
 impl<T: Element> SharedArray<T> {
     /// Changes the element at a place in row-major order, and returns its bytes from before. The
     /// index is what the program gave.
+    #[track_caller]
     pub(crate) fn change_place(
         &self,
         doing: &str,

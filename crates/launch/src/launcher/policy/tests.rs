@@ -80,6 +80,25 @@ fn the_second_interrupt_kills() {
     assert!(policy.is_over());
 }
 
+/// LAUNCH-4.2.
+#[test]
+fn quit_asks_what_nodes_do_and_is_passed_on_only_when_it_comes_again_at_once() {
+    let mut policy = Policy::new(2, GRACE, None);
+    for second in [0, 2, 4] {
+        policy.signalled(at(second), 3);
+        assert_eq!(policy.actions(), [Action::Report]);
+    }
+    policy.reported(&[(0, Some("waits for barrier 1\n".into())), (1, None)]);
+    assert_eq!(
+        said(&mut policy),
+        ["node 0: waits for barrier 1".to_owned(), format!("node 1: {NO_ANSWER}")]
+    );
+    policy.signalled(at(4), 3);
+    assert_eq!(signals(&mut policy), [3]);
+    policy.signalled(at(9), 3);
+    assert_eq!(signals(&mut policy), [9]);
+}
+
 #[test]
 fn a_launcher_told_to_go_leaves_nobody() {
     for signal in [1, 15] {

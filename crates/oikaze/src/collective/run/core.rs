@@ -151,16 +151,16 @@ impl TeamCore {
         self.asked.store(true, Ordering::SeqCst);
     }
 
-    /// Begins a collective. With an error, this rank's arguments do not fit, and all ranks fail
-    /// (COLL-3.2).
+    /// Begins a collective, and returns its number in the team, from 0. With an error, this rank's
+    /// arguments do not fit, and all ranks fail (COLL-3.2).
     pub(in crate::collective) fn begin(
         self: &Arc<Self>,
         node: &Node,
         call: CollectiveCall,
         stage: Box<dyn Stage>,
         sound: Result<(), String>,
-    ) {
-        {
+    ) -> u64 {
+        let number = {
             let mut state = lock(&self.state);
             let number = state.next;
             state.next += 1;
@@ -182,9 +182,11 @@ impl TeamCore {
                 doom.or(late)
             };
             state.tasks.push_back(task);
-        }
+            number
+        };
         node.collectives().ask(self);
         node.collectives().run(node);
+        number
     }
 
     /// Returns the numbers of collectives and of splits that this rank has called.

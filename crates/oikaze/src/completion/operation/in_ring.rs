@@ -61,11 +61,13 @@ impl InRing<'_> {
 
     /// Waits within the time limit of the peer's handle.
     #[inline]
+    #[track_caller]
     pub fn wait<T: Outcome>(&self) -> Result<T> {
         self.wait_for(self.route.limit())
     }
 
     #[inline]
+    #[track_caller]
     pub fn wait_for<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
         match T::from_value(Value::Done) {
             Some(done) if self.is_taken() => Ok(done),
@@ -74,6 +76,7 @@ impl InRing<'_> {
     }
 
     #[cold]
+    #[track_caller]
     fn wait_longer<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
         let what = &self.what();
         let outcome = match self.route.node() {

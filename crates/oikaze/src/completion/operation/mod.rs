@@ -152,6 +152,7 @@ impl Begun {
         self.completion.what().cloned().unwrap_or_else(unknown)
     }
 
+    #[track_caller]
     fn wait<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
         let Self { node, completion, .. } = self;
         let value = match completion.outcome() {
@@ -239,6 +240,7 @@ impl<T: Outcome> Operation<T> {
     /// The error names the operation and the cause. If the time limit passed
     /// ([`Error::is_timeout`]), the operation goes on.
     #[inline]
+    #[track_caller]
     pub fn wait(&self) -> Result<T> {
         match self.view() {
             View::Done(_, outcome) => Ok(outcome),
@@ -252,6 +254,7 @@ impl<T: Outcome> Operation<T> {
     /// # Errors
     /// As [`Operation::wait`].
     #[inline]
+    #[track_caller]
     pub fn wait_for(&self, limit: Duration) -> Result<T> {
         match self.view() {
             View::Done(_, outcome) => Ok(outcome),
@@ -261,6 +264,7 @@ impl<T: Outcome> Operation<T> {
     }
 
     /// Waits within this time limit. Without one, until the operation has ended, or the peer.
+    #[track_caller]
     pub(crate) fn wait_within(&self, limit: Option<Duration>) -> Result<T> {
         match self.view() {
             View::Done(_, outcome) => Ok(outcome),
@@ -286,6 +290,7 @@ impl<T: Outcome> Operation<T> {
     ///
     /// # Errors
     /// The error names the operation and the cause, most often that it was cancelled.
+    #[track_caller]
     pub fn cancel(&self) -> Result<T> {
         match self.view() {
             View::Begun(begun @ Begun { node, completion, limit, .. }) => {

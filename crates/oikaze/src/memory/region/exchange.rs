@@ -32,6 +32,7 @@ impl LocalRegion {
     /// Exchanges up to `len` bytes of whole units with a local peer's region, as far as they are in
     /// one piece. Returns the number of bytes. Waits for the local peer's answer or its end,
     /// because an exchange must not stay half done.
+    #[track_caller]
     pub(crate) fn swap_pages(
         &self,
         own_offset: u64,

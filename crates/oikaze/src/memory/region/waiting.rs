@@ -17,6 +17,7 @@ impl LocalRegion {
     /// # Errors
     /// The offset is bad; the time limit passed; the region is no longer registered; all other
     /// nodes are lost, or this one has left.
+    #[track_caller]
     pub fn wait_until(&self, offset: u64, until: impl FnMut(u64) -> bool) -> Result<u64> {
         self.wait_within(None, offset, self.inner.limit, until)
     }
@@ -25,6 +26,7 @@ impl LocalRegion {
     ///
     /// # Errors
     /// As [`LocalRegion::wait_until`].
+    #[track_caller]
     pub fn wait_until_for(
         &self,
         offset: u64,
@@ -39,6 +41,7 @@ impl LocalRegion {
     ///
     /// # Errors
     /// As [`LocalRegion::wait_until`]; the peer is lost.
+    #[track_caller]
     pub fn wait_until_by(
         &self,
         peer: Rank,
@@ -52,6 +55,7 @@ impl LocalRegion {
     ///
     /// # Errors
     /// As [`LocalRegion::wait_until_by`].
+    #[track_caller]
     pub fn wait_until_by_for(
         &self,
         peer: Rank,
@@ -63,6 +67,7 @@ impl LocalRegion {
     }
 
     #[inline]
+    #[track_caller]
     fn wait_within(
         &self,
         by: Option<Rank>,
@@ -104,7 +109,11 @@ impl LocalRegion {
                 continue;
             }
             let begun = *begun.get_or_insert_with(Instant::now);
-            let long = long.get_or_insert_with(|| self.inner.node.long_wait(&subject));
+            let long = match &mut long {
+                Some(long) => long,
+                // Not in a closure, which has a place of its own.
+                none => none.insert(self.inner.node.long_wait(&subject)),
+            };
             word = self.wait_for_change(by, offset, word, (begun, long), limit)?;
         }
         Ok(word)

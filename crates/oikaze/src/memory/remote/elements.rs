@@ -36,6 +36,7 @@ impl RemoteRegion {
     /// # Errors
     /// The bytes lie outside the region; reading is not permitted; the table of regions is full;
     /// the peer is lost; the time limit passed.
+    #[track_caller]
     pub fn get_copy(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let mut copy = vec![0; self.check_inside(offset, len)?];
         self.get_into(offset, &mut copy)?;
@@ -46,6 +47,7 @@ impl RemoteRegion {
     ///
     /// # Errors
     /// As [`RemoteRegion::get_copy`].
+    #[track_caller]
     pub fn get_value<T: Pod>(&self, offset: u64) -> Result<T> {
         self.check_inside(offset, size_of::<T>())?;
         let mut value = T::zeroed();
@@ -77,6 +79,7 @@ impl RemoteRegion {
         RemoteElements { region: self, of: PhantomData }
     }
 
+    #[track_caller]
     fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         if into.is_empty() {
             return Ok(());
@@ -164,6 +167,7 @@ impl<T: Pod> RemoteElements<'_, T> {
     ///
     /// # Errors
     /// As [`RemoteRegion::get_copy`].
+    #[track_caller]
     pub fn get_value(&self, element: u64) -> Result<T> {
         self.region.get_value(self.offset(element))
     }

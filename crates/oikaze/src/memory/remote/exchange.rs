@@ -62,6 +62,7 @@ impl RemoteRegion {
     /// At `vm.max_map_count`, contents may be lost if other threads make mappings at that moment,
     /// and an error says so. Deregistering `here` meanwhile ends the exchange after the step that
     /// is under way.
+    #[track_caller]
     pub fn exchange(
         &self,
         offset: u64,
@@ -139,6 +140,7 @@ struct Both<'r> {
 }
 
 impl Both<'_> {
+    #[track_caller]
     fn exchange(mut self, units: Range<u64>, len: u64) -> Result<Placed> {
         self.copy(0..units.start)?;
         let swapped = self.swap(units.clone())?;
@@ -148,6 +150,7 @@ impl Both<'_> {
 
     /// Exchanges pages themselves (MEM-20.1), as far as the other owner does that. Returns the
     /// number of bytes.
+    #[track_caller]
     fn swap(&mut self, range: Range<u64>) -> Result<u64> {
         if range.is_empty() {
             return Ok(0);
@@ -167,6 +170,7 @@ impl Both<'_> {
         Ok(at - range.start)
     }
 
+    #[track_caller]
     fn copy(&mut self, range: Range<u64>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
@@ -179,6 +183,7 @@ impl Both<'_> {
 
     /// Exchanges bytes by a get, a put and a copy. A failure before the put has changed nothing.
     /// The contents that the put overwrites there are already here.
+    #[track_caller]
     fn copy_some(&mut self, at: u64, len: u64) -> Result<()> {
         let (there, here, here_offset) = (self.there, self.here, self.here_offset + at);
         let aside = self.aside()?;

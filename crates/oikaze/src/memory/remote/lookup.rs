@@ -22,6 +22,7 @@ impl Peer {
     /// # Errors
     /// Nothing was published under that name in time (the error lists the names that are there);
     /// the name was withdrawn (reported at once); the peer is lost.
+    #[track_caller]
     pub fn region(&self, name: &str) -> Result<RemoteRegion> {
         self.region_within(name, self.limit)
     }
@@ -30,10 +31,12 @@ impl Peer {
     ///
     /// # Errors
     /// As [`Peer::region`].
+    #[track_caller]
     pub fn region_for(&self, name: &str, limit: Duration) -> Result<RemoteRegion> {
         self.region_within(name, Some(limit))
     }
 
+    #[track_caller]
     fn region_within(&self, name: &str, limit: Option<Duration>) -> Result<RemoteRegion> {
         let what = format!("region \"{name}\" of node {}", self.rank);
         let published = self.find(name, what, limit)?;
@@ -41,6 +44,7 @@ impl Peer {
     }
 
     /// Waits for the region that is, or will be, published under this name.
+    #[track_caller]
     pub(crate) fn find(
         &self,
         name: &str,

@@ -48,6 +48,7 @@ impl RemoteRegion {
     /// owner, and the same rights on every page (MEM-18). Regions that were looked up by name are
     /// already mapped.
     #[must_use]
+    #[track_caller]
     pub fn mapped(self) -> Self {
         let node = &self.peer.node;
         if !node.has_local_peers() {

@@ -26,6 +26,7 @@ impl Node {
     }
 
     /// Waits as [`Node::wait`] does. A long wait is explained as one for `subject` (MEM-21.1).
+    #[track_caller]
     pub fn wait_on<T>(
         &self,
         subject: &dyn Fn() -> WaitSubject,
@@ -50,6 +51,7 @@ impl Node {
 
     /// Waits as [`Node::wait_on`] does. The thread that makes `ready` true wakes the calling thread
     /// ([`crate::node::Waiters`]), and other news do not.
+    #[track_caller]
     pub fn wait_quietly<T>(
         &self,
         subject: &dyn Fn() -> WaitSubject,

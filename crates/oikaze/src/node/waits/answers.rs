@@ -1,8 +1,8 @@
 //! Answers to questions about this node, and questions to other nodes
 //! ([`Bootstrap::ask_node`](oikaze_launch::Bootstrap::ask_node)).
 
-use super::cause::{COLLECTIVE, DOING, Facts, HOLDS, LOCK, NOT_HELD, thread_text};
-use super::{Node, WaitSubject, Waits, lock};
+use super::cause::{COLLECTIVE, DOING, Facts, HOLDS, LOCK, NOT_HELD, WANTED, thread_text};
+use super::{Node, Wait, WaitSubject, Waits, lock};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::LockView;
 use std::sync::Arc;
@@ -30,6 +30,11 @@ impl Waits {
         };
         if question == DOING {
             self.doing()
+        } else if question == WANTED {
+            self.wanted()
+        } else if question == oikaze_launch::REPORT {
+            self.pass_quit_on();
+            self.doing()
         } else if question == COLLECTIVE {
             self.with_node(|node| {
                 node.with_engine(|engine| {
@@ -49,11 +54,10 @@ impl Waits {
             held.iter().find(|held| held.lock == number).map_or_else(
                 || NOT_HELD.to_owned(),
                 |held| {
-                    format!(
-                        "for {:.1} s {}",
-                        held.since.elapsed().as_secs_f64(),
-                        thread_text(&held.thread)
-                    )
+                    let (since, thread) = (held.since.elapsed(), thread_text(&held.thread));
+                    let taken =
+                        held.place.map_or_else(String::new, |at| format!(" (taken at {at})"));
+                    format!("for {:.1} s{taken} {thread}", since.as_secs_f64())
                 },
             )
         } else {
@@ -68,22 +72,27 @@ impl Waits {
 
     /// Returns the predicate of "node 2 …": the waits of its threads, and the locks that it holds.
     fn doing(&self) -> String {
+        let text = |wait: &Wait| {
+            format!("waits for {} ({:.1} s)", wait.text(), wait.begun.elapsed().as_secs_f64())
+        };
+        self.states(SHOWN_MAX, text).join("; ")
+    }
+
+    /// Returns the waits of this node's threads as `text` puts them, and the locks that it holds:
+    /// at most `shown` of each.
+    pub(super) fn states(&self, shown: usize, text: impl Fn(&Wait) -> String) -> Vec<String> {
         if self.is_closed() {
-            return "has left the job".to_owned();
+            return vec!["has left the job".to_owned()];
         }
         self.let_waits_register();
         let mut waits = lock(&self.entries).waits.clone();
         waits.sort_by_key(|wait| wait.begun);
-        let text = |wait: &Arc<super::Wait>| {
-            format!("waits for {} ({:.1} s)", wait.subject, wait.begun.elapsed().as_secs_f64())
-        };
-        let mut parts: Vec<String> = waits.iter().take(SHOWN_MAX).map(text).collect();
-        if waits.len() > SHOWN_MAX {
-            parts.push(format!("{} more threads wait", waits.len() - SHOWN_MAX));
+        let mut parts: Vec<String> = waits.iter().take(shown).map(|wait| text(wait)).collect();
+        if waits.len() > shown {
+            parts.push(format!("{} more threads wait", waits.len() - shown));
         }
         // Rank 0 and managers of locks know more than the wait itself.
-        let is_collective =
-            |wait: &Arc<super::Wait>| matches!(wait.subject, WaitSubject::Collective(_));
+        let is_collective = |wait: &Arc<Wait>| matches!(wait.subject, WaitSubject::Collective(_));
         if waits.iter().any(is_collective)
             && let Some(late) =
                 self.with_node(|node| node.with_engine(|engine| engine.coherence().late()))
@@ -98,22 +107,29 @@ impl Waits {
                 None => "is joining the job".to_owned(),
             });
         }
-        let held = lock(&self.held);
+        let held: Vec<u64> = lock(&self.held).iter().map(|held| held.lock).collect();
         let locks: Vec<String> =
-            held.iter().take(SHOWN_MAX).map(|held| held.lock.to_string()).collect();
+            held.iter().take(shown).map(|number| self.lock_text(*number)).collect();
         if !locks.is_empty() {
-            let more = if held.len() > SHOWN_MAX {
-                format!(" and {} more", held.len() - SHOWN_MAX)
-            } else {
-                String::new()
+            let more = match held.len().saturating_sub(shown) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
             };
-            parts.push(format!(
-                "holds lock{} {}{more}",
-                if held.len() == 1 { "" } else { "s" },
-                locks.join(", ")
-            ));
+            parts.push(format!("holds {}{more}", locks.join(", ")));
         }
-        parts.join("; ")
+        parts
+    }
+
+    /// Returns the lock for which a thread of this node has waited longest: its number, and how
+    /// this node names it.
+    fn wanted(&self) -> String {
+        self.let_waits_register();
+        let entries = lock(&self.entries);
+        let waits = entries.waits.iter().filter_map(|wait| match &wait.subject {
+            WaitSubject::Lock { number, text } => Some((wait.begun, format!("{number} {text}"))),
+            _ => None,
+        });
+        waits.min().map_or_else(|| "no lock".to_owned(), |(_, wanted)| wanted)
     }
 
     /// Makes waiting threads register now, however short their wait has been.

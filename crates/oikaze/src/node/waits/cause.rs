@@ -14,6 +14,9 @@ pub(super) const LOCK: &str = "lock ";
 /// Question to a lock's holder, with the lock's number, for the time since when it is held and the
 /// thread.
 pub(super) const HOLDS: &str = "holds ";
+/// Question to any node for the lock that it waits for: the answer is the lock's number, and how
+/// the node names it.
+pub(super) const WANTED: &str = "wanted";
 /// Question to any node for what it does.
 pub(super) const DOING: &str = "doing";
 /// Answer to [`HOLDS`] of a node that does not hold the lock.
@@ -62,7 +65,7 @@ pub(super) fn cause(
 ) -> WaitCause {
     let peer = match subject {
         WaitSubject::Collective(_) => return collective(facts),
-        WaitSubject::Lock(lock) => return of_lock(facts, *lock, waiter),
+        WaitSubject::Lock { number, .. } => return of_lock(facts, *number, waiter),
         WaitSubject::Join { nodes, .. } => return WaitCause::of(states(facts, nodes, nodes.len())),
         WaitSubject::Message { from: peer, .. }
         | WaitSubject::Word { by: peer, .. }
@@ -106,14 +109,12 @@ fn state(facts: &dyn Facts, rank: Rank, followed: &mut Vec<u64>) -> String {
     let Some(doing) = facts.ask(rank, DOING).map(|answer| clean(&answer)) else {
         return format!("node {rank} does not say what it does (stopped, or too busy to answer)");
     };
-    let held = lock_in(&doing).map(|lock| holder(facts, lock, followed));
-    format!(
-        "node {rank} {doing}{}",
-        held.map_or_else(String::new, |held| format!(
-            "; lock {lock} is {held}",
-            lock = lock_in(&doing).unwrap_or_default()
-        ))
-    )
+    match wanted(facts, rank, &doing) {
+        Some((number, name)) => {
+            format!("node {rank} {doing}; {name} is {}", holder(facts, number, followed))
+        }
+        None => format!("node {rank} {doing}"),
+    }
 }
 
 fn collective(facts: &dyn Facts) -> WaitCause {
@@ -207,20 +208,26 @@ fn holder(facts: &dyn Facts, lock: u64, followed: &mut Vec<u64>) -> String {
         return format!("{text}, which does not say what it does (stopped, or too busy to answer)");
     };
     text += &format!(", which {doing}");
-    match lock_in(&doing) {
-        Some(next) if followed.contains(&next) => text + ": these waits form a cycle (deadlock)",
-        Some(next) if followed.len() < LOCKS_FOLLOWED => {
+    match wanted(facts, holder, &doing) {
+        Some((next, _)) if followed.contains(&next) => {
+            text + ": these waits form a cycle (deadlock)"
+        }
+        Some((next, name)) if followed.len() < LOCKS_FOLLOWED => {
             let next_holder = self::holder(facts, next, followed);
-            format!("{text}; lock {next} is {next_holder}")
+            format!("{text}; {name} is {next_holder}")
         }
         _ => text,
     }
 }
 
-/// Returns the lock that a node waits for, according to its answer.
-fn lock_in(doing: &str) -> Option<u64> {
-    let (_, rest) = doing.split_once("waits for lock ")?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+/// Returns the number and the name of the lock that a node waits for, if it does one.
+fn wanted(facts: &dyn Facts, rank: Rank, doing: &str) -> Option<(u64, String)> {
+    if !doing.contains("waits for lock ") {
+        return None;
+    }
+    let answer = clean(&facts.ask(rank, WANTED)?);
+    let (number, name) = answer.split_once(' ')?;
+    Some((number.parse().ok()?, name.to_owned()))
 }
 
 /// Returns the numbers that follow `word` in an answer such as `late 2 5; first 0`.
@@ -283,6 +290,7 @@ mod tests {
         let answers = [
             (0, COLLECTIVE, "late 2; first 0"),
             (2, DOING, "waits for lock 3 (4.8 s)"),
+            (2, WANTED, "3 lock 3"),
             (0, "lock 3", "holder 1; waiting 1; first 2"),
             (1, "holds 3", "for 5.0 s by thread \"main\""),
             (1, DOING, "waits for barrier (4.9 s)"),
@@ -316,6 +324,10 @@ mod tests {
         assert!(text(&own, &barrier).contains("on its way to its home nodes"));
     }
 
+    fn subject_of_lock(number: u64) -> WaitSubject {
+        WaitSubject::Lock { number, text: format!("lock {number}") }
+    }
+
     /// MEM-21.2.
     #[test]
     fn locks_in_crossed_order_are_called_a_cycle() {
@@ -326,12 +338,14 @@ mod tests {
                 (0, "lock 2", "holder 1; waiting 1; first 0"),
                 (1, "holds 2", "for 5.0 s by thread \"main\""),
                 (1, DOING, "waits for lock 1 (5.0 s)"),
+                (1, WANTED, "1 lock 1"),
                 (1, "lock 1", "holder 0; waiting 1; first 1"),
                 (0, "holds 1", "for 5.0 s by thread \"main\""),
                 (0, DOING, "waits for lock 2 (5.0 s)"),
+                (0, WANTED, "2 lock 2"),
             ],
         );
-        let text = text(&facts, &WaitSubject::Lock(2));
+        let text = text(&facts, &subject_of_lock(2));
         assert!(
             text.starts_with(
                 "held by node 1 for 5.0 s by thread \"main\", which waits for lock 1 (5.0 s); lock 1 is held by node 0"
@@ -351,7 +365,7 @@ mod tests {
         let holds = format!("for 5.0 s {}", thread_text(&waiter));
         let facts =
             told(1, 2, &[(1, "lock 3", "holder 1; waiting 1; first 1"), (1, "holds 3", &holds)]);
-        let found = cause(&facts, &WaitSubject::Lock(3), Some(&waiter));
+        let found = cause(&facts, &subject_of_lock(3), Some(&waiter));
         assert_eq!(
             found.text,
             format!(
@@ -367,12 +381,12 @@ mod tests {
             ],
         );
         assert_eq!(
-            cause(&other, &WaitSubject::Lock(3), Some(&waiter)).text,
+            cause(&other, &subject_of_lock(3), Some(&waiter)).text,
             "held by this node itself for 1.0 s by thread \"x\""
         );
         let second = told(0, 2, &[(1, "lock 3", "holder 1; waiting 2; first 1")]);
         assert!(
-            !cause(&second, &WaitSubject::Lock(3), None).is_spokesman,
+            !cause(&second, &subject_of_lock(3), None).is_spokesman,
             "node 1 waits longest and says it"
         );
     }

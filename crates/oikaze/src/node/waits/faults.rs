@@ -77,7 +77,7 @@ impl Faults {
                         .zip(coherence.fetching_from(array, page))
                 });
                 open.registered = known.map(|(array, home)| {
-                    node.waits.register(WaitSubject::Page { array, page, home }, open.begun)
+                    node.waits.register(WaitSubject::Page { array, page, home }, open.begun, None)
                 });
             }
         }

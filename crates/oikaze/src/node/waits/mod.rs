@@ -9,12 +9,17 @@
 mod answers;
 mod cause;
 mod faults;
+mod place;
+mod report;
 mod subject;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod watcher;
 
 pub(super) use faults::Faults;
+pub(crate) use place::{CallPlace, line_of};
+#[cfg(feature = "ffi")]
+pub use place::{PlaceFinder, find_places_by};
 pub(crate) use subject::WaitSubject;
 
 use super::{Node, lock};
@@ -22,6 +27,9 @@ use super::{Node, lock};
 use crate::ffi::Interruption;
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::time::Time;
+use place::SourceLine;
+use std::collections::BTreeMap;
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -31,6 +39,8 @@ use subject::WaitingThread;
 const REGISTER_AFTER: Duration = Duration::from_secs(1);
 /// Length of a wait from which on it is explained, unless the user says otherwise (MEM-21.1).
 const EXPLAIN_AFTER: Duration = Duration::from_secs(5);
+/// Maximum number of locks whose names a node remembers.
+const LOCK_NAMES_MAX: usize = 4096;
 /// Maximum number of bytes that the board shows of all waits.
 pub(crate) const BOARD_BYTES: usize = 384;
 
@@ -50,6 +60,8 @@ pub(crate) struct Waits {
     asked: AtomicBool,
     /// Locks of the job that this node holds.
     held: Mutex<Vec<HeldLock>>,
+    /// Names of the locks that the program has named, by number.
+    lock_names: Mutex<BTreeMap<u64, String>>,
 }
 
 #[derive(Default)]
@@ -62,6 +74,8 @@ struct Entries {
 /// One wait of one thread.
 struct Wait {
     subject: WaitSubject,
+    /// Call that waits, if it is known.
+    place: Option<CallPlace>,
     begun: Instant,
     thread: WaitingThread,
     state: Mutex<WaitState>,
@@ -81,6 +95,8 @@ struct HeldLock {
     lock: u64,
     since: Instant,
     thread: WaitingThread,
+    /// Line that took the lock, in a Rust program.
+    place: Option<SourceLine>,
 }
 
 impl Waits {
@@ -94,6 +110,7 @@ impl Waits {
             count: AtomicUsize::new(0),
             asked: AtomicBool::new(false),
             held: Mutex::default(),
+            lock_names: Mutex::default(),
             bootstrap,
         });
         // Not an `Arc`: the bootstrap keeps the function, and the registry the bootstrap.
@@ -104,6 +121,11 @@ impl Waits {
                 .map_or_else(|| "has left the job".to_owned(), |waits| waits.answer(question))
         }));
         waits
+    }
+
+    /// Makes SIGQUIT report this node's waits from now on (MEM-21.6).
+    pub fn report_on_quit(self: &Arc<Self>) {
+        report::begin(self);
     }
 
     /// Sets the node once its engine runs, so that its state can be reported.
@@ -122,10 +144,17 @@ impl Waits {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Registers a wait of the calling thread until the entry is dropped.
-    pub fn register(self: &Arc<Self>, subject: WaitSubject, begun: Instant) -> Registered {
+    /// Registers a wait of the calling thread until the entry is dropped. The thread waits in the
+    /// call at this place.
+    pub fn register(
+        self: &Arc<Self>,
+        subject: WaitSubject,
+        begun: Instant,
+        place: Option<CallPlace>,
+    ) -> Registered {
         let wait = Arc::new(Wait {
             subject,
+            place,
             begun,
             thread: WaitingThread::current(),
             state: Mutex::default(),
@@ -143,19 +172,37 @@ impl Waits {
     }
 
     /// Notes that a thread of this node holds this lock of the job from now on.
-    pub fn took_lock(&self, number: u64) {
+    pub fn took_lock(&self, number: u64, at: &'static Location<'static>) {
         lock(&self.held).push(HeldLock {
             lock: number,
             since: Instant::now(),
             thread: WaitingThread::current(),
+            place: line_of(at),
         });
     }
 
-    /// Returns for how long the calling thread holds this lock of the job, if it took it.
-    pub fn holds_lock(&self, number: u64) -> Option<Duration> {
+    /// Returns since when and where the calling thread holds this lock of the job, as in "3.0 s ago
+    /// at src/main.rs:40", if it took the lock.
+    pub fn holds_lock(&self, number: u64) -> Option<String> {
         let held = lock(&self.held);
         let mine = held.iter().find(|held| held.lock == number && held.thread.is_current())?;
-        Some(mine.since.elapsed())
+        let place = mine.place.map_or_else(String::new, |place| format!(" at {place}"));
+        Some(format!("{:.1} s ago{place}", mine.since.elapsed().as_secs_f64()))
+    }
+
+    /// Notes the name that the program gives a lock.
+    #[cfg(feature = "ffi")]
+    pub fn name_lock(&self, number: u64, name: &str) {
+        let mut names = lock(&self.lock_names);
+        if names.len() < LOCK_NAMES_MAX {
+            names.entry(number).or_insert_with(|| name.to_owned());
+        }
+    }
+
+    /// Returns how texts name a lock: by the name that the program gave it, else by its number.
+    pub fn lock_text(&self, number: u64) -> String {
+        let name = lock(&self.lock_names).get(&number).cloned();
+        name.map_or_else(|| format!("lock {number}"), |name| format!("lock \"{name}\""))
     }
 
     /// Notes that this node gives the lock back.
@@ -186,7 +233,7 @@ impl Waits {
                 .as_ref()
                 .map_or_else(String::new, |cause| format!(": {cause}"));
             let one =
-                format!("{:.0} s for {}{cause}", wait.begun.elapsed().as_secs_f64(), wait.subject);
+                format!("{:.0} s for {}{cause}", wait.begun.elapsed().as_secs_f64(), wait.text());
             if !text.is_empty() {
                 text.push_str(" | ");
             }
@@ -202,10 +249,22 @@ impl Waits {
     pub fn close(&self) {
         lock(&self.entries).closed = true;
         self.changed.notify_all();
+        report::end();
     }
 
     fn is_closed(&self) -> bool {
         lock(&self.entries).closed
+    }
+}
+
+impl Wait {
+    /// Returns the subject and the place, as in "barrier 3 at src/main.rs:40".
+    fn text(&self) -> String {
+        let place = self.place.as_ref();
+        place.map_or_else(
+            || self.subject.to_string(),
+            |place| format!("{} at {place}", self.subject),
+        )
     }
 }
 
@@ -228,6 +287,7 @@ pub(crate) struct LongWait<'s> {
     waits: &'s Arc<Waits>,
     subject: Option<&'s dyn Fn() -> WaitSubject>,
     begun: Instant,
+    place: &'static Location<'static>,
     /// Node time at which the wait registers.
     due: Time,
     registered: Option<Registered>,
@@ -261,13 +321,15 @@ impl LongWait<'_> {
     fn register(&mut self) {
         self.due = Time(u64::MAX);
         if let (Some(subject), None) = (self.subject, &self.registered) {
-            self.registered = Some(self.waits.register(subject(), self.begun));
+            let place = CallPlace::of_call(self.place);
+            self.registered = Some(self.waits.register(subject(), self.begun, place));
         }
     }
 }
 
 impl Node {
-    /// Begins a wait, for which `subject` gives the subject if it lasts.
+    /// Begins a wait of the caller, for which `subject` gives the subject if it lasts.
+    #[track_caller]
     pub fn long_wait<'s>(&'s self, subject: &'s dyn Fn() -> WaitSubject) -> LongWait<'s> {
         let begun = Instant::now();
         let now = self.time_of(begun);
@@ -275,6 +337,7 @@ impl Node {
             waits: &self.waits,
             subject: Some(subject),
             begun,
+            place: Location::caller(),
             due: now + self.waits.register_after(),
             registered: None,
             #[cfg(feature = "ffi")]
@@ -288,6 +351,7 @@ impl Node {
             waits: &self.waits,
             subject: None,
             begun: self.start,
+            place: Location::caller(),
             due: Time(u64::MAX),
             registered: None,
             #[cfg(feature = "ffi")]

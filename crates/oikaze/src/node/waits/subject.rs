@@ -11,8 +11,8 @@ use std::fmt;
 pub(crate) enum WaitSubject {
     /// All nodes, in a collective operation.
     Collective(String),
-    /// A lock of the job.
-    Lock(u64),
+    /// A lock of the job: its number, and how the node's texts name it.
+    Lock { number: u64, text: String },
     /// One message, or several, of a node or of any.
     Message { from: Option<Rank>, count: usize },
     /// A put with notice, of any node.
@@ -53,7 +53,7 @@ impl fmt::Display for WaitSubject {
                 f.write_str("all nodes to leave the job")
             }
             WaitSubject::Collective(what) => f.write_str(what),
-            WaitSubject::Lock(lock) => write!(f, "lock {lock}"),
+            WaitSubject::Lock { text, .. } => f.write_str(text),
             WaitSubject::Message { from, count } => {
                 match count {
                     1 => f.write_str("a message from ")?,

@@ -14,17 +14,27 @@ fn waits_are_shown_while_they_last_and_no_longer() {
     let waits = waits(Duration::ZERO);
     assert_eq!(waits.board_text(), "");
     let begun = Instant::now();
-    let first = waits.register(WaitSubject::Lock(3), begun);
-    let second = waits.register(WaitSubject::Message { from: Some(1), count: 1 }, Instant::now());
-    assert_eq!(waits.board_text(), "0 s for lock 3 | 0 s for a message from node 1");
+    let subject = WaitSubject::Lock { number: 3, text: "lock 3".into() };
+    let line = Location::caller();
+    let place = Some(CallPlace::of_line(line));
+    let first = waits.register(subject, begun, place);
+    let message = WaitSubject::Message { from: Some(1), count: 1 };
+    let second = waits.register(message, Instant::now(), None);
+    let at = format!("{}:{}", line.file(), line.line());
+    assert_eq!(
+        waits.board_text(),
+        format!("0 s for lock 3 at {at} | 0 s for a message from node 1")
+    );
+    assert_eq!(waits.answer("wanted"), "3 lock 3");
     let doing = waits.answer("doing");
     assert!(
-        doing.starts_with("waits for lock 3 (0.")
+        doing.starts_with(&format!("waits for lock 3 at {at} (0."))
             && doing.contains("; waits for a message from node 1 (0."),
         "{doing}"
     );
     drop(first);
     assert!(!waits.answer("doing").contains("lock"));
+    assert_eq!(waits.answer("wanted"), "no lock");
     drop(second);
     assert_eq!(
         (waits.board_text().as_str(), waits.answer("doing").as_str()),
@@ -39,10 +49,12 @@ fn waits_are_shown_while_they_last_and_no_longer() {
 fn held_locks_are_told_with_thread_and_age() {
     let waits = waits(Duration::ZERO);
     assert_eq!(waits.answer("holds 3"), "not held");
-    waits.took_lock(3);
+    waits.took_lock(3, Location::caller());
     let held = waits.answer("holds 3");
     assert!(held.starts_with("for 0.0 s by thread \"") && held.ends_with('"'), "{held}");
     assert!(waits.answer("doing").ends_with("; holds lock 3"));
+    waits.name_lock(3, "histogram");
+    assert!(waits.answer("doing").ends_with("; holds lock \"histogram\""));
     waits.gave_lock_back(3);
     assert_eq!(waits.answer("holds 3"), "not held");
     assert_eq!(waits.answer("lock x"), "does not understand the question");

@@ -92,7 +92,7 @@ impl Waits {
             }
         }
         let (mut lines, mut silent) = (Vec::new(), 0);
-        for (subject, waits) in groups {
+        for (_, waits) in groups {
             let Some(oldest) = waits.iter().min_by_key(|wait| wait.begun) else { continue };
             let found = if lines.len() < LINES_MAX {
                 cause(&facts, &oldest.subject, Some(&oldest.thread))
@@ -101,7 +101,7 @@ impl Waits {
                 WaitCause { text: String::new(), is_spokesman: false }
             };
             if found.is_spokesman {
-                lines.push(self.line(&subject, oldest, waits.len() - 1, &found.text));
+                lines.push(self.line(oldest, waits.len() - 1, &found.text));
             }
             waits.iter().for_each(|wait| wait.explained(&found));
         }
@@ -114,10 +114,9 @@ impl Waits {
         lines
     }
 
-    fn line(&self, subject: &str, oldest: &Wait, others: usize, cause: &str) -> String {
-        let waited = waited_text(oldest.begun.elapsed());
-        let mut line =
-            format!("oikaze: node {} has waited {waited} for {subject}", self.bootstrap.rank());
+    fn line(&self, oldest: &Wait, others: usize, cause: &str) -> String {
+        let (rank, waited) = (self.bootstrap.rank(), waited_text(oldest.begun.elapsed()));
+        let mut line = format!("oikaze: node {rank} has waited {waited} for {}", oldest.text());
         if others > 0 {
             // Writing to a string cannot fail.
             let _ = write!(line, " (so have {others} more of its threads)");
@@ -161,8 +160,10 @@ mod tests {
     /// MEM-21.1.
     #[test]
     fn wait_is_explained_at_once_then_after_a_minute_then_every_ten() {
-        let (subject, thread) = (WaitSubject::Lock(1), WaitingThread::current());
-        let wait = Wait { subject, begun: Instant::now(), thread, state: Default::default() };
+        let (subject, thread) =
+            (WaitSubject::Lock { number: 1, text: "lock 1".into() }, WaitingThread::current());
+        let (begun, state) = (Instant::now(), Default::default());
+        let wait = Wait { subject, place: None, begun, thread, state };
         let next = || lock(&wait.state).next.unwrap();
         let told = |is_spokesman| wait.explained(&WaitCause { text: "x".into(), is_spokesman });
         told(false);
