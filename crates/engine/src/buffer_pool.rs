@@ -3,7 +3,7 @@
 //!
 //! Bench case: `message_bw` of 1 MiB (`bench wind`).
 
-use oikaze_os::memory::has_memory_for;
+use oikaze_os::memory::{ask_for_huge_pages, has_memory_for};
 use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::limits::{BODY_INLINE_MAX, BODY_POOL_BYTES_MAX, BODY_POOLED_MIN, CREDIT};
 use std::collections::VecDeque;
@@ -160,7 +160,9 @@ impl BufferPool {
                 return None;
             }
             let mut fresh = Vec::new();
-            fresh.try_reserve_exact(len).is_ok().then_some(fresh)
+            fresh.try_reserve_exact(len).ok()?;
+            ask_for_huge_pages(&mut fresh);
+            Some(fresh)
         })
     }
 
@@ -198,7 +200,8 @@ impl IdleBuffers {
     }
 
     /// Adds a buffer, unless the pool rests. Returns the buffers to free: those beyond
-    /// `BODY_POOL_BYTES_MAX`, least recently used first.
+    /// `BODY_POOL_BYTES_MAX`, least recently used first. The latest buffer stays, however long it
+    /// is.
     fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
         if self.resting {
             return vec![buffer];
@@ -207,6 +210,7 @@ impl IdleBuffers {
         self.buffers.push_back(buffer);
         let mut displaced = Vec::new();
         while self.bytes > BODY_POOL_BYTES_MAX
+            && self.buffers.len() > 1
             && let Some(oldest) = self.buffers.pop_front()
         {
             self.bytes -= oldest.capacity();
@@ -290,7 +294,7 @@ mod tests {
             let kept = buffer_pool.kept();
             assert_eq!(kept.bytes, kept.buffers.iter().map(Vec::capacity).sum::<usize>());
             assert!(
-                kept.bytes <= BODY_POOL_BYTES_MAX
+                (kept.bytes <= BODY_POOL_BYTES_MAX || kept.buffers.len() == 1)
                     && kept.buffers.iter().all(|buffer| buffer.capacity() >= BODY_POOLED_MIN)
             );
         }

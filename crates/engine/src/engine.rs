@@ -31,7 +31,7 @@ use oikaze_os::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::collective::{PARCEL_HEAD, ParcelHead};
-use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
+use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL, QUEUED_MAX};
 use oikaze_protocol::rma::{Rights, Rma, USER_HEAD};
 use oikaze_protocol::seal::KeyExchange;
 use oikaze_protocol::time::Time;
@@ -204,6 +204,52 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let position = self.shm.send_fast(to, class, tag, body, &mut self.ops)?;
         self.layers.traffic.add(MessagePurpose::Message, USER_HEAD, body.len() as u64);
         Some(position)
+    }
+
+    /// Submits a message to a local peer whose body is all of a region of the caller's own. The
+    /// caller waits until the ring has taken the region ([`Engine::unsent_of`]), or detaches the
+    /// message from it ([`Engine::detach`]). Returns the submission if something is in the way.
+    ///
+    /// # Errors
+    /// The peer is no local peer; a fence or an earlier message is in the way; or the bytes could
+    /// not be copied later (MEM-15.6).
+    pub fn stream(
+        &mut self,
+        submission: Submission,
+        len: u64,
+        now: Time,
+    ) -> Result<(), Box<Submission>> {
+        let to = submission.request.peer();
+        let queued = to.map_or(0, |to| self.ops.in_flight.copied(to));
+        let is_free = to
+            .and_then(|to| self.shm.get(to))
+            .is_some_and(|local_peer| local_peer.has_nothing_waiting() && !local_peer.is_full());
+        if !is_free
+            || self.ops.ended.is_some()
+            || self.ops.fences.holds_back()
+            || !self.submissions.is_empty()
+            || (queued > 0 && queued.saturating_add(len) > QUEUED_MAX)
+        {
+            return Err(Box::new(submission));
+        }
+        self.submit(submission, now);
+        Ok(())
+    }
+
+    /// Returns the number of bytes of this region that messages to a local peer still need. Returns
+    /// `None` if they need none.
+    #[must_use]
+    pub fn unsent_of(&self, to: Rank, region: u32) -> Option<u64> {
+        self.shm.get(to)?.unsent_of(region)
+    }
+
+    /// Copies what is still to be sent of a message of [`Engine::stream`], of which `bytes` are the
+    /// body. The region is not read again.
+    pub fn detach(&mut self, to: Rank, region: u32, bytes: &[u8]) {
+        let detached = self.shm.get_mut(to).and_then(|peer| peer.detach(region, bytes));
+        if let Some((token, copied)) = detached {
+            self.ops.in_flight.add_copied(token, copied);
+        }
     }
 
     /// Puts a parcel into a local peer's ring, if no earlier request is in its way. Returns `true`

@@ -55,6 +55,35 @@ fn unread_long_message_holds_back_no_put_and_no_barrier() {
     });
 }
 
+/// MEM-8.4: a receiver that takes nothing delays the sender no longer than a copy, and the memory of
+/// the message may change as soon as the call has returned.
+#[test]
+fn memory_of_a_sent_message_may_change_at_once() {
+    cluster(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
+        let mut bytes = vec![0; CREDIT as usize + 1];
+        let sent: Vec<_> = (1..5)
+            .map(|tag| {
+                bytes.fill(tag as u8);
+                // The first message takes all credit until it is read.
+                let sent = peer.send(Class::Ordered, tag, &bytes);
+                bytes.fill(0);
+                bytes.truncate(1 << 20);
+                sent
+            })
+            .collect();
+        // Nobody has read a message, and the calls have returned.
+        job.barrier().unwrap();
+        for tag in 1..5 {
+            let arrived = job.receive_for(Some(1 - job.rank()), PATIENCE).unwrap();
+            assert_eq!(arrived.tag(), tag);
+            assert!(arrived.bytes().iter().all(|byte| *byte == tag as u8), "{tag}");
+        }
+        sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
+        job.barrier().unwrap();
+    });
+}
+
 /// WIND-6.7: a cancelled message returns its credit.
 #[test]
 fn cancelled_long_message_lets_the_next_one_go() {

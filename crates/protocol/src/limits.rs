@@ -305,8 +305,8 @@ pub const ANSWER_INLINE: u64 = 256;
 /// Minimum length of a body, in bytes, that is received into reused memory of the buffer pool.
 /// Fresh memory is cheap below it.
 pub const BODY_POOLED_MIN: usize = 32 << 10;
-/// Maximum number of bytes that the buffer pool keeps for messages to come. It is what one peer may
-/// have under way.
+/// Maximum number of bytes that the buffer pool keeps for messages to come, unless one buffer alone
+/// is longer. It is what one peer may have under way (WIND-6.3, WIND-6.7).
 pub const BODY_POOL_BYTES_MAX: usize = CREDIT as usize;
 /// Time without long bodies after which the buffer pool keeps nothing.
 pub const BODY_POOL_IDLE_TIME: Duration = Duration::from_secs(1);

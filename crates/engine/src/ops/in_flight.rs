@@ -111,6 +111,20 @@ impl InFlight {
         true
     }
 
+    /// Counts bytes that were copied for an operation after it had begun.
+    pub fn add_copied(&mut self, token: Token, copied: u64) {
+        let Some((generation, Some(pending))) = self.slots.get_mut(token.0 as u32 as usize) else {
+            return;
+        };
+        if u64::from(*generation & 0x0fff_ffff) != token.0 >> 32 || pending.peer == NOBODY {
+            return;
+        }
+        pending.copied += copied;
+        let at = pending.peer as usize;
+        self.copied.resize(self.copied.len().max(at + 1), 0);
+        self.copied.get_mut(at).into_iter().for_each(|bytes| *bytes += copied);
+    }
+
     /// Returns the number of bytes copied for operations to this peer that have not ended.
     #[must_use]
     pub fn copied(&self, peer: Rank) -> u64 {

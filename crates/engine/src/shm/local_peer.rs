@@ -223,6 +223,21 @@ impl LocalPeer {
         }
     }
 
+    /// Returns `true` if no message waits for room or credit.
+    pub fn has_nothing_waiting(&self) -> bool {
+        self.outgoing.waiting() == 0
+    }
+
+    /// See [`Outgoing::unsent_of`].
+    pub fn unsent_of(&self, region: u32) -> Option<u64> {
+        self.outgoing.unsent_of(region)
+    }
+
+    /// See [`Outgoing::detach`].
+    pub fn detach(&mut self, region: u32, bytes: &[u8]) -> Option<(Token, u64)> {
+        self.outgoing.detach(region, bytes)
+    }
+
     /// Closes the rings: no more messages are sent.
     pub fn close(&mut self) {
         self.outgoing.close(&mut self.pair.outward);

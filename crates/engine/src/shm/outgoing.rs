@@ -56,6 +56,8 @@ struct WaitingMessage {
 struct BegunMessage {
     /// Content of the message; `None` if the message is to be withdrawn.
     body: Option<Body>,
+    /// Number of bytes of the message that precede `body`.
+    before_body: u64,
     len: u64,
     at: u64,
     token: Token,
@@ -75,7 +77,7 @@ impl Outgoing {
     #[inline]
     pub fn post(
         &mut self,
-        message: Message,
+        mut message: Message,
         memory: &RegionTable,
         writer: &mut Writer,
         now: Time,
@@ -93,7 +95,7 @@ impl Outgoing {
         }
         self.posted += 1;
         if self.waiting() == 0 && self.credit.is_there(Credit::charge_of(&message), writer) {
-            match self.begin(&message, memory, writer) {
+            match self.begin(&mut message, memory, writer) {
                 PutOutcome::Full | PutOutcome::Absent => {}
                 PutOutcome::Done(_) => {
                     self.pump(memory, writer, now);
@@ -209,8 +211,8 @@ impl Outgoing {
             if let Some(stopped) = self.go_on(memory, writer, any) {
                 return Some(stopped);
             }
-            let WaitingMessage { message, number } = self.next(writer)?;
-            match self.begin(&message, memory, writer) {
+            let WaitingMessage { mut message, number } = self.next(writer)?;
+            match self.begin(&mut message, memory, writer) {
                 PutOutcome::Done(_) => *any = true,
                 PutOutcome::Gone => self.lost.push_back(message.token),
                 stopped @ (PutOutcome::Full | PutOutcome::Absent) => {
@@ -261,10 +263,12 @@ impl Outgoing {
         may && writer.has_room(HEAD_MAX + RECORD_BODY)
     }
 
+    /// Puts a message into the ring, or its first record. The body of a message of several records
+    /// is taken from `message`, because a copy of it may be as long as 1 GiB.
     #[inline]
     fn begin(
         &mut self,
-        message: &Message,
+        message: &mut Message,
         memory: &RegionTable,
         writer: &mut Writer,
     ) -> PutOutcome {
@@ -289,8 +293,8 @@ impl Outgoing {
         let PutOutcome::Done(end) = put else { return put };
         self.credit.take(charge);
         if len > RECORD_BODY as u64 {
-            self.under_way =
-                Some(BegunMessage { body: Some(message.body.clone()), len, at: 0, token, charge });
+            let body = Some(std::mem::replace(&mut message.body, Body::Empty));
+            self.under_way = Some(BegunMessage { body, before_body: 0, len, at: 0, token, charge });
         } else {
             self.unsettled.push(end, token, charge);
         }
@@ -307,8 +311,8 @@ impl Outgoing {
     ) -> Option<PutOutcome> {
         while let Some(under_way) = &mut self.under_way {
             let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX);
-            let (from, len) =
-                (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
+            let from = usize::try_from(under_way.at - under_way.before_body).unwrap_or(usize::MAX);
+            let len = left.min(RECORD_BODY);
             let put = match &under_way.body {
                 None => PutOutcome::of(writer.put(Heading::plain(RecordKind::Withdrawn, 0), &[])),
                 Some(body) => {
@@ -368,6 +372,39 @@ impl Outgoing {
     /// Sends a request or an answer about the region with this key.
     pub fn tell(&mut self, heading: Heading, key: u64) {
         self.told.push_back((heading, key));
+    }
+
+    /// Returns the number of bytes of this region that are still to be put into the ring. Returns
+    /// `None` if no message needs the region any more.
+    pub fn unsent_of(&self, region: u32) -> Option<u64> {
+        let is_of = |body: &Body| body.region() == Some(region);
+        let begun = self.under_way.iter().filter(|begun| begun.body.as_ref().is_some_and(is_of));
+        let waiting = self.passing.iter().chain(&self.lined);
+        let waiting = waiting.filter(|waiting| is_of(&waiting.message.body));
+        begun
+            .map(|begun| begun.len - begun.at)
+            .chain(waiting.map(|waiting| waiting.message.body.len()))
+            .reduce(|sum, len| sum.saturating_add(len))
+    }
+
+    /// Copies what is still to be sent of the one message whose body is this whole region, which
+    /// has these bytes. The region is not read again. Returns the message's token, and the number
+    /// of bytes that were copied.
+    pub fn detach(&mut self, region: u32, bytes: &[u8]) -> Option<(Token, u64)> {
+        let is_of = |body: &Body| body.region() == Some(region);
+        if let Some(begun) = &mut self.under_way
+            && begun.body.as_ref().is_some_and(is_of)
+        {
+            let sent = usize::try_from(begun.at).unwrap_or(usize::MAX);
+            let rest = bytes.get(sent..).unwrap_or_default();
+            begun.body = Some(Body::copy_of(rest));
+            begun.before_body = begun.at;
+            return Some((begun.token, rest.len() as u64));
+        }
+        let mut waiting = self.passing.iter_mut().chain(&mut self.lined);
+        let message = &mut waiting.find(|waiting| is_of(&waiting.message.body))?.message;
+        message.body = Body::copy_of(bytes);
+        Some((message.token, bytes.len() as u64))
     }
 
     pub fn next_lost(&mut self) -> Option<Token> {

@@ -4,6 +4,7 @@ pub(crate) mod fifo;
 mod posted;
 mod received;
 pub(crate) mod remote_fifo;
+mod streamed;
 
 pub use fifo::Fifo;
 #[doc(inline)]
@@ -43,6 +44,11 @@ impl Peer {
     /// operation is done when the peer has the message. With [`Class::Sync`], it is done when the
     /// peer has accepted the message after all ordered ones before it.
     ///
+    /// A message of more than 256 KiB to a node of the same machine is copied into the ring, for as
+    /// long as that node takes it out. The call then returns when all of it is in the ring. If that
+    /// node takes nothing for as long as a copy may take (1 ns a byte, at most 10 ms), the rest is
+    /// copied.
+    ///
     /// A receiver keeps up to 16 MiB of a sender's unread messages. A longer message travels alone:
     /// it waits until all earlier messages are read, and later messages wait until it is read.
     ///
@@ -73,6 +79,9 @@ impl Peer {
             let completion = Completion::begun(what, &self.node.untaken);
             completion.settle(Err(Failure::Remote(RmaError::TooLong { len, max: MESSAGE_MAX })));
             return Begun::new(&self.node, completion, self.limit);
+        }
+        if let Some(begun) = self.send_streamed(class, tag, bytes, &what) {
+            return begun;
         }
         self.submit(
             Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) },

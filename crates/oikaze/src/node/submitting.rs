@@ -100,10 +100,7 @@ impl Node {
     /// Begins the requests that were left, because the limits apply where a request begins
     /// (MEM-15.4), and then runs `then`. A thread that submits faster than the thread in the engine
     /// begins requests waits here.
-    pub(in crate::node) fn begin_what_was_left<T>(
-        &self,
-        then: impl FnOnce(&mut RealEngine) -> T,
-    ) -> T {
+    pub fn begin_what_was_left<T>(&self, then: impl FnOnce(&mut RealEngine) -> T) -> T {
         let value = self.with_engine(|engine| {
             engine.begin_waiting(self.now());
             then(engine)

@@ -7,6 +7,7 @@ mod fast_path;
 mod handed;
 mod hostile;
 mod refused;
+mod streamed;
 
 use crate::tests::{Node, Queue, Wire, step};
 use crate::{Completion, Failure, Request, Value};
