@@ -1878,7 +1878,8 @@ oik_status oik_get_block(oik_remote *there,
                          oik_operation **operation);
 
 /**
- * Writes `count` pieces of a region of this node to a peer's region, as one operation. `operation`
+ * Writes `count` pieces of a region of this node to a peer's region, as one operation. If there are
+ * more than `OIK_LIST_MAX`, or one of them is not inside its region, none is written. `operation`
  * may be NULL. Thread-safe.
  */
 oik_status oik_put_list(oik_remote *there,
@@ -1886,6 +1887,32 @@ oik_status oik_put_list(oik_remote *there,
                         const oik_piece *pieces,
                         size_t count,
                         oik_operation **operation);
+
+/**
+ * Writes pieces as `oik_put_list` does, and then adds `add` to the 64-bit word at `signal_offset`
+ * of `signal` as `oik_put_signal` does, once all pieces are in place. `operation` may be NULL.
+ * Thread-safe.
+ */
+oik_status oik_put_list_signal(oik_remote *there,
+                               oik_region *from,
+                               const oik_piece *pieces,
+                               size_t count,
+                               oik_remote *signal,
+                               uint64_t signal_offset,
+                               uint64_t add,
+                               oik_operation **operation);
+
+/**
+ * Writes pieces as `oik_put_list` does. Once all of them are in place, an entry with this tag
+ * appears in the peer's arrival queue (`oik_next_arrival`), with offset and length of the last
+ * piece. `operation` may be NULL. Thread-safe.
+ */
+oik_status oik_put_list_notify(oik_remote *there,
+                               oik_region *from,
+                               const oik_piece *pieces,
+                               size_t count,
+                               uint64_t tag,
+                               oik_operation **operation);
 
 /**
  * Reads `count` pieces of a peer's region into a region of this node, as one operation.

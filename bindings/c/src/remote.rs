@@ -11,6 +11,7 @@ use crate::region::{
     oik_remote_id, oik_rights, slice_of,
 };
 use crate::status::oik_status;
+use oikaze::completion::Operation;
 use oikaze::memory::{Block, COPY_MAX, RefusedAccess, RegionSlice, RemoteId, RemoteRegion};
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -272,6 +273,10 @@ pub extern "C" fn oik_get(
 ) -> oik_status {
     run(|| {
         let there = find(there)?;
+        if let Some(bytes) = there.region.copy_at_once(offset, len) {
+            into.get(len, "into")?.write_copy_of_slice(&bytes);
+            return begin(operation, Operation::ended(0));
+        }
         if operation.is_none() && len <= COPY_MAX {
             let bytes = there.region.get_copy(offset, len)?;
             into.get(len, "into")?.write_copy_of_slice(&bytes);
@@ -400,7 +405,8 @@ fn list_of(
     pieces.map(|piece| Ok((piece.offset, slice_of(region, piece.at, piece.len)?))).collect()
 }
 
-/// Writes `count` pieces of a region of this node to a peer's region, as one operation. `operation`
+/// Writes `count` pieces of a region of this node to a peer's region, as one operation. If there are
+/// more than `OIK_LIST_MAX`, or one of them is not inside its region, none is written. `operation`
 /// may be NULL. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_put_list(
@@ -411,6 +417,45 @@ pub extern "C" fn oik_put_list(
     operation: Option<&mut MaybeUninit<*mut oik_operation>>,
 ) -> oik_status {
     run(|| begin(operation, find(there)?.region.put_list(&list_of(from, &pieces, count)?)))
+}
+
+/// Writes pieces as `oik_put_list` does, and then adds `add` to the 64-bit word at `signal_offset`
+/// of `signal` as `oik_put_signal` does, once all pieces are in place. `operation` may be NULL.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_put_list_signal(
+    there: *mut oik_remote,
+    from: *mut oik_region,
+    pieces: Pieces,
+    count: usize,
+    signal: *mut oik_remote,
+    signal_offset: u64,
+    add: u64,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let signal = signal_of(there, signal)?.region.signal(signal_offset, add);
+        let list = list_of(from, &pieces, count)?;
+        begin(operation, find(there)?.region.put_list_signal(&list, &signal))
+    })
+}
+
+/// Writes pieces as `oik_put_list` does. Once all of them are in place, an entry with this tag
+/// appears in the peer's arrival queue (`oik_next_arrival`), with offset and length of the last
+/// piece. `operation` may be NULL. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn oik_put_list_notify(
+    there: *mut oik_remote,
+    from: *mut oik_region,
+    pieces: Pieces,
+    count: usize,
+    tag: u64,
+    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
+) -> oik_status {
+    run(|| {
+        let list = list_of(from, &pieces, count)?;
+        begin(operation, find(there)?.region.put_list_notify(&list, tag))
+    })
 }
 
 /// Reads `count` pieces of a peer's region into a region of this node, as one operation.

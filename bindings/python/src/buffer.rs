@@ -211,6 +211,8 @@ pub struct Loan {
     registered: Option<LocalRegion>,
     region: Region,
     memory: Option<Memory>,
+    /// Other loans, which end with this one.
+    others: Vec<Loan>,
 }
 
 impl Loan {
@@ -228,9 +230,18 @@ impl Loan {
     ) -> PyResult<Self> {
         let region = memory.lend(writable);
         // From here on, dropping the loan ends it.
-        let mut loan = Self { registered: None, region, memory: Some(memory) };
+        let (memory, others) = (Some(memory), Vec::new());
+        let mut loan = Self { registered: None, region, memory, others };
         loan.registered = Some(register(loan.region.clone()).or_raise(py)?);
         Ok(loan)
+    }
+
+    /// Joins loans, which then end together.
+    pub fn join(loans: Vec<Self>) -> Option<Self> {
+        let mut loans = loans.into_iter();
+        let mut first = loans.next()?;
+        first.others.extend(loans);
+        Some(first)
     }
 
     /// Returns the registered region.

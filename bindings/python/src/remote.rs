@@ -9,7 +9,8 @@ use crate::operation::{Operation, Outcome, bytes};
 use crate::region::Region;
 use oikaze::atomic::Combine;
 use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
-use oikaze::memory::{Block, COPY_MAX};
+use oikaze::limits::LIST_MAX;
+use oikaze::memory::{Block, COPY_MAX, RegionSlice};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
@@ -131,6 +132,38 @@ impl RemoteRegion {
         let there =
             block_of(offset, item, shape, strides).map_err(|why| refused("at the peer", why));
         Ok((here?, there?))
+    }
+
+    /// Returns the entries of a list as the library takes them, and what keeps their memory.
+    fn entries(
+        &self,
+        list: &Bound<'_, PyAny>,
+        writable: bool,
+        operation: &str,
+    ) -> PyResult<(Vec<(u64, RegionSlice)>, Option<Loan>)> {
+        let py = list.py();
+        let job = self.job.get(py)?;
+        let (mut entries, mut loans) = (Vec::new(), Vec::new());
+        // The library refuses a list that is too long as a whole.
+        for entry in list.try_iter()?.take(LIST_MAX + 1) {
+            let entry = entry?;
+            let Ok((offset, data)) = entry.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+                let cause = format!("{} is no entry of a list", entry.repr()?);
+                return Err(invalid(py, operation, &cause, "give pairs of an offset and memory"));
+            };
+            let (slice, loan) = if let Ok(region) = data.cast::<Region>() {
+                (region.get().all(py)?, None)
+            } else {
+                let memory = match writable {
+                    true => Memory::writable(&data, operation)?,
+                    false => Memory::readable(&data, operation)?,
+                };
+                self.job.lend(py, &job, memory, writable)?
+            };
+            entries.push((number(&offset)?, slice));
+            loans.extend(loan);
+        }
+        Ok((entries, Loan::join(loans)))
     }
 
     fn operation<T: oikaze::completion::Outcome>(
@@ -306,6 +339,46 @@ impl RemoteRegion {
         Ok(self.operation(begun, result, loan))
     }
 
+    /// Writes a list of pairs of an offset and a buffer, in one operation.
+    ///
+    /// A list has at most 16,384 entries. It is checked as a whole: if an entry is not inside the
+    /// region, none is written. `signal` adds to a word once all entries are in place. `notify` is
+    /// a tag instead: once all entries are in place, one entry with it appears in the `arrivals()`
+    /// of the owner, with offset and length of the last entry of the list. The memory must not
+    /// change before the operation has ended. Many buffers are best views of one region of
+    /// `job.register`, because other memory is registered for this call, buffer by buffer.
+    #[pyo3(signature = (entries, signal = None, notify = None))]
+    fn put_list(
+        &self,
+        py: Python<'_>,
+        entries: &Bound<'_, PyAny>,
+        signal: Option<&RemoteSignal>,
+        #[pyo3(from_py_with = optional)] notify: Option<u64>,
+    ) -> PyResult<Operation> {
+        if signal.is_some() && notify.is_some() {
+            let remedy = "give one of the two, and put no bytes with the other";
+            return Err(invalid(py, "put_list", "it has both a signal and a notice", remedy));
+        }
+        let (list, loan) = self.entries(entries, false, "put_list")?;
+        let (region, signal) = (&self.region, signal.map(|signal| signal.signal));
+        // Without the interpreter's lock, because this thread may copy all of the bytes.
+        let begun = py.detach(|| match (signal, notify) {
+            (Some(signal), _) => region.put_list_signal(&list, &signal),
+            (None, Some(tag)) => region.put_list_notify(&list, tag),
+            (None, None) => region.put_list(&list),
+        });
+        Ok(self.operation(begun, Outcome::Nothing, loan))
+    }
+
+    /// Reads a list of pairs of an offset and writable memory, in one operation.
+    ///
+    /// It is the counterpart of `put_list`. Do not touch the memory before the operation has ended.
+    fn get_list_into(&self, py: Python<'_>, entries: &Bound<'_, PyAny>) -> PyResult<Operation> {
+        let (list, loan) = self.entries(entries, true, "get_list_into")?;
+        let begun = py.detach(|| self.region.get_list(&list));
+        Ok(self.operation(begun, Outcome::Nothing, loan))
+    }
+
     /// Describes a signal: add `add` to the 64-bit word at `offset` of this region.
     #[pyo3(signature = (offset, add = 1))]
     fn signal(
@@ -324,9 +397,7 @@ impl RemoteRegion {
         #[pyo3(from_py_with = number)] length: usize,
     ) -> PyResult<Operation> {
         let job = self.job.get(py)?;
-        if self.region.is_mapped() && length <= COPY_MAX {
-            // Does not wait: the bytes are copied by this thread.
-            let copy = self.region.get_copy(offset, length).or_raise(py)?;
+        if let Some(copy) = self.region.copy_at_once(offset, length) {
             let done = oikaze::completion::Operation::ended(0);
             return Ok(self.operation(done, Outcome::Object(bytes(py, &copy)), None));
         }
@@ -362,8 +433,7 @@ impl RemoteRegion {
             ));
         }
         let memory = Memory::writable(into, "get_into")?;
-        if self.region.is_mapped() && memory.len() <= COPY_MAX {
-            let copy = self.region.get_copy(offset, memory.len()).or_raise(py)?;
+        if let Some(copy) = self.region.copy_at_once(offset, memory.len()) {
             memory.fill(py, &copy);
             let done = oikaze::completion::Operation::ended(0);
             return Ok(self.operation(done, result, None));

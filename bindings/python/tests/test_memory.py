@@ -379,3 +379,57 @@ def test_blocks_have_gaps_here_and_there(run):
     """
     run(2, source)
     run(2, source, OIKAZE_WITHOUT="shm")
+
+
+def test_lists_tell_the_target_once(run):
+    """MEM-27: lists of buffers and of views of a region, with a signal or a notice."""
+    run(
+        2,
+        """
+        import numpy as np
+        job = oikaze.join()
+        other = (job.rank + 1) % job.size
+        inbox = job.publish("inbox", 1 << 16, oikaze.Rights.ALL)
+        there = job.peer(other).region("inbox")
+        job.barrier()
+        blocks = np.arange(4096.0).reshape(4, 1024)
+        registered = job.register(np.arange(4096.0))
+        views = np.frombuffer(registered, "f8").reshape(4, 1024)
+        for number, source in enumerate((blocks, views)):
+            entries = [(8192 * (3 - row) + 16, source[row]) for row in range(4)]
+            there.put_list(entries, signal=there.signal(0)).wait()
+            inbox.wait_until(0, at_least=number + 1)
+            there.put_list(iter(entries), notify=40 + number).wait()
+            arrival = job.arrivals().next()
+            assert (arrival.tag, arrival.offset, arrival.length) == (40 + number, 16, 8192)
+            got = np.frombuffer(inbox, "f8", 4096, 16).reshape(4, 1024)
+            assert (got[::-1] == blocks).all()
+            job.barrier()
+        back = [bytearray(8), np.empty(3), bytearray()]
+        there.get_list_into([(16, back[0]), (8208, back[1]), (0, back[2])]).wait()
+        assert back[0] == blocks[3, 0].tobytes() and (back[1] == blocks[2, :3]).all()
+        before = bytes(inbox)
+        job.barrier()
+        refused = 0
+        for bad in ([(0, b"1234"), (65533, b"1234")], [(0, b"1234")] * 16385):
+            try:
+                there.put_list(bad, notify=9).wait()
+            except oikaze.Error:
+                refused += 1
+        for bad in ([(0,)], [7], [("0", b"1")]):
+            try:
+                there.put_list(bad)
+            except (oikaze.Error, TypeError):
+                refused += 1
+        try:
+            there.put_list([(0, b"1")], signal=there.signal(0), notify=1)
+        except oikaze.Error:
+            refused += 1
+        job.barrier()
+        assert refused == 6 and bytes(inbox) == before, refused
+        assert job.arrivals().try_next() is None
+        there.put_list([], notify=5).wait()
+        assert job.arrivals().next().length == 0
+        job.barrier()
+        """,
+    )

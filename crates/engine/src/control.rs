@@ -64,6 +64,7 @@ pub(crate) fn apply<L: Link, P: Pages>(
         // Operations: `submit::admit` begins them instead.
         Request::Put { .. }
         | Request::PutNotice { .. }
+        | Request::After { .. }
         | Request::Get { .. }
         | Request::PutBlock { .. }
         | Request::GetBlock { .. }

@@ -7,7 +7,7 @@ use crate::inbox::{Arrived, Inbox, Parcel, Placed};
 use crate::leaving::begin_to_leave;
 use crate::outcome::{acknowledged, lost, refused, returned};
 use crate::post::Outbound;
-use crate::submit::release_held;
+use crate::submit::{begin_gated, release_held};
 use oikaze_os::net::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{self, CoherenceEvent, Pages};
@@ -33,8 +33,9 @@ pub(crate) fn settle<L: Link, P: Pages>(out: &mut Outbound<'_, L, P>, inbox: &mu
     }
     rma_events(out, inbox);
     coherence_events(out, inbox);
+    let begun = begin_gated(out);
     let released = release_held(out, inbox);
-    begin_to_leave(out.ops, out.layers) || released
+    begin_to_leave(out.ops, out.layers) || begun || released
 }
 
 /// Ends the connections to local peers that have ended, and fails the messages in their rings.

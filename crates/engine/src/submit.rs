@@ -6,6 +6,7 @@ use crate::client::submission::{Request, Submission};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
 use crate::leaving::leave_after_operations;
+use crate::ops::gated::GatedOperation;
 use crate::post::Outbound;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::net::Link;
@@ -97,6 +98,22 @@ pub(crate) fn release_held<L: Link, P: Pages>(
     begun
 }
 
+/// Begins the operations whose gates are settled, or fails them with the failures of their gates.
+/// Returns `true` if there were any.
+pub(crate) fn begin_gated<L: Link, P: Pages>(out: &mut Outbound<'_, L, P>) -> bool {
+    let mut any = false;
+    while let Some((GatedOperation { request, token, .. }, outcome)) = out.ops.gated.take_due() {
+        any = true;
+        match outcome {
+            Ok(_) => start(request, token, out),
+            Err(failure) => {
+                out.ops.in_flight.settle(token, Err(failure));
+            }
+        }
+    }
+    any
+}
+
 /// Returns the failure of every operation to a peer that does not exist, or is dead.
 #[inline]
 fn refusal_of_peer<L, P>(peer: Rank, out: &Outbound<'_, L, P>) -> Option<Failure> {
@@ -116,6 +133,7 @@ fn refusal_of_peer<L, P>(peer: Rank, out: &Outbound<'_, L, P>) -> Option<Failure
 #[inline]
 fn refusal_of_region(request: &Request, keep: &Keep, memory: &RegionTable) -> Option<RmaError> {
     let (region, error) = match request {
+        Request::After { request, .. } => return refusal_of_region(request, keep, memory),
         Request::Put { body, .. }
         | Request::PutNotice { body, .. }
         | Request::PutBlock { body, .. }
@@ -177,6 +195,10 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         Request::Push { to, key, body, urgent } => (to, Rma::push(key, body, urgent, token)),
         Request::Lookup { at, name } => (at, rma.lookup(at, &name, token)),
         Request::Send { to, class, tag, body } => (to, Rma::user(class, tag, body, token)),
+        Request::After { gate, request } => {
+            let request = *request;
+            return out.ops.gated.add(GatedOperation { gate, request, token });
+        }
         Request::Parcel { to, head, body } => {
             // Parcels use the room that is reserved for the library. Credit of their own bounds
             // them (COLL-1.4).

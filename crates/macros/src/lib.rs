@@ -1,4 +1,4 @@
-//! The macros of Oikaze. Programs use them as `oikaze::main` and `oikaze::shared::Element`.
+//! The macros of Oikaze. Programs use them as `oikaze::main` and `oikaze::Element`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -62,3 +62,5 @@ pub use job::run::run;
 pub use job::{Job, Peer};
 pub use oikaze_macros::main;
 pub use oikaze_protocol::Rank;
+#[doc(no_inline)]
+pub use shared::Element;

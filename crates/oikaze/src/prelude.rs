@@ -25,4 +25,4 @@ pub use crate::memory::{Block, LocalRegion, Region, RemoteRegion, Rights};
 #[doc(no_inline)]
 pub use crate::message::{Class, Fifo, Message, RemoteFifo};
 #[doc(no_inline)]
-pub use crate::shared::SharedArray;
+pub use crate::shared::{Element, SharedArray};

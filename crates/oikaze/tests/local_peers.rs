@@ -62,6 +62,15 @@ fn a_shared_region_is_reached_without_its_owner() {
             let mut small = [0; 100];
             job.scope(|scope| scope.get(&there, 64, &mut small)?.wait()).unwrap();
             assert_eq!(small, [900_000u32 as u8; 100]);
+            there.put_value(200, [1_u64, 2]).unwrap().wait().unwrap();
+            assert_eq!(there.get_value::<[u64; 2]>(200).unwrap(), [1, 2]);
+            assert_eq!(there.elements::<u64>().get(25..27).unwrap(), [1, 2]);
+            assert_eq!(there.get_copy(4096, 900_000).unwrap(), vec![7; 900_000]);
+            job.scope(|scope| scope.put(&there, 200, &[9; 16])?.wait()).unwrap();
+            let list = [(300, source.slice(0..8).unwrap()), (200, source.slice(..8).unwrap())];
+            there.put_list(&list).wait().unwrap();
+            there.get_list(&list).wait().unwrap();
+            assert_eq!(there.get_value::<u64>(208).unwrap(), 0x0909_0909_0909_0909);
             there
                 .put_signal(8192, source.slice(0..1000).unwrap(), &there.signal(0, 1))
                 .wait()
@@ -241,9 +250,13 @@ fn nothing_is_touched_after_the_end() {
                 let ended = loop {
                     number += 1;
                     source.fill(0, 65_536, number as u8 | 1).unwrap();
+                    // A value is read with the same rights and the same errors as an operation.
                     if let Err(why) = target.put(0, source.all()).wait() {
+                        let read = target.get_value::<u64>(8);
+                        assert!(round % 2 == 0 || read.is_err(), "round {round}: {read:?}");
                         break why.to_string();
                     }
+                    let _ = target.get_value::<u64>(8);
                 };
                 assert!(
                     ended.contains("no region has this key") || ended.contains("does not grant"),

@@ -159,6 +159,19 @@ static void of_memory(void) {
     OK(oik_get_list(there, mine, pieces, 2, &operation));
     OK(oik_wait(operation));
     HOLDS(own[2] == 11 && own[3] == 22);
+    OK(oik_put_list_signal(there, mine, pieces, 2, there, 0, 1, &operation));
+    OK(oik_wait(operation));
+    OK(oik_wait_until(inbox, other, 0, OIK_GREATER_EQUAL, 4, NULL));
+    pieces[1].offset = UINT64_MAX - 3;
+    OK(oik_put_list_signal(there, mine, pieces, 2, there, 0, 1, &operation));
+    FAILS(oik_wait(operation), OIK_REFUSED, "lies outside the region");
+    /* A value is read into any memory, with or without an operation. */
+    uint64_t value = 0;
+    OK(oik_get(there, 3000, &value, 8, &operation));
+    OK(oik_wait(operation));
+    HOLDS(value == 11);
+    OK(oik_get(there, 3016, &value, 8, NULL));
+    HOLDS(value == 22);
 
     /* Words. */
     OK(oik_fetch_add(there, 8, 5, &word));
@@ -288,6 +301,11 @@ static void of_notices(void) {
     while ((status = oik_try_arrival(job, second, &arrival)) == OIK_NOT_READY) {}
     OK(status);
     HOLDS(arrival.tag == 78 && arrival.key != key);
+    oik_piece pieces[2] = {{0, 0, 8}, {64, 8, 16}};
+    OK(oik_put_list_notify(also, mine, pieces, 2, 79, &operation));
+    OK(oik_wait(operation));
+    OK(oik_next_arrival_for(job, second, 30, &arrival));
+    HOLDS(arrival.tag == 79 && arrival.offset == 64 && arrival.len == 16);
     FAILS(oik_next_arrival_for(job, NULL, 0.01, &arrival), OIK_TIMEOUT, "a put with notice");
     OK(oik_flush(job));
     OK(oik_barrier(job));

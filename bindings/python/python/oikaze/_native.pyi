@@ -1,7 +1,12 @@
 """Types of the extension module."""
 
+<<<<<<< HEAD
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Literal, NoReturn, TypeAlias, final
+=======
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from typing import Any, Literal, TypeAlias, final
+>>>>>>> f6b2b496 (WIP)
 
 from typing_extensions import Buffer, Self, disjoint_base
 
@@ -252,6 +257,13 @@ class RemoteRegion:
     def get_block_into(
         self, offset: int, into: _Memory, strides: Sequence[int]
     ) -> Operation: ...
+    def put_list(
+        self,
+        entries: Iterable[tuple[int, Region | _Memory]],
+        signal: RemoteSignal | None = None,
+        notify: int | None = None,
+    ) -> Operation: ...
+    def get_list_into(self, entries: Iterable[tuple[int, Region | _Memory]]) -> Operation: ...
     def signal(self, offset: int, add: int = 1) -> RemoteSignal: ...
     def get(self, offset: int, length: int) -> Operation: ...
     def get_into(self, offset: int, into: Region | _Memory) -> Operation: ...

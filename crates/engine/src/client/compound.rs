@@ -16,6 +16,8 @@ struct Parts {
     left: AtomicUsize,
     failure: OnceLock<Failure>,
     whole: Arc<Completion>,
+    /// Completion of the operation that begins after this one, and is cancelled with it.
+    next: Option<Arc<Completion>>,
 }
 
 impl Compound {
@@ -23,14 +25,24 @@ impl Compound {
     /// `whole`. With 0 parts it is done at once.
     #[must_use]
     pub fn new(parts: usize, whole: &Arc<Completion>) -> Self {
+        Self::of(parts, Arc::clone(whole), None)
+    }
+
+    /// Creates an operation of `parts` parts, and the gate of an operation that begins after them
+    /// ([`Request::After`]), whose outcome appears in `next`. Cancelling that operation cancels the
+    /// parts.
+    #[must_use]
+    pub fn before(parts: usize, next: &Arc<Completion>) -> (Self, Arc<Completion>) {
+        let gate = Completion::new();
+        (Self::of(parts, Arc::clone(&gate), Some(Arc::clone(next))), gate)
+    }
+
+    fn of(parts: usize, whole: Arc<Completion>, next: Option<Arc<Completion>>) -> Self {
         if parts == 0 {
             whole.settle(Ok(Value::Done));
         }
-        Self(Arc::new(Parts {
-            left: AtomicUsize::new(parts),
-            failure: OnceLock::new(),
-            whole: Arc::clone(whole),
-        }))
+        let (left, failure) = (AtomicUsize::new(parts), OnceLock::new());
+        Self(Arc::new(Parts { left, failure, whole, next }))
     }
 
     /// Returns the submission of one part.
@@ -42,7 +54,7 @@ impl Compound {
 
 impl Sink for Compound {
     fn told(&self, outcome: &Outcome, _: u64) {
-        let Parts { left, failure, whole } = &*self.0;
+        let Parts { left, failure, whole, .. } = &*self.0;
         if let Err(why) = outcome {
             let _ = failure.set(Failure::clone(why));
         }
@@ -53,6 +65,6 @@ impl Sink for Compound {
     }
 
     fn whole(&self) -> Option<&Arc<Completion>> {
-        Some(&self.0.whole)
+        Some(self.0.next.as_ref().unwrap_or(&self.0.whole))
     }
 }

@@ -141,6 +141,14 @@ pub enum Request {
         /// Content of the message.
         body: Body,
     },
+    /// Performs an operation to the same peer once other operations have ended well. The operation
+    /// counts for fences and flushes from the beginning.
+    After {
+        /// Completion of the other operations. Their failure is the failure of this operation.
+        gate: Arc<Completion>,
+        /// Operation to perform.
+        request: Box<Request>,
+    },
     /// Sends a part of a collective operation.
     Parcel {
         /// Rank of the receiver.
@@ -327,6 +335,7 @@ impl Request {
             | Request::Accumulate { body: Body::Inline(bytes), .. }
             | Request::Push { body: Body::Inline(bytes), .. }
             | Request::Send { body: Body::Inline(bytes), .. } => bytes.len() as u64,
+            Request::After { request, .. } => request.copied(),
             _ => 0,
         }
     }
@@ -372,6 +381,7 @@ impl Request {
             | Request::Lookup { at: peer, .. }
             | Request::Send { to: peer, .. }
             | Request::Parcel { to: peer, .. } => Some(*peer),
+            Request::After { request, .. } => request.peer(),
             // Requests that take effect at once on this node, and requests that concern all nodes.
             Request::Map { .. }
             | Request::Swap(_)

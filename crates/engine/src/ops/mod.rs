@@ -2,6 +2,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod fence;
+pub(crate) mod gated;
 pub(crate) mod in_flight;
 pub(crate) mod outstanding;
 pub(crate) mod retry;
@@ -10,6 +11,7 @@ use crate::client::fence_watch::Fences;
 use crate::client::untaken::UnreportedFailures;
 use crate::failure::Failure;
 use fence::FenceQueue;
+use gated::GatedQueue;
 use in_flight::InFlight;
 use oikaze_os::memory::Holder;
 use oikaze_protocol::wind::Token;
@@ -22,6 +24,7 @@ pub struct Ops {
     pub(crate) in_flight: InFlight,
     pub(crate) fences: FenceQueue,
     pub(crate) retry: RetryQueue,
+    pub(crate) gated: GatedQueue,
     pub(crate) untaken: Arc<UnreportedFailures>,
     /// Token of this node's leave, until its one-sided operations have ended.
     pub(crate) leave: Option<Token>,
@@ -58,6 +61,7 @@ impl Ops {
     pub(crate) fn end(&mut self, failure: &Failure) {
         self.ended = Some(failure.clone());
         self.fences.end(failure);
+        self.gated.clear();
         self.in_flight.settle_all(failure);
     }
 }

@@ -205,6 +205,7 @@ fn end_operations<L: Link, P: Pages>(
     out.cancel_to_all(&is_ended);
     out.loopback.forget(&is_ended);
     out.ops.fences.cancel(&is_ended);
+    out.ops.gated.cancel(&is_ended);
     out.ops.retry.forget_all(&is_ended);
     egress.discard();
     for &token in tokens {

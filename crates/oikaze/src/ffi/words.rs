@@ -1,9 +1,9 @@
-//! Atomics and accumulates on types that are known at run time only.
+//! Atomics and accumulates on types that are known at run time only, and copies at once.
 
 use super::{Accumulation, AtomicOp};
 use crate::Result;
 use crate::completion::Operation;
-use crate::memory::{RegionSlice, RemoteRegion};
+use crate::memory::{COPY_MAX, RegionSlice, RemoteRegion};
 use oikaze_engine::OperationKind;
 
 impl RemoteRegion {
@@ -16,6 +16,17 @@ impl RemoteRegion {
             fetch,
             OperationKind::Word(if fetch { "fetching change" } else { "change" }),
         )
+    }
+
+    /// Returns a copy of up to [`COPY_MAX`] bytes of a mapped region, made by this thread
+    /// (MEM-18.2). Returns `None` if the operation must be sent to the owner, who judges it.
+    #[must_use]
+    pub fn copy_at_once(&self, offset: u64, len: usize) -> Option<Vec<u8>> {
+        if len > COPY_MAX || !self.is_mapped() {
+            return None;
+        }
+        let mut copy = vec![0; len];
+        self.get_bytes_direct(offset, &mut copy).then_some(copy)
     }
 
     /// Combines numbers as [`RemoteRegion::accumulate`] does, for callers that do not know their

@@ -29,6 +29,7 @@
 mod access_log;
 mod arrivals;
 mod exchange;
+mod range;
 pub(crate) mod region;
 pub(crate) mod remote;
 mod scope;
@@ -169,6 +170,7 @@ pub use oikaze_protocol::rma::Rights;
 /// ```
 #[doc(inline)]
 pub use oikaze_protocol::wind::Refusal as RefusalReason;
+pub use range::OffsetRange;
 pub use region::{LocalRegion, RegionSlice, RemoteId};
 pub use remote::{COPY_MAX, RemoteElements, RemoteRegion, RemoteSignal};
 pub use scope::Scope;

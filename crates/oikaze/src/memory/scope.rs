@@ -4,7 +4,7 @@
 use crate::atomic::{Combine, Number};
 use crate::completion::{Operation, Outcome};
 use crate::memory::region::{LocalRegion, RegionSlice};
-use crate::memory::remote::RemoteRegion;
+use crate::memory::remote::{COPY_MAX, RemoteRegion};
 use crate::memory::{Block, Rights};
 use crate::message::Received;
 use crate::node::WaitSubject;
@@ -38,7 +38,8 @@ pub struct Scope<'job, 'scope, 'env: 'scope> {
 }
 
 impl<'env> Scope<'_, '_, 'env> {
-    /// Writes any memory to a peer's region.
+    /// Writes any memory to a peer's region. Up to [`COPY_MAX`] bytes for a
+    /// [mapped](RemoteRegion::is_mapped) region are copied by the calling thread.
     ///
     /// # Errors
     /// The table of regions is full; the memory belongs to a shared array.
@@ -48,10 +49,17 @@ impl<'env> Scope<'_, '_, 'env> {
         offset: u64,
         from: &'env [u8],
     ) -> Result<Operation<()>> {
+        if from.len() <= COPY_MAX
+            && let Some(done) = there.put_bytes_direct(offset, from)
+        {
+            return Ok(done);
+        }
         self.begin(self.lender.borrow(from), |lent| Ok(there.put(offset, lent)))
     }
 
-    /// Reads from a peer's region into any memory, which stays borrowed until the scope ends.
+    /// Reads from a peer's region into any memory, which stays borrowed until the scope ends. Up to
+    /// [`COPY_MAX`] bytes of a [mapped](RemoteRegion::is_mapped) region are copied by the calling
+    /// thread.
     ///
     /// # Errors
     /// The table of regions is full; the memory belongs to a shared array.
@@ -61,6 +69,9 @@ impl<'env> Scope<'_, '_, 'env> {
         offset: u64,
         into: &'env mut [u8],
     ) -> Result<Operation<()>> {
+        if into.len() <= COPY_MAX && there.get_bytes_direct(offset, into) {
+            return Ok(Operation::done(()));
+        }
         self.begin(self.lender.borrow_mut(into), |lent| Ok(there.get(offset, lent)))
     }
 

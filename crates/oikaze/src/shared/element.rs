@@ -9,7 +9,7 @@ use oikaze_protocol::fnv::fnv1a;
 ///
 /// ```
 /// use oikaze::prelude::*;
-/// use oikaze::shared::Element;
+/// use oikaze::Element;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
 /// fn sum<T: Element + Into<f64>>(array: &SharedArray<T>) -> oikaze::Result<f64> {
@@ -30,7 +30,7 @@ use oikaze_protocol::fnv::fnv1a;
 ///
 /// ```
 /// use oikaze::prelude::*;
-/// use oikaze::shared::Element;
+/// use oikaze::Element;
 ///
 /// #[derive(Clone, Copy, Element)]
 /// #[repr(C)]
@@ -63,7 +63,7 @@ pub trait Element: CheckedBitPattern + NoUninit + Send + Sync + 'static {
 /// element that is one number.
 ///
 /// ```
-/// use oikaze::shared::Element;
+/// use oikaze::Element;
 /// # fn main() {
 /// let mut fields = Vec::new();
 /// <[f32; 3]>::describe("position", &mut fields);

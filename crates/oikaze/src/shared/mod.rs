@@ -31,7 +31,7 @@ pub use lock::LockGuard;
 /// Makes a struct an element of shared arrays. [`trait@Element`] says which structs can be one.
 ///
 /// ```compile_fail
-/// use oikaze::shared::Element;
+/// use oikaze::Element;
 /// #[derive(Clone, Copy, Element)]
 /// #[repr(C)]
 /// struct Padded {
@@ -41,7 +41,7 @@ pub use lock::LockGuard;
 /// ```
 ///
 /// ```compile_fail
-/// use oikaze::shared::Element;
+/// use oikaze::Element;
 /// #[derive(Clone, Copy, Element)]
 /// #[repr(C)]
 /// struct Named {

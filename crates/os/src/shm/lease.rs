@@ -328,6 +328,15 @@ impl Mapped {
         from.with_bytes(at, len, |bytes| self.write(offset, bytes, signal)).is_ok_and(|done| done)
     }
 
+    /// Reads into memory of the caller. Returns `false` if the operation must be sent to the owner
+    /// instead.
+    #[inline]
+    #[must_use]
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.reaches(Rights::READ, offset, into.len() as u64)
+            && self.inside(false, || self.region.read(offset, into).is_ok()) == Some(true)
+    }
+
     /// Reads into a region of this process.
     #[inline]
     #[must_use]

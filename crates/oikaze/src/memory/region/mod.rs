@@ -9,6 +9,7 @@ pub(crate) use remote_id::NAMELESS;
 pub use remote_id::RemoteId;
 
 use crate::memory::Arrivals;
+use crate::memory::range::{OffsetRange, resolve};
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
 use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
@@ -159,18 +160,22 @@ impl LocalRegion {
         self.inner.take_name();
     }
 
-    /// Returns a counted slice, the source or destination of an operation.
+    /// Returns a counted slice, the source or destination of an operation. The range is of any
+    /// integers, such as `u64` for offsets that peers know, and `usize` for lengths here.
     ///
     /// # Errors
     /// The range is not inside the region.
-    pub fn slice(&self, range: Range<usize>) -> Result<RegionSlice> {
-        if range.start > range.end || range.end > self.len() {
-            return Err(Error::invalid(
+    pub fn slice(&self, range: impl OffsetRange) -> Result<RegionSlice> {
+        let range = resolve(range, self.len() as u64, || "slice of a region".into())?;
+        match (usize::try_from(range.start), usize::try_from(range.end)) {
+            (Ok(start), Ok(end)) if end <= self.len() => {
+                Ok(RegionSlice { region: self.clone(), range: start..end })
+            }
+            _ => Err(Error::invalid(
                 format!("slice {}..{} of a region", range.start, range.end),
-                format!("the region has {} bytes", self.len()),
-            ));
+                format!("the region has {} bytes; stay inside", self.len()),
+            )),
         }
-        Ok(RegionSlice { region: self.clone(), range })
     }
 
     /// Returns the whole region as a slice.
@@ -257,6 +262,12 @@ impl RegionSlice {
         }
         let Some(_inside) = inner.direct.enter() else { return false };
         act(&inner.region, self.range.start as u64, self.range.len() as u64)
+    }
+
+    /// Returns `true` if the region is still registered. In a child of fork, the operation fails for
+    /// another reason.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.region.inner.node.is_forked() || self.use_directly(|_, _, _| true)
     }
 
     /// Returns `true` if the region is registered and its memory can be written.

@@ -1,6 +1,7 @@
 //! Changes of a registration: rights, length, its end, and a new registration in its place.
 
 use super::{Inner, LocalRegion};
+use crate::memory::range::{OffsetRange, resolve};
 use crate::node::{RealEngine, WaitSubject};
 use crate::{Error, Result};
 use oikaze_engine::Failure;
@@ -47,8 +48,10 @@ impl LocalRegion {
     /// of 4096 bytes, or extends to the region's end.
     ///
     /// # Errors
-    /// As [`LocalRegion::set_rights`]; the range cuts a page.
-    pub fn protect(&self, range: Range<u64>, rights: Rights) -> Result<()> {
+    /// As [`LocalRegion::set_rights`]; the range cuts a page, or is none.
+    pub fn protect(&self, range: impl OffsetRange, rights: Rights) -> Result<()> {
+        let what = || "changing the rights of pages".into();
+        let range = resolve(range, self.inner.region.len() as u64, what)?;
         self.change_rights(Some(range), rights)
     }
 

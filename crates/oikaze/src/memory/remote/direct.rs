@@ -41,9 +41,15 @@ impl RemoteRegion {
     }
 
     #[inline]
-    pub(super) fn put_bytes_direct(&self, offset: u64, bytes: &[u8]) -> Option<Operation<()>> {
+    pub(crate) fn put_bytes_direct(&self, offset: u64, bytes: &[u8]) -> Option<Operation<()>> {
         let put = self.direct_to(offset)?.write(offset, bytes, None);
         put.then(|| Operation::done(()))
+    }
+
+    /// Copies bytes into memory of the caller, and returns `true` if that was possible.
+    #[inline]
+    pub(crate) fn get_bytes_direct(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.direct().is_some_and(|mapped| mapped.read(offset, into))
     }
 
     #[inline]

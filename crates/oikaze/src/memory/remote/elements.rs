@@ -2,21 +2,23 @@
 
 use super::RemoteRegion;
 use crate::completion::operation::Operation;
+use crate::memory::range::{OffsetRange, resolve};
 use crate::memory::region::{LocalRegion, RegionSlice};
 use crate::{Error, Result};
-use bytemuck::Pod;
+use bytemuck::{NoUninit, Pod};
 use oikaze_engine::OperationKind;
 use oikaze_os::memory::Region;
 use oikaze_protocol::rma::{Combine, Number, Rights};
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
 
 impl RemoteRegion {
-    /// Returns a copy of `len` bytes from `offset` of the region on, and waits for it. Memory for
-    /// the answer is registered for this call. A program that reads often registers memory once,
-    /// and calls [`RemoteRegion::get`].
+    /// Returns a copy of `len` bytes from `offset` of the region on, and waits for it.
+    ///
+    /// If the region is [mapped](RemoteRegion::is_mapped), the calling thread copies the bytes
+    /// itself (MEM-18.2). Otherwise memory for the answer is registered for this call, and a
+    /// program that reads often registers memory once, and calls [`RemoteRegion::get`].
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -55,6 +57,32 @@ impl RemoteRegion {
         Ok(value)
     }
 
+    /// Writes a value to `offset` of the region, as [`RemoteRegion::put_copy`] does. It is the
+    /// counterpart of [`RemoteRegion::get_value`].
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let mine = job.publish("point", Region::shared(4096)?, Rights::READ | Rights::WRITE)?;
+    /// job.barrier()?;
+    /// let there = job.peer(0)?.region("point")?;
+    /// if job.rank() == 0 {
+    ///     there.put_value(16, [1.5_f64, 2.5])?.wait()?;
+    ///     assert_eq!(there.get_value::<[f64; 2]>(16)?, [1.5, 2.5]);
+    /// }
+    /// # job.barrier()?;
+    /// # drop(mine);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The value is longer than [`COPY_MAX`](super::COPY_MAX) bytes.
+    pub fn put_value<T: NoUninit>(&self, offset: u64, value: T) -> Result<Operation<()>> {
+        self.put_copy(offset, bytemuck::bytes_of(&value))
+    }
+
     /// Views the region as elements of type `T`, with places in elements instead of bytes.
     ///
     /// ```
@@ -81,7 +109,7 @@ impl RemoteRegion {
 
     #[track_caller]
     fn get_into(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        if into.is_empty() {
+        if into.is_empty() || self.get_bytes_direct(offset, into) {
             return Ok(());
         }
         let (node, limit) = (&self.peer.node, self.peer.limit);
@@ -154,10 +182,12 @@ impl<T: Pod> RemoteElements<'_, T> {
     ///
     /// # Errors
     /// As [`RemoteRegion::get_copy`]; the range ends before it starts.
-    pub fn get(&self, elements: Range<u64>) -> Result<Vec<T>> {
+    pub fn get(&self, elements: impl OffsetRange) -> Result<Vec<T>> {
+        let what = || format!("get of elements of a region of node {}", self.region.peer.rank);
+        let elements = resolve(elements, self.len(), what)?;
         let (first, last) = (self.offset(elements.start), self.offset(elements.end));
-        let len = last.checked_sub(first).and_then(|len| usize::try_from(len).ok());
-        let len = self.region.check_inside(first, len.unwrap_or(usize::MAX))?;
+        let len = usize::try_from(last.saturating_sub(first)).unwrap_or(usize::MAX);
+        let len = self.region.check_inside(first, len)?;
         let mut copy = vec![T::zeroed(); len.checked_div(size_of::<T>()).unwrap_or(0)];
         self.region.get_into(first, bytemuck::cast_slice_mut(&mut copy))?;
         Ok(copy)
@@ -170,6 +200,14 @@ impl<T: Pod> RemoteElements<'_, T> {
     #[track_caller]
     pub fn get_value(&self, element: u64) -> Result<T> {
         self.region.get_value(self.offset(element))
+    }
+
+    /// Writes one element.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::put_value`].
+    pub fn put_value(&self, element: u64, value: T) -> Result<Operation<()>> {
+        self.region.put_copy(self.offset(element), bytemuck::bytes_of(&value))
     }
 
     /// Writes a counted slice from an element on, as [`RemoteRegion::put`] does.
