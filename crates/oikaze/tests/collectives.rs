@@ -580,7 +580,10 @@ fn queues_and_counters_are_told_of_collectives() {
         let said = ended[1].outcome.as_ref().unwrap_err().to_string();
         assert!(said.contains("calls broadcast of u8 with root"), "{said}");
         assert!(ended[0].outcome.is_ok() && ended[3].outcome.is_ok(), "{ended:?}");
-        assert_eq!(wrong.wait_for(LIMIT).unwrap_err().to_string(), said);
+        // The wait also names its line.
+        let waited = wrong.wait_for(LIMIT).unwrap_err().to_string();
+        let (call, mistake) = said.split_once(": ").unwrap();
+        assert!(waited.starts_with(call) && waited.ends_with(&format!(": {mistake}")), "{waited}");
         let sums: Vec<_> = (0..10).map(|n| start.all_reduce(&[n], Sum)).collect();
         sums.iter().try_for_each(|sum| sum.count_in(&counter))?;
         let outside = start.broadcast::<u8>(3, &[]);

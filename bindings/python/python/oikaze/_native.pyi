@@ -1,12 +1,7 @@
 """Types of the extension module."""
 
-<<<<<<< HEAD
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, Literal, NoReturn, TypeAlias, final
-=======
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, final
->>>>>>> f6b2b496 (WIP)
+from typing import Any, Literal, NoReturn, TypeAlias, final
 
 from typing_extensions import Buffer, Self, disjoint_base
 

@@ -15,6 +15,8 @@ struct Interpreter {
     program: &'static [&'static str],
     /// Options after which no program is named: it stands in the argument itself.
     inline: &'static [&'static str],
+    /// Several options of one letter may share an argument: `-um`.
+    joins_letters: bool,
 }
 
 const INTERPRETERS: &[Interpreter] = &[
@@ -23,6 +25,7 @@ const INTERPRETERS: &[Interpreter] = &[
         with_value: &["-W", "-X", "--check-hash-based-pycs"],
         program: &["-m"],
         inline: &["-c"],
+        joins_letters: true,
     },
     Interpreter {
         names: &["java"],
@@ -39,30 +42,35 @@ const INTERPRETERS: &[Interpreter] = &[
         ],
         program: &["-jar", "-m", "--module"],
         inline: &[],
+        joins_letters: false,
     },
     Interpreter {
         names: &["sh", "bash", "dash", "ksh", "zsh"],
         with_value: &["-o", "-O", "+o", "+O", "--rcfile", "--init-file"],
         program: &[],
         inline: &["-c"],
+        joins_letters: true,
     },
     Interpreter {
         names: &["perl", "ruby"],
         with_value: &["-I", "-r"],
         program: &[],
         inline: &["-e", "-E"],
+        joins_letters: true,
     },
     Interpreter {
         names: &["node", "nodejs", "deno", "bun"],
         with_value: &["-r", "--require", "--import", "--loader"],
         program: &[],
         inline: &["-e", "--eval", "-p", "--print"],
+        joins_letters: true,
     },
     Interpreter {
         names: &["julia", "Rscript", "lua", "luajit"],
         with_value: &["-t", "--threads", "-p", "-L", "-l", "-J"],
         program: &[],
         inline: &["-e", "-E"],
+        joins_letters: true,
     },
 ];
 
@@ -110,6 +118,9 @@ impl Interpreter {
                 return Some(file_name(argument).to_owned());
             };
             if letters.starts_with('-') {
+                continue;
+            }
+            if !self.joins_letters {
                 continue;
             }
             // Letters in one argument: `-um package.module`, `-mpackage`, `-uc`.

@@ -60,17 +60,17 @@ pub(super) fn anonymous(len: usize, pages: PageSize) -> Result<Mapping, MemoryEr
     Ok(mapping)
 }
 
-/// Asks for huge pages in the unused part of a vector that was just allocated. A page fault per small
-/// page takes longer than receiving the bytes. Memory that is shorter than two huge pages has small
-/// ones.
+/// Asks for huge pages in the unused part of a vector that was just allocated. A page fault per
+/// small page takes longer than receiving the bytes. Memory that is shorter than two huge pages has
+/// small ones.
 pub fn ask_for_huge_pages(fresh: &mut Vec<u8>) {
     let room = fresh.spare_capacity_mut();
     let Some(size) = huge_page().filter(|size| room.len() >= 2 * size) else { return };
     let skipped = room.as_ptr().align_offset(size);
     let Some(aligned) = room.get_mut(skipped..).filter(|rest| rest.len() >= size) else { return };
     let len = aligned.len() - aligned.len() % size;
-    // SAFETY: the range is in memory that is borrowed exclusively, and begins and ends at pages. The
-    // advice changes none of its bytes. A refusal by the kernel is harmless.
+    // SAFETY: the range is in memory that is borrowed exclusively, and begins and ends at pages.
+    // The advice changes none of its bytes. A refusal by the kernel is harmless.
     let _ = unsafe { madvise(aligned.as_mut_ptr().cast(), len, Advice::LinuxHugepage) };
 }
 
