@@ -2,7 +2,8 @@
 
 mod support;
 
-use support::{example, run};
+use std::process::{Command, Stdio};
+use support::{example, lines, nodes, run, sources};
 
 #[test]
 fn put_get_brings_the_number_of_the_previous_node() {
@@ -44,4 +45,24 @@ fn stencil_has_one_result_on_any_number_of_nodes() {
 #[test]
 fn header_serves_a_program_in_cpp() {
     assert_eq!(run(3, &example("sum.cc"), &[]), ["last 3000.0, digits 123"]);
+}
+
+/// Messages, remote memory, and arrays with barriers. Any error that Valgrind finds ends a program
+/// with status 9.
+#[test]
+fn examples_run_under_valgrind_without_errors() {
+    let version = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    if !version.is_ok_and(|status| status.success()) {
+        println!("skipped: valgrind is not installed (make packages-all)");
+        return;
+    }
+    let suppressions = format!("--suppressions={}", sources().join("oikaze.supp").display());
+    for (name, arguments) in [("put_get.c", &[][..]), ("sum.cc", &[]), ("himeno.c", &["XS", "3"])] {
+        let program = example(name);
+        let program = program.to_str().unwrap();
+        let options = ["--quiet", "--error-exitcode=9", &suppressions, program];
+        let arguments = [&options[..], arguments].concat();
+        let lines = lines(&mut nodes(2, "valgrind".as_ref(), &arguments));
+        assert!(!lines.is_empty());
+    }
 }

@@ -255,3 +255,32 @@ fn abort_ends_process_and_job_with_its_status() {
         assert!(out == "before" && err.contains(reason), "{how}: {out}{err}");
     }
 }
+
+/// COLL-3.9.
+#[test]
+fn barrier_against_all_reduce_is_a_mismatch_on_both_nodes() {
+    let source = scratch().join("order.c");
+    let text = r#"#include <oikaze.h>
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+    oik_job *job;
+    oik_team *team;
+    uint32_t rank;
+    int32_t one = 1;
+    oik_check(oik_join(&job));
+    oik_check(oik_rank(job, &rank));
+    oik_check(oik_world(job, &team));
+    oik_status status = rank == 0 ? oik_barrier(job)
+                                  : oik_all_reduce(team, OIK_I32, OIK_SUM, &one, 1, NULL);
+    if (status != OIK_MISMATCH || !strstr(oik_error(), "calls barrier") ||
+        !strstr(oik_error(), "calls all_reduce of 1 i32 with Sum"))
+        printf("%d: %s\n", (int)status, oik_error());
+    oik_check(oik_barrier(job));
+    oik_check(oik_leave(job));
+    return 0;
+}
+"#;
+    fs::write(&source, text).unwrap();
+    assert_eq!(lines(&mut nodes(2, &compile(&source), &[])), Vec::<String>::new());
+}

@@ -87,6 +87,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(collective::shrink, module)?)?;
     module.add_function(wrap_pyfunction!(finalization::end_threads, module)?)?;
     module.add_function(wrap_pyfunction!(finalization::type_modified, module)?)?;
+    module.add_function(wrap_pyfunction!(wait::change_fault_handlers, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

@@ -49,6 +49,14 @@ pub fn note_main_thread(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Calls a Python function that changes handlers of SIGSEGV or SIGBUS
+/// ([`oikaze::ffi::change_fault_handlers`]).
+#[pyfunction]
+pub fn change_fault_handlers<'py>(change: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = change.py();
+    oikaze::ffi::change_fault_handlers(|| change.call0()).or_raise(py)?
+}
+
 fn raised() -> std::sync::MutexGuard<'static, Option<PyErr>> {
     RAISED.lock().unwrap_or_else(PoisonError::into_inner)
 }

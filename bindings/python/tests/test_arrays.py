@@ -492,3 +492,72 @@ def test_nodes_without_rows_have_empty_homes_at_the_end(run):
     values = {line.split()[0] for line in done.lines()}
     assert len(values) == 1 and values != {"0.0000"}, done.lines()
     assert "0" in {line.split()[1] for line in done.lines()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "faulthandler.enable()",
+        "faulthandler.enable(); faulthandler.disable()",
+        "signal.signal(signal.SIGSEGV, signal.SIG_DFL)",
+        "signal.signal(signal.SIGBUS, signal.SIG_DFL)",
+        "signal.signal(signalnum=signal.SIGSEGV, handler=lambda *_: None)",
+    ],
+)
+def test_handlers_changed_before_a_touch_leave_pages_tracked(run, change):
+    # COH-8.6: also where `faulthandler` was on before the job was joined.
+    for before in ("", "faulthandler.enable()"):
+        done = run(
+            2,
+            f"""
+            import faulthandler, signal
+            {before}
+            job = oikaze.join(time_limit=60)
+            a = job.array("a", (8 * 512, 4))
+            for step in (1, 2):
+                lo, hi = a.home()
+                a[lo:hi] = step * (job.rank + 1)
+                job.barrier()
+                {change}
+                assert float(a.sum()) == step * 4 * 512 * 8 * 1.5
+                job.barrier()
+            print("goes on")
+            """,
+            OIKAZE_WITHOUT="uffd",
+        )
+        assert done.lines() == ["goes on"] * 2
+
+
+@pytest.mark.parametrize("toggles", ["", "faulthandler.disable(); faulthandler.enable()"])
+def test_crash_with_faulthandler_after_an_array_ends_with_one_traceback(alone, toggles):
+    # COH-8.6: each handler is called at most once for a fault.
+    crash = f"""
+        import ctypes, faulthandler, resource
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        enable = faulthandler.enable
+        job = oikaze.join()
+        a = job.array("a", 4096)
+        enable()  # unseen by the package
+        a[:] = 1
+        job.barrier()
+        {toggles}
+        ctypes.string_at(8)
+        """
+    done = alone(crash, succeeds=False, OIKAZE_WITHOUT="uffd")
+    assert done.status == -11, (done.status, done.err)
+    assert done.err.count("Fatal Python error: Segmentation fault") == 1, done.err
+
+
+def test_crash_after_faulthandler_was_disabled_ends_the_process(alone):
+    # COH-8.6.
+    crash = """
+        import ctypes, faulthandler, resource
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        job = oikaze.join()
+        a = job.array("a", 4096)
+        faulthandler.enable()
+        faulthandler.disable()
+        ctypes.string_at(8)
+        """
+    done = alone(crash, succeeds=False, OIKAZE_WITHOUT="uffd")
+    assert (done.status, done.err) == (-11, "")

@@ -1,5 +1,7 @@
 """Collectives on numbers, arrays and other values, and teams."""
 
+import pytest
+
 
 def test_values_of_all_kinds(run):
     run(
@@ -336,3 +338,25 @@ def test_a_failed_conversion_loses_no_result(alone):
             raise AssertionError("a circle ended")
         """
     )
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_barrier_against_all_reduce_is_a_mistake_on_all_nodes(run, first):
+    # COLL-3.9.
+    done = run(
+        3,
+        f"""
+        job = oikaze.join(time_limit=60)
+        calls = [job.barrier, lambda: job.all_reduce(1)]
+        for call in (calls if job.rank == {first} else reversed(calls)):
+            try:
+                call()
+            except oikaze.MismatchError as error:
+                text = str(error)
+                assert "calls barrier" in text and "calls all_reduce of 1 i64" in text, text
+                print("mistake")
+        job.barrier()
+        assert job.all_reduce(1) == 3
+        """,
+    )
+    assert done.lines() == ["mistake"] * 6

@@ -22,7 +22,8 @@ fn make_calls_of_one(job: &Job) {
         }
         1 => {
             let pending = job.start().all_reduce(&[1], Sum);
-            assert!(pending.wait_for(no_time).unwrap_err().is_timeout());
+            // It may have failed already, by the parcel of the broadcast.
+            assert!(pending.wait_for(no_time).is_err());
             let made = interruptible(Rc::new(|| true), || job.array::<u64>("lost", 10));
             assert!(made.unwrap_err().is_timeout());
         }

@@ -81,5 +81,6 @@ pub mod stats_page;
 pub mod sync;
 #[cfg(test)]
 mod testing;
+pub mod valgrind;
 
 pub use error_text::remedy;

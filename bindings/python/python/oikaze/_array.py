@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from . import _faults
 from ._dtype import elements_of
 from ._errors import invalid
 from ._native import ArrayPlan, Distribution, Guard, SharedMemory
@@ -513,6 +514,7 @@ def make(
     unordered_updates: bool,
 ) -> SharedArray:
     """Makes a shared array."""
+    _faults.watch_changes()
     try:
         kind = np.dtype(dtype)
         elements = elements_of(kind, f"array {name!r}")

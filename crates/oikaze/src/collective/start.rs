@@ -2,7 +2,7 @@
 
 use super::operator::NoOperator;
 use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
-use super::team::WORLD;
+use super::run::WORLD;
 use super::{Item, Operator, Pending, Team};
 use crate::Rank;
 use oikaze_engine::Body;

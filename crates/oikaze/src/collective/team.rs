@@ -1,6 +1,6 @@
 //! Teams: ranks that have collectives of their own.
 
-use super::run::{GoneSlot, TeamCore};
+use super::run::{GoneSlot, TeamCore, WORLD};
 use super::{Pending, Start};
 use crate::node::{Node, lock};
 use crate::{Error, Rank, Result};
@@ -12,8 +12,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Number of the team of all nodes.
-pub(super) const WORLD: u64 = 0;
 /// First word of the number of a team of living ranks, where a split has the split's number.
 const SHRINK: u64 = u64::MAX;
 /// First word of the number of a team of two nodes between which notifications go.

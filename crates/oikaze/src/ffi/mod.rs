@@ -35,3 +35,24 @@ pub use oikaze_protocol::collective::CollectiveKind;
 #[doc(inline)]
 pub use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, NumberKind, Width};
 pub use parts::ErrorParts;
+
+/// Changes fault handlers (SIGSEGV, SIGBUS) by `change`, which finds the handlers of the program
+/// in place of those of Oikaze. Afterwards Oikaze's handlers are in front of them again, and this
+/// thread lets both signals through (COH-8.6). Pages of shared arrays must not be touched
+/// meanwhile. It only calls `change` if no array needs a handler.
+///
+/// ```
+/// let answer = oikaze::ffi::change_fault_handlers(|| 42)?; // such as libc::sigaction
+/// assert_eq!(answer, 42);
+/// # oikaze::Result::Ok(())
+/// ```
+///
+/// # Errors
+/// The handlers cannot be installed again.
+pub fn change_fault_handlers<R>(change: impl FnOnce() -> R) -> crate::Result<R> {
+    oikaze_os::memory::tracking::set_aside();
+    let result = change();
+    oikaze_os::memory::tracking::put_back()
+        .map_err(|error| crate::Error::system("installing the handler for page faults", error))?;
+    Ok(result)
+}

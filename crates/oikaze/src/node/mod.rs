@@ -7,6 +7,7 @@
 //! engine's own thread ([`engine_thread`]).
 
 mod arrivals;
+mod call_order;
 mod cork;
 mod departures;
 mod driver;
@@ -109,6 +110,7 @@ pub(crate) struct Node {
     mailbox: Arc<Mailbox>,
     arrivals: ArrivalQueue,
     collectives: Arc<Registry>,
+    call_order: call_order::CallOrder,
     departures: departures::Departures,
     keeps_going: AtomicBool,
     /// Number of barriers of the job that this node has called.
@@ -178,6 +180,7 @@ impl Node {
             mailbox,
             arrivals: ArrivalQueue::default(),
             collectives: Arc::default(),
+            call_order: call_order::CallOrder::default(),
             departures: departures::Departures::default(),
             keeps_going: AtomicBool::new(false),
             barriers: AtomicU64::new(0),

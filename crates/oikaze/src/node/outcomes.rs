@@ -79,12 +79,24 @@ impl Node {
         limit: Option<Duration>,
     ) -> Result<Value> {
         self.check_handlers_soon();
+        let call = self.count_coherence_call(what);
         let completion = self.submit(request, None);
         let subject = || WaitSubject::Collective(what.to_string());
-        let outcome = match self.outcome_of(&subject, what, || completion.outcome(), limit) {
-            Err(error) => return Err(self.explain_timeout(error, &subject())),
-            Ok(outcome) => outcome,
+        let ready = || {
+            let outcome = completion.outcome();
+            if outcome.is_none() {
+                call.look_at_notices();
+            }
+            outcome
         };
+        let outcome = self
+            .outcome_of(&subject, what, ready, limit)
+            .map_err(|error| self.explain_timeout(error, &subject()));
+        call.note(&outcome);
+        let outcome = outcome?;
+        // The program touches pages from now on, and may have changed handlers before (COH-8.6).
+        oikaze_os::memory::tracking::ensure_again()
+            .map_err(|error| Error::system("installing the handler for page faults", error))?;
         self.send_rest();
         Ok(outcome)
     }

@@ -271,7 +271,8 @@ crate::wire_enum! {
     pub enum ParcelPurpose {
         /// Data of a round. The body is the part.
         Data = 0,
-        /// Call of the sender, without data. The sender waits for the receiver.
+        /// Call of the sender, without data. The sender waits for the receiver. The body is a u64:
+        /// [`DataCallPosition::after`](super::DataCallPosition::after).
         Notice = 1,
         /// The collective has failed. The body says why.
         Failed = 2,
@@ -281,6 +282,9 @@ crate::wire_enum! {
         /// View of the sender in an agreement on the living ranks. The number is that of the
         /// agreement. The body is a [`GoneView`](super::GoneView).
         View = 4,
+        /// Ranks call collectives of data and of coherence in different orders. The body is an
+        /// [`OrderMistake`](super::OrderMistake).
+        Disorder = 5,
     }
 }
 

@@ -29,6 +29,7 @@ mod plan;
 mod rabenseifner;
 mod request;
 mod ring;
+mod sequence;
 mod shrink;
 mod tree;
 
@@ -42,4 +43,5 @@ pub use call::{
 pub use choice::{CollectiveAlgorithm, Facts, choose};
 pub use plan::{Arrival, Order, Part, Plan, PlanStep, RoundNumber};
 pub use request::{Lengths, PlanError, PlanRequest, plan};
+pub use sequence::{CallCounts, DataCallPosition, OrderMistake, OrderPart};
 pub use shrink::{Agreed, Agreement, GoneView};

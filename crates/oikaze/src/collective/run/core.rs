@@ -1,21 +1,24 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
-use super::PartBytes;
 use super::mail::Mail;
 use super::pool::POOLED_MIN;
 use super::shrink::{GoneSlot, Shrinks};
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
+use super::{PartBytes, WORLD};
 use crate::node::{Needs, Node, lock};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel, Request};
 use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
-use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose, RoundNumber};
+use oikaze_protocol::collective::{
+    CallCounts, CollectiveCall, OrderMistake, OrderPart, ParcelHead, ParcelPurpose, RoundNumber,
+};
 use oikaze_protocol::limits::RECORD_BODY;
 use oikaze_protocol::wind::{Body, SharedBytes};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::task::Waker;
@@ -56,6 +59,34 @@ pub(super) struct Doom {
     failure: CollectiveFailure,
     /// Number of the collective in which the mistake was made: this one, or an earlier one.
     of: u64,
+    /// Set if ranks have called collectives of data and of coherence in different orders.
+    order: Option<OrderDoom>,
+}
+
+/// Mistake in the order of calls.
+#[derive(Clone, Debug)]
+struct OrderDoom {
+    mistake: OrderMistake,
+    /// Call of data that has no counterpart.
+    call: CollectiveCall,
+}
+
+impl Doom {
+    fn new(failure: CollectiveFailure, of: u64) -> Doom {
+        Doom { failure, of, order: None }
+    }
+
+    fn of_order(mistake: OrderMistake, call: CollectiveCall, of: u64) -> Doom {
+        let failure = CollectiveFailure::Mistake(mistake.text.clone());
+        Doom { failure, of, order: Some(OrderDoom { mistake, call }) }
+    }
+
+    /// Returns this rank's part, if it has called `data` collectives.
+    fn order_part(&self, node: &Node, data: u64) -> Option<OrderPart> {
+        let mistake = &self.order.as_ref()?.mistake;
+        let counts = CallCounts { data, coherence: node.coherence_calls() };
+        Some(mistake.part(counts, node.failed_coherence_call()))
+    }
 }
 
 /// Wait of a collective for a rank.
@@ -84,6 +115,9 @@ struct TeamState {
     history: VecDeque<(u64, CollectiveCall, bool)>,
     /// Failure of a collective that had ended well here. The next one reports it.
     late: Option<Doom>,
+    /// Mistakes in the order of calls that this rank has learnt of, and has not had its part in, by
+    /// number of the collective of data.
+    disorders: BTreeMap<u64, Doom>,
     /// Wait of the oldest collective, as the latest tick has found it.
     wait: ParcelWait,
     wakers: Vec<Waker>,
@@ -162,9 +196,14 @@ impl TeamCore {
     ) -> u64 {
         let number = {
             let mut state = lock(&self.state);
+            if self.id == WORLD {
+                node.note_data_call();
+            }
+            let disorder = state.take_disorder(node);
             let number = state.next;
             state.next += 1;
-            let mut task = CollectiveRun::new(number, call, stage);
+            let after = node.coherence_calls();
+            let mut task = CollectiveRun::new(number, call, stage, after);
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             // Once a rank is lost, ranks call different things, because some have failed and some
             // have not. The loss is the reason then.
@@ -172,13 +211,13 @@ impl TeamCore {
             let mismatch = other.map(|(from, theirs)| self.mismatch(from, theirs, &call));
             // A late failure is told by this collective, whatever else it fails by.
             let late = state.late.take();
-            task.doomed = if let Some(doom) = state.failed.remove(&number) {
+            task.doomed = if let Some(doom) = disorder.or_else(|| state.failed.remove(&number)) {
                 Some(doom)
             } else if let Err(why) = sound {
                 let failure = CollectiveFailure::Mistake(format!("on rank {}: {why}", self.me));
-                Some(Doom { failure, of: number })
+                Some(Doom::new(failure, number))
             } else {
-                let doom = mismatch.map(|failure| Doom { failure, of: number });
+                let doom = mismatch.map(|failure| Doom::new(failure, number));
                 doom.or(late)
             };
             state.tasks.push_back(task);
@@ -214,6 +253,7 @@ impl TeamCore {
             }
             state.failed.clear();
             state.late = None;
+            state.disorders.clear();
             state.history.iter_mut().for_each(|(_, _, well)| *well = false);
         }
         node.collectives().ask(self);
@@ -238,13 +278,51 @@ impl TeamCore {
         theirs: &CollectiveCall,
         mine: &CollectiveCall,
     ) -> CollectiveFailure {
+        CollectiveFailure::Mistake(self.text_of_mismatch(from, theirs, mine))
+    }
+
+    fn text_of_mismatch(
+        &self,
+        from: Rank,
+        theirs: &dyn fmt::Display,
+        mine: &dyn fmt::Display,
+    ) -> String {
         // All ranks get the same text, whoever finds it.
         let (me, from) = ((self.me, mine), (from, theirs));
         let (low, high) = if me.0 < from.0 { (me, from) } else { (from, me) };
-        CollectiveFailure::Mistake(format!(
+        format!(
             "rank {} calls {}, and rank {} calls {}: all ranks of a team make the same calls in the same order",
             low.0, low.1, high.0, high.1
-        ))
+        )
+    }
+
+    /// Tells all ranks if one of them waits in a collective that this rank should have called
+    /// before the collective of coherence in which it waits, `what` (COLL-3.9). Returns `true` if
+    /// no rank waits for a later call of this one.
+    pub fn accuse_order(&self, node: &Node, what: &str) -> bool {
+        let mut state = lock(&self.state);
+        state.skip_disorders(node);
+        let counts = CallCounts { data: state.next, coherence: node.coherence_calls() };
+        let notice = {
+            let mut notices = state.mail.notices_from(counts.data).peekable();
+            if notices.peek().is_none() {
+                return true;
+            }
+            notices
+                .find(|(position, ..)| position.contradicts(counts))
+                .map(|(position, from, call)| (position, from, *call))
+        };
+        // Once a rank is lost, ranks call different things (COLL-3.4).
+        let is_lost = node.loss_in(&self.ranks).is_some();
+        let is_news = |number: u64| !is_lost && !state.disorders.contains_key(&number);
+        if let Some((position, from, call)) = notice.filter(|notice| is_news(notice.0.number)) {
+            let text = self.text_of_mismatch(from, &call, &what);
+            let mistake = OrderMistake { after: position.after, text };
+            let doom = Doom::of_order(mistake, call, position.number);
+            self.tell_all(node, position.number, call, &doom);
+            state.disorders.insert(position.number, doom);
+        }
+        false
     }
 
     /// Notes that time has passed. Returns `true` if the team is to run.
@@ -266,11 +344,12 @@ impl TeamCore {
         }
         let Some(task) = state.tasks.front() else { return };
         let (number, step, call) = (task.number, task.step(), task.call);
+        let after = task.after.to_le_bytes();
         state.wait = match state.wait {
             ParcelWait::Seen(..) if state.wait == ParcelWait::Seen(number, step, to) => {
                 if to != self.me {
                     let head = self.head(ParcelPurpose::Notice, number, 0, call);
-                    self.send(node, to, head, &[]);
+                    self.send(node, to, head, &after);
                 }
                 ParcelWait::Told(number, step, to)
             }
@@ -326,18 +405,18 @@ impl TeamCore {
                 self.waits.store(false, Ordering::Relaxed);
                 return;
             };
-            let doomed = task.doomed.take();
-            let of = doomed.as_ref().map_or(task.number, |doom| doom.of);
-            let progress = match doomed {
-                Some(doom) => Progress::Fails(doom.failure),
-                None => match node.loss_in(&self.ranks) {
-                    Some(failure) => Progress::Fails(CollectiveFailure::Lost(failure)),
-                    None => task.run(self, node, mail, wakers),
-                },
+            let of = task.number;
+            if let Some(doom) = task.doomed.take() {
+                self.fail_front(state, node, doom);
+                continue;
+            }
+            let progress = match node.loss_in(&self.ranks) {
+                Some(failure) => Progress::Fails(CollectiveFailure::Lost(failure)),
+                None => task.run(self, node, mail, wakers),
             };
             match progress {
                 Progress::Ended => state.end_front(true),
-                Progress::Fails(failure) => self.fail_front(state, node, Doom { failure, of }),
+                Progress::Fails(failure) => self.fail_front(state, node, Doom::new(failure, of)),
                 Progress::Waits(for_rank) => {
                     self.waits.store(true, Ordering::Relaxed);
                     if !self.incoming.is_empty() {
@@ -349,7 +428,7 @@ impl TeamCore {
                         Some(_) if !self.incoming.is_empty() => {}
                         Some(failure) => {
                             let failure = CollectiveFailure::Lost(failure);
-                            self.fail_front(state, node, Doom { failure, of });
+                            self.fail_front(state, node, Doom::new(failure, of));
                         }
                         None => {
                             if let Some(to) = for_rank {
@@ -368,11 +447,22 @@ impl TeamCore {
     fn fail_front(&self, state: &mut TeamState, node: &Node, doom: Doom) {
         let Some(task) = state.tasks.front_mut() else { return };
         let (number, call) = (task.number, task.call);
+        // Before the program goes on, and calls the next collective of coherence.
+        if let (Some(OrderPart::JoinCoherence), Some(order)) =
+            (doom.order_part(node, number + 1), &doom.order)
+        {
+            node.join_coherence(order.mistake.after, &order.mistake.text);
+        }
         let waker = task.fail(doom.failure.clone());
         state.wakers.extend(waker);
         state.end_front(false);
+        self.tell_all(node, number, call, &doom);
+    }
+
+    /// Tells all other ranks why a collective has failed.
+    fn tell_all(&self, node: &Node, number: u64, call: CollectiveCall, doom: &Doom) {
         for to in (0..).take(self.ranks.len()).filter(|to| *to != self.me) {
-            self.send_failed(node, to, number, call, &doom);
+            self.send_failed(node, to, number, call, doom);
         }
     }
 
@@ -388,6 +478,10 @@ impl TeamCore {
         };
         let text = text.get(..text.floor_char_boundary(REASON_MAX)).unwrap_or_default();
         let since = RoundNumber::try_from(number.saturating_sub(doom.of)).unwrap_or(0);
+        if let Some(order) = &doom.order {
+            let head = self.head(ParcelPurpose::Disorder, number, since, order.call);
+            return self.send(node, to, head, &order.mistake.encode(REASON_MAX));
+        }
         let head = self.head(ParcelPurpose::Failed, number, since, call);
         self.send(node, to, head, text.as_bytes());
     }
@@ -398,7 +492,7 @@ impl TeamCore {
         let Parcel { from, head, body } = parcel;
         let Some(&from) = self.places.get(&from) else { return };
         let number = head.number;
-        let first = state.next - state.tasks.len() as u64;
+        let first = state.tasks.front().map_or(state.next, |task| task.number);
         let is_data = head.purpose == ParcelPurpose::Data && body.is_ok();
         if !is_data && number > state.next.saturating_add(AHEAD_MAX) {
             return;
@@ -418,18 +512,33 @@ impl TeamCore {
                 let why = String::from_utf8_lossy(body.get(..REASON_MAX).unwrap_or(&body));
                 let failure = CollectiveFailure::Mistake(why.into_owned());
                 let of = number.saturating_sub(u64::from(head.round));
-                return state.fail(number, Doom { failure, of });
+                return state.fail(number, Doom::new(failure, of));
+            }
+            ParcelPurpose::Disorder => {
+                let Ok(mistake) = OrderMistake::read(&body, REASON_MAX) else { return };
+                let of = number.saturating_sub(u64::from(head.round));
+                let mut doom = Doom::of_order(mistake, head.call, of);
+                state.skip_disorders(node);
+                // This rank has had its part already, and only shares in what fails by it later.
+                if state.ended(of).is_some_and(|(_, well)| !well) {
+                    doom.order = None;
+                }
+                return state.fail(number, doom);
             }
             ParcelPurpose::View => return state.shrinks.hear(self, from, number, &body),
             ParcelPurpose::Data | ParcelPurpose::Notice => {}
         }
+        let after = match head.purpose {
+            ParcelPurpose::Notice => body.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)),
+            _ => None,
+        };
         let body = (head.purpose == ParcelPurpose::Data).then_some(body);
         if let Some(body) = &body
             && !state.mail.arrived(from, body.len())
         {
             let why = format!("rank {from} sends more than this rank has granted: it is broken");
             let failure = CollectiveFailure::Mistake(why);
-            state.fail_next(Doom { failure, of: number });
+            state.fail_next(Doom::new(failure, number));
             return;
         }
         let mine = match state.task(number) {
@@ -440,10 +549,15 @@ impl TeamCore {
             .filter(|mine| mine.contradicts(&head.call) && node.loss_in(&self.ranks).is_none())
             .map(|mine| self.mismatch(from, &head.call, &mine));
         if let Some(failure) = mismatch {
-            state.fail(number, Doom { failure, of: number });
+            state.fail(number, Doom::new(failure, number));
         }
         if number >= first {
-            state.mail.keep(from, &head, body);
+            if self.id == WORLD && after.is_some() && number >= state.next {
+                // A thread that waits in a collective of coherence looks at it.
+                node.note_waiting_rank();
+                state.has_settled = true;
+            }
+            state.mail.keep(from, &head, body, after);
         } else if let Some(body) = body {
             state.mail.has_read(from, body.len());
         }
@@ -462,12 +576,12 @@ impl TeamCore {
                 state.mail.arrived(from, len as usize);
                 state.mail.has_read(from, len as usize);
             }
-            ParcelPurpose::Failed => {}
+            ParcelPurpose::Failed | ParcelPurpose::Disorder => {}
             ParcelPurpose::View => return state.shrinks.fail(failure),
             // These have no body, or one of 8 bytes that a later one replaces.
             ParcelPurpose::Notice | ParcelPurpose::Credit => return,
         }
-        state.fail(head.number, Doom { failure, of: head.number });
+        state.fail(head.number, Doom::new(failure, head.number));
     }
 
     pub fn head(
@@ -511,8 +625,9 @@ impl TeamCore {
 
 impl TeamState {
     fn task(&mut self, number: u64) -> Option<&mut CollectiveRun> {
-        let first = self.next - self.tasks.len() as u64;
-        self.tasks.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
+        // Numbers may be left out (`skip_disorders`).
+        let at = self.tasks.binary_search_by_key(&number, |task| task.number).ok()?;
+        self.tasks.get_mut(at)
     }
 
     fn ended(&self, number: u64) -> Option<(CollectiveCall, bool)> {
@@ -532,10 +647,41 @@ impl TeamState {
         if let Some(task) = self.task(number) {
             task.doomed.get_or_insert(doom);
         } else if number >= self.next {
-            self.failed.insert(number, doom);
+            match doom.order {
+                Some(_) => _ = self.disorders.entry(doom.of).or_insert(doom),
+                None => _ = self.failed.insert(number, doom),
+            }
+        } else if is_news && doom.order.is_some() && self.tasks.is_empty() {
+            self.disorders.entry(doom.of).or_insert(doom);
         } else if is_news {
             self.fail_next(doom);
         }
+    }
+
+    /// Leaves out the collectives of data that have no counterpart, because a collective of
+    /// coherence of this rank has failed in their place.
+    fn skip_disorders(&mut self, node: &Node) {
+        while let Some(first) = self.disorders.first_entry()
+            && first.get().order_part(node, self.next + 1) == Some(OrderPart::SkipData)
+        {
+            let (of, doom) = first.remove_entry();
+            if let Some(order) = doom.order.filter(|_| of >= self.next) {
+                self.next = of + 1;
+                if self.tasks.is_empty() {
+                    self.mail.forget(of);
+                }
+                self.failed = self.failed.split_off(&self.next);
+                self.remember(of, order.call, false);
+            }
+        }
+    }
+
+    /// Returns the mistake in the order of calls by which this rank's next call is to fail.
+    fn take_disorder(&mut self, node: &Node) -> Option<Doom> {
+        self.skip_disorders(node);
+        let (of, doom) = self.disorders.pop_first()?;
+        self.next = self.next.max(of);
+        Some(doom)
     }
 
     /// Fails the collective under way, or else the next one (COLL-3.5).
@@ -559,10 +705,14 @@ impl TeamState {
     fn end_front(&mut self, well: bool) {
         let Some(task) = self.tasks.pop_front() else { return };
         self.mail.forget(task.number);
-        self.history.push_back((task.number, task.call, well));
+        self.remember(task.number, task.call, well);
+        self.has_settled = true;
+    }
+
+    fn remember(&mut self, number: u64, call: CollectiveCall, well: bool) {
+        self.history.push_back((number, call, well));
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
-        self.has_settled = true;
     }
 }

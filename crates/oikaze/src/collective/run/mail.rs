@@ -2,7 +2,7 @@
 
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
-use oikaze_protocol::collective::{CollectiveCall, ParcelHead, RoundNumber};
+use oikaze_protocol::collective::{CollectiveCall, DataCallPosition, ParcelHead, RoundNumber};
 use oikaze_protocol::limits::MESSAGE_MAX;
 use std::collections::BTreeMap;
 
@@ -19,6 +19,8 @@ pub(super) struct Kept {
     pub call: CollectiveCall,
     /// `None`: the sender waits, and sent no data.
     pub body: Option<Body>,
+    /// Number of collectives of coherence that the sender had called before, if it waits.
+    pub after: Option<u64>,
 }
 
 /// Traffic with one rank, in bytes with their overhead.
@@ -55,12 +57,12 @@ impl Mail {
         traffic.arrived - traffic.told <= 2 * (CREDIT + MESSAGE_MAX + OVERHEAD)
     }
 
-    /// Keeps a parcel for its step.
-    pub fn keep(&mut self, from: Rank, head: &ParcelHead, body: Option<Body>) {
+    /// Keeps a parcel for its step, or a notice with what its sender had called before.
+    pub fn keep(&mut self, from: Rank, head: &ParcelHead, body: Option<Body>, after: Option<u64>) {
         // A parcel without data has the last round, which no data uses.
         let round = if body.is_some() { head.round } else { RoundNumber::MAX };
         if let Some(old) =
-            self.kept.insert((head.number, round, from), Kept { call: head.call, body })
+            self.kept.insert((head.number, round, from), Kept { call: head.call, body, after })
         {
             self.read(from, old.body.as_ref());
         }
@@ -78,7 +80,19 @@ impl Mail {
             .map(|((.., from), kept)| (*from, &kept.call))
     }
 
-    /// Drops what is left of a collective.
+    /// Returns the notices of collectives from number `first` on: the place of each call in the
+    /// order of its rank, the rank, and the call.
+    pub fn notices_from(
+        &self,
+        first: u64,
+    ) -> impl Iterator<Item = (DataCallPosition, Rank, &CollectiveCall)> {
+        self.kept.range((first, 0, 0)..).filter_map(|((number, _, from), kept)| {
+            let position = DataCallPosition { number: *number, after: kept.after? };
+            Some((position, *from, &kept.call))
+        })
+    }
+
+    /// Drops what is left of a collective, and of those before it.
     pub fn forget(&mut self, number: u64) {
         let next = (number + 1, 0, 0);
         if self.kept.first_key_value().is_none_or(|(key, _)| *key >= next) {

@@ -27,6 +27,10 @@ mod task;
 mod work;
 
 pub(crate) use self::core::TeamCore;
+
+/// Number of the team of all nodes.
+pub(super) const WORLD: u64 = 0;
+
 pub(super) use pool::WorkPool;
 pub(crate) use registry::Registry;
 pub(super) use shrink::GoneSlot;

@@ -1,6 +1,6 @@
 //! All teams of a node.
 
-use super::{TeamCore, WorkPool};
+use super::{TeamCore, WORLD, WorkPool};
 use crate::node::{Node, lock};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::Parcel;
@@ -129,6 +129,18 @@ impl Registry {
         } else if !teams.gone.contains(&id) {
             teams.keep_early(id, parcel);
         }
+    }
+
+    /// Looks for ranks that wait in a collective of data which this node, waiting in the collective
+    /// of coherence `what`, should have called before (COLL-3.9). Returns `true` if no rank waits.
+    #[cold]
+    pub fn accuse_order(&self, node: &Node, what: &str) -> bool {
+        let world = lock(&self.teams).here.get(&WORLD).cloned();
+        let Some(world) = world else { return true };
+        let is_quiet = world.accuse_order(node, what);
+        self.ask(&world);
+        self.run(node);
+        is_quiet
     }
 
     /// Makes all teams look for losses.

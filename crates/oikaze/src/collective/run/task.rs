@@ -23,6 +23,8 @@ const STAGE_SHIFT: u32 = 24;
 pub(super) struct CollectiveRun {
     pub number: u64,
     pub call: CollectiveCall,
+    /// Number of collectives of coherence that this rank had called before.
+    pub after: u64,
     /// `None`: it has ended.
     stage: Option<Box<dyn Stage>>,
     /// Number of plans before the present one.
@@ -44,10 +46,16 @@ pub(super) enum Progress {
 }
 
 impl CollectiveRun {
-    pub fn new(number: u64, call: CollectiveCall, stage: Box<dyn Stage>) -> CollectiveRun {
+    pub fn new(
+        number: u64,
+        call: CollectiveCall,
+        stage: Box<dyn Stage>,
+        after: u64,
+    ) -> CollectiveRun {
         CollectiveRun {
             number,
             call,
+            after,
             stage: Some(stage),
             stages: 0,
             plan: None,

@@ -51,6 +51,13 @@ pub fn open(kind: TrackerKind) -> Result<Arc<dyn Tracker>, SharedError> {
             "Boot a kernel with 4 KiB pages; messages and remote memory work with any.",
         ));
     }
+    if kind != TrackerKind::Mprotect && crate::valgrind::is_running() {
+        return Err(SharedError::invalid(
+            format!("tracking pages by {kind}"),
+            "Valgrind runs one thread at a time, so that none could serve a page fault",
+            "Leave the choice to Oikaze, which takes mprotect under Valgrind.",
+        ));
+    }
     let tracker: Arc<dyn Tracker> = match kind {
         TrackerKind::UserfaultfdFull => Arc::new(Userfaultfd::full()?),
         TrackerKind::UserfaultfdUserMode => Arc::new(Userfaultfd::user_mode_only()?),

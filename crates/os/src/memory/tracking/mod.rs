@@ -40,6 +40,7 @@ pub use guards::{LentBytes, ReadGuard, ReadRows, WriteGuard, WriteRows};
 pub use live_guards::LiveGuards;
 pub use mprotect::Mprotect;
 pub use page_set::PageSet;
+pub use segv_chain::{ensure_again, put_back, set_aside};
 pub use shared_memory::SharedMemory;
 pub use tracker::{FaultAt, Tracker, TrackerKind, View};
 pub use userfaultfd::{Feature, Userfaultfd, userfaultfd_features};

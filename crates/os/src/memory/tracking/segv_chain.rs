@@ -9,13 +9,17 @@
 //!
 //! Many handlers pass faults that they cannot explain to the handler that they replaced, which may
 //! be ours. [`Passed`] marks a `siginfo_t` that they received from here, so that the fault goes to
-//! the next older handler instead of round in a circle.
+//! the next older handler instead of round in a circle. A handler without that information may
+//! raise the signal again, as Python's faulthandler does. [`Saved::thread`] recognises this.
+//!
+//! A caller that sees the program change its handlers, as hooks of Python do, calls [`set_aside`]
+//! before and [`put_back`] afterwards. The program then finds and replaces its own handler.
 
 use crate::signals::locked_without_signals;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
@@ -25,24 +29,101 @@ type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_voi
 struct Saved {
     action: libc::sigaction,
     older: *const Saved,
+    /// Number of the thread that is in this handler, or 0.
+    thread: AtomicI32,
 }
 
-/// The SIGSEGV handler found most recently.
-static NEWEST: AtomicPtr<Saved> = AtomicPtr::new(ptr::null_mut());
-/// The SIGBUS handler found most recently.
-static NEWEST_OF_BUS: AtomicPtr<Saved> = AtomicPtr::new(ptr::null_mut());
+/// Handlers of one signal.
+struct Chain {
+    signal: libc::c_int,
+    /// The handler of the program's that was found most recently.
+    newest: AtomicPtr<Saved>,
+    /// Address of our handler, once it has been installed.
+    ours: AtomicUsize,
+}
+
+static CHAINS: [Chain; 2] = [Chain::of(libc::SIGSEGV), Chain::of(libc::SIGBUS)];
+
+impl Chain {
+    const fn of(signal: libc::c_int) -> Chain {
+        Chain { signal, newest: AtomicPtr::new(ptr::null_mut()), ours: AtomicUsize::new(0) }
+    }
+
+    /// Returns our handler, if it has been installed.
+    fn ours(&self) -> Option<Handler> {
+        let ours = self.ours.load(Ordering::Acquire);
+        // SAFETY: only `install` writes it, from a function of this type.
+        (ours != 0).then(|| unsafe { std::mem::transmute::<usize, Handler>(ours) })
+    }
+}
+
+/// What a handler that is found replaces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replaces {
+    /// Our handler, so that the older ones follow it.
+    Ours,
+    /// The program's newest handler, which was in place when the program replaced it.
+    Newest,
+}
 /// Held while the process's action changes; never taken by a signal handler.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-fn newest(signal: libc::c_int) -> &'static AtomicPtr<Saved> {
-    if signal == libc::SIGBUS { &NEWEST_OF_BUS } else { &NEWEST }
+fn chain(signal: libc::c_int) -> &'static Chain {
+    let [segv, bus] = &CHAINS;
+    if signal == libc::SIGBUS { bus } else { segv }
+}
+
+/// Ensures again what [`ensure`] has ensured for SIGSEGV, if it ever was. Costs two system calls if
+/// nothing has to change.
+///
+/// # Errors
+/// The handler or the mask cannot be changed.
+pub fn ensure_again() -> io::Result<()> {
+    let chain = chain(libc::SIGSEGV);
+    chain.ours().map_or(Ok(()), |ours| ensure(chain.signal, ours))
+}
+
+/// Puts the program's handlers in the place of ours, which the program is about to change. A page
+/// that traps meanwhile ends the process, so call [`put_back`] right after the change.
+pub fn set_aside() {
+    let _one = locked_without_signals(|| INSTALLING.lock().unwrap_or_else(PoisonError::into_inner));
+    for chain in &CHAINS {
+        let Some(ours) = chain.ours() else { continue };
+        if !current(chain.signal).is_ok_and(|action| is_ours(&action, ours)) {
+            continue;
+        }
+        // SAFETY: null, or a leaked box.
+        let newest = unsafe { chain.newest.load(Ordering::Relaxed).as_ref() };
+        let action = newest.map_or_else(default_action, |saved| saved.action);
+        // SAFETY: an action that the program had installed, or the default one.
+        unsafe { libc::sigaction(chain.signal, &action, ptr::null_mut()) };
+    }
+}
+
+/// Installs our handlers again after [`set_aside`], and unblocks their signals in this thread.
+///
+/// # Errors
+/// The handler or the mask cannot be changed.
+pub fn put_back() -> io::Result<()> {
+    for chain in &CHAINS {
+        if let Some(ours) = chain.ours() {
+            install(chain.signal, ours, Replaces::Newest)?;
+            unblock(chain.signal)?;
+        }
+    }
+    Ok(())
+}
+
+fn default_action() -> libc::sigaction {
+    // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
+    unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
 /// Ensures that `ours` handles this signal, SIGSEGV or SIGBUS, and that this thread does not block
 /// it. Costs two system calls if nothing has to change.
 pub(in crate::memory) fn ensure(signal: libc::c_int, ours: Handler) -> io::Result<()> {
     if !is_ours(&current(signal)?, ours) {
-        install(signal, ours)?;
+        install(signal, ours, Replaces::Ours)?;
     }
     unblock(signal)
 }
@@ -62,23 +143,28 @@ fn current(signal: libc::c_int) -> io::Result<libc::sigaction> {
 }
 
 #[cold]
-fn install(signal: libc::c_int, ours: Handler) -> io::Result<()> {
+fn install(signal: libc::c_int, ours: Handler, replaces: Replaces) -> io::Result<()> {
     let _one = locked_without_signals(|| INSTALLING.lock().unwrap_or_else(PoisonError::into_inner));
     let found = current(signal)?;
     if is_ours(&found, ours) {
         return Ok(());
     }
-    let newest = self::newest(signal).load(Ordering::Relaxed);
+    let chain = chain(signal);
+    let newest = chain.newest.load(Ordering::Relaxed).cast_const();
     // SAFETY: null, or a leaked box.
-    let is_known = unsafe { newest.as_ref() }
-        .is_some_and(|saved| saved.action.sa_sigaction == found.sa_sigaction);
-    if !is_known {
+    let known = unsafe { newest.as_ref() };
+    if known.is_none_or(|saved| saved.action.sa_sigaction != found.sa_sigaction) {
+        let older = match replaces {
+            Replaces::Ours => newest,
+            Replaces::Newest => known.map_or(ptr::null(), |saved| saved.older),
+        };
         // Publish it before our handler can run.
-        let saved = Box::leak(Box::new(Saved { action: found, older: newest }));
-        self::newest(signal).store(saved, Ordering::Release);
+        let thread = AtomicI32::new(0);
+        let saved = Box::leak(Box::new(Saved { action: found, older, thread }));
+        chain.newest.store(saved, Ordering::Release);
     }
-    // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
-    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    chain.ours.store(ours as usize, Ordering::Release);
+    let mut action = default_action();
     action.sa_sigaction = ours as usize;
     // SA_NODEFER: a handler of the program's that interrupts our sleep may itself touch an absent
     // page. No SA_ONSTACK: such a handler would share the alternate stack with us, which holds only
@@ -153,17 +239,33 @@ pub(in crate::memory) fn pass_on(
 ) {
     // SAFETY: called by the handler, with what it was given.
     let next = unsafe { Passed::next(info) }
-        .unwrap_or_else(|| newest(signal).load(Ordering::Acquire).cast_const());
-    // SAFETY: null, or a leaked box.
-    let saved = unsafe { next.as_ref() };
+        .unwrap_or_else(|| chain(signal).newest.load(Ordering::Acquire).cast_const());
     // SAFETY: the kernel passes a valid siginfo. The kernel's own signals, which are faults, have a
     // positive code; sent signals do not.
     let is_fault = unsafe { (*info).si_code > 0 };
+    // SAFETY: null, or a leaked box.
+    let mut saved = unsafe { next.as_ref() };
+    // A handler that raises the signal wants the handler that it has replaced.
+    while let Some(within) = saved.filter(|saved| !is_fault && saved.is_in_this_thread()) {
+        // SAFETY: null, or a leaked box.
+        saved = unsafe { within.older.as_ref() };
+    }
     match saved.map_or(libc::SIG_DFL, |saved| saved.action.sa_sigaction) {
         libc::SIG_IGN if !is_fault => {}
         // The kernel does not permit ignoring a fault.
         libc::SIG_DFL | libc::SIG_IGN => end(signal, is_fault),
         _ => saved.into_iter().for_each(|saved| call(saved, signal, info, context)),
+    }
+}
+
+fn this_thread() -> libc::pid_t {
+    // SAFETY: it only asks, and is a bare system call.
+    unsafe { libc::gettid() }
+}
+
+impl Saved {
+    fn is_in_this_thread(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == this_thread()
     }
 }
 
@@ -174,7 +276,8 @@ fn call(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    let Saved { action, older } = saved;
+    let Saved { action, older, thread } = saved;
+    let outer = thread.swap(this_thread(), Ordering::Relaxed);
     let mut blocked = action.sa_mask;
     if action.sa_flags & libc::SA_NODEFER == 0 {
         // A crash in a crash handler ends the process, as without us.
@@ -201,6 +304,7 @@ fn call(
             unsafe { std::mem::transmute(action.sa_sigaction) };
         handler(signal);
     }
+    thread.store(outer, Ordering::Relaxed);
     if masked {
         // SAFETY: filled by the call that blocked them.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
@@ -213,8 +317,7 @@ fn end(signal: libc::c_int, is_fault: bool) {
     // SAFETY: zeros are the default action; raising a signal touches nothing else. Both are
     // async-signal-safe.
     unsafe {
-        let default: libc::sigaction = MaybeUninit::zeroed().assume_init();
-        libc::sigaction(signal, &default, ptr::null_mut());
+        libc::sigaction(signal, &default_action(), ptr::null_mut());
         if !is_fault {
             libc::raise(signal);
         }

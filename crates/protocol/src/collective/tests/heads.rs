@@ -24,7 +24,7 @@ proptest! {
     #[test]
     fn heads_are_read_as_written(
         call in call(),
-        purpose in 0..5u8,
+        purpose in 0..6u8,
         (team, number, round) in any::<(u64, u64, u32)>(),
     ) {
         let purpose = ParcelPurpose::from_code(purpose).unwrap();

@@ -1,0 +1,113 @@
+//! The place of this node's collectives of coherence among its collectives of data (COLL-3.9).
+
+use super::Node;
+use crate::{Error, Result};
+use oikaze_engine::Request;
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Counts of this node's collectives of coherence, and hints that their order may be wrong.
+#[derive(Debug, Default)]
+pub(super) struct CallOrder {
+    /// Number of calls, including those that this node only joins to make them fail.
+    called: AtomicU64,
+    /// Number of calls that no thread waits for any more.
+    ended: AtomicU64,
+    /// Count at which the latest one failed by calls that differ, or 0.
+    failed: AtomicU64,
+    /// Set once a collective of data was called while another thread waited in one of coherence.
+    is_concurrent: AtomicBool,
+    /// Number of notices that have come before their collective of data was called here.
+    notices: AtomicU64,
+    /// Number of those notices after which none was left.
+    settled_notices: AtomicU64,
+}
+
+/// A collective of coherence that a thread of this node is in.
+pub(super) struct CoherenceCall<'a> {
+    node: &'a Node,
+    what: &'a dyn fmt::Display,
+    number: u64,
+    /// Number of notices that this call has looked at.
+    seen: Cell<u64>,
+}
+
+impl Drop for CoherenceCall<'_> {
+    fn drop(&mut self) {
+        self.node.call_order.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl CoherenceCall<'_> {
+    /// Looks whether another rank waits in a collective of data that this node should have called
+    /// before. Costs two loads while no rank waits for this one.
+    #[inline]
+    pub fn look_at_notices(&self) {
+        let order = &self.node.call_order;
+        let notices = order.notices.load(Ordering::Relaxed);
+        if notices != self.seen.get() && notices != order.settled_notices.load(Ordering::Relaxed) {
+            self.seen.set(notices);
+            if !order.is_concurrent.load(Ordering::Relaxed)
+                && self.node.collectives().accuse_order(self.node, &self.what.to_string())
+            {
+                order.settled_notices.store(notices, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Notes how the call has ended.
+    pub fn note<T>(&self, outcome: &Result<T>) {
+        if outcome.as_ref().is_err_and(Error::is_mismatch) {
+            self.node.call_order.failed.store(self.number, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Node {
+    /// Counts a call of a collective of coherence. Called before it is submitted, so that what
+    /// arrives meanwhile finds it counted.
+    pub(super) fn count_coherence_call<'a>(&'a self, what: &'a dyn fmt::Display) -> CoherenceCall<'a> {
+        let number = self.call_order.called.fetch_add(1, Ordering::SeqCst) + 1;
+        CoherenceCall { node: self, what, number, seen: Cell::new(0) }
+    }
+
+    /// Returns the number of collectives of coherence that this node has called.
+    pub fn coherence_calls(&self) -> u64 {
+        self.call_order.called.load(Ordering::SeqCst)
+    }
+
+    /// Returns the count at which the latest collective of coherence failed by calls that differ,
+    /// or 0.
+    pub fn failed_coherence_call(&self) -> u64 {
+        self.call_order.failed.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a collective of data begins. A program whose threads call both kinds at the same
+    /// time has no order that could be wrong.
+    #[inline]
+    pub fn note_data_call(&self) {
+        let order = &self.call_order;
+        if order.ended.load(Ordering::Relaxed) != order.called.load(Ordering::Relaxed) {
+            order.is_concurrent.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that another rank waits in a collective of data that this node has not called.
+    pub fn note_waiting_rank(&self) {
+        self.call_order.notices.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes part in the collective of coherence with this number only to make it fail, unless the
+    /// program has called it.
+    pub fn join_coherence(&self, number: u64, why: &str) {
+        let order = &self.call_order;
+        let next = number.saturating_add(1);
+        let is_next =
+            order.called.compare_exchange(number, next, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if is_next {
+            order.ended.fetch_add(1, Ordering::Relaxed);
+            self.tell(Request::Cannot(why.to_owned()));
+        }
+    }
+}
