@@ -340,8 +340,8 @@ fn ctrl_z_stops_nodes_on_other_hosts() {
     assert_eq!(job.finish().0, 0);
 }
 
-/// LAUNCH-4.2: the first SIGQUIT only asks. A second one at once reaches the nodes, and the next one
-/// kills.
+/// LAUNCH-4.2: the first SIGQUIT only asks. A second one at once reaches the nodes, and the next
+/// one kills.
 #[test]
 fn quit_again_at_once_reaches_the_nodes_and_the_next_one_kills() {
     // Some shells miss a signal that comes just before their `wait` for a job in the background.

@@ -40,7 +40,7 @@ const UNPROVED: &[&str] = &[
 pub fn run() -> Result<(), String> {
     let clauses = spec()?;
     let (mut code, mut tests, mut all) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for folder in ["crates", "cli", "apps", "sim", "fuzz"] {
+    for folder in ["crates", "cli", "apps", "sim", "fuzz", "bindings"] {
         walk(&root().join(folder), &mut |path, text| {
             let text = &with_joined_comments(text);
             let (of_code, of_tests) = parts(path, text);
@@ -99,14 +99,14 @@ fn spec() -> Result<BTreeSet<Clause>, String> {
     Ok(clauses)
 }
 
-/// Calls `file` with path and text of each Rust file of a folder.
+/// Calls `file` with path and text of each file of a folder, in Rust or Python.
 fn walk(folder: &Path, file: &mut impl FnMut(&Path, &str)) -> Result<(), String> {
     let failed = |why: std::io::Error| format!("reading {}: {why}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.is_dir() && !path.ends_with("target") {
             walk(&path, file)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|end| end == "rs" || end == "py") {
             file(&path, &fs::read_to_string(&path).map_err(failed)?);
         }
     }

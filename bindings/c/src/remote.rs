@@ -405,9 +405,9 @@ fn list_of(
     pieces.map(|piece| Ok((piece.offset, slice_of(region, piece.at, piece.len)?))).collect()
 }
 
-/// Writes `count` pieces of a region of this node to a peer's region, as one operation. If there are
-/// more than `OIK_LIST_MAX`, or one of them is not inside its region, none is written. `operation`
-/// may be NULL. Thread-safe.
+/// Writes `count` pieces of a region of this node to a peer's region, as one operation. If there
+/// are more than `OIK_LIST_MAX`, or one of them is not inside its region, none is written.
+/// `operation` may be NULL. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_put_list(
     there: *mut oik_remote,

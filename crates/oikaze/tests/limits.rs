@@ -71,8 +71,8 @@ fn names_fifos_and_arrays_beyond_their_limits_are_refused_with_the_limit() {
     });
 }
 
-/// A list at the limit takes place over every transport. A longer list does nothing at all,
-/// although only the entries at its end exceed the limit.
+/// MEM-27.1: a list at the limit takes place over every transport. A longer one does nothing at
+/// all, although only the entries at its end exceed the limit.
 #[test]
 fn list_of_too_many_entries_is_refused_as_a_whole_with_the_limit() {
     for settings in [Settings::default(), over_the_network(&Settings::default())] {

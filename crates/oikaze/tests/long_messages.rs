@@ -55,8 +55,8 @@ fn unread_long_message_holds_back_no_put_and_no_barrier() {
     });
 }
 
-/// MEM-8.4: a receiver that takes nothing delays the sender no longer than a copy, and the memory of
-/// the message may change as soon as the call has returned.
+/// MEM-8.4: a receiver that takes nothing delays the sender no longer than a copy, and the memory
+/// of the message may change as soon as the call has returned.
 #[test]
 fn memory_of_a_sent_message_may_change_at_once() {
     cluster(2, &Settings::default(), |job| {

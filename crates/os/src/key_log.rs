@@ -113,7 +113,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// SEAL-6.1, SEAL-6.2.
+    /// SEAL-6.1, SEAL-6.2, SEAL-6.3.
     #[test]
     fn lines_are_appended_for_this_user_only() {
         let folder = std::env::temp_dir().join(format!("oikaze-key-log-{}", std::process::id()));

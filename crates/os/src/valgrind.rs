@@ -17,8 +17,9 @@ pub fn is_running() -> bool {
 #[cfg(target_arch = "x86_64")]
 fn request(arguments: &[usize; 6]) -> usize {
     let mut result = 0_usize;
-    // SAFETY: the rotations of `rdi` add up to 128 bits, which leaves it as it was, and the exchange
-    // of a register with itself does nothing. Valgrind reads the arguments and writes `rdx`.
+    // SAFETY: the rotations of `rdi` add up to 128 bits, which leaves it as it was, and the
+    // exchange of a register with itself does nothing. Valgrind reads the arguments and writes
+    // `rdx`.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",

@@ -32,7 +32,7 @@ impl GatedQueue {
         Some((operation, outcome))
     }
 
-    /// Forgets operations that were cancelled.
+    /// Forgets operations that were cancelled (MEM-27.4).
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
         self.0.retain(|operation| !cancelled(operation.token));
     }

@@ -1,8 +1,8 @@
 //! Beginning of collectives, which all forms of a collective share.
 
 use super::operator::NoOperator;
-use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
 use super::run::WORLD;
+use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
 use super::{Item, Operator, Pending, Team};
 use crate::Rank;
 use oikaze_engine::Body;

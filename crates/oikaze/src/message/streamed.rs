@@ -19,7 +19,7 @@ const STALL_MAX: Duration = Duration::from_millis(10);
 impl Peer {
     /// Sends a message that is longer than a ring to a local peer. Returns when the ring has taken
     /// all of it, or when the rest was copied because the peer takes nothing. Returns `None` if
-    /// something is in the way, and the message has to be copied at once.
+    /// something is in the way, and the message has to be copied at once (MEM-8.4).
     pub(super) fn send_streamed(
         &self,
         class: Class,

@@ -67,7 +67,10 @@ impl CoherenceCall<'_> {
 impl Node {
     /// Counts a call of a collective of coherence. Called before it is submitted, so that what
     /// arrives meanwhile finds it counted.
-    pub(super) fn count_coherence_call<'a>(&'a self, what: &'a dyn fmt::Display) -> CoherenceCall<'a> {
+    pub(super) fn count_coherence_call<'a>(
+        &'a self,
+        what: &'a dyn fmt::Display,
+    ) -> CoherenceCall<'a> {
         let number = self.call_order.called.fetch_add(1, Ordering::SeqCst) + 1;
         CoherenceCall { node: self, what, number, seen: Cell::new(0) }
     }

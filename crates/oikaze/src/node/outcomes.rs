@@ -119,8 +119,8 @@ impl Node {
         }
     }
 
-    /// Adds to the error of the caller's wait where it was (MEM-21.5) if nodes have called different
-    /// things, and also why if it took too long (MEM-21.4).
+    /// Adds to the error of the caller's wait where it was (MEM-21.5) if nodes have called
+    /// different things, and also why if it took too long (MEM-21.4).
     #[track_caller]
     pub fn explain_timeout(&self, error: Error, subject: &WaitSubject) -> Error {
         let line = line_of(Location::caller());

@@ -46,7 +46,8 @@ fn message_that_is_detached_from_its_source_arrives_unchanged() {
     }
 }
 
-/// MEM-8.4, MEM-15.6: a message is streamed only if nothing is in its way, and a copied rest counts.
+/// MEM-8.4, MEM-15.6: a message is streamed only if nothing is in its way, and a copied rest
+/// counts.
 #[test]
 fn message_behind_another_is_not_streamed_and_a_copied_rest_counts() {
     let mut two = Two::new();

@@ -264,8 +264,8 @@ impl RegionSlice {
         act(&inner.region, self.range.start as u64, self.range.len() as u64)
     }
 
-    /// Returns `true` if the region is still registered. In a child of fork, the operation fails for
-    /// another reason.
+    /// Returns `true` if the region is still registered. In a child of fork, the operation fails
+    /// for another reason.
     pub(crate) fn is_registered(&self) -> bool {
         self.region.inner.node.is_forked() || self.use_directly(|_, _, _| true)
     }

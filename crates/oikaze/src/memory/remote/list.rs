@@ -10,7 +10,7 @@ use oikaze_protocol::rma::{Rights, RmaError, Signal};
 use oikaze_protocol::wind::{Body, Refusal};
 use std::sync::Arc;
 
-/// What the target learns once all of a list is in place.
+/// News for the target once all of a list is in place.
 #[derive(Clone, Copy)]
 enum ListEnd {
     Nothing,
@@ -173,7 +173,7 @@ impl RemoteRegion {
         }
     }
 
-    /// Checks all of a list before anything takes place (MEM-27.2).
+    /// Checks all of a list, also its length (MEM-27.1), before anything takes place (MEM-27.2).
     fn check_list(&self, list: &[ListEntry], gone: RmaError) -> Result<(), Failure> {
         if list.len() > LIST_MAX {
             return Err(RmaError::ListTooLong { count: list.len(), max: LIST_MAX }.into());

@@ -34,7 +34,7 @@ struct Saved {
 }
 
 /// Handlers of one signal.
-struct Chain {
+struct HandlerChain {
     signal: libc::c_int,
     /// The handler of the program's that was found most recently.
     newest: AtomicPtr<Saved>,
@@ -42,11 +42,12 @@ struct Chain {
     ours: AtomicUsize,
 }
 
-static CHAINS: [Chain; 2] = [Chain::of(libc::SIGSEGV), Chain::of(libc::SIGBUS)];
+static CHAINS: [HandlerChain; 2] =
+    [HandlerChain::of(libc::SIGSEGV), HandlerChain::of(libc::SIGBUS)];
 
-impl Chain {
-    const fn of(signal: libc::c_int) -> Chain {
-        Chain { signal, newest: AtomicPtr::new(ptr::null_mut()), ours: AtomicUsize::new(0) }
+impl HandlerChain {
+    const fn of(signal: libc::c_int) -> HandlerChain {
+        HandlerChain { signal, newest: AtomicPtr::new(ptr::null_mut()), ours: AtomicUsize::new(0) }
     }
 
     /// Returns our handler, if it has been installed.
@@ -57,7 +58,7 @@ impl Chain {
     }
 }
 
-/// What a handler that is found replaces.
+/// Handler that a handler found in our place replaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replaces {
     /// Our handler, so that the older ones follow it.
@@ -68,7 +69,7 @@ enum Replaces {
 /// Held while the process's action changes; never taken by a signal handler.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-fn chain(signal: libc::c_int) -> &'static Chain {
+fn chain(signal: libc::c_int) -> &'static HandlerChain {
     let [segv, bus] = &CHAINS;
     if signal == libc::SIGBUS { bus } else { segv }
 }
