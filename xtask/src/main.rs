@@ -2,17 +2,14 @@
 //! | install | python | clauses | prose | imports | names | bench`.
 #![forbid(unsafe_code)]
 
-mod clauses;
+mod checks;
 mod command;
 mod deb;
 mod dist;
 mod fuzz;
 mod header;
-mod imports;
 mod install;
 mod miri;
-mod names;
-mod prose;
 mod python;
 mod soak;
 mod test;
@@ -103,10 +100,10 @@ fn main() -> ExitCode {
         Chore::Soak(settings) => soak::run(&settings),
         Chore::Fuzz(settings) => fuzz::run(&settings),
         Chore::Miri => miri::run(),
-        Chore::Clauses => clauses::run(),
-        Chore::Prose => prose::run(),
-        Chore::Imports => imports::run(),
-        Chore::Names => names::run(),
+        Chore::Clauses => checks::clauses::run(),
+        Chore::Prose => checks::prose::run(),
+        Chore::Imports => checks::imports::run(),
+        Chore::Names => checks::names::run(),
         Chore::Header { check } => header::run(check),
         Chore::Install(settings) => install::run(&settings),
         Chore::Python { all, arguments } => python::run(all, &arguments),

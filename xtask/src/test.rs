@@ -1,7 +1,8 @@
 //! Runs all tests and adds up their results.
 
+use crate::checks::clauses;
 use crate::command::{Step, cargo, target};
-use crate::{clauses, python};
+use crate::python;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 

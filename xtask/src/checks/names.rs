@@ -3,8 +3,8 @@
 //! The check reads all declarations of types. It ignores tests, conformance suites and models for
 //! loom.
 
+use super::imports::{Source, name, read};
 use crate::command::root;
-use crate::imports::{Source, name, read};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -67,8 +67,8 @@ fn type_of(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::imports::code;
     use super::*;
-    use crate::imports::code;
 
     fn twice(sources: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
         let source = |(module, text): &(&str, &str)| Source {

@@ -1,0 +1,6 @@
+//! Checks of the text of the tree, which need no build.
+
+pub mod clauses;
+pub mod imports;
+pub mod names;
+pub mod prose;
