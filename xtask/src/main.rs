@@ -1,5 +1,6 @@
 //! Chores: `cargo xtask test | test-all | models | soak | fuzz | miri | dist | deb | wheel | header
-//! | install | python | clauses | prose | imports | names | bench`.
+//! | install | python | clauses | prose | imports | folders | names
+//! | bench`.
 #![forbid(unsafe_code)]
 
 mod checks;
@@ -60,9 +61,11 @@ enum Chore {
     Clauses,
     /// Check words, openers, width and length of prose, and commit subjects.
     Prose,
-    /// Check that no module of the engine imports in a circle.
+    /// Check that circles and upward imports of modules become fewer.
     Imports,
-    /// Check that no two types of a crate have the same name.
+    /// Check that folders hold few files, and no name stands beside its plural.
+    Folders,
+    /// Check that types of a crate have names of their own, and that these are nouns.
     Names,
     /// Write the header of the C binding.
     Header {
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Chore::Clauses => checks::clauses::run(),
         Chore::Prose => checks::prose::run(),
         Chore::Imports => checks::imports::run(),
+        Chore::Folders => checks::folders::run(),
         Chore::Names => checks::names::run(),
         Chore::Header { check } => header::run(check),
         Chore::Install(settings) => install::run(&settings),

@@ -1,37 +1,68 @@
-//! No module of the engine imports a module that imports it, directly or through others.
+//! Few modules import a module that imports them, directly or through others.
 //!
 //! The check reads all paths that begin with `crate`, `self` or `super`, and `use` declarations
-//! that begin with a child module. It ignores tests. It looks for circles among files, and among
-//! the folders and files at the top of the crate. The root only declares modules: an item that a
-//! module imports from the root is a circle, too.
+//! that begin with a child module. It ignores tests. An item that a module imports from the root,
+//! or from the `mod.rs` of its folder, counts as an import of that file.
+//!
+//! Two measures of each crate have ceilings ([`super::ratchet`]). The first is the number of files
+//! in the largest circle. The second is the number of *upward* imports: of the imports between the
+//! files and folders of one folder, the fewest that point up in any order of these, added up over
+//! all folders. The engine has neither.
 
+use super::ratchet::Measure;
 use crate::command::root;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Sources without import circles.
-const SOURCES: &str = "crates/engine/src";
 /// Name of the root module.
 const ROOT: &str = "crate";
+/// Maximum number of members of a circle for which all orders are compared.
+const EXACT_MAX: usize = 18;
 
 /// Imports: for each module the modules that it imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Checks the sources of the engine.
+/// Checks the sources of all crates.
 ///
 /// # Errors
-/// A source cannot be read, or modules import one another.
+/// A source cannot be read, or a measure is not at its ceiling.
 pub fn run() -> Result<(), String> {
-    let mut sources = Vec::new();
-    read(&root().join(SOURCES), &mut Vec::new(), &mut sources)?;
-    let files = imports(&sources);
-    let circle = circle(&files).or_else(|| circle(&by_top(&files)));
-    println!("imports: {} modules of {SOURCES}", files.len());
-    match circle {
-        None => Ok(()),
-        Some(circle) => Err(format!("imports: a circle in {SOURCES}: {}", circle.join(" -> "))),
+    let (mut circles, mut upward, mut modules) = (BTreeMap::new(), BTreeMap::new(), 0);
+    let mut longest = Vec::new();
+    for folder in crates()? {
+        let mut sources = Vec::new();
+        read(&root().join(&folder).join("src"), &mut Vec::new(), &mut sources)?;
+        let files = imports(&sources);
+        let circle = components(&files).into_iter().max_by_key(Vec::len).unwrap_or_default();
+        circles.insert(folder.clone(), circle.len());
+        longest.push((folder.clone(), circle));
+        upward.insert(folder, upward_imports(&files));
+        modules += files.len();
     }
+    println!("imports: {modules} modules of {} crates", circles.len());
+    let circle = Measure { name: "circle", unit: "files in the largest circle", limit: 1 };
+    circle.check(&circles).map_err(|wrong| {
+        let named = |folder: &str| wrong.contains(&format!("{folder}: "));
+        let circles = longest.iter().filter(|(folder, _)| named(folder));
+        let circles = circles.map(|(folder, circle)| format!("{folder}: {}", circle.join(", ")));
+        format!("imports:\n    {wrong}\n{}", circles.collect::<Vec<_>>().join("\n"))
+    })?;
+    let measure = Measure { name: "upward", unit: "upward imports", limit: 0 };
+    measure.check(&upward).map_err(|wrong| format!("imports:\n    {wrong}"))
+}
+
+/// Returns the folders of all crates of the workspace.
+///
+/// # Errors
+/// The manifest of the workspace cannot be read.
+pub fn crates() -> Result<Vec<String>, String> {
+    let text = fs::read_to_string(root().join("Cargo.toml"))
+        .map_err(|why| format!("Cargo.toml: {why}"))?;
+    let members = text.split_once("members = [").and_then(|(_, rest)| rest.split_once(']'));
+    let members = members.ok_or("Cargo.toml names no members")?.0;
+    let names = members.split(',').map(|name| name.trim().trim_matches('"').to_owned());
+    Ok(names.filter(|name| !name.is_empty()).collect())
 }
 
 /// Source without tests, and the path of its module.
@@ -53,7 +84,7 @@ pub fn read(
         if name == "tests" {
             continue;
         }
-        if !matches!(name, "lib" | "mod") {
+        if !is_root(name) {
             module.push(name.to_owned());
         }
         if path.is_dir() {
@@ -62,11 +93,16 @@ pub fn read(
             let text = fs::read_to_string(&path).map_err(failed)?;
             sources.push(Source { module: module.clone(), text: code(&text) });
         }
-        if !matches!(name, "lib" | "mod") {
+        if !is_root(name) {
             module.pop();
         }
     }
     Ok(())
+}
+
+/// Returns `true` for the file of the module that its folder is named after.
+fn is_root(name: &str) -> bool {
+    matches!(name, "lib" | "main" | "mod")
 }
 
 /// Returns a text without comments, and without the tests at its end.
@@ -200,98 +236,183 @@ fn from_root(
     Some(base)
 }
 
-/// Returns the imports among the folders and files at the top of the crate.
-fn by_top(files: &Imports) -> Imports {
-    let top = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
-    let mut tops = Imports::new();
-    for (module, imported) in files {
-        let imported =
-            imported.iter().map(|other| top(other)).filter(|other| *other != top(module));
-        tops.entry(top(module)).or_default().extend(imported);
-    }
-    tops
-}
-
-/// Returns the modules of a circle, of which the first is also the last.
-fn circle(imports: &Imports) -> Option<Vec<String>> {
+/// Returns the circles of a graph as sets of modules that reach each other, and each module that is
+/// in no circle alone.
+fn components(imports: &Imports) -> Vec<Vec<String>> {
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        imports.keys().map(|module| (module.as_str(), reached_from(module, imports))).collect();
+    let reaches = |from: &str, to: &str| reached.get(from).is_some_and(|all| all.contains(to));
     let mut done = BTreeSet::new();
-    imports.keys().find_map(|module| circle_from(module, imports, &mut Vec::new(), &mut done))
+    let mut found = Vec::new();
+    for module in imports.keys() {
+        if done.contains(module.as_str()) {
+            continue;
+        }
+        let circle: Vec<String> = imports
+            .keys()
+            .filter(|other| *other == module || (reaches(module, other) && reaches(other, module)))
+            .cloned()
+            .collect();
+        done.extend(
+            imports.keys().map(String::as_str).filter(|name| circle.iter().any(|of| of == name)),
+        );
+        found.push(circle);
+    }
+    found
 }
 
-fn circle_from(
-    module: &str,
-    imports: &Imports,
-    path: &mut Vec<String>,
-    done: &mut BTreeSet<String>,
-) -> Option<Vec<String>> {
-    if let Some(at) = path.iter().position(|known| known == module) {
-        return Some(path.iter().skip(at).cloned().chain([module.to_owned()]).collect());
+fn reached_from<'a>(module: &str, imports: &'a Imports) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<&str> =
+        imports.get(module).into_iter().flatten().map(String::as_str).collect();
+    while let Some(next) = open.pop() {
+        if reached.insert(next) {
+            open.extend(imports.get(next).into_iter().flatten().map(String::as_str));
+        }
     }
-    if done.contains(module) {
-        return None;
+    reached
+}
+
+/// Returns the number of upward imports, over all folders.
+fn upward_imports(files: &Imports) -> usize {
+    let mut folders: BTreeMap<String, Imports> = BTreeMap::new();
+    for (module, imported) in files {
+        for other in imported {
+            let (folder, from, to) = among_siblings(module, other);
+            let siblings = folders.entry(folder).or_default();
+            siblings.entry(to.clone()).or_default();
+            siblings.entry(from).or_default().insert(to);
+        }
     }
-    path.push(module.to_owned());
-    let found = imports
-        .get(module)
-        .and_then(|others| others.iter().find_map(|other| circle_from(other, imports, path, done)));
-    path.pop();
-    done.insert(module.to_owned());
-    found
+    let upward = |siblings: &Imports| -> usize {
+        components(siblings).iter().map(|circle| fewest_upward(circle, siblings)).sum()
+    };
+    folders.values().map(upward).sum()
+}
+
+/// Returns the innermost folder that holds both modules, and the file or folder in it to which each
+/// of the two belongs.
+fn among_siblings(module: &str, other: &str) -> (String, String, String) {
+    let parts = |module: &str| -> Vec<String> {
+        let path = module.split("::").filter(|part| *part != ROOT);
+        path.map(str::to_owned).collect()
+    };
+    let (from, to) = (parts(module), parts(other));
+    let common = from.iter().zip(&to).take_while(|(one, two)| one == two).count();
+    // What a folder's own file imports or gives belongs to that file.
+    let child = |path: &[String]| path.get(common).cloned().unwrap_or_else(|| ROOT.to_owned());
+    let folder = from.get(..common).unwrap_or_default().join("::");
+    (folder, child(&from), child(&to))
+}
+
+/// Returns the fewest imports within a circle that point up, over all orders of its members. For
+/// large circles, one order is taken: modules that import little from the rest go down first.
+fn fewest_upward(circle: &[String], imports: &Imports) -> usize {
+    let place = |name: &String| circle.iter().position(|member| member == name);
+    // Bit j of entry i: member i imports member j.
+    let rows: Vec<u64> = circle
+        .iter()
+        .map(|member| {
+            let imported = imports.get(member).into_iter().flatten().filter_map(place);
+            imported.fold(0, |row, at| row | 1_u64.checked_shl(at as u32).unwrap_or(0))
+        })
+        .collect();
+    let all = circle.len();
+    let up = |member: usize, below: u64| {
+        let row = rows.get(member).copied().unwrap_or(0);
+        (row & !below & !(1 << member)).count_ones() as usize
+    };
+    if all > EXACT_MAX {
+        let (mut below, mut sum) = (0_u64, 0);
+        for _ in 0..all {
+            let open = (0..all).filter(|member| below >> member & 1 == 0);
+            let Some(next) = open.min_by_key(|member| up(*member, below)) else { break };
+            sum += up(next, below);
+            below |= 1 << next;
+        }
+        return sum;
+    }
+    // Fewest upward imports of members below, for each set of these.
+    let mut fewest = vec![usize::MAX; 1 << all];
+    if let Some(first) = fewest.first_mut() {
+        *first = 0;
+    }
+    for below in 0..fewest.len() {
+        let Some(known) = fewest.get(below).copied().filter(|known| *known < usize::MAX) else {
+            continue;
+        };
+        for member in (0..all).filter(|member| below >> member & 1 == 0) {
+            let sum = known + up(member, below as u64);
+            if let Some(best) = fewest.get_mut(below | 1 << member) {
+                *best = sum.min(*best);
+            }
+        }
+    }
+    fewest.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(sources: &[(&str, &str)]) -> Option<Vec<String>> {
+    fn found(sources: &[(&str, &str)]) -> (Vec<String>, usize) {
         let source = |(module, text): &(&str, &str)| Source {
             module: module.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect(),
             text: code(text),
         };
         let files = imports(&sources.iter().map(source).collect::<Vec<_>>());
-        circle(&files).or_else(|| circle(&by_top(&files)))
+        let circle = components(&files).into_iter().filter(|circle| circle.len() > 1).max();
+        (circle.unwrap_or_default(), upward_imports(&files))
     }
 
     #[test]
     fn circle_through_three_modules_is_named() {
         let mut sources = [
-            ("", "mod a;\nmod b;\nmod c;\npub use a::One;"),
+            ("", "mod a;\nmod b;\nmod c;"),
             ("a", "use crate::b::{Two, deep::Three};\nuse std::sync::Arc;"),
             ("b", "use super::c::Four as Five;"),
             ("c", "fn f() { crate::a::g() }"),
         ];
-        assert_eq!(found(&sources), Some(["a", "b", "c", "a"].map(str::to_owned).to_vec()));
-        sources[3].1 = "fn f() { crate::other() }";
-        assert_eq!(found(&sources), Some(["a", "b", "c", ROOT, "a"].map(str::to_owned).to_vec()));
+        assert_eq!(found(&sources), (["a", "b", "c"].map(str::to_owned).to_vec(), 1));
         sources[3].1 = "fn f() { std::mem::drop(()) }";
-        assert_eq!(found(&sources), None);
+        assert_eq!(found(&sources), (vec![], 0));
     }
 
     #[test]
     fn item_of_the_root_is_a_circle() {
         let sources = [("", "pub use a::One;"), ("a", "use crate::{Two};")];
-        assert_eq!(found(&sources), Some(["a", ROOT, "a"].map(str::to_owned).to_vec()));
+        assert_eq!(found(&sources), (["a", ROOT].map(str::to_owned).to_vec(), 1));
     }
 
     #[test]
-    fn child_may_not_import_its_parent() {
+    fn child_that_imports_its_parent_points_up() {
         let sources = [
             ("", "mod a;"),
             ("a", "mod b;\nuse b::Child;\nstruct Parent;"),
             ("a::b", "use super::Parent;"),
         ];
-        assert_eq!(found(&sources), Some(["a", "a::b", "a"].map(str::to_owned).to_vec()));
+        assert_eq!(found(&sources), (["a", "a::b"].map(str::to_owned).to_vec(), 1));
     }
 
     #[test]
-    fn folders_may_not_import_one_another_through_different_files() {
+    fn folders_that_import_one_another_through_different_files_point_up() {
         let sources = [
             ("a::one", "use crate::b::one::Item;"),
             ("a::two", ""),
             ("b::one", ""),
             ("b::two", "use crate::a::two::Item;"),
         ];
-        assert_eq!(found(&sources), Some(["a", "b", "a"].map(str::to_owned).to_vec()));
+        assert_eq!(found(&sources), (vec![], 1));
+    }
+
+    #[test]
+    fn fewest_upward_imports_are_counted_in_the_best_order() {
+        let sources = [
+            ("a", "use crate::{b::B, c::C};"),
+            ("b", "use crate::{a::A, c::C};"),
+            ("c", "use crate::a::A;"),
+        ];
+        assert_eq!(found(&sources).1, 2);
     }
 
     #[test]
@@ -303,6 +424,6 @@ mod tests {
                 "//! See crate::a::Item.\n#[cfg(test)]\nmod tests {\n    use crate::a::Item;\n}\n",
             ),
         ];
-        assert_eq!(found(&sources), None);
+        assert_eq!(found(&sources), (vec![], 0));
     }
 }

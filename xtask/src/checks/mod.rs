@@ -1,6 +1,8 @@
 //! Checks of the text of the tree, which need no build.
 
 pub mod clauses;
+pub mod folders;
 pub mod imports;
 pub mod names;
 pub mod prose;
+mod ratchet;

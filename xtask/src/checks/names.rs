@@ -1,40 +1,52 @@
-//! No two types of a crate have the same name.
+//! No two types of a crate have the same name, and the name of a type is a noun.
 //!
 //! The check reads all declarations of types. It ignores tests, conformance suites and models for
-//! loom.
+//! loom. Names that are adverbs, pronouns or prepositions have ceilings ([`super::ratchet`]).
 
-use super::imports::{Source, name, read};
+use super::imports::{Source, crates, name, read};
+use super::ratchet::Measure;
 use crate::command::root;
 use std::collections::BTreeMap;
-use std::fs;
 
 /// Modules whose types are only for tests.
 const ONLY_TESTS: [&str; 2] = ["conformance", "models"];
 
+/// Words that name no thing: adverbs, pronouns, prepositions and participles without a noun.
+const NOT_NOUNS: &[&str] = &[
+    "Above", "After", "Again", "All", "Alone", "Among", "At", "Back", "Before", "Behind", "Below",
+    "Beside", "Between", "Both", "Current", "Down", "Each", "Early", "For", "From", "Half", "Held",
+    "Here", "In", "Into", "It", "Kept", "Late", "Near", "Now", "Of", "Off", "On", "Other",
+    "Others", "Out", "Over", "Own", "Said", "Since", "Some", "Taken", "That", "Then", "There",
+    "These", "They", "This", "Those", "Through", "To", "Told", "Under", "Until", "Up", "What",
+    "Who", "With", "Within", "Without",
+];
+
 /// Checks the sources of every crate.
 ///
 /// # Errors
-/// A source cannot be read, or two types have the same name.
+/// A source cannot be read, two types have the same name, or a name is not a noun.
 pub fn run() -> Result<(), String> {
-    let crates = root().join("crates");
-    let failed = |why| format!("{}: {why}", crates.display());
-    let (mut types, mut found) = (0, Vec::new());
-    for entry in fs::read_dir(&crates).map_err(failed)? {
-        let folder = entry.map_err(failed)?.path();
+    let (mut types, mut found, mut not_nouns) = (0, Vec::new(), BTreeMap::new());
+    for folder in crates()? {
         let mut sources = Vec::new();
-        read(&folder.join("src"), &mut Vec::new(), &mut sources)?;
+        read(&root().join(&folder).join("src"), &mut Vec::new(), &mut sources)?;
         let declared = declared(&sources);
         types += declared.len();
-        let of = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let twice = declared.into_iter().filter(|(_, modules)| modules.len() > 1);
-        found.extend(twice.map(|(name, modules)| format!("{of}: {name}: {}", modules.join(", "))));
+        let words = declared.keys().filter(|name| NOT_NOUNS.contains(&name.as_str()));
+        not_nouns.extend(words.map(|name| (format!("{folder}:{name}"), 1)));
+        // Programs and benches may name their types alike; a crate that others use may not.
+        if folder.starts_with("crates/") {
+            let twice = declared.into_iter().filter(|(_, modules)| modules.len() > 1);
+            found.extend(twice.map(|(name, of)| format!("{folder}: {name}: {}", of.join(", "))));
+        }
     }
-    println!("names: {types} types of crates/");
-    if found.is_empty() {
-        return Ok(());
+    println!("names: {types} types");
+    if !found.is_empty() {
+        found.sort();
+        return Err(format!("names: rename all but one of these types:\n{}", found.join("\n")));
     }
-    found.sort();
-    Err(format!("names: rename all but one of these types:\n{}", found.join("\n")))
+    let measure = Measure { name: "noun", unit: "name that is not a noun", limit: 0 };
+    measure.check(&not_nouns).map_err(|wrong| format!("names:\n    {wrong}"))
 }
 
 /// Returns for each name the modules that declare a type of this name.
@@ -67,8 +79,8 @@ fn type_of(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::imports::code;
     use super::*;
+    use crate::checks::imports::code;
 
     fn twice(sources: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
         let source = |(module, text): &(&str, &str)| Source {
