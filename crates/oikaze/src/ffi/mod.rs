@@ -42,9 +42,11 @@ pub use parts::ErrorParts;
 /// meanwhile. It only calls `change` if no array needs a handler.
 ///
 /// ```
+/// # fn main() -> oikaze::Result<()> {
 /// let answer = oikaze::ffi::change_fault_handlers(|| 42)?; // such as libc::sigaction
 /// assert_eq!(answer, 42);
-/// # oikaze::Result::Ok(())
+/// # Ok(())
+/// # }
 /// ```
 ///
 /// # Errors
