@@ -1493,6 +1493,19 @@ std::process::Termination::report(main())
 }
 
 mod crates_oikaze_src_collective_untyped_mod_rs_3 {
+use oikaze::ffi::{ElementKind, Untyped};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let grids = Untyped::of(&job, ElementKind::U8).meaning("grid of 2 x 3");
+assert_eq!(grids.all_gather(&[7; 6]).wait()?.len(), 6 * job.size() as usize);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_untyped_mod_rs_4 {
 use oikaze::ffi::{CollectiveKind, ElementKind, Untyped};
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -1832,6 +1845,20 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_ffi_jobs_rs_3 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+job.name_lock(5, "histogram");
+let _held = job.lock(5)?;
+let error = job.lock(5).unwrap_err(); // this thread would wait for itself
+assert!(error.to_string().starts_with("lock \"histogram\": "));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_ffi_leave_rs_1 {
 fn main() -> oikaze::Result<()> {
 use oikaze::ffi::ErrorClass;
@@ -1850,6 +1877,17 @@ fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 job.end_with_reason("the input makes no sense");
 assert!(job.barrier().unwrap_err().to_string().contains("makes no sense"));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_mod_rs_1 {
+fn main() -> oikaze::Result<()> {
+let answer = oikaze::ffi::change_fault_handlers(|| 42)?; // such as libc::sigaction
+assert_eq!(answer, 42);
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -2344,6 +2382,24 @@ std::process::Termination::report(main())
 }
 }
 
+mod crates_oikaze_src_memory_range_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let page = job.register(Region::zeroed(4096)?)?;
+let (block, len): (u64, usize) = (1024, 512);
+assert_eq!(page.slice(block..2 * block)?.len(), 1024); // as offsets of peers' regions
+assert_eq!(page.slice(len..)?.len(), 3584); // as lengths of memory
+assert_eq!(page.slice(0..=7)?.len(), 8);
+assert_eq!(page.slice(..)?.len(), 4096);
+assert!(page.slice(-8..8).is_err());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_memory_region_mod_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -2455,6 +2511,26 @@ mod crates_oikaze_src_memory_remote_elements_rs_2 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
+let mine = job.publish("point", Region::shared(4096)?, Rights::READ | Rights::WRITE)?;
+job.barrier()?;
+let there = job.peer(0)?.region("point")?;
+if job.rank() == 0 {
+    there.put_value(16, [1.5_f64, 2.5])?.wait()?;
+    assert_eq!(there.get_value::<[f64; 2]>(16)?, [1.5, 2.5]);
+}
+job.barrier()?;
+drop(mine);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_elements_rs_3 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
 let region = Region::shared(1000 * size_of::<f64>())?;
 let mine = job.publish("field", region, Rights::READ | Rights::WRITE | Rights::ATOMIC)?;
 let next = job.peer((job.rank() + 1) % job.size())?.region("field")?;
@@ -2472,7 +2548,7 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_memory_remote_elements_rs_3 {
+mod crates_oikaze_src_memory_remote_elements_rs_4 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
@@ -2505,6 +2581,42 @@ if job.rank() == 0 {
     empty.read(0, &mut bytes)?;
     assert_eq!(&bytes, b"wind");
 }
+job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_list_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let cache = job.publish("cache", Region::shared(8192)?, Rights::WRITE | Rights::ATOMIC)?;
+let there = job.peer((job.rank() + 1) % job.size())?.region("cache")?;
+let blocks = job.register(Region::zeroed(2048)?)?;
+let list = [(4096, blocks.slice(0..1024)?), (1024, blocks.slice(1024..2048)?)];
+there.put_list_signal(&list, &there.signal(0, 1)).wait()?;
+cache.wait_until(0, |count| count == 1)?; // all blocks of the previous node are here
+job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_list_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let cache = job.publish("cache", Region::shared(8192)?, Rights::WRITE)?;
+let there = job.peer((job.rank() + 1) % job.size())?.region("cache")?;
+let blocks = job.register(Region::zeroed(2048)?)?;
+let list = [(4096, blocks.slice(0..1024)?), (1024, blocks.slice(1024..2048)?)];
+let put = there.put_list_notify(&list, 7);
+let arrival = cache.arrivals().next()?; // all blocks of the previous node are here
+assert_eq!((arrival.tag(), arrival.offset(), arrival.len()), (7, 1024, 1024));
+put.wait()?;
 job.barrier()
 }
 pub fn start() -> std::process::ExitCode {
@@ -2733,6 +2845,15 @@ fifo.pop(&mut element)?;
 assert_eq!(element, b"result");
 job.barrier()?;
 Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_node_waits_place_rs_1 {
+fn main() {
+oikaze::ffi::find_places_by(|| Some(Box::new("heat.py:40")));
 }
 pub fn start() -> std::process::ExitCode {
 std::process::Termination::report(main())
@@ -3015,7 +3136,7 @@ std::process::Termination::report(main())
 
 mod crates_oikaze_src_shared_element_rs_1 {
 use oikaze::prelude::*;
-use oikaze::shared::Element;
+use oikaze::Element;
 fn main() -> oikaze::Result<()> {
 let job = oikaze::join()?;
 fn sum<T: Element + Into<f64>>(array: &SharedArray<T>) -> oikaze::Result<f64> {
@@ -3036,7 +3157,7 @@ std::process::Termination::report(main())
 
 mod crates_oikaze_src_shared_element_rs_2 {
 use oikaze::prelude::*;
-use oikaze::shared::Element;
+use oikaze::Element;
 
 #[derive(Clone, Copy, Element)]
 #[repr(C)]
@@ -3061,7 +3182,7 @@ std::process::Termination::report(main())
 }
 
 mod crates_oikaze_src_shared_element_rs_3 {
-use oikaze::shared::Element;
+use oikaze::Element;
 fn main() {
 let mut fields = Vec::new();
 <[f32; 3]>::describe("position", &mut fields);
@@ -3634,6 +3755,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/collective/untyped/mod.rs 1", crates_oikaze_src_collective_untyped_mod_rs_1::start, false),
     ("crates/oikaze/src/collective/untyped/mod.rs 2", crates_oikaze_src_collective_untyped_mod_rs_2::start, false),
     ("crates/oikaze/src/collective/untyped/mod.rs 3", crates_oikaze_src_collective_untyped_mod_rs_3::start, false),
+    ("crates/oikaze/src/collective/untyped/mod.rs 4", crates_oikaze_src_collective_untyped_mod_rs_4::start, false),
     ("crates/oikaze/src/collective/untyped/operator.rs 1", crates_oikaze_src_collective_untyped_operator_rs_1::start, false),
     ("crates/oikaze/src/completion/counter.rs 1", crates_oikaze_src_completion_counter_rs_1::start, false),
     ("crates/oikaze/src/completion/counter.rs 2", crates_oikaze_src_completion_counter_rs_2::start, false),
@@ -3654,8 +3776,10 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/ffi/interruption.rs 1", crates_oikaze_src_ffi_interruption_rs_1::start, false),
     ("crates/oikaze/src/ffi/jobs.rs 1", crates_oikaze_src_ffi_jobs_rs_1::start, false),
     ("crates/oikaze/src/ffi/jobs.rs 2", crates_oikaze_src_ffi_jobs_rs_2::start, false),
+    ("crates/oikaze/src/ffi/jobs.rs 3", crates_oikaze_src_ffi_jobs_rs_3::start, false),
     ("crates/oikaze/src/ffi/leave.rs 1", crates_oikaze_src_ffi_leave_rs_1::start, false),
     ("crates/oikaze/src/ffi/leave.rs 2", crates_oikaze_src_ffi_leave_rs_2::start, true),
+    ("crates/oikaze/src/ffi/mod.rs 1", crates_oikaze_src_ffi_mod_rs_1::start, false),
     ("crates/oikaze/src/ffi/parts.rs 1", crates_oikaze_src_ffi_parts_rs_1::start, false),
     ("crates/oikaze/src/ffi/readiness.rs 1", crates_oikaze_src_ffi_readiness_rs_1::start, false),
     ("crates/oikaze/src/job/builder.rs 1", crates_oikaze_src_job_builder_rs_1::start, false),
@@ -3688,6 +3812,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/memory/mod.rs 7", crates_oikaze_src_memory_mod_rs_7::start, false),
     ("crates/oikaze/src/memory/mod.rs 8", crates_oikaze_src_memory_mod_rs_8::start, false),
     ("crates/oikaze/src/memory/mod.rs 9", crates_oikaze_src_memory_mod_rs_9::start, false),
+    ("crates/oikaze/src/memory/range.rs 1", crates_oikaze_src_memory_range_rs_1::start, false),
     ("crates/oikaze/src/memory/region/mod.rs 1", crates_oikaze_src_memory_region_mod_rs_1::start, false),
     ("crates/oikaze/src/memory/region/mod.rs 2", crates_oikaze_src_memory_region_mod_rs_2::start, false),
     ("crates/oikaze/src/memory/region/remote_id.rs 1", crates_oikaze_src_memory_region_remote_id_rs_1::start, false),
@@ -3696,7 +3821,10 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/memory/remote/elements.rs 1", crates_oikaze_src_memory_remote_elements_rs_1::start, false),
     ("crates/oikaze/src/memory/remote/elements.rs 2", crates_oikaze_src_memory_remote_elements_rs_2::start, false),
     ("crates/oikaze/src/memory/remote/elements.rs 3", crates_oikaze_src_memory_remote_elements_rs_3::start, false),
+    ("crates/oikaze/src/memory/remote/elements.rs 4", crates_oikaze_src_memory_remote_elements_rs_4::start, false),
     ("crates/oikaze/src/memory/remote/exchange.rs 1", crates_oikaze_src_memory_remote_exchange_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/list.rs 1", crates_oikaze_src_memory_remote_list_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/list.rs 2", crates_oikaze_src_memory_remote_list_rs_2::start, false),
     ("crates/oikaze/src/memory/remote/put.rs 1", crates_oikaze_src_memory_remote_put_rs_1::start, false),
     ("crates/oikaze/src/memory/remote/region.rs 1", crates_oikaze_src_memory_remote_region_rs_1::start, false),
     ("crates/oikaze/src/memory/remote/words.rs 1", crates_oikaze_src_memory_remote_words_rs_1::start, false),
@@ -3710,6 +3838,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("crates/oikaze/src/message/posted.rs 1", crates_oikaze_src_message_posted_rs_1::start, false),
     ("crates/oikaze/src/message/received.rs 1", crates_oikaze_src_message_received_rs_1::start, false),
     ("crates/oikaze/src/message/remote_fifo.rs 1", crates_oikaze_src_message_remote_fifo_rs_1::start, false),
+    ("crates/oikaze/src/node/waits/place.rs 1", crates_oikaze_src_node_waits_place_rs_1::start, false),
     ("crates/oikaze/src/prelude.rs 1", crates_oikaze_src_prelude_rs_1::start, false),
     ("crates/oikaze/src/shared/array.rs 1", crates_oikaze_src_shared_array_rs_1::start, false),
     ("crates/oikaze/src/shared/array.rs 2", crates_oikaze_src_shared_array_rs_2::start, false),

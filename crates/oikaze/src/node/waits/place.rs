@@ -21,7 +21,9 @@ static FINDER: OnceLock<PlaceFinder> = OnceLock::new();
 /// engine. The first call of this function decides.
 ///
 /// ```
+/// # fn main() {
 /// oikaze::ffi::find_places_by(|| Some(Box::new("heat.py:40")));
+/// # }
 /// ```
 #[cfg(feature = "ffi")]
 pub fn find_places_by(finder: PlaceFinder) {
