@@ -37,7 +37,9 @@ fn call_site(stack: &str) -> Option<String> {
             is_inside = true;
         } else if is_inside {
             let place = at.and_then(|at| at.strip_prefix("at ")).map(line_of);
-            return Some(place.unwrap_or_else(|| format!("function {name}")));
+            // A stripped program has no names.
+            let function = || (name != "<unknown>").then(|| format!("function {name}"));
+            return place.or_else(function);
         }
     }
     None
@@ -73,6 +75,8 @@ mod tests {
         assert_eq!(call_site(STACK).as_deref(), Some("src/heat.c:40"));
         let stripped = STACK.replace("             at ./src/heat.c:40:5\n", "");
         assert_eq!(call_site(&stripped).as_deref(), Some("function exchange_borders"));
+        let unnamed = stripped.replace("exchange_borders", "<unknown>");
+        assert_eq!(call_site(&unnamed), None);
         assert_eq!(call_site("   0: main\n"), None);
         assert_eq!(line_of("/src/heat.c:40"), "/src/heat.c:40");
     }

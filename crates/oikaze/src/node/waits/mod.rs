@@ -40,6 +40,7 @@ const REGISTER_AFTER: Duration = Duration::from_secs(1);
 /// Length of a wait from which on it is explained, unless the user says otherwise (MEM-21.1).
 const EXPLAIN_AFTER: Duration = Duration::from_secs(5);
 /// Maximum number of locks whose names a node remembers.
+#[cfg(feature = "ffi")]
 const LOCK_NAMES_MAX: usize = 4096;
 /// Maximum number of bytes that the board shows of all waits.
 pub(crate) const BOARD_BYTES: usize = 384;
