@@ -1878,9 +1878,9 @@ oik_status oik_get_block(oik_remote *there,
                          oik_operation **operation);
 
 /**
- * Writes `count` pieces of a region of this node to a peer's region, as one operation. If there are
- * more than `OIK_LIST_MAX`, or one of them is not inside its region, none is written. `operation`
- * may be NULL. Thread-safe.
+ * Writes `count` pieces of a region of this node to a peer's region, as one operation. If there
+ * are more than `OIK_LIST_MAX`, or one of them is not inside its region, none is written.
+ * `operation` may be NULL. Thread-safe.
  */
 oik_status oik_put_list(oik_remote *there,
                         oik_region *from,

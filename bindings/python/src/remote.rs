@@ -31,6 +31,9 @@ pub struct RemoteSignal {
     signal: oikaze::memory::RemoteSignal,
 }
 
+/// Entries of a list: an offset of the peer's region, and memory of this node.
+type Entries = Vec<(u64, RegionSlice)>;
+
 /// Type of a word: bits, and whether it is signed.
 #[derive(Clone, Copy)]
 struct WordType {
@@ -140,7 +143,7 @@ impl RemoteRegion {
         list: &Bound<'_, PyAny>,
         writable: bool,
         operation: &str,
-    ) -> PyResult<(Vec<(u64, RegionSlice)>, Option<Loan>)> {
+    ) -> PyResult<(Entries, Option<Loan>)> {
         let py = list.py();
         let job = self.job.get(py)?;
         let (mut entries, mut loans) = (Vec::new(), Vec::new());
