@@ -126,7 +126,9 @@ fn calls_in_the_tables_for_mpi_stand_in_programs() {
     let mut blocks = page.split("```");
     let mut programs = String::new();
     while let (Some(_), Some(block)) = (blocks.next(), blocks.next()) {
-        programs += &packed(block.strip_prefix("rust\n").expect("a block of another language"));
+        let (kind, program) = block.split_once('\n').expect("a block has lines");
+        assert!(["rust", "rust,no_run"].contains(&kind), "a block of another language: {kind}");
+        programs += &packed(program);
     }
     // A `|` inside a cell is escaped.
     let cells = |line: &str| -> Vec<String> {

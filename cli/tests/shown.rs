@@ -67,7 +67,9 @@ fn shown() -> Vec<(String, String)> {
     ];
     for file in pages.into_iter().flatten() {
         let text = fs::read_to_string(root().join(&file)).unwrap();
-        let rust = blocks(text.lines()).into_iter().filter(|(kind, _)| *kind == "rust");
+        let rust = blocks(text.lines())
+            .into_iter()
+            .filter(|(kind, _)| ["rust", "rust,no_run"].contains(kind));
         shown.extend(
             rust.enumerate().map(|(at, (_, program))| (format!("{file} {}", at + 1), program)),
         );

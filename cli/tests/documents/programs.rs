@@ -162,6 +162,19 @@ std::process::Termination::report(main())
 
 mod docs_book_src_getting_started_md_2 {
 use oikaze::prelude::*;
+
+#[oikaze::main(nodes = 4)]
+fn main(job: &Job) -> oikaze::Result<()> {
+    println!("node {} of {}", job.rank(), job.size());
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_getting_started_md_3 {
+use oikaze::prelude::*;
 use oikaze::testing::cluster;
 
 /// Returns the mean of the values of all nodes.
@@ -648,6 +661,33 @@ fn main(job: &Job) -> oikaze::Result<()> {
     job.barrier()?;
     if job.rank() == 0 {
         assert_eq!(board.load_u64(8)?, TASKS);
+    }
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_remote_memory_md_5 {
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let blocks = [5_u64, 0, 9]; // to be sent, in this order
+    let cache = job.publish("cache", Region::shared(10 << 16)?, Rights::WRITE)?;
+    job.barrier()?;
+    if job.rank() == 0 {
+        let source = job.register(Region::shared(3 << 16)?)?;
+        let there = job.peer(job.size() - 1)?.region("cache")?;
+        let mut list = Vec::new();
+        for (number, block) in (0_u64..).zip(blocks) {
+            list.push((block << 16, source.slice(number << 16..(number + 1) << 16)?));
+        }
+        there.put_list_notify(&list, 7).wait()?;
+    }
+    if job.rank() == job.size() - 1 {
+        assert_eq!(cache.arrivals().next()?.tag(), 7); // all three blocks are here
     }
     job.barrier()
 }
@@ -3696,6 +3736,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("docs/book/src/collectives.md 3", docs_book_src_collectives_md_3::start, false),
     ("docs/book/src/getting-started.md 1", docs_book_src_getting_started_md_1::start, false),
     ("docs/book/src/getting-started.md 2", docs_book_src_getting_started_md_2::start, false),
+    ("docs/book/src/getting-started.md 3", docs_book_src_getting_started_md_3::start, false),
     ("docs/book/src/memory-model.md 1", docs_book_src_memory_model_md_1::start, false),
     ("docs/book/src/memory-model.md 2", docs_book_src_memory_model_md_2::start, false),
     ("docs/book/src/messages.md 1", docs_book_src_messages_md_1::start, false),
@@ -3712,6 +3753,7 @@ pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("docs/book/src/remote-memory.md 2", docs_book_src_remote_memory_md_2::start, false),
     ("docs/book/src/remote-memory.md 3", docs_book_src_remote_memory_md_3::start, false),
     ("docs/book/src/remote-memory.md 4", docs_book_src_remote_memory_md_4::start, false),
+    ("docs/book/src/remote-memory.md 5", docs_book_src_remote_memory_md_5::start, false),
     ("docs/book/src/running.md 1", docs_book_src_running_md_1::start, false),
     ("docs/book/src/shared-arrays.md 1", docs_book_src_shared_arrays_md_1::start, false),
     ("docs/book/src/shared-arrays.md 2", docs_book_src_shared_arrays_md_2::start, false),

@@ -89,9 +89,11 @@ impl Node {
             }
             outcome
         };
-        let outcome = self
-            .outcome_of(&subject, what, ready, limit)
-            .map_err(|error| self.explain_timeout(error, &subject()));
+        // A closure has no caller's place, so the error is explained outside of one.
+        let outcome = match self.outcome_of(&subject, what, ready, limit) {
+            Err(error) => Err(self.explain_timeout(error, &subject())),
+            done => done,
+        };
         call.note(&outcome);
         let outcome = outcome?;
         // The program touches pages from now on, and may have changed handlers before (COH-8.6).
