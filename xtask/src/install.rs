@@ -1,4 +1,4 @@
-//! Installs the C binding: libraries, header and the file for pkg-config.
+//! Installs the C binding: libraries, header, and the files for pkg-config and Valgrind.
 
 use crate::command::{Step, cargo, root, target};
 use crate::header;
@@ -31,6 +31,9 @@ pub struct Settings {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Name under which programs find the shared library (bindings/c/build.rs).
 pub const SONAME: &str = "liboikaze.so.0";
+
+/// Reports of Valgrind that are not errors.
+const SUPPRESSIONS: &str = "oikaze.supp";
 
 /// System libraries that a program needs that links the static library.
 const PRIVATE_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
@@ -68,6 +71,7 @@ impl Settings {
             archive: self.path(lib, "liboikaze.a"),
             header: self.path(include, "oikaze.h"),
             package: self.path(&lib.join("pkgconfig"), "oikaze.pc"),
+            suppressions: self.path(Path::new("share/oikaze"), SUPPRESSIONS),
         }
     }
 }
@@ -80,6 +84,7 @@ struct Files {
     archive: PathBuf,
     header: PathBuf,
     package: PathBuf,
+    suppressions: PathBuf,
 }
 
 /// Builds and installs the C binding, or removes it.
@@ -105,6 +110,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     copy(&built.join("liboikaze_c.a"), &files.archive)?;
     copy(&header::folder().join("include/oikaze.h"), &files.header)?;
     write(&files.package, &package(settings)?)?;
+    copy(&header::folder().join(SUPPRESSIONS), &files.suppressions)?;
     if settings.from.is_none() {
         // The files are a fifth as long without what only debuggers of Oikaze itself read.
         Step::new("strip").args(["--strip-debug"]).args([&files.shared, &files.archive]).run()?;
@@ -172,8 +178,10 @@ fn link(to: &str, path: &Path) -> Result<(), String> {
 }
 
 fn uninstall(files: &Files) -> Result<(), String> {
-    let Files { shared, soname, link, archive, header, package } = files;
-    [shared, soname, link, archive, header, package].into_iter().try_for_each(|path| remove(path))
+    let Files { shared, soname, link, archive, header, package, suppressions } = files;
+    [shared, soname, link, archive, header, package, suppressions]
+        .into_iter()
+        .try_for_each(|path| remove(path))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod support;
 
 use std::process::{Command, Stdio};
-use support::{example, lines, nodes, run, sources};
+use support::{compile_with, example, lines, nodes, run, sources};
 
 #[test]
 fn put_get_brings_the_number_of_the_previous_node() {
@@ -63,6 +63,18 @@ fn examples_run_under_valgrind_without_errors() {
         let options = ["--quiet", "--error-exitcode=9", &suppressions, program];
         let arguments = [&options[..], arguments].concat();
         let lines = lines(&mut nodes(2, "valgrind".as_ref(), &arguments));
+        assert!(!lines.is_empty());
+    }
+}
+
+/// Messages, remote memory, and arrays with barriers. AddressSanitizer and
+/// UndefinedBehaviorSanitizer end a program at the first error.
+#[test]
+fn examples_run_under_sanitizers_without_errors() {
+    let flags = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    for (name, arguments) in [("put_get.c", &[][..]), ("sum.cc", &[]), ("himeno.c", &["XS", "3"])] {
+        let program = compile_with(&sources().join("examples").join(name), &flags);
+        let lines = run(2, &program, arguments);
         assert!(!lines.is_empty());
     }
 }

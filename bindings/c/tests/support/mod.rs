@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Folder in which programs find the binding, below the test's own root of the file system.
 const PREFIX: &str = "/opt/oikaze";
@@ -74,9 +75,13 @@ pub fn compile(source: &Path) -> PathBuf {
     compile_with(source, &[])
 }
 
-/// Compiles a program as [`compile`] does, with further flags.
+/// Compiles a program as [`compile`] does, with further flags. Each call writes a file of its own,
+/// because another test may run a program of the same source.
 pub fn compile_with(source: &Path, further: &[&str]) -> PathBuf {
-    let program = scratch().join(source.file_stem().unwrap());
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let folder = scratch().join(format!("program-{}", CALLS.fetch_add(1, Ordering::Relaxed)));
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join(source.file_stem().unwrap());
     let flags = succeed(pkg_config().args(["--cflags", "--libs", "oikaze"]));
     let (compiler, standard) = match source.extension().unwrap().to_str().unwrap() {
         "c" => ("cc", "-std=c11"),
