@@ -51,6 +51,9 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+// The server names this crate as other crates do, before it becomes a crate of its own.
+extern crate self as oikaze_os;
+
 pub mod checksum;
 mod control_group;
 pub mod counting;
@@ -79,7 +82,6 @@ pub mod signals;
 pub mod standard_output;
 pub mod stats_page;
 pub mod sync;
-#[cfg(test)]
 mod testing;
 pub mod valgrind;
 

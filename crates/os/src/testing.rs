@@ -10,6 +10,7 @@ pub(crate) fn skipped(why: &str) {
 }
 
 /// Skips a test for want of permission. Fails where all tests must run (`OIKAZE_TEST_ALL`).
+#[cfg(test)]
 pub(crate) fn skip(why: &str) {
     skipped(why);
     assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");

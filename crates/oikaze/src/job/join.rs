@@ -5,7 +5,7 @@ use crate::collective::{Channels, Team};
 use crate::job::JobBuilder;
 use crate::job::meeting::Meeting;
 use crate::job::membership::Claim;
-use crate::job::served;
+use crate::job::served::OnDemand;
 use crate::node::{EngineMode, Node, RealEngine, Waits, check_not_forked, note_joined};
 use crate::observe::Publisher;
 use crate::shm_setup::LocalPeerSetup;
@@ -196,10 +196,17 @@ fn open_link(
         ..Bind::default()
     };
     let udp: Box<dyn Link> = match mode.server() {
-        Some(server) => Box::new(
-            served::open(server, mode.cores(), &ask, bootstrap.rank())
-                .map_err(|why| Error::invalid("connecting to the server of this machine", why))?,
-        ),
+        Some(server) => {
+            let command = std::env::var_os(environment::COMMAND);
+            let server = OnDemand {
+                program: command.unwrap_or_else(|| "oikaze".into()),
+                name: server.to_owned(),
+                cores: mode.cores().to_vec(),
+            };
+            let link = server.connect(&ask, bootstrap.rank());
+            let failed = |why| Error::invalid("connecting to the server of this machine", why);
+            Box::new(link.map_err(failed)?)
+        }
         None => Box::new(
             net::open(&ask)
                 .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?,

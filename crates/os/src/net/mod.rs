@@ -12,8 +12,7 @@ mod forward;
 mod addresses;
 pub mod bypass;
 mod capture;
-#[cfg(test)]
-mod conformance;
+pub mod conformance;
 mod fault;
 pub mod floor;
 mod sink;
@@ -34,9 +33,7 @@ pub use fault::{
 };
 pub use oikaze_protocol::wind::SendMode;
 pub use sink::{Predicted, Scattered, Sink};
-pub use stack::open;
-#[cfg(not(all(test, loom)))]
-pub(crate) use stack::{LinkStack, open_stack};
+pub use stack::{LinkStack, open};
 pub use statistics::{Offload, Statistics};
 pub use udp::{Bind, BindError, Ports, PortsSyntax, UdpLink};
 

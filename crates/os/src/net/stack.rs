@@ -8,19 +8,21 @@ use super::{Bind, BindError, Link};
 
 /// A socket link and its wrappers. The type is fixed, so that no datagram costs a dynamic call. A
 /// wrapper that is switched off or not permitted forwards everything.
-pub(crate) type LinkStack = TcxRx<RawTx<Splice<UdpLink>>>;
+#[derive(Debug)]
+pub struct LinkStack(pub(super) TcxRx<RawTx<Splice<UdpLink>>>);
+
+impl Link for LinkStack {
+    forward_link!(self => (self.0): send receive_into receive_again local_addresses properties);
+    forward_link!(self => (self.0): prefers watch next_wakeup poll_too_big unheard stall notice);
+    forward_link!(self => (self.0): statistics);
+}
 
 /// Opens sockets, and every path around the kernel that is neither switched off nor refused.
 /// [`Link::statistics`] says which are in use.
 ///
 /// # Errors
 /// As [`UdpLink::bind`].
-pub fn open(ask: &Bind) -> Result<impl Link + std::fmt::Debug + use<>, BindError> {
-    open_stack(ask)
-}
-
-/// Opens the link like [`open`], with its type.
-pub(crate) fn open_stack(ask: &Bind) -> Result<LinkStack, BindError> {
+pub fn open(ask: &Bind) -> Result<LinkStack, BindError> {
     let udp = UdpLink::bind(ask)?;
-    Ok(TcxRx::open(RawTx::new(Splice::open(udp, ask), ask), ask))
+    Ok(LinkStack(TcxRx::open(RawTx::new(Splice::open(udp, ask), ask), ask)))
 }

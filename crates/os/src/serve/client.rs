@@ -1,10 +1,11 @@
 //! The server's end of one node: its rings, and the sockets that the server has opened for it.
 
-use super::{HEADING, POLLS_PER_CHECK, counters, head_of, nonsense, rest_of, tell_why};
-use crate::features::Without;
-use crate::net::{Arrival, Bind, Link, LinkStack, Outgoing, Ports, Sink, Statistics};
-use crate::shm::{Pair, Part, Writer};
+use super::counters;
+use super::record::{HEADING, POLLS_PER_CHECK, head_of, nonsense, rest_of, tell_why};
 use arrayvec::ArrayVec;
+use oikaze_os::features::Without;
+use oikaze_os::net::{Arrival, Bind, Link, LinkStack, Outgoing, Ports, Sink, Statistics};
+use oikaze_os::shm::{Pair, Part, Writer};
 use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenRequest, ToNode, ToServer};
 use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;

@@ -1,6 +1,6 @@
 //! Counters of a link as words of a record.
 
-use crate::net::{Offload, Statistics};
+use oikaze_os::net::{Offload, Statistics};
 
 /// One counter of a link.
 type Counter = fn(&mut Statistics) -> &mut u64;

@@ -1,17 +1,16 @@
 //! The node's end: a link whose datagrams a server sends and receives.
 
+use super::counters;
+use super::name::{DEFAULT_NAME, check_name, socket_name};
+use super::record::{HEADING, OPEN_TIME, POLLS_PER_CHECK, head_of, nonsense, rest_of};
 use super::stall::StallWatch;
-use super::{
-    DEFAULT_NAME, HEADING, OPEN_TIME, POLLS_PER_CHECK, check_name, counters, head_of, nonsense,
-    rest_of, socket_name,
-};
-use crate::cpu::Event;
-use crate::memory::MemoryError;
-use crate::net::{
+use oikaze_os::cpu::Event;
+use oikaze_os::memory::MemoryError;
+use oikaze_os::net::{
     Arrival, Bind, Link, LinkProperties, LinkStall, LocalAddress, Outgoing, Ports, Sink,
     Statistics, TooBig, local_addresses,
 };
-use crate::shm::{ControlSocket, Listener, Pair, PairRole, Part, shared_memory};
+use oikaze_os::shm::{ControlSocket, Listener, Pair, PairRole, Part, shared_memory};
 use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenAnswer, OpenRequest, ToNode, ToServer};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -365,7 +364,7 @@ impl ServedLink {
     fn arm(&mut self) {
         self.pending.clear();
         self.pair.inward.fall_asleep();
-        crate::sync::make_fences();
+        oikaze_os::sync::make_fences();
         if self.pair.inward.has_record() {
             self.pending.signal();
         }
@@ -651,17 +650,15 @@ impl Link for ServedLink {
     /// Counters of datagrams are those of this end. All others are the server's, as of its last
     /// report.
     fn statistics(&self) -> Statistics {
-        let mut servers = self.reported;
-        counters::add(&mut servers, &self.ended);
-        Statistics {
-            datagrams_out: self.own.datagrams_out,
-            bytes_out: self.own.bytes_out,
-            datagrams_in: self.own.datagrams_in,
-            bytes_in: self.own.bytes_in,
-            would_block: self.own.would_block.saturating_add(servers.would_block),
-            server_stalls: self.stalls.count(),
-            ..servers
-        }
+        let mut all = self.reported;
+        counters::add(&mut all, &self.ended);
+        all.datagrams_out = self.own.datagrams_out;
+        all.bytes_out = self.own.bytes_out;
+        all.datagrams_in = self.own.datagrams_in;
+        all.bytes_in = self.own.bytes_in;
+        all.would_block = all.would_block.saturating_add(self.own.would_block);
+        all.server_stalls = self.stalls.count();
+        all
     }
 }
 

@@ -1,6 +1,5 @@
 //! Lines about refused nodes. A flood of refusals prints few lines.
 
-use super::server::say;
 use std::time::{Duration, Instant};
 
 /// Time in which a limited number of lines is printed.
@@ -54,6 +53,11 @@ impl RefusalLog {
             format!("{left_out} more refusals in {} s were not printed", INTERVAL.as_secs())
         })
     }
+}
+
+/// Prints a line under the name of the command. Never waits for whoever reads the output.
+pub(super) fn say(text: &str) {
+    oikaze_os::signals::say(&format!("oikaze serve: {text}"));
 }
 
 #[cfg(test)]

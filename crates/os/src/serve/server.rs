@@ -1,13 +1,14 @@
 //! The server: accepts nodes, and serves them by workers on chosen cores.
 
 use super::client::{Client, ask_of};
-use super::refusal_log::RefusalLog;
-use super::{OPEN_TIME, check_name, socket_name};
-use crate::cpu::{
+use super::name::{check_name, socket_name};
+use super::record::OPEN_TIME;
+use super::refusal_log::{RefusalLog, say};
+use oikaze_os::cpu::{
     CpuId, Event, NoCore, Priority, bind_to_cores, online_cpus, raise_on_shared_core, yield_core,
 };
-use crate::net::{Link, open_stack};
-use crate::shm::{ControlSocket, Listener, Pair, PairRole};
+use oikaze_os::net::{self, Link};
+use oikaze_os::shm::{ControlSocket, Listener, Pair, PairRole};
 use oikaze_protocol::serve::{OpenAnswer, OpenRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -152,7 +153,7 @@ impl Server {
             return Err(why.into());
         }
         // Found out while there is but one thread.
-        let _ = crate::sync::makes_fences();
+        let _ = oikaze_os::sync::makes_fences();
         let listener = match options.inherited.take() {
             Some(socket) => {
                 Listener::inherited(socket).map_err(system("listen on the inherited socket"))?
@@ -201,7 +202,7 @@ impl Server {
         let (its, users) = (Arc::clone(&worker), Arc::clone(&self.users));
         let (priority, spin_time) = (self.options.priority, self.options.spin_time);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
-        let thread = crate::signals::spawn("oikaze-serve", move || {
+        let thread = oikaze_os::signals::spawn("oikaze-serve", move || {
             let bound = core.map_or(Ok(()), |core| bind_to_cores(&[core]));
             if core.is_some() && priority.is_none() {
                 raise_on_shared_core();
@@ -379,7 +380,7 @@ impl Server {
             return self.refuse(&line, &why);
         }
         let link = match ask_of(request, user)
-            .and_then(|ask| open_stack(&ask).map_err(|why| why.to_string()))
+            .and_then(|ask| net::open(&ask).map_err(|why| why.to_string()))
         {
             Ok(link) => link,
             Err(why) => return self.refuse(&line, &why),
@@ -501,7 +502,7 @@ impl Worker {
     /// Sleeps until a node or the network has something to do (SERVE-4.2).
     fn sleep(&self, clients: &mut Vec<Client>, users: &Users) {
         self.each(clients, users, Client::fall_asleep);
-        crate::sync::make_fences();
+        oikaze_os::sync::make_fences();
         let has_work = self.has_added.load(Ordering::Acquire)
             || self.stops.load(Ordering::Acquire)
             || clients.iter_mut().any(Client::has_news);
@@ -524,10 +525,6 @@ impl Worker {
             client.hear()
         });
     }
-}
-
-pub(super) fn say(text: &str) {
-    crate::signals::say(&format!("oikaze serve: {text}"));
 }
 
 fn count_of(users: &Users, user: u32) -> usize {

@@ -1,11 +1,12 @@
 //! A server and its nodes in one process.
 
-use super::{ConnectError, ServeError, ServeOptions, ServedLink, Server, socket_name};
-use crate::net::{
+use super::name::socket_name;
+use super::{ConnectError, ServeError, ServeOptions, ServedLink, Server};
+use oikaze_os::net::{
     Arrival, Bind, Link, LinkProperties, LocalAddress, Outgoing, ReceiveEach, Sink, Statistics,
     TooBig,
 };
-use crate::shm::{Listener, shared_memory};
+use oikaze_os::shm::{Listener, shared_memory};
 use oikaze_protocol::serve::{OpenAnswer, OpenRequest, VERSION};
 use std::cell::RefCell;
 use std::io;
@@ -18,14 +19,14 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A server on a thread, which ends with this value.
-pub(crate) struct Running {
-    pub(crate) name: String,
-    stop: Arc<crate::cpu::Event>,
+struct Running {
+    name: String,
+    stop: Arc<oikaze_os::cpu::Event>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Running {
-    pub(crate) fn start() -> Running {
+    fn start() -> Running {
         Self::with(|_| {})
     }
 
@@ -65,7 +66,7 @@ fn ask(ip: IpAddr) -> Bind {
 
 /// A link that returns when its server has done what was asked, for the checks that every link must
 /// pass.
-pub(crate) struct Flushed {
+struct Flushed {
     link: RefCell<ServedLink>,
     /// Datagrams that came meanwhile.
     came: RefCell<Vec<(SocketAddr, Vec<u8>, bool)>>,
@@ -76,7 +77,7 @@ pub(crate) struct Flushed {
 }
 
 impl Flushed {
-    pub(crate) fn connect(ip: IpAddr) -> Flushed {
+    fn connect(ip: IpAddr) -> Flushed {
         let server = Running::start();
         let link = ServedLink::connect(&server.name, &ask(ip)).unwrap();
         let of = link.properties();
@@ -146,6 +147,10 @@ impl Link for Flushed {
         self.flush();
         self.link.borrow().statistics()
     }
+}
+
+oikaze_os::test_links! {
+    served: |ip| Box::new(Flushed::connect(ip)) as Box<dyn Link>;
 }
 
 /// Sends one datagram from one link to another, and waits until it has come.
@@ -381,7 +386,7 @@ fn silent_caller_delays_nobody() {
     let begun = Instant::now();
     let (mut one, mut two) = (server.connect().unwrap(), server.connect().unwrap());
     carry(&mut one, &mut two, b"meanwhile");
-    assert!(begun.elapsed() < super::OPEN_TIME);
+    assert!(begun.elapsed() < super::record::OPEN_TIME);
 }
 
 /// SERVE-4.1: a node that always has bulk to send does not starve another one of its worker.

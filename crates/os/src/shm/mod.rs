@@ -32,9 +32,7 @@ mod ring;
 mod watch;
 
 #[cfg(not(all(test, loom)))]
-pub(crate) use control_socket::SAID_MAX;
-#[cfg(not(all(test, loom)))]
-pub use control_socket::{ControlSocket, Said, Stranger};
+pub use control_socket::{ControlSocket, SAID_MAX, Said, Stranger};
 #[cfg(not(all(test, loom)))]
 pub use lease::{Bell, Grants, Mapped, RegionGrant, to_give};
 #[cfg(not(all(test, loom)))]

@@ -17,7 +17,8 @@ fn pair(make: Make<'_>, ip: IpAddr) -> (Box<dyn Link>, Vec<Box<dyn Link>>) {
     (make(ip), vec![make(ip)])
 }
 
-pub(super) fn all_sizes(make: Make<'_>) {
+/// Sends datagrams of all sizes, from empty ones to the largest.
+pub fn all_sizes(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let max = datagram_max_to(address_of(&*receivers[0], V4));
     let plan = [0, 1, 2, 24, 1232, 1366 + 44, 1472, 4096, 8192 + 44, 9000, 30_000, max];
@@ -28,7 +29,8 @@ pub(super) fn all_sizes(make: Make<'_>) {
     carries(&mut *sender, &mut receivers, V4, &plan.collect());
 }
 
-pub(super) fn runs_and_odd_tails(make: Make<'_>) {
+/// Sends runs of equal datagrams that end with shorter ones.
+pub fn runs_and_odd_tails(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let mut plan = Plan::new();
     for (count, len) in
@@ -42,14 +44,16 @@ pub(super) fn runs_and_odd_tails(make: Make<'_>) {
     carries(&mut *sender, &mut receivers, V4, &plan);
 }
 
-pub(super) fn growing_and_shrinking(make: Make<'_>) {
+/// Sends datagrams that become longer, and then shorter.
+pub fn growing_and_shrinking(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let up = (1..80).map(|len| (0, [24, len * 17, 4]));
     let down = (1..80).rev().map(|len| (0, [24, len * 17, 4]));
     carries(&mut *sender, &mut receivers, V4, &up.chain(down).collect());
 }
 
-pub(super) fn several_peers(make: Make<'_>) {
+/// Sends to several peers in turn, in blocks and in no order.
+pub fn several_peers(make: Make<'_>) {
     let mut sender = make(V4);
     let mut receivers: Vec<Box<dyn Link>> = (0..4).map(|_| make(V4)).collect();
     let mut plan: Plan = (0..100).map(|number| (number % 4, [24, 800, 4])).collect();
@@ -59,7 +63,7 @@ pub(super) fn several_peers(make: Make<'_>) {
 }
 
 /// Sends arbitrary plans: mostly runs, as in bulk transfers, with anything in between.
-pub(super) fn anything(make: Make<'_>) {
+pub fn anything(make: Make<'_>) {
     let mut sender = make(V4);
     let mut receivers: Vec<Box<dyn Link>> = (0..3).map(|_| make(V4)).collect();
     let max = datagram_max_to(address_of(&*receivers[0], V4)).min(9000) - 100;
@@ -74,7 +78,8 @@ pub(super) fn anything(make: Make<'_>) {
     carries(&mut *sender, &mut receivers, V4, &plan);
 }
 
-pub(super) fn both_directions(make: Make<'_>) {
+/// Sends from each of two links to the other.
+pub fn both_directions(make: Make<'_>) {
     let (mut one, mut two) = (make(V4), vec![make(V4)]);
     let plan: Plan = (0..20).map(|number| (0, [24, number * 50, 4])).collect();
     carries(&mut *one, &mut two, V4, &plan);
@@ -82,7 +87,8 @@ pub(super) fn both_directions(make: Make<'_>) {
     carries(&mut *one, &mut two, V4, &plan);
 }
 
-pub(super) fn ipv6(make: Make<'_>) {
+/// Sends by IPv6, where this machine has it.
+pub fn ipv6(make: Make<'_>) {
     if local_addresses().unwrap().iter().all(|local| local.address.ip() != V6) {
         return crate::testing::skipped("no IPv6 here");
     }
@@ -93,13 +99,14 @@ pub(super) fn ipv6(make: Make<'_>) {
 }
 
 /// Runs of whole pages in both lanes.
-pub(super) fn page_plan() -> Plan {
+pub(crate) fn page_plan() -> Plan {
     let runs = [(7, 2 * PAGE), (1, PAGE), (5, PAGE), (1, 100), (3, 2 * PAGE)];
     let plan = runs.into_iter().flat_map(|(count, len)| vec![(0, [40, len, 4]); count]);
     plan.cycle().take(1500).collect()
 }
 
-pub(super) fn whole_pages(make: Make<'_>) {
+/// Sends runs of whole pages in both lanes.
+pub fn whole_pages(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     carries(&mut *sender, &mut receivers, V4, &page_plan());
 }
@@ -119,7 +126,7 @@ impl Sink for FromPeer {
 }
 
 /// Sends small datagrams to and fro, between links that know each other and never sleep.
-pub(super) fn exchange<'l>(one: &mut (dyn Link + 'l), other: &mut (dyn Link + 'l), ip: IpAddr) {
+pub(crate) fn exchange<'l>(one: &mut (dyn Link + 'l), other: &mut (dyn Link + 'l), ip: IpAddr) {
     let ends = [&*one, &*other].map(|link| address_of(link, ip));
     for number in 0..400_usize {
         for to_other in [true, false] {
@@ -140,11 +147,13 @@ pub(super) fn exchange<'l>(one: &mut (dyn Link + 'l), other: &mut (dyn Link + 'l
     }
 }
 
-pub(super) fn back_and_forth(make: Make<'_>) {
+/// Sends small datagrams to and fro, one at a time.
+pub fn back_and_forth(make: Make<'_>) {
     exchange(&mut *make(V4), &mut *make(V4), V4);
 }
 
-pub(super) fn nothing_comes_from_nothing(make: Make<'_>) {
+/// A link to which nobody has sent receives nothing.
+pub fn nothing_comes_from_nothing(make: Make<'_>) {
     let mut link = make(V4);
     assert_eq!(link.send(&[]).unwrap(), 0);
     assert_eq!(link.receive(&mut |_| panic!("nobody sent anything")).unwrap(), 0);
@@ -154,7 +163,7 @@ pub(super) fn nothing_comes_from_nothing(make: Make<'_>) {
 }
 
 /// A datagram that cannot be sent does not drop any other.
-pub(super) fn too_big_is_told_and_the_rest_goes(make: Make<'_>) {
+pub fn too_big_is_told_and_the_rest_goes(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let to = address_of(&*receivers[0], V4);
     let bytes = vec![9; datagram_max_to(to) + 1];
@@ -180,7 +189,7 @@ pub(super) fn too_big_is_told_and_the_rest_goes(make: Make<'_>) {
 }
 
 /// A peer that is gone, or of a family without a local address, does not disturb the others.
-pub(super) fn a_dead_peer_disturbs_nobody(make: Make<'_>) {
+pub fn a_dead_peer_disturbs_nobody(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     // The kernel gives this port to no link, including those of concurrent tests.
     let nobody = SocketAddr::new(V4, 1);
@@ -203,7 +212,8 @@ pub(super) fn a_dead_peer_disturbs_nobody(make: Make<'_>) {
     assert!(sender.statistics().unreachable >= 6);
 }
 
-pub(super) fn counts_what_it_carries(make: Make<'_>) {
+/// Datagrams, bytes and calls are counted.
+pub fn counts_what_it_carries(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let plan: Plan = (0..50).map(|number| (0, [24, 100 * (number % 3), 4])).collect();
     let bytes: usize = plan.iter().map(|(_, lens)| lens.iter().sum::<usize>()).sum();
@@ -217,7 +227,8 @@ pub(super) fn counts_what_it_carries(make: Make<'_>) {
     assert!(sender.properties().receive_room(1000) > sender.properties().receive_room(100));
 }
 
-pub(super) fn says_where_it_is(make: Make<'_>) {
+/// Each local address has a port and an MTU.
+pub fn says_where_it_is(make: Make<'_>) {
     let link = make(V4);
     let all = link.local_addresses().unwrap();
     assert!(all.iter().all(|local| local.address.port() != 0 && local.mtu > 0));
@@ -226,7 +237,7 @@ pub(super) fn says_where_it_is(make: Make<'_>) {
 
 /// Small datagrams are received before bulk that was sent earlier, whether or not bulk is being
 /// received already.
-pub(super) fn small_passes_bulk(make: Make<'_>) {
+pub fn small_passes_bulk(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let Some(receiver) = receivers.first_mut() else { return };
     if receiver.properties().bulk_port.is_none() {
@@ -259,7 +270,7 @@ pub(super) fn small_passes_bulk(make: Make<'_>) {
 }
 
 /// No port stays in use after its link is dropped.
-pub(super) fn leaves_its_ports(make: Make<'_>) {
+pub fn leaves_its_ports(make: Make<'_>) {
     let link = make(V4);
     let ports = Lane::BOTH.map(|lane| port_of(&*link, V4, lane));
     assert!(ports.iter().all(|port| std::net::UdpSocket::bind(port).is_err()));

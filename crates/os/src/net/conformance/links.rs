@@ -6,29 +6,12 @@ use crate::features::Without;
 use crate::net::bypass::raw_tx::RawTx;
 use crate::net::bypass::splice::Splice;
 use crate::net::bypass::tcx::TcxRx;
-use crate::net::stack::{LinkStack, open_stack};
+use crate::net::stack::open;
 use crate::net::{
     Bind, Fault, FaultSettings, Link, Offload, Pcapng, Tap, Trace, UdpLink, local_addresses,
 };
 use crate::testing::skip;
 use std::net::{IpAddr, SocketAddr};
-
-macro_rules! conformance {
-    ($($link:ident: $make:expr;)*) => { $(
-        mod $link {
-            conformance!(@tests $make; all_sizes runs_and_odd_tails growing_and_shrinking several_peers anything both_directions ipv6 whole_pages back_and_forth
-                nothing_comes_from_nothing too_big_is_told_and_the_rest_goes a_dead_peer_disturbs_nobody counts_what_it_carries
-                says_where_it_is small_passes_bulk leaves_its_ports);
-        }
-    )* };
-    (@tests $make:expr; $($test:ident)*) => { $(
-        #[test]
-        fn $test() {
-            use super::*;
-            checks::$test(&$make);
-        }
-    )* };
-}
 
 fn ask(ip: IpAddr, without: &str) -> Bind {
     let without = Without::parse(without).unwrap();
@@ -53,7 +36,7 @@ fn tcx(ip: IpAddr) -> TcxRx<UdpLink> {
 }
 
 /// All paths around the kernel, at the loopback interface.
-fn stack(ip: IpAddr) -> LinkStack {
+fn stack(ip: IpAddr) -> TcxRx<RawTx<Splice<UdpLink>>> {
     TcxRx::open_at_loopback(RawTx::new(splice(ip), &ask(ip, "")), &ask(ip, ""))
 }
 
@@ -75,7 +58,7 @@ fn everywhere() -> UdpLink {
     UdpLink::bind(&Bind::default()).unwrap()
 }
 
-conformance! {
+crate::test_links! {
     udp_by_address: |ip| Box::new(udp(ip, "")) as Box<dyn Link>;
     udp_without_gso: |ip| Box::new(udp(ip, "gso")) as Box<dyn Link>;
     udp_without_gro: |ip| Box::new(udp(ip, "gro")) as Box<dyn Link>;
@@ -85,14 +68,9 @@ conformance! {
     raw_tx: |ip| Box::new(raw_tx(ip)) as Box<dyn Link>;
     tcx: |ip| Box::new(tcx(ip)) as Box<dyn Link>;
     stack: |ip| Box::new(stack(ip)) as Box<dyn Link>;
-    opened: |ip| Box::new(open_stack(&ask(ip, "")).unwrap()) as Box<dyn Link>;
+    opened: |ip| Box::new(open(&ask(ip, "")).unwrap()) as Box<dyn Link>;
     tap: |ip| Box::new(tapped(ip)) as Box<dyn Link>;
     fault_without_faults: |ip| Box::new(Fault::new(udp(ip, ""), FaultSettings::default())) as Box<dyn Link>;
-}
-
-#[cfg(not(loom))]
-conformance! {
-    served: |ip| Box::new(crate::serve::tests::Flushed::connect(ip)) as Box<dyn Link>;
 }
 
 /// A link bound to the wildcard reaches both families. An answer from its loopback address comes

@@ -1,10 +1,15 @@
-//! Conformance tests that every link must pass, whatever carries its datagrams. A new link is added
-//! in [`links`], as one line.
+//! Conformance checks that every link must pass, whatever carries its datagrams. The macro
+//! [`test_links`](crate::test_links) makes a test of each check.
 //!
-//! Links may lose datagrams in general, but not here: over loopback and with few bytes in flight
-//! nothing is dropped.
+//! A new link of this crate is added in `links.rs`, as one line. A crate that has a link of its own
+//! calls the macro in its tests. Links may lose datagrams in general, but not here: over loopback
+//! and with few bytes in flight nothing is dropped.
 
-mod checks;
+// A check fails by a panic, as a test does.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+pub mod checks;
+#[cfg(test)]
 mod links;
 
 use super::{Link, Outgoing, ReceiveEach};
@@ -22,8 +27,28 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const DATAGRAMS_ON_THE_WAY: usize = 70;
 const BYTES_ON_THE_WAY: usize = 70_000;
 
+/// Makes a module of tests for each named link, with one test for each [check](crate::net::conformance::checks).
+/// A link is an expression of the type [`Make`](crate::net::conformance::Make).
+#[macro_export]
+macro_rules! test_links {
+    ($($link:ident: $make:expr;)*) => { $(
+        mod $link {
+            $crate::test_links!(@tests $make; all_sizes runs_and_odd_tails growing_and_shrinking several_peers anything both_directions ipv6 whole_pages back_and_forth
+                nothing_comes_from_nothing too_big_is_told_and_the_rest_goes a_dead_peer_disturbs_nobody counts_what_it_carries
+                says_where_it_is small_passes_bulk leaves_its_ports);
+        }
+    )* };
+    (@tests $make:expr; $($test:ident)*) => { $(
+        #[test]
+        fn $test() {
+            use super::*;
+            $crate::net::conformance::checks::$test(&$make);
+        }
+    )* };
+}
+
 /// Makes a link for an address of this machine.
-type Make<'a> = &'a dyn Fn(IpAddr) -> Box<dyn Link>;
+pub type Make<'a> = &'a dyn Fn(IpAddr) -> Box<dyn Link>;
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
@@ -40,7 +65,7 @@ fn address_of(link: &dyn Link, ip: IpAddr) -> SocketAddr {
 }
 
 /// Address at which a link is reached, and from which it sends, in this lane.
-pub(super) fn port_of(link: &dyn Link, ip: IpAddr, lane: Lane) -> SocketAddr {
+pub(crate) fn port_of(link: &dyn Link, ip: IpAddr, lane: Lane) -> SocketAddr {
     let small = address_of(link, ip);
     link.properties()
         .bulk_port
@@ -59,7 +84,7 @@ fn wait_readable(link: &mut dyn Link, deadline: Instant) -> bool {
 }
 
 /// Takes `count` datagrams.
-pub(super) fn take(link: &mut dyn Link, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+pub(crate) fn take(link: &mut dyn Link, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     let deadline = Instant::now() + DEADLINE;
     let mut taken = Vec::new();
     while taken.len() < count {
@@ -88,7 +113,7 @@ fn send_all(link: &mut dyn Link, mut batch: &[Outgoing<'_>]) {
 }
 
 /// Datagrams to be sent: index of the receiver, and lengths of head, payload and tag.
-type Plan = Vec<(usize, [usize; 3])>;
+pub(crate) type Plan = Vec<(usize, [usize; 3])>;
 
 /// Sends a plan's datagrams in each lane. Checks that each receiver gets its own, whole, each once,
 /// from the right address.
@@ -173,6 +198,7 @@ fn in_region(bytes: &[u8], [head, payload, _]: &[usize; 3]) -> Gather {
 
 /// Moves this thread into a new network namespace with a loopback interface of `mtu` bytes. Returns
 /// `false` if that is not permitted.
+#[cfg(test)]
 pub(super) fn narrow_namespace(mtu: libc::c_int) -> bool {
     // SAFETY: concerns this thread alone, which ends with the test.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {

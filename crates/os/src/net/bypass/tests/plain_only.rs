@@ -5,7 +5,7 @@ use super::veth::{Cable, cable, in_a_thread};
 use crate::features::Without;
 use crate::net::Outgoing;
 use crate::net::bypass::SocketLink;
-use crate::net::stack::{LinkStack, open_stack};
+use crate::net::stack::{LinkStack, open};
 use crate::net::udp::plain_only::{REOPEN_TIME, SILENCES_MAX};
 use crate::net::udp::socket::Socket;
 use crate::net::{Bind, Link, Offload, ReceiveEach};
@@ -44,7 +44,7 @@ fn silence(link: &mut LinkStack, peer: &mut LinkStack, [here, there]: [SocketAdd
     link.unheard(there);
     say(peer, here);
     hears(link);
-    link.udp().plain_only.contains_any(Instant::now() + REOPEN_TIME);
+    link.0.udp().plain_only.contains_any(Instant::now() + REOPEN_TIME);
     assert_eq!(link.receive(&mut |_| ()).unwrap(), 0);
 }
 
@@ -83,7 +83,8 @@ fn connected<'l>(
         say(link, there);
         hears(peer);
     }
-    link.udp()
+    link.0
+        .udp()
         .sockets
         .connected
         .small
@@ -98,11 +99,10 @@ fn connected<'l>(
 fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
     let without = Without::parse("early").unwrap();
     let open = || {
-        open_stack(&Bind { addresses: vec![[127, 0, 0, 1].into()], without, ..Bind::default() })
-            .unwrap()
+        open(&Bind { addresses: vec![[127, 0, 0, 1].into()], without, ..Bind::default() }).unwrap()
     };
     let (mut link, mut peer) = (open(), open());
-    let ends = [link.udp().bound()[0], peer.udp().bound()[0]];
+    let ends = [link.0.udp().bound()[0], peer.0.udp().bound()[0]];
     let mut forked = Vec::new();
     for round in 0..usize::from(SILENCES_MAX) {
         assert_eq!(told(&mut link), 0, "round {round}");
@@ -118,13 +118,13 @@ fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
     hears(&mut link);
     // A peer that is silent for a reason of its own keeps its socket.
     let mut other = open();
-    let there = other.udp().bound()[0];
+    let there = other.0.udp().bound()[0];
     for _ in 0..2 * SILENCES_MAX {
         assert!(connected(&mut link, &mut other, there).is_some());
         link.unheard(there);
         say(&mut other, ends[0]);
         hears(&mut link);
-        link.udp().plain_only.contains_any(Instant::now() + REOPEN_TIME);
+        link.0.udp().plain_only.contains_any(Instant::now() + REOPEN_TIME);
         assert!(connected(&mut link, &mut other, there).is_some());
         say(&mut other, ends[0]);
         hears(&mut link);
@@ -149,10 +149,10 @@ fn peer_whose_datagrams_a_program_takes_and_nobody_gets_is_heard_without_it() {
         hears(&mut link.1);
         let by_tcx = link.1.statistics().by_tcx;
         assert_eq!(by_tcx, 1);
-        link.1.receiver_mut().read_another_ring();
+        link.1.0.receiver_mut().read_another_ring();
         for round in 0..SILENCES_MAX {
             assert_eq!(told(&mut link.1), 0, "round {round}");
-            assert!(link.1.receiver_mut().is_open());
+            assert!(link.1.0.receiver_mut().is_open());
             silence(&mut link.1, &mut peer.1, ends);
         }
         assert_eq!((told(&mut link.1), link.1.statistics().receive_paths_avoided), (1, 1));
@@ -163,6 +163,6 @@ fn peer_whose_datagrams_a_program_takes_and_nobody_gets_is_heard_without_it() {
             say(&mut peer.1, ends[0]);
             hears(&mut link.1);
         }
-        assert!(!link.1.receiver_mut().is_open());
+        assert!(!link.1.0.receiver_mut().is_open());
     });
 }

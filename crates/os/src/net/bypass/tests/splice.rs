@@ -68,7 +68,7 @@ fn spliced_bulk_outlives_full_queues_and_narrow_paths() {
             "limit", "500mb",
         ];
         assert!(Command::new("tc").args(tbf).status().unwrap().success());
-        for connected in &cable.ends[0].1.udp().sockets.connected.bulk.sockets {
+        for connected in &cable.ends[0].1.0.udp().sockets.connected.bulk.sockets {
             rustix::net::sockopt::set_socket_send_buffer_size(&connected.socket.fd, 1 << 15)
                 .unwrap();
         }

@@ -1,7 +1,7 @@
 //! Links at both ends of a veth pair between two network namespaces. Only as root.
 
 use crate::features::Without;
-use crate::net::stack::{LinkStack, open_stack};
+use crate::net::stack::{LinkStack, open};
 use crate::net::{Bind, Link};
 use crate::testing::skip;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -63,7 +63,7 @@ pub(super) fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
         ));
         ip(&format!("link set {device} mtu 9000 up"));
         let without = Without::parse(without).unwrap();
-        let link = open_stack(&Bind { without, ..Bind::default() }).unwrap();
+        let link = open(&Bind { without, ..Bind::default() }).unwrap();
         let at = SocketAddr::new(
             address.split('/').next().unwrap().parse().unwrap(),
             link.properties().port,
