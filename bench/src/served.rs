@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use oikaze_os::net::{Bind, Link, Outgoing, ReceiveEach};
-use oikaze_os::serve::ServedLink;
 use oikaze_protocol::wire::Lane;
+use oikaze_serve::ServedLink;
 
 use crate::error::{Error, Tried};
 use crate::process::say_ready;

@@ -3,9 +3,9 @@
 mod support;
 
 use oikaze_os::net::{Arrival, Bind, Link, Outgoing, ReceiveEach};
-use oikaze_os::serve::ServedLink;
 use oikaze_protocol::random::Random;
 use oikaze_protocol::wire::Lane;
+use oikaze_serve::ServedLink;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -51,9 +51,6 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-// The server names this crate as other crates do, before it becomes a crate of its own.
-extern crate self as oikaze_os;
-
 pub mod checksum;
 mod control_group;
 pub mod counting;
@@ -75,8 +72,6 @@ pub mod protected;
 pub mod replace_file;
 pub mod seal;
 pub mod secret;
-#[cfg(not(all(test, loom)))]
-pub mod serve;
 pub mod shm;
 pub mod signals;
 pub mod standard_output;

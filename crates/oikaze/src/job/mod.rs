@@ -7,7 +7,6 @@ mod meeting;
 pub(crate) mod membership;
 mod peer;
 pub(crate) mod run;
-mod served;
 mod statistics;
 
 #[cfg(feature = "ffi")]

@@ -2,7 +2,6 @@
 
 use oikaze_launch::environment::{ENGINE, PRIORITY};
 use oikaze_os::cpu::{CpuId, NoCore, Priority, online_cpus, parse_cores};
-use oikaze_os::serve;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -65,10 +64,10 @@ impl FromStr for EngineMode {
                     text.split_once('@').map_or((text, None), |(a, b)| (a, Some(b)));
                 let server = match named.split_once(':') {
                     Some(("process", name)) => name,
-                    None if named == "process" => serve::DEFAULT_NAME,
+                    None if named == "process" => oikaze_serve::DEFAULT_NAME,
                     _ => return Err(unknown()),
                 };
-                serve::check_name(server)?;
+                oikaze_serve::check_name(server)?;
                 let cores = list.map_or(Some(Vec::new()), parse_cores).ok_or_else(unknown)?;
                 Ok(EngineMode::Process { server: server.to_owned(), cores })
             }

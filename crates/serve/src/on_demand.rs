@@ -1,8 +1,8 @@
 //! Connection of a node to its server, which is started on demand (SERVE-5.2, SERVE-5.3).
 
+use super::link::{ConnectError, ServedLink};
 use oikaze_os::cpu::{CpuId, cpulist};
 use oikaze_os::net::Bind;
-use oikaze_os::serve::{ConnectError, ServedLink};
 use oikaze_protocol::Rank;
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
