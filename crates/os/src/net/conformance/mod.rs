@@ -27,8 +27,9 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const DATAGRAMS_ON_THE_WAY: usize = 70;
 const BYTES_ON_THE_WAY: usize = 70_000;
 
-/// Makes a module of tests for each named link, with one test for each [check](crate::net::conformance::checks).
-/// A link is an expression of the type [`Make`](crate::net::conformance::Make).
+/// Makes a module of tests for each named link, with one test for each
+/// [check](crate::net::conformance::checks). A link is an expression of the type
+/// [`Make`](crate::net::conformance::Make).
 #[macro_export]
 macro_rules! test_links {
     ($($link:ident: $make:expr;)*) => { $(
