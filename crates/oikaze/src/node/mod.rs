@@ -6,6 +6,7 @@
 //! the work to its holder ([`driver::lock`]). In thread mode all of this is the work of the
 //! engine's own thread ([`engine_thread`]).
 
+mod access;
 mod arrivals;
 mod call_order;
 mod cork;
@@ -13,7 +14,6 @@ mod departures;
 mod driver;
 mod engine_thread;
 mod fast_path;
-mod forked;
 mod guards;
 mod leave;
 mod mailbox;
@@ -27,6 +27,7 @@ mod submitting;
 mod tests;
 mod waits;
 
+pub(crate) use access::{check_not_forked, note_joined};
 pub(crate) use departures::Needs;
 #[cfg(feature = "ffi")]
 pub use driver::task::LoopProgress;
@@ -35,7 +36,6 @@ pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 #[cfg(all(test, not(loom)))]
 pub(crate) use engine_thread::tests::noting_callers;
-pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::{PostedReceive, next_or_end};
 pub(crate) use shm_route::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, CallPlace, LongWait, WaitSubject, Waits, line_of};
