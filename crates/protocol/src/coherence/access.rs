@@ -1,10 +1,12 @@
 //! Touches of pages by this node's threads, and the state changes that they cause (COH-3.2).
 
-use super::array::{PageId, PageState};
-use super::fetch::{FETCH_PAGES_MAX, FetchCause};
-use super::number_set::NumberSet;
-use super::prefetch::take_pages;
-use super::{Access, ArrayId, Coherence, CoherenceError, Pages, Value};
+use crate::coherence::Coherence;
+use crate::coherence::array::{PageId, PageState};
+use crate::coherence::fetch::{FETCH_PAGES_MAX, FetchCause};
+use crate::coherence::machine::{Access, ArrayId, Pages};
+use crate::coherence::number_set::NumberSet;
+use crate::coherence::prefetch::take_pages;
+use crate::coherence::types::{CoherenceError, Value};
 use crate::limits::PAGE;
 use crate::wind::Token;
 use alloc::collections::VecDeque;
@@ -22,7 +24,7 @@ const TOUCH_AHEAD: u64 = 2 * FETCH_PAGES_MAX as u64;
 /// Ranges that are made valid page by page.
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct Touch {
+pub(crate) struct Touch {
     pub array: ArrayId,
     /// Ranges of the pages that have not been valid since the call, in order and disjoint.
     left: VecDeque<Range<u64>>,
@@ -35,7 +37,7 @@ pub(super) struct Touch {
 }
 
 impl Coherence {
-    pub(super) fn begin_touch(
+    pub(crate) fn begin_touch(
         &mut self,
         array: ArrayId,
         ranges: Vec<Range<u64>>,
@@ -69,7 +71,7 @@ impl Coherence {
     }
 
     /// Advances every touch as far as possible.
-    pub(super) fn advance_touches(&mut self, pages: &mut dyn Pages) {
+    pub(crate) fn advance_touches(&mut self, pages: &mut dyn Pages) {
         let mut waiting = core::mem::take(&mut self.touches);
         waiting.retain_mut(|touch| {
             loop {
@@ -117,7 +119,7 @@ impl Coherence {
     }
 
     /// Takes one fault of a thread that sleeps until the page is mapped for the wanted access.
-    pub(super) fn take_fault(&mut self, id: PageId, access: Option<Access>, pages: &mut dyn Pages) {
+    pub(crate) fn take_fault(&mut self, id: PageId, access: Option<Access>, pages: &mut dyn Pages) {
         let Some(array) = self.arrays.get(id.0).filter(|array| array.contains(id.1, 1)) else {
             return;
         };
@@ -146,7 +148,7 @@ impl Coherence {
     /// Makes one page valid for `access`. Returns `true` if it is valid now; otherwise the page has
     /// been requested. For a touch, `within` is the end of its range, and what is fetched ends
     /// there. A fault fetches as far as earlier faults suggest.
-    pub(super) fn ensure(
+    pub(crate) fn ensure(
         &mut self,
         id: PageId,
         access: Access,
@@ -202,7 +204,7 @@ impl Coherence {
     }
 
     /// Keeps a copy of a clean page before it is written. The page is dirty from now on.
-    pub(super) fn make_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
+    pub(crate) fn make_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
         self.copy_to_twin(id, pages);
         if let Some(array) = self.arrays.get_mut(id.0) {
             array.set(id.1, PageState::Write);
@@ -211,7 +213,7 @@ impl Coherence {
     }
 
     /// Keeps a copy of a page, to find later what was written to it.
-    pub(super) fn copy_to_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
+    pub(crate) fn copy_to_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
         let mut twin = vec![0u8; PAGE].into_boxed_slice();
         pages.read(id.0, id.1, &mut twin);
         if let Some(array) = self.arrays.get_mut(id.0) {

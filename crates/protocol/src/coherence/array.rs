@@ -1,12 +1,14 @@
 //! One shared array on this node: its declaration, the homes of its pages, and the state of each
 //! (COH-2, COH-3).
 
-use super::fetch::Streams;
-use super::statistics::ArrayStatistics;
-use super::update::delivery::Delivery;
-use super::update::subscribe::Readers;
-use super::{Access, ArrayId, Declaration, Homes};
 use crate::Rank;
+use crate::coherence::fetch::Streams;
+use crate::coherence::homes::Homes;
+use crate::coherence::machine::{Access, ArrayId};
+use crate::coherence::statistics::ArrayStatistics;
+use crate::coherence::types::Declaration;
+use crate::coherence::update::delivery::Delivery;
+use crate::coherence::update::subscribe::Readers;
 use crate::limits::{NAME_MAX, PAGE};
 use crate::wind::Class;
 use alloc::boxed::Box;
@@ -21,7 +23,7 @@ use core::ops::Range;
 pub const ARRAY_PAGES_MAX: u64 = 1 << 28;
 
 /// Array number and page number of one page.
-pub(super) type PageId = (ArrayId, u64);
+pub(crate) type PageId = (ArrayId, u64);
 
 /// State of a page on this node (COH-3.1). The first four are of pages whose home is elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +235,7 @@ impl Array {
 }
 
 /// Joins sorted page numbers into ranges.
-pub(super) fn ranges(sorted: impl IntoIterator<Item = PageId>) -> Vec<(ArrayId, Range<u64>)> {
+pub(crate) fn ranges(sorted: impl IntoIterator<Item = PageId>) -> Vec<(ArrayId, Range<u64>)> {
     let mut out: Vec<(ArrayId, Range<u64>)> = Vec::new();
     for (array, page) in sorted {
         match out.last_mut() {

@@ -1,8 +1,10 @@
 //! All shared arrays of this node, and the end of their lives (COH-14).
 
-use super::array::Array;
-use super::number_set::NumberSet;
-use super::{ArrayId, ArrayStatistics, Coherence, Pages};
+use crate::coherence::Coherence;
+use crate::coherence::array::Array;
+use crate::coherence::machine::{ArrayId, Pages};
+use crate::coherence::number_set::NumberSet;
+use crate::coherence::statistics::ArrayStatistics;
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -121,7 +123,7 @@ impl Coherence {
     }
 
     /// Returns the dropped arrays of which no page is on its way to this node (COH-14.2).
-    pub(super) fn arrays_to_free(&self) -> NumberSet {
+    pub(crate) fn arrays_to_free(&self) -> NumberSet {
         let mut dropped = self.arrays.dropped.clone();
         for run in self.fetches.runs.values() {
             let number = u64::from(run.pages.array);
@@ -134,14 +136,14 @@ impl Coherence {
     }
 
     /// Returns `true` if pages of the array are on their way to this node.
-    pub(super) fn is_fetching(&self, array: ArrayId) -> bool {
+    pub(crate) fn is_fetching(&self, array: ArrayId) -> bool {
         self.fetches.runs.values().any(|run| run.pages.array == array)
             || self.targets.arrays().any(|other| other == array)
     }
 
     /// Removes all state of an array. No node uses it any more, or not all nodes have declared it
     /// alike.
-    pub(super) fn remove_array(&mut self, array: ArrayId) -> Option<u32> {
+    pub(crate) fn remove_array(&mut self, array: ArrayId) -> Option<u32> {
         self.arrays.known.remove(&array);
         self.arrays.dropped.remove(u64::from(array)..u64::from(array) + 1);
         let is_other = |other: ArrayId| other != array;
@@ -155,7 +157,7 @@ impl Coherence {
     }
 
     /// Frees arrays that all nodes have dropped (COH-14.3).
-    pub(super) fn free_arrays(&mut self, freed: &NumberSet) {
+    pub(crate) fn free_arrays(&mut self, freed: &NumberSet) {
         let numbers = freed.iter().flatten().filter_map(|number| ArrayId::try_from(number).ok());
         for array in numbers.collect::<Vec<_>>() {
             if self.arrays.get(array).is_none() {
@@ -171,7 +173,7 @@ impl Coherence {
     }
 
     /// Gives back the memory of freed arrays that no message of this node reads any more.
-    pub(super) fn end_arrays(&mut self, pages: &mut dyn Pages) {
+    pub(crate) fn end_arrays(&mut self, pages: &mut dyn Pages) {
         if self.arrays.ending.is_empty() {
             return;
         }

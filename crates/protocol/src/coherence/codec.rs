@@ -1,10 +1,10 @@
 //! Encodes and decodes coherence's own messages (COH-9). Numbers of bodies are LEB128, and
 //! every field is checked (COH-9.1).
 
-use super::fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
-use super::targets::TargetOp;
-use super::update::UpdateHead;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
+use crate::coherence::targets::TargetOp;
+use crate::coherence::update::UpdateHead;
 use crate::traffic::MessagePurpose;
 use crate::wind::{Head, Refusal};
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use arrayvec::ArrayVec;
 /// fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) enum Headline {
+pub(crate) enum Headline {
     /// Requests the pages of this run and of those in the body. `id` is the requester's number.
     Fetch(RequestedRun),
     /// Answers with the pages of one requested run.
@@ -55,7 +55,7 @@ pub(super) enum Headline {
 /// Whether updates of pages are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) enum SubscriptionChange {
+pub(crate) enum SubscriptionChange {
     Begin,
     End,
 }
@@ -63,7 +63,7 @@ pub(super) enum SubscriptionChange {
 /// Answer for which a node waits (COH-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) enum Wait {
+pub(crate) enum Wait {
     /// End of the collective that follows `epoch` passed ones, at which the sender has told `told`
     /// arrivals.
     Collective { epoch: u64, told: u64 },
@@ -110,7 +110,7 @@ const OWED: u64 = 1 << 8;
 /// Consecutive pages of one array and one home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct PageRun {
+pub(crate) struct PageRun {
     pub array: u32,
     pub count: u32,
     pub first: u64,
@@ -120,7 +120,7 @@ pub(super) struct PageRun {
 /// Run of a fetch. Runs after the first one are in the body, and have the numbers that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct RequestedRun {
+pub(crate) struct RequestedRun {
     pub pages: PageRun,
     /// Number of pages, from the first one on, that a thread needs. The others are read ahead.
     pub demanded: u32,
@@ -158,7 +158,7 @@ impl Headline {
             Headline::TargetDone { id } => (17, [id, 0, 0]),
         };
         let mut head = Head::new();
-        head.push(super::KIND);
+        head.push(crate::coherence::KIND);
         head.push(code);
         head.extend(fields.into_iter().flat_map(u64::to_le_bytes));
         head
@@ -166,7 +166,7 @@ impl Headline {
 
     pub fn read(head: &[u8]) -> Result<Headline, Refusal> {
         let mut reader = ByteReader(head);
-        if reader.u8()? != super::KIND {
+        if reader.u8()? != crate::coherence::KIND {
             return Err(Refusal::Malformed);
         }
         let code = reader.u8()?;

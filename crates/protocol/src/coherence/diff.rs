@@ -19,7 +19,7 @@ const MASK: u8 = 1;
 const MASK_LEN: usize = PAGE / 8;
 
 /// Returns the ranges of bytes in which `now` differs from `twin`, with adjacent ranges merged.
-pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
+pub(crate) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (word, (old, new)) in twin.chunks(8).zip(now.chunks(8)).enumerate() {
         // The compiler compares the two as one 64-bit word.
@@ -39,7 +39,7 @@ pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// Sorts runs, and joins those that overlap or are adjacent.
-pub(super) fn merge(runs: &mut Vec<Range<usize>>) {
+pub(crate) fn merge(runs: &mut Vec<Range<usize>>) {
     runs.sort_unstable_by_key(|run| run.start);
     runs.dedup_by(|next, run| {
         let joins = next.start <= run.end;
@@ -50,7 +50,7 @@ pub(super) fn merge(runs: &mut Vec<Range<usize>>) {
 
 /// Appends these runs of bytes of one page, sorted and disjoint, to a message's body. Returns
 /// `false` if there are none (COH-9.3).
-pub(super) fn encode_runs(page: u64, runs: &[Range<usize>], now: &[u8], out: &mut Vec<u8>) -> bool {
+pub(crate) fn encode_runs(page: u64, runs: &[Range<usize>], now: &[u8], out: &mut Vec<u8>) -> bool {
     if runs.is_empty() {
         return false;
     }
@@ -90,7 +90,7 @@ fn encode_mask(runs: &[Range<usize>], now: &[u8], out: &mut Vec<u8>) {
 /// # Errors
 /// [`Refusal::Malformed`]. `apply` may have been called for the sound part before the error, so
 /// check first with an `apply` that does nothing.
-pub(super) fn decode<'a>(
+pub(crate) fn decode<'a>(
     body: &'a [u8],
     mut apply: impl FnMut(u64, usize, &'a [u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {

@@ -1,11 +1,13 @@
 //! Handling of nodes that are dead or send nonsense (COH-8). Nobody waits for ever, and every error
 //! is reported.
 
-use super::array::{PageId, PageState};
-use super::codec::Headline;
-use super::{Access, Coherence, CoherenceError, Pages};
 use crate::Rank;
+use crate::coherence::Coherence;
+use crate::coherence::array::{PageId, PageState};
+use crate::coherence::codec::Headline;
+use crate::coherence::machine::{Access, Pages};
 use crate::coherence::mailbox::{Posted, Purpose};
+use crate::coherence::types::CoherenceError;
 use crate::limits::PAGE;
 use crate::wind::{Body, Charge, Class, Message, Nonsense, Refusal, Token};
 use alloc::string::{String, ToString};
@@ -57,7 +59,7 @@ impl fmt::Display for Doing {
 /// First page that was read with old bytes.
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct Lost {
+pub(crate) struct Lost {
     page: PageId,
     home: Rank,
 }
@@ -86,7 +88,7 @@ impl Coherence {
     }
 
     /// Returns why a collective, which needs every node, cannot succeed.
-    pub(super) fn collective_impediment(&self, doing: &Doing) -> Option<CoherenceError> {
+    pub(crate) fn collective_impediment(&self, doing: &Doing) -> Option<CoherenceError> {
         let dead = || {
             self.dead
                 .first()
@@ -96,7 +98,7 @@ impl Coherence {
     }
 
     /// Returns why this lock cannot be acquired or given back.
-    pub(super) fn lock_impediment(&self, doing: Doing, lock: u64) -> Option<CoherenceError> {
+    pub(crate) fn lock_impediment(&self, doing: Doing, lock: u64) -> Option<CoherenceError> {
         let manager = self.manager(lock);
         let dead = || self.lost_diff.or_else(|| self.dead.contains(&manager).then_some(manager));
         let hopeless =
@@ -106,7 +108,7 @@ impl Coherence {
 
     /// Gives up a page that cannot be fetched. The thread goes on with its last bytes, and the next
     /// synchronisation reports that (COH-8.3).
-    pub(super) fn lose_page(
+    pub(crate) fn lose_page(
         &mut self,
         id: PageId,
         home: Rank,
@@ -131,7 +133,7 @@ impl Coherence {
 
     /// Marks a node that this node has found dead, and tells all other nodes, which may not be in
     /// contact with it (COH-8.1).
-    pub(super) fn report_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
+    pub(crate) fn report_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
         if rank >= self.nodes || rank == self.me {
             return;
         }
@@ -151,7 +153,7 @@ impl Coherence {
     }
 
     /// Ends everything that waits for a dead node (COH-8.2).
-    pub(super) fn mark_failed(&mut self, rank: Rank, pages: &mut dyn Pages) {
+    pub(crate) fn mark_failed(&mut self, rank: Rank, pages: &mut dyn Pages) {
         let gone: Vec<u64> = self
             .posted
             .iter()
@@ -193,7 +195,7 @@ impl Coherence {
 
     /// Posts a message without a body to a node that counts as dead here. No layer
     /// learns the outcome.
-    pub(super) fn post_to_dead(&mut self, dead: Rank, class: Class, head: Headline) {
+    pub(crate) fn post_to_dead(&mut self, dead: Rank, class: Class, head: Headline) {
         let (head, body, token) = (head.write(), Body::Empty, Token::NONE);
         self.out.push_back((
             dead,
@@ -204,7 +206,7 @@ impl Coherence {
     /// Called when a message was refused, or a message to this node itself made no sense. Shared
     /// memory cannot go on. Every pending and later synchronisation of this node fails, and takes
     /// part in collectives only to make them fail everywhere (COH-8.4).
-    pub(super) fn break_down(
+    pub(crate) fn break_down(
         &mut self,
         doing: Doing,
         rank: Rank,
@@ -215,7 +217,7 @@ impl Coherence {
     }
 
     /// Breaks shared memory on this node if the machine could not make a change (COH-8.5).
-    pub(super) fn look_at_machine(&mut self, pages: &mut dyn Pages) {
+    pub(crate) fn look_at_machine(&mut self, pages: &mut dyn Pages) {
         if self.broken.is_none()
             && let Some(why) = pages.failure()
         {
@@ -235,7 +237,7 @@ impl Coherence {
     }
 
     /// Called when a message of this node is settled.
-    pub(super) fn message_settled(&mut self, number: u64) {
+    pub(crate) fn message_settled(&mut self, number: u64) {
         if let Some(Posted { to, purpose }) = self.posted.remove(&number) {
             match purpose {
                 Purpose::Diff => self.releases.settled(number, to),
@@ -253,7 +255,7 @@ impl Coherence {
     }
 
     /// Called when a message of this node was refused.
-    pub(super) fn message_refused(&mut self, number: u64, refusal: Refusal, pages: &mut dyn Pages) {
+    pub(crate) fn message_refused(&mut self, number: u64, refusal: Refusal, pages: &mut dyn Pages) {
         let Some(Posted { to, purpose }) = self.posted.remove(&number) else { return };
         if matches!(refusal, Refusal::Malformed | Refusal::UnknownObject)
             && !matches!(purpose, Purpose::Pages(_))

@@ -1,11 +1,13 @@
 //! Fetches pages from their homes (COH-3.3) in runs, the demanded page first, with several runs at
 //! a time. `prefetch.rs` makes requests of several runs.
 
-use super::array::{Array, PageId, PageState};
-use super::codec::{Headline, PageRun, RequestedRun};
-use super::{Access, ArrayId, Coherence, Delivery, Pages};
 use crate::Rank;
+use crate::coherence::Coherence;
+use crate::coherence::array::{Array, PageId, PageState};
+use crate::coherence::codec::{Headline, PageRun, RequestedRun};
+use crate::coherence::machine::{Access, ArrayId, Pages};
 use crate::coherence::mailbox::Purpose;
+use crate::coherence::update::delivery::Delivery;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal};
@@ -85,7 +87,7 @@ struct Wanted {
 
 /// Reason of a fetch.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum FetchCause {
+pub(crate) enum FetchCause {
     /// A thread waits for the first page for this access. The other pages are read ahead.
     Fault(Access),
     /// A thread waits for all pages for this access.
@@ -111,7 +113,7 @@ impl FetchCause {
 
 /// One request and the part of its answer that has arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(crate) struct Run {
     pub pages: PageRun,
     pub home: Rank,
     /// Message number of the answer, once it has begun.
@@ -124,7 +126,7 @@ pub(super) struct Run {
 /// All fetches under way to this node.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Fetches {
+pub(crate) struct Fetches {
     next: u64,
     pub runs: BTreeMap<u64, Run>,
     /// Array, first page and number of each run. The pages of two runs overlap if one of them has
@@ -195,7 +197,7 @@ impl RunPage {
 }
 
 /// Returns the number of invalid pages with one home from `page` on, at most `reach`.
-pub(super) fn run_of_invalid(array: &Array, page: u64, reach: u64) -> u64 {
+pub(crate) fn run_of_invalid(array: &Array, page: u64, reach: u64) -> u64 {
     let home = array.home(page);
     let row = array.row(page, page..page.saturating_add(reach));
     row.take_while(|page| array.home(*page) == home).count() as u64
@@ -219,7 +221,7 @@ fn write_part(
 
 impl Coherence {
     /// Requests an invalid page and the pages after it that will probably be needed.
-    pub(super) fn demand(
+    pub(crate) fn demand(
         &mut self,
         id: PageId,
         access: Access,
@@ -254,7 +256,7 @@ impl Coherence {
     }
 
     /// Sends one fetch of these runs of invalid pages, which have this home and are in order.
-    pub(super) fn request(
+    pub(crate) fn request(
         &mut self,
         array: ArrayId,
         home: Rank,
@@ -299,7 +301,7 @@ impl Coherence {
 
     /// Records that a thread wants a page that is on its way. The page may have arrived already and
     /// wait for the rest of its run. With `at_once` the page is mapped without the rest.
-    pub(super) fn want(
+    pub(crate) fn want(
         &mut self,
         id: PageId,
         access: Access,
@@ -323,7 +325,7 @@ impl Coherence {
     }
 
     /// Marks a page on its way as stale, because a notice names it.
-    pub(super) fn mark_stale(&mut self, id: PageId) {
+    pub(crate) fn mark_stale(&mut self, id: PageId) {
         if planted(Bug::ForgetStaleFetch) {
             return;
         }
@@ -335,7 +337,7 @@ impl Coherence {
     }
 
     /// Checks that an answer that begins was requested, and from this home.
-    pub(super) fn expect_pages(
+    pub(crate) fn expect_pages(
         &mut self,
         from: Rank,
         number: u64,
@@ -356,7 +358,7 @@ impl Coherence {
     }
 
     /// Places bytes of an answer.
-    pub(super) fn place_pages(
+    pub(crate) fn place_pages(
         &mut self,
         from: Rank,
         number: u64,
@@ -394,7 +396,7 @@ impl Coherence {
     }
 
     /// Called when a fragmented answer is whole.
-    pub(super) fn pages_arrived(
+    pub(crate) fn pages_arrived(
         &mut self,
         from: Rank,
         number: u64,
@@ -412,13 +414,13 @@ impl Coherence {
     }
 
     /// Returns `true` if answers for this array are handed up whole (message through).
-    pub(super) fn takes_whole(&self, array: u32) -> bool {
+    pub(crate) fn takes_whole(&self, array: u32) -> bool {
         let known = self.arrays.get(array);
         known.is_some_and(|known| known.delivery == Some(Delivery::MessageThrough))
     }
 
     /// Takes an answer that came in one piece.
-    pub(super) fn take_pages(
+    pub(crate) fn take_pages(
         &mut self,
         from: Rank,
         run: PageRun,
@@ -494,7 +496,7 @@ impl Coherence {
     /// Fetches stale pages for which threads wait, by one request.
     fn fetch_again(&mut self, array: ArrayId, stale: &[(PageId, Wanted)], pages: &mut dyn Pages) {
         if !stale.is_empty() {
-            let ranges = super::array::ranges(stale.iter().map(|(id, _)| *id));
+            let ranges = crate::coherence::array::ranges(stale.iter().map(|(id, _)| *id));
             let ranges = ranges.into_iter().map(|(_, range)| range);
             self.fetch_ranges(array, ranges, FetchCause::Touch(Access::Read));
         }
@@ -506,7 +508,7 @@ impl Coherence {
 
     /// Gives up a run whose home is dead or has refused it. Every page of it that has not arrived
     /// keeps its last bytes (COH-3.8).
-    pub(super) fn give_up_run(&mut self, number: u64, pages: &mut dyn Pages) {
+    pub(crate) fn give_up_run(&mut self, number: u64, pages: &mut dyn Pages) {
         let Some(run) = self.fetches.remove(number) else { return };
         if let Some(answer) = run.answer {
             self.fetches.answers.remove(&(run.home, answer));

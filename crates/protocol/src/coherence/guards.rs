@@ -4,10 +4,12 @@
 //! guards say what was written. An array that a program may also write with plain stores is
 //! *plain*, and its pages are tracked.
 
-use super::array::{PageId, PageState, ranges};
-use super::number_set::{NumberSet, common};
-use super::{Access, ArrayId, Coherence, Delivery, Pages};
 use crate::Rank;
+use crate::coherence::Coherence;
+use crate::coherence::array::{PageId, PageState, ranges};
+use crate::coherence::machine::{Access, ArrayId, Pages};
+use crate::coherence::number_set::{NumberSet, common};
+use crate::coherence::update::delivery::Delivery;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -92,7 +94,7 @@ struct LiveWrite {
 /// All write guards of this node.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct Guards {
+pub(crate) struct Guards {
     next: u64,
     live: BTreeMap<WriteId, LiveWrite>,
     /// Bytes written under guards that have ended since the last release, by array, of which no
@@ -103,19 +105,19 @@ pub(super) struct Guards {
 }
 
 /// Returns the pages that hold these bytes. No bytes have no pages, wherever they lie.
-pub(super) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
+pub(crate) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
     let first = bytes.start / PAGE as u64;
     let end = if bytes.is_empty() { first } else { bytes.end.div_ceil(PAGE as u64) };
     first..end
 }
 
 /// Returns the bytes of one page.
-pub(super) fn bytes_of(page: u64) -> Range<u64> {
+pub(crate) fn bytes_of(page: u64) -> Range<u64> {
     bytes_of_pages(&(page..page + 1))
 }
 
 /// Returns the bytes of consecutive pages.
-pub(super) fn bytes_of_pages(pages: &Range<u64>) -> Range<u64> {
+pub(crate) fn bytes_of_pages(pages: &Range<u64>) -> Range<u64> {
     pages.start * PAGE as u64..pages.end * PAGE as u64
 }
 
@@ -274,7 +276,7 @@ impl Coherence {
     }
 
     /// Makes a page dirty if a live guard covers it, because the guard writes it without a trap.
-    pub(super) fn write_if_live(&mut self, id: PageId, pages: &mut dyn Pages) {
+    pub(crate) fn write_if_live(&mut self, id: PageId, pages: &mut dyn Pages) {
         if self.is_guarded(id.0)
             && let Some(ownership) = self.guards.live_ownership(id)
         {
@@ -283,7 +285,7 @@ impl Coherence {
     }
 
     /// Makes the pages of all live guards dirty again, after a release has closed their interval.
-    pub(super) fn write_live_again(&mut self, pages: &mut dyn Pages) {
+    pub(crate) fn write_live_again(&mut self, pages: &mut dyn Pages) {
         let live: Vec<LiveWrite> = self.guards.live.values().cloned().collect();
         for guard in live {
             if planted(Bug::ForgetLiveGuard) || !self.is_guarded(guard.array) {
@@ -329,7 +331,7 @@ impl Coherence {
     }
 
     /// Records that readers do not get what live guards have written so far.
-    pub(super) fn withhold_live(&mut self, dirty: &BTreeSet<PageId>) {
+    pub(crate) fn withhold_live(&mut self, dirty: &BTreeSet<PageId>) {
         for guard in self.guards.live.values() {
             for range in guard.bytes.as_slice().iter().map(pages_of) {
                 for id in dirty.range((guard.array, range.start)..(guard.array, range.end)) {

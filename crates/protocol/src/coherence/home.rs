@@ -1,11 +1,13 @@
 //! A node's part as the home of pages: serving fetches, applying diffs, and ending tracking
 //! (COH-3.5).
 
-use super::array::{PageId, PageState};
-use super::codec::{Headline, PageRun, RequestedRun};
-use super::{Access, Coherence, Delivery, Pages, array, diff};
 use crate::Rank;
+use crate::coherence::array::{PageId, PageState};
+use crate::coherence::codec::{Headline, PageRun, RequestedRun};
+use crate::coherence::machine::{Access, Pages};
 use crate::coherence::mailbox::Purpose;
+use crate::coherence::update::delivery::Delivery;
+use crate::coherence::{Coherence, array, diff};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Charge, Class, Message, Refusal, Segment};
@@ -13,7 +15,7 @@ use crate::wind::{Body, Charge, Class, Message, Refusal, Segment};
 impl Coherence {
     /// Serves a fetch, with one answer for each of its runs. All runs are checked before the first
     /// one is served (COH-9.1).
-    pub(super) fn serve_fetch(
+    pub(crate) fn serve_fetch(
         &mut self,
         from: Rank,
         first: RequestedRun,
@@ -118,7 +120,7 @@ impl Coherence {
 
     /// Applies changes to pages homed here. The diff is checked as a whole before the first byte is
     /// written.
-    pub(super) fn apply_diff(
+    pub(crate) fn apply_diff(
         &mut self,
         from: Rank,
         id: u32,
@@ -153,7 +155,7 @@ impl Coherence {
 
     /// Writes bytes of another node into a page, and into its twin, because they are no change of
     /// this node's.
-    pub(super) fn apply_change(
+    pub(crate) fn apply_change(
         &mut self,
         id: PageId,
         at: usize,
@@ -170,7 +172,7 @@ impl Coherence {
     /// Ends the tracking of pages whose copies are all invalid, after a collective that told all
     /// nodes this node's intervals up to `told`. Those are pages that the intervals name and that
     /// nobody has fetched since.
-    pub(super) fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
+    pub(crate) fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
         for (id, array) in self.arrays.iter_mut() {
             let guarded = array.guarded;
             let mut free = alloc::vec::Vec::new();

@@ -214,7 +214,7 @@ impl Homes {
     }
 
     /// Returns why these homes do not fit an array of `pages` pages on `nodes` nodes, or `None`.
-    pub(super) fn problem(&self, pages: u64, nodes: u32) -> Option<String> {
+    pub(crate) fn problem(&self, pages: u64, nodes: u32) -> Option<String> {
         match self {
             Homes::Cyclic { pages: 0 } => {
                 Some(String::from("cyclic homes need at least 1 page a turn"))

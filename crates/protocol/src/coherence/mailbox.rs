@@ -1,11 +1,13 @@
 //! Messages out and in: posting with a purpose, delivery to this node itself, and the dispatch of
 //! arrived messages (COH-9).
 
-use super::codec::Headline;
-use super::failure::Doing;
-use super::sync::tree::Ranks;
-use super::{ArrayId, Coherence, CoherenceError, CoherenceEvent, Pages, TOKENS, Value};
 use crate::Rank;
+use crate::coherence::codec::Headline;
+use crate::coherence::failure::Doing;
+use crate::coherence::machine::{ArrayId, Pages};
+use crate::coherence::sync::tree::Ranks;
+use crate::coherence::types::{CoherenceError, CoherenceEvent, Value};
+use crate::coherence::{Coherence, TOKENS};
 use crate::wind::{Admission, Body, Charge, Class, Message, Refusal, Token};
 use alloc::vec::Vec;
 
@@ -18,7 +20,7 @@ const OWED_MAX: usize = 1 << 16;
 
 /// Purpose of a posted message, used when the message is settled.
 #[derive(Clone, Debug)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// Changes to a home, which a release waits for.
     Diff,
     /// Written bytes of this array for a reader.
@@ -56,7 +58,7 @@ impl Purpose {
 
 /// A message on its way.
 #[derive(Clone, Debug)]
-pub(super) struct Posted {
+pub(crate) struct Posted {
     pub to: Rank,
     pub purpose: Purpose,
 }
@@ -65,7 +67,7 @@ impl Coherence {
     /// Posts one message. A message to this node goes through a queue of its own and the same code.
     /// Messages to dead nodes are dropped, because [`Coherence::node_died`] ends whatever depends
     /// on them.
-    pub(super) fn post(
+    pub(crate) fn post(
         &mut self,
         to: Rank,
         class: Class,
@@ -97,7 +99,7 @@ impl Coherence {
     }
 
     /// Returns the token of a message that is posted next.
-    pub(super) fn await_settling(&mut self, to: Rank, purpose: Purpose) -> Token {
+    pub(crate) fn await_settling(&mut self, to: Rank, purpose: Purpose) -> Token {
         let number = self.next_token;
         self.next_token += 1;
         self.posted.insert(number, Posted { to, purpose });
@@ -105,7 +107,7 @@ impl Coherence {
     }
 
     /// Counts answers that a peer asks for. An answer is owed until it is settled (COH-9.1).
-    pub(super) fn owe(&mut self, to: Rank, answers: usize) -> Result<(), Refusal> {
+    pub(crate) fn owe(&mut self, to: Rank, answers: usize) -> Result<(), Refusal> {
         let owed = self.owed.entry(to).or_default();
         if *owed + answers > OWED_MAX {
             return Err(Refusal::NoRoom);
@@ -114,28 +116,28 @@ impl Coherence {
         Ok(())
     }
 
-    pub(super) fn answered(&mut self, to: Rank) {
+    pub(crate) fn answered(&mut self, to: Rank) {
         if let Some(owed) = self.owed.get_mut(&to) {
             *owed = owed.saturating_sub(1);
         }
     }
 
     /// Reports that an operation is done.
-    pub(super) fn done(&mut self, token: Token, value: Value) {
+    pub(crate) fn done(&mut self, token: Token, value: Value) {
         if token != Token::NONE {
             self.events.push_back(CoherenceEvent::Done { token, value });
         }
     }
 
     /// Reports that an operation failed.
-    pub(super) fn fail(&mut self, token: Token, error: CoherenceError) {
+    pub(crate) fn fail(&mut self, token: Token, error: CoherenceError) {
         if token != Token::NONE {
             self.events.push_back(CoherenceEvent::Failed { token, error });
         }
     }
 
     /// Continues everything that has become possible. Every call from outside ends with it.
-    pub(super) fn settle(&mut self, pages: &mut dyn Pages) {
+    pub(crate) fn settle(&mut self, pages: &mut dyn Pages) {
         loop {
             self.look_at_machine(pages);
             if let Some((head, body)) = self.local.pop_front() {
@@ -157,7 +159,7 @@ impl Coherence {
     }
 
     /// Handles one whole message, from another node or this one.
-    pub(super) fn handle(
+    pub(crate) fn handle(
         &mut self,
         from: Rank,
         head: Headline,
@@ -206,7 +208,7 @@ impl Coherence {
 
     /// Decides where a fragmented message goes. Pages are placed, and all other messages are
     /// collected.
-    pub(super) fn decide(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> Admission {
+    pub(crate) fn decide(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> Admission {
         match Headline::read(head) {
             Ok(Headline::Pages(run)) if self.takes_whole(run.array) => Admission::Assemble,
             Ok(Headline::Pages(run)) => match self.expect_pages(from, number, run, len) {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Returns the numbers that are in both ranges; an empty range if there are none.
-pub(super) fn common(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
+pub(crate) fn common(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
     let start = one.start.max(other.start);
     start..one.end.min(other.end).max(start)
 }

@@ -1,10 +1,13 @@
 //! Fetches of many pages: by as few requests to each home as the limits permit, and ahead of their
 //! use (COH-3.3, COH-3.10).
 
-use super::fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX, FetchCause, run_of_invalid};
-use super::{ArrayId, Coherence};
 use crate::Rank;
+use crate::coherence::Coherence;
 use crate::coherence::array::PageState;
+use crate::coherence::fetch::{
+    FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX, FetchCause, run_of_invalid,
+};
+use crate::coherence::machine::ArrayId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -13,7 +16,7 @@ use core::ops::Range;
 pub const PREFETCH_PAGES_MAX: u64 = 1024;
 
 /// Takes up to `most` pages from the front of these ranges.
-pub(super) fn take_pages(ranges: &mut VecDeque<Range<u64>>, most: u64) -> Vec<Range<u64>> {
+pub(crate) fn take_pages(ranges: &mut VecDeque<Range<u64>>, most: u64) -> Vec<Range<u64>> {
     let (mut taken, mut left) = (Vec::new(), most);
     while left > 0
         && let Some(range) = ranges.front_mut()
@@ -45,7 +48,7 @@ impl Batch {
 impl Coherence {
     /// Begins to fetch the invalid pages of these ranges. Nothing waits for them. Pages outside
     /// the array are left out.
-    pub(super) fn begin_prefetch(&mut self, array: ArrayId, ranges: &[Range<u64>]) {
+    pub(crate) fn begin_prefetch(&mut self, array: ArrayId, ranges: &[Range<u64>]) {
         let Some(known) = self.arrays.get(array).filter(|known| known.agreed) else {
             return;
         };
@@ -56,7 +59,7 @@ impl Coherence {
     }
 
     /// Requests pages of prefetches while few enough pages are on their way.
-    pub(super) fn advance_prefetches(&mut self) {
+    pub(crate) fn advance_prefetches(&mut self) {
         if self.left || self.broken.is_some() {
             self.fetches.prefetches.clear();
         }
@@ -83,7 +86,7 @@ impl Coherence {
 
     /// Requests the invalid pages of these ranges, by as few fetches to each home as the limits
     /// permit. Pages of dead homes are left out.
-    pub(super) fn fetch_ranges(
+    pub(crate) fn fetch_ranges(
         &mut self,
         array: ArrayId,
         ranges: impl IntoIterator<Item = Range<u64>>,

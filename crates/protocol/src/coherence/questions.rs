@@ -5,11 +5,12 @@
 //! datagram that was forged on the way can pass for either. A node that waits for an answer
 //! therefore asks periodically whether the answer is still owed.
 
-use super::codec::{Headline, Wait};
-use super::failure::Doing;
-use super::{Coherence, CoherenceEvent};
 use crate::Rank;
+use crate::coherence::Coherence;
+use crate::coherence::codec::{Headline, Wait};
+use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::{Posted, Purpose};
+use crate::coherence::types::CoherenceEvent;
 use crate::limits::VAIN_QUESTIONS_MAX;
 use crate::time::{Rounds, Time};
 use crate::wind::{Class, Nonsense, Refusal};
@@ -20,7 +21,7 @@ use core::time::Duration;
 /// Questions about the waits of this node for others.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(super) struct Questions {
+pub(crate) struct Questions {
     /// Rounds of questions, while this node waits for anything.
     rounds: Rounds,
     asked: BTreeMap<(Rank, Wait), OpenQuestion>,
@@ -133,12 +134,12 @@ impl Coherence {
     }
 
     /// Reports that another node contradicts what this node knows (COH-8.9).
-    pub(super) fn contradicts(&mut self, rank: Rank, nonsense: Nonsense) {
+    pub(crate) fn contradicts(&mut self, rank: Rank, nonsense: Nonsense) {
         self.events.push_back(CoherenceEvent::Contradiction { rank, nonsense });
     }
 
     /// Takes a question of another node.
-    pub(super) fn take_question(&mut self, from: Rank, wait: Wait) -> Result<(), Refusal> {
+    pub(crate) fn take_question(&mut self, from: Rank, wait: Wait) -> Result<(), Refusal> {
         let is_mine = match wait {
             Wait::Collective { .. } => self.gather.place.told_by(from).is_some(),
             Wait::Lock { lock, .. } => self.manager(lock) == self.me,
@@ -200,7 +201,7 @@ impl Coherence {
     }
 
     /// Takes a reply of another node.
-    pub(super) fn take_reply(&mut self, from: Rank, wait: Wait, owed: bool) {
+    pub(crate) fn take_reply(&mut self, from: Rank, wait: Wait, owed: bool) {
         // A wait that this node no longer has was answered meanwhile.
         if let Some(asked) = self.questions.asked.get_mut(&(from, wait)).filter(|_| owed) {
             asked.vain = 0;

@@ -1,16 +1,18 @@
 //! Arrays as targets of one-sided operations (COH-12): reads, writes and changes that act at the
 //! home of each page. They are writes of the initiator's open interval.
 
-use super::array::PageState;
-use super::clock::notices::Runs;
-use super::codec::Headline;
-use super::failure::Doing;
-use super::guards::{bytes_of, pages_of};
-use super::mailbox::Purpose;
-use super::number_set::common;
-use super::{ArrayId, Coherence, CoherenceError, Pages, Value};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::Coherence;
+use crate::coherence::array::PageState;
+use crate::coherence::clock::notices::Runs;
+use crate::coherence::codec::Headline;
+use crate::coherence::failure::Doing;
+use crate::coherence::guards::{bytes_of, pages_of};
+use crate::coherence::machine::{ArrayId, Pages};
+use crate::coherence::mailbox::Purpose;
+use crate::coherence::number_set::common;
+use crate::coherence::types::{CoherenceError, Value};
 use crate::limits::PAGE;
 use crate::rma::{Accumulation, Combine, NumberKind, Width};
 use crate::wind::{Class, Refusal, Token};
@@ -21,7 +23,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Maximum number of bytes of an array that one message is about (COH-12.4).
-pub(super) const TARGET_BYTES_MAX: u64 = 8 * PAGE as u64;
+pub(crate) const TARGET_BYTES_MAX: u64 = 8 * PAGE as u64;
 
 /// Operation on elements at their home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +44,7 @@ pub enum TargetOp {
 
 impl TargetOp {
     /// Returns code and type of the elements (COH-9.2).
-    pub(super) fn encode(self) -> (u8, u8) {
+    pub(crate) fn encode(self) -> (u8, u8) {
         match self {
             TargetOp::Read => (0, 0),
             TargetOp::Combine(how) => (how.combine as u8, how.element as u8),
@@ -52,7 +54,7 @@ impl TargetOp {
         }
     }
 
-    pub(super) fn decode(code: u8, element: u8) -> Result<TargetOp, Refusal> {
+    pub(crate) fn decode(code: u8, element: u8) -> Result<TargetOp, Refusal> {
         let how = |combine| {
             let element = NumberKind::from_code(element).ok_or(Refusal::Malformed)?;
             let combine = Combine::from_code(combine).ok_or(Refusal::Malformed)?;
@@ -138,7 +140,7 @@ fn combined(how: Accumulation, here: &[u8], other: &[u8]) -> impl Iterator<Item 
 /// Operations on arrays that this node has begun and that have not ended.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, Hash))]
-pub(super) struct Targets {
+pub(crate) struct Targets {
     next: u64,
     /// Messages without an answer, by number.
     parts: BTreeMap<u64, TargetPart>,
@@ -301,7 +303,7 @@ impl Coherence {
 
     /// Performs an operation on pages homed here (COH-12.3). The message is checked as a whole
     /// before the first byte is written.
-    pub(super) fn serve_target(
+    pub(crate) fn serve_target(
         &mut self,
         from: Rank,
         (array, op, offset, id): (ArrayId, TargetOp, u64, u64),
@@ -359,7 +361,7 @@ impl Coherence {
     }
 
     /// Takes the answer of a home.
-    pub(super) fn take_target(&mut self, from: Rank, id: u64, body: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn take_target(&mut self, from: Rank, id: u64, body: &[u8]) -> Result<(), Refusal> {
         let part = self.targets.parts.get(&id).filter(|part| part.home == from);
         // An operation of which another part has failed waits no more.
         let Some(part) = part else { return Ok(()) };
@@ -388,7 +390,7 @@ impl Coherence {
     }
 
     /// Fails the operations that wait for a dead node, or all of them (COH-12.5).
-    pub(super) fn fail_targets(&mut self, error: &CoherenceError, dead: Option<Rank>) {
+    pub(crate) fn fail_targets(&mut self, error: &CoherenceError, dead: Option<Rank>) {
         let is_lost = |part: &&TargetPart| dead.is_none_or(|dead| part.home == dead);
         let lost: Vec<Token> =
             self.targets.parts.values().filter(is_lost).map(|part| part.token).collect();

@@ -1,7 +1,8 @@
 //! Types shared by the engine and coherence: declarations, reductions, events, errors.
 
-use super::{ArrayId, Homes};
 use crate::Rank;
+use crate::coherence::homes::Homes;
+use crate::coherence::machine::ArrayId;
 use crate::wind::{Nonsense, Refusal, Token};
 use alloc::string::String;
 use alloc::vec::Vec;

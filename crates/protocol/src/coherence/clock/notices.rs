@@ -2,12 +2,14 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::array;
 use crate::coherence::array::{ARRAY_PAGES_MAX, PageId};
 use crate::coherence::arrays::Arrays;
 use crate::coherence::clock::vector::INTERVALS_MAX;
 use crate::coherence::guards::pages_of;
+use crate::coherence::machine::ArrayId;
+use crate::coherence::mailbox::CONTROL_MAX;
 use crate::coherence::number_set::NumberSet;
-use crate::coherence::{ArrayId, CONTROL_MAX, array};
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! The vector clock of this node and the intervals that it knows since the last barrier (COH-4.3).
 
-use super::notices::{Interval, OwnedBytes, Runs, Shared};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::coherence::arrays::Arrays;
+use crate::coherence::clock::notices::{Interval, OwnedBytes, Runs, Shared};
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;

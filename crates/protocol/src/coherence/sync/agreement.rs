@@ -3,9 +3,9 @@
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::failure::Doing;
-use crate::coherence::{
-    ArrayId, Declaration, Element, Field, Homes, ReduceOp, Reduction, Spread, Values,
-};
+use crate::coherence::homes::{Homes, Spread};
+use crate::coherence::machine::ArrayId;
+use crate::coherence::types::{Declaration, Element, Field, ReduceOp, Reduction, Values};
 use crate::fnv::fnv1a;
 use crate::limits::{NAME_MAX, PAGE};
 use crate::wind::Refusal;

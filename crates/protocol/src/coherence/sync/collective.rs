@@ -1,17 +1,19 @@
 //! A node's part in a collective (COH-6): barrier, reduce, declare, leave. Every collective is a
 //! barrier.
 
-use super::agreement::Call;
-use super::departure::{Departure, UpdateCount};
-use super::gather::Arrivals;
-use super::release::Then;
 use crate::Rank;
+use crate::coherence::Coherence;
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::failure::Doing;
+use crate::coherence::machine::Pages;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::number_set::NumberSet;
-use crate::coherence::{Coherence, CoherenceError, Pages, Value};
+use crate::coherence::sync::agreement::Call;
+use crate::coherence::sync::departure::{Departure, UpdateCount};
+use crate::coherence::sync::gather::Arrivals;
+use crate::coherence::sync::release::Then;
+use crate::coherence::types::{CoherenceError, Value};
 use crate::wind::Token;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};

@@ -1,15 +1,18 @@
 //! The end of a collective: one body for all nodes, from which each computes what to do (COH-6.4).
 
-use super::agreement::{self, Call};
-use super::collective::Outcome;
-use super::gather::merged;
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::CONTROL_MAX;
+use crate::coherence::Coherence;
 use crate::coherence::clock::notices::{Interval, Runs, TOLD_MAX};
 use crate::coherence::clock::vector::Vector;
+use crate::coherence::machine::Pages;
+use crate::coherence::mailbox::CONTROL_MAX;
 use crate::coherence::number_set::NumberSet;
-use crate::coherence::{Coherence, CoherenceError, Pages};
+use crate::coherence::sync::agreement;
+use crate::coherence::sync::agreement::Call;
+use crate::coherence::sync::collective::Outcome;
+use crate::coherence::sync::gather::merged;
+use crate::coherence::types::CoherenceError;
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
@@ -278,7 +281,7 @@ impl Coherence {
 
     /// Fails the collective that this node is in, if it has arrived, because of a dead node.
     pub(crate) fn fail_current_by_death(&mut self, rank: Rank) {
-        let waits = |current: &mut super::collective::Current| {
+        let waits = |current: &mut crate::coherence::sync::collective::Current| {
             current.arrived && current.departure.is_none()
         };
         if let Some(current) = self.collective.current.take_if(waits) {

@@ -1,10 +1,6 @@
 //! Gathering of arrivals (COH-6). Two nodes exchange them, otherwise they travel up a tree to rank
 //! 0. The node that has all of them computes the departure.
 
-use super::agreement::{self, Call};
-use super::collective::Outcome;
-use super::departure::{Departure, UpdateCount};
-use super::tree::{Ranks, TreePlace};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::Coherence;
@@ -13,6 +9,11 @@ use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::number_set::NumberSet;
+use crate::coherence::sync::agreement;
+use crate::coherence::sync::agreement::Call;
+use crate::coherence::sync::collective::Outcome;
+use crate::coherence::sync::departure::{Departure, UpdateCount};
+use crate::coherence::sync::tree::{Ranks, TreePlace};
 use crate::planted::{Bug, planted};
 use crate::time::{Rounds, Time};
 use crate::wind::{Class, Refusal};
@@ -423,7 +424,7 @@ impl Coherence {
     pub(crate) fn arrival_refused(&mut self, to: Rank, epoch: u64, ranks: Ranks, said_why: bool) {
         let Some(broken) = self.broken.clone() else { return };
         let (me, is_current) = (self.me, epoch == self.epoch);
-        let waits = |current: &&mut super::collective::Current| {
+        let waits = |current: &&mut crate::coherence::sync::collective::Current| {
             is_current && current.arrived && current.departure.is_none()
         };
         if !said_why {

@@ -1,12 +1,14 @@
 //! Notices of nodes that leave the job (COH-6.7), so that nobody waits for a node that has left.
 
-use super::agreement::Call;
-use super::collective::Current;
 use crate::Rank;
+use crate::coherence::Coherence;
 use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
+use crate::coherence::machine::Pages;
 use crate::coherence::mailbox::Purpose;
-use crate::coherence::{Coherence, CoherenceError, CoherenceEvent, Pages};
+use crate::coherence::sync::agreement::Call;
+use crate::coherence::sync::collective::Current;
+use crate::coherence::types::{CoherenceError, CoherenceEvent};
 use crate::wind::{Class, Refusal, Token};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;

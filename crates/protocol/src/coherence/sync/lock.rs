@@ -1,15 +1,17 @@
 //! Locks (COH-7), as seen by a node that acquires them. A lock's manager is its number modulo the
 //! number of nodes.
 
-use super::release::Then;
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::Coherence;
 use crate::coherence::clock::notices::{Interval, Runs};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
+use crate::coherence::machine::Pages;
 use crate::coherence::mailbox::Purpose;
-use crate::coherence::{Coherence, CoherenceError, Pages, Value};
+use crate::coherence::sync::release::Then;
+use crate::coherence::types::{CoherenceError, Value};
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal, Token};
 use alloc::collections::BTreeMap;

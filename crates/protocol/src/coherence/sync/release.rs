@@ -2,13 +2,15 @@
 //! is told.
 
 use crate::Rank;
-use crate::coherence::array::{self, PageId, PageState};
+use crate::coherence::array::{PageId, PageState};
 use crate::coherence::clock::notices::{OwnedBytes, Runs, Shared};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
+use crate::coherence::machine::{Access, ArrayId, Pages};
 use crate::coherence::mailbox::Purpose;
-use crate::coherence::{Access, ArrayId, Coherence, Pages, Value, diff};
+use crate::coherence::types::Value;
+use crate::coherence::{Coherence, array, diff};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Token};

@@ -1,13 +1,15 @@
 //! Barriers of teams (COH-15): a release by each member, and an acquire from all others. The
 //! members exchange what they know by other means, as bytes.
 
-use super::lock::AcquireGrant;
-use super::release::Then;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::Coherence;
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::failure::Doing;
-use crate::coherence::{Coherence, CoherenceError, Pages, Value};
+use crate::coherence::machine::Pages;
+use crate::coherence::sync::lock::AcquireGrant;
+use crate::coherence::sync::release::Then;
+use crate::coherence::types::{CoherenceError, Value};
 use crate::wind::{Refusal, Token};
 use alloc::string::ToString;
 use alloc::vec::Vec;

@@ -1,7 +1,8 @@
 //! The five deliveries of paper 004: how a transfer of shared memory ends at its receiver
 //! (COH-10.20).
 
-use crate::coherence::{ArrayId, Coherence};
+use crate::coherence::Coherence;
+use crate::coherence::machine::ArrayId;
 use crate::wind::Class;
 
 /// Way in which transfers of a shared array end at their receiver.
@@ -48,12 +49,12 @@ impl Delivery {
     }
 
     /// Returns `true` if only changed bytes travel, so that a twin must tell what changed.
-    pub(in crate::coherence) fn is_diff(self) -> bool {
+    pub(crate) fn is_diff(self) -> bool {
         matches!(self, Delivery::DirectDiffDecode | Delivery::HeaderThroughDiffDecode)
     }
 
     /// Returns `true` if the runtime is told of each message.
-    pub(in crate::coherence) fn is_through(self) -> bool {
+    pub(crate) fn is_through(self) -> bool {
         matches!(self, Delivery::HeaderThrough | Delivery::HeaderThroughDiffDecode)
     }
 }
@@ -77,7 +78,7 @@ impl Coherence {
     }
 
     /// Counts a transfer that has been delivered.
-    pub(in crate::coherence) fn count_delivery(&mut self, delivery: Delivery) {
+    pub(crate) fn count_delivery(&mut self, delivery: Delivery) {
         let counter = match delivery {
             Delivery::DirectMap => &mut self.statistics.direct_map,
             Delivery::HeaderThrough => &mut self.statistics.header_through,

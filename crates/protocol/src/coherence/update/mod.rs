@@ -7,21 +7,21 @@
 //!   that come too early.
 //! - `subscribe`: a home learns who reads which page after each update, and tells remote writers.
 
-pub(super) mod delivery;
-pub(super) mod receive;
-pub(super) mod send;
-pub(super) mod subscribe;
+pub(crate) mod delivery;
+pub(crate) mod receive;
+pub(crate) mod send;
+pub(crate) mod subscribe;
 
-use super::ArrayId;
-use super::clock::notices::Runs;
-use super::number_set::NumberSet;
+use crate::coherence::clock::notices::Runs;
+use crate::coherence::machine::ArrayId;
+use crate::coherence::number_set::NumberSet;
 use alloc::collections::BTreeMap;
 use delivery::Delivery;
 
 /// Set of pages of several arrays.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct PageSets(BTreeMap<ArrayId, NumberSet>);
+pub(crate) struct PageSets(BTreeMap<ArrayId, NumberSet>);
 
 impl PageSets {
     pub fn insert(&mut self, array: ArrayId, pages: core::ops::Range<u64>) {
@@ -34,7 +34,7 @@ impl PageSets {
         }
     }
 
-    pub fn contains(&self, (array, page): super::array::PageId) -> bool {
+    pub fn contains(&self, (array, page): crate::coherence::array::PageId) -> bool {
         self.0.get(&array).is_some_and(|pages| pages.contains(page))
     }
 
@@ -50,7 +50,7 @@ impl PageSets {
 /// All state of updates on one node.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct Updates {
+pub(crate) struct Updates {
     pub sending: send::Sending,
     pub receiving: receive::Receiving,
     pub feeds: subscribe::Feeds,
@@ -69,7 +69,7 @@ impl Updates {
 /// How an update's body is written (COH-9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// The bytes of one range, from an offset in the array on.
     Range,
     /// Changes of pages, as in a diff.
@@ -79,7 +79,7 @@ pub(super) enum Form {
 /// Part of an update that is handed up to the receiver's runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) enum Through {
+pub(crate) enum Through {
     Nothing,
     Header,
     Message,
@@ -88,10 +88,10 @@ pub(super) enum Through {
 /// Head of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(super) struct UpdateHead {
+pub(crate) struct UpdateHead {
     pub array: ArrayId,
     pub form: Form,
-    /// `true` if the writer chose the receiver ([`super::Coherence::end_write`]), and whole pages
+    /// `true` if the writer chose the receiver ([`crate::coherence::Coherence::end_write`]), and whole pages
     /// may be kept (COH-10.15).
     pub pushed: bool,
     pub through: Through,

@@ -1,12 +1,14 @@
 //! A reader's part: it applies updates to valid pages, and knows when all of an epoch are here
 //! (COH-10.4 to 10.7, 10.15).
 
-use super::{Form, PageSets, Through, UpdateHead};
 use crate::Rank;
 use crate::coherence::array::{PageId, PageState, ranges};
 use crate::coherence::clock::notices::Runs;
 use crate::coherence::guards::{bytes_of, pages_of};
-use crate::coherence::{Access, ArrayId, CONTROL_MAX, Coherence, Pages, diff};
+use crate::coherence::machine::{Access, ArrayId, Pages};
+use crate::coherence::mailbox::CONTROL_MAX;
+use crate::coherence::update::{Form, PageSets, Through, UpdateHead};
+use crate::coherence::{Coherence, diff};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Admission, Refusal};
@@ -39,7 +41,7 @@ impl Update {
 /// State of the receiving side.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
-pub(in crate::coherence) struct Receiving {
+pub(crate) struct Receiving {
     /// Updates of several fragments, by sender and message number.
     incoming: BTreeMap<(Rank, u64), Update>,
     /// Heads that were handed up and not taken yet (header through).
@@ -111,7 +113,7 @@ impl Coherence {
     }
 
     /// Decides where the bytes of a fragmented update go.
-    pub(in crate::coherence) fn admit_update(
+    pub(crate) fn admit_update(
         &mut self,
         from: Rank,
         number: u64,
@@ -163,7 +165,7 @@ impl Coherence {
     }
 
     /// Places bytes of a fragmented update. Returns `false` if no such message was admitted.
-    pub(in crate::coherence) fn place_update(
+    pub(crate) fn place_update(
         &mut self,
         from: Rank,
         number: u64,
@@ -182,7 +184,7 @@ impl Coherence {
     }
 
     /// Called when a fragmented update is whole. Returns `false` if no such message was admitted.
-    pub(in crate::coherence) fn update_arrived(&mut self, from: Rank, number: u64) -> bool {
+    pub(crate) fn update_arrived(&mut self, from: Rank, number: u64) -> bool {
         let Some(update) = self.updates.receiving.incoming.remove(&(from, number)) else {
             return false;
         };
@@ -202,7 +204,7 @@ impl Coherence {
     }
 
     /// Takes the next head that was handed up. Returns `true` if there was one.
-    pub(in crate::coherence) fn take_header(&mut self) -> bool {
+    pub(crate) fn take_header(&mut self) -> bool {
         let Some(update) = self.updates.receiving.headers.pop_front() else { return false };
         self.count_update(&update);
         true
@@ -218,7 +220,7 @@ impl Coherence {
     }
 
     /// Takes an update that came in one piece, or was assembled.
-    pub(in crate::coherence) fn take_update(
+    pub(crate) fn take_update(
         &mut self,
         from: Rank,
         head: UpdateHead,
@@ -339,7 +341,7 @@ impl Coherence {
 
     /// A fetch of these pages begins. If an update of this epoch was for one, the bytes of the
     /// answer may be older than the update, or newer (COH-10.6).
-    pub(in crate::coherence) fn renew_fetched(&mut self, array: ArrayId, fetched: Range<u64>) {
+    pub(crate) fn renew_fetched(&mut self, array: ArrayId, fetched: Range<u64>) {
         for page in fetched {
             self.updates.receiving.drop_kept((array, page));
             if self.updates.receiving.seen.contains((array, page)) {
@@ -350,7 +352,7 @@ impl Coherence {
 
     /// Ends an epoch on the receiving side: invalidates `named` pages and those that lack bytes,
     /// and makes pages valid that were pushed whole.
-    pub(in crate::coherence) fn end_update_epoch(&mut self, named: &Runs, pages: &mut dyn Pages) {
+    pub(crate) fn end_update_epoch(&mut self, named: &Runs, pages: &mut dyn Pages) {
         let epoch = self.epoch;
         let later = self.updates.receiving.renew.split_off(&(epoch + 1));
         let ended = core::mem::replace(&mut self.updates.receiving.renew, later);
@@ -376,7 +378,7 @@ impl Coherence {
     }
 
     /// Applies what was held for the epoch that begins now.
-    pub(in crate::coherence) fn begin_update_epoch(&mut self, pages: &mut dyn Pages) {
+    pub(crate) fn begin_update_epoch(&mut self, pages: &mut dyn Pages) {
         for (update, body) in self.updates.receiving.held.remove(&self.epoch).unwrap_or_default() {
             if let Some(held) = self.updates.receiving.held_bytes.get_mut(&update.from) {
                 *held = held.saturating_sub(update.len);

@@ -1,15 +1,16 @@
 //! A writer's part: which bytes go to whom, and how many messages were sent (COH-10.1 to 10.3,
 //! 10.7 to 10.10).
 
-use super::delivery::Delivery;
-use super::{Form, Through, UpdateHead};
 use crate::Rank;
 use crate::coherence::array::{PageId, PageState, ranges};
 use crate::coherence::codec::Headline;
 use crate::coherence::guards::{bytes_of, bytes_of_pages, pages_of};
+use crate::coherence::machine::{Access, ArrayId, Pages};
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::number_set::{NumberSet, common};
-use crate::coherence::{Access, ArrayId, Coherence, Pages, diff};
+use crate::coherence::update::delivery::Delivery;
+use crate::coherence::update::{Form, Through, UpdateHead};
+use crate::coherence::{Coherence, diff};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Charge, Class, Message, Segment};
@@ -50,7 +51,7 @@ struct Packed {
 /// State of the sending side.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
-pub(in crate::coherence) struct Sending {
+pub(crate) struct Sending {
     offers: Vec<Offer>,
     /// Number of bytes of all offers.
     offered: u64,
@@ -117,7 +118,7 @@ impl Coherence {
     }
 
     /// Offers the bytes of a guard that has ended to the readers of its pages.
-    pub(in crate::coherence) fn offer(
+    pub(crate) fn offer(
         &mut self,
         array: ArrayId,
         bytes: Range<u64>,
@@ -180,7 +181,7 @@ impl Coherence {
     }
 
     /// Sends all offered bytes to the subscribers of their pages, and to those that were named.
-    pub(in crate::coherence) fn send_offers(&mut self, pages: &mut dyn Pages) {
+    pub(crate) fn send_offers(&mut self, pages: &mut dyn Pages) {
         self.updates.sending.offered = 0;
         for offer in core::mem::take(&mut self.updates.sending.offers) {
             let range = pages_of(&offer.bytes);
@@ -219,7 +220,7 @@ impl Coherence {
 
     /// Gives up what was offered and not sent, at a release that no barrier follows. Readers are
     /// told by notices.
-    pub(in crate::coherence) fn withdraw_offers(&mut self) {
+    pub(crate) fn withdraw_offers(&mut self) {
         self.updates.sending.offered = 0;
         for offer in core::mem::take(&mut self.updates.sending.offers) {
             for page in pages_of(&offer.bytes) {
@@ -244,12 +245,7 @@ impl Coherence {
     }
 
     /// Sends changes of a page that were found with its twin to the page's subscribers.
-    pub(in crate::coherence) fn send_changes(
-        &mut self,
-        id: PageId,
-        runs: &[Range<usize>],
-        now: &[u8],
-    ) {
+    pub(crate) fn send_changes(&mut self, id: PageId, runs: &[Range<usize>], now: &[u8]) {
         let push = self.updates.sending.pushes.remove(&id).unwrap_or_default();
         let targets = self.targets(id, &push);
         self.updates.sending.share(id, &targets);
@@ -308,7 +304,7 @@ impl Coherence {
     }
 
     /// Sends everything that is packed.
-    pub(in crate::coherence) fn send_packed(&mut self) {
+    pub(crate) fn send_packed(&mut self) {
         let packed = core::mem::take(&mut self.updates.sending.packed);
         for ((array, to, pushed), Packed { body, bytes }) in packed {
             if !body.is_empty() {

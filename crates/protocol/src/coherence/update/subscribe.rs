@@ -7,12 +7,14 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::Coherence;
 use crate::coherence::array::{Array, PageState};
 use crate::coherence::codec::{Headline, SubscriptionChange};
 use crate::coherence::failure::Doing;
 use crate::coherence::guards::pages_of;
+use crate::coherence::machine::{ArrayId, Pages};
 use crate::coherence::mailbox::Purpose;
-use crate::coherence::{ArrayId, Coherence, CoherenceError, Pages};
+use crate::coherence::types::CoherenceError;
 use crate::wind::{Class, Refusal};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -92,10 +94,10 @@ struct Feed {
 /// Updates that come to this node, by array and first page.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
-pub(in crate::coherence) struct Feeds {
+pub(crate) struct Feeds {
     feeds: BTreeMap<(ArrayId, u64), Feed>,
     /// Ranges that the program has subscribed to, which do not end by themselves.
-    declared: super::PageSets,
+    declared: crate::coherence::update::PageSets,
 }
 
 impl Feeds {
@@ -108,7 +110,7 @@ impl Feeds {
 
 impl Coherence {
     /// Records an update of these pages.
-    pub(super) fn feed(&mut self, array: ArrayId, range: Range<u64>) {
+    pub(crate) fn feed(&mut self, array: ArrayId, range: Range<u64>) {
         let guarded = self.is_guarded(array);
         let new = Feed { end: range.end, is_used: true, unused: 0, updates: 0 };
         let feed = self.updates.feeds.feeds.entry((array, range.start)).or_insert(new);
@@ -145,7 +147,7 @@ impl Coherence {
     }
 
     /// Records that a guard of this node touches these pages.
-    pub(in crate::coherence) fn used(&mut self, array: ArrayId, range: Range<u64>) {
+    pub(crate) fn used(&mut self, array: ArrayId, range: Range<u64>) {
         let feeds = self.updates.feeds.feeds.range_mut(..(array, range.end)).rev();
         for (_, feed) in feeds.take_while(|((of, _), _)| *of == array) {
             if feed.end > range.start {
@@ -218,7 +220,7 @@ impl Coherence {
     }
 
     /// A node wants updates of pages homed here, or does not.
-    pub(in crate::coherence) fn take_subscription(
+    pub(crate) fn take_subscription(
         &mut self,
         from: Rank,
         id: ArrayId,
@@ -256,12 +258,7 @@ impl Coherence {
     }
 
     /// Records which pages a node demanded from this home.
-    pub(in crate::coherence) fn take_demands(
-        &mut self,
-        from: Rank,
-        id: ArrayId,
-        demanded: Range<u64>,
-    ) {
+    pub(crate) fn take_demands(&mut self, from: Rank, id: ArrayId, demanded: Range<u64>) {
         let Some(array) = self.arrays.get_mut(id) else { return };
         for page in demanded {
             if array.readers.entry(page).or_default().demand(from) {
@@ -271,7 +268,7 @@ impl Coherence {
     }
 
     /// Records a change of a page homed here.
-    pub(in crate::coherence) fn changed(&mut self, (id, page): (ArrayId, u64)) {
+    pub(crate) fn changed(&mut self, (id, page): (ArrayId, u64)) {
         let epoch = self.epoch;
         if let Some(array) = self.arrays.get_mut(id)
             && let Some(readers) = array.readers.get_mut(&page)
@@ -282,7 +279,7 @@ impl Coherence {
 
     /// Tells a node that has sent changes of pages homed here who reads these pages, unless it
     /// knows.
-    pub(in crate::coherence) fn tell_subscribers(&mut self, writer: Rank, id: ArrayId) {
+    pub(crate) fn tell_subscribers(&mut self, writer: Rank, id: ArrayId) {
         let Some(array) = self.arrays.get_mut(id) else { return };
         let told = array.told_subscription.entry(writer).or_default();
         if core::mem::replace(told, array.subscription) == array.subscription {
@@ -312,7 +309,7 @@ impl Coherence {
     }
 
     /// A home tells who reads pages of it that this node writes.
-    pub(in crate::coherence) fn take_subscribers(
+    pub(crate) fn take_subscribers(
         &mut self,
         from: Rank,
         id: ArrayId,
