@@ -1,28 +1,30 @@
 //! Shared arrays (spec/coherence.md): home-based lazy release consistency (COH-1.1).
 
-mod access;
-mod array;
-mod arrays;
 mod clock;
 mod codec;
-mod diff;
-mod failure;
-mod fetch;
-mod guards;
-mod home;
-mod homes;
-mod machine;
+mod failing;
+mod fetching;
+mod gathering;
+mod locking;
 mod mailbox;
 #[cfg(test)]
 mod model;
-mod number_set;
-mod prefetch;
-mod questions;
+mod pages;
+mod releasing;
 mod statistics;
-mod sync;
-mod targets;
+mod sync {
+    pub(crate) use crate::coherence::gathering::*;
+    pub(crate) use crate::coherence::locking::*;
+    pub(crate) use crate::coherence::releasing::release;
+}
 mod types;
-mod update;
+mod updating;
+
+use failing::{failure, questions};
+use fetching::{fetch, prefetch, targets, touch as access};
+use pages::{array, diff, homes, machine, number_set, table as arrays};
+use releasing::guards;
+use updating as update;
 
 pub use array::ARRAY_PAGES_MAX;
 pub use codec::purpose;

@@ -1,0 +1,8 @@
+//! Shared arrays of this node: homes, states and bytes of their pages.
+
+pub(crate) mod array;
+pub(crate) mod diff;
+pub(crate) mod homes;
+pub(crate) mod machine;
+pub(crate) mod number_set;
+pub(crate) mod table;
