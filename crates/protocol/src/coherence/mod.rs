@@ -10,6 +10,7 @@ mod mailbox;
 #[cfg(test)]
 mod model;
 mod pages;
+mod questions;
 mod releasing;
 mod statistics;
 mod sync {
@@ -20,7 +21,7 @@ mod sync {
 mod types;
 mod updating;
 
-use failing::{failure, questions};
+use failing::failure;
 use fetching::{fetch, prefetch, targets, touch as access};
 use pages::{array, diff, homes, machine, number_set, table as arrays};
 use releasing::guards;

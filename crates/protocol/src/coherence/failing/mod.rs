@@ -1,4 +1,3 @@
 //! Nodes that are dead or contradict this one, and questions about long waits.
 
 pub(crate) mod failure;
-pub(crate) mod questions;
