@@ -1,6 +1,6 @@
 //! Messages that a node sends, counted by purpose and by size (paper 004, table 2).
 
-use crate::coherence;
+use crate::coherence::codec;
 use crate::rma::{self, MessageKind};
 use crate::wind::Message;
 
@@ -91,7 +91,7 @@ impl MessagePurpose {
     #[must_use]
     pub fn of(head: &[u8]) -> MessagePurpose {
         match rma::kind(head) {
-            MessageKind::Coherence => coherence::purpose(head),
+            MessageKind::Coherence => codec::purpose(head),
             MessageKind::Put
             | MessageKind::PutSignal
             | MessageKind::PutNotice

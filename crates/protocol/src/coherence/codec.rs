@@ -2,13 +2,18 @@
 //! every field is checked (COH-9.1).
 
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
-use crate::coherence::targets::TargetOp;
-use crate::coherence::update::UpdateHead;
+use crate::coherence::fetching::limits::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
+use crate::coherence::fetching::target_op::TargetOp;
+use crate::coherence::updating::head::UpdateHead;
+use crate::rma::MessageKind;
 use crate::traffic::MessagePurpose;
 use crate::wind::{Head, Refusal};
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
+
+/// First byte of the head of every coherence message. The engine passes such messages to this
+/// module.
+pub const KIND: u8 = MessageKind::Coherence as u8;
 
 /// Type and fields of a message (COH-9.2): second byte of the head, then fixed little-endian
 /// fields.
@@ -127,6 +132,18 @@ pub(crate) struct RequestedRun {
 }
 
 impl Headline {
+    /// Returns `true` if a message of this type may have a body.
+    pub fn has_body(&self) -> bool {
+        !matches!(
+            self,
+            Headline::Leaving { .. }
+                | Headline::Subscribe { .. }
+                | Headline::Question { .. }
+                | Headline::Reply { .. }
+                | Headline::Died { .. }
+        )
+    }
+
     pub fn write(self) -> Head {
         let (code, fields): (u8, [u64; 3]) = match self {
             Headline::Fetch(run) => (1, run.fields()),
@@ -158,7 +175,7 @@ impl Headline {
             Headline::TargetDone { id } => (17, [id, 0, 0]),
         };
         let mut head = Head::new();
-        head.push(crate::coherence::KIND);
+        head.push(KIND);
         head.push(code);
         head.extend(fields.into_iter().flat_map(u64::to_le_bytes));
         head
@@ -166,7 +183,7 @@ impl Headline {
 
     pub fn read(head: &[u8]) -> Result<Headline, Refusal> {
         let mut reader = ByteReader(head);
-        if reader.u8()? != crate::coherence::KIND {
+        if reader.u8()? != KIND {
             return Err(Refusal::Malformed);
         }
         let code = reader.u8()?;
@@ -292,7 +309,7 @@ impl RequestedRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coherence::update::{Form, Through};
+    use crate::coherence::updating::head::{Form, UpdatePart};
 
     #[test]
     fn every_message_has_its_purpose() {
@@ -301,7 +318,7 @@ mod tests {
             array: 1,
             form: Form::Changes,
             pushed: false,
-            through: Through::Nothing,
+            through: UpdatePart::Nothing,
             epoch: 2,
             offset: 0,
             interval: 3,

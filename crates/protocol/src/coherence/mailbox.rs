@@ -1,15 +1,18 @@
-//! Messages out and in: posting with a purpose, delivery to this node itself, and the dispatch of
-//! arrived messages (COH-9).
+//! Mailbox of this node: the other nodes, messages to them and to this node itself, answers that
+//! are owed, and events for the engine (COH-9).
 
 use crate::Rank;
 use crate::coherence::codec::Headline;
-use crate::coherence::failure::Doing;
-use crate::coherence::machine::{ArrayId, Pages};
-use crate::coherence::sync::tree::Ranks;
+use crate::coherence::failing::doing::Doing;
+use crate::coherence::gathering::tree::Ranks;
+use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::types::{CoherenceError, CoherenceEvent, Value};
-use crate::coherence::{Coherence, TOKENS};
-use crate::wind::{Admission, Body, Charge, Class, Message, Refusal, Token};
+use crate::wind::{Body, Charge, Class, Message, Nonsense, Refusal, Token};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+
+/// Top byte of the tokens of messages that coherence posts.
+const TOKENS: u64 = 0xC0 << 56;
 
 /// Maximum length of a message body other than pages, in bytes: notices, vectors, diffs.
 pub const CONTROL_MAX: u64 = 64 << 20;
@@ -54,6 +57,20 @@ impl Purpose {
             _ => None,
         }
     }
+
+    /// Returns the operation that cannot go on if the message is refused.
+    pub fn needed_by(&self) -> Option<Doing> {
+        match self {
+            Purpose::Diff => Some(Doing::Diff),
+            Purpose::Update(_) => Some(Doing::Update),
+            Purpose::Fetch { .. } => Some(Doing::Fetch),
+            Purpose::Grant(lock) => Some(Doing::Lock(*lock)),
+            Purpose::Arrival { doing, .. }
+            | Purpose::Departure { doing, .. }
+            | Purpose::Control(doing) => Some(doing.clone()),
+            Purpose::LastDeparture | Purpose::Pages(_) | Purpose::Reply | Purpose::Answer => None,
+        }
+    }
 }
 
 /// A message on its way.
@@ -63,11 +80,152 @@ pub(crate) struct Posted {
     pub purpose: Purpose,
 }
 
-impl Coherence {
+/// Diff messages that are not settled.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
+pub(crate) struct UnsettledDiffs {
+    /// Numbers of the messages.
+    pub numbers: BTreeSet<u64>,
+    /// Number of messages to each home.
+    to: BTreeMap<Rank, u32>,
+}
+
+/// Leaves out the numbers, which are only names.
+#[cfg(test)]
+impl core::hash::Hash for UnsettledDiffs {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        let UnsettledDiffs { numbers, to } = self;
+        numbers.len().hash(state);
+        to.iter().filter(|(_, count)| **count > 0).for_each(|to| to.hash(state));
+    }
+}
+
+impl UnsettledDiffs {
+    fn insert(&mut self, number: u64, to: Rank) {
+        self.numbers.insert(number);
+        *self.to.entry(to).or_default() += 1;
+    }
+
+    fn remove(&mut self, number: u64, to: Rank) {
+        if self.numbers.remove(&number)
+            && let Some(count) = self.to.get_mut(&to)
+        {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Returns `true` if a message with a number below this one is not settled.
+    pub fn has_any_before(&self, boundary: u64) -> bool {
+        self.numbers.first().is_some_and(|number| *number < boundary)
+    }
+
+    /// Returns the homes that have not yet acknowledged all of this node's changes.
+    pub fn homes(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.to.iter().filter(|(_, count)| **count > 0).map(|(home, _)| *home)
+    }
+
+    /// Returns `true` if this home has not yet acknowledged all of this node's changes.
+    pub fn has_any_to(&self, home: Rank) -> bool {
+        self.to.get(&home).is_some_and(|count| *count > 0)
+    }
+}
+
+/// Mailbox of one node.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(crate) struct Mailbox {
+    pub me: Rank,
+    pub nodes: u32,
+    /// Dead nodes, in the order in which this node heard of them. The first one is the cause. Later
+    /// ones may have ended because of it (COH-8.2).
+    dead: Vec<Rank>,
+    next: u64,
+    posted: BTreeMap<u64, Posted>,
+    pub diffs: UnsettledDiffs,
+    /// Number of answers to each peer that it has not acknowledged.
+    owed: BTreeMap<Rank, usize>,
+    /// Messages from this node to itself.
+    local: VecDeque<(Headline, Vec<u8>)>,
+    out: VecDeque<(Rank, Message)>,
+    events: VecDeque<CoherenceEvent>,
+}
+
+/// Leaves out the numbers of messages, which are only names. The messages in flight tell what is
+/// posted. The other queues are empty after every call of the model.
+#[cfg(test)]
+impl core::hash::Hash for Mailbox {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        let Mailbox {
+            me,
+            nodes,
+            dead,
+            next: _,
+            posted: _,
+            diffs,
+            owed,
+            local: _,
+            out: _,
+            events: _,
+        } = self;
+        (me, nodes, dead, diffs).hash(state);
+        owed.iter().filter(|(_, count)| **count > 0).for_each(|owed| owed.hash(state));
+    }
+}
+
+impl Mailbox {
+    pub fn new(me: Rank, nodes: u32) -> Mailbox {
+        Mailbox {
+            me,
+            nodes,
+            dead: Vec::new(),
+            next: 0,
+            posted: BTreeMap::new(),
+            diffs: UnsettledDiffs::default(),
+            owed: BTreeMap::new(),
+            local: VecDeque::new(),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Returns the number of a message that coherence posted, or `None` for another layer's token.
+    pub fn number(token: Token) -> Option<u64> {
+        (token.0 >> 56 == TOKENS >> 56).then_some(token.0 & !TOKENS)
+    }
+
+    pub fn is_dead(&self, rank: Rank) -> bool {
+        self.dead.contains(&rank)
+    }
+
+    /// Returns the dead nodes in the order in which this node heard of them.
+    pub fn dead(&self) -> &[Rank] {
+        &self.dead
+    }
+
+    /// Returns the first node that this node heard to be dead.
+    pub fn first_dead(&self) -> Option<Rank> {
+        self.dead.first().copied()
+    }
+
+    /// Returns the ranks of all other nodes.
+    pub fn others(&self) -> impl Iterator<Item = Rank> + use<> {
+        let me = self.me;
+        (0..self.nodes).filter(move |rank| *rank != me)
+    }
+
+    /// Returns the rank of the node that manages this lock.
+    pub fn manager(&self, lock: u64) -> Rank {
+        (lock % u64::from(self.nodes.max(1))) as Rank
+    }
+
+    /// Checks that a message may come from this rank.
+    pub fn check_sender(&self, from: Rank) -> Result<(), Refusal> {
+        if from < self.nodes && from != self.me { Ok(()) } else { Err(Refusal::Malformed) }
+    }
+
     /// Posts one message. A message to this node goes through a queue of its own and the same code.
-    /// Messages to dead nodes are dropped, because [`Coherence::node_died`] ends whatever depends
-    /// on them.
-    pub(crate) fn post(
+    /// Messages to dead nodes are dropped, because the death ends whatever depends on them.
+    pub fn post(
         &mut self,
         to: Rank,
         class: Class,
@@ -77,37 +235,108 @@ impl Coherence {
     ) {
         if to == self.me {
             self.local.push_back((head, body));
-            return;
+        } else if !self.is_dead(to) {
+            let body = if body.is_empty() { Body::Empty } else { Body::Inline(body) };
+            self.post_body(to, class, head, body, purpose);
         }
-        if self.dead.contains(&to) {
-            return;
-        }
-        let mut urgent = false;
-        if matches!(purpose, Purpose::Diff | Purpose::LastDeparture) {
-            urgent = true; // the acknowledgement itself is waited for
-        }
-        if matches!(purpose, Purpose::Diff) {
-            self.releases.outstanding.insert(self.next_token);
-            *self.releases.diffs_to.entry(to).or_default() += 1;
-        }
-        let token = self.await_settling(to, purpose);
-        let body = if body.is_empty() { Body::Empty } else { Body::Inline(body) };
-        self.out.push_back((
-            to,
-            Message { class, urgent, charge: Charge::Nothing, head: head.write(), body, token },
-        ));
     }
 
-    /// Returns the token of a message that is posted next.
-    pub(crate) fn await_settling(&mut self, to: Rank, purpose: Purpose) -> Token {
-        let number = self.next_token;
-        self.next_token += 1;
+    /// Posts one message to another node that is not dead.
+    pub fn post_body(
+        &mut self,
+        to: Rank,
+        class: Class,
+        head: Headline,
+        body: Body,
+        purpose: Purpose,
+    ) {
+        let number = self.next;
+        self.next += 1;
+        if matches!(purpose, Purpose::Diff) {
+            self.diffs.insert(number, to);
+        }
+        // The acknowledgement itself is waited for.
+        let urgent = matches!(purpose, Purpose::Diff | Purpose::LastDeparture);
         self.posted.insert(number, Posted { to, purpose });
-        Token(TOKENS | number)
+        let (head, token, charge) = (head.write(), Token(TOKENS | number), Charge::Nothing);
+        self.out.push_back((to, Message { class, urgent, charge, head, body, token }));
+    }
+
+    /// Posts a message without a body to a node that counts as dead here. No layer
+    /// learns the outcome.
+    pub fn post_to_dead(&mut self, dead: Rank, class: Class, head: Headline) {
+        let (head, body, token) = (head.write(), Body::Empty, Token::NONE);
+        let message = Message { class, urgent: false, charge: Charge::Nothing, head, body, token };
+        self.out.push_back((dead, message));
+    }
+
+    /// Tells all other nodes, which may not be in contact with it, that a node is dead (COH-8.1).
+    pub fn announce_death(&mut self, rank: Rank) {
+        for to in self.others().filter(|to| *to != rank) {
+            let (head, purpose) = (Headline::Died { rank }, Purpose::Control(Doing::Message));
+            self.post(to, Class::Unordered, head, Vec::new(), purpose);
+        }
+    }
+
+    /// Counts a node as dead. No message goes to it any more, except that it may be alive and only
+    /// lost to some nodes. It is told, so that it does not wait for answers that will not come.
+    pub fn count_dead(&mut self, rank: Rank) {
+        self.dead.push(rank);
+        self.out.retain(|(to, _)| *to != rank);
+        self.post_to_dead(rank, Class::Unordered, Headline::Died { rank });
+    }
+
+    /// Forgets the messages to a dead node. Returns `true` if changes were among them.
+    pub fn forget_posted(&mut self, dead: Rank) -> bool {
+        let Mailbox { posted, diffs, .. } = self;
+        let mut has_changes = false;
+        posted.retain(|number, Posted { to, purpose }| {
+            if *to == dead && matches!(purpose, Purpose::Diff) {
+                diffs.remove(*number, dead);
+                has_changes = true;
+            }
+            *to != dead
+        });
+        has_changes
+    }
+
+    /// Takes a message that is settled, or was refused.
+    pub fn take_posted(&mut self, number: u64) -> Option<Posted> {
+        let posted = self.posted.remove(&number)?;
+        match posted.purpose {
+            Purpose::Diff => self.diffs.remove(number, posted.to),
+            Purpose::Pages(_) | Purpose::Grant(_) | Purpose::Reply | Purpose::Answer => {
+                if let Some(owed) = self.owed.get_mut(&posted.to) {
+                    *owed = owed.saturating_sub(1);
+                }
+            }
+            Purpose::Update(_)
+            | Purpose::Fetch { .. }
+            | Purpose::Departure { .. }
+            | Purpose::LastDeparture
+            | Purpose::Arrival { .. }
+            | Purpose::Control(_) => {}
+        }
+        Some(posted)
+    }
+
+    /// Returns the message of this number if it is not settled.
+    pub fn posted(&self, number: u64) -> Option<&Posted> {
+        self.posted.get(&number)
+    }
+
+    /// Returns `true` if a message is not settled for which `is_meant` is true.
+    pub fn has_posted(&self, is_meant: impl Fn(&Posted) -> bool) -> bool {
+        self.posted.values().any(is_meant)
+    }
+
+    /// Returns the number of the next message.
+    pub fn next(&self) -> u64 {
+        self.next
     }
 
     /// Counts answers that a peer asks for. An answer is owed until it is settled (COH-9.1).
-    pub(crate) fn owe(&mut self, to: Rank, answers: usize) -> Result<(), Refusal> {
+    pub fn owe(&mut self, to: Rank, answers: usize) -> Result<(), Refusal> {
         let owed = self.owed.entry(to).or_default();
         if *owed + answers > OWED_MAX {
             return Err(Refusal::NoRoom);
@@ -116,109 +345,47 @@ impl Coherence {
         Ok(())
     }
 
-    pub(crate) fn answered(&mut self, to: Rank) {
-        if let Some(owed) = self.owed.get_mut(&to) {
-            *owed = owed.saturating_sub(1);
-        }
-    }
-
     /// Reports that an operation is done.
-    pub(crate) fn done(&mut self, token: Token, value: Value) {
+    pub fn done(&mut self, token: Token, value: Value) {
         if token != Token::NONE {
             self.events.push_back(CoherenceEvent::Done { token, value });
         }
     }
 
     /// Reports that an operation failed.
-    pub(crate) fn fail(&mut self, token: Token, error: CoherenceError) {
+    pub fn fail(&mut self, token: Token, error: CoherenceError) {
         if token != Token::NONE {
             self.events.push_back(CoherenceEvent::Failed { token, error });
         }
     }
 
-    /// Continues everything that has become possible. Every call from outside ends with it.
-    pub(crate) fn settle(&mut self, pages: &mut dyn Pages) {
-        loop {
-            self.look_at_machine(pages);
-            if let Some((head, body)) = self.local.pop_front() {
-                if let Err(refusal) = self.handle(self.me, head, &body, pages) {
-                    self.break_down(Doing::Message, self.me, refusal, pages);
-                }
-            } else if self.touches_due {
-                self.touches_due = false;
-                self.advance_touches(pages);
-                self.advance_prefetches();
-            } else if !self.take_header()
-                && !self.end_collective(pages)
-                && !self.advance_releases()
-                && !self.begin_collective(pages)
-            {
-                return self.end_arrays(pages);
-            }
-        }
+    /// Reports that another node contradicts what this node knows (COH-8.9).
+    pub fn contradict(&mut self, rank: Rank, nonsense: Nonsense) {
+        self.events.push_back(CoherenceEvent::Contradiction { rank, nonsense });
     }
 
-    /// Handles one whole message, from another node or this one.
-    pub(crate) fn handle(
-        &mut self,
-        from: Rank,
-        head: Headline,
-        body: &[u8],
-        pages: &mut dyn Pages,
-    ) -> Result<(), Refusal> {
-        let empty = || if body.is_empty() { Ok(()) } else { Err(Refusal::Malformed) };
-        match head {
-            Headline::Fetch(first) => self.serve_fetch(from, first, body, pages),
-            Headline::Pages(run) => self.take_pages(from, run, body, pages),
-            Headline::Diff { array } => self.apply_diff(from, array, body, pages),
-            Headline::Arrive { epoch } => self.gather_arrival(from, epoch, body),
-            Headline::Depart { epoch } => self.depart(from, epoch, body, pages),
-            Headline::Acquire { lock, request } => self.manage_acquire(from, lock, request, body),
-            Headline::Grant { lock, request, epoch } => {
-                self.take_grant(from, lock, request, epoch, body, pages)
-            }
-            Headline::Unlock { lock, request, epoch } => {
-                self.manage_unlock(from, lock, request, epoch, body)
-            }
-            Headline::Leaving { epoch, silent } => {
-                empty().and_then(|()| self.take_leaving(from, epoch, silent))
-            }
-            Headline::Update(head) => self.take_update(from, head, body, pages),
-            Headline::Subscribe { array, change, first, count } => empty()
-                .and_then(|()| self.take_subscription(from, array, change, first..first + count)),
-            Headline::Subscribers { array } => self.take_subscribers(from, array, body),
-            Headline::Target { array, op, offset, id } => {
-                self.serve_target(from, (array, op, offset, id), body, pages)
-            }
-            Headline::TargetDone { id } => self.take_target(from, id, body),
-            Headline::Question { wait } => empty().and_then(|()| self.take_question(from, wait)),
-            Headline::Reply { wait, owed } => empty().map(|()| self.take_reply(from, wait, owed)),
-            Headline::Died { rank } => {
-                empty()?;
-                if rank >= self.nodes {
-                    return Err(Refusal::Malformed);
-                }
-                // A node that takes this node for dead no longer answers it, so both are dead to
-                // each other.
-                self.mark_failed(if rank == self.me { from } else { rank }, pages);
-                Ok(())
-            }
-        }
+    /// Reports that a node leaves.
+    pub fn note_leaving(&mut self, rank: Rank, silent: bool) {
+        self.events.push_back(CoherenceEvent::Leaving { rank, silent });
     }
 
-    /// Decides where a fragmented message goes. Pages are placed, and all other messages are
-    /// collected.
-    pub(crate) fn decide(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> Admission {
-        match Headline::read(head) {
-            Ok(Headline::Pages(run)) if self.takes_whole(run.array) => Admission::Assemble,
-            Ok(Headline::Pages(run)) => match self.expect_pages(from, number, run, len) {
-                Ok(()) => Admission::Place,
-                Err(refusal) => Admission::Refuse(refusal),
-            },
-            Ok(Headline::Update(head)) => self.admit_update(from, number, head, len),
-            Ok(_) if len <= CONTROL_MAX => Admission::Assemble,
-            Ok(_) => Admission::Refuse(Refusal::NoRoom),
-            Err(refusal) => Admission::Refuse(refusal),
-        }
+    /// Returns the next message from this node to itself.
+    pub fn poll_local(&mut self) -> Option<(Headline, Vec<u8>)> {
+        self.local.pop_front()
+    }
+
+    /// Returns the next message to post.
+    pub fn poll_message(&mut self) -> Option<(Rank, Message)> {
+        self.out.pop_front()
+    }
+
+    /// Returns `true` if there is a message to post.
+    pub fn owes(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<CoherenceEvent> {
+        self.events.pop_front()
     }
 }

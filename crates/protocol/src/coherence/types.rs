@@ -1,8 +1,8 @@
 //! Types shared by the engine and coherence: declarations, reductions, events, errors.
 
 use crate::Rank;
-use crate::coherence::homes::Homes;
-use crate::coherence::machine::ArrayId;
+use crate::coherence::pages::homes::Homes;
+use crate::coherence::pages::machine::ArrayId;
 use crate::wind::{Nonsense, Refusal, Token};
 use alloc::string::String;
 use alloc::vec::Vec;

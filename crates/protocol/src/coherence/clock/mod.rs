@@ -1,4 +1,5 @@
 //! Vector clock, intervals and write notices.
 
+pub(crate) mod epoch;
 pub(crate) mod notices;
 pub(crate) mod vector;

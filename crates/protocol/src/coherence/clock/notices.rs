@@ -2,14 +2,12 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::array;
-use crate::coherence::array::{ARRAY_PAGES_MAX, PageId};
-use crate::coherence::arrays::Arrays;
-use crate::coherence::clock::vector::INTERVALS_MAX;
-use crate::coherence::guards::pages_of;
-use crate::coherence::machine::ArrayId;
 use crate::coherence::mailbox::CONTROL_MAX;
-use crate::coherence::number_set::NumberSet;
+use crate::coherence::pages::array::ARRAY_PAGES_MAX;
+use crate::coherence::pages::machine::ArrayId;
+use crate::coherence::pages::number_set::NumberSet;
+use crate::coherence::pages::page::{PageId, pages_of, ranges};
+use crate::coherence::pages::table::Arrays;
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
@@ -22,6 +20,17 @@ pub(crate) const TOLD_MAX: usize = 1 << 20;
 // Length of the longest interval before its runs; a run has at most 15 bytes.
 const _: () = assert!(TOLD_MAX as u64 * (5 + 10 + 10 + 1 + 5) < CONTROL_MAX);
 
+/// Maximum number of intervals of one writer that are kept apart. Beyond it the older half is
+/// joined (COH-4.5).
+pub(crate) const KEPT_APART: usize = 1024;
+
+/// Number of inserted intervals between two checks of [`KEPT_APART`].
+pub(crate) const JOIN_EVERY: u64 = 256;
+
+/// Maximum number of intervals of one writer at any time, which follows from the two constants
+/// above.
+pub(crate) const INTERVALS_MAX: usize = KEPT_APART + JOIN_EVERY as usize;
+
 /// Sorted, disjoint runs of pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
@@ -29,7 +38,7 @@ pub(crate) struct Runs(Vec<(ArrayId, Range<u64>)>);
 
 impl Runs {
     pub fn from_pages(sorted: impl IntoIterator<Item = PageId>) -> Runs {
-        Runs(array::ranges(sorted))
+        Runs(ranges(sorted))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &(ArrayId, Range<u64>)> {
@@ -358,6 +367,24 @@ impl Interval {
         }
     }
 
+    /// Sorts intervals by writer. A late interval that several nodes told stays once.
+    pub fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
+        intervals.sort_by_key(|interval| (interval.writer, interval.last));
+        let mut out: Vec<Interval> = Vec::with_capacity(intervals.len());
+        for interval in intervals {
+            match out.last_mut() {
+                Some(last) if (last.writer, last.last) == (interval.writer, interval.last) => {
+                    if *last != interval {
+                        // Nodes may have joined different intervals into it (COH-4.5).
+                        *last = Interval::join(last.writer, [&*last, &interval].into_iter());
+                    }
+                }
+                _ => out.push(interval),
+            }
+        }
+        out
+    }
+
     /// Returns what a message tells of these intervals: all, or joined ones if there are too many.
     pub fn bounded(intervals: Vec<Interval>) -> Vec<Interval> {
         let entries: usize = intervals.iter().map(|interval| 1 + interval.size()).sum();
@@ -407,7 +434,7 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coherence::array::Array;
+    use crate::coherence::pages::array::Array;
     use crate::coherence::{CONTROL_MAX, Declaration, Element, Homes};
     use alloc::string::String;
 

@@ -2,24 +2,15 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
-use crate::coherence::arrays::Arrays;
-use crate::coherence::clock::notices::{Interval, OwnedBytes, Runs, Shared};
+use crate::coherence::clock::notices::{
+    Interval, JOIN_EVERY, KEPT_APART, OwnedBytes, Runs, Shared,
+};
+use crate::coherence::pages::table::Arrays;
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// Maximum number of intervals of one writer that are kept apart. Beyond it the older half is
-/// joined (COH-4.5).
-const KEPT_APART: usize = 1024;
-
-/// Number of inserted intervals between two checks of [`KEPT_APART`].
-const JOIN_EVERY: u64 = 256;
-
-/// Maximum number of intervals of one writer at any time, which follows from the two constants
-/// above.
-pub(crate) const INTERVALS_MAX: usize = KEPT_APART + JOIN_EVERY as usize;
 
 /// Number of the last known interval of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,3 +1,2 @@
-//! Nodes that are dead or contradict this one, and questions about long waits.
-
+pub(crate) mod doing;
 pub(crate) mod failure;

@@ -2,6 +2,10 @@
 
 pub(crate) mod fetch;
 pub(crate) mod home;
+pub(crate) mod limits;
 pub(crate) mod prefetch;
+pub(crate) mod runs;
+pub(crate) mod streams;
+pub(crate) mod target_op;
 pub(crate) mod targets;
 pub(crate) mod touch;

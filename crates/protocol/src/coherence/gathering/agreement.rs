@@ -2,9 +2,9 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::failure::Doing;
-use crate::coherence::homes::{Homes, Spread};
-use crate::coherence::machine::ArrayId;
+use crate::coherence::failing::doing::Doing;
+use crate::coherence::pages::homes::{Homes, Spread};
+use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::types::{Declaration, Element, Field, ReduceOp, Reduction, Values};
 use crate::fnv::fnv1a;
 use crate::limits::{NAME_MAX, PAGE};

@@ -1,124 +1,112 @@
 //! Notices of nodes that leave the job (COH-6.7), so that nobody waits for a node that has left.
 
 use crate::Rank;
-use crate::coherence::Coherence;
+use crate::coherence::base::Base;
+use crate::coherence::clock::epoch::Clock;
 use crate::coherence::codec::Headline;
-use crate::coherence::failure::Doing;
-use crate::coherence::machine::Pages;
-use crate::coherence::mailbox::Purpose;
-use crate::coherence::sync::agreement::Call;
-use crate::coherence::sync::collective::Current;
-use crate::coherence::types::{CoherenceError, CoherenceEvent};
+use crate::coherence::failing::doing::Doing;
+use crate::coherence::gathering::agreement::Call;
+use crate::coherence::gathering::state::{Collectives, CurrentCollective};
+use crate::coherence::locking::lock::Locks;
+use crate::coherence::mailbox::{Mailbox, Purpose};
+use crate::coherence::pages::machine::Pages;
+use crate::coherence::types::CoherenceError;
+use crate::coherence::writes::Writes;
 use crate::wind::{Class, Refusal, Token};
-use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Nodes that have begun to leave, and whether this node has.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone, Hash))]
-pub(crate) struct Leavers {
-    /// Number of collectives that each leaving node had passed when it began to leave.
-    epochs: BTreeMap<Rank, u64>,
-    announced: bool,
-}
-
-impl Coherence {
+impl Collectives {
     /// Gives back the locks that this node holds and tells all others that it leaves. The caller
     /// has seen its one-sided operations end. The second notice follows all messages of this node,
     /// as class *sync* does.
-    pub(crate) fn announce_leaving(&mut self, pages: &mut dyn Pages) {
-        if core::mem::replace(&mut self.leavers.announced, true) {
+    pub fn announce_leaving(
+        &mut self,
+        locks: &mut Locks,
+        w: &mut Writes<'_>,
+        pages: &mut dyn Pages,
+    ) {
+        if core::mem::replace(&mut self.leavers.is_announced, true) {
             return;
         }
-        for lock in self.held_locks() {
-            self.release_lock(lock, Token::NONE, pages);
+        for lock in locks.held() {
+            locks.release(lock, Token::NONE, w, pages);
         }
-        let me = self.me;
+        let (mail, epoch) = (&mut *w.base.mail, w.base.clock.epoch);
         // After a death, the other nodes hear of the death first.
-        let first = if self.dead.is_empty() { Class::Unordered } else { Class::Sync };
+        let first = if mail.dead().is_empty() { Class::Unordered } else { Class::Sync };
         for (silent, class) in [(false, first), (true, Class::Sync)] {
-            for to in (0..self.nodes).filter(|to| *to != me) {
-                let head = Headline::Leaving { epoch: self.epoch, silent };
-                self.post(to, class, head, Vec::new(), Purpose::Control(Doing::Leave));
+            for to in mail.others() {
+                let head = Headline::Leaving { epoch, silent };
+                mail.post(to, class, head, Vec::new(), Purpose::Control(Doing::Leave));
             }
         }
-        self.dead.clone().into_iter().for_each(|dead| self.notify_dead_of_leaving(dead));
+        for dead in mail.dead().to_vec() {
+            self.notify_dead_of_leaving(dead, epoch, mail);
+        }
     }
 
     /// Tells a node that counts as dead here that this node leaves, if it does. Perhaps only other
     /// nodes have lost that node. Then both are survivors that wait for each other (END-4.3).
-    pub(crate) fn notify_dead_of_leaving(&mut self, dead: Rank) {
-        if self.leavers.announced {
-            let epoch = self.epoch;
+    pub fn notify_dead_of_leaving(&self, dead: Rank, epoch: u64, mail: &mut Mailbox) {
+        if self.leavers.is_announced {
             for silent in [false, true] {
-                self.post_to_dead(dead, Class::Sync, Headline::Leaving { epoch, silent });
+                mail.post_to_dead(dead, Class::Sync, Headline::Leaving { epoch, silent });
             }
         }
     }
 
-    /// Returns `true` if this node has begun to leave.
-    #[must_use]
-    pub fn is_leaving(&self, rank: Rank) -> bool {
-        self.leavers.epochs.contains_key(&rank)
-    }
-
-    /// Returns `true` if this node has passed its last collective.
-    #[must_use]
-    pub fn has_left(&self) -> bool {
-        self.left
-    }
-
     /// Takes another node's notice that it leaves.
-    pub(crate) fn take_leaving(
+    pub fn take_leaving(
         &mut self,
         from: Rank,
         epoch: u64,
         silent: bool,
+        base: &mut Base<'_>,
     ) -> Result<(), Refusal> {
         // A collective that this node has not called yet cannot be over (COH-9.1).
-        if epoch > self.epoch.saturating_add(1) {
+        if epoch > base.clock.epoch.saturating_add(1) {
             return Err(Refusal::Malformed);
         }
         self.leavers.epochs.entry(from).or_insert(epoch);
-        self.events.push_back(CoherenceEvent::Leaving { rank: from, silent });
-        self.fail_by_leaving();
+        base.mail.note_leaving(from, silent);
+        self.fail_by_leaving(base);
         Ok(())
     }
 
     /// Returns the leaving node because of which this node's next collective cannot succeed.
-    fn leaver(&self) -> Option<Rank> {
+    fn leaver(&self, clock: &Clock) -> Option<Rank> {
         // A leaving node that has passed more collectives than this one took part in the current
         // collective, whose departure is still on the way here.
-        self.leavers.epochs.iter().find(|(_, epoch)| **epoch <= self.epoch).map(|(rank, _)| *rank)
+        let mut leavers = self.leavers.epochs.iter();
+        leavers.find(|(_, epoch)| **epoch <= clock.epoch).map(|(rank, _)| *rank)
     }
 
     /// Returns why this collective cannot succeed: some node has begun to leave.
-    pub(crate) fn leaving_impediment(&self, call: &Call) -> Option<CoherenceError> {
-        let rank = self.leaver().filter(|_| *call != Call::Leave)?;
+    pub fn leaving_impediment(&self, call: &Call, clock: &Clock) -> Option<CoherenceError> {
+        let rank = self.leaver(clock).filter(|_| *call != Call::Leave)?;
         Some(CoherenceError::NodeLeaving { doing: call.doing().to_string(), rank })
     }
 
     /// Fails the called collectives that need a leaving node (COH-6.8). A call that other nodes may
     /// know of stays, without a waiter here.
-    pub(crate) fn fail_by_leaving(&mut self) {
-        let Some(rank) = self.leaver() else { return };
-        let error = |doing: Doing| CoherenceError::NodeLeaving { doing: doing.to_string(), rank };
-        let mut failed = Vec::new();
-        if let Some(Current { call, token, .. }) =
-            self.collective.current.as_mut().filter(|current| current.call != Call::Leave)
+    pub fn fail_by_leaving(&mut self, base: &mut Base<'_>) {
+        let Some(rank) = self.leaver(base.clock) else { return };
+        let mut fail = |call: &Call, token: Token| {
+            let doing = call.doing().to_string();
+            base.mail.fail(token, CoherenceError::NodeLeaving { doing, rank });
+        };
+        if let Some(CurrentCollective { call, token, .. }) =
+            self.current.as_mut().filter(|current| current.call != Call::Leave)
         {
-            failed.push((core::mem::replace(token, Token::NONE), call.doing()));
+            fail(call, core::mem::replace(token, Token::NONE));
         }
-        self.collective.queue.retain(|(call, token)| {
+        self.queue.retain(|(call, token)| {
             let stays = *call == Call::Leave;
             if !stays {
-                failed.push((*token, call.doing()));
+                fail(call, *token);
             }
             stays
         });
-        for (token, doing) in failed {
-            self.fail(token, error(doing));
-        }
     }
 }

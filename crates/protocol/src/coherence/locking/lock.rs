@@ -3,30 +3,20 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::Coherence;
-use crate::coherence::clock::notices::{Interval, Runs};
+use crate::coherence::base::Base;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
-use crate::coherence::failure::Doing;
-use crate::coherence::machine::Pages;
-use crate::coherence::mailbox::Purpose;
-use crate::coherence::sync::release::Then;
+use crate::coherence::failing::doing::Doing;
+use crate::coherence::locking::grant::AcquireGrant;
+use crate::coherence::mailbox::{Mailbox, Purpose};
+use crate::coherence::pages::machine::Pages;
+use crate::coherence::releasing::release::AfterRelease;
 use crate::coherence::types::{CoherenceError, Value};
-use crate::planted::{Bug, planted};
+use crate::coherence::writes::Writes;
 use crate::wind::{Class, Refusal, Token};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-
-/// Knowledge that an acquirer gets, by a lock's grant or from a member of its team.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone, Hash))]
-pub(crate) struct AcquireGrant {
-    /// Number of collectives that the acquirer must have passed.
-    pub epoch: u64,
-    pub vector: Vector,
-    pub intervals: Vec<Interval>,
-}
 
 /// A lock that a thread of this node waits for.
 #[derive(Debug)]
@@ -55,13 +45,6 @@ impl Locks {
             request.token = None;
         }
     }
-}
-
-impl Locks {
-    /// Returns `true` if this node holds a lock.
-    pub fn are_held(&self) -> bool {
-        !self.held.is_empty()
-    }
 
     /// Returns lock and number of each request that is not answered.
     pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> {
@@ -76,83 +59,50 @@ impl Locks {
         let wants = self.requests.get(&request).is_some_and(|known| known.lock == lock);
         wants || self.held.get(&lock) == Some(&request)
     }
-}
-
-impl Coherence {
-    /// Returns the rank of the node that manages this lock.
-    #[must_use]
-    pub fn manager(&self, lock: u64) -> Rank {
-        (lock % u64::from(self.nodes.max(1))) as Rank
-    }
 
     /// Returns the locks that this node holds.
-    pub(crate) fn held_locks(&self) -> Vec<u64> {
-        self.locks.held.keys().copied().collect()
+    pub fn held(&self) -> Vec<u64> {
+        self.held.keys().copied().collect()
     }
 
-    pub(crate) fn acquire(&mut self, lock: u64, token: Token) {
-        if let Some(error) = self.lock_impediment(Doing::Lock(lock), lock) {
-            return self.fail(token, error);
+    pub fn acquire(&mut self, lock: u64, token: Token, base: &mut Base<'_>) {
+        if let Some(error) = base.lock_impediment(&Doing::Lock(lock), lock) {
+            return base.mail.fail(token, error);
         }
-        let request = self.locks.next;
-        self.locks.next += 1;
-        self.locks.requests.insert(request, Request { lock, token: Some(token), early: None });
+        let request = self.next;
+        self.next += 1;
+        self.requests.insert(request, Request { lock, token: Some(token), early: None });
         let mut body = Vec::new();
-        self.knowledge.vector.write(&mut body);
+        base.clock.knowledge.vector.write(&mut body);
         let purpose = Purpose::Control(Doing::Lock(lock));
-        self.post(
-            self.manager(lock),
-            Class::Ordered,
-            Headline::Acquire { lock, request },
-            body,
-            purpose,
-        );
+        let (manager, head) = (base.mail.manager(lock), Headline::Acquire { lock, request });
+        base.mail.post(manager, Class::Ordered, head, body, purpose);
     }
 
-    pub(crate) fn release_lock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
-        match self.locks.held.remove(&lock) {
-            Some(request) => self.begin_release(Then::Unlock { lock, request, token }, pages),
-            None => self.fail(token, CoherenceError::NotHeld { lock }),
+    pub fn release(&mut self, lock: u64, token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+        let held = self.held.remove(&lock);
+        w.releasing.guards.holds_locks = !self.held.is_empty();
+        match held {
+            Some(request) => w.release(AfterRelease::Unlock { lock, request, token }, pages),
+            None => w.base.mail.fail(token, CoherenceError::NotHeld { lock }),
         }
     }
 
-    /// Gives the lock back, now that this node's diffs are at their homes. The unlock tells what
-    /// the next holder may not know (COH-7.2).
-    pub(crate) fn give_back(&mut self, lock: u64, request: u64, vector: &Vector) {
-        let manager = self.manager(lock);
-        let mut body = Vec::new();
-        // Intervals whose changes did not reach their homes are not told (COH-5.4).
-        if self.broken.is_some() {
-            body.put_u8(1);
-        } else {
-            body.put_u8(0);
-            vector.write(&mut body);
-            self.knowledge.tell(manager, vector, &mut body);
-        }
-        let head = Headline::Unlock { lock, request, epoch: self.epoch };
-        // The class is ordered because the next unlock to this manager leaves out what this one
-        // tells.
-        self.post(manager, Class::Ordered, head, body, Purpose::Control(Doing::Unlock(lock)));
-    }
-
-    pub(crate) fn take_grant(
+    pub fn take_grant(
         &mut self,
         from: Rank,
-        lock: u64,
-        request: u64,
-        epoch: u64,
+        (lock, request, epoch): (u64, u64, u64),
         body: &[u8],
+        w: &mut Writes<'_>,
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
         let mut reader = ByteReader(body);
-        let epoch_possible = self.epoch_possible();
+        let epoch_possible = w.base.epoch_possible();
         let known = self
-            .locks
             .requests
             .get_mut(&request)
             .filter(|known| known.lock == lock && known.early.is_none());
-        let Some(known) = known.filter(|_| lock % u64::from(self.nodes.max(1)) == u64::from(from))
-        else {
+        let Some(known) = known.filter(|_| w.base.mail.manager(lock) == from) else {
             return Err(Refusal::UnknownObject);
         };
         let code = reader.u8()?;
@@ -166,60 +116,59 @@ impl Coherence {
                 _ => return Err(Refusal::Malformed),
             };
             let token = known.token;
-            self.locks.requests.remove(&request);
-            token.into_iter().for_each(|token| self.fail(token, error.clone()));
+            self.requests.remove(&request);
+            token.into_iter().for_each(|token| w.base.mail.fail(token, error.clone()));
             return Ok(());
         }
-        let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
+        let (vector, intervals) = w.base.clock.knowledge.read(&mut reader, w.base.arrays)?;
         reader.end()?;
         // A deferred grant waits for a departure, which must be on its way (COH-7.4).
         if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
         known.early = Some(AcquireGrant { epoch, vector, intervals });
-        self.take_deferred_grants(pages);
+        self.take_deferred_grants(w, pages);
         Ok(())
     }
 
     /// Takes every grant whose epoch this node has reached. With a dead node the epoch may never
     /// come, so deferred grants fail then.
-    pub(crate) fn take_deferred_grants(&mut self, pages: &mut dyn Pages) {
-        let hopeless = self.dead.first().copied();
+    pub fn take_deferred_grants(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+        let hopeless = w.base.mail.first_dead();
+        let epoch = w.base.clock.epoch;
         let ready = |request: &Request| {
-            request.early.as_ref().is_some_and(|g| g.epoch <= self.epoch || hopeless.is_some())
+            request.early.as_ref().is_some_and(|g| g.epoch <= epoch || hopeless.is_some())
         };
-        let ready: Vec<u64> = self
-            .locks
-            .requests
-            .iter()
-            .filter(|(_, r)| ready(r))
-            .map(|(number, _)| *number)
-            .collect();
+        let ready: Vec<u64> =
+            self.requests.iter().filter(|(_, r)| ready(r)).map(|(number, _)| *number).collect();
         for number in ready {
-            let Some(Request { lock, token, early: Some(grant) }) =
-                self.locks.requests.remove(&number)
+            let Some(Request { lock, token, early: Some(grant) }) = self.requests.remove(&number)
             else {
                 continue;
             };
-            let in_time = grant.epoch <= self.epoch;
+            let in_time = grant.epoch <= w.base.clock.epoch;
             if in_time {
-                self.learn(grant, pages);
-                self.look_at_machine(pages);
+                grant.learn(w, pages);
+                w.base.failing.check_machine(pages);
             }
             match (token, hopeless) {
-                (Some(token), _) if in_time && self.broken.is_none() => {
-                    self.statistics.locks += 1;
-                    self.locks.held.insert(lock, number);
-                    self.guards.under_lock = true;
-                    self.done(token, Value::None);
+                (Some(token), _) if in_time && w.base.failing.broken().is_none() => {
+                    w.base.statistics.locks += 1;
+                    self.held.insert(lock, number);
+                    w.releasing.guards.under_lock = true;
+                    w.releasing.guards.holds_locks = true;
+                    w.base.mail.done(token, Value::None);
                 }
                 (token, rank) => {
                     let doing = Doing::Lock(lock).to_string();
                     let dead = rank.map(|rank| CoherenceError::NodeDead { doing, rank });
-                    let error = self.broken.clone().or(dead);
-                    token.into_iter().zip(error).for_each(|(token, error)| self.fail(token, error));
-                    self.begin_release(
-                        Then::Unlock { lock, request: number, token: Token::NONE },
+                    let error = w.base.failing.broken().cloned().or(dead);
+                    token
+                        .into_iter()
+                        .zip(error)
+                        .for_each(|(token, error)| w.base.mail.fail(token, error));
+                    w.release(
+                        AfterRelease::Unlock { lock, request: number, token: Token::NONE },
                         pages,
                     );
                 }
@@ -227,52 +176,53 @@ impl Coherence {
         }
     }
 
-    /// COH-7.3: this node learns everything that happened before a release.
-    pub(crate) fn learn(&mut self, grant: AcquireGrant, pages: &mut dyn Pages) {
-        let vector = &self.knowledge.vector;
-        let news =
-            grant.intervals.iter().filter(|i| i.writer != self.me && i.last > vector.get(i.writer));
-        let runs = Runs::union(news.map(|interval| &interval.runs));
-        if !planted(Bug::SkipInvalidation) {
-            self.invalidate(&runs, pages);
-        }
-        for interval in grant.intervals {
-            self.knowledge.insert(interval);
-        }
-        for rank in (0..self.nodes).filter(|rank| *rank != self.me) {
-            self.knowledge.vector.raise(rank, grant.vector.get(rank));
-        }
-    }
-
-    /// Fails requests and breaks locks that a dead node managed, held or waited for.
-    pub(crate) fn lock_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
-        let nodes = u64::from(self.nodes.max(1));
+    /// Fails the requests for locks that a dead node managed.
+    pub fn fail_managed_by(&mut self, rank: Rank, mail: &mut Mailbox) {
         let lost: Vec<u64> = self
-            .locks
             .requests
             .iter()
-            .filter(|(_, r)| r.lock % nodes == u64::from(rank))
+            .filter(|(_, r)| mail.manager(r.lock) == rank)
             .map(|(n, _)| *n)
             .collect();
         for number in lost {
-            if let Some(Request { lock, token: Some(token), .. }) =
-                self.locks.requests.remove(&number)
-            {
-                self.fail(
-                    token,
-                    CoherenceError::NodeDead { doing: Doing::Lock(lock).to_string(), rank },
-                );
+            if let Some(Request { lock, token: Some(token), .. }) = self.requests.remove(&number) {
+                let doing = Doing::Lock(lock).to_string();
+                mail.fail(token, CoherenceError::NodeDead { doing, rank });
             }
         }
-        self.take_deferred_grants(pages);
-        self.take_team_acquires(pages);
-        self.manager_death(rank);
     }
 
     /// Fails all waiting requests. A lock that is granted later goes directly back.
-    pub(crate) fn fail_locks(&mut self, error: &CoherenceError, _pages: &mut dyn Pages) {
+    pub fn fail(&mut self, error: &CoherenceError, mail: &mut Mailbox) {
         let tokens: Vec<Token> =
-            self.locks.requests.values_mut().filter_map(|request| request.token.take()).collect();
-        tokens.into_iter().for_each(|token| self.fail(token, error.clone()));
+            self.requests.values_mut().filter_map(|request| request.token.take()).collect();
+        tokens.into_iter().for_each(|token| mail.fail(token, error.clone()));
     }
+}
+
+/// Gives the lock back, now that this node's diffs are at their homes. The unlock tells what
+/// the next holder may not know (COH-7.2).
+pub(crate) fn give_back(
+    (lock, request): (u64, u64),
+    token: Token,
+    vector: &Vector,
+    base: &mut Base<'_>,
+) {
+    let manager = base.mail.manager(lock);
+    let mut body = Vec::new();
+    // Intervals whose changes did not reach their homes are not told (COH-5.4).
+    if base.failing.broken().is_some() {
+        body.put_u8(1);
+    } else {
+        body.put_u8(0);
+        vector.write(&mut body);
+        base.clock.knowledge.tell(manager, vector, &mut body);
+    }
+    let head = Headline::Unlock { lock, request, epoch: base.clock.epoch };
+    // The class is ordered because the next unlock to this manager leaves out what this one
+    // tells.
+    base.mail.post(manager, Class::Ordered, head, body, Purpose::Control(Doing::Unlock(lock)));
+    // The lock is given back in any case, so that other nodes get it or their own error.
+    let error = base.lock_impediment(&Doing::Unlock(lock), lock);
+    base.end(token, error.map_or(Ok(Value::None), Err));
 }

@@ -3,7 +3,7 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::Coherence;
+use crate::coherence::base::Base;
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
@@ -162,55 +162,53 @@ impl Managed {
         });
         self.forget_at = (self.locks.len() * 2).clamp(KEPT_APART, LOCKS_MAX);
     }
-}
 
-impl Coherence {
-    pub(crate) fn manage_acquire(
+    pub fn acquire(
         &mut self,
         from: Rank,
         lock: u64,
         request: u64,
         body: &[u8],
+        base: &mut Base<'_>,
     ) -> Result<(), Refusal> {
         let mut reader = ByteReader(body);
-        let vector = self.knowledge.read_vector(&mut reader)?;
+        let vector = base.clock.knowledge.read_vector(&mut reader)?;
         reader.end()?;
-        if self.manager(lock) != self.me {
+        if base.mail.manager(lock) != base.mail.me {
             return Err(Refusal::UnknownObject);
         }
-        if self.managed.entry(lock)?.queue.len() >= QUEUE_MAX {
+        if self.entry(lock)?.queue.len() >= QUEUE_MAX {
             return Err(Refusal::NoRoom);
         }
-        self.owe(from, 1)?;
-        let managed = self.managed.entry(lock)?;
+        base.mail.owe(from, 1)?;
+        let managed = self.entry(lock)?;
         managed.queue.push_back(Waiting { rank: from, request, vector });
-        self.managed.waiting += 1;
+        self.waiting += 1;
         if planted(Bug::GrantLockTwice)
-            && let Some(managed) = self.managed.locks.get_mut(&lock)
+            && let Some(managed) = self.locks.get_mut(&lock)
         {
             managed.holder = None;
         }
-        self.grant_next(lock);
+        self.grant_next(lock, base);
         Ok(())
     }
 
-    pub(crate) fn manage_unlock(
+    pub fn unlock(
         &mut self,
         from: Rank,
-        lock: u64,
-        request: u64,
-        epoch: u64,
+        (lock, request, epoch): (u64, u64, u64),
         body: &[u8],
+        base: &mut Base<'_>,
     ) -> Result<(), Refusal> {
         let mut reader = ByteReader(body);
         let told = match reader.u8()? {
-            0 => Some(self.knowledge.read(&mut reader, &self.arrays)?),
+            0 => Some(base.clock.knowledge.read(&mut reader, base.arrays)?),
             1 => None,
             _ => return Err(Refusal::Malformed),
         };
         reader.end()?;
-        let epoch_possible = self.epoch_possible();
-        let managed = self.managed.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
+        let epoch_possible = base.epoch_possible();
+        let managed = self.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
         let is_holder = managed.holder == Some((from, request)) || planted(Bug::GrantLockTwice);
         if !is_holder || epoch > epoch_possible {
             return Err(Refusal::Malformed);
@@ -219,29 +217,29 @@ impl Coherence {
         match told {
             Some((vector, intervals)) => {
                 managed.past.merge(&vector, epoch);
-                intervals.into_iter().for_each(|interval| self.knowledge.insert(interval));
+                intervals.into_iter().for_each(|interval| base.clock.knowledge.insert(interval));
             }
             None => managed.broken = Some(Broken::Unfit(from)),
         }
-        self.grant_next(lock);
+        self.grant_next(lock, base);
         Ok(())
     }
 
     /// Gives a free lock to the first request in its queue, with the intervals that the acquirer
     /// lacks. The acquirer knows what this node has forgotten since a barrier only after it has
     /// passed that barrier. So the grant names its epoch (COH-7.4).
-    fn grant_next(&mut self, lock: u64) {
-        while let Some(managed) = self.managed.locks.get_mut(&lock) {
+    fn grant_next(&mut self, lock: u64, base: &mut Base<'_>) {
+        while let Some(managed) = self.locks.get_mut(&lock) {
             if managed.holder.is_some() {
                 return;
             }
             let Some(next) = managed.queue.pop_front() else { return };
-            self.managed.waiting = self.managed.waiting.saturating_sub(1);
-            if self.dead.contains(&next.rank) {
+            self.waiting = self.waiting.saturating_sub(1);
+            if base.mail.is_dead(next.rank) {
                 continue;
             }
             let mut body = Vec::new();
-            let epoch = managed.past.epoch.max(self.epoch);
+            let epoch = managed.past.epoch.max(base.clock.epoch);
             match managed.broken {
                 Some(broken) => {
                     let (code, rank) = match broken {
@@ -256,39 +254,36 @@ impl Coherence {
                     body.put_u8(0);
                     managed.past.vector.write(&mut body);
                     Interval::write_all(
-                        self.knowledge.between(&next.vector, &managed.past.vector),
+                        base.clock.knowledge.between(&next.vector, &managed.past.vector),
                         &mut body,
                     );
                 }
             }
             let head = Headline::Grant { lock, request: next.request, epoch };
-            self.post(next.rank, Class::Unordered, head, body, Purpose::Grant(lock));
+            base.mail.post(next.rank, Class::Unordered, head, body, Purpose::Grant(lock));
         }
     }
 
-    /// Describes a lock that this node manages; `None` if another node manages it.
-    #[must_use]
-    pub fn lock_view(&self, lock: u64) -> Option<LockView> {
+    /// Describes a lock that this node manages.
+    pub fn view(&self, lock: u64) -> LockView {
         let view = |lock: &Lock| LockView {
             holder: lock.holder.map(|(rank, _)| rank),
             first: lock.queue.front().map(|waiting| waiting.rank),
             waiting: lock.queue.len(),
         };
-        (self.manager(lock) == self.me)
-            .then(|| self.managed.locks.get(&lock).map(view).unwrap_or_default())
+        self.locks.get(&lock).map(view).unwrap_or_default()
     }
 
     /// Forgets idle locks after a collective. No lock needs to tell a past that every node knows
     /// (COH-7.6).
-    pub(crate) fn forget_known_locks(&mut self) {
-        let base = &self.knowledge.base;
-        self.managed.forget(|past| base.covers(&past.vector));
+    pub fn forget_known(&mut self, base: &Vector) {
+        self.forget(|past| base.covers(&past.vector));
     }
 
     /// Breaks the locks that a dead node held.
-    pub(crate) fn manager_death(&mut self, dead: Rank) {
+    pub fn free_from(&mut self, dead: Rank, base: &mut Base<'_>) {
         let (mut freed, mut dropped) = (alloc::vec::Vec::new(), 0);
-        for (lock, managed) in &mut self.managed.locks {
+        for (lock, managed) in &mut self.locks {
             let before = managed.queue.len();
             managed.queue.retain(|waiting| waiting.rank != dead);
             dropped += before - managed.queue.len();
@@ -298,8 +293,8 @@ impl Coherence {
                 freed.push(*lock);
             }
         }
-        self.managed.waiting = self.managed.waiting.saturating_sub(dropped);
-        freed.into_iter().for_each(|lock| self.grant_next(lock));
+        self.waiting = self.waiting.saturating_sub(dropped);
+        freed.into_iter().for_each(|lock| self.grant_next(lock, base));
     }
 }
 

@@ -6,6 +6,7 @@
 //! between the same nodes are. The poster learns of a delivery some time later. A body that is a
 //! segment is read when the message is posted, and again at any time until it arrives (COH-3.7).
 
+use super::digest::place_of_diff;
 use super::machine::{FRAGMENT, Machine, Page, WORDS, spread};
 use super::program::{Act, CELLS, Cell, Extent, Program, Style};
 use crate::Rank;
@@ -430,7 +431,7 @@ impl State {
             let head = Headline::read(&message.head);
             self.break_promise(format!("node {to} refuses {head:?} of node {from}: {refusal:?}"));
         }
-        let matters = self.node(from).coherence.place_of_diff(message.token).is_some();
+        let matters = place_of_diff(&self.node(from).coherence, message.token).is_some();
         if matters || self.settling == Settling::Anytime {
             self.delivered.push((from, message.token));
         } else {
@@ -729,7 +730,7 @@ impl State {
             _ => head.hash(&mut hasher),
         }
         (class, body, words, placed, admission.is_some()).hash(&mut hasher);
-        self.node(from).coherence.place_of_diff(*token).hash(&mut hasher);
+        place_of_diff(&self.node(from).coherence, *token).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -773,7 +774,7 @@ impl Hash for State {
         }
         let mut settled: Vec<(Rank, Option<usize>)> = delivered
             .iter()
-            .map(|(poster, token)| (*poster, self.node(*poster).coherence.place_of_diff(*token)))
+            .map(|(poster, token)| (*poster, place_of_diff(&self.node(*poster).coherence, *token)))
             .collect();
         settled.sort_unstable();
         (settled, threads, oracle, broken).hash(state);

@@ -2,70 +2,25 @@
 //! (COH-2, COH-3).
 
 use crate::Rank;
-use crate::coherence::fetch::Streams;
-use crate::coherence::homes::Homes;
-use crate::coherence::machine::{Access, ArrayId};
+use crate::coherence::fetching::streams::Streams;
+use crate::coherence::pages::homes::Homes;
+use crate::coherence::pages::machine::Access;
+use crate::coherence::pages::page::PageState;
 use crate::coherence::statistics::ArrayStatistics;
 use crate::coherence::types::Declaration;
-use crate::coherence::update::delivery::Delivery;
-use crate::coherence::update::subscribe::Readers;
+use crate::coherence::updating::delivery::Delivery;
+use crate::coherence::updating::readers::Readers;
 use crate::limits::{NAME_MAX, PAGE};
 use crate::wind::Class;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::ops::Range;
 
 /// Maximum number of pages of one array.
 pub const ARRAY_PAGES_MAX: u64 = 1 << 28;
-
-/// Array number and page number of one page.
-pub(crate) type PageId = (ArrayId, u64);
-
-/// State of a page on this node (COH-3.1). The first four are of pages whose home is elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(Hash))]
-#[repr(u8)]
-pub(crate) enum PageState {
-    /// Not mapped, with old bytes.
-    Invalid,
-    /// Not mapped, and requested from its home.
-    Fetching,
-    /// Mapped for loads, as new as this node's knowledge.
-    Read,
-    /// Mapped for stores. A twin keeps its bytes from before the first store.
-    Write,
-    /// Home is here, no other node has a copy, never touched, not mapped.
-    HomeUntouched,
-    /// Home is here, no other node has a copy: mapped for stores and not tracked.
-    HomePrivate,
-    /// Home is here, other nodes may have copies, not mapped.
-    HomeShared,
-    /// Home is here, other nodes may have copies: mapped for loads.
-    HomeRead,
-    /// Home is here, other nodes may have copies, written since the last release.
-    HomeWrite,
-}
-
-impl PageState {
-    pub fn is_home(self) -> bool {
-        !matches!(
-            self,
-            PageState::Invalid | PageState::Fetching | PageState::Read | PageState::Write
-        )
-    }
-
-    pub fn holds(self, access: Access) -> bool {
-        match self {
-            PageState::Write | PageState::HomePrivate | PageState::HomeWrite => true,
-            PageState::Read | PageState::HomeRead => access == Access::Read,
-            _ => false,
-        }
-    }
-}
 
 impl Declaration {
     /// Returns the number of pages that hold the array's bytes.
@@ -232,16 +187,15 @@ impl Array {
         }
         first..end
     }
-}
 
-/// Joins sorted page numbers into ranges.
-pub(crate) fn ranges(sorted: impl IntoIterator<Item = PageId>) -> Vec<(ArrayId, Range<u64>)> {
-    let mut out: Vec<(ArrayId, Range<u64>)> = Vec::new();
-    for (array, page) in sorted {
-        match out.last_mut() {
-            Some((a, range)) if *a == array && range.end == page => range.end += 1,
-            _ => out.push((array, page..page + 1)),
-        }
+    /// Returns the nodes that get what is written to a page, as far as this node knows.
+    pub fn subscribers(&self, page: u64) -> &[Rank] {
+        let here = self.readers.get(&page).map(|readers| &readers.subscribers);
+        here.or_else(|| self.remote_subscribers.get(&page)).map_or(&[], Vec::as_slice)
     }
-    out
+
+    /// Returns `true` if all these pages are invalid.
+    pub fn is_invalid(&self, range: &Range<u64>) -> bool {
+        range.clone().all(|page| self.state(page) == PageState::Invalid)
+    }
 }

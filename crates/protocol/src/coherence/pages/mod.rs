@@ -5,4 +5,5 @@ pub(crate) mod diff;
 pub(crate) mod homes;
 pub(crate) mod machine;
 pub(crate) mod number_set;
+pub(crate) mod page;
 pub(crate) mod table;

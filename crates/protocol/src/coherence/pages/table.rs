@@ -1,14 +1,37 @@
-//! All shared arrays of this node, and the end of their lives (COH-14).
+//! All shared arrays of this node, the states of their pages (COH-3.2), and the end of their lives
+//! (COH-14).
 
-use crate::coherence::Coherence;
-use crate::coherence::array::Array;
-use crate::coherence::machine::{ArrayId, Pages};
-use crate::coherence::number_set::NumberSet;
+use crate::Rank;
+use crate::coherence::pages::array::Array;
+use crate::coherence::pages::machine::{Access, ArrayId, Pages};
+use crate::coherence::pages::number_set::NumberSet;
+use crate::coherence::pages::page::{PageId, PageState, ranges};
 use crate::coherence::statistics::ArrayStatistics;
+use crate::coherence::updating::delivery::Delivery;
+use crate::limits::PAGE;
+use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Number of pages that the first touch of a page homed here maps around it: 2 MiB.
+const FIRST_TOUCH: u64 = 512;
+
+/// Result of an attempt to make a page valid without its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// The page is valid now.
+    Valid,
+    /// The page must be fetched.
+    Absent,
+    /// The page is on its way.
+    Requested,
+    /// There is no such array.
+    Unknown,
+}
 
 /// Arrays by number. A number is used once in a job.
 #[derive(Debug, Default)]
@@ -17,6 +40,11 @@ pub(crate) struct Arrays {
     /// Number of the next declaration.
     next: ArrayId,
     known: BTreeMap<ArrayId, Array>,
+    /// Slots of the arrays' aliases in the engine's region table.
+    regions: BTreeMap<ArrayId, u32>,
+    /// Pages written since the last release. Such a page has a twin if its home is elsewhere, or is
+    /// shared if its home is here.
+    pub dirty: BTreeSet<PageId>,
     /// Arrays that this node has dropped and that are not freed.
     dropped: NumberSet,
     /// Freed arrays whose memory messages of this node may still read.
@@ -35,8 +63,8 @@ const FREED_NAMES_MAX: usize = 64;
 #[cfg(test)]
 impl core::hash::Hash for Arrays {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        let Arrays { next, known, dropped, ending, unused, counted: _ } = self;
-        (next, known, dropped, ending, unused).hash(state);
+        let Arrays { next, known, regions, dirty, dropped, ending, unused, counted: _ } = self;
+        (next, known, regions, dirty, dropped, ending, unused).hash(state);
     }
 }
 
@@ -66,12 +94,13 @@ impl Arrays {
         self.known.get(&number)
     }
 
-    pub fn get_mut(&mut self, number: ArrayId) -> Option<&mut Array> {
-        self.known.get_mut(&number)
+    /// Changes a setting of an array, if there is such an array.
+    pub fn change(&mut self, number: ArrayId, change: impl FnOnce(&mut Array)) {
+        self.get_mut(number).map(change);
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ArrayId, &mut Array)> {
-        self.known.iter_mut().map(|(number, array)| (*number, array))
+    pub fn get_mut(&mut self, number: ArrayId) -> Option<&mut Array> {
+        self.known.get_mut(&number)
     }
 
     /// Returns `true` if an array that this node has not dropped has the name.
@@ -87,7 +116,7 @@ impl Arrays {
     }
 
     /// Adds the counters of an array that ends to those of its name.
-    fn keep_counters(&mut self, array: ArrayId) {
+    pub fn keep_counters(&mut self, array: ArrayId) {
         let Some(ended) = self.known.get(&array) else { return };
         let has_room =
             self.counted.contains_key(&ended.name) || self.counted.len() < FREED_NAMES_MAX;
@@ -110,100 +139,255 @@ impl Arrays {
             None => Err(Refusal::UnknownObject),
         }
     }
-}
 
-impl Coherence {
-    /// Tells that no thread of this node will use the array any more. It is freed at a collective
-    /// before which all nodes have dropped it (COH-14.1).
-    pub fn drop_array(&mut self, array: ArrayId) {
-        if self.arrays.get(array).is_some() {
-            self.arrays.dropped.insert(u64::from(array)..u64::from(array) + 1);
-            self.fetches.prefetches.retain(|(other, _)| *other != array);
+    /// Sets the slot in the engine's region table of an array's alias.
+    pub fn set_region(&mut self, array: ArrayId, region: u32) {
+        self.regions.insert(array, region);
+    }
+
+    pub fn region(&self, array: ArrayId) -> Option<u32> {
+        self.regions.get(&array).copied()
+    }
+
+    /// Returns `true` if the array is written under guards alone.
+    pub fn is_guarded(&self, array: ArrayId) -> bool {
+        self.get(array).is_some_and(|array| array.guarded)
+    }
+
+    /// As [`Array::mapping`], of an array by its number.
+    pub fn mapping(&self, array: ArrayId, access: Access) -> Access {
+        self.get(array).map_or(access, |array| array.mapping(access))
+    }
+
+    /// Returns `true` if answers for this array are handed up whole (message through).
+    pub fn takes_whole(&self, array: ArrayId) -> bool {
+        self.get(array).is_some_and(|known| known.delivery == Some(Delivery::MessageThrough))
+    }
+
+    /// Returns `true` if all these pages are valid for `access` at this moment.
+    pub fn holds(&self, array: ArrayId, range: Range<u64>, access: Access) -> bool {
+        let known = self.get(array);
+        known.is_some_and(|known| {
+            range.end <= known.pages && range.clone().all(|page| known.state(page).holds(access))
+        })
+    }
+
+    /// Makes a page valid for `access` if this needs no other node.
+    pub fn open(&mut self, id: PageId, access: Access, pages: &mut dyn Pages) -> Opened {
+        let (array, page) = id;
+        let Some(known) = self.known.get_mut(&array) else { return Opened::Unknown };
+        let one = page..page + 1;
+        let guarded = known.guarded;
+        let for_loads = known.mapping(Access::Read);
+        match (known.state(page), access) {
+            (state, access) if state.holds(access) => {}
+            (PageState::HomeUntouched, _) => {
+                let window = page / FIRST_TOUCH * FIRST_TOUCH;
+                let row = known.row(page, window..window + FIRST_TOUCH);
+                row.clone().for_each(|page| known.set(page, PageState::HomePrivate));
+                pages.install(array, row, Access::Write);
+            }
+            (PageState::HomeShared, Access::Read) => {
+                known.set(page, PageState::HomeRead);
+                pages.install(array, one, for_loads);
+            }
+            (PageState::HomeShared, Access::Write) => {
+                known.set(page, PageState::HomeWrite);
+                self.dirty.insert(id);
+                pages.install(array, one, Access::Write);
+            }
+            (PageState::HomeRead, _) if guarded => {}
+            (PageState::HomeRead, _) => {
+                let has_readers = !known.subscribers(page).is_empty();
+                known.set(page, PageState::HomeWrite);
+                self.dirty.insert(id);
+                if has_readers {
+                    self.copy_to_twin(id, pages);
+                }
+                pages.set_access(array, one, Access::Write);
+            }
+            (PageState::Read, _) if guarded => {}
+            (PageState::Read, _) => {
+                self.make_twin(id, pages);
+                pages.set_access(array, one, Access::Write);
+            }
+            (PageState::Invalid, _) => return Opened::Absent,
+            (PageState::Fetching | PageState::Stale, _) => return Opened::Requested,
+            (PageState::Write | PageState::HomePrivate | PageState::HomeWrite, _) => {}
+        }
+        Opened::Valid
+    }
+
+    /// Marks a page on its way as stale, because a notice names it.
+    pub fn mark_stale(&mut self, id: PageId) {
+        if let Some(array) = self.get_mut(id.0).filter(|_| !planted(Bug::ForgetStaleFetch)) {
+            array.set(id.1, PageState::Stale);
         }
     }
 
-    /// Returns the dropped arrays of which no page is on its way to this node (COH-14.2).
-    pub(crate) fn arrays_to_free(&self) -> NumberSet {
-        let mut dropped = self.arrays.dropped.clone();
-        for run in self.fetches.runs.values() {
-            let number = u64::from(run.pages.array);
-            dropped.remove(number..number + 1);
+    /// Counts the private ones of these pages as shared and written, because other nodes get
+    /// copies.
+    pub fn share_private(&mut self, array: ArrayId, range: Range<u64>) {
+        let Some(known) = self.known.get_mut(&array) else { return };
+        for page in range {
+            if known.state(page) == PageState::HomePrivate {
+                known.set(page, PageState::HomeWrite);
+                self.dirty.insert((array, page));
+            }
         }
-        for array in self.targets.arrays().map(u64::from) {
-            dropped.remove(array..array + 1);
-        }
-        dropped
     }
 
-    /// Returns `true` if pages of the array are on their way to this node.
-    pub(crate) fn is_fetching(&self, array: ArrayId) -> bool {
-        self.fetches.runs.values().any(|run| run.pages.array == array)
-            || self.targets.arrays().any(|other| other == array)
+    /// Keeps a copy of a clean page before it is written. The page is dirty from now on.
+    pub fn make_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
+        self.copy_to_twin(id, pages);
+        if let Some(array) = self.known.get_mut(&id.0) {
+            array.set(id.1, PageState::Write);
+            self.dirty.insert(id);
+        }
     }
 
-    /// Removes all state of an array. No node uses it any more, or not all nodes have declared it
-    /// alike.
-    pub(crate) fn remove_array(&mut self, array: ArrayId) -> Option<u32> {
-        self.arrays.known.remove(&array);
-        self.arrays.dropped.remove(u64::from(array)..u64::from(array) + 1);
-        let is_other = |other: ArrayId| other != array;
-        self.dirty.retain(|id| is_other(id.0));
-        self.guards.forget(array);
-        self.releases.forget(array);
-        self.updates.forget(array);
-        self.fetches.prefetches.retain(|(other, _)| is_other(*other));
-        self.touches.retain(|touch| is_other(touch.array));
+    /// Keeps a copy of a page, to find later what was written to it.
+    pub fn copy_to_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
+        let mut twin = vec![0u8; PAGE].into_boxed_slice();
+        pages.read(id.0, id.1, &mut twin);
+        if let Some(array) = self.get_mut(id.0) {
+            array.twins.insert(id.1, twin);
+        }
+    }
+
+    /// Writes bytes of another node into a page, and into its twin, because they are no change of
+    /// this node's.
+    pub fn apply_change(&mut self, id: PageId, at: usize, bytes: &[u8], pages: &mut dyn Pages) {
+        pages.merge(id.0, id.1 * PAGE as u64 + at as u64, bytes);
+        let twin = self.get_mut(id.0).and_then(|array| array.twins.get_mut(&id.1));
+        if let Some(part) = twin.and_then(|twin| twin.get_mut(at..at + bytes.len())) {
+            part.copy_from_slice(bytes);
+        }
+    }
+
+    /// Records a change of a page homed here, after `epoch` collectives.
+    pub fn note_change(&mut self, id: PageId, epoch: u64) {
+        let readers = self.get_mut(id.0).and_then(|array| array.readers.get_mut(&id.1));
+        if let Some(readers) = readers {
+            readers.change(epoch + 1);
+        }
+    }
+
+    /// Tells that this node will also write the array with plain stores. From now on its pages are
+    /// tracked (COH-10.13).
+    pub fn track_by_pages(&mut self, array: ArrayId, pages: &mut dyn Pages) {
+        let Some(known) = self.get_mut(array).filter(|known| known.guarded) else { return };
+        known.guarded = false;
+        let mut clean: Vec<PageId> = Vec::new();
+        let mut written: Vec<PageId> = Vec::new();
+        for page in 0..known.pages {
+            match known.state(page) {
+                PageState::Read | PageState::HomeRead => clean.push((array, page)),
+                PageState::Write if !known.twins.contains_key(&page) => written.push((array, page)),
+                _ => {}
+            }
+        }
+        for (array, range) in ranges(clean) {
+            pages.set_access(array, range, Access::Read);
+        }
+        // The twin has the bytes that guards have written so far. Plain stores from here on differ
+        // from it.
+        written.into_iter().for_each(|id| self.make_twin(id, pages));
+    }
+
+    /// Ends the tracking of pages whose copies are all invalid, after a collective that told all
+    /// nodes this node's intervals up to `told`. Those are pages that the intervals name and that
+    /// nobody has fetched since.
+    pub fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
+        let Arrays { known, dirty, .. } = self;
+        for (id, array) in known {
+            let (id, guarded) = (*id, array.guarded);
+            let mut free = Vec::new();
+            let noticed = core::mem::take(&mut array.noticed);
+            for (page, interval) in noticed {
+                if interval > told {
+                    array.noticed.insert(page, interval);
+                    continue;
+                }
+                match array.state(page) {
+                    PageState::HomeShared => array.set(page, PageState::HomeUntouched),
+                    PageState::HomeRead => {
+                        array.set(page, PageState::HomePrivate);
+                        free.push((id, page));
+                    }
+                    PageState::HomeWrite => {
+                        array.set(page, PageState::HomePrivate);
+                        array.twins.remove(&page);
+                        dirty.remove(&(id, page));
+                    }
+                    _ => {}
+                }
+            }
+            for (array, range) in ranges(free).into_iter().filter(|_| !guarded) {
+                pages.set_access(array, range, Access::Write);
+            }
+        }
+    }
+
+    /// Returns the home of a page that has been requested and has not arrived yet.
+    pub fn fetching_from(&self, array: ArrayId, page: u64) -> Option<Rank> {
+        let known = self.get(array).filter(|array| array.contains(page, 1))?;
+        known.state(page).is_requested().then(|| known.home(page))
+    }
+
+    /// Tells that no thread of this node will use the array any more. Returns `false` if there is
+    /// no such array.
+    pub fn drop_array(&mut self, array: ArrayId) -> bool {
+        let is_known = self.known.contains_key(&array);
+        if is_known {
+            self.dropped.insert(u64::from(array)..u64::from(array) + 1);
+        }
+        is_known
+    }
+
+    /// Returns the numbers of the arrays that this node has dropped and that are not freed.
+    pub fn dropped(&self) -> &NumberSet {
+        &self.dropped
+    }
+
+    /// Removes an array. Returns the slot of its alias.
+    pub fn remove(&mut self, array: ArrayId) -> Option<u32> {
+        self.known.remove(&array);
+        self.dropped.remove(u64::from(array)..u64::from(array) + 1);
+        self.dirty.retain(|id| id.0 != array);
         self.regions.remove(&array)
     }
 
-    /// Frees arrays that all nodes have dropped (COH-14.3).
-    pub(crate) fn free_arrays(&mut self, freed: &NumberSet) {
-        let numbers = freed.iter().flatten().filter_map(|number| ArrayId::try_from(number).ok());
-        for array in numbers.collect::<Vec<_>>() {
-            if self.arrays.get(array).is_none() {
-                continue;
-            }
-            self.statistics.arrays_freed += 1;
-            self.arrays.keep_counters(array);
-            if let Some(slot) = self.remove_array(array) {
-                self.arrays.unused.push(slot);
-            }
-            self.arrays.ending.push(array);
-        }
+    /// Keeps a removed array until no message of this node reads its memory any more.
+    pub fn retire(&mut self, array: ArrayId, slot: Option<u32>) {
+        self.unused.extend(slot);
+        self.ending.push(array);
     }
 
-    /// Gives back the memory of freed arrays that no message of this node reads any more.
-    pub(crate) fn end_arrays(&mut self, pages: &mut dyn Pages) {
-        if self.arrays.ending.is_empty() {
-            return;
-        }
-        let posted = &self.posted;
-        let mut over: Vec<ArrayId> = Vec::new();
-        self.arrays.ending.retain(|array| {
-            let is_read = posted.values().any(|posted| posted.purpose.reads() == Some(*array));
-            if !is_read {
-                over.push(*array);
+    /// Gives back the memory of removed arrays that no message reads any more.
+    pub fn end_retired(&mut self, is_read: impl Fn(ArrayId) -> bool, pages: &mut dyn Pages) {
+        self.ending.retain(|array| {
+            let is_over = !is_read(*array);
+            if is_over {
+                pages.free(*array);
             }
-            is_read
+            !is_over
         });
-        over.into_iter().for_each(|array| pages.free(array));
     }
 
-    /// Iterates over the arrays that are not freed: number, name and counters of each.
-    pub fn arrays(&self) -> impl Iterator<Item = (ArrayId, &str, &ArrayStatistics)> {
-        let arrays = self.arrays.known.iter();
-        arrays.map(|(number, array)| (*number, array.name.as_str(), &array.statistics))
+    /// Iterates over the arrays that are not freed.
+    pub fn iter(&self) -> impl Iterator<Item = (ArrayId, &Array)> {
+        self.known.iter().map(|(number, array)| (*number, array))
     }
 
-    /// Iterates over the counters of freed arrays: the name, and the sum of the counters of all
-    /// freed arrays of that name. Those that are not kept apart have the empty name.
-    pub fn freed_arrays(&self) -> impl Iterator<Item = (&str, &ArrayStatistics)> {
-        self.arrays.counted.iter().map(|(name, counters)| (name.as_str(), counters))
+    /// Iterates over the counters of freed arrays by name.
+    pub fn freed(&self) -> impl Iterator<Item = (&str, &ArrayStatistics)> {
+        self.counted.iter().map(|(name, counters)| (name.as_str(), counters))
     }
 
-    /// Returns the slot of an alias that is not needed any more. The engine removes it.
+    /// Returns the slot of an alias that is not needed any more.
     pub fn poll_unused_region(&mut self) -> Option<u32> {
         // A retransmission may read any alias until the messages of the ending arrays are settled.
-        if self.arrays.ending.is_empty() { self.arrays.unused.pop() } else { None }
+        if self.ending.is_empty() { self.unused.pop() } else { None }
     }
 }

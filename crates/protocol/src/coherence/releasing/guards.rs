@@ -5,12 +5,14 @@
 //! *plain*, and its pages are tracked.
 
 use crate::Rank;
-use crate::coherence::Coherence;
-use crate::coherence::array::{PageId, PageState, ranges};
-use crate::coherence::machine::{Access, ArrayId, Pages};
-use crate::coherence::number_set::{NumberSet, common};
-use crate::coherence::update::delivery::Delivery;
-use crate::limits::PAGE;
+use crate::coherence::base::Base;
+use crate::coherence::pages::machine::{Access, ArrayId, Pages};
+use crate::coherence::pages::number_set::{NumberSet, common};
+use crate::coherence::pages::page::{PageId, PageState, bytes_of, pages_of};
+use crate::coherence::pages::table::Arrays;
+use crate::coherence::updating::delivery::Delivery;
+use crate::coherence::updating::send::UpdateSender;
+use crate::coherence::updating::subscribe::Feeds;
 use crate::planted::{Bug, planted};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -102,23 +104,8 @@ pub(crate) struct Guards {
     written: BTreeMap<ArrayId, NumberSet>,
     /// `true` if a lock was held in the open interval, which orders its writes (COH-10.14).
     pub under_lock: bool,
-}
-
-/// Returns the pages that hold these bytes. No bytes have no pages, wherever they lie.
-pub(crate) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
-    let first = bytes.start / PAGE as u64;
-    let end = if bytes.is_empty() { first } else { bytes.end.div_ceil(PAGE as u64) };
-    first..end
-}
-
-/// Returns the bytes of one page.
-pub(crate) fn bytes_of(page: u64) -> Range<u64> {
-    bytes_of_pages(&(page..page + 1))
-}
-
-/// Returns the bytes of consecutive pages.
-pub(crate) fn bytes_of_pages(pages: &Range<u64>) -> Range<u64> {
-    pages.start * PAGE as u64..pages.end * PAGE as u64
+    /// `true` while this node holds a lock.
+    pub holds_locks: bool,
 }
 
 impl Guards {
@@ -169,59 +156,18 @@ impl Guards {
     pub fn end_interval(&mut self) {
         self.written.clear();
     }
-}
-
-impl Coherence {
-    /// Tells that this node writes the array under guards alone, so its pages are not tracked. All
-    /// pages must be as they were when the array was declared.
-    pub fn track_by_guards(&mut self, array: ArrayId) {
-        if let Some(array) = self.arrays.get_mut(array) {
-            array.guarded = true;
-        }
-    }
-
-    /// Returns `true` if the array is written under guards alone.
-    #[must_use]
-    pub fn is_guarded(&self, array: ArrayId) -> bool {
-        self.arrays.get(array).is_some_and(|array| array.guarded)
-    }
-
-    /// Tells that this node will also write the array with plain stores. From now on its pages are
-    /// tracked (COH-10.13).
-    pub fn track_by_pages(&mut self, array: ArrayId, pages: &mut dyn Pages) {
-        let Some(known) = self.arrays.get_mut(array).filter(|known| known.guarded) else {
-            return;
-        };
-        known.guarded = false;
-        let mut clean: Vec<PageId> = Vec::new();
-        let mut written: Vec<PageId> = Vec::new();
-        for page in 0..known.pages {
-            match known.state(page) {
-                PageState::Read | PageState::HomeRead => clean.push((array, page)),
-                PageState::Write if !known.twins.contains_key(&page) => written.push((array, page)),
-                _ => {}
-            }
-        }
-        for (array, range) in ranges(clean) {
-            pages.set_access(array, range, Access::Read);
-        }
-        // The twin has the bytes that guards have written so far. Plain stores from here on differ
-        // from it.
-        written.into_iter().for_each(|id| self.make_twin(id, pages));
-        self.settle(pages);
-    }
 
     /// Begins a write guard over these bytes, which are in order and disjoint. Returns `None` if a
     /// page is not valid: touch the pages, and try again.
-    pub fn begin_write(
+    pub fn begin(
         &mut self,
         array: ArrayId,
-        bytes: impl Into<Spans>,
+        bytes: Spans,
         ownership: Ownership,
+        (arrays, feeds): (&mut Arrays, &mut Feeds),
         pages: &mut dyn Pages,
     ) -> Option<WriteId> {
-        let bytes = bytes.into();
-        let known = self.arrays.get(array).filter(|known| known.agreed)?;
+        let known = arrays.get(array).filter(|known| known.agreed)?;
         let guarded = known.guarded;
         let is_inside = |span: &Range<u64>| pages_of(span).end <= known.pages;
         if !bytes.are_sound() || !bytes.as_slice().iter().all(is_inside) {
@@ -239,110 +185,115 @@ impl Coherence {
             }
         }
         for page in unmapped {
-            self.ensure((array, page), Access::Write, None, pages);
+            arrays.open((array, page), Access::Write, pages);
         }
         if guarded {
             copied
                 .into_iter()
-                .for_each(|page| self.write_under_guard((array, page), ownership, pages));
+                .for_each(|page| write_under_guard((array, page), ownership, arrays, pages));
         }
-        bytes.as_slice().iter().for_each(|span| self.used(array, pages_of(span)));
-        let id = WriteId(self.guards.next);
-        self.guards.next += 1;
+        bytes.as_slice().iter().for_each(|span| feeds.used(array, pages_of(span)));
+        let id = WriteId(self.next);
+        self.next += 1;
         let is_owner = guarded && ownership == Ownership::Owned;
-        self.guards.live.insert(id, LiveWrite { array, bytes, ownership, is_owner });
-        self.settle(pages);
+        self.live.insert(id, LiveWrite { array, bytes, ownership, is_owner });
         Some(id)
     }
 
-    /// Makes a valid page of a guarded array dirty, before a guard writes it.
-    fn write_under_guard(&mut self, id: PageId, ownership: Ownership, pages: &mut dyn Pages) {
-        let Some(array) = self.arrays.get_mut(id.0) else { return };
-        let was_clean = matches!(array.state(id.1), PageState::HomeRead | PageState::Read);
-        match array.state(id.1) {
-            PageState::HomeRead => array.set(id.1, PageState::HomeWrite),
-            PageState::Read => array.set(id.1, PageState::Write),
-            PageState::Write | PageState::HomeWrite => {}
-            _ => return,
-        }
-        self.dirty.insert(id);
-        let is_home = array.state(id.1).is_home();
-        // Such a twin tells everything that is written from now to the release.
-        let sends_changes = was_clean && array.delivery.is_some_and(Delivery::is_diff);
-        let needs_twin = sends_changes || (ownership == Ownership::Merged && !is_home);
-        if needs_twin && !array.twins.contains_key(&id.1) {
-            self.copy_to_twin(id, pages);
-        }
-    }
-
     /// Makes a page dirty if a live guard covers it, because the guard writes it without a trap.
-    pub(crate) fn write_if_live(&mut self, id: PageId, pages: &mut dyn Pages) {
-        if self.is_guarded(id.0)
-            && let Some(ownership) = self.guards.live_ownership(id)
+    pub fn write_if_live(&self, id: PageId, arrays: &mut Arrays, pages: &mut dyn Pages) {
+        if arrays.is_guarded(id.0)
+            && let Some(ownership) = self.live_ownership(id)
         {
-            self.write_under_guard(id, ownership, pages);
+            write_under_guard(id, ownership, arrays, pages);
         }
     }
 
     /// Makes the pages of all live guards dirty again, after a release has closed their interval.
-    pub(crate) fn write_live_again(&mut self, pages: &mut dyn Pages) {
-        let live: Vec<LiveWrite> = self.guards.live.values().cloned().collect();
-        for guard in live {
-            if planted(Bug::ForgetLiveGuard) || !self.is_guarded(guard.array) {
+    pub fn write_live_again(&self, arrays: &mut Arrays, pages: &mut dyn Pages) {
+        for guard in self.live.values() {
+            if planted(Bug::ForgetLiveGuard) || !arrays.is_guarded(guard.array) {
                 continue;
             }
             for page in guard.bytes.pages() {
-                self.write_under_guard((guard.array, page), guard.ownership, pages);
+                write_under_guard((guard.array, page), guard.ownership, arrays, pages);
             }
         }
     }
 
     /// Ends a write guard. Its bytes go to subscribers and to the nodes of `push` with the next
     /// barrier of this node, or earlier.
-    pub fn end_write(&mut self, id: WriteId, push: &[Rank], pages: &mut dyn Pages) {
-        let Some(guard) = self.guards.live.remove(&id) else { return };
+    pub fn end(
+        &mut self,
+        id: WriteId,
+        push: &[Rank],
+        sending: &mut UpdateSender,
+        base: &mut Base<'_>,
+        pages: &mut dyn Pages,
+    ) {
+        let Some(guard) = self.live.remove(&id) else { return };
         let LiveWrite { array, bytes, ownership, is_owner } = guard;
         for span in bytes.as_slice() {
             if ownership == Ownership::Owned {
                 if is_owner {
-                    self.guards.written.entry(array).or_default().insert(span.clone());
+                    self.written.entry(array).or_default().insert(span.clone());
                 }
-                self.offer(array, span.clone(), push, pages);
+                sending.offer(array, span.clone(), push, base, pages);
             } else {
-                self.withhold(array, span);
+                withhold(array, span, sending, base.arrays);
             }
-        }
-        self.settle(pages);
-    }
-
-    /// Records that readers do not get what was written to the pages of these bytes. (Where a twin
-    /// tells what was written, the release sends that.)
-    fn withhold(&mut self, array: ArrayId, bytes: &Range<u64>) {
-        let Some(known) = self.arrays.get(array) else { return };
-        let withheld = |page: &u64| {
-            known.guarded
-                && !known.twins.contains_key(page)
-                && known.state(*page).is_home()
-                && known.state(*page) != PageState::HomePrivate
-        };
-        for page in pages_of(bytes).filter(withheld) {
-            self.updates.sending.share_with_none((array, page));
         }
     }
 
     /// Records that readers do not get what live guards have written so far.
-    pub(crate) fn withhold_live(&mut self, dirty: &BTreeSet<PageId>) {
-        for guard in self.guards.live.values() {
+    pub fn withhold_live(&self, dirty: &BTreeSet<PageId>, sending: &mut UpdateSender) {
+        for guard in self.live.values() {
             for range in guard.bytes.as_slice().iter().map(pages_of) {
                 for id in dirty.range((guard.array, range.start)..(guard.array, range.end)) {
-                    self.updates.sending.share_with_none(*id);
+                    sending.share_with_none(*id);
                 }
             }
         }
     }
 
     /// Ends a write guard under which nothing was written.
-    pub fn abandon_write(&mut self, id: WriteId) {
-        self.guards.live.remove(&id);
+    pub fn abandon(&mut self, id: WriteId) {
+        self.live.remove(&id);
+    }
+}
+
+/// Makes a valid page of a guarded array dirty, before a guard writes it.
+fn write_under_guard(id: PageId, ownership: Ownership, arrays: &mut Arrays, pages: &mut dyn Pages) {
+    let Some(array) = arrays.get_mut(id.0) else { return };
+    let was_clean = matches!(array.state(id.1), PageState::HomeRead | PageState::Read);
+    match array.state(id.1) {
+        PageState::HomeRead => array.set(id.1, PageState::HomeWrite),
+        PageState::Read => array.set(id.1, PageState::Write),
+        PageState::Write | PageState::HomeWrite => {}
+        _ => return,
+    }
+    let is_home = array.state(id.1).is_home();
+    // Such a twin tells everything that is written from now to the release.
+    let sends_changes = was_clean && array.delivery.is_some_and(Delivery::is_diff);
+    let needs_twin = sends_changes || (ownership == Ownership::Merged && !is_home);
+    let lacks_twin = needs_twin && !array.twins.contains_key(&id.1);
+    arrays.dirty.insert(id);
+    if lacks_twin {
+        arrays.copy_to_twin(id, pages);
+    }
+}
+
+/// Records that readers do not get what was written to the pages of these bytes. (Where a twin
+/// tells what was written, the release sends that.)
+fn withhold(array: ArrayId, bytes: &Range<u64>, sending: &mut UpdateSender, arrays: &Arrays) {
+    let Some(known) = arrays.get(array) else { return };
+    let withheld = |page: &u64| {
+        known.guarded
+            && !known.twins.contains_key(page)
+            && known.state(*page).is_home()
+            && known.state(*page) != PageState::HomePrivate
+    };
+    for page in pages_of(bytes).filter(withheld) {
+        sending.share_with_none((array, page));
     }
 }

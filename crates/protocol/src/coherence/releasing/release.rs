@@ -2,15 +2,17 @@
 //! is told.
 
 use crate::Rank;
-use crate::coherence::array::{PageId, PageState};
+use crate::coherence::base::Base;
 use crate::coherence::clock::notices::{OwnedBytes, Runs, Shared};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
-use crate::coherence::failure::Doing;
-use crate::coherence::machine::{Access, ArrayId, Pages};
-use crate::coherence::mailbox::Purpose;
-use crate::coherence::types::Value;
-use crate::coherence::{Coherence, array, diff};
+use crate::coherence::mailbox::{Mailbox, Purpose, UnsettledDiffs};
+use crate::coherence::pages::diff;
+use crate::coherence::pages::machine::{Access, ArrayId, Pages};
+use crate::coherence::pages::page::{PageId, PageState, ranges};
+use crate::coherence::pages::table::Arrays;
+use crate::coherence::releasing::guards::Guards;
+use crate::coherence::updating::updates::Updates;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Token};
@@ -24,7 +26,7 @@ const DIFF_BODY: usize = 32 << 10;
 /// Action that follows when all changes are at their homes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(crate) enum Then {
+pub(crate) enum AfterRelease {
     /// Arrive at the collective.
     Arrive,
     /// Tell the caller what this node knows, for the other members of its team.
@@ -36,52 +38,43 @@ pub(crate) enum Then {
 /// A release that waits for its diffs.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
-struct Release {
+pub(crate) struct Release {
     /// Number below which all diff messages must be settled.
     boundary: u64,
     /// Vector time of this node when the release began. No more may be told, because later changes
     /// are perhaps not at their homes yet.
-    vector: Vector,
-    then: Then,
+    pub vector: Vector,
+    pub then: AfterRelease,
 }
 
-/// Releases under way, which finish in the order in which they began.
+/// Write guards of this node, and releases under way, which finish in the order in which they
+/// began.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
-pub(crate) struct Releases {
-    /// Numbers of diff messages that are not settled.
-    pub outstanding: BTreeSet<u64>,
-    /// Number of unsettled diff messages to each home.
-    pub diffs_to: BTreeMap<Rank, u32>,
+pub(crate) struct Releasing {
+    pub guards: Guards,
     /// Pages whose changes went home before their interval was closed, because another node's
     /// notice named them.
     early: BTreeSet<PageId>,
     queue: VecDeque<Release>,
 }
 
-/// Replaces the numbers of messages, which are only names, by their places in the order.
-#[cfg(test)]
-impl core::hash::Hash for Releases {
-    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        let Releases { outstanding, diffs_to, early, queue } = self;
-        outstanding.len().hash(state);
-        diffs_to.iter().filter(|(_, count)| **count > 0).for_each(|to| to.hash(state));
-        (early, queue.len()).hash(state);
-        for Release { boundary, vector, then } in queue {
-            (outstanding.range(..boundary).count(), vector, then).hash(state);
-        }
-    }
-}
-
 /// Changes collected for each home.
-#[derive(Default)]
 struct Parcels {
+    /// `true` if a collective follows the release.
+    arrives: bool,
     bodies: BTreeMap<(ArrayId, Rank), Vec<u8>>,
     /// Homes to which earlier changes were still on their way when this collection began.
     behind: BTreeSet<Rank>,
 }
 
-impl Releases {
+impl Parcels {
+    fn new(arrives: bool, diffs: &UnsettledDiffs) -> Parcels {
+        Parcels { arrives, bodies: BTreeMap::new(), behind: diffs.homes().collect() }
+    }
+}
+
+impl Releasing {
     /// Makes the interval name a page that this node has changed at its home.
     pub fn name(&mut self, id: PageId) {
         self.early.insert(id);
@@ -89,151 +82,153 @@ impl Releases {
 
     /// Forgets a freed array.
     pub fn forget(&mut self, array: ArrayId) {
+        self.guards.forget(array);
         self.early.retain(|id| id.0 != array);
     }
 
-    /// Called when a diff message is settled, or never will be.
-    pub fn settled(&mut self, number: u64, to: Rank) {
-        if self.outstanding.remove(&number)
-            && let Some(count) = self.diffs_to.get_mut(&to)
-        {
-            *count = count.saturating_sub(1);
+    /// Hashes the state for the model. Numbers of messages, which are only names, are replaced by
+    /// their places in the order.
+    #[cfg(test)]
+    pub fn digest(&self, diffs: &UnsettledDiffs, state: &mut impl core::hash::Hasher) {
+        use core::hash::Hash;
+        let Releasing { guards, early, queue } = self;
+        (guards, early, queue.len()).hash(state);
+        for Release { boundary, vector, then } in queue {
+            (diffs.numbers.range(..boundary).count(), vector, then).hash(state);
         }
-    }
-
-    /// Returns `true` if this home has not yet acknowledged all of this node's changes.
-    pub fn are_on_their_way_to(&self, home: Rank) -> bool {
-        self.diffs_to.get(&home).is_some_and(|count| *count > 0)
     }
 
     /// Returns `true` if this lock will be given back when the changes are at their homes.
     pub fn will_unlock(&self, lock: u64, request: u64) -> bool {
-        let unlocks = |then: &Then| matches!(then, Then::Unlock { lock: l, request: r, .. } if (*l, *r) == (lock, request));
+        let unlocks = |then: &AfterRelease| matches!(then, AfterRelease::Unlock { lock: l, request: r, .. } if (*l, *r) == (lock, request));
         self.queue.iter().any(|release| unlocks(&release.then))
-    }
-
-    fn parcels(&self) -> Parcels {
-        let behind =
-            self.diffs_to.iter().filter(|(_, count)| **count > 0).map(|(home, _)| *home).collect();
-        Parcels { bodies: BTreeMap::new(), behind }
     }
 
     /// Called when nobody waits for this unlock any longer.
     pub fn cancel(&mut self, cancelled: Token) {
         for release in &mut self.queue {
-            if let Then::Unlock { token, .. } | Then::TellTeam { token } = &mut release.then
+            if let AfterRelease::Unlock { token, .. } | AfterRelease::TellTeam { token } =
+                &mut release.then
                 && *token == cancelled
             {
                 *token = Token::NONE;
             }
         }
     }
-}
 
-impl Coherence {
     /// Closes the interval, sends its changes to their homes, and does `then` when they have
     /// arrived.
-    pub(crate) fn begin_release(&mut self, then: Then, pages: &mut dyn Pages) {
-        self.close_interval(then == Then::Arrive, pages);
-        let (boundary, vector) = (self.next_token, self.knowledge.vector.clone());
-        self.releases.queue.push_back(Release { boundary, vector, then });
+    pub fn begin(
+        &mut self,
+        then: AfterRelease,
+        updates: &mut Updates,
+        base: &mut Base<'_>,
+        pages: &mut dyn Pages,
+    ) {
+        self.close_interval(then == AfterRelease::Arrive, updates, base, pages);
+        let (boundary, vector) = (base.mail.next(), base.clock.knowledge.vector.clone());
+        self.queue.push_back(Release { boundary, vector, then });
     }
 
     /// COH-5.1: makes all dirty pages read-only *first*, so that later stores of other threads trap
     /// into a new interval. Pages of guarded arrays stay writable.
-    fn close_interval(&mut self, arrives: bool, pages: &mut dyn Pages) {
-        let dirty = core::mem::take(&mut self.dirty);
-        let tracked = dirty.iter().copied().filter(|id| !self.is_guarded(id.0));
-        for (array, range) in array::ranges(tracked) {
+    fn close_interval(
+        &mut self,
+        arrives: bool,
+        updates: &mut Updates,
+        base: &mut Base<'_>,
+        pages: &mut dyn Pages,
+    ) {
+        let dirty = core::mem::take(&mut base.arrays.dirty);
+        let tracked = dirty.iter().copied().filter(|id| !base.arrays.is_guarded(id.0));
+        for (array, range) in ranges(tracked) {
             pages.set_access(array, range, Access::Read);
         }
-        self.withhold_live(&dirty);
+        self.guards.withhold_live(&dirty, &mut updates.sending);
         if arrives {
-            self.send_offers(pages);
+            updates.sending.send_offers(base, pages);
         } else {
-            self.withdraw_offers();
+            updates.sending.withdraw_offers();
         }
         // Another node may have written the same bytes before it gave back a lock.
         let is_compared = arrives && !self.guards.under_lock;
-        self.guards.under_lock = self.locks.are_held();
+        self.guards.under_lock = self.guards.holds_locks;
         // Before the parcels take them.
         let ranges = OwnedBytes::of_barrier(is_compared, self.guards.written());
-        let mut written = core::mem::take(&mut self.releases.early);
+        let mut written = core::mem::take(&mut self.early);
         // A reader of these pages lacks what went home early.
-        written.iter().for_each(|id| self.updates.sending.share_with_none(*id));
+        written.iter().for_each(|id| updates.sending.share_with_none(*id));
         let mut homed: Vec<PageId> = Vec::new();
-        let mut parcels = self.releases.parcels();
+        let mut parcels = Parcels::new(arrives, &base.mail.diffs);
         for id in dirty {
-            let Some(array) = self.arrays.get_mut(id.0) else { continue };
+            let Some(array) = base.arrays.get_mut(id.0) else { continue };
             if array.state(id.1) == PageState::HomeWrite {
                 array.set(id.1, PageState::HomeRead);
                 homed.push(id);
                 written.insert(id);
-                self.share_home_changes(id, arrives, pages);
+                self.share_home_changes(id, arrives, updates, base, pages);
             } else {
                 array.set(id.1, PageState::Read);
-                let keeps_twin = self.is_written_on(id);
-                if self.parcel(id, arrives, keeps_twin, &mut parcels, pages) {
+                let keeps_twin = self.is_written_on(id, base);
+                if self.parcel(id, keeps_twin, &mut parcels, updates, base, pages) {
                     written.insert(id);
                 }
             }
         }
-        self.send_packed();
-        self.send_parcels(parcels);
+        updates.sending.send_packed(base);
+        send_parcels(parcels, base);
         self.guards.end_interval();
-        let shares = self.updates.sending.take_shares();
-        self.write_live_again(pages);
+        let shares = updates.sending.take_shares();
+        self.guards.write_live_again(base.arrays, pages);
         // Pages that no other node has need no notice. The bytes of their guards are compared.
         if written.is_empty() && ranges.is_empty() {
             return;
         }
-        let late = self.collective.is_waiting();
-        let number = self.knowledge.open_interval();
+        let late = base.clock.is_waiting();
+        let number = base.clock.knowledge.open_interval();
         for id in &homed {
-            self.changed(*id);
+            base.arrays.note_change(*id, base.clock.epoch);
             let is_shared = shares.get(id).is_some_and(|share| !share.is_empty());
-            if let Some(array) = self.arrays.get_mut(id.0).filter(|_| !is_shared) {
+            if let Some(array) = base.arrays.get_mut(id.0).filter(|_| !is_shared) {
                 array.noticed.insert(id.1, number);
             }
         }
         let shared = Shared::of_pages(shares.into_iter().filter(|(id, _)| written.contains(id)));
         let runs = Runs::from_pages(written);
-        self.statistics.notices += runs.pages();
-        self.knowledge.close(runs, shared, ranges, late, !arrives);
+        base.statistics.notices += runs.pages();
+        base.clock.knowledge.close(runs, shared, ranges, late, !arrives);
     }
 
     /// Sends what this node wrote to a page homed here to the page's subscribers, if a twin tells
     /// what it is.
-    fn share_home_changes(&mut self, id: PageId, arrives: bool, pages: &mut dyn Pages) {
-        let keeps_twin = self.is_written_on(id);
-        let Some(array) = self.arrays.get_mut(id.0) else { return };
+    fn share_home_changes(
+        &mut self,
+        id: PageId,
+        arrives: bool,
+        updates: &mut Updates,
+        base: &mut Base<'_>,
+        pages: &mut dyn Pages,
+    ) {
+        let keeps_twin = self.is_written_on(id, base);
+        let Some(array) = base.arrays.get_mut(id.0) else { return };
         let Some(twin) = array.twins.remove(&id.1) else {
             if !array.guarded {
-                self.updates.sending.share_with_none(id);
+                updates.sending.share_with_none(id);
             }
             return;
         };
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
         match arrives {
-            true => self.send_changes(id, &diff::changed(&twin, &now), &now),
-            false => self.updates.sending.share_with_none(id),
+            true => updates.sending.send_changes(id, &diff::changed(&twin, &now), &now, base),
+            false => updates.sending.share_with_none(id),
         }
-        self.keep_twin(id, keeps_twin, now);
+        keep_twin(id, keeps_twin, now, base.arrays);
     }
 
     /// Returns `true` if a live guard goes on writing a page without a trap.
-    fn is_written_on(&self, id: PageId) -> bool {
-        self.is_guarded(id.0) && self.guards.live_ownership(id).is_some()
-    }
-
-    /// Makes the bytes that a release has compared the twin for the next interval, if a live guard
-    /// goes on writing the page. Its thread may store at any moment. A store between this copy and
-    /// a later one would be in no diff.
-    fn keep_twin(&mut self, id: PageId, keeps: bool, now: Vec<u8>) {
-        if let Some(array) = self.arrays.get_mut(id.0).filter(|_| keeps) {
-            array.twins.insert(id.1, now.into_boxed_slice());
-        }
+    fn is_written_on(&self, id: PageId, base: &Base<'_>) -> bool {
+        base.arrays.is_guarded(id.0) && self.guards.live_ownership(id).is_some()
     }
 
     /// Finds what this node wrote to a page. That is the bytes of guards, and the bytes that differ
@@ -242,13 +237,14 @@ impl Coherence {
     fn parcel(
         &mut self,
         id: PageId,
-        arrives: bool,
         keeps_twin: bool,
         parcels: &mut Parcels,
+        updates: &mut Updates,
+        base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) -> bool {
         let owned = self.guards.take_owned(id);
-        let Some(array) = self.arrays.get_mut(id.0) else { return false };
+        let Some(array) = base.arrays.get_mut(id.0) else { return false };
         let twin = array.twins.remove(&id.1);
         if twin.is_none() && owned.is_empty() {
             return false;
@@ -257,74 +253,55 @@ impl Coherence {
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
         let mut runs = twin.as_ref().map_or_else(Vec::new, |twin| diff::changed(twin, &now));
-        match arrives {
+        match parcels.arrives {
             _ if runs.is_empty() => {}
-            true => self.send_changes(id, &runs, &now),
-            false => self.updates.sending.share_with_none(id),
+            true => updates.sending.send_changes(id, &runs, &now, base),
+            false => updates.sending.share_with_none(id),
         }
         runs.extend(owned.iter().map(|run| run.start as usize..run.end as usize));
         diff::merge(&mut runs);
-        if planted(Bug::SkipDiffOfGuard) && self.updates.sending.has_shared(id) {
+        if planted(Bug::SkipDiffOfGuard) && updates.sending.has_shared(id) {
             return true;
         }
         let parcel = parcels.bodies.entry((id.0, home)).or_default();
         let is_changed = diff::encode_runs(id.1, &runs, &now, parcel);
-        self.keep_twin(id, keeps_twin && twin.is_some(), now);
+        keep_twin(id, keeps_twin && twin.is_some(), now, base.arrays);
         if !is_changed {
             return false;
         }
-        self.statistics.diffs += 1;
+        base.statistics.diffs += 1;
         if parcel.len() >= DIFF_BODY {
             let full = core::mem::take(parcel);
             let is_behind = parcels.behind.contains(&home);
-            self.send_diff(id.0, home, full, is_behind);
+            send_diff(id.0, home, full, is_behind, base);
         }
         true
-    }
-
-    fn send_parcels(&mut self, parcels: Parcels) {
-        for ((array, home), parcel) in parcels.bodies {
-            if !parcel.is_empty() {
-                self.send_diff(array, home, parcel, parcels.behind.contains(&home));
-            }
-        }
-    }
-
-    fn send_diff(&mut self, array: ArrayId, home: Rank, body: Vec<u8>, is_behind: bool) {
-        if self.dead.contains(&home) {
-            self.lost_diff.get_or_insert(home);
-            return;
-        }
-        self.statistics.diff_bytes += body.len() as u64;
-        if let Some(known) = self.arrays.get_mut(array) {
-            known.statistics.diffs_sent += 1;
-            known.statistics.diff_bytes += body.len() as u64;
-        }
-        // An unordered message is settled when it is delivered, which here means applied. But an
-        // earlier change to the same page must not be applied after this one. If one may be on its
-        // way, this message is synchronous, and settled only when delivered (COH-5.5).
-        let class = if is_behind { Class::Sync } else { Class::Unordered };
-        self.post(home, class, Headline::Diff { array }, body, Purpose::Diff);
     }
 
     /// COH-4.4: invalidates copies of pages that other nodes have written. A copy that is dirty
     /// here (two writers on one page) sends its changes to its home first. This node's next
     /// interval names such pages.
-    pub(crate) fn invalidate(&mut self, runs: &Runs, pages: &mut dyn Pages) {
+    pub fn invalidate(
+        &mut self,
+        runs: &Runs,
+        updates: &mut Updates,
+        base: &mut Base<'_>,
+        pages: &mut dyn Pages,
+    ) {
         let mut clean: Vec<PageId> = Vec::new();
         let mut dirty: Vec<PageId> = Vec::new();
         for (id, range) in runs.iter() {
             for page in range.clone() {
-                let Some(array) = self.arrays.get_mut(*id) else { break };
+                let Some(array) = base.arrays.get_mut(*id) else { break };
                 match array.state(page) {
                     PageState::Read => clean.push((*id, page)),
                     PageState::Write => dirty.push((*id, page)),
                     PageState::Fetching => {
-                        self.mark_stale((*id, page));
+                        base.arrays.mark_stale((*id, page));
                         continue;
                     }
                     PageState::Invalid => {
-                        self.updates.receiving.drop_kept((*id, page));
+                        updates.receiving.drop_kept((*id, page));
                         continue;
                     }
                     _ => continue,
@@ -332,45 +309,65 @@ impl Coherence {
                 array.set(page, PageState::Invalid);
             }
         }
-        self.statistics.invalidated_pages += (clean.len() + dirty.len()) as u64;
+        base.statistics.invalidated_pages += (clean.len() + dirty.len()) as u64;
         // Unmap first. A store of another thread from here on traps, and is not lost between diff
         // and unmapping.
         let mut all: Vec<PageId> = clean.iter().chain(&dirty).copied().collect();
         all.sort_unstable();
-        for (array, range) in array::ranges(all) {
+        for (array, range) in ranges(all) {
             pages.invalidate(array, range);
         }
-        let mut parcels = self.releases.parcels();
+        let mut parcels = Parcels::new(false, &base.mail.diffs);
         for id in dirty {
-            self.dirty.remove(&id);
-            if self.parcel(id, false, false, &mut parcels, pages) {
-                self.releases.early.insert(id);
-                self.updates.sending.share_with_none(id);
+            base.arrays.dirty.remove(&id);
+            if self.parcel(id, false, &mut parcels, updates, base, pages) {
+                self.early.insert(id);
+                updates.sending.share_with_none(id);
             }
         }
-        self.send_parcels(parcels);
+        send_parcels(parcels, base);
     }
 
-    /// Finishes the first release if its diffs are settled. Returns `true` if it did.
-    pub(crate) fn advance_releases(&mut self) -> bool {
-        let Some(release) = self.releases.queue.front() else { return false };
-        if self.releases.outstanding.first().is_some_and(|number| *number < release.boundary) {
-            return false;
+    /// Finishes the first release if its diffs are settled.
+    pub fn advance(&mut self, mail: &Mailbox) -> Option<Release> {
+        let release = self.queue.front()?;
+        if mail.diffs.has_any_before(release.boundary) {
+            return None;
         }
-        let Some(release) = self.releases.queue.pop_front() else { return false };
-        match release.then {
-            Then::Arrive => self.arrive(&release.vector),
-            Then::TellTeam { token } => self.tell_team(token, &release.vector),
-            Then::Unlock { lock, request, token } => {
-                // The lock is given back in any case, so that other nodes get it or their own
-                // error.
-                self.give_back(lock, request, &release.vector);
-                match self.lock_impediment(Doing::Unlock(lock), lock) {
-                    Some(error) => self.fail(token, error),
-                    None => self.done(token, Value::None),
-                }
-            }
-        }
-        true
+        self.queue.pop_front()
     }
+}
+
+/// Makes the bytes that a release has compared the twin for the next interval, if a live guard
+/// goes on writing the page. Its thread may store at any moment. A store between this copy and
+/// a later one would be in no diff.
+fn keep_twin(id: PageId, keeps: bool, now: Vec<u8>, arrays: &mut Arrays) {
+    if let Some(array) = arrays.get_mut(id.0).filter(|_| keeps) {
+        array.twins.insert(id.1, now.into_boxed_slice());
+    }
+}
+
+fn send_parcels(parcels: Parcels, base: &mut Base<'_>) {
+    for ((array, home), parcel) in parcels.bodies {
+        if !parcel.is_empty() {
+            send_diff(array, home, parcel, parcels.behind.contains(&home), base);
+        }
+    }
+}
+
+fn send_diff(array: ArrayId, home: Rank, body: Vec<u8>, is_behind: bool, base: &mut Base<'_>) {
+    if base.mail.is_dead(home) {
+        base.failing.lose_diff(home);
+        return;
+    }
+    base.statistics.diff_bytes += body.len() as u64;
+    if let Some(known) = base.arrays.get_mut(array) {
+        known.statistics.diffs_sent += 1;
+        known.statistics.diff_bytes += body.len() as u64;
+    }
+    // An unordered message is settled when it is delivered, which here means applied. But an
+    // earlier change to the same page must not be applied after this one. If one may be on its
+    // way, this message is synchronous, and settled only when delivered (COH-5.5).
+    let class = if is_behind { Class::Sync } else { Class::Unordered };
+    base.mail.post(home, class, Headline::Diff { array }, body, Purpose::Diff);
 }

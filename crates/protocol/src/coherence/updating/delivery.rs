@@ -1,10 +1,6 @@
 //! The five deliveries of paper 004: how a transfer of shared memory ends at its receiver
 //! (COH-10.20).
 
-use crate::coherence::Coherence;
-use crate::coherence::machine::ArrayId;
-use crate::wind::Class;
-
 /// Way in which transfers of a shared array end at their receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Delivery {
@@ -56,36 +52,5 @@ impl Delivery {
     /// Returns `true` if the runtime is told of each message.
     pub(crate) fn is_through(self) -> bool {
         matches!(self, Delivery::HeaderThrough | Delivery::HeaderThroughDiffDecode)
-    }
-}
-
-impl Coherence {
-    /// Sets how updates of an array that this node sends are delivered, and how it takes answers to
-    /// its fetches. Without a delivery the runtime chooses for each transfer. The array must be as
-    /// it was when it was declared.
-    pub fn set_delivery(&mut self, array: ArrayId, delivery: Option<Delivery>) {
-        if let Some(array) = self.arrays.get_mut(array) {
-            array.delivery = delivery;
-        }
-    }
-
-    /// Sets the class of the updates of an array that this node sends, [`Class::Unordered`] at
-    /// first. An update that must follow an earlier one is [`Class::Sync`] in any case (COH-10.8).
-    pub fn set_update_class(&mut self, array: ArrayId, class: Class) {
-        if let Some(array) = self.arrays.get_mut(array) {
-            array.update_class = class;
-        }
-    }
-
-    /// Counts a transfer that has been delivered.
-    pub(crate) fn count_delivery(&mut self, delivery: Delivery) {
-        let counter = match delivery {
-            Delivery::DirectMap => &mut self.statistics.direct_map,
-            Delivery::HeaderThrough => &mut self.statistics.header_through,
-            Delivery::MessageThrough => &mut self.statistics.message_through,
-            Delivery::DirectDiffDecode => &mut self.statistics.direct_diff_decode,
-            Delivery::HeaderThroughDiffDecode => &mut self.statistics.header_through_diff_decode,
-        };
-        *counter += 1;
     }
 }

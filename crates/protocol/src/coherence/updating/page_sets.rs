@@ -1,0 +1,37 @@
+//! Sets of pages of several arrays.
+
+use crate::coherence::clock::notices::Runs;
+use crate::coherence::pages::machine::ArrayId;
+use crate::coherence::pages::number_set::NumberSet;
+use crate::coherence::pages::page::PageId;
+use alloc::collections::BTreeMap;
+use core::ops::Range;
+
+/// Set of pages of several arrays.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
+pub(crate) struct PageSets(BTreeMap<ArrayId, NumberSet>);
+
+impl PageSets {
+    pub fn insert(&mut self, array: ArrayId, pages: Range<u64>) {
+        self.0.entry(array).or_default().insert(pages);
+    }
+
+    pub fn remove(&mut self, array: ArrayId, pages: Range<u64>) {
+        if let Some(set) = self.0.get_mut(&array) {
+            set.remove(pages);
+        }
+    }
+
+    pub fn contains(&self, (array, page): PageId) -> bool {
+        self.0.get(&array).is_some_and(|pages| pages.contains(page))
+    }
+
+    pub fn forget(&mut self, array: ArrayId) {
+        self.0.remove(&array);
+    }
+
+    pub fn runs(&self) -> Runs {
+        Runs::of_sets(&self.0)
+    }
+}
