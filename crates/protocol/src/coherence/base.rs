@@ -39,6 +39,7 @@ impl Base<'_> {
     }
 
     /// Returns how many collectives another node may have passed by now.
+    #[inline]
     pub fn epoch_possible(&self) -> u64 {
         self.clock.epoch_possible(!self.mail.dead().is_empty())
     }

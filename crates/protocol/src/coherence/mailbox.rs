@@ -189,20 +189,24 @@ impl Mailbox {
     }
 
     /// Returns the number of a message that coherence posted, or `None` for another layer's token.
+    #[inline]
     pub fn number(token: Token) -> Option<u64> {
         (token.0 >> 56 == TOKENS >> 56).then_some(token.0 & !TOKENS)
     }
 
+    #[inline]
     pub fn is_dead(&self, rank: Rank) -> bool {
         self.dead.contains(&rank)
     }
 
     /// Returns the dead nodes in the order in which this node heard of them.
+    #[inline]
     pub fn dead(&self) -> &[Rank] {
         &self.dead
     }
 
     /// Returns the first node that this node heard to be dead.
+    #[inline]
     pub fn first_dead(&self) -> Option<Rank> {
         self.dead.first().copied()
     }
@@ -214,11 +218,13 @@ impl Mailbox {
     }
 
     /// Returns the rank of the node that manages this lock.
+    #[inline]
     pub fn manager(&self, lock: u64) -> Rank {
         (lock % u64::from(self.nodes.max(1))) as Rank
     }
 
     /// Checks that a message may come from this rank.
+    #[inline]
     pub fn check_sender(&self, from: Rank) -> Result<(), Refusal> {
         if from < self.nodes && from != self.me { Ok(()) } else { Err(Refusal::Malformed) }
     }
@@ -370,21 +376,25 @@ impl Mailbox {
     }
 
     /// Returns the next message from this node to itself.
+    #[inline]
     pub fn poll_local(&mut self) -> Option<(Headline, Vec<u8>)> {
         self.local.pop_front()
     }
 
     /// Returns the next message to post.
+    #[inline]
     pub fn poll_message(&mut self) -> Option<(Rank, Message)> {
         self.out.pop_front()
     }
 
     /// Returns `true` if there is a message to post.
+    #[inline]
     pub fn owes(&self) -> bool {
         !self.out.is_empty()
     }
 
     /// Returns the next event.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<CoherenceEvent> {
         self.events.pop_front()
     }

@@ -33,15 +33,18 @@ impl Clock {
     }
 
     /// Returns `true` between the closing of this node's interval and the end of the collective.
+    #[inline]
     pub fn is_waiting(&self) -> bool {
         self.progress != CollectiveProgress::Open
     }
 
+    #[inline]
     pub fn has_arrived(&self) -> bool {
         self.progress == CollectiveProgress::Arrived
     }
 
     /// Returns the epoch of updates that are sent now (COH-10.3).
+    #[inline]
     pub fn open_epoch(&self) -> u64 {
         self.epoch.saturating_add(u64::from(self.is_waiting()))
     }
@@ -49,6 +52,7 @@ impl Clock {
     /// Returns how many collectives another node may have passed by now. That is one more than this
     /// node has passed, if this node has arrived (COH-7.4). After a death (`has_dead`) this node
     /// may have given up a collective that other nodes passed.
+    #[inline]
     pub fn epoch_possible(&self, has_dead: bool) -> u64 {
         self.epoch.saturating_add(u64::from(self.has_arrived() || has_dead))
     }

@@ -37,11 +37,13 @@ pub(crate) struct Failing {
 
 impl Failing {
     /// Returns why shared memory is broken on this node, if it is.
+    #[inline]
     pub fn broken(&self) -> Option<&CoherenceError> {
         self.broken.as_ref()
     }
 
     /// Returns the rank of a dead home that did not receive this node's changes.
+    #[inline]
     pub fn lost_diff(&self) -> Option<Rank> {
         self.lost_diff
     }
@@ -129,6 +131,7 @@ impl Failing {
     }
 
     /// Breaks shared memory on this node if the machine could not make a change (COH-8.5).
+    #[inline]
     pub fn check_machine(&mut self, pages: &dyn Pages) {
         if self.broken.is_none()
             && let Some(why) = pages.failure()
@@ -146,6 +149,7 @@ impl Failing {
 
     /// Takes the reason for which shared memory has broken since the last call. The operations that
     /// wait must fail with it.
+    #[inline]
     pub fn take_news(&mut self) -> Option<CoherenceError> {
         core::mem::take(&mut self.is_news).then(|| self.broken.clone()).flatten()
     }

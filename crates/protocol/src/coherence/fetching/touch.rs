@@ -56,6 +56,7 @@ impl Fetches {
 
     /// Goes on with touches and prefetches if something has changed for them. Returns `true` if
     /// it has.
+    #[inline]
     pub fn advance(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) -> bool {
         let is_due = core::mem::take(&mut self.is_due);
         if is_due {

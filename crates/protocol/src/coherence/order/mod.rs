@@ -74,6 +74,7 @@ impl Coherence {
     }
 
     /// Borrows the parts that a call needs.
+    #[inline]
     fn parts(&mut self) -> (Callers<'_>, Writes<'_>) {
         let Coherence { mail, clock, arrays, failing, statistics, updates, releasing, .. } = self;
         let base = Base { mail, clock, arrays, failing, statistics };

@@ -37,16 +37,19 @@ pub(crate) enum PageState {
 }
 
 impl PageState {
+    #[inline]
     pub fn is_home(self) -> bool {
         !self.is_requested()
             && !matches!(self, PageState::Invalid | PageState::Read | PageState::Write)
     }
 
     /// Returns `true` if the page is on its way to this node.
+    #[inline]
     pub fn is_requested(self) -> bool {
         matches!(self, PageState::Fetching | PageState::Stale)
     }
 
+    #[inline]
     pub fn holds(self, access: Access) -> bool {
         match self {
             PageState::Write | PageState::HomePrivate | PageState::HomeWrite => true,
@@ -69,6 +72,7 @@ pub(crate) fn ranges(sorted: impl IntoIterator<Item = PageId>) -> Vec<(ArrayId, 
 }
 
 /// Returns the pages that hold these bytes. No bytes have no pages, wherever they lie.
+#[inline]
 pub(crate) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
     let first = bytes.start / PAGE as u64;
     let end = if bytes.is_empty() { first } else { bytes.end.div_ceil(PAGE as u64) };
@@ -76,11 +80,13 @@ pub(crate) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
 }
 
 /// Returns the bytes of one page.
+#[inline]
 pub(crate) fn bytes_of(page: u64) -> Range<u64> {
     bytes_of_pages(&(page..page + 1))
 }
 
 /// Returns the bytes of consecutive pages.
+#[inline]
 pub(crate) fn bytes_of_pages(pages: &Range<u64>) -> Range<u64> {
     pages.start * PAGE as u64..pages.end * PAGE as u64
 }

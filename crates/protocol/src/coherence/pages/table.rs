@@ -90,6 +90,7 @@ impl Arrays {
         self.next = self.next.max(next);
     }
 
+    #[inline]
     pub fn get(&self, number: ArrayId) -> Option<&Array> {
         self.known.get(&number)
     }
@@ -99,6 +100,7 @@ impl Arrays {
         self.get_mut(number).map(change);
     }
 
+    #[inline]
     pub fn get_mut(&mut self, number: ArrayId) -> Option<&mut Array> {
         self.known.get_mut(&number)
     }
@@ -145,16 +147,19 @@ impl Arrays {
         self.regions.insert(array, region);
     }
 
+    #[inline]
     pub fn region(&self, array: ArrayId) -> Option<u32> {
         self.regions.get(&array).copied()
     }
 
     /// Returns `true` if the array is written under guards alone.
+    #[inline]
     pub fn is_guarded(&self, array: ArrayId) -> bool {
         self.get(array).is_some_and(|array| array.guarded)
     }
 
     /// As [`Array::mapping`], of an array by its number.
+    #[inline]
     pub fn mapping(&self, array: ArrayId, access: Access) -> Access {
         self.get(array).map_or(access, |array| array.mapping(access))
     }

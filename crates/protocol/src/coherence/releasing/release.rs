@@ -329,6 +329,7 @@ impl Releasing {
     }
 
     /// Finishes the first release if its diffs are settled.
+    #[inline]
     pub fn advance(&mut self, mail: &Mailbox) -> Option<Release> {
         let release = self.queue.front()?;
         if mail.diffs.has_any_before(release.boundary) {
