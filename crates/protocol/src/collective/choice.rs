@@ -1,6 +1,6 @@
 //! Choice of the algorithm, by the size of the data and the number of ranks: one table.
 
-use super::CollectiveKind;
+use crate::collective::call::CollectiveKind;
 use CollectiveAlgorithm as By;
 use CollectiveKind as On;
 

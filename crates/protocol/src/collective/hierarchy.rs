@@ -1,8 +1,9 @@
 //! Hierarchy: the ranks of one machine combine at a leader, the leaders among themselves.
 
 use super::plan::{Group, Part, PlanBuilder};
-use super::{CollectiveAlgorithm, doubling, rabenseifner, ring, tree};
+use super::{doubling, rabenseifner, ring, tree};
 use crate::Rank;
+use crate::collective::choice::CollectiveAlgorithm;
 use alloc::vec::Vec;
 
 /// Machines of a group, seen from one rank.

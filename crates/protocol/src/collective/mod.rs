@@ -20,7 +20,7 @@
 //! MPICH", 2005; Bruck et al., "Efficient Algorithms for All-to-All Communications", 1997.
 
 mod bruck;
-mod call;
+pub(crate) mod call;
 mod choice;
 mod doubling;
 mod hierarchy;

@@ -3,10 +3,10 @@
 use super::choice::{Facts, choose};
 use super::hierarchy::{self, Machines};
 use super::plan::{Group, Part, Plan, PlanBuilder};
-use super::{
-    CollectiveAlgorithm, CollectiveKind, bruck, doubling, pairwise, rabenseifner, ring, tree,
-};
+use super::{bruck, doubling, pairwise, rabenseifner, ring, tree};
 use crate::Rank;
+use crate::collective::call::CollectiveKind;
+use crate::collective::choice::CollectiveAlgorithm;
 use alloc::vec::Vec;
 
 /// Lengths of the blocks, in elements.

@@ -2,14 +2,15 @@
 //! given to the node that answers, and asks for exactly this kind and length (MEM-4.3). A forged
 //! answer changes nothing.
 
-use super::serve::{bytes_of, length};
 use super::ticket::ExpectedAnswer;
-use super::{
-    Destination, Memory, OperationValue, Published, Rma, RmaError, RmaEvent, TicketId, Transfer,
-    names,
-};
+use super::{Rma, Transfer, names};
 use crate::Rank;
 use crate::planted::{Bug, planted};
+use crate::rma::destination::Destination;
+use crate::rma::event::{OperationValue, RmaError, RmaEvent};
+use crate::rma::head::{Published, TicketId};
+use crate::rma::memory::Memory;
+use crate::rma::ops::body::{bytes_of, length};
 use crate::wind::{Admission, Delivered, Refusal, Token};
 use alloc::string::String;
 

@@ -1,6 +1,6 @@
 //! Destination of an operation's bytes in this node's memory: a range, or rows.
 
-use super::Memory;
+use crate::rma::memory::Memory;
 use crate::wind::{Rows, Segment};
 use alloc::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Events of this layer for its user: completions, failures with their cause, and arrivals.
 
-use super::Published;
 use crate::Rank;
 use crate::block::BadBlock;
-use crate::collective::ParcelHead;
+use crate::collective::call::ParcelHead;
 use crate::limits::{NAME_MAX, NAMES_MAX, TICKETS_MAX};
+use crate::rma::head::Published;
 use crate::wind::{Class, Refusal, Token};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -4,12 +4,14 @@
 //! is exactly one encoding of a meaning. A head that is one byte too long or too short, or has an
 //! unknown bit set, is malformed (MEM-2.2).
 
-use super::{Accumulation, AtomicOp, MessageKind, Rights};
 use crate::block::Block;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
-use crate::collective::ParcelHead;
+use crate::collective::call::ParcelHead;
 use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
-use crate::rma::kind;
+use crate::rma::memory::Rights;
+use crate::rma::message_kind::{MessageKind, kind};
+use crate::rma::ops::atomic::AtomicOp;
+use crate::rma::ops::element::Accumulation;
 use crate::wind::{Head, Refusal};
 
 /// Requester's name for its request, which comes back in the answer.

@@ -1,6 +1,7 @@
 //! Interface of remote memory to the machine's memory.
 
-use super::{Accumulation, AtomicOp};
+use crate::rma::ops::atomic::AtomicOp;
+use crate::rma::ops::element::Accumulation;
 use crate::wind::Refusal;
 
 /// Rights that a region grants to peers, as a set of bits.

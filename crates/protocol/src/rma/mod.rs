@@ -25,7 +25,7 @@ mod event;
 mod head;
 mod matching;
 mod memory;
-mod message_kind;
+pub(crate) mod message_kind;
 mod names;
 pub mod ops;
 mod refusals;

@@ -1,7 +1,8 @@
 //! Regions published by name (MEM-6).
 
-use super::{Published, RmaError};
 use crate::limits::{NAME_MAX, NAMES_LISTED, NAMES_MAX, WITHDRAWN_KEPT};
+use crate::rma::event::RmaError;
+use crate::rma::head::Published;
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -1,9 +1,11 @@
 //! Refusals of this node to peers. The node's owner can ask who wanted which access, and why it was
 //! refused (MEM-1.9).
 
-use super::{Memory, MessageKind, Operation, Rights, Rma, Signal};
+use super::Rma;
 use crate::limits::{REFUSALS_KEPT, WRONG_KEYS_MAX};
-use crate::rma::kind;
+use crate::rma::head::{Operation, Signal};
+use crate::rma::memory::{Memory, Rights};
+use crate::rma::message_kind::{MessageKind, kind};
 use crate::wind::Refusal;
 use crate::{Rank, counters};
 use alloc::collections::VecDeque;

@@ -1,13 +1,14 @@
 //! The requester, which turns calls into messages and Wind's events into completions (MEM-7.3).
 
 use super::ticket::ExpectedAnswer;
-use super::{
-    Accumulation, AtomicOp, Operation, OperationValue, Rma, RmaError, RmaEvent, Signal, TicketId,
-    names,
-};
+use super::{Rma, names};
 use crate::Rank;
-use crate::collective::ParcelHead;
+use crate::collective::call::ParcelHead;
 use crate::limits::{BODY_MAX, FIFO_ELEMENT_MAX, MESSAGE_MAX};
+use crate::rma::event::{OperationValue, RmaError, RmaEvent};
+use crate::rma::head::{Operation, Signal, TicketId};
+use crate::rma::ops::atomic::AtomicOp;
+use crate::rma::ops::element::Accumulation;
 use crate::wind::{Body, Charge, Class, Message, Refusal, Segment, Token};
 use alloc::borrow::ToOwned;
 

@@ -1,14 +1,17 @@
 //! The target, which serves peers' operations on this node's memory. All input is from a network
 //! (MEM-9.2).
 
-use super::{
-    AtomicOp, Destination, Memory, Notice, Operation, Rights, Rma, RmaEvent, Serving, Signal,
-    TicketId, Transfer, Width,
-};
+use super::{Rma, Serving, Transfer};
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_MAX, NAME_MAX, NAMES_LISTED};
 use crate::planted::{Bug, planted};
+use crate::rma::destination::Destination;
+use crate::rma::event::{Notice, RmaEvent};
+use crate::rma::head::{Operation, Signal, TicketId};
+use crate::rma::memory::{Memory, Rights};
 use crate::rma::ops::accumulate::Accumulate;
+use crate::rma::ops::atomic::{AtomicOp, Width};
+use crate::rma::ops::body::{bytes_of, length, within};
 use crate::rma::ops::strided::{PutBlock, deliver_block, place_rows};
 use crate::wind::{Admission, Body, Class, Delivered, Refusal, Segment, Token};
 use alloc::vec::Vec;
@@ -462,30 +465,6 @@ fn read_now(region: u32, offset: u64, len: u64, memory: &impl Memory) -> Result<
     Body::filled(len, |bytes| memory.read(region, offset, bytes)).ok_or(Refusal::OutOfBounds)
 }
 
-/// Returns the place of `bytes`, which begin at `start` of a transfer of `len` bytes at `offset`.
-/// Returns `None` if they reach beyond its end.
-pub(super) fn within(offset: u64, len: u64, start: u64, bytes: &[u8]) -> Option<u64> {
-    let end = start.checked_add(bytes.len() as u64)?;
-    (end <= len).then(|| offset.checked_add(start)).flatten()
-}
-
 fn room(len: u64, max: u64, otherwise: Refusal) -> Result<Admission, Refusal> {
     if len <= max { Ok(Admission::Assemble) } else { Err(otherwise) }
-}
-
-pub(super) fn length(body: &Delivered<'_>) -> u64 {
-    match body {
-        Delivered::Placed(len) => *len,
-        Delivered::Bytes(bytes) => bytes.len() as u64,
-        Delivered::Owned(bytes) => bytes.len() as u64,
-    }
-}
-
-/// Returns the bytes, unless they are already at their place.
-pub(super) fn bytes_of<'a>(body: &'a Delivered<'_>) -> Option<&'a [u8]> {
-    match body {
-        Delivered::Bytes(bytes) => Some(bytes),
-        Delivered::Owned(bytes) => Some(Vec::as_slice(bytes)),
-        Delivered::Placed(_) => None,
-    }
 }

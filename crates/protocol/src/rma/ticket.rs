@@ -1,9 +1,11 @@
 //! Requests that wait for an answer (MEM-4).
 
 use super::head::TicketId;
-use super::{Destination, RmaError, Width};
 use crate::Rank;
 use crate::limits::TICKETS_MAX;
+use crate::rma::destination::Destination;
+use crate::rma::event::RmaError;
+use crate::rma::ops::atomic::Width;
 use crate::wind::Token;
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -4,9 +4,10 @@
 //! it, and then nobody answers the request. A peer answers in the order of the requests, so the
 //! oldest request is the one to watch. While older answers come, the others may have to wait.
 
-use super::{Rma, RmaEvent};
+use super::Rma;
 use crate::Rank;
 use crate::limits::PROGRESS_FAILURE_TIMES;
+use crate::rma::event::RmaEvent;
 use crate::time::{Rounds, Time};
 use alloc::collections::BTreeMap;
 use core::time::Duration;

@@ -1,7 +1,7 @@
 //! Head of a user's message, the only head of constant length. Fast paths read and write it without
 //! the rest, where a few nanoseconds count.
 
-use super::MessageKind;
+use crate::rma::message_kind::MessageKind;
 
 /// Length of the head in bytes.
 pub const USER_HEAD: usize = 9;

@@ -6,10 +6,6 @@ use super::handshake::{Handshake, Heard};
 use super::keys::Keys;
 use super::lanes::{PerLane, Sending};
 use super::mtu::Mtu;
-use super::{
-    Death, Event, Fallback, Handler, Introduction, Latency, Message, Nonsense, PostError, Settings,
-    Statistics, Token,
-};
 use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
@@ -18,16 +14,24 @@ use crate::seal::{KeyExchange, SessionSecrets};
 use crate::time::Time;
 use crate::wind::ack::deferred::DeferredAck;
 use crate::wind::ack::received::ReceivedDatagrams;
+use crate::wind::death::{Death, Nonsense};
+use crate::wind::event::{Event, Fallback, PostError};
+use crate::wind::handler::Handler;
 use crate::wind::keepalive::Liveness;
+use crate::wind::metrics::counters::Statistics;
+use crate::wind::metrics::histogram::Latency;
 use crate::wind::recovery::pto::Probe;
 use crate::wind::recovery::retransmit::BulkPortDoubt;
 use crate::wind::recovery::rtt::RoundTrip;
 use crate::wind::recv::queue::Inbox;
 use crate::wind::recv::refusals::Refusals;
+use crate::wind::send::message::{Message, Token};
 use crate::wind::send::mode::AckPath;
 use crate::wind::send::outgoing::Sizes;
 use crate::wind::send::queue::Outbox;
-use crate::wire::Lane;
+use crate::wind::settings::Settings;
+use crate::wire::header::Lane;
+use crate::wire::hello::Introduction;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;

@@ -1,7 +1,9 @@
 //! Reasons why a connection ends.
 
-use super::{Class, Refusal};
-use crate::wire::{Misfit, Refuse, SealKind};
+use crate::wind::handler::Refusal;
+use crate::wind::send::message::Class;
+use crate::wire::hello::{Misfit, Refuse};
+use crate::wire::seal::SealKind;
 use core::fmt;
 
 pub use crate::wire::CloseReason;

@@ -1,7 +1,10 @@
 //! Events that a connection reports to its owner.
 
-use super::{Death, Refusal, Rows, Segment, SendMode, Token};
-use crate::wire::Lane;
+use crate::wind::death::Death;
+use crate::wind::handler::Refusal;
+use crate::wind::send::message::{Rows, Segment, Token};
+use crate::wind::send::mode::SendMode;
+use crate::wire::header::Lane;
 use alloc::sync::Arc;
 
 /// Event of a connection, in the order in which things happened; see

@@ -1,9 +1,9 @@
 //! [`Handler`]: the interface of the layer above Wind, to which messages are delivered.
 
-use super::Class;
 use crate::Rank;
 use crate::bytes::Invalid;
-use crate::wire::RefusedMessage;
+use crate::wind::send::message::Class;
+use crate::wire::acknowledge::RefusedMessage;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 

@@ -8,13 +8,14 @@
 
 use super::death::HandshakeRefusal;
 use super::keys::Keys;
-use super::{Introduction, Misfit};
 use crate::Rank;
 use crate::limits::{HELLO_INTERVAL_MAX, HELLO_INTERVAL_MIN};
 use crate::random::mix;
 use crate::seal::KeyStep;
 use crate::time::Time;
-use crate::wire::{Builder, Cookie, CookieReply, Hello, Refuse, SealKind, Shown};
+use crate::wire::build::Builder;
+use crate::wire::hello::{Cookie, CookieReply, Hello, Introduction, Misfit, Refuse, Shown};
+use crate::wire::seal::SealKind;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;

@@ -1,9 +1,9 @@
 //! Liveness of the peer (WIND-7).
 
-use super::Settings;
 use crate::limits::PROGRESS_FAILURE_TIMES;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
+use crate::wind::settings::Settings;
 use core::time::Duration;
 
 /// Result of a check of the time (WIND-7.2).

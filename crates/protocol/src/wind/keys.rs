@@ -1,11 +1,10 @@
 //! Keys of a connection, agreed upon in the handshake (SEAL-2).
 
-use super::Introduction;
 use crate::Rank;
 use crate::seal::{
     Binding, FirstMessage, Identity, KeyExchange, KeyStep, SecondMessage, SessionSecrets,
 };
-use crate::wire::Hello;
+use crate::wire::hello::{Hello, Introduction};
 use alloc::boxed::Box;
 use core::fmt;
 

@@ -1,11 +1,11 @@
 //! Lanes of a connection (WIRE-2.7, WIND-3.6): the state that each of the two lanes has for itself.
 
-use super::Settings;
 use super::congestion::{Controller, Gate};
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
 use crate::wind::recovery::in_flight::Flight;
-use crate::wire::Lane;
+use crate::wind::settings::Settings;
+use crate::wire::header::Lane;
 use alloc::boxed::Box;
 use core::ops::{Index, IndexMut};
 

@@ -8,7 +8,7 @@ pub mod congestion;
 mod connection;
 mod death;
 mod event;
-mod handler;
+pub(crate) mod handler;
 mod handshake;
 mod keepalive;
 mod keys;
@@ -19,7 +19,7 @@ mod progress;
 mod receive;
 mod recovery;
 mod recv;
-mod send;
+pub(crate) mod send;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::congestion::Algorithm;
 use crate::limits;
-use crate::wire::SealKind;
+use crate::wire::seal::SealKind;
 use core::time::Duration;
 
 /// Settings of one connection. The defaults fit a LAN.

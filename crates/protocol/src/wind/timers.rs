@@ -2,14 +2,15 @@
 
 use super::connection::{Connection, Phase};
 use super::lanes::Sending;
-use super::{Death, Event, Stuck};
 use crate::limits::PROBE_MAX;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::ack::received::ReceivedDatagrams;
+use crate::wind::death::{Death, Stuck};
+use crate::wind::event::Event;
 use crate::wind::keepalive::Pulse;
 use crate::wind::recovery::pto::Probe;
-use crate::wire::Lane;
+use crate::wire::header::Lane;
 
 impl Connection {
     /// Returns the latest time at which the owner has to call [`timeout`](Self::timeout).

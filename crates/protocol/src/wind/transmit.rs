@@ -2,16 +2,20 @@
 
 use super::connection::{Connection, NUMBERS_LEFT_FOR_CLOSE, Phase};
 use super::lanes::Sending;
-use super::{Death, SendMode, Transmit};
 use crate::limits::{DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
 use crate::time::Time;
 use crate::wind::ack::received::Ranges;
+use crate::wind::death::Death;
+use crate::wind::event::Transmit;
 use crate::wind::recovery::in_flight::Item;
+use crate::wind::send::mode::SendMode;
 use crate::wind::send::outgoing::{BodyPiece, Outgoing, Stage};
-use crate::wire::{
-    Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal,
-    message_frame_len, open_frame_len,
+use crate::wire::acknowledge::Acknowledgement;
+use crate::wire::build::Builder;
+use crate::wire::frame::{
+    Fragment, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
 };
+use crate::wire::header::{Flags, Lane};
 use alloc::vec::Vec;
 
 /// Purpose of the next datagram of a lane.

@@ -5,11 +5,11 @@
 //! is `largest - below ..= largest`. Each further range leaves out `gap` ≥ 1 numbers below the one
 //! before. Without ranges (when only refusals or credit can be told) `largest` and `below` are 0.
 
-use super::Lane;
 use super::frame::{PREFIX_LEN, kind, put_prefix};
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{ACK_RANGES_MAX, REFUSALS_MAX};
-use crate::wind::Refusal;
+use crate::wind::handler::Refusal;
+use crate::wire::header::Lane;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::ops::RangeInclusive;

@@ -1,11 +1,12 @@
 //! Writer of one datagram.
 
 use super::frame::{CloseReason, PREFIX_LEN, kind, put_prefix};
-use super::{
-    Acknowledgement, CookieReply, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage,
-    SealKind, SmallMessage, Told, Withdrawal,
-};
 use crate::limits::{BULK_FRAME_LEN, HEADER_LEN};
+use crate::wire::acknowledge::{Acknowledgement, RefusedMessage, Told};
+use crate::wire::frame::{Fragment, Open, SmallMessage, Withdrawal};
+use crate::wire::header::{Flags, Header};
+use crate::wire::hello::{CookieReply, Hello, Refuse};
+use crate::wire::seal::SealKind;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 

@@ -1,10 +1,11 @@
 //! The frames (WIRE-3, WIRE-4). Each begins `kind u8 | flags u8 | len u16`, where `len` counts the
 //! whole frame.
 
-use super::{Acknowledgement, CookieReply, Hello, Refuse};
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{BULK_FRAME_LEN, HEAD_MAX};
-use crate::wind::Class;
+use crate::wind::send::message::Class;
+use crate::wire::acknowledge::Acknowledgement;
+use crate::wire::hello::{CookieReply, Hello, Refuse};
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 

@@ -1,8 +1,8 @@
 //! The fixed header (WIRE-2).
 
-use super::SealKind;
 use crate::bytes::{ByteReader, Invalid};
 use crate::limits::HEADER_LEN;
+use crate::wire::seal::SealKind;
 
 /// Flag bits of a datagram (WIRE-2.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,15 +6,15 @@
 //! it is reached. Neither ever panics, whatever the bytes are, and both only borrow. [`Builder`]
 //! writes the same format. The engine owns the [`Seal`] that writes and checks the tag.
 
-mod acknowledge;
-mod build;
-mod frame;
-mod header;
-mod hello;
-mod seal;
+pub(crate) mod acknowledge;
+pub(crate) mod build;
+pub(crate) mod frame;
+pub(crate) mod header;
+pub(crate) mod hello;
+pub(crate) mod seal;
 #[cfg(test)]
 mod tests;
-mod view;
+pub(crate) mod view;
 
 pub use acknowledge::{Acknowledgement, RangesDescending, RefusalWalk, RefusedMessage, Told};
 pub use build::Builder;

@@ -1,8 +1,9 @@
 //! A checked view of one datagram's bytes.
 
-use super::{Flags, Frame, Header};
 use crate::bytes::ByteReader;
 use crate::limits::HEADER_LEN;
+use crate::wire::frame::Frame;
+use crate::wire::header::{Flags, Header};
 
 /// Reason why bytes are not a datagram of this protocol. Such bytes are counted and dropped, never
 /// answered.

@@ -7,8 +7,10 @@
 use crate::Rank;
 use crate::limits::CUT_ELEMENTS_PER_PEER;
 use crate::planted::{Bug, planted};
-use crate::rma::serve::{bytes_of, length, within};
-use crate::rma::{Accumulation, Memory, Rights, Rma, Transfer};
+use crate::rma::memory::{Memory, Rights};
+use crate::rma::ops::body::{bytes_of, length, within};
+use crate::rma::ops::element::Accumulation;
+use crate::rma::{Rma, Transfer};
 use crate::wind::{Admission, Delivered, Refusal};
 use alloc::collections::BTreeMap;
 

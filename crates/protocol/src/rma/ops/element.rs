@@ -1,7 +1,7 @@
 //! Combination of elements by an accumulate (MEM-12.1).
 
 use crate::bytes::{ByteReader, Invalid};
-use crate::rma::{AtomicOp, Width, Word};
+use crate::rma::ops::atomic::{AtomicOp, Width, Word};
 
 crate::wire_enum! {
     /// Type of the elements of an array.

@@ -2,6 +2,7 @@
 
 pub(crate) mod accumulate;
 pub(crate) mod atomic;
+pub(crate) mod body;
 pub(crate) mod element;
 pub(crate) mod strided;
 

@@ -9,11 +9,14 @@ use crate::block::{BadBlock, Block};
 use crate::limits::ANSWER_INLINE;
 use crate::planted::{Bug, planted};
 use crate::rma::destination::{Destination, read_rows, write_rows};
-use crate::rma::serve::{bytes_of, length, locate_word, raise};
+use crate::rma::event::RmaError;
+use crate::rma::head::{Operation, Signal, TicketId};
+use crate::rma::memory::{Memory, Rights};
+use crate::rma::ops::atomic::Width;
+use crate::rma::ops::body::{bytes_of, length};
+use crate::rma::serve::{locate_word, raise};
 use crate::rma::ticket::ExpectedAnswer;
-use crate::rma::{
-    Memory, Operation, Rights, Rma, RmaError, Serving, Signal, TicketId, Transfer, Width,
-};
+use crate::rma::{Rma, Serving, Transfer};
 use crate::wind::{Admission, Body, Charge, Class, Delivered, Message, Refusal, Rows, Token};
 use alloc::sync::Arc;
 

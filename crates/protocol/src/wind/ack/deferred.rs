@@ -4,7 +4,8 @@
 
 use crate::time::Time;
 use crate::wind::connection::Connection;
-use crate::wire::{Acknowledgement, Lane};
+use crate::wire::acknowledge::Acknowledgement;
+use crate::wire::header::Lane;
 
 /// Acknowledgement that was found correct and is still to be processed.
 #[derive(Clone, Copy, Debug, Hash)]

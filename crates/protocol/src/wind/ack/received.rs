@@ -9,7 +9,9 @@ use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::ack::delayed::AckPolicy;
 use crate::wind::recv::refusals::Refusals;
-use crate::wire::{Builder, Lane, RefusedMessage, Told};
+use crate::wire::acknowledge::{RefusedMessage, Told};
+use crate::wire::build::Builder;
+use crate::wire::header::Lane;
 use arrayvec::ArrayVec;
 use core::ops::RangeInclusive;
 

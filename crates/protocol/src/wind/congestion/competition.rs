@@ -1,8 +1,9 @@
 //! Detects competing flows that fill queues (WIND-9.4). A delay-based controller that yields to
 //! every queue starves beside them and on long paths, so it changes to CUBIC while they compete.
 
-use super::{Controller, Cubic, Limits};
+use super::{Controller, Limits};
 use crate::time::Time;
+use crate::wind::congestion::cubic::Cubic;
 use core::time::Duration;
 
 /// Number of successive round trips whose delay did not respond, after which the controller

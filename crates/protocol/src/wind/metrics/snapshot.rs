@@ -1,8 +1,9 @@
 //! Current state of a connection, for people and tests.
 
 use crate::wind::connection::{Connection, Phase};
+use crate::wind::death::Death;
 use crate::wind::lanes::PerLane;
-use crate::wind::{Death, Latency};
+use crate::wind::metrics::histogram::Latency;
 use core::time::Duration;
 
 /// State of the connection to the peer.

@@ -1,12 +1,12 @@
 //! Path MTU changes of a connection (WIND-8): applies what [`Mtu`](crate::wind::mtu) finds out.
 
 use crate::time::Time;
-use crate::wind::Fallback;
 use crate::wind::connection::Connection;
+use crate::wind::event::Fallback;
 use crate::wind::lanes::Sending;
 use crate::wind::recovery::retransmit::lost;
 use crate::wind::send::outgoing::Sizes;
-use crate::wire::Lane;
+use crate::wire::header::Lane;
 
 impl Connection {
     /// Updates the path MTU from the datagrams of a lane that were acknowledged and lost (WIND-8).

@@ -6,13 +6,14 @@ use crate::limits::BULK_PORT_ROUNDS;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::connection::Connection;
+use crate::wind::event::Fallback;
 use crate::wind::lanes::Sending;
+use crate::wind::metrics::counters::Statistics;
 use crate::wind::mtu::Mtu;
 use crate::wind::recovery::in_flight::{Cause, Item};
 use crate::wind::recv::refusals::Refusals;
 use crate::wind::send::queue::Outbox;
-use crate::wind::{Fallback, Statistics};
-use crate::wire::Lane;
+use crate::wire::header::Lane;
 use arrayvec::ArrayVec;
 
 /// Evidence that the peer is reached by its first port only (WIND-8.9).

@@ -4,9 +4,10 @@
 //! The prediction is a guess on which no decision depends. The message whose fragment came last
 //! goes on behind that fragment, in fragments as long as that one.
 
-use crate::wind::Connection;
+use crate::wind::connection::Connection;
 use crate::wind::recv::reassembly::{Assembly, BodyDestination};
-use crate::wire::{Frame, View, open_frame_len};
+use crate::wire::frame::{Frame, open_frame_len};
+use crate::wire::view::View;
 use core::hash::{Hash, Hasher};
 
 /// Bytes of a body that is being placed, none of which has arrived, and how the sender will likely

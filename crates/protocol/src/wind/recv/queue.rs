@@ -8,12 +8,12 @@ mod deliver;
 
 use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
-use crate::wind::handler::Above;
+use crate::wind::handler::{Above, Admission, Delivered, Handler, Refusal};
 use crate::wind::recv::credit::ReceiveCredit;
 use crate::wind::recv::prediction::{Expected, LatestFragment};
 use crate::wind::recv::reassembly::{Assembly, BodyDestination, Filled};
-use crate::wind::{Admission, Class, Delivered, Handler, Head, Refusal};
-use crate::wire::{Fragment, Open, SmallMessage, Withdrawal};
+use crate::wind::send::message::{Class, Head};
+use crate::wire::frame::{Fragment, Open, SmallMessage, Withdrawal};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

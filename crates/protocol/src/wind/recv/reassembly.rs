@@ -3,7 +3,7 @@
 use crate::limits::BODY_RANGES_MAX;
 use crate::planted::{Bug, planted};
 use crate::wind::ack::ranges::RangeSet;
-use crate::wind::{Class, Head};
+use crate::wind::send::message::{Class, Head};
 use alloc::vec::Vec;
 use core::ops::Range;
 

@@ -3,7 +3,8 @@
 
 use crate::limits::REFUSALS_MAX;
 use crate::planted::{Bug, planted};
-use crate::wire::{Lane, RefusedMessage};
+use crate::wire::acknowledge::RefusedMessage;
+use crate::wire::header::Lane;
 use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;
 

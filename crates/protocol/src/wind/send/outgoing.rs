@@ -5,8 +5,10 @@ use crate::limits::{
 };
 use crate::time::Time;
 use crate::wind::ack::ranges::RangeSet;
-use crate::wind::{Body, Charge, Class, Event, Head, Token};
-use crate::wire::{SealKind, message_frame_len, open_frame_len};
+use crate::wind::event::Event;
+use crate::wind::send::message::{Body, Charge, Class, Head, Token};
+use crate::wire::frame::{message_frame_len, open_frame_len};
+use crate::wire::seal::SealKind;
 use alloc::collections::VecDeque;
 
 /// State of a message.

@@ -14,7 +14,9 @@ use crate::limits::{
 };
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wind::{Body, Class, Latency, Message, PostError, Rows, Segment};
+use crate::wind::event::PostError;
+use crate::wind::metrics::histogram::Latency;
+use crate::wind::send::message::{Body, Class, Message, Rows, Segment};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 

@@ -3,9 +3,9 @@
 
 use super::{Inbox, OVERHEAD, QueueSlot};
 use crate::planted::{Bug, planted};
-use crate::wind::handler::Above;
+use crate::wind::handler::{Above, Delivered, Handler};
 use crate::wind::recv::reassembly::{Assembly, BodyDestination};
-use crate::wind::{Class, Delivered, Handler};
+use crate::wind::send::message::Class;
 
 impl Inbox {
     /// Delivers the messages whose turn has come.

@@ -2,7 +2,9 @@
 
 use super::super::outgoing::{Stage, tell};
 use super::Outbox;
-use crate::wind::{Body, Death, Event, Token};
+use crate::wind::death::Death;
+use crate::wind::event::Event;
+use crate::wind::send::message::{Body, Token};
 use alloc::collections::VecDeque;
 
 impl Outbox {

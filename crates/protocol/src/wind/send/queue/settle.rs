@@ -3,7 +3,9 @@
 use super::super::outgoing::{Outgoing, Stage, tell};
 use super::Outbox;
 use crate::planted::{Bug, planted};
-use crate::wind::{Body, Class, Event, Message, Refusal, Token};
+use crate::wind::event::Event;
+use crate::wind::handler::Refusal;
+use crate::wind::send::message::{Body, Class, Message, Token};
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
