@@ -341,19 +341,25 @@ def test_a_failed_conversion_loses_no_result(alone):
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_barrier_against_all_reduce_is_a_mistake_on_all_nodes(run, first):
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    # The ranks exchange whole numbers of any length, and each adds them.
+    [("numpy.ones(3)", "all_reduce of 3 f64"), ("1", "all_gather of 16 × 1 bytes")],
+)
+def test_barrier_against_all_reduce_is_a_mistake_on_all_nodes(run, first, value, shown):
     # COLL-3.9.
     done = run(
         3,
         f"""
+        import numpy
         job = oikaze.join(time_limit=60)
-        calls = [job.barrier, lambda: job.all_reduce(1)]
+        calls = [job.barrier, lambda: job.all_reduce({value})]
         for call in (calls if job.rank == {first} else reversed(calls)):
             try:
                 call()
             except oikaze.MismatchError as error:
                 text = str(error)
-                assert "calls barrier" in text and "calls all_reduce of 1 i64" in text, text
+                assert "calls barrier" in text and "calls {shown}" in text, text
                 print("mistake")
         job.barrier()
         assert job.all_reduce(1) == 3

@@ -387,8 +387,9 @@ def test_interrupt_of_a_terminal_reaches_the_function_alone(wait):
         pool.close()
         print("closed")
     """
-    # The terminal is the one of the program, as in a shell.
-    takes = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    # The terminal is the one of the program, and its interrupts are not ignored, as in a shell.
+    takes = "import fcntl, signal, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    takes += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     source = takes + textwrap.dedent(source)
     terminal, theirs = pty.openpty()
     shown = b""

@@ -393,8 +393,9 @@ def test_lists_tell_the_target_once(run):
         there = job.peer(other).region("inbox")
         job.barrier()
         blocks = np.arange(4096.0).reshape(4, 1024)
-        registered = job.register(np.arange(4096.0))
+        registered = job.register(blocks.nbytes)
         views = np.frombuffer(registered, "f8").reshape(4, 1024)
+        views[:] = blocks
         for number, source in enumerate((blocks, views)):
             entries = [(8192 * (3 - row) + 16, source[row]) for row in range(4)]
             there.put_list(entries, signal=there.signal(0)).wait()
@@ -428,6 +429,7 @@ def test_lists_tell_the_target_once(run):
         job.barrier()
         assert refused == 6 and bytes(inbox) == before, refused
         assert job.arrivals().try_next() is None
+        job.barrier()
         there.put_list([], notify=5).wait()
         assert job.arrivals().next().length == 0
         job.barrier()

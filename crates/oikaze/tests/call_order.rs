@@ -22,7 +22,7 @@ const DATA: [NamedCall; 4] = [
     ("all_reduce of 1 i32 with Sum", |job, _| job.all_reduce(1, Sum).map(drop)),
     ("all_gather of 1 u32", |job, _| job.all_gather(&[7_u32]).map(drop)),
     ("barrier of a team", |job, _| job.team().barrier()),
-    ("all_gather of 1 a type of 16 bytes", |job, _| job.split(Some(0), 0).map(drop)),
+    ("all_gather of 1 × 16 bytes", |job, _| job.split(Some(0), 0).map(drop)),
 ];
 
 /// Lets the nodes for which `is_data` is true make the calls of data, and the others those of

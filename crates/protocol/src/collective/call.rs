@@ -189,7 +189,7 @@ impl fmt::Display for ElementCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.known() {
             Some(name) => f.write_str(name),
-            None => write!(f, "a type of {} bytes (number {:08x})", self.size, self.name),
+            None => write!(f, "× {} bytes (type {:08x})", self.size, self.name),
         }
     }
 }
