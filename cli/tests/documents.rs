@@ -2,16 +2,13 @@
 //! the latter as jobs of one node.
 
 mod support;
+use oikaze_documents::PROGRAMS;
+use std::fs;
+use std::path::Path;
 use support::*;
 
 /// Environment variable with the name of the program that a node runs.
 const NODE: &str = "DOCUMENTS_TEST_PROGRAM";
-
-/// Compiled programs. `tests/shown.rs` keeps the file equal to the programs in the documents.
-#[allow(unused, clippy::all, clippy::pedantic)]
-mod programs {
-    include!("documents/programs.rs");
-}
 
 /// Runs a node of a job that a test below started.
 #[test]
@@ -20,7 +17,7 @@ fn node() {
     let Ok(name) = std::env::var(NODE) else {
         return eprintln!("skipped: run by the other tests only");
     };
-    let (_, start, _) = programs::PROGRAMS.iter().find(|(known, ..)| *known == name).unwrap();
+    let (_, start, _) = PROGRAMS.iter().find(|(known, ..)| *known == name).unwrap();
     assert_eq!(start(), std::process::ExitCode::SUCCESS);
 }
 
@@ -45,7 +42,7 @@ fn run((name, aborts): (&str, bool), nodes: u32) {
 
 #[test]
 fn programs_in_pages_run_on_1_2_and_4_nodes() {
-    let pages = programs::PROGRAMS.iter().filter(|(name, ..)| name.contains(".md "));
+    let pages = PROGRAMS.iter().filter(|(name, ..)| name.contains(".md "));
     assert!(pages.clone().count() > 0);
     for (name, _, aborts) in pages {
         [1, 2, 4].into_iter().for_each(|nodes| run((name, *aborts), nodes));
@@ -55,9 +52,24 @@ fn programs_in_pages_run_on_1_2_and_4_nodes() {
 /// `cargo test --doc` runs these programs on one node.
 #[test]
 fn programs_in_documentation_run_on_2_and_4_nodes() {
-    let examples = programs::PROGRAMS.iter().filter(|(name, ..)| name.contains(".rs "));
+    let examples = PROGRAMS.iter().filter(|(name, ..)| name.contains(".rs "));
     assert!(examples.clone().count() > 5);
     for (name, _, aborts) in examples {
         [2, 4].into_iter().for_each(|nodes| run((name, *aborts), nodes));
     }
+}
+
+/// `cargo run --example readme` runs this program, and the documentation of the crate begins with
+/// it.
+#[test]
+fn example_readme_is_the_program_in_readme() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+    let block = format!("```rust\n{}```\n", read("crates/oikaze/examples/readme.rs"));
+    assert!(
+        read("README.md").contains(&block),
+        "README.md does not show crates/oikaze/examples/readme.rs as it is"
+    );
+    let included = r#"#![doc = include_str!("../examples/readme.rs")]"#;
+    assert!(read("crates/oikaze/src/lib.rs").contains(included));
 }

@@ -1,31 +1,39 @@
-//! Keeps the programs that `tests/documents.rs` runs equal to those that README and the
-//! documentation of `oikaze` show. This is a test file of its own, so that it compiles when those
-//! programs do not.
+//! Writes the programs that README, the book and the documentation of `oikaze` show to a file that
+//! `lib.rs` includes.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Path of the file with all programs, from the folder of this package.
-const PROGRAMS_FILE: &str = "tests/documents/programs.rs";
+/// Pages and folders of pages.
+const PAGES: [&str; 4] = ["README.md", "CONTRIBUTING.md", "docs", "spec"];
+
+/// Folder of the sources whose documentation shows programs.
+const SOURCES: &str = "crates/oikaze/src";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    for path in PAGES.iter().chain([&SOURCES]) {
+        println!("cargo::rerun-if-changed={}", root().join(path).display());
+    }
+    let file = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("programs.rs");
+    fs::write(file, source(&shown())).unwrap();
+}
 
 /// Returns the root of the source tree.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().to_owned()
 }
 
-/// Returns the files below `folder` with this ending, as sorted paths from the root.
-fn files(folder: &str, ending: &str) -> Vec<String> {
-    let (mut found, mut folders) = (Vec::new(), vec![PathBuf::from(folder)]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(root().join(&folder)).unwrap() {
-            let entry = entry.unwrap();
-            let path = folder.join(entry.file_name());
-            if entry.file_type().unwrap().is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == ending) {
-                found.push(path.to_str().unwrap().to_owned());
-            }
+/// Returns the file `path`, or the files below it with this ending, as sorted paths from the root.
+fn files(path: &str, ending: &str) -> Vec<String> {
+    let (mut found, mut paths) = (Vec::new(), vec![PathBuf::from(path)]);
+    while let Some(path) = paths.pop() {
+        if root().join(&path).is_dir() {
+            let entries = fs::read_dir(root().join(&path)).unwrap();
+            paths.extend(entries.map(|entry| path.join(entry.unwrap().file_name())));
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            found.push(path.to_str().unwrap().to_owned());
         }
     }
     found.sort();
@@ -60,12 +68,7 @@ fn documentation(text: &str) -> impl Iterator<Item = &str> {
 /// Returns the programs that the documents show, by name: file and number of the block there.
 fn shown() -> Vec<(String, String)> {
     let mut shown = Vec::new();
-    let pages = [
-        vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()],
-        files("docs", "md"),
-        files("spec", "md"),
-    ];
-    for file in pages.into_iter().flatten() {
+    for file in PAGES.into_iter().flat_map(|pages| files(pages, "md")) {
         let text = fs::read_to_string(root().join(&file)).unwrap();
         let rust = blocks(text.lines())
             .into_iter()
@@ -74,7 +77,7 @@ fn shown() -> Vec<(String, String)> {
             rust.enumerate().map(|(at, (_, program))| (format!("{file} {}", at + 1), program)),
         );
     }
-    for file in files("crates/oikaze/src", "rs") {
+    for file in files(SOURCES, "rs") {
         let text = fs::read_to_string(root().join(&file)).unwrap();
         let all = blocks(documentation(&text))
             .into_iter()
@@ -101,10 +104,7 @@ fn shown() -> Vec<(String, String)> {
 
 /// Returns the source of all programs, with one module for each.
 fn source(shown: &[(String, String)]) -> String {
-    let mut text = String::from(
-        "// Programs that the documents show, written by:\n// OIKAZE_BLESS=1 cargo test -p oikaze-cli --test shown\n\n",
-    );
-    let mut table = String::new();
+    let (mut text, mut table) = (String::new(), String::new());
     for (name, program) in shown {
         assert!(
             program.contains("fn main("),
@@ -123,34 +123,4 @@ fn source(shown: &[(String, String)]) -> String {
     text + "/// Name, start, and whether the program aborts the job.\npub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[\n"
         + &table
         + "];\n"
-}
-
-#[test]
-fn the_compiled_programs_are_those_shown() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(PROGRAMS_FILE);
-    let source = source(&shown());
-    if std::env::var_os("OIKAZE_BLESS").is_some() {
-        return fs::write(&file, source).unwrap();
-    }
-    let why = "the documents have changed: OIKAZE_BLESS=1 cargo test -p oikaze-cli --test shown";
-    assert!(fs::read_to_string(&file).unwrap() == source, "{why}");
-}
-
-/// `cargo run --example readme` runs this program, and the documentation of the crate begins with
-/// it.
-#[test]
-fn the_example_readme_is_the_program_in_readme() {
-    let text = fs::read_to_string(root().join("README.md")).unwrap();
-    let example = fs::read_to_string(root().join("crates/oikaze/examples/readme.rs")).unwrap();
-    let rust: Vec<String> = blocks(text.lines())
-        .into_iter()
-        .filter(|(kind, _)| *kind == "rust")
-        .map(|(_, program)| program)
-        .collect();
-    assert!(
-        rust.contains(&example),
-        "README.md does not show crates/oikaze/examples/readme.rs as it is"
-    );
-    let documentation = fs::read_to_string(root().join("crates/oikaze/src/lib.rs")).unwrap();
-    assert!(documentation.contains(r#"#![doc = include_str!("../examples/readme.rs")]"#));
 }
