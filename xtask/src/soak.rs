@@ -72,7 +72,12 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         "OIKAZE_KILLS",
         u64::from(settings.kills).div_ceil(5),
     )?;
-    often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;
+    often(
+        "oikaze",
+        &["--test", "memory", "registrations"],
+        "OIKAZE_REGISTRATIONS",
+        settings.registrations,
+    )?;
     often("oikaze", &["--test", "arrays", "freeing"], "OIKAZE_ARRAYS", settings.arrays)?;
     often("oikaze-engine", &["--lib", "shm::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     often("oikaze-engine", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;

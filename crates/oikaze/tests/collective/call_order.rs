@@ -1,10 +1,7 @@
 //! Barriers and other collectives of coherence against collectives of data: the nodes call both in
 //! one order (COLL-3.9).
 
-#[path = "support/everywhere.rs"]
-mod everywhere;
-
-use everywhere::{LIMIT, everywhere};
+use crate::everywhere::{LIMIT, everywhere};
 use oikaze::prelude::*;
 use oikaze::testing::cluster_with;
 

@@ -1,9 +1,6 @@
 //! Collectives and teams on several nodes of this process, over UDP and through shared memory.
 
-#[path = "support/everywhere.rs"]
-mod everywhere;
-
-use everywhere::{LIMIT, everywhere};
+use crate::everywhere::{LIMIT, everywhere};
 use oikaze::collective::{Pending, commuting, ordered};
 use oikaze::prelude::*;
 use oikaze::testing::{self, cluster, cluster_with};

@@ -4,6 +4,8 @@
 
 #[path = "../support/nodes.rs"]
 mod nodes;
+#[path = "../support/process_job.rs"]
+mod process_job;
 
 mod arrays;
 mod calls;

@@ -1,13 +1,11 @@
 //! Whole nodes over loopback UDP, with real sockets, real threads and real page faults.
 
-mod support;
-
+use crate::support::cluster;
 use oikaze::collective::ReduceOp;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::{Seal, Settings};
 use std::time::Duration;
-use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

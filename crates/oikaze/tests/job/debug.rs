@@ -1,5 +1,4 @@
 //! `Debug` of the public types.
-#![allow(missing_docs)]
 
 use oikaze::memory::{Region, Rights};
 use oikaze::shared::Homes;

@@ -1,13 +1,11 @@
 //! Pages that are exchanged between a job's regions while peers access them.
 
-mod support;
-
+use crate::support::{cluster, cluster_once};
 use oikaze::Job;
 use oikaze::memory::{PageSize, Region, Rights, page_size};
 use oikaze_launch::Settings;
 use oikaze_os::memory::placement::PlacementError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{cluster, cluster_once};
 
 fn pattern(len: usize, which: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 10) as u8 ^ which).collect()
@@ -394,7 +392,7 @@ fn what_is_switched_off_is_copied() {
     for words in ["remap", "huge,uffd,remap"] {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let output = child
-            .args(["--exact", "what_is_switched_off_is_copied", "--nocapture"])
+            .args(["--exact", "exchange::what_is_switched_off_is_copied", "--nocapture"])
             .env(SWITCH, words)
             .output()
             .unwrap();

@@ -1,9 +1,6 @@
 //! Memory that belongs to files, whose pages are on a disk when an operation needs them.
 
-#![forbid(unsafe_code)]
-
-mod support;
-
+use crate::support::cluster;
 use oikaze::Job;
 use oikaze::atomic::Combine;
 use oikaze::memory::{RefusalReason, Region, Rights};
@@ -14,7 +11,6 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
-use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEN: usize = 1 << 20;

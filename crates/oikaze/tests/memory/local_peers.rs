@@ -1,12 +1,10 @@
 //! Nodes of one machine: they share memory by default, and use the network where they may not.
 
-mod support;
-
+use crate::support::{cluster_once, over_the_network};
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::time::Duration;
-use support::{cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -345,10 +343,10 @@ fn nothing_is_touched_after_the_end_without_membarrier() {
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     again.args([
         "--exact",
-        "nothing_is_touched_after_the_end",
-        "a_shared_region_is_reached_without_its_owner",
+        "local_peers::nothing_is_touched_after_the_end",
+        "local_peers::a_shared_region_is_reached_without_its_owner",
     ]);
-    again.arg("messages_come_in_their_order_however_they_are_asked_for");
+    again.arg("local_peers::messages_come_in_their_order_however_they_are_asked_for");
     let output = again.env("OIKAZE_WITHOUT", "membarrier").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(String::from_utf8_lossy(&output.stdout).contains("3 passed"));
@@ -358,7 +356,7 @@ fn nothing_is_touched_after_the_end_without_membarrier() {
 #[test]
 fn empty_recording_variables_keep_local_peers() {
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-    again.args(["--exact", "a_shared_region_is_reached_without_its_owner"]);
+    again.args(["--exact", "local_peers::a_shared_region_is_reached_without_its_owner"]);
     let output = again.env("OIKAZE_PCAP", "").env("OIKAZE_TRACE", "").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));

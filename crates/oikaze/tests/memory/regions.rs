@@ -1,8 +1,7 @@
 //! Registrations through the public interface, over loopback: ids, rights, growth, end, and
 //! registration again.
 
-mod support;
-
+use crate::support::{Until, cluster};
 use oikaze::Job;
 use oikaze::ffi::RegionId;
 use oikaze::memory::{RefusalReason, Region, RemoteId, Rights};
@@ -10,7 +9,6 @@ use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{Until, cluster};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAGE: u64 = 4096;

@@ -3,8 +3,7 @@
 //!
 //! `make test` runs 10^4 registrations. `make soak` sets OIKAZE_REGISTRATIONS to 10^6.
 
-mod support;
-
+use crate::support::{Until, cluster, cluster_once, over_the_network};
 use oikaze::Job;
 use oikaze::completion::Operation;
 use oikaze::memory::{LocalRegion, RefusalReason, Region, RemoteId, RemoteRegion, Rights};
@@ -14,7 +13,6 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use support::{Until, cluster, cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time limit of a wait for a name that may just be withdrawn.

@@ -1,12 +1,10 @@
 //! Receive credit: all of it comes back after messages are read, whichever call waits for them.
 
-mod support;
-
+use crate::support::cluster;
 use oikaze::message::Class;
 use oikaze_launch::Settings;
 use oikaze_protocol::limits::CREDIT;
 use std::time::Duration;
-use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -1,13 +1,10 @@
 //! Messages that their receiver does not read, until the queue to it is full (MEM-8.2).
-#![allow(missing_docs)]
 
-mod support;
-
+use crate::support::{cluster_once, over_the_network};
 use oikaze::Job;
 use oikaze::completion::Operation;
 use oikaze::message::Class;
 use oikaze_launch::Settings;
-use support::{cluster_once, over_the_network};
 
 /// Sends messages until one is refused because the queue is full. Returns the number of accepted
 /// messages.

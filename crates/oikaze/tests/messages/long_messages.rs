@@ -1,13 +1,11 @@
 //! Messages longer than the receiver's credit, up to the limit and one byte beyond.
 
-mod support;
-
+use crate::support::{cluster, cluster_once};
 use oikaze::memory::Region;
 use oikaze::message::{Class, MESSAGE_MAX};
 use oikaze_launch::Settings;
 use oikaze_protocol::limits::CREDIT;
 use std::time::Duration;
-use support::{cluster, cluster_once};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,9 +1,6 @@
 //! Notifications between two nodes (COH-15.4), over UDP and through shared memory.
 
-#[path = "support/everywhere.rs"]
-mod everywhere;
-
-use everywhere::everywhere;
+use crate::everywhere::everywhere;
 use oikaze::prelude::*;
 use std::time::Duration;
 

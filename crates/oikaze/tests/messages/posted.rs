@@ -1,7 +1,6 @@
 //! Posted receives, on every path of a message (MEM-26).
 
-mod support;
-
+use crate::support::{cluster, cluster_once, over_the_network};
 use oikaze::completion::Operation;
 use oikaze::memory::{LocalRegion, Region};
 use oikaze::message::{Class, Received};
@@ -14,7 +13,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
-use support::{cluster, cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const ANY: u64 = 0;

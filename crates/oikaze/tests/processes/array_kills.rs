@@ -2,13 +2,10 @@
 //! other shapes and homes, fill it, or make and free arrays. The others get the loss of that node,
 //! none hangs, and a saved file is whole.
 
-#[path = "support/process_job.rs"]
-mod process_job;
-
+use crate::process_job::ProcessJob;
 use oikaze::prelude::*;
 use oikaze::shared::Distribution;
 use oikaze_launch::Settings;
-use process_job::ProcessJob;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -106,7 +103,7 @@ fn round(work: Work, victim: u32, steps: usize) {
     let (sender, inbox) = channel();
     let mut nodes = ProcessJob::new(NODES);
     for rank in 0..NODES {
-        let node = nodes.start("plays_its_role", &Settings::default(), |command| {
+        let node = nodes.start("array_kills::plays_its_role", &Settings::default(), |command| {
             command.env(WORK, format!("{work:?}")).env(FOLDER, &folder.0);
             command.stdout(Stdio::piped()).stderr(Stdio::null());
         });

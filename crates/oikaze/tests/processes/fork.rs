@@ -1,15 +1,12 @@
 //! Real children of fork. They cannot use the job, and their parent's job goes on whatever they do
 //! (MEM-24).
 
-#[path = "support/processes.rs"]
-mod processes;
-
+use crate::processes::run_two_nodes;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze::{Error, Job};
 use oikaze_launch::Settings;
 use oikaze_os::process::in_child_of_fork;
-use processes::run_two_nodes;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -180,18 +177,18 @@ const WITHOUT: [&str; 3] = ["", "shm", "uffd"];
 /// MEM-24.1.
 #[test]
 fn call_in_child_of_fork_fails_and_parent_goes_on() {
-    WITHOUT.iter().for_each(|without| run("plays_its_role", "uses", without));
+    WITHOUT.iter().for_each(|without| run("fork::plays_its_role", "uses", without));
 }
 
 /// MEM-24.1 and 24.2.
 #[test]
 fn inherited_object_in_child_of_fork_is_refused_and_dropped_without_effect() {
-    WITHOUT.iter().for_each(|without| run("plays_its_other_role", "inherits", without));
+    WITHOUT.iter().for_each(|without| run("fork::plays_its_other_role", "inherits", without));
 }
 
 #[test]
 fn child_after_exec_has_no_descriptor_of_the_job() {
-    WITHOUT.iter().for_each(|without| run("plays_its_role", "executes", without));
+    WITHOUT.iter().for_each(|without| run("fork::plays_its_role", "executes", without));
 }
 
 /// Runs two nodes that play this role, without some mechanisms.

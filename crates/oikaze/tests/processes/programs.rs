@@ -1,16 +1,10 @@
 //! Litmus shapes and random programs on real processes, with each tracker, delivery, transport and
 //! class of updates. Loads return what some sequential execution would return (COH-1.1, COH-10,
 //! COH-15.4).
-#![forbid(unsafe_code)]
 
-#[path = "support/cuts.rs"]
-mod cuts;
 #[allow(dead_code)]
-#[path = "support/nodes.rs"]
-mod nodes;
-
-use cuts::cuts;
-use nodes::{PART, run_nodes};
+use crate::cuts::cuts;
+use crate::nodes::{PART, run_nodes};
 use oikaze::prelude::*;
 use oikaze::shared::{Delivery, Homes};
 use oikaze_launch::Settings;
@@ -50,7 +44,7 @@ fn everywhere(part: &str) {
         for (more, without) in WITHOUT.into_iter().enumerate() {
             let class = Class::ALL[(seed + more) % Class::ALL.len()];
             let part = format!("{part} {}", seed * WITHOUT.len() + more);
-            run_nodes(NODES, ("plays_its_part", &part), &settings, |_| {
+            run_nodes(NODES, ("programs::plays_its_part", &part), &settings, |_| {
                 vec![
                     ("OIKAZE_WITHOUT", without.to_owned()),
                     ("OIKAZE_DELIVERY", delivery.to_owned()),

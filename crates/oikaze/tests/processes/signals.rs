@@ -1,10 +1,7 @@
 //! Threads of the library beside the program's signal handlers (COH-8.7), in real processes.
 
-#[path = "support/processes.rs"]
-mod processes;
-
+use crate::processes::run_two_nodes;
 use oikaze_launch::Settings;
-use processes::run_two_nodes;
 use std::path::Path;
 use std::time::Duration;
 
@@ -72,5 +69,9 @@ fn library_threads_block_signals_and_program_threads_keep_their_masks() {
 /// Runs two nodes that play this role, without some mechanisms.
 fn run(role: &str, without: &str) {
     let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
-    run_two_nodes("plays_its_role", &settings, &[(ROLE, role), ("OIKAZE_WITHOUT", without)]);
+    run_two_nodes(
+        "signals::plays_its_role",
+        &settings,
+        &[(ROLE, role), ("OIKAZE_WITHOUT", without)],
+    );
 }

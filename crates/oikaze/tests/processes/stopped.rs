@@ -1,14 +1,11 @@
 //! MEM-18.6: a local peer is stopped in the middle of a put into a mapped region, given up by the
 //! others, and goes on later. The memory stays registered until then. Uses real processes.
 
-#[path = "support/processes.rs"]
-mod processes;
-
+use crate::processes::run_two_nodes;
 use oikaze::memory::{LocalRegion, Region, Rights};
 use oikaze::message::Class;
 use oikaze::{Error, Job};
 use oikaze_launch::Settings;
-use processes::run_two_nodes;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 
@@ -238,5 +235,5 @@ fn nor_if_that_was_dropped_before_it_was_given_up() {
 
 fn run(way: &str) {
     let settings = Settings { failure_time: Some(Duration::from_secs(2)), ..Settings::default() };
-    run_two_nodes("plays_its_role", &settings, &[(ROLE, way)]);
+    run_two_nodes("stopped::plays_its_role", &settings, &[(ROLE, way)]);
 }

@@ -1,7 +1,6 @@
 //! Puts with notice, on every path of a put (MEM-25).
 
-mod support;
-
+use crate::support::{cluster_once, over_the_network};
 use oikaze::Job;
 use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze::message::Class;
@@ -13,7 +12,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
-use support::{cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Length of many fragments, which exceeds a ring.

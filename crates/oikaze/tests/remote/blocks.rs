@@ -1,12 +1,10 @@
 //! Blocks between whole nodes over loopback UDP (MEM-10).
 
-mod support;
-
+use crate::support::cluster;
 use oikaze::Error;
 use oikaze::memory::{Block, Region, Rights};
 use oikaze_launch::{Seal, Settings};
 use std::time::Duration;
-use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Value of memory that no operation may touch.

@@ -1,7 +1,6 @@
 //! Ends of operations: in queues and counters, in lists, and of messages in batches.
 
-mod support;
-
+use crate::support::cluster;
 use oikaze::completion::{Completed, Operation};
 use oikaze::memory::{Region, RemoteRegion, Rights};
 use oikaze::message::Class;
@@ -9,7 +8,6 @@ use oikaze::{Error, Job, Result};
 use oikaze_launch::Settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(50);

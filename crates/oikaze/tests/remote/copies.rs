@@ -1,5 +1,4 @@
 //! Copies of remote memory, offsets in elements, and messages that are passed on.
-#![forbid(unsafe_code)]
 
 use oikaze::prelude::*;
 use oikaze::testing::cluster_with;

@@ -1,8 +1,7 @@
 //! An interface as a C binding would have it: calls with numbers only, which cover all operations
 //! on remote memory.
 
-mod support;
-
+use crate::support::{cluster, over_the_network};
 use oikaze::Job;
 use oikaze::atomic::Combine;
 use oikaze::completion::{CompletionQueue, Counter, Operation};
@@ -13,7 +12,6 @@ use oikaze::memory::{
 use oikaze::message::{Class, Fifo, RemoteFifo};
 use oikaze_launch::Settings;
 use std::time::Duration;
-use support::{cluster, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEN: usize = 1 << 16;

@@ -1,13 +1,11 @@
 //! Lists of puts and gets, which end as one, and what their target is told (MEM-27).
 
-mod support;
-
+use crate::support::{cluster_once, over_the_network};
 use oikaze::Job;
 use oikaze::memory::{LocalRegion, RefusalReason, Region, RegionSlice, RemoteRegion, Rights};
 use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::time::Duration;
-use support::{cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const BLOCK: u64 = 5000;

@@ -1,12 +1,10 @@
 //! Fences and flushes between whole nodes (MEM-15).
 
-mod support;
-
+use crate::support::cluster;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::time::Duration;
-use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

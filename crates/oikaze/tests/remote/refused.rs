@@ -2,8 +2,7 @@
 //! through rings, into mapped memory. Both sides learn what was refused and why, it is counted, and
 //! no memory has changed (MEM-1.9).
 
-mod support;
-
+use crate::support::{cluster_once, over_the_network};
 use oikaze::atomic::Combine;
 use oikaze::completion::Operation;
 use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
@@ -15,7 +14,6 @@ use oikaze::{Job, Result};
 use oikaze_launch::Settings;
 use std::sync::Mutex;
 use std::time::Duration;
-use support::{cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAGE: u64 = 4096;

@@ -1,13 +1,11 @@
 //! Failures that no call waited for are reported once by `flush` and the end of a scope.
 
-mod support;
-
 use oikaze::completion::Completed;
 use oikaze::message::Class;
 
+use crate::support::cluster;
 use oikaze::memory::{Region, Rights};
 use oikaze_launch::Settings;
-use support::cluster;
 
 fn unseen(result: oikaze::Result<()>) -> u64 {
     match result {

@@ -1,8 +1,7 @@
 //! Properties of remote memory that hold on every path of an access: to the node itself, over the
 //! network, through rings, into mapped memory.
 
-mod support;
-
+use crate::support::{cluster_once, over_the_network};
 use oikaze::atomic::Combine;
 use oikaze::completion::Operation;
 use oikaze::memory::{LocalRegion, RefusalReason, Region, RemoteRegion, Rights};
@@ -11,7 +10,6 @@ use oikaze::{Error, Job, Peer};
 use oikaze_launch::Settings;
 use std::sync::Barrier;
 use std::time::Duration;
-use support::{cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAGE: u64 = 4096;

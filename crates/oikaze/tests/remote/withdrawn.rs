@@ -1,11 +1,9 @@
 //! Lookups of withdrawn names fail at once.
 
-mod support;
-
+use crate::support::cluster;
 use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze_launch::Settings;
 use std::time::Duration;
-use support::cluster;
 
 /// A lookup that waited for the name would wait for an hour.
 const LONG: Duration = Duration::from_secs(3600);

@@ -1,12 +1,10 @@
 //! Words of remote memory over loopback UDP.
 
-mod support;
-
+use crate::support::cluster;
 use oikaze::atomic::Combine;
 use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze_launch::Settings;
 use std::time::{Duration, Instant};
-use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

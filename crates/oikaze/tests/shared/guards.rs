@@ -1,9 +1,7 @@
 //! Guards and synchronisation. The contents of a guard do not change, and calls that would have to
 //! change them are refused (COH-3.9, COH-6.10, COH-7.7, COH-8.8).
-#![forbid(unsafe_code)]
 
-mod support;
-
+use crate::support::cluster;
 use oikaze::collective::ReduceOp;
 use oikaze::{Job, Result};
 use oikaze_launch::Settings;
@@ -11,7 +9,6 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
-use support::cluster;
 
 /// Number of elements of a page.
 const PAGE: usize = 512;

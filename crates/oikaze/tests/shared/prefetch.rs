@@ -1,18 +1,13 @@
 //! `read_many` and `prefetch`: several ranges at once, and ranges ahead of their use (COH-3.3,
 //! COH-3.10).
-#![forbid(unsafe_code)]
 
-#[path = "support/processes.rs"]
-mod processes;
-mod support;
-
+use crate::processes::run_two_nodes;
+use crate::support::cluster;
 use oikaze::Job;
 use oikaze::shared::{Homes, SharedArray};
 use oikaze_launch::Settings;
-use processes::run_two_nodes;
 use std::ops::Range;
 use std::time::Duration;
-use support::cluster;
 
 /// Number of elements of a page.
 const PAGE: usize = 512;
@@ -171,6 +166,10 @@ fn plays_its_role() {
 fn processes_read_many_ranges_with_each_tracker() {
     let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
     for without in ["", "uffd", "uffd-full", "shm", "shm,uffd"] {
-        run_two_nodes("plays_its_role", &settings, &[(ROLE, "node"), ("OIKAZE_WITHOUT", without)]);
+        run_two_nodes(
+            "prefetch::plays_its_role",
+            &settings,
+            &[(ROLE, "node"), ("OIKAZE_WITHOUT", without)],
+        );
     }
 }

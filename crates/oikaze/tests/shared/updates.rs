@@ -1,17 +1,12 @@
 //! Updates that travel to readers with the barrier: owned and merged guards, pushes and
 //! subscriptions (COH-10).
-#![forbid(unsafe_code)]
 
-#[path = "support/processes.rs"]
-mod processes;
-mod support;
-
+use crate::processes::run_two_nodes;
+use crate::support::cluster;
 use oikaze::Job;
 use oikaze::shared::{Homes, SharedArray};
 use oikaze_launch::Settings;
-use processes::run_two_nodes;
 use std::time::Duration;
-use support::cluster;
 
 /// Number of elements of a page.
 const PAGE: usize = 512;
@@ -239,6 +234,10 @@ fn plays_its_role() {
 fn processes_update_each_other_with_each_tracker() {
     let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
     for without in ["", "uffd", "uffd-full", "shm", "shm,uffd"] {
-        run_two_nodes("plays_its_role", &settings, &[(ROLE, "node"), ("OIKAZE_WITHOUT", without)]);
+        run_two_nodes(
+            "updates::plays_its_role",
+            &settings,
+            &[(ROLE, "node"), ("OIKAZE_WITHOUT", without)],
+        );
     }
 }

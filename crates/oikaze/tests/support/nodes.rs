@@ -1,11 +1,8 @@
 //! Runs a job of several processes of this test program, some of which may be killed. The test sees
 //! what each of them has said.
 
-#[path = "process_job.rs"]
-mod process_job;
-
+use crate::process_job::ProcessJob;
 use oikaze_launch::Settings;
-use process_job::ProcessJob;
 use std::io::Read;
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};

@@ -1,0 +1,9 @@
+//! Barriers and collectives of several nodes, and tasks that await them.
+#![forbid(unsafe_code)]
+
+mod call_order;
+mod calls;
+mod collectives;
+#[path = "../support/everywhere.rs"]
+mod everywhere;
+mod tasks;

@@ -1,0 +1,12 @@
+//! Messages: credit, long messages, posted receives, notifications, full queues.
+#![forbid(unsafe_code)]
+
+mod credit;
+#[path = "../support/everywhere.rs"]
+mod everywhere;
+mod full_queue;
+mod long_messages;
+mod notify;
+mod posted;
+#[path = "../support/mod.rs"]
+mod support;

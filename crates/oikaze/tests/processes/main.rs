@@ -1,0 +1,16 @@
+//! Jobs of real processes, some of which are killed, stopped, forked or get signals.
+#![forbid(unsafe_code)]
+
+mod array_kills;
+#[path = "../support/cuts.rs"]
+mod cuts;
+mod fork;
+#[path = "../support/nodes.rs"]
+mod nodes;
+#[path = "../support/process_job.rs"]
+mod process_job;
+#[path = "../support/processes.rs"]
+mod processes;
+mod programs;
+mod signals;
+mod stopped;

@@ -1,0 +1,13 @@
+//! Guards, updates and reads ahead of arrays, and arrays whose element type is known at run time.
+#![forbid(unsafe_code)]
+
+mod guards;
+mod prefetch;
+#[path = "../support/process_job.rs"]
+mod process_job;
+#[path = "../support/processes.rs"]
+mod processes;
+#[path = "../support/mod.rs"]
+mod support;
+mod untyped;
+mod updates;
