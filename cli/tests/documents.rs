@@ -28,7 +28,7 @@ fn run((name, aborts): (&str, bool), nodes: u32) {
     let mut command =
         oikaze(&["run", "-n", &nodes.to_string(), "--env", &format!("{NODE}={name}")]);
     command.args(limits);
-    of_test_nodes(&mut command, "DOCUMENTS_TEST");
+    of_test_nodes(&mut command, module_path!(), "DOCUMENTS_TEST");
     let (status, out, err) = finish(&mut command);
     // The launcher reports an abort as a failure.
     let expected = if aborts { Some(1) } else { Some(0) };

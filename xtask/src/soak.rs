@@ -81,7 +81,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     often("oikaze", &["--test", "arrays", "freeing"], "OIKAZE_ARRAYS", settings.arrays)?;
     often("oikaze-engine", &["--lib", "shm::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     often("oikaze-engine", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
-    often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
+    often("oikaze-cli", &["--test", "network", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
     let serve_kills = 10 * u64::from(settings.kills);
     often("oikaze-cli", &["--test", "serve", "killed_clients"], "OIKAZE_SERVE_KILLS", serve_kills)?;
     let server_kills = u64::from(settings.kills).div_ceil(10);
@@ -94,7 +94,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     let from = [("OIKAZE_TAMPERED_FROM", settings.first.to_string())];
     often_with(
         "oikaze-cli",
-        &["--test", "tampered"],
+        &["--test", "network", "tampered::"],
         ("OIKAZE_TAMPERED_RUNS", settings.tampered),
         &from,
     )?;

@@ -1,10 +1,9 @@
 //! Tests of `oikaze doctor`.
 
-mod support;
+use crate::support::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use support::*;
 
 type Line = BTreeMap<String, String>;
 

@@ -1,9 +1,7 @@
 //! Tests `oikaze perf` with few operations. Checks its output, and not the speed of this machine.
 
-mod support;
-
+use crate::support::{finish, oikaze};
 use serde_json::Value;
-use support::{finish, oikaze};
 
 const QUICK: [&str; 4] = ["--iterations", "100", "--only", "latency"];
 
@@ -51,7 +49,7 @@ fn posts_are_timed_without_their_completion() {
 
 #[test]
 fn collectives_name_their_algorithms() {
-    let mut run = oikaze(&["run", "-n", "3", "--no-prefix", "--", support::OIKAZE]);
+    let mut run = oikaze(&["run", "-n", "3", "--no-prefix", "--", crate::support::OIKAZE]);
     let arguments = ["perf", "collectives", "--size", "1000", "--iterations", "20", "--json"];
     let (status, out, err) = finish(run.args(arguments));
     assert_eq!(status, Some(0), "{err}");
@@ -104,7 +102,7 @@ fn percentiles_for_people() {
 fn barriers_bring_updates_to_all_nodes() {
     let arguments = ["perf", "barrier-update", "--size", "64K", "--iterations", "30", "--json"];
     for nodes in ["1", "2", "3"] {
-        let mut run = oikaze(&["run", "-n", nodes, "--no-prefix", "--", support::OIKAZE]);
+        let mut run = oikaze(&["run", "-n", nodes, "--no-prefix", "--", crate::support::OIKAZE]);
         let (status, out, err) = finish(run.args(arguments));
         if nodes == "1" {
             assert!(status != Some(0) && err.contains("two are needed"), "{err}");

@@ -1,12 +1,10 @@
 //! Tests `OIKAZE_PCAP` and `OIKAZE_TRACE` on a real job, and the dissector on the files that they
 //! wrote.
 
-mod support;
-
+use crate::support::{OIKAZE, finish, oikaze, skipped, text};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{OIKAZE, finish, oikaze, skipped, text};
 
 /// Directory that is removed with the test.
 struct Directory(PathBuf);

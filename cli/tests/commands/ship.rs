@@ -1,12 +1,11 @@
 //! Tests that `oikaze run --hosts` takes itself and files to hosts that lack them (LAUNCH-8). A
 //! script in place of ssh runs the remote side here, with a home directory of its own.
 
-mod support;
+use crate::support::*;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::*;
 
 /// Tools that a host has at least.
 const TOOLS: [&str; 18] = [

@@ -1,10 +1,8 @@
 //! Tests `oikaze run --stats`: what the nodes of a job have sent, by purpose, size and array.
 
-mod support;
-
+use crate::support::{OIKAZE, Shell, finish, oikaze, run_script};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::{OIKAZE, Shell, finish, oikaze, run_script};
 
 /// File of a test, removed with it.
 struct Lines(PathBuf);

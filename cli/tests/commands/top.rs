@@ -1,9 +1,7 @@
 //! Tests `oikaze top` beside a real job, which the command does not touch.
 
-mod support;
-
+use crate::support::{DEADLINE, OIKAZE, Running, finish, oikaze, run_script};
 use serde_json::Value;
-use support::{DEADLINE, OIKAZE, Running, finish, oikaze, run_script};
 
 /// Returns the output of `oikaze top --once --json JOB`, or null if the command sees nothing.
 fn look(job: &[&str]) -> Value {

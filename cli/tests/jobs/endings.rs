@@ -1,8 +1,7 @@
 //! Checks how each kind of wait learns of the end of one node (spec/ending.md). Covers the whole
 //! table with real processes, over rings and over the network.
 
-mod support;
-
+use crate::support::*;
 use oikaze::completion::Operation;
 use oikaze::memory::{LocalRegion, RemoteRegion, Rights};
 use oikaze::message::Class;
@@ -10,7 +9,6 @@ use oikaze::{Job, Result};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
-use support::*;
 
 /// Environment variable with the way in which node 0 ends.
 const MARK: &str = "ENDINGS_OF";
@@ -37,7 +35,7 @@ fn run(
     let nodes = WAITS.len().to_string();
     let mut command = oikaze(&[&["run", "-n", &nodes, "--failure-time", "1500"], options].concat());
     command.args(["--env", &format!("{MARK}={ending}")]);
-    of_test_nodes(&mut command, "ENDINGS_NODE");
+    of_test_nodes(&mut command, module_path!(), "ENDINGS_NODE");
     let mut job = Running::start(&mut command);
     job.line("[0] ends");
     then(&job);
@@ -152,7 +150,7 @@ fn survivors_go_on_after_a_death() {
             &[&["run", "-n", "4", "--keep-going", "--failure-time", "1500"], medium].concat(),
         );
         command.args(["--env", &format!("{MARK}=survive")]);
-        of_test_nodes(&mut command, "ENDINGS_NODE");
+        of_test_nodes(&mut command, module_path!(), "ENDINGS_NODE");
         let (status, out, err) = finish(command.stdin(std::process::Stdio::null()));
         let survived = out.lines().filter(|line| line.contains("survived without [0]")).count();
         assert_eq!(survived, 3, "{status:?}\n{out}\n{err}");
@@ -163,7 +161,7 @@ fn survivors_go_on_after_a_death() {
 #[test]
 fn leave_says_for_whom_it_waits() {
     let mut command = oikaze(&["run", "-n", "2", "--env", &format!("{MARK}=late")]);
-    of_test_nodes(&mut command, "ENDINGS_NODE");
+    of_test_nodes(&mut command, module_path!(), "ENDINGS_NODE");
     let (status, out, err) = finish(command.stdin(std::process::Stdio::null()));
     assert_eq!(status, Some(0), "{out}\n{err}");
     assert!(err.contains("node 0 has left its work and waits in leave for node 1"), "{err}");

@@ -1,14 +1,13 @@
 //! Tests of how jobs end: aborts by nodes, survivors that go on, the time limit, Ctrl-Z. Also tests
 //! how nodes learn of each other's ends.
 
-mod support;
+use crate::support::*;
 use oikaze_launch::{Bootstrap, environment};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use support::*;
 
 /// Environment variable that marks a process as a node of such a job.
 const MARK: &str = "OIKAZE_TEST_ENDS";
@@ -20,7 +19,7 @@ const CAUSES: usize = 200;
 fn run_nodes(options: &[&str], act: &str) -> Command {
     let mut command = oikaze(&["run"]);
     command.args(options);
-    of_test_nodes(&mut command, MARK);
+    of_test_nodes(&mut command, module_path!(), MARK);
     command.args(["--skip", act]);
     command
 }
@@ -241,7 +240,7 @@ fn keep_going_asked_by_a_node_holds_for_the_job() {
 /// LAUNCH-3.3.
 #[test]
 fn timeout_prints_what_each_node_is_doing() {
-    let script = "[ $OIKAZE_RANK = 2 ] && exec sleep 1000; exec \"$0\" --exact node --ignored --nocapture --test-threads=1 --skip hangs";
+    let script = "[ $OIKAZE_RANK = 2 ] && exec sleep 1000; exec \"$0\" --exact ends::node --ignored --nocapture --test-threads=1 --skip hangs";
     let mut command = oikaze(&[
         "run",
         "-n",

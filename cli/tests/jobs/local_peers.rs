@@ -1,11 +1,9 @@
 //! Nodes of one machine as processes: killed, in containers, and without shared memory.
 
-mod support;
-
+use crate::support::*;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Instant;
-use support::*;
 
 /// Returns the report of `oikaze top` on the only peer of each of these processes.
 fn peers(pids: &[u64]) -> Vec<Value> {

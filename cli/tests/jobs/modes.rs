@@ -1,14 +1,12 @@
 //! One suite for all modes of the engine: every kind of call does the same in each of them, with
 //! real processes, over rings and over the network.
 
-mod support;
-
+use crate::support::*;
 use oikaze::collective::Collectives;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze::{Job, Result};
 use std::process::ExitCode;
-use support::*;
 
 /// Number of nodes of each job.
 const NODES: u32 = 3;
@@ -34,7 +32,7 @@ fn every_mode_does_the_same() {
         for medium in MEDIA {
             let mut command = oikaze(&[&["run", "-n", "3", "--timeout", "120"], medium].concat());
             command.args(["--env", &format!("OIKAZE_ENGINE={mode}")]);
-            of_test_nodes(&mut command, "MODES_NODE");
+            of_test_nodes(&mut command, module_path!(), "MODES_NODE");
             let (status, out, err) = finish(command.stdin(std::process::Stdio::null()));
             assert_eq!(status, Some(0), "{mode} {medium:?}\n{out}\n{err}");
             let done = out.lines().filter(|line| line.ends_with("all is as it should be")).count();

@@ -1,11 +1,10 @@
 //! Tests `oikaze run` on one machine: places, output, statuses, signals, and that nothing is left
 //! behind.
 
-mod support;
+use crate::support::*;
 use std::fs::File;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use support::*;
 
 #[test]
 fn every_node_knows_its_place() {

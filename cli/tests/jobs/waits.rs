@@ -2,7 +2,7 @@
 //! comes. Each test reads the nodes' standard error until the explanation is there, and then ends
 //! the job.
 
-mod support;
+use crate::support::*;
 use oikaze::Job;
 use oikaze::collective::{Collectives, ReduceOp, Sum};
 use oikaze::memory::{Region, Rights};
@@ -10,7 +10,6 @@ use oikaze::message::Class;
 use std::cell::Cell;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Stdio};
-use support::*;
 
 /// Environment variable that marks a process as a node of such a job.
 const NODE: &str = "WAITS_TEST_NODE";
@@ -214,7 +213,7 @@ impl Waiting {
             "50",
         ]);
         command.args(options).args(["--env", &format!("{CASE}={case}")]);
-        of_test_nodes(&mut command, NODE);
+        of_test_nodes(&mut command, module_path!(), NODE);
         let mut launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(launcher.stderr.take().unwrap());
         Waiting { launcher, lines }
@@ -258,7 +257,7 @@ fn explained(case: &str, words: &[&str]) {
 fn barrier_that_a_node_skips_names_it_and_what_it_does() {
     let words = [
         "[0] oikaze: node 0 has waited ",
-        " s for barrier 1 at cli/tests/waits.rs:",
+        " s for barrier 1 at cli/tests/jobs/waits.rs:",
         ": node 1 has not come; node 1 computes: no call of Oikaze waits",
     ];
     explained("barrier", &words);
@@ -277,9 +276,9 @@ fn barrier_that_a_node_skips_names_it_and_what_it_does() {
 fn lock_that_is_never_released_names_its_holder() {
     let words = [
         "[1] oikaze: node 1 has waited ",
-        " s for lock 3 at cli/tests/waits.rs:",
+        " s for lock 3 at cli/tests/jobs/waits.rs:",
         ": held by node 0 for ",
-        " s (taken at cli/tests/waits.rs:",
+        " s (taken at cli/tests/jobs/waits.rs:",
         ", which computes: ",
         "holds lock 3",
     ];
@@ -293,7 +292,7 @@ fn lock_that_another_thread_of_the_node_holds_names_the_thread() {
         "lock-of-a-thread",
         &[
             "[1] oikaze: node 1 has waited ",
-            " s for lock 3 at cli/tests/waits.rs:",
+            " s for lock 3 at cli/tests/jobs/waits.rs:",
             ": held by this node itself for ",
             " by thread ",
         ],
@@ -320,8 +319,8 @@ fn locks_taken_in_crossed_order_are_called_a_deadlock() {
 fn barrier_whose_late_node_waits_for_a_lock_names_the_lock_and_its_holder() {
     let words = [
         "[0] oikaze: node 0 has waited ",
-        "for barrier 2 at cli/tests/waits.rs:",
-        ": node 1 has not come; node 1 waits for lock 3 at cli/tests/waits.rs:",
+        "for barrier 2 at cli/tests/jobs/waits.rs:",
+        ": node 1 has not come; node 1 waits for lock 3 at cli/tests/jobs/waits.rs:",
         "held by node 0 for ",
     ];
     explained("lock-and-barrier", &words);
@@ -342,7 +341,7 @@ fn message_word_name_and_fifo_that_never_come_name_the_node_that_could_bring_the
             case,
             &[
                 "[0] oikaze: node 0 has waited ",
-                &format!(" s for {words} at cli/tests/waits.rs:"),
+                &format!(" s for {words} at cli/tests/jobs/waits.rs:"),
                 ": node 1 computes: no call of Oikaze waits",
             ],
         );
@@ -369,7 +368,7 @@ fn wait_of_each_kind_names_the_line_of_the_program() {
         ("flush", "all operations of this node to end"),
         ("leave", "all nodes to leave the job"),
     ] {
-        let place = format!(" at cli/tests/waits.rs:{}", line_of_case(case));
+        let place = format!(" at cli/tests/jobs/waits.rs:{}", line_of_case(case));
         explained(case, &["oikaze: node 0 has waited ", &format!(" for {what}"), &place]);
     }
 }
@@ -395,7 +394,7 @@ fn join_without_all_nodes_names_those_that_are_missing() {
         "join",
         &[
             "[0] oikaze: node 0 has waited ",
-            " s for node 1 to say where it can be reached at cli/tests/waits.rs:",
+            " s for node 1 to say where it can be reached at cli/tests/jobs/waits.rs:",
             ": node 1 ",
         ],
     );
@@ -405,8 +404,8 @@ fn join_without_all_nodes_names_those_that_are_missing() {
 #[test]
 fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
     for (case, words) in [
-        ("timeout", ["barrier 1 at cli/tests/waits.rs:", " (node 1 has not come; node 1 computes"]),
-        ("lock-timeout", ["lock 3 at cli/tests/waits.rs:", " (held by node 0 for "]),
+        ("timeout", ["barrier 1 at cli/tests/jobs/waits.rs:", " (node 1 has not come; node 1 computes"]),
+        ("lock-timeout", ["lock 3 at cli/tests/jobs/waits.rs:", " (held by node 0 for "]),
     ] {
         let mut command = oikaze(&[
             "run",
@@ -417,7 +416,7 @@ fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
             "--env",
             &format!("{CASE}={case}"),
         ]);
-        of_test_nodes(&mut command, NODE);
+        of_test_nodes(&mut command, module_path!(), NODE);
         let mut job = Running::start(&mut command);
         let rank = if case == "timeout" { 0 } else { 1 };
         let error = job.line(&format!("[{rank}] error: "));
@@ -438,7 +437,7 @@ fn explanations_that_are_switched_off_do_not_come() {
         &format!("{CASE}=silent"),
     ];
     let mut command = oikaze(&[&["run", "-n", "2"][..], &options].concat());
-    of_test_nodes(&mut command, NODE);
+    of_test_nodes(&mut command, module_path!(), NODE);
     command.args(["--skip", "nothing"]);
     let mut launcher = command.stdin(Stdio::null()).spawn().unwrap();
     let mut out = BufReader::new(launcher.stdout.take().unwrap()).lines();
@@ -470,7 +469,7 @@ fn waits_that_last_are_shown_by_top() {
     });
     let (_, text, _) = finish(&mut oikaze(&["top", "--once"]));
     assert!(
-        text.contains("; waits ") && text.contains(" s for barrier 1 at cli/tests/waits.rs:"),
+        text.contains("; waits ") && text.contains(" s for barrier 1 at cli/tests/jobs/waits.rs:"),
         "{text}"
     );
 }

@@ -3,11 +3,8 @@
 //! datagrams, sends any, and can hold them up. Each attack fails and is counted, and the job goes
 //! on. Needs root; skipped otherwise. `cargo xtask bench attack` measures what an attack costs.
 
-#[path = "support/attacker.rs"]
-mod attacker;
-mod support;
-
-use attacker::{Attacker, Datagram};
+use crate::attacker::{Attacker, Datagram};
+use crate::support::*;
 use oikaze::Job;
 use oikaze::collective::ReduceOp;
 use oikaze::memory::{Region, Rights};
@@ -23,7 +20,6 @@ use std::process::{ChildStdin, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::*;
 
 /// Environment variable that marks a process as a node of such a job.
 const MARK: &str = "ATTACK_TEST_NODE";
@@ -164,7 +160,7 @@ impl Scene {
             oikaze(&["run", "-n", "2", "--netns", "--failure-time", "5000", "--timeout", "100"]);
         // Without segmentation offload each datagram is a packet of its own on the bridge.
         command.args(["--env", "OIKAZE_WITHOUT=gso"]).args(options);
-        of_test_nodes(&mut command, MARK);
+        of_test_nodes(&mut command, module_path!(), MARK);
         let mut job = Running::start(&mut command);
         job.line("[0] present");
         let orders = job.child.stdin.take().unwrap();
@@ -553,7 +549,7 @@ fn other_users_of_the_machine_gain_nothing() {
         return skip("it needs root, to become another user");
     }
     let mut command = oikaze(&["run", "-n", "2", "--failure-time", "5000", "--timeout", "100"]);
-    of_test_nodes(&mut command, MARK);
+    of_test_nodes(&mut command, module_path!(), MARK);
     let mut job = Running::start(&mut command);
     job.line("[0] present");
     let mut orders = job.child.stdin.take().unwrap();

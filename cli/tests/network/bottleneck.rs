@@ -2,12 +2,11 @@
 //! hosts, shaped by tbf. The kernel and the machine decide the share of each flow. The test checks
 //! that neither starves. Needs root; skipped otherwise.
 
-mod support;
+use crate::support::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
-use support::*;
 
 /// MiB that Wind sends, which is enough for CUBIC to find its share within seconds.
 const VOLUME: u32 = 100;
@@ -69,7 +68,7 @@ fn role(namespace: &str, role: &str) -> Running {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", namespace]).arg(me).args([
         "--exact",
-        "plays_its_role",
+        "bottleneck::plays_its_role",
         "--nocapture",
     ]);
     Running::start(command.env(ROLE, role).stdin(Stdio::null()).stdout(Stdio::piped()))

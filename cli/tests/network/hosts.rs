@@ -1,7 +1,6 @@
 //! Tests `oikaze run --hosts`, with a script in place of ssh that runs the agent on this host.
 
-mod support;
-use support::*;
+use crate::support::*;
 
 /// Script that drops the host's name and runs the rest, as ssh's far end would.
 const HERE: &str = "host=$1; shift; FAKE_HOST=$host exec /bin/sh -c \"$*\"";

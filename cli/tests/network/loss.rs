@@ -1,13 +1,12 @@
 //! Sends messages of all classes, puts and gets between real sockets. The kernel drops datagrams at
 //! random (nftables), and the fault wrapper adds faults. Needs root; skipped otherwise.
 
-mod support;
+use crate::support::*;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
-use support::*;
 
 /// Number of messages in each direction.
 const MESSAGES: u64 = 300;
@@ -108,7 +107,7 @@ fn exchange(percent: u32, fault: Option<&str>) {
     if let Some(fault) = fault {
         command.args(["--env", &format!("OIKAZE_FAULT={fault}")]);
     }
-    of_test_nodes(&mut command, NODE);
+    of_test_nodes(&mut command, module_path!(), NODE);
     let mut job = Running::start(&mut command);
     job.line("[0] ready");
     let dropping = percent == 0

@@ -1,8 +1,7 @@
 //! Tests `oikaze run --netns`: nodes in network namespaces of their own, of which none is left
 //! behind. Needs root; skipped otherwise.
 
-mod support;
-use support::*;
+use crate::support::*;
 
 #[test]
 fn nodes_meet_over_a_bridge_and_leave_no_namespace() {

@@ -1,14 +1,13 @@
 //! Tests paths over real network devices whose MTU shrinks under a job, with and without an error
 //! from the network (WIND-8), and jobs without IPv4. Needs root; skipped otherwise.
 
-mod support;
+use crate::support::*;
 use oikaze::memory::{Region, Rights};
 use std::io::Write;
 use std::process::{ChildStdin, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::*;
 
 /// Bytes of one transfer.
 const TRANSFER: usize = 512 << 10;
@@ -65,7 +64,7 @@ fn node() {
 /// Starts a command `oikaze run OPTIONS` with two nodes as above. Returns the job and the input of
 /// its first node.
 fn start(mut command: Command) -> (Running, ChildStdin) {
-    of_test_nodes(&mut command, NODE);
+    of_test_nodes(&mut command, module_path!(), NODE);
     let mut job = Running::start(&mut command);
     let input = job.child.stdin.take().unwrap();
     job.line("[0] ready");
@@ -186,7 +185,7 @@ fn falls_back_with(
     }
     let shell = Shell::enter(name);
     let mut command = cable.run(&shell, &["--failure-time", "20000"]);
-    of_test_nodes(&mut command, NODE);
+    of_test_nodes(&mut command, module_path!(), NODE);
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     // Closed input makes the first node end after a few transfers.
     drop(child.stdin.take());

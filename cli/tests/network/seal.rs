@@ -1,10 +1,9 @@
 //! Tests of `oikaze run --seal` and `--secret-file`.
 
-mod support;
+use crate::support::*;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use support::*;
 
 /// SEAL-1.1, SEAL-1.3, SEAL-1.4: hosts are network namespaces, which share no memory.
 #[test]

@@ -3,8 +3,7 @@
 //! prints. OIKAZE_TAMPERED_RUNS sets the number of runs, of 4 s of traffic each.
 //! OIKAZE_TAMPERED_FROM sets their first seed.
 
-mod support;
-
+use crate::support::*;
 use oikaze::collective::ReduceOp;
 use oikaze::memory::{LocalRegion, Region, RemoteRegion, Rights};
 use oikaze::message::{Class, Fifo, RemoteFifo};
@@ -16,7 +15,6 @@ use std::io::Read;
 use std::process::{Child, ExitCode, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use support::*;
 
 /// Environment variable that marks a process as a node of such a job. Its value holds seed, traffic
 /// and mode of the run.
@@ -74,7 +72,7 @@ impl Run {
             "--env",
             "RUST_BACKTRACE=1",
         ]);
-        of_test_nodes(&mut command, "TAMPERED_NODE");
+        of_test_nodes(&mut command, module_path!(), "TAMPERED_NODE");
         let begun = Instant::now();
         let mut child = command.stdin(Stdio::null()).spawn().unwrap();
         let (out, err) = (collect(child.stdout.take()), collect(child.stderr.take()));

@@ -38,12 +38,14 @@ pub fn run_script(options: &[&str], script: &str) -> Command {
     command
 }
 
-/// Makes the nodes run the test `node` of this test program, with `mark` set. The first node gets a
-/// standard input.
-pub fn of_test_nodes(command: &mut Command, mark: &str) {
+/// Makes the nodes run the test `node` of this module of the test program, with `mark` set. The
+/// first node gets a standard input.
+pub fn of_test_nodes(command: &mut Command, module: &str, mark: &str) {
+    let node =
+        module.split_once("::").map_or("node".to_owned(), |(_, path)| format!("{path}::node"));
     command.args(["--env", &format!("{mark}=1"), "--"]).arg(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", &node, "--ignored", "--nocapture", "--test-threads=1"])
         .stdin(Stdio::piped());
 }
 

@@ -1,0 +1,14 @@
+//! Jobs over networks that lose, change, forge or narrow their datagrams, and over several hosts.
+
+mod attack;
+#[path = "../support/attacker.rs"]
+mod attacker;
+mod bottleneck;
+mod hosts;
+mod loss;
+mod netns;
+mod path;
+mod seal;
+#[path = "../support/mod.rs"]
+mod support;
+mod tampered;
