@@ -13,7 +13,7 @@ fn main() {
     println!("cargo::rustc-env=OIKAZE_VERSION={version}");
 }
 
-/// Returns the commit and its day, unless the sources are no checkout of git.
+/// Returns the commit and its day, unless the sources are not a checkout of git.
 fn revision() -> Option<String> {
     for file in ["HEAD", "packed-refs", &git(&["symbolic-ref", "HEAD"]).unwrap_or_default()] {
         let watched = git(&["rev-parse", "--git-path", file])?;

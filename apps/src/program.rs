@@ -139,7 +139,7 @@ fn run_parallel<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
     let options = program.run_options();
     let shown = options.progress && job.rank() == 0;
     let solution = program.parallel(&job, Progress::new(shown, program.steps()))?;
-    // Taken before the result is read for its check, which is no part of the work.
+    // Taken before the result is read for its check, which is not part of the work.
     let table = nodes_table(&job)?;
     let mut verified = Ok(());
     if job.rank() == 0 {

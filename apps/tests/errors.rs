@@ -219,12 +219,12 @@ fn nonsense_in_arguments() {
         ("$OIKAZE run --fault loss=2 -- true".into(), "a probability must be between 0 and 1"),
         ("$OIKAZE run --env OIKAZE_NO_SUCH -- true".into(), "write OIKAZE_NO_SUCH=VALUE"),
         ("$OIKAZE perf put --iterations 0".into(), "0 is not in 1"),
-        ("$OIKAZE perf put --size 1T".into(), "is no size"),
+        ("$OIKAZE perf put --size 1T".into(), "is not a size"),
         ("$OIKAZE run -n 1 -- $OIKAZE perf put".into(), "two are needed"),
     ] {
         says(&format!("exec {arguments}"), &[], &[word]);
     }
-    // More nodes than work is no mistake.
+    // More nodes than work is not a mistake.
     for (nodes, program) in [
         (40, "$H".to_owned()),
         (9, format!("{HEAT} --size 5 --iterations 3")),

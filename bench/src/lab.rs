@@ -334,7 +334,7 @@ pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
     let entered = in_lab.or_else(|| among(ADDRESSES_HERE).map(|host| limited(host, NODE_LIMIT)));
     let entered = entered.or_else(|| Some(on_fork(fork_host(address)?, NODE_LIMIT)));
     let mut entered = entered.ok_or_else(|| {
-        Error::new(format!("{address} is no host of the lab: {}", ADDRESSES.join(" and ")))
+        Error::new(format!("{address} is not a host of the lab: {}", ADDRESSES.join(" and ")))
     })?;
     let why = entered.args(["sh", "-c"]).arg(command.join(std::ffi::OsStr::new(" "))).exec();
     Err(Error::io(

@@ -66,7 +66,7 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_WITHOUT=NAME,... switch mechanisms off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
                           remap, huge, aes
 
-Node 0 reads standard input if that is no terminal; with --hosts, no node does.
+Node 0 reads standard input if that is not a terminal; with --hosts, no node does.
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
 With --keep-going (or OIKAZE_KEEP_GOING=1) the others go on. The launcher reports each death once. Waits that need the
 dead node fail on every node. The status is that of the first node that failed.

@@ -92,8 +92,8 @@ fn table(lines: &[Line]) -> String {
     text
 }
 
-/// Checks a command that some options need. A missing command is no failure, because these options
-/// report it themselves.
+/// Checks a command that some options need. A missing command is not a failure, because these
+/// options report it themselves.
 fn command(name: &str, package: &str, wanted_by: &str) -> Line {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let at =

@@ -96,7 +96,7 @@ fn end(told: &clap::Error) -> ExitCode {
     })
 }
 
-/// Prints text on standard output. A reader that closes the pipe is no error.
+/// Prints text on standard output. A reader that closes the pipe is not an error.
 fn print(text: &str) -> oikaze::Result<()> {
     standard_output::print(text)
         .map_err(|source| oikaze::Error::system("writing to standard output", source))

@@ -143,7 +143,7 @@ fn run(arguments: &Serve) -> Result<(), String> {
     server.run().map_err(|why| format!("the server has ended: {why}"))
 }
 
-/// Prints a line. A reader that has gone is no error.
+/// Prints a line. A reader that has gone is not an error.
 fn said(line: &str) -> Result<(), String> {
     standard_output::print(&format!("{line}\n"))
         .map_err(|why| format!("could not write to standard output: {why}"))
@@ -208,7 +208,8 @@ fn detached_arguments(arguments: &Serve) -> Vec<String> {
 }
 
 /// Starts a command, and returns the first line of its output. `None` if there is no such command,
-/// or if it says nothing for long; it is ended then. `is_optional` says whether that is no error.
+/// or if it says nothing for long; it is ended then. `is_optional` says whether that is not an
+/// error.
 fn first_line(command: &mut Command, is_optional: bool) -> Result<Option<String>, String> {
     // The server outlives this process and its terminal. It needs nothing of the job's environment,
     // which may hold the job's secret.

@@ -37,7 +37,7 @@ pub fn write(to: Destination, traffic: &[Option<Vec<u8>>]) -> io::Result<()> {
             }
             output.publish()?;
         }
-        // Standard error may be closed, which is no error of the job.
+        // Standard error may be closed, which is not an error of the job.
         Destination::Tables => _ = io::stderr().write_all(tables(&reports, &sum).as_bytes()),
     }
     Ok(())

@@ -173,7 +173,7 @@ fn starved(seed: u64, algorithm: Algorithm, period: u64) -> Report {
     run(&format!("{algorithm}, 3 of {period} ms"), plan)
 }
 
-/// WIND-9.3, WIND-9.4: time that hosts lose is no queue.
+/// WIND-9.3, WIND-9.4: time that hosts lose is not a queue.
 #[test]
 fn starved_processors_are_not_taken_for_a_queue() {
     for period in [12, 24] {

@@ -353,7 +353,7 @@ FRAME[10] = function(c)
   return string.format("%d bytes", len)
 end
 
--- WIRE-2: do the lengths add up, and has every field a meaning? What is no datagram of Oikaze hardly ever passes.
+-- WIRE-2: do the lengths add up, and has every field a meaning? What is not a datagram of Oikaze hardly ever passes.
 local function is_oikaze(tvb)
   if tvb:len() < HEADER + 4 then return false end
   local flags, seal = tvb(16, 1):uint(), tvb(17, 1):uint()

@@ -147,7 +147,8 @@ fn build_programs() -> Result<(), String> {
             continue;
         }
         let name = entry.file_name();
-        let program = name.to_str().ok_or_else(|| format!("{name:?} is no name of a program"))?;
+        let program =
+            name.to_str().ok_or_else(|| format!("{name:?} is not a name of a program"))?;
         let build = ["rustc", "--quiet", "--release", "-p", "oikaze-apps", "--bin", program];
         command::cargo(&[&build, ["--", "-C", "target-cpu=native"].as_slice()].concat()).run()?;
     }

@@ -43,7 +43,7 @@ pub struct Options {
     run: RunOptions,
 }
 
-/// Files to write at the end. They are no part of the time that a run reports.
+/// Files to write at the end. They are not part of the time that a run reports.
 #[derive(Args, Debug)]
 pub struct Files {
     /// Writes the last field as a picture of at most 1024 × 1024 pixels, on node 0.

@@ -1,5 +1,6 @@
 //! Model of collectives among many nodes: the real plans of all nodes, in a network with a clock of
-//! its own. It is no simulation of the engine: nothing is lost, and no node ever waits for a core.
+//! its own. It is not a simulation of the engine: nothing is lost, and no node ever waits for a
+//! core.
 //!
 //! A message costs its sender and its receiver [`OVERHEAD_US`] each. Its first byte is under way
 //! for [`LATENCY_US`]. The link of a node carries one message at a time in each direction, at

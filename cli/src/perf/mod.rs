@@ -221,7 +221,7 @@ fn start_two() -> Result<()> {
 fn parse_delivery(text: &str) -> std::result::Result<Delivery, String> {
     Delivery::from_name(text).ok_or_else(|| {
         let names = Delivery::ALL.map(Delivery::name).join(", ");
-        format!("{text:?} is no delivery: use one of {names}")
+        format!("{text:?} is not a delivery: use one of {names}")
     })
 }
 
@@ -234,12 +234,12 @@ fn parse_size(text: &str) -> std::result::Result<usize, String> {
         "G" | "GiB" => 30,
         _ => {
             return Err(format!(
-                "{text:?} is no size: a number, with K, M or G behind it if wanted"
+                "{text:?} is not a size: a number, with K, M or G behind it if wanted"
             ));
         }
     };
     let number: usize =
-        digits.parse().map_err(|_| format!("{text:?} is no size: it must begin with a number"))?;
+        digits.parse().map_err(|_| format!("{text:?} is not a size: it must begin with a number"))?;
     number
         .checked_mul(1 << shift)
         .filter(|&size| size > 0 && size <= 64 << 30)

@@ -246,8 +246,8 @@ fn command_that_does_not_run_there_is_refused() {
     assert_eq!(site.kept("a/.cache"), Vec::<PathBuf>::new());
 }
 
-/// LAUNCH-8.4: a directory without room, or where no program may run, is no obstacle while there
-/// is another.
+/// LAUNCH-8.4: a directory without room, or where no program may run, is not an obstacle while
+/// there is another.
 #[test]
 fn next_directory_is_tried() {
     if !rustix::process::getuid().is_root() {

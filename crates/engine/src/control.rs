@@ -1,4 +1,4 @@
-//! Requests that are no operations: fences, flushes, cancellation, changes of regions, credit,
+//! Requests that are not operations: fences, flushes, cancellation, changes of regions, credit,
 //! sharing of memory with local peers, and closing.
 
 use crate::client::completion::{Completion, Value};
@@ -12,7 +12,7 @@ use oikaze_os::net::Link;
 use oikaze_protocol::coherence::Pages;
 use std::sync::Arc;
 
-/// Performs a request that is no operation ([`Request::is_operation`]). Settles its completion,
+/// Performs a request that is not an operation ([`Request::is_operation`]). Settles its completion,
 /// unless the outcome depends on earlier operations or on a local peer.
 pub(crate) fn apply<L: Link, P: Pages>(
     submission: Submission,

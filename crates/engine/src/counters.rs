@@ -25,7 +25,7 @@ pub struct Counters {
     /// Handshakes from addresses at which their sender was not known. They were answered with a
     /// cookie, or not at all.
     pub unproved: u64,
-    /// Handshakes dropped, before their seal was verified, that are no newer than the latest of
+    /// Handshakes dropped, before their seal was verified, that are not newer than the latest of
     /// their sender, or are for another node. Anybody can replay those.
     pub stale_handshakes: u64,
     /// The link failed to send or to receive (not counting "full, try later" and "nothing there").

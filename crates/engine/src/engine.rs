@@ -211,8 +211,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// message from it ([`Engine::detach`]). Returns the submission if something is in the way.
     ///
     /// # Errors
-    /// The peer is no local peer; a fence or an earlier message is in the way; or the bytes could
-    /// not be copied later (MEM-15.6).
+    /// The peer is not a local peer; a fence or an earlier message is in the way; or the bytes
+    /// could not be copied later (MEM-15.6).
     pub fn stream(
         &mut self,
         submission: Submission,

@@ -57,7 +57,7 @@ enum DropReason {
     Unheard,
     /// The datagram is a handshake from an address at which its sender is not known to receive.
     Unproved,
-    /// The datagram is a handshake that is no newer than the peer's latest.
+    /// The datagram is a handshake that is not newer than the peer's latest.
     Stale,
 }
 

@@ -17,7 +17,7 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// Returns the checksum of this kind, or `None` if the kind is no checksum.
+    /// Returns the checksum of this kind, or `None` if the kind is not a checksum.
     #[must_use]
     pub fn of(kind: SealKind) -> Option<Self> {
         match kind {

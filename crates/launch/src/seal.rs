@@ -74,7 +74,7 @@ impl FromStr for Seal {
         Seal::ALL
             .into_iter()
             .find(|seal| seal.name() == text)
-            .ok_or_else(|| format!("{text:?} is no seal: use full, integrity, crc or header"))
+            .ok_or_else(|| format!("{text:?} is not a seal: use full, integrity, crc or header"))
     }
 }
 

@@ -12,8 +12,8 @@ pub fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new(
             name.span(),
-            "an element of a shared array is a struct: an enum or a union allows bytes that are no \
-             value, and other nodes may write any bytes",
+            "an element of a shared array is a struct: an enum or a union allows bytes that are not \
+             a value, and other nodes may write any bytes",
         ));
     };
     if !input.generics.params.is_empty() {
@@ -103,11 +103,11 @@ fn refuse_field(kind: &Type) -> syn::Result<()> {
              one node means nothing on another one: store an index",
         ),
         Type::Path(path) if path.path.is_ident("bool") => {
-            refuse("a field of an element is no `bool`, because not every byte is one: use `u8`")
+            refuse("a field of an element is not a `bool`, because not every byte is one: use `u8`")
         }
-        Type::Path(path) if path.path.is_ident("char") => {
-            refuse("a field of an element is no `char`, because not every number is one: use `u32`")
-        }
+        Type::Path(path) if path.path.is_ident("char") => refuse(
+            "a field of an element is not a `char`, because not every number is one: use `u32`",
+        ),
         Type::Array(array) => refuse_field(&array.elem),
         _ => Ok(()),
     }

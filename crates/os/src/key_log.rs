@@ -101,8 +101,8 @@ fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
     if written == line.len() {
         return Ok(());
     }
-    // Another node's line may follow already, so the rest may not. A line that is too short is no
-    // key for a reader.
+    // Another node's line may follow already, so the rest may not. A line that is too short is
+    // not a key for a reader.
     let _ = file.write(b"\n");
     Err(io::Error::new(io::ErrorKind::StorageFull, "the line was cut off"))
 }

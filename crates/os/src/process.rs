@@ -56,7 +56,7 @@ impl Signals {
     /// kernel does not report how children end.
     ///
     /// # Errors
-    /// A number that is no signal, or no descriptor is left.
+    /// A number that is not a signal, or no descriptor is left.
     pub fn take(signals: &[i32]) -> io::Result<Signals> {
         let mut set = MaybeUninit::uninit();
         // SAFETY: `sigemptyset` initialises the set.
@@ -71,7 +71,7 @@ impl Signals {
                 if !matches!(signal, libc::SIGCHLD | libc::SIGQUIT) {
                     continue;
                 }
-                // SAFETY: the default is no handler.
+                // SAFETY: the default is not a handler.
                 unsafe { libc::signal(signal, libc::SIG_DFL) };
             }
             // SAFETY: the set is initialised; a wrong number is an error, not undefined.
@@ -119,7 +119,7 @@ impl Signals {
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: it only asks, there is room for the answer, and should there be none (the number is
-    // no signal), zeros are valid.
+    // not a signal), zeros are valid.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init().sa_sigaction == libc::SIG_IGN

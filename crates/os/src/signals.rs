@@ -170,7 +170,7 @@ fn look_for_handlers() -> bool {
     numbers.filter(|signal| !SYNCHRONOUS.contains(signal)).any(|signal| {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: it only asks, there is room for the answer, and zeros, which stay if the number
-        // is no signal, are valid.
+        // is not a signal, are valid.
         let handler = unsafe {
             libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
             action.assume_init().sa_sigaction

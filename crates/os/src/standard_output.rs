@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Write};
 
-/// Prints text. A reader that closes the pipe is no error, because it has read enough.
+/// Prints text. A reader that closes the pipe is not an error, because it has read enough.
 ///
 /// # Errors
 /// The text cannot be written, e.g. because the disk is full.

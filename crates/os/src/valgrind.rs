@@ -1,7 +1,7 @@
 //! Tells whether the program runs under Valgrind, which executes one thread at a time.
 //!
 //! A thread that the kernel stops at a page fault keeps Valgrind's lock, so no other thread could
-//! serve the fault. Waits in system calls are no problem.
+//! serve the fault. Waits in system calls are not a problem.
 
 /// Returns `true` if Valgrind executes this program. Costs a few instructions.
 #[must_use]

@@ -428,7 +428,7 @@ const _: () = assert!(
 );
 const _: () = assert!(
     ACK_PIGGYBACK_TIME.as_nanos() < PROBE_MIN.as_nanos(),
-    "a held acknowledgement is no loss"
+    "a held acknowledgement is not a loss"
 );
 const _: () =
     assert!(ACK_PIGGYBACK_TIME.as_nanos() < ACK_DELAY.as_nanos() && ACK_SCORE_MIN < ACK_SCORE_MAX);

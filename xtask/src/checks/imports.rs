@@ -71,7 +71,7 @@ pub struct Source {
     pub text: String,
 }
 
-/// Reads all sources of a folder that are no tests.
+/// Reads all sources of a folder that are not tests.
 pub fn read(
     folder: &Path,
     module: &mut Vec<String>,

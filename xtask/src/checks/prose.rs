@@ -1,8 +1,9 @@
 //! Checks what a program can check of the style: banned words and openers, width, length of sentences
 //! and of documentation, paths in documents, commit subjects.
 
+use super::ratchet::Measure;
 use crate::command::root;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -34,12 +35,18 @@ const WORDS: &[&str] = &[
 /// Words with which no documentation begins: it says first what the thing is or does.
 const OPENERS: &[&str] = &["Who", "Whose", "Whom", "Whoever", "Whatever", "What", "Of", "That"];
 
+/// Forms of a verb that take "not" where English negates a noun: "is not an error".
+const COPULAS: &[&str] = &["is", "are", "was", "were", "be", "been"];
+/// Words before which "is no" is English: "is no longer", "is no more than".
+const AFTER_NO: &[&str] =
+    &["longer", "more", "less", "fewer", "one", "such", "other", "better", "matter"];
+
 /// Checks all tracked files, and the subjects of new commits.
 ///
 /// # Errors
 /// Git cannot be asked, or lines break a rule.
 pub fn run() -> Result<(), String> {
-    let mut wrong = Vec::new();
+    let (mut wrong, mut counts, mut advice) = (Vec::new(), BTreeMap::new(), Vec::new());
     // This file names what it forbids.
     let files = git(&["ls-files"])?;
     let paths = Paths::of(&files);
@@ -50,8 +57,18 @@ pub fn run() -> Result<(), String> {
         let mut found = if name.ends_with(".rs") { in_code(&text) } else { in_document(&text) };
         found.extend(paths.missing(&text, name.ends_with(".rs")));
         wrong.extend(found.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
+        for (line, what) in calques(&text) {
+            *counts.entry(area(name)).or_insert(0) += 1;
+            advice.push(format!("{name}:{line}: {what}"));
+        }
     }
     wrong.extend(subjects()?);
+    let measure =
+        Measure { name: "calque", unit: "times \"is no X\" for \"is not a X\"", limit: 0 };
+    if let Err(above) = measure.check(&counts) {
+        wrong.push(above);
+        wrong.extend(advice);
+    }
     println!("prose: {} lines break a rule", wrong.len());
     if wrong.is_empty() { Ok(()) } else { Err(format!("prose:\n    {}", wrong.join("\n    "))) }
 }
@@ -76,6 +93,39 @@ fn subjects() -> Result<Vec<String>, String> {
     };
     let long = log.lines().filter(long);
     Ok(long.map(|line| format!("commit {line}: subject of more than {SUBJECT} letters")).collect())
+}
+
+/// Returns the part of the tree that has a ceiling of its own: a crate, or a folder at the root.
+fn area(name: &str) -> String {
+    let depth = if name.starts_with("crates/") || name.starts_with("bindings/") { 2 } else { 1 };
+    name.split('/').take(depth).collect::<Vec<_>>().join("/")
+}
+
+/// Returns each "is no X" of a text, with what to write instead. "There is no X" is English, and
+/// so is "is no larger than".
+fn calques(text: &str) -> Vec<(usize, String)> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let words: Vec<(usize, &str)> = (1..)
+        .zip(text.lines())
+        .flat_map(|(line, text)| {
+            let words = text.split(move |c| !is_word(c));
+            words.filter(|word| word.contains(char::is_alphanumeric)).map(move |word| (line, word))
+        })
+        .collect();
+    let mut found = Vec::new();
+    for (at, three) in words.windows(3).enumerate() {
+        let [(_, verb), (line, "no"), (_, noun)] = three else { continue };
+        let exists = words[at.saturating_sub(3)..at].iter();
+        let exists = exists.map(|(_, word)| word).any(|word| word.eq_ignore_ascii_case("there"));
+        let compares = words.get(at + 3).is_some_and(|(_, word)| *word == "than");
+        let is_noun = noun.starts_with(|c: char| c.is_ascii_lowercase());
+        if COPULAS.contains(verb) && is_noun && !AFTER_NO.contains(noun) && !exists && !compares {
+            let article = if matches!(*verb, "are" | "were") { "" } else { " a" };
+            found
+                .push((*line, format!("write \"{verb} not{article} …\" for \"{verb} no {noun}\"")));
+        }
+    }
+    found
 }
 
 fn in_code(text: &str) -> Vec<(usize, String)> {
@@ -316,6 +366,20 @@ mod tests {
         let code = format!("fn is_{}() {{}}\n// a {}s\n", "favourite", "neighbour");
         assert_eq!(in_code(&code).len(), 2);
         assert_eq!(in_code("let buried = unburied;\n"), []);
+    }
+
+    #[test]
+    fn negated_noun_is_found_with_what_to_write() {
+        let no = "no";
+        let found = calques(&format!("/// It is {no} file, and that\n/// was\n/// {no} port.\n"));
+        let file = "write \"is not a …\" for \"is no file\"".to_owned();
+        let port = "write \"was not a …\" for \"was no port\"".to_owned();
+        assert_eq!(found, [(1, file), (3, port)]);
+        assert_eq!(calques(&format!("They `are` {no} ports.")).len(), 1);
+        for text in ["There is", "\"there may be", "where there\n/// would be", "It has"] {
+            assert_eq!(calques(&format!("{text} {no} room")), [], "{text}");
+        }
+        assert_eq!(calques("is no longer, are no larger than, be no such thing, is a no-op"), []);
     }
 
     #[test]

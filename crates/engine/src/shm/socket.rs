@@ -34,7 +34,7 @@ pub(super) fn keep_spare(local_peer: &mut LocalPeer) -> std::io::Result<()> {
 
 /// Receives the next socket message. Spare descriptors are reserved for answers to open requests.
 /// One spare is released during the receive and reserved again unless the message was an answer. If
-/// the spare cannot be reserved again, a message that is no answer loses its descriptor.
+/// the spare cannot be reserved again, a message that is not an answer loses its descriptor.
 fn hear_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<Said>> {
     let kept = local_peer.spares.pop().is_some();
     let mut said = local_peer.pair.line.hear()?;

@@ -53,8 +53,8 @@ pub(crate) struct LostGroup {
     pub count: u32,
     /// Epoch of fences.
     pub epoch: u32,
-    /// A caller has to learn of the loss: the messages are no parcels, and the reader has not taken
-    /// all of them.
+    /// A caller has to learn of the loss: the messages are not parcels, and the reader has not
+    /// taken all of them.
     pub is_reported: bool,
 }
 

@@ -69,8 +69,8 @@ fn whose_processors_are_shared_is_told_by_the_nodes_of_this_machine() {
 #[test]
 fn the_classic_trap_of_equal_bridges() {
     // Both hosts have docker0 172.17.0.1. A datagram to that address would reach its own sender, so
-    // the address is no candidate at all. The address of another container network comes last, also
-    // behind a routed one.
+    // the address is not a candidate at all. The address of another container network comes last,
+    // also behind a routed one.
     let a = node("x", &[DOCKER, ("eth0", 2, "10.0.0.1", 24)]);
     let b = node(
         "y",

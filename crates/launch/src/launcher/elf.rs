@@ -1,4 +1,4 @@
-//! Checks why an ELF file is no program of this machine. Reads header and loader as far as the
+//! Checks why an ELF file is not a program of this machine. Reads header and loader as far as the
 //! kernel does.
 
 use std::ffi::OsStr;

@@ -78,7 +78,7 @@ enum Event {
 
 /// Reason why a host cannot take part.
 enum HostFailure {
-    /// The pipe ended too early, or was no agent's.
+    /// The pipe ended too early, or was not an agent's.
     Broken(String),
     /// No agent could be started there. The text has the remedy.
     NoAgent(String),

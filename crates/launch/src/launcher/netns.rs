@@ -154,8 +154,8 @@ impl Drop for Network {
     }
 }
 
-/// Kills the processes that are still inside and removes a namespace. A missing namespace is no
-/// error.
+/// Kills the processes that are still inside and removes a namespace. A missing namespace is not
+/// an error.
 pub fn remove(name: &str) {
     let inside = Command::new("ip").args(["netns", "pids", name]).stderr(Stdio::null()).output();
     let inside = inside

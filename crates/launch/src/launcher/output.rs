@@ -114,7 +114,8 @@ impl Terminal {
         })
     }
 
-    /// Returns why some output could not be written, if so. A reader that has gone away is no loss.
+    /// Returns why some output could not be written, if so. A reader that has gone away is not a
+    /// loss.
     #[must_use]
     pub fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)

@@ -39,7 +39,7 @@ impl FromStr for Host {
 }
 
 /// Splits a host into its name, as ssh takes it, and its number of nodes. Brackets around an
-/// address only set it apart from the number: ssh takes none. Returns `None` if it is no host.
+/// address only set it apart from the number: ssh takes none. Returns `None` if it is not a host.
 fn split_host(text: &str) -> Option<(String, Option<&str>)> {
     let (user, host) = match text.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),

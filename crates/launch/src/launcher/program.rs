@@ -92,7 +92,7 @@ fn executable(meta: &std::fs::Metadata) -> Result<(), &'static str> {
     if meta.is_dir() {
         Err("it is a directory")
     } else if !meta.is_file() {
-        Err("it is no regular file")
+        Err("it is not a regular file")
     } else if meta.permissions().mode() & 0o111 == 0 {
         Err(
             "it is not executable; try `chmod +x`, or run it by its interpreter, e.g. `python3 PROGRAM`",
@@ -167,8 +167,8 @@ fn interpreter(line: &[u8]) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns why a file that is no script is no program of this machine. A file that looks like text
-/// is one, because the C library gives it to `sh`.
+/// Returns why a file that is not a script is not a program of this machine. A file that looks like
+/// text is one, because the C library gives it to `sh`.
 fn why_no_binary(file: &File, head: &[u8]) -> Option<String> {
     if head.starts_with(elf::MAGIC) {
         return elf::why_not(file);
@@ -227,7 +227,7 @@ pub fn refused(program: &Path, rank: u32, why: io::Error) -> LaunchError {
             "the system forbids it: the program, its interpreter or its loader may not be executed, or lies where nothing may \
              (see `mount` for noexec)"
         }
-        Some(Errno::NOEXEC) => "it is built for another machine, or is no program",
+        Some(Errno::NOEXEC) => "it is built for another machine, or is not a program",
         Some(Errno::TXTBSY) => {
             "it is being written; wait until the copy or the linker has finished"
         }

@@ -33,7 +33,7 @@ pub const PROCESS_LEN: usize = 16;
 
 const MAGIC: &[u8; 8] = b"OIKAZEST";
 
-/// Error for bytes that are no frame of this protocol.
+/// Error for bytes that are not a frame of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a frame of the store's protocol: {0}")]
 pub struct Malformed(pub &'static str);

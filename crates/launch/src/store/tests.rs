@@ -290,8 +290,8 @@ proptest! {
     #[test]
     fn any_bytes_are_refused_or_understood(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = (Greeting::decode(&bytes), Proof::decode(&bytes), Verdict::decode(&bytes), Reply::decode(&bytes));
-        // Reasons are for people, and may be cleaned of bytes that are no text. All else comes back
-        // as it was.
+        // Reasons are for people, and may be cleaned of bytes that are not text. All else comes
+        // back as it was.
         if let Ok((id, request)) = Request::decode(&bytes)
             && !matches!(request, Request::Abort(_) | Request::Ask(..) | Request::Answer(..))
         {

@@ -294,7 +294,7 @@ impl JobBuilder {
             Some(ports) => Some(Ports::range(*ports.start(), *ports.end()).ok_or_else(|| {
                 Error::invalid(
                     "joining the job",
-                    format!("{ports:?} are no ports; give a range such as 40000..=40100"),
+                    format!("{ports:?} are not ports; give a range such as 40000..=40100"),
                 )
             })?),
         };

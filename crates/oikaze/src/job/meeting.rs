@@ -22,7 +22,7 @@ const FIRST_LOOK_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Meeting {
     /// Addresses at which each rank may be reached, best first.
     pub candidates: Vec<Vec<Candidate>>,
-    /// Number of addresses of each rank that are no candidates, because there are too many.
+    /// Number of addresses of each rank that are not candidates, because there are too many.
     left_out: Vec<u32>,
     /// Cores that this process may use, those of its engine included, if the kernel says so.
     topology: Option<Topology>,

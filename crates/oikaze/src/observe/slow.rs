@@ -12,7 +12,7 @@ use oikaze_protocol::limits::SOCKET_BUFFER_LEAST;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Values of a [`PathStates`] field that is no count.
+/// Values of a [`PathStates`] field that is not a count.
 const IN_USE: u64 = 0;
 const SWITCHED_OFF: u64 = 1;
 const REFUSED: u64 = 2;

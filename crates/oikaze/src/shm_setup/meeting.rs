@@ -246,7 +246,7 @@ impl<'a> LocalMeeting<'a> {
             match next() {
                 None => break,
                 Some(Ok(line)) => {
-                    // A caller that sends nothing, or nonsense, is no node of this job.
+                    // A caller that sends nothing, or nonsense, is not a node of this job.
                     if let Ok((rank, outcome)) = self.answer(line, coming) {
                         outcomes.insert(rank, outcome);
                     }

@@ -138,7 +138,7 @@ fn files_that_do_not_fit_are_refused_on_all_nodes() {
     assert_eq!(left.len(), 2, "{left:?}");
 }
 
-/// A save replaces what a link leads to, keeps the mode, and refuses what is no regular file.
+/// A save replaces what a link leads to, keeps the mode, and refuses what is not a regular file.
 #[test]
 fn save_to_link_or_file_of_mode_600_keeps_them_and_device_or_pipe_is_refused_on_all_nodes() {
     let folder = Folder::new("kinds");

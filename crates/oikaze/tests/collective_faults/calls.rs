@@ -33,7 +33,7 @@ fn sum(ranks: std::ops::Range<u32>, len: usize) -> Vec<u32> {
     numbers(ranks.sum(), len)
 }
 
-/// Root of those that have one: the last rank, which is no victim.
+/// Root of those that have one: the last rank, which is not a victim.
 fn root(team: &Team) -> u32 {
     team.size() - 1
 }

@@ -67,7 +67,7 @@ pub fn play(number: &str) {
     }
     // A team that was made of the first one, and not of a later one, has the same ranks.
     assert_eq!(job.shrink().unwrap().ranks(), team.ranks());
-    // Parcels that a victim has not read are no operations that have failed unseen.
+    // Parcels that a victim has not read are not operations that have failed unseen.
     job.leave().unwrap();
 }
 

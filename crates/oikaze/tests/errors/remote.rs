@@ -87,7 +87,7 @@ fn offsets_outside_a_region() {
         );
         failure(there.put_copy(0, &[0; 4097]).map(drop), &["put_copy takes up to 4096 bytes"]);
         failure(local.slice(99_999..100_001).map(drop), &["the region has 100000 bytes"]);
-        // An empty range anywhere inside the region is no mistake.
+        // An empty range anywhere inside the region is not a mistake.
         for offset in [0, 4096] {
             there.put(offset, local.slice(0..0).unwrap()).wait_for(PATIENCE).unwrap();
             there.get(offset, local.slice(7..7).unwrap()).wait_for(PATIENCE).unwrap();

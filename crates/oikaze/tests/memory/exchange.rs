@@ -48,7 +48,7 @@ fn peers_reach_what_has_changed_place() {
                 bytes(&back) == pattern(len, 5) && bytes(&one).iter().all(|byte| *byte == 0),
                 "{name}"
             );
-            // Moves a part that is no whole number of huge pages back.
+            // Moves a part that is not a whole number of huge pages back.
             job.barrier().unwrap();
             let (from, count) = (3 * page_size(), 700);
             job.move_pages(&other, from as u64, &one, from as u64, count).unwrap();

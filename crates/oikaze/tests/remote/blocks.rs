@@ -171,7 +171,7 @@ fn blocks_that_cannot_be() {
             read.put_block(fine, local.all(), fine).unwrap().wait_for(PATIENCE),
             &["does not grant this right"],
         );
-        // An empty block is no mistake, but the access must still be allowed (MEM-3.6).
+        // An empty block is not a mistake, but the access must still be allowed (MEM-3.6).
         let nothing = Block::new(4096, 0);
         put(nothing, nothing.rows(0, 9)).unwrap();
         get(nothing, nothing).unwrap();

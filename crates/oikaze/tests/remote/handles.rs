@@ -302,7 +302,7 @@ fn memory_of_another_language_is_registered_where_it_lies() {
     }
 }
 
-/// MEM-19.2: a number that is no valid handle is refused with the reason.
+/// MEM-19.2: a number that is not a valid handle is refused with the reason.
 #[test]
 fn what_a_handle_does_not_mean_is_refused() {
     cluster(1, &Settings::default(), |job| {

@@ -1,5 +1,5 @@
-//! Operations on remote memory, on every path: to the node itself, over the network, through rings and
-//! into mapped memory.
+//! Operations on remote memory, on every path: to the node itself, over the network, through rings
+//! and into mapped memory.
 #![forbid(unsafe_code)]
 
 mod arrivals;

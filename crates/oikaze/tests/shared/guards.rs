@@ -112,7 +112,7 @@ fn lock_with_a_guard_of_the_same_thread_is_refused() {
             threads.spawn(|| job.lock(8 + u64::from(job.rank())).unwrap().release().unwrap()).join()
         })
         .unwrap();
-        // A release is no acquire.
+        // A release is not an acquire.
         lock.release().unwrap();
         drop(guard);
         job.lock(8).unwrap().release().unwrap();

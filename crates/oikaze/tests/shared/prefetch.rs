@@ -150,7 +150,7 @@ fn read_many_with_a_wrong_range_leaves_no_guard() {
     });
 }
 
-/// Node of the jobs below. Does nothing if this process is no node.
+/// Node of the jobs below. Does nothing if this process is not a node.
 #[test]
 fn plays_its_role() {
     if std::env::var_os(ROLE).is_none() {

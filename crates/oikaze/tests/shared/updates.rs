@@ -215,7 +215,7 @@ fn update_waits_for_the_end_of_a_guard_over_its_bytes() {
     });
 }
 
-/// Node of the jobs below. Does nothing if this process is no node.
+/// Node of the jobs below. Does nothing if this process is not a node.
 #[test]
 fn plays_its_role() {
     if std::env::var_os(ROLE).is_none() {

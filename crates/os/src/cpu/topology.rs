@@ -118,7 +118,7 @@ pub fn usable_cores() -> usize {
 pub fn online_cpus() -> io::Result<Vec<CpuId>> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     parse_cpulist(text.trim()).ok_or_else(|| {
-        let why = format!("/sys/devices/system/cpu/online: {:?} is no set", text.trim());
+        let why = format!("/sys/devices/system/cpu/online: {:?} is not a set", text.trim());
         io::Error::new(io::ErrorKind::InvalidData, why)
     })
 }

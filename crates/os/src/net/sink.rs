@@ -40,7 +40,7 @@ pub trait Sink {
     /// Takes a datagram that has arrived.
     fn take(&mut self, arrival: Arrival<'_>);
 
-    /// Returns `true` if the datagram taken last came from a peer, unaltered, and is no replay.
+    /// Returns `true` if the datagram taken last came from a peer, unaltered, and is not a replay.
     /// Only then the link trusts the path by which the datagram seems to have come.
     fn was_a_peers(&self) -> bool {
         false

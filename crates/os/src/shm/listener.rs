@@ -138,7 +138,7 @@ impl Listener {
     /// Takes a socket that listens already, as a service manager passes it.
     ///
     /// # Errors
-    /// The descriptor is no socket that preserves message boundaries.
+    /// The descriptor is not a socket that preserves message boundaries.
     pub fn inherited(socket: OwnedFd) -> io::Result<Listener> {
         if rustix::net::sockopt::socket_type(&socket)? != SocketType::SEQPACKET {
             return Err(io::Error::new(

@@ -53,7 +53,7 @@ impl Watch {
 
     /// Stops watching a line.
     pub fn remove(&self, line: &ControlSocket) {
-        // Removing a line that is not watched is no error.
+        // Removing a line that is not watched is not an error.
         let _ = epoll::delete(&self.0, line);
         if let Some(process) = line.process() {
             let _ = epoll::delete(&self.0, process);

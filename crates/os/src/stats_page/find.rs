@@ -28,7 +28,7 @@ pub fn find(name: &str) -> io::Result<Vec<Found>> {
     let wanted = format!("/memfd:{name} (deleted)");
     let mut pids: Vec<u32> = Vec::new();
     for entry in read_dir("/proc")? {
-        // A process that ends during the scan is no error.
+        // A process that ends during the scan is not an error.
         pids.extend(entry.ok().and_then(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
     }
     pids.sort_unstable();

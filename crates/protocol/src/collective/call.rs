@@ -326,7 +326,7 @@ impl ParcelHead {
     /// Decodes what follows the kind of the message.
     ///
     /// # Errors
-    /// The bytes are no head of a parcel.
+    /// The bytes are not a head of a parcel.
     pub fn read(bytes: &mut ByteReader<'_>) -> Result<ParcelHead, Invalid> {
         let purpose = bytes.code(ParcelPurpose::from_code)?;
         let (team, number, round) = (bytes.u64()?, bytes.u64()?, bytes.u32()?);

@@ -60,7 +60,7 @@ pub enum PlanError {
         ranks: Rank,
     },
     /// The algorithm is not for this kind, number of ranks, lengths or operator.
-    #[error("{algorithm:?} is no algorithm for this {kind}")]
+    #[error("{algorithm:?} is not an algorithm for this {kind}")]
     Unfit {
         /// CollectiveAlgorithm in question.
         algorithm: CollectiveAlgorithm,

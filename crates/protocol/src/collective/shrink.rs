@@ -41,8 +41,8 @@ impl GoneView {
     /// Decodes a view of a team of so many ranks.
     ///
     /// # Errors
-    /// The bytes are no view, or name a rank that the team does not have, or do not name the ranks
-    /// in their order.
+    /// The bytes are not a view, or name a rank that the team does not have, or do not name the
+    /// ranks in their order.
     pub fn decode(bytes: &[u8], ranks: Rank) -> Result<GoneView, Invalid> {
         let mut bytes = ByteReader(bytes);
         let is_final = match bytes.u8()? {

@@ -2,7 +2,7 @@
 //!
 //! Liveness is progress. A peer that is heard but acknowledges nothing is of no use. Something on
 //! the way loses datagrams to the peer or its acknowledgements, or one end disbelieves the other.
-//! An acknowledged PING is no progress while parts of messages are not acknowledged.
+//! An acknowledged PING is not progress while parts of messages are not acknowledged.
 
 use crate::time::Time;
 

@@ -239,7 +239,7 @@ impl Connection {
         }
         let sum = self.take_frames(now, view, contents, handler);
         self.weigh_fast_paths(now, Lane::Small);
-        // WIND-7.7: a datagram that is disbelieved is no sign of life.
+        // WIND-7.7: a datagram that is disbelieved is not a sign of life.
         if !sum.wrong {
             self.liveness.heard(now);
         }

@@ -165,7 +165,7 @@ fn fragments_outside_the_transfer_are_ignored() {
 }
 
 /// MEM-1.16: whoever guesses keys is refused even the right one, for puts, gets and long puts
-/// alike. Asking again and again for regions that have ended is no guessing, and others go on.
+/// alike. Asking again and again for regions that have ended is not guessing, and others go on.
 #[test]
 fn peer_that_guesses_keys_loses_the_right_to_ask() {
     let (mut rma, mut memory) = (Rma::new(), Vectors::default());

@@ -144,7 +144,7 @@ fn laptop_has_cores_caches_and_interrupts() {
     assert_eq!(
         machine.caches,
         [cache(1, "48K", vec![0, 1]), cache(3, "12288K", (0..8).collect())],
-        "instructions are no data"
+        "instructions are not data"
     );
     assert_eq!(machine.numa_nodes, BTreeMap::from([(0, (0..8).collect())]));
     assert_eq!(

@@ -127,8 +127,8 @@ impl SharedMemory {
     /// Lends elements for reading. A touch of an invalid page waits for its home.
     ///
     /// # Errors
-    /// Outside the array, or a live guard of this process writes some of them. Or an element is no
-    /// valid `T`.
+    /// Outside the array, or a live guard of this process writes some of them. Or an element is not
+    /// a valid `T`.
     #[track_caller]
     pub fn slice<T: CheckedBitPattern + 'static>(
         &self,
@@ -153,8 +153,8 @@ impl SharedMemory {
     /// Lends elements for reading and writing.
     ///
     /// # Errors
-    /// Outside the array, or a live guard of this process covers some of them. Or an element is no
-    /// valid `T`.
+    /// Outside the array, or a live guard of this process covers some of them. Or an element is not
+    /// a valid `T`.
     #[track_caller]
     pub fn slice_mut<T: CheckedBitPattern + NoUninit + 'static>(
         &self,
@@ -193,7 +193,7 @@ impl SharedMemory {
             None => Ok(()),
             Some(bad) => Err(SharedError::invalid(
                 format!("element {} of array {:?}", elements.start + bad, self.name()),
-                format!("its bits are no {}", std::any::type_name::<T>()),
+                format!("its bits are not a valid {}", std::any::type_name::<T>()),
                 "Only a broken program can have written them; look at what the nodes write.",
             )),
         }

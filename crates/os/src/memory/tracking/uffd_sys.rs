@@ -172,7 +172,7 @@ pub(crate) fn map_continue(
         Ok(()) => Ok(Continued::All),
         Err(e) => match (e.raw_os_error(), usize::try_from(request.mapped)) {
             (Some(libc::EAGAIN), Ok(done)) => Ok(Continued::Part(done)),
-            // The address space changed during the call (a fork). That is no error: ask again.
+            // The address space changed during the call (a fork). That is not an error: ask again.
             (Some(libc::EAGAIN), Err(_)) => Ok(Continued::Part(0)),
             (Some(libc::EEXIST), _) => Ok(Continued::Mapped),
             _ => Err(e),

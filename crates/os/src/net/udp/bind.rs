@@ -56,7 +56,7 @@ impl Ports {
     /// One port of the kernel's choice.
     pub const ANY: Ports = Ports { first: 0, last: 0 };
 
-    /// Ports from `first` to `last`, both included. Returns `None` if that is no range.
+    /// Ports from `first` to `last`, both included. Returns `None` if that is not a range.
     #[must_use]
     pub const fn range(first: u16, last: u16) -> Option<Ports> {
         if first == 0 && last != 0 || first > last { None } else { Some(Ports { first, last }) }

@@ -132,7 +132,7 @@ impl ConnectedSet {
         *calls
     }
 
-    /// Connects a socket to this peer, on the port of `own`. A failure is no error, because the
+    /// Connects a socket to this peer, on the port of `own`. A failure is not an error, because the
     /// link's own socket serves as well.
     pub(in crate::net) fn connect(
         &mut self,

@@ -164,7 +164,7 @@ mod tests {
                 &[(100, Asked(true)), (100 + hold, Alone), (900, Data), (901, Asked(false))],
             ),
             (
-                "an acknowledgement that had to go anyway is no failure",
+                "an acknowledgement that had to go anyway is not a failure",
                 &[(100, Asked(true)), (101, Alone), (103, Data), (110, Asked(true))],
             ),
             (

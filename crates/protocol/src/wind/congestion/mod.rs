@@ -96,7 +96,7 @@ impl Algorithm {
     }
 }
 
-/// Error for a name that is no algorithm.
+/// Error for a name that is not an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such congestion control; write delay or cubic")]
 pub struct NoSuchAlgorithm;

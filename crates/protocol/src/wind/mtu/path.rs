@@ -34,7 +34,7 @@ impl Connection {
         self.recut();
     }
 
-    /// Gives up datagrams in flight that are larger than the path MTU, which is no sign of
+    /// Gives up datagrams in flight that are larger than the path MTU, which is not a sign of
     /// congestion (WIND-8.4).
     fn give_up_larger(&mut self, now: Time) {
         let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;

@@ -52,7 +52,7 @@ impl Expected {
     }
 }
 
-/// Latest fragment that has brought something new. It is no part of a connection's state:
+/// Latest fragment that has brought something new. It is not part of a connection's state:
 /// connections that differ only in it behave alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LatestFragment {

@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(
                 round(&mut path, &mut now, 2),
                 Some(false),
-                "one failed retry suffices and is no news"
+                "one failed retry suffices and is not news"
             );
         }
     }

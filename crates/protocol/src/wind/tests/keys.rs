@@ -93,7 +93,7 @@ impl Party {
         self.keys.as_ref().filter(|(id, _)| *id == self.node.connection.id()).map(|(_, keys)| keys)
     }
 
-    /// Receives a datagram. One that is no handshake opens only with the sender's secrets.
+    /// Receives a datagram. One that is not a handshake opens only with the sender's secrets.
     fn receive(&mut self, now: Time, bytes: &[u8], sealed_by: Option<&SessionSecrets>) {
         let view = View::parse(bytes).unwrap();
         let opens = self

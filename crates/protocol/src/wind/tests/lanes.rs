@@ -76,7 +76,7 @@ fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
     closed.one_port_only = true;
     assert_eq!(transfer(&mut closed, 1), Some(None));
     assert_eq!(closed.nodes[0].connection.statistics().bulk_ports_shunned, 1);
-    // A peer that stands still is no reason, because nothing was heard of it.
+    // A peer that stands still is not a reason, because nothing was heard of it.
     let mut asleep = World::established(Settings::default(), Faults::default(), 3);
     asleep.run(World::is_idle);
     asleep.nodes[1].asleep = true;
@@ -86,7 +86,7 @@ fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
 }
 
 /// WIND-8.9: a peer that stands still for long right after it was heard, and gets the lost
-/// datagrams later, is no evidence about a port.
+/// datagrams later, is not evidence about a port.
 #[test]
 fn peer_that_stalls_after_it_was_heard_keeps_its_bulk_port() {
     for (seed, steps) in (0..20).flat_map(|seed| [2, 5, 9, 14].map(|steps| (seed, steps))) {

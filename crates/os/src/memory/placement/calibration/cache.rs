@@ -19,7 +19,7 @@ const FORM: &str = "oikaze placement 4";
 /// Reason why a file is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CacheRejection {
-    #[error("it cannot be read, or is no file")]
+    #[error("it cannot be read, or is not a file")]
     Unreadable,
     #[error("others can write it")]
     Foreign,

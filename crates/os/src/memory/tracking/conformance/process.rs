@@ -177,7 +177,8 @@ extern "C" fn newer(signal: libc::c_int, info: *mut libc::siginfo_t, context: *m
 
 /// Installs a SIGSEGV handler as a program does, and returns the one before it.
 fn install(handler: Handler) -> usize {
-    // SAFETY: a handler of the type that SA_SIGINFO asks for; zeros are no flags and an empty mask.
+    // SAFETY: a handler of the type that SA_SIGINFO asks for; zeros mean no flags and an empty
+    // mask.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) =
             (std::mem::zeroed(), std::mem::zeroed());

@@ -174,7 +174,7 @@ pub(super) fn program(
 
 /// Matches IPv4 from here to [`At::Ours`] or [`At::Pass`]. Register 2 leads to the packet,
 /// including the beginning of the datagram. The header has no options (an IHL of 5), and the packet
-/// is no fragment.
+/// is not a fragment.
 fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
