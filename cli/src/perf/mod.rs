@@ -238,8 +238,9 @@ fn parse_size(text: &str) -> std::result::Result<usize, String> {
             ));
         }
     };
-    let number: usize =
-        digits.parse().map_err(|_| format!("{text:?} is not a size: it must begin with a number"))?;
+    let number: usize = digits
+        .parse()
+        .map_err(|_| format!("{text:?} is not a size: it must begin with a number"))?;
     number
         .checked_mul(1 << shift)
         .filter(|&size| size > 0 && size <= 64 << 30)

@@ -404,7 +404,10 @@ fn join_without_all_nodes_names_those_that_are_missing() {
 #[test]
 fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
     for (case, words) in [
-        ("timeout", ["barrier 1 at cli/tests/jobs/waits.rs:", " (node 1 has not come; node 1 computes"]),
+        (
+            "timeout",
+            ["barrier 1 at cli/tests/jobs/waits.rs:", " (node 1 has not come; node 1 computes"],
+        ),
         ("lock-timeout", ["lock 3 at cli/tests/jobs/waits.rs:", " (held by node 0 for "]),
     ] {
         let mut command = oikaze(&[

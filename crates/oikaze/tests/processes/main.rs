@@ -5,6 +5,7 @@ mod array_kills;
 #[path = "../support/cuts.rs"]
 mod cuts;
 mod fork;
+#[allow(dead_code)]
 #[path = "../support/nodes.rs"]
 mod nodes;
 #[path = "../support/process_job.rs"]

@@ -2,7 +2,6 @@
 //! class of updates. Loads return what some sequential execution would return (COH-1.1, COH-10,
 //! COH-15.4).
 
-#[allow(dead_code)]
 use crate::cuts::cuts;
 use crate::nodes::{PART, run_nodes};
 use oikaze::prelude::*;

@@ -1,5 +1,6 @@
 //! Guards and synchronisation. The contents of a guard do not change, and calls that would have to
 //! change them are refused (COH-3.9, COH-6.10, COH-7.7, COH-8.8).
+#![forbid(unsafe_code)]
 
 use crate::support::cluster;
 use oikaze::collective::ReduceOp;

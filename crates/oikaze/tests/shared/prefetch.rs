@@ -1,5 +1,6 @@
 //! `read_many` and `prefetch`: several ranges at once, and ranges ahead of their use (COH-3.3,
 //! COH-3.10).
+#![forbid(unsafe_code)]
 
 use crate::processes::run_two_nodes;
 use crate::support::cluster;

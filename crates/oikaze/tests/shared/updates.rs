@@ -1,5 +1,6 @@
 //! Updates that travel to readers with the barrier: owned and merged guards, pushes and
 //! subscriptions (COH-10).
+#![forbid(unsafe_code)]
 
 use crate::processes::run_two_nodes;
 use crate::support::cluster;
