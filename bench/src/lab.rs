@@ -16,7 +16,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::{Error, Tried};
@@ -49,22 +48,13 @@ const READY: &str = "ready";
 /// Time limit of a node of a job in the lab.
 const NODE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Treatment of large buffers by the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WireMode {
-    /// Every datagram and segment is really formed, as on a cable
-    Wire,
-    /// The kernel may pass up to 64 KiB uncut, as no cable does
-    Whole,
-}
-
-impl WireMode {
-    /// Returns the name in the records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Wire => "wire",
-            Self::Whole => "whole",
-        }
+named! {
+    /// Treatment of large buffers by the wire.
+    pub enum WireMode {
+        /// Every datagram and segment is really formed, as on a cable
+        Wire = "wire",
+        /// The kernel may pass up to 64 KiB uncut, as no cable does
+        Whole = "whole",
     }
 }
 

@@ -6,6 +6,9 @@
 //! repeats figures of the papers.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod named;
+
 mod attack;
 mod collectives;
 mod dsm;

@@ -1,37 +1,24 @@
 //! Cases of the bench, their sizes, and the places where they are measured.
 
-use clap::ValueEnum;
-
 use crate::suite::case::{KIB, MIB};
 
-/// Collective. The name on the command line is the name in the records, and that of both programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Case {
-    /// Barrier of all nodes.
-    Barrier,
-    /// Vector of one node for all, with another root each time.
-    Broadcast,
-    /// Sum of the vectors of all nodes, on all nodes.
-    AllReduce,
-    /// Vectors of all nodes, on all nodes.
-    AllGather,
-    /// One block of each node for each node.
-    AllToAll,
+named! {
+    /// Collective. The name on the command line is the name in the records, and that of both programs.
+    pub enum Case {
+        /// Barrier of all nodes.
+        Barrier = "barrier",
+        /// Vector of one node for all, with another root each time.
+        Broadcast = "broadcast",
+        /// Sum of the vectors of all nodes, on all nodes.
+        AllReduce = "all_reduce",
+        /// Vectors of all nodes, on all nodes.
+        AllGather = "all_gather",
+        /// One block of each node for each node.
+        AllToAll = "all_to_all",
+    }
 }
 
 impl Case {
-    /// Returns the name in the records and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Barrier => "barrier",
-            Self::Broadcast => "broadcast",
-            Self::AllReduce => "all_reduce",
-            Self::AllGather => "all_gather",
-            Self::AllToAll => "all_to_all",
-        }
-    }
-
     /// Returns the sizes of the case: bytes of one node's vector or of one block.
     pub fn sizes(self) -> &'static [usize] {
         match self {
@@ -44,28 +31,19 @@ impl Case {
 /// Sizes of all cases but the barrier.
 pub const SIZES: [usize; 7] = [8, 256, 4 * KIB, 32 * KIB, 256 * KIB, MIB, 4 * MIB];
 
-/// Place of the nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Mode {
-    /// Two hosts of the lab, one node each.
-    Wire,
-    /// Processes of this machine.
-    Machine,
-    /// Model of a network, over the real plans.
-    Simulated,
+named! {
+    /// Place of the nodes.
+    pub enum Mode {
+        /// Two hosts of the lab, one node each.
+        Wire = "wire",
+        /// Processes of this machine.
+        Machine = "machine",
+        /// Model of a network, over the real plans.
+        Simulated = "simulated",
+    }
 }
 
 impl Mode {
-    /// Returns the name in the records and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Wire => "wire",
-            Self::Machine => "machine",
-            Self::Simulated => "simulated",
-        }
-    }
-
     /// Returns the numbers of nodes that are measured, unless the user names them.
     pub fn nodes(self, quick: bool) -> &'static [u32] {
         match (self, quick) {
@@ -89,12 +67,7 @@ impl Mode {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_on_the_command_line_are_those_of_the_records() {
-        crate::suite::expect_names(|case: &Case| case.name());
-        crate::suite::expect_names(|mode: &Mode| mode.name());
-    }
+    use clap::ValueEnum;
 
     #[test]
     fn all_numbers_of_nodes_are_possible() {

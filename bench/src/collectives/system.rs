@@ -17,15 +17,16 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Name of the program in `bench/mpi`.
 const PROGRAM: &str = "collectives";
 
-/// System that the bench measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum System {
-    /// Open MPI, over TCP or shared memory.
-    Mpi,
-    /// Oikaze, by `oikaze perf collectives`.
-    Oikaze,
-    /// Oikaze's plans in a model of a network.
-    Model,
+named! {
+    /// System that the bench measures.
+    pub enum System {
+        /// Open MPI, over TCP or shared memory.
+        Mpi = "mpi",
+        /// Oikaze, by `oikaze perf collectives`.
+        Oikaze = "oikaze",
+        /// Oikaze's plans in a model of a network.
+        Model = "model",
+    }
 }
 
 /// All systems, the baseline first.
@@ -65,15 +66,6 @@ impl Measurement {
 }
 
 impl System {
-    /// Returns the name in the records and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mpi => "mpi",
-            Self::Oikaze => "oikaze",
-            Self::Model => "model",
-        }
-    }
-
     /// Returns `true` if the system can be measured there.
     pub fn has(self, mode: Mode) -> bool {
         (self == Self::Model) == (mode == Mode::Simulated)

@@ -18,22 +18,23 @@ use crate::process::{alone, own_program, seal};
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// System that the bench measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum System {
-    /// Oikaze, with guards that fetch ahead.
-    Oikaze,
-    /// Oikaze, with plain loads and stores that fault.
-    OikazePlain,
-    /// Oikaze's one-sided reads, beside which fetches stand: of 8 bytes for the time of one, of the
-    /// same size for the bandwidth.
-    OikazeGet,
-    /// Oikaze's messages of 8 bytes, one way, beside which barriers stand.
-    OikazeMessage,
-    /// Open MPI over TCP, with the C programs of `bench/mpi`.
-    Mpi,
-    /// The serial program, without Oikaze.
-    Serial,
+named! {
+    /// System that the bench measures.
+    pub enum System {
+        /// Oikaze, with guards that fetch ahead.
+        Oikaze = "oikaze",
+        /// Oikaze, with plain loads and stores that fault.
+        OikazePlain = "oikaze-plain",
+        /// Oikaze's one-sided reads, beside which fetches stand: of 8 bytes for the time of one, of the
+        /// same size for the bandwidth.
+        OikazeGet = "oikaze-get",
+        /// Oikaze's messages of 8 bytes, one way, beside which barriers stand.
+        OikazeMessage = "oikaze-message",
+        /// Open MPI over TCP, with the C programs of `bench/mpi`.
+        Mpi = "mpi",
+        /// The serial program, without Oikaze.
+        Serial = "serial",
+    }
 }
 
 /// All systems, the baseline first.
@@ -82,18 +83,6 @@ struct Line {
 }
 
 impl System {
-    /// Returns the name in the records and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Oikaze => "oikaze",
-            Self::OikazePlain => "oikaze-plain",
-            Self::OikazeGet => "oikaze-get",
-            Self::OikazeMessage => "oikaze-message",
-            Self::Mpi => "mpi",
-            Self::Serial => "serial",
-        }
-    }
-
     /// Returns `true` if the system runs on this many nodes.
     pub const fn runs_on(self, nodes: u32) -> bool {
         nodes == 1 || !matches!(self, Self::Serial)

@@ -14,44 +14,30 @@ use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
 use oikaze::memory::PageSize;
 use oikaze_os::memory::placement::Placement;
 
-/// Operation on the pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Case {
-    /// Exchange two ranges and keep both contents: three moves a page.
-    Exchange,
-    /// `exchange` in huge pages.
-    ExchangeHuge,
-    /// Move pages into an empty place: one move a page.
-    Move,
-    /// `move` in huge pages.
-    MoveHuge,
-    /// Map bytes that are already in memory.
-    Install,
-    /// `install` in huge pages.
-    InstallHuge,
-    /// Place bytes where pages are mapped already, in the way that the runtime expects to be the
-    /// quickest.
-    Auto,
-    /// `auto` in huge pages.
-    AutoHuge,
+named! {
+    /// Operation on the pages.
+    pub enum Case {
+        /// Exchange two ranges and keep both contents: three moves a page.
+        Exchange = "exchange",
+        /// `exchange` in huge pages.
+        ExchangeHuge = "exchange_huge",
+        /// Move pages into an empty place: one move a page.
+        Move = "move",
+        /// `move` in huge pages.
+        MoveHuge = "move_huge",
+        /// Map bytes that are already in memory.
+        Install = "install",
+        /// `install` in huge pages.
+        InstallHuge = "install_huge",
+        /// Place bytes where pages are mapped already, in the way that the runtime expects to be the
+        /// quickest.
+        Auto = "auto",
+        /// `auto` in huge pages.
+        AutoHuge = "auto_huge",
+    }
 }
 
 impl Case {
-    /// Returns the name in the records and on the command line.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Exchange => "exchange",
-            Self::ExchangeHuge => "exchange_huge",
-            Self::Move => "move",
-            Self::MoveHuge => "move_huge",
-            Self::Install => "install",
-            Self::InstallHuge => "install_huge",
-            Self::Auto => "auto",
-            Self::AutoHuge => "auto_huge",
-        }
-    }
-
     fn pages(self) -> PageSize {
         match self {
             Self::ExchangeHuge | Self::MoveHuge | Self::InstallHuge | Self::AutoHuge => {
@@ -77,21 +63,13 @@ impl Case {
     }
 }
 
-/// Amount of memory that is read after each operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-pub enum Mode {
-    /// Read one word a page.
-    Touch,
-    /// Read all bytes.
-    Full,
-}
-
-impl Mode {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Touch => "touch",
-            Self::Full => "full",
-        }
+named! {
+    /// Amount of memory that is read after each operation.
+    pub enum Mode {
+        /// Read one word a page.
+        Touch = "touch",
+        /// Read all bytes.
+        Full = "full",
     }
 }
 
@@ -236,14 +214,4 @@ fn of_one_page_size(
     }
     let all = records.into_iter().map(|(_, _, record)| record);
     Ok(all.filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record })).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_on_the_command_line_are_those_of_the_records() {
-        crate::suite::expect_names(|case: &Case| case.name());
-    }
 }

@@ -1,7 +1,5 @@
 //! Cases that the benches measure, with their sizes and their figures.
 
-use clap::ValueEnum;
-
 /// Test that a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
@@ -26,108 +24,73 @@ pub enum Test {
     Placed,
 }
 
-/// Result of a test: one number, under a name of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Figure {
-    /// Half the time of a ping-pong of messages.
-    MessageLat,
-    /// Half the time of a put and the answering put, each seen by polling memory.
-    PutLat,
-    /// Time of a put, from the call to its completion.
-    PutDone,
-    /// Bandwidth of puts in flight, which walk through cold memory.
-    PutBw,
-    /// Bandwidth of messages in flight, from cold memory.
-    MessageBw,
-    /// Number of small messages a second.
-    MessageRate,
-    /// `put_lat` while bulk puts go one way: the median.
-    MixedLat,
-    /// `put_lat` while bulk puts go one way: the 99th percentile.
-    MixedLatP99,
-    /// Bandwidth of the bulk puts of `mixed_lat`.
-    MixedBw,
-    /// `put_lat` without bulk puts, in the job of `mixed_lat`.
-    MixedIdleLat,
-    /// Bandwidth of the bulk puts alone, in the job of `mixed_lat`.
-    MixedAloneBw,
-    /// `put_done` to a node that computes on its only core and does not call Oikaze.
-    Passive,
-    /// `put_done` to a node that waits, in the job of `passive`.
-    PassiveDriven,
-    /// Processor seconds for a GiB: user and system time of both sides.
-    Cpu,
-    /// `put_bw` while an attacker floods the receiving node's port with garbage.
-    FloodBw,
-    /// `put_bw` while the same flood goes to another port of the same host.
-    FloodElsewhereBw,
-    /// `put_bw` without a flood, in the same case.
-    FloodAloneBw,
-    /// Time of a get, from the call to its completion.
-    GetLat,
-    /// Bandwidth of gets in flight, which walk through cold memory.
-    GetBw,
-    /// Time of a fetch-add of a word, from the call until its old value is known.
-    FetchAdd,
-    /// Time of a compare-and-swap of a word, from the call until its old value is known.
-    CompareSwap,
-    /// Bandwidth of puts of blocks of rows, which walk through cold memory. The size is that of a
-    /// block's payload.
-    Strided,
-    /// Bandwidth of doubles that are added to arrays.
-    Accumulate,
-    /// Number of elements a second that nodes push into a queue of another node.
-    Fifo,
-    /// `put_lat` of a header of 32 bytes and the data at once.
-    ConsecutiveLat,
-    /// Time of a put, from the call to its completion, if the kernel receives its bytes directly
-    /// into their place.
-    Placed,
-    /// Time of the same put, if its bytes are received elsewhere and copied.
-    PlacedCopy,
-    /// Processor seconds of the receiver for a GiB of the puts of `placed`.
-    PlacedCpu,
-    /// Processor seconds of the receiver for a GiB of the puts of `placed_copy`.
-    PlacedCopyCpu,
+named! {
+    /// Result of a test: one number, under a name of its own.
+    pub enum Figure {
+        /// Half the time of a ping-pong of messages.
+        MessageLat = "message_lat",
+        /// Half the time of a put and the answering put, each seen by polling memory.
+        PutLat = "put_lat",
+        /// Time of a put, from the call to its completion.
+        PutDone = "put_done",
+        /// Bandwidth of puts in flight, which walk through cold memory.
+        PutBw = "put_bw",
+        /// Bandwidth of messages in flight, from cold memory.
+        MessageBw = "message_bw",
+        /// Number of small messages a second.
+        MessageRate = "message_rate",
+        /// `put_lat` while bulk puts go one way: the median.
+        MixedLat = "mixed_lat",
+        /// `put_lat` while bulk puts go one way: the 99th percentile.
+        MixedLatP99 = "mixed_lat_p99",
+        /// Bandwidth of the bulk puts of `mixed_lat`.
+        MixedBw = "mixed_bw",
+        /// `put_lat` without bulk puts, in the job of `mixed_lat`.
+        MixedIdleLat = "mixed_idle_lat",
+        /// Bandwidth of the bulk puts alone, in the job of `mixed_lat`.
+        MixedAloneBw = "mixed_alone_bw",
+        /// `put_done` to a node that computes on its only core and does not call Oikaze.
+        Passive = "passive",
+        /// `put_done` to a node that waits, in the job of `passive`.
+        PassiveDriven = "passive_driven",
+        /// Processor seconds for a GiB: user and system time of both sides.
+        Cpu = "cpu",
+        /// `put_bw` while an attacker floods the receiving node's port with garbage.
+        FloodBw = "flood_bw",
+        /// `put_bw` while the same flood goes to another port of the same host.
+        FloodElsewhereBw = "flood_elsewhere_bw",
+        /// `put_bw` without a flood, in the same case.
+        FloodAloneBw = "flood_alone_bw",
+        /// Time of a get, from the call to its completion.
+        GetLat = "get_lat",
+        /// Bandwidth of gets in flight, which walk through cold memory.
+        GetBw = "get_bw",
+        /// Time of a fetch-add of a word, from the call until its old value is known.
+        FetchAdd = "fetch_add",
+        /// Time of a compare-and-swap of a word, from the call until its old value is known.
+        CompareSwap = "compare_swap",
+        /// Bandwidth of puts of blocks of rows, which walk through cold memory. The size is that of a
+        /// block's payload.
+        Strided = "strided",
+        /// Bandwidth of doubles that are added to arrays.
+        Accumulate = "accumulate",
+        /// Number of elements a second that nodes push into a queue of another node.
+        Fifo = "fifo",
+        /// `put_lat` of a header of 32 bytes and the data at once.
+        ConsecutiveLat = "consecutive_lat",
+        /// Time of a put, from the call to its completion, if the kernel receives its bytes directly
+        /// into their place.
+        Placed = "placed",
+        /// Time of the same put, if its bytes are received elsewhere and copied.
+        PlacedCopy = "placed_copy",
+        /// Processor seconds of the receiver for a GiB of the puts of `placed`.
+        PlacedCpu = "placed_cpu",
+        /// Processor seconds of the receiver for a GiB of the puts of `placed_copy`.
+        PlacedCopyCpu = "placed_copy_cpu",
+    }
 }
 
 impl Figure {
-    /// Returns the name in the records and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MessageLat => "message_lat",
-            Self::PutLat => "put_lat",
-            Self::PutDone => "put_done",
-            Self::PutBw => "put_bw",
-            Self::MessageBw => "message_bw",
-            Self::MessageRate => "message_rate",
-            Self::MixedLat => "mixed_lat",
-            Self::MixedLatP99 => "mixed_lat_p99",
-            Self::MixedBw => "mixed_bw",
-            Self::MixedIdleLat => "mixed_idle_lat",
-            Self::MixedAloneBw => "mixed_alone_bw",
-            Self::Passive => "passive",
-            Self::PassiveDriven => "passive_driven",
-            Self::Cpu => "cpu",
-            Self::FloodBw => "flood_bw",
-            Self::FloodElsewhereBw => "flood_elsewhere_bw",
-            Self::FloodAloneBw => "flood_alone_bw",
-            Self::GetLat => "get_lat",
-            Self::GetBw => "get_bw",
-            Self::FetchAdd => "fetch_add",
-            Self::CompareSwap => "compare_swap",
-            Self::Strided => "strided",
-            Self::Accumulate => "accumulate",
-            Self::Fifo => "fifo",
-            Self::ConsecutiveLat => "consecutive_lat",
-            Self::Placed => "placed",
-            Self::PlacedCopy => "placed_copy",
-            Self::PlacedCpu => "placed_cpu",
-            Self::PlacedCopyCpu => "placed_copy_cpu",
-        }
-    }
-
     /// Returns the unit, which is the same for all systems.
     pub const fn unit(self) -> &'static str {
         match self {
@@ -218,11 +181,6 @@ pub fn chosen(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_on_the_command_line_are_those_of_the_records() {
-        super::super::expect_names(|figure: &Figure| figure.name());
-    }
 
     #[test]
     fn what_is_asked_for_is_run() {

@@ -77,15 +77,6 @@ pub fn once_more<T>(what: &str, measure: impl Fn() -> Result<T, Error>) -> Resul
     })
 }
 
-/// Checks that the values of an option have their names in the records.
-#[cfg(test)]
-pub fn expect_names<T: clap::ValueEnum>(name: impl Fn(&T) -> &'static str) {
-    for value in T::value_variants() {
-        let on_command_line = value.to_possible_value().expect("none is hidden");
-        assert_eq!(on_command_line.get_name(), name(value));
-    }
-}
-
 /// Selection of what a bench measures.
 #[derive(Args)]
 pub struct Run {
