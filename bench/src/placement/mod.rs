@@ -5,20 +5,30 @@
 //! All modes and waits stand in tables. A mode that the program refuses is left out, with the
 //! reason. `docs/BENCH.md` says what each case measures.
 
+#[path = "cases/awaiting.rs"]
 mod awaiting;
 pub mod collected;
+#[path = "cases/crowd.rs"]
 mod crowd;
+#[path = "cases/detect.rs"]
 pub mod detect;
 pub mod fit;
+#[path = "cases/form.rs"]
 pub mod form;
 mod goals;
+#[path = "cases/idle.rs"]
 mod idle;
+#[path = "cases/kills.rs"]
 mod kills;
+#[path = "cases/loaded.rs"]
 mod loaded;
 pub mod modes;
+#[path = "cases/post.rs"]
 mod post;
 pub mod programs;
+#[path = "cases/request.rs"]
 mod request;
+#[path = "cases/wake.rs"]
 mod wake;
 
 use std::path::PathBuf;
