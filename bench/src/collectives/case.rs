@@ -3,7 +3,8 @@
 use crate::suite::case::{KIB, MIB};
 
 named! {
-    /// Collective. The name on the command line is the name in the records, and that of both programs.
+    /// Collective. The name on the command line is the name in the records, and that of both
+    /// programs.
     pub enum Case {
         /// Barrier of all nodes.
         Barrier = "barrier",

@@ -28,7 +28,8 @@ named! {
         Barrier = "barrier",
         /// Barriers that each bring an update of one node to all others.
         BarrierUpdate = "barrier_update",
-        /// The same if every twentieth word of the update changes. Some deliveries send these alone.
+        /// The same if every twentieth word of the update changes. Some deliveries send these
+        /// alone.
         BarrierUpdate5 = "barrier_update_5",
         /// Read of one page that is not valid here.
         Fetch = "fetch",

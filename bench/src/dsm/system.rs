@@ -25,8 +25,8 @@ named! {
         Oikaze = "oikaze",
         /// Oikaze, with plain loads and stores that fault.
         OikazePlain = "oikaze-plain",
-        /// Oikaze's one-sided reads, beside which fetches stand: of 8 bytes for the time of one, of the
-        /// same size for the bandwidth.
+        /// Oikaze's one-sided reads, beside which fetches stand: of 8 bytes for the time of one, of
+        /// the same size for the bandwidth.
         OikazeGet = "oikaze-get",
         /// Oikaze's messages of 8 bytes, one way, beside which barriers stand.
         OikazeMessage = "oikaze-message",

@@ -29,8 +29,8 @@ named! {
         Install = "install",
         /// `install` in huge pages.
         InstallHuge = "install_huge",
-        /// Place bytes where pages are mapped already, in the way that the runtime expects to be the
-        /// quickest.
+        /// Place bytes where pages are mapped already, in the way that the runtime expects to be
+        /// the quickest.
         Auto = "auto",
         /// `auto` in huge pages.
         AutoHuge = "auto_huge",

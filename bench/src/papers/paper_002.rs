@@ -10,8 +10,8 @@ use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
 use crate::placement::Extent;
+use crate::placement::cases::form::{CASE, FORMS, MTU, RATES, measure};
 use crate::placement::collected::Collected;
-use crate::placement::form::{CASE, FORMS, MTU, RATES, measure};
 use crate::record::Record;
 use crate::suite::case::KIB;
 

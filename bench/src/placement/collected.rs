@@ -77,7 +77,7 @@ impl Collected {
 
     /// Returns the records, the lines about fits and the notes.
     pub fn finish(mut self) -> (Vec<Record>, Vec<String>, Vec<String>) {
-        super::detect::add_fits(&mut self);
+        super::cases::detect::add_fits(&mut self);
         let records = self.values.iter().filter_map(|(key, values)| self.record(key, values));
         (records.collect(), self.fits, self.notes)
     }

@@ -1,6 +1,6 @@
 //! Goals of the bench.
 
-use super::post::SIZES;
+use super::cases::post::SIZES;
 use crate::record::Record;
 use crate::suite::case::KIB;
 use crate::suite::goals::{Bound, Found, Goal};
@@ -75,10 +75,13 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
         Found::ratio((p99("clients are killed"), p99("clients end"))),
         Bound::AtMost(1.0),
     ));
-    let crowd = |system| of("crowd", super::crowd::NODES, system);
+    let crowd = |system| of("crowd", super::cases::crowd::NODES, system);
     for system in ["oikaze", "oikaze private"] {
         goals.push((
-            format!("fetch-add, {} nodes on this machine, {system} / mpi", super::crowd::NODES),
+            format!(
+                "fetch-add, {} nodes on this machine, {system} / mpi",
+                super::cases::crowd::NODES
+            ),
             Found::ratio((crowd(system), crowd("mpi"))),
             Bound::AtMost(2.0),
         ));

@@ -5,31 +5,12 @@
 //! All modes and waits stand in tables. A mode that the program refuses is left out, with the
 //! reason. `docs/BENCH.md` says what each case measures.
 
-#[path = "cases/awaiting.rs"]
-mod awaiting;
+pub mod cases;
 pub mod collected;
-#[path = "cases/crowd.rs"]
-mod crowd;
-#[path = "cases/detect.rs"]
-pub mod detect;
 pub mod fit;
-#[path = "cases/form.rs"]
-pub mod form;
 mod goals;
-#[path = "cases/idle.rs"]
-mod idle;
-#[path = "cases/kills.rs"]
-mod kills;
-#[path = "cases/loaded.rs"]
-mod loaded;
 pub mod modes;
-#[path = "cases/post.rs"]
-mod post;
 pub mod programs;
-#[path = "cases/request.rs"]
-mod request;
-#[path = "cases/wake.rs"]
-mod wake;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -123,7 +104,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         }
     }
     if wanted(&Part::Form) {
-        form::measure(extent, &mut all)?;
+        cases::form::measure(extent, &mut all)?;
     }
     let (records, fits, notes) = all.finish();
     if records.is_empty() {
@@ -151,15 +132,15 @@ fn one_part(
     all: &mut Collected,
 ) {
     match part {
-        Part::Post => post::round(lab, modes, extent, all),
-        Part::Request => request::round(lab, modes, extent, all),
-        Part::Detect => detect::round(lab, modes, extent, all),
-        Part::Loaded => loaded::round(lab, modes, extent, all),
-        Part::Idle => idle::round(lab, modes, extent, all),
-        Part::Wake => wake::round(lab, modes, extent, all),
-        Part::Await => awaiting::round(lab, modes, extent, all),
-        Part::Crowd => crowd::round(extent, all),
-        Part::Kills => kills::round(extent, number, all),
+        Part::Post => cases::post::round(lab, modes, extent, all),
+        Part::Request => cases::request::round(lab, modes, extent, all),
+        Part::Detect => cases::detect::round(lab, modes, extent, all),
+        Part::Loaded => cases::loaded::round(lab, modes, extent, all),
+        Part::Idle => cases::idle::round(lab, modes, extent, all),
+        Part::Wake => cases::wake::round(lab, modes, extent, all),
+        Part::Await => cases::awaiting::round(lab, modes, extent, all),
+        Part::Crowd => cases::crowd::round(extent, all),
+        Part::Kills => cases::kills::round(extent, number, all),
         Part::Form => {}
     }
 }

@@ -69,8 +69,8 @@ named! {
         FetchAdd = "fetch_add",
         /// Time of a compare-and-swap of a word, from the call until its old value is known.
         CompareSwap = "compare_swap",
-        /// Bandwidth of puts of blocks of rows, which walk through cold memory. The size is that of a
-        /// block's payload.
+        /// Bandwidth of puts of blocks of rows, which walk through cold memory. The size is that of
+        /// a block's payload.
         Strided = "strided",
         /// Bandwidth of doubles that are added to arrays.
         Accumulate = "accumulate",
@@ -78,8 +78,8 @@ named! {
         Fifo = "fifo",
         /// `put_lat` of a header of 32 bytes and the data at once.
         ConsecutiveLat = "consecutive_lat",
-        /// Time of a put, from the call to its completion, if the kernel receives its bytes directly
-        /// into their place.
+        /// Time of a put, from the call to its completion, if the kernel receives its bytes
+        /// directly into their place.
         Placed = "placed",
         /// Time of the same put, if its bytes are received elsewhere and copied.
         PlacedCopy = "placed_copy",

@@ -1,11 +1,11 @@
 //! Case `await`: an addition at the peer, awaited by a future and by an event loop, beside a
 //! blocking call. The peer's helper or engine does the addition, as for all systems.
 
-use super::Extent;
-use super::collected::{Collected, Key};
-use super::modes::{ADAPTIVE, Mode, WAITS};
-use super::programs::{Setup, node, role};
 use crate::lab::Lab;
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::modes::{ADAPTIVE, Mode, WAITS};
+use crate::placement::programs::{Setup, node, role};
 
 /// Name of the case, by the way to wait in the words of the node's program.
 pub const CASES: [(&str, &str); 3] =

@@ -3,12 +3,12 @@
 
 use std::process::Command;
 
-use super::Extent;
-use super::collected::{Collected, Key};
-use super::programs::{LIMIT, Values, options};
 use crate::dsm::mpi;
 use crate::error::Error;
 use crate::peers::oikaze;
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::programs::{LIMIT, Values, options};
 use crate::process::{alone, limited, own_program, seal};
 
 /// Number of nodes.

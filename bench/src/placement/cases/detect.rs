@@ -1,11 +1,11 @@
 //! Case `detect`: ways to find the end of a transfer (003, figure 4 and table 5).
 
-use super::Extent;
-use super::collected::{Collected, Key};
-use super::fit::Fit;
-use super::modes::{ADAPTIVE, Mode};
-use super::programs::{Setup, node, role};
 use crate::lab::Lab;
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::fit::Fit;
+use crate::placement::modes::{ADAPTIVE, Mode};
+use crate::placement::programs::{Setup, node, role};
 
 /// Sizes of the figure.
 pub const SIZES: [usize; 8] = [8, 32, 128, 256, 512, 1024, 2048, 4096];

@@ -8,13 +8,13 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::Extent;
-use super::collected::{Collected, Key};
 use super::loaded::Busy;
-use super::programs::{Values, options};
 use crate::error::Error;
 use crate::lab::{Fork, remote_shell};
 use crate::peers::oikaze;
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::programs::{Values, options};
 use crate::process::{Ready, alone, during, own_program, pair, seal};
 use crate::suite::case::KIB;
 

@@ -1,10 +1,10 @@
 //! Case `idle`: share of a core that a job uses while its nodes wait for each other.
 
-use super::Extent;
-use super::collected::{Collected, Key};
-use super::modes::{Mode, WAITS};
-use super::programs::{Setup, node, role};
 use crate::lab::Lab;
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::modes::{Mode, WAITS};
+use crate::placement::programs::{Setup, node, role};
 
 /// Measures one round.
 pub fn round(lab: &Lab, modes: &[&'static Mode], extent: Extent, all: &mut Collected) {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use oikaze_protocol::random::Random;
 
-use super::Extent;
-use super::collected::{Collected, Key};
-use super::programs::{LIMIT, Values, role};
 use crate::error::{Error, Tried};
 use crate::peers::oikaze;
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::programs::{LIMIT, Values, role};
 use crate::process::{Ready, alone, limited, own_program, seal, while_serving};
 
 /// Server of the measurement.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use super::Extent;
-use super::collected::{Collected, Key};
-use super::modes::{Mode, WAITS};
-use super::programs::{Setup, Values, node, options, role, sockets};
 use crate::error::{Error, Tried};
 use crate::lab::{HOSTS, Lab};
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::modes::{Mode, WAITS};
+use crate::placement::programs::{Setup, Values, node, options, role, sockets};
 use crate::suite::case::KIB;
 
 /// Computing threads on each core.

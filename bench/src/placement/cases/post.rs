@@ -1,10 +1,10 @@
 //! Case `post`: what a put costs its caller, in each mode, and a `send` of Linux beside it.
 
-use super::collected::{Collected, Key};
-use super::modes::Mode;
-use super::programs::{Setup, node, options, role, sockets};
-use super::{Extent, PLACE};
 use crate::lab::Lab;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::modes::Mode;
+use crate::placement::programs::{Setup, node, options, role, sockets};
+use crate::placement::{Extent, PLACE};
 use crate::suite::case::{KIB, MIB};
 
 /// Sizes of puts: small, the paper's largest, and bulk.
@@ -34,7 +34,7 @@ pub fn round(lab: &Lab, modes: &[&'static Mode], extent: Extent, all: &mut Colle
         let amounts = amounts(size, extent.quick);
         let settings: Vec<_> = [("size", size)].into_iter().chain(amounts).collect();
         let cases = |system| {
-            move |values: super::programs::Values| {
+            move |values: crate::placement::programs::Values| {
                 Ok(vec![
                     (wire("post", size, system), values.get("post")?),
                     (wire("post_cpu", size, system), values.get("processor")?),

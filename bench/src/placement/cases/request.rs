@@ -1,12 +1,12 @@
 //! Case `request`: what it costs to ask the engine for something, without a network (002: 5 µs).
 
-use super::Extent;
-use super::collected::{Collected, Key};
-use super::modes::{Mode, WAITS};
-use super::programs::{LIMIT, Values, role};
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab};
 use crate::peers::oikaze;
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::modes::{Mode, WAITS};
+use crate::placement::programs::{LIMIT, Values, role};
 use crate::process::{alone, own_program, seal};
 
 /// Pauses between two requests in µs, and the case: an engine is awake, or asleep.

@@ -1,12 +1,12 @@
 //! Case `wake`: sleeps of a thread that waits for k messages, which come 20 µs apart (000: one
 //! wake-up for k inputs). The size of a record is k.
 
-use super::Extent;
-use super::collected::{Collected, Key};
-use super::modes::{Mode, WAITS};
-use super::programs::{Setup, Values, node, options, role, sockets};
 use crate::error::Error;
 use crate::lab::Lab;
+use crate::placement::Extent;
+use crate::placement::collected::{Collected, Key};
+use crate::placement::modes::{Mode, WAITS};
+use crate::placement::programs::{Setup, Values, node, options, role, sockets};
 
 /// Numbers of messages.
 const COUNTS: [usize; 3] = [1, 8, 64];
