@@ -10,18 +10,25 @@
 //! - [`output`]: lines of many nodes on one terminal. `sources`: where they come from. [`ending`]:
 //!   exit statuses.
 
+#[path = "hosts/agent.rs"]
 pub mod agent;
 mod crew;
+#[path = "hosts/directory.rs"]
 mod directory;
+#[path = "program/elf.rs"]
 mod elf;
 pub mod ending;
 mod error;
+#[path = "hosts/files.rs"]
 mod files;
 pub mod guard;
+#[path = "hosts/install/mod.rs"]
 mod install;
+#[path = "output/line.rs"]
 mod line;
 pub mod netns;
 pub mod output;
+#[path = "hosts/pipe.rs"]
 mod pipe;
 pub mod placement;
 pub mod plan;
@@ -29,6 +36,7 @@ pub mod policy;
 pub mod program;
 mod run;
 mod sources;
+#[path = "hosts/ssh.rs"]
 mod ssh;
 
 pub use directory::CACHE_DIR;
