@@ -14,6 +14,7 @@
 //! picks the tracker that works here.
 
 mod borrows;
+#[path = "trackers/choose.rs"]
 mod choose;
 #[cfg(test)]
 mod conformance;
@@ -21,16 +22,24 @@ mod error;
 mod guards;
 mod live_guards;
 mod lost_pages;
+#[path = "trackers/mprotect.rs"]
 mod mprotect;
 mod page_set;
+#[path = "trackers/page_word.rs"]
 mod page_word;
 mod pending;
+#[path = "trackers/segv.rs"]
 mod segv;
+#[path = "trackers/segv_chain.rs"]
 pub(super) mod segv_chain;
+#[path = "trackers/self_test.rs"]
 mod self_test;
 mod shared_memory;
+#[path = "trackers/tracker.rs"]
 mod tracker;
+#[path = "trackers/uffd_sys.rs"]
 pub(super) mod uffd_sys;
+#[path = "trackers/userfaultfd.rs"]
 mod userfaultfd;
 
 pub use borrows::Borrows;
