@@ -7,9 +7,10 @@
 //! processes and removes the namespaces and directories.
 
 use super::error::LaunchError;
-use super::install::binary::OWN;
-use super::pipe::Word;
-use super::{directory, netns};
+use super::hosts::directory;
+use super::hosts::install::binary::OWN;
+use super::hosts::pipe::Word;
+use super::netns;
 use oikaze_os::process::isolate;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::HashSet;

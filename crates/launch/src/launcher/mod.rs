@@ -10,38 +10,24 @@
 //! - [`output`]: lines of many nodes on one terminal. `sources`: where they come from. [`ending`]:
 //!   exit statuses.
 
-#[path = "hosts/agent.rs"]
-pub mod agent;
 mod crew;
-#[path = "hosts/directory.rs"]
-mod directory;
-#[path = "program/elf.rs"]
-mod elf;
 pub mod ending;
 mod error;
-#[path = "hosts/files.rs"]
-mod files;
 pub mod guard;
-#[path = "hosts/install/mod.rs"]
-mod install;
-#[path = "output/line.rs"]
-mod line;
+mod hosts;
 pub mod netns;
 pub mod output;
-#[path = "hosts/pipe.rs"]
-mod pipe;
 pub mod placement;
 pub mod plan;
 pub mod policy;
 pub mod program;
 mod run;
 mod sources;
-#[path = "hosts/ssh.rs"]
-mod ssh;
 
-pub use directory::CACHE_DIR;
 pub use error::LaunchError;
-pub use install::binary::digest;
+pub use hosts::agent;
+pub use hosts::directory::CACHE_DIR;
+pub use hosts::install::binary::digest;
 pub use run::{AgentChoice, Finished, Options, run};
 
 use oikaze_os::process::Signals;

@@ -5,7 +5,9 @@
 //! after a carriage return) of rank 0 is shown live below the lines of the others; of another rank,
 //! only its last state is shown.
 
-use super::line::Line;
+mod line;
+
+use line::Line;
 use oikaze_protocol::Rank;
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};

@@ -4,7 +4,8 @@
 //! or loader lacks. The C library gives files of unknown format to `sh`. The launcher therefore
 //! reads the file before it starts the program (LAUNCH-6.1).
 
-use super::elf;
+pub(super) mod elf;
+
 use super::error::LaunchError;
 use rustix::io::Errno;
 use std::ffi::OsStr;

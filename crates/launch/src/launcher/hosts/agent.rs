@@ -1,16 +1,16 @@
 //! Agent (`oikaze agent`): runs the nodes of one host for a launcher on another, and ends them when
 //! the launcher goes away.
 
-use super::crew::{Crew, Outlet, Work};
 use super::directory::JobDirectory;
-use super::ending::Ending;
-use super::error::LaunchError;
-use super::guard::Guard;
-use super::output::Sink;
 use super::pipe::{AgentMessage, Control, Order, Up, VERSION, Word};
-use super::program::find_program;
-use super::sources::OutputSources;
-use super::{
+use crate::launcher::crew::{Crew, Outlet, Work};
+use crate::launcher::ending::Ending;
+use crate::launcher::error::LaunchError;
+use crate::launcher::guard::Guard;
+use crate::launcher::output::Sink;
+use crate::launcher::program::find_program;
+use crate::launcher::sources::OutputSources;
+use crate::launcher::{
     Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
 };
 use std::collections::VecDeque;

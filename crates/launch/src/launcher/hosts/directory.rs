@@ -1,10 +1,10 @@
 //! Directory of one job on another host, with the files that the launcher has sent (LAUNCH-8.5).
 
-use super::error::LaunchError;
 use super::files::is_plain;
-use super::guard::Guard;
 use super::install::megabytes;
 use super::pipe::{FileHeader, Order};
+use crate::launcher::error::LaunchError;
+use crate::launcher::guard::Guard;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -138,7 +138,7 @@ fn bases(named: Option<OsString>) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launcher::pipe::Word;
+    use crate::launcher::hosts::pipe::Word;
 
     fn header(path: &str, size: u64, mode: u32) -> FileHeader {
         FileHeader { path: Word(path.into()), size, mode }

@@ -1,7 +1,7 @@
 //! Files that the launcher sends to other hosts for one job (`--ship`, LAUNCH-8.5).
 
-use super::error::LaunchError;
 use super::pipe::{FileHeader, Order, Word};
+use crate::launcher::error::LaunchError;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -8,8 +8,8 @@
 //! order's files, one after the other, then one JSON line for each signal or question. The secret
 //! travels in the order, never in argv.
 
-use super::ending::Ending;
-use super::output::{Busy, Sink, Stream};
+use crate::launcher::ending::Ending;
+use crate::launcher::output::{Busy, Sink, Stream};
 use crate::{Ports, Seal, Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::congestion::Algorithm;

@@ -3,14 +3,14 @@
 //! A thread for each host finds or sends the command there, gives the agent its order and files,
 //! and hands its news on. The main thread never waits for a host.
 
-use super::ending::{Ending, STATUS_LAUNCHER};
-use super::error::LaunchError;
 use super::files::Files;
 use super::install::{self, Answered, Installer};
-use super::output::{Sink, Terminal};
 use super::pipe::{AgentMessage, Control, MAGIC, MAGIC_OF_ANY, Order};
-use super::sources::{OutputSource, OutputSources};
-use super::{Event, HostFailure, SIGKILL};
+use crate::launcher::ending::{Ending, STATUS_LAUNCHER};
+use crate::launcher::error::LaunchError;
+use crate::launcher::output::{Sink, Terminal};
+use crate::launcher::sources::{OutputSource, OutputSources};
+use crate::launcher::{Event, HostFailure, SIGKILL};
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};

@@ -1,6 +1,6 @@
 //! This command's own file, which the launcher sends to hosts that lack it.
 
-use crate::launcher::elf;
+use crate::launcher::program::elf;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};

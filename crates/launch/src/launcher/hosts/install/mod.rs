@@ -7,7 +7,7 @@
 
 pub mod binary;
 
-use super::error::LaunchError;
+use crate::launcher::error::LaunchError;
 use binary::Binary;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
