@@ -5,7 +5,7 @@ use super::super::huge::huge_page;
 use super::super::mapping::Mapping;
 use super::{copy, page_size, self_test};
 use crate::memory::placement::scratch::{CHUNK, Spare};
-use crate::memory::tracking::uffd_sys::{self, feature};
+use crate::memory::tracking::trackers::uffd_sys::{self, feature};
 use core::ops::AddAssign;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -2,7 +2,7 @@
 //! exchanges.
 
 use super::super::mapping::Mapping;
-use crate::memory::tracking::uffd_sys;
+use crate::memory::tracking::trackers::uffd_sys;
 use core::ptr::NonNull;
 use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, madvise};

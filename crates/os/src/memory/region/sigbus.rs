@@ -4,7 +4,7 @@
 //! [`crate::memory::tracking`]'s handler for SIGSEGV, it walks a list whose entries are never
 //! freed. Then it does what would have happened without the handler.
 
-use crate::memory::tracking::segv_chain;
+use crate::memory::tracking::trackers::segv_chain;
 use crate::signals::locked_without_signals;
 use core::ffi::CStr;
 use core::ptr::{self, NonNull};

@@ -14,42 +14,25 @@
 //! picks the tracker that works here.
 
 mod borrows;
-#[path = "trackers/choose.rs"]
-mod choose;
 #[cfg(test)]
 mod conformance;
 mod error;
 mod guards;
 mod live_guards;
 mod lost_pages;
-#[path = "trackers/mprotect.rs"]
-mod mprotect;
 mod page_set;
-#[path = "trackers/page_word.rs"]
-mod page_word;
 mod pending;
-#[path = "trackers/segv.rs"]
-mod segv;
-#[path = "trackers/segv_chain.rs"]
-pub(super) mod segv_chain;
-#[path = "trackers/self_test.rs"]
-mod self_test;
 mod shared_memory;
-#[path = "trackers/tracker.rs"]
-mod tracker;
-#[path = "trackers/uffd_sys.rs"]
-pub(super) mod uffd_sys;
-#[path = "trackers/userfaultfd.rs"]
-mod userfaultfd;
+pub(super) mod trackers;
 
 pub use borrows::Borrows;
-pub use choose::{Choice, choose, open};
 pub use error::SharedError;
 pub use guards::{LentBytes, ReadGuard, ReadRows, WriteGuard, WriteRows};
 pub use live_guards::LiveGuards;
-pub use mprotect::Mprotect;
 pub use page_set::PageSet;
-pub use segv_chain::{ensure_again, put_back, set_aside};
 pub use shared_memory::SharedMemory;
-pub use tracker::{FaultAt, Tracker, TrackerKind, View};
-pub use userfaultfd::{Feature, Userfaultfd, userfaultfd_features};
+pub use trackers::choose::{Choice, choose, open};
+pub use trackers::mprotect::Mprotect;
+pub use trackers::segv_chain::{ensure_again, put_back, set_aside};
+pub use trackers::tracker::{FaultAt, Tracker, TrackerKind, View};
+pub use trackers::userfaultfd::{Feature, Userfaultfd, userfaultfd_features};

@@ -15,7 +15,7 @@ use super::borrows::{AliasBytes, Borrows, Incoming};
 use super::error::SharedError;
 use super::live_guards::LiveGuards;
 use super::lost_pages::LostPages;
-use super::tracker::{Tracker, View};
+use super::trackers::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
 use crate::memory::{MemoryError, Region, memfd, room};
 use crate::origin::Origin;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use oikaze_protocol::limits::PAGE;
 
-use super::error::SharedError;
 use super::mprotect::Mprotect;
 use super::self_test;
 use super::tracker::{Tracker, TrackerKind};
 use super::userfaultfd::Userfaultfd;
 use crate::features::Without;
+use crate::memory::tracking::error::SharedError;
 
 /// The chosen tracker, and why the better ones were passed over.
 #[derive(Debug)]

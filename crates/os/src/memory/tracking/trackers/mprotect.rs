@@ -12,10 +12,10 @@ use oikaze_protocol::coherence::Access;
 use oikaze_protocol::limits::PAGE;
 use rustix::mm::MprotectFlags;
 
-use super::error::SharedError;
 use super::page_word::{Level, PageWord, READABLE, UNMAPPED, WRITABLE, level_of};
 use super::segv::{self, Note, ViewData};
 use super::tracker::{FaultAt, Tracker, TrackerKind, View};
+use crate::memory::tracking::error::SharedError;
 use crate::signals::{locked, locked_without_signals};
 
 /// Number of notes read by one system call.

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
 
-use super::error::SharedError;
 use crate::memory::mapping::Mapping;
+use crate::memory::tracking::error::SharedError;
 use crate::origin::OriginBound;
 
 /// Mechanism that a tracker uses.

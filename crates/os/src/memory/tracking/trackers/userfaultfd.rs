@@ -14,9 +14,9 @@ use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
 use rustix::mm::Advice;
 
-use super::error::SharedError;
 use super::tracker::{FaultAt, Tracker, TrackerKind, View};
 use super::uffd_sys::{self, Continued, feature};
+use crate::memory::tracking::error::SharedError;
 use crate::signals::locked_without_signals;
 
 /// Number of events read by one system call.
