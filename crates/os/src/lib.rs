@@ -52,37 +52,21 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod checksum;
-#[path = "processes/control_group.rs"]
-mod control_group;
 pub mod counting;
 pub mod cpu;
 mod descriptor;
 pub mod error_text;
 pub mod features;
-#[path = "processes/inherited.rs"]
-pub mod inherited;
 pub mod interfaces;
-#[path = "secrets/key_log.rs"]
-pub mod key_log;
 pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
 pub mod net;
-#[path = "processes/origin.rs"]
-pub mod origin;
 pub mod probe;
-#[path = "processes/process.rs"]
-pub mod process;
-#[path = "secrets/protected.rs"]
-pub mod protected;
+mod processes;
 pub mod replace_file;
-#[path = "secrets/seal.rs"]
-pub mod seal;
-#[path = "secrets/secret.rs"]
-pub mod secret;
+mod secrets;
 pub mod shm;
-#[path = "processes/signals.rs"]
-pub mod signals;
 pub mod standard_output;
 pub mod stats_page;
 pub mod sync;

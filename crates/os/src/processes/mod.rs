@@ -1,0 +1,7 @@
+//! Processes: their signals, their children, and what children inherit.
+
+pub mod control_group;
+pub mod inherited;
+pub mod origin;
+pub mod process;
+pub mod signals;
