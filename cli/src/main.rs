@@ -13,7 +13,8 @@ mod top;
 
 use arguments::{Arguments, Run, Subcommand};
 use clap::Parser;
-use oikaze_launch::launcher::{self, LaunchError, agent, guard};
+use oikaze_launch::launcher::hosts::agent;
+use oikaze_launch::launcher::{self, LaunchError, guard};
 use oikaze_os::standard_output;
 use std::io::Write;
 use std::process::ExitCode;

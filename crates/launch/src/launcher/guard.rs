@@ -7,10 +7,9 @@
 //! processes and removes the namespaces and directories.
 
 use super::error::LaunchError;
-use super::hosts::directory;
-use super::hosts::install::binary::OWN;
-use super::hosts::pipe::Word;
 use super::netns;
+use super::program::OWN;
+use super::word::Word;
 use oikaze_os::process::isolate;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::HashSet;
@@ -114,6 +113,6 @@ pub fn guard(input: impl BufRead) {
         netns::remove(&name);
     }
     for path in directories {
-        directory::remove(Path::new(&path.0));
+        let _ = std::fs::remove_dir_all(&path.0);
     }
 }

@@ -2,9 +2,8 @@
 //!
 //! - [`plan`]: which nodes run where. [`program`]: what they run. [`netns`]: one machine as
 //!   several.
-//! - `crew`: child processes on this host. `ssh` and [`agent`]: child processes on other hosts.
-//!   `pipe`: the protocol between `ssh` and the agent. `install`: the command on other hosts.
-//!   `files` and `directory`: files that are sent to them.
+//! - `crew`: child processes on this host. [`hosts`]: child processes on other hosts, by `ssh` and
+//!   an agent, with the command and the files that are sent there.
 //! - [`policy`]: decides when the launcher passes on signals, waits, terminates and kills.
 //!   [`guard`]: cleans up after a launcher that was killed itself.
 //! - [`output`]: lines of many nodes on one terminal. `sources`: where they come from. [`ending`]:
@@ -14,7 +13,7 @@ mod crew;
 pub mod ending;
 mod error;
 pub mod guard;
-mod hosts;
+pub mod hosts;
 pub mod netns;
 pub mod output;
 pub mod placement;
@@ -23,9 +22,9 @@ pub mod policy;
 pub mod program;
 mod run;
 mod sources;
+mod word;
 
 pub use error::LaunchError;
-pub use hosts::agent;
 pub use hosts::directory::CACHE_DIR;
 pub use hosts::install::binary::digest;
 pub use run::{AgentChoice, Finished, Options, run};

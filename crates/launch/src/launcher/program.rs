@@ -15,6 +15,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+/// The kernel keeps the file of a running program under this name, even after another file has
+/// taken its place.
+pub const OWN: &str = "/proc/self/exe";
 /// Number of bytes that the kernel reads of a script's first line (BINPRM_BUF_SIZE of Linux).
 const LINE_MAX: usize = 256;
 /// Maximum number of interpreters that are scripts themselves and that the kernel follows.

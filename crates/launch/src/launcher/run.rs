@@ -6,7 +6,7 @@ use super::error::LaunchError;
 use super::guard::Guard;
 use super::hosts::files::Files;
 use super::hosts::install::{Installer, own_binary};
-use super::hosts::pipe::{Order, Word};
+use super::hosts::pipe::Order;
 use super::hosts::ssh::{AgentSource, Common, Remote};
 use super::netns::{Cabling, Network};
 use super::output::{Sink, Terminal};
@@ -14,6 +14,7 @@ use super::plan::{self, Host};
 use super::policy::{ASK_TIME, Action, Policy};
 use super::program::find_program;
 use super::sources::OutputSources;
+use super::word::Word;
 use super::{
     Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind,
     bind_everywhere, forward_signals, stop_myself, stops, take_signals,
@@ -88,7 +89,7 @@ pub enum AgentChoice {
     /// Command of the same version, wherever it is found there. The launcher sends its own file if
     /// there is none.
     Same {
-        /// Version of the command and its protocol ([`agent::version`](super::hosts::agent::version)).
+        /// Version of the command and its protocol ([`version`](super::hosts::agent::version)).
         version: String,
         /// Directory for the file, if the user names one.
         cache: Option<OsString>,

@@ -2,7 +2,7 @@
 //! the launcher goes away.
 
 use super::directory::JobDirectory;
-use super::pipe::{AgentMessage, Control, Order, Up, VERSION, Word};
+use super::pipe::{AgentMessage, Control, Order, Up, VERSION};
 use crate::launcher::crew::{Crew, Outlet, Work};
 use crate::launcher::ending::Ending;
 use crate::launcher::error::LaunchError;
@@ -10,6 +10,7 @@ use crate::launcher::guard::Guard;
 use crate::launcher::output::Sink;
 use crate::launcher::program::find_program;
 use crate::launcher::sources::OutputSources;
+use crate::launcher::word::Word;
 use crate::launcher::{
     Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
 };

@@ -111,14 +111,9 @@ impl JobDirectory {
 
 impl Drop for JobDirectory {
     fn drop(&mut self) {
-        remove(&self.0);
+        // A file of another user that a node has left may stay. Nobody is there to hear of it.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// Removes a directory and all that the nodes have left in it.
-pub fn remove(directory: &Path) {
-    // A file that another user owns may stay. Nobody is there to hear of it.
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 /// Returns the directories to try. Those that the system clears after a crash come first.
@@ -138,7 +133,7 @@ fn bases(named: Option<OsString>) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launcher::hosts::pipe::Word;
+    use crate::launcher::word::Word;
 
     fn header(path: &str, size: u64, mode: u32) -> FileHeader {
         FileHeader { path: Word(path.into()), size, mode }

@@ -1,7 +1,8 @@
 //! Files that the launcher sends to other hosts for one job (`--ship`, LAUNCH-8.5).
 
-use super::pipe::{FileHeader, Order, Word};
+use super::pipe::{FileHeader, Order};
 use crate::launcher::error::LaunchError;
+use crate::launcher::word::Word;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};

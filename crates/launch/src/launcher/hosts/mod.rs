@@ -1,8 +1,11 @@
 //! Child processes on other hosts.
+//!
+//! - `ssh` and [`agent`]: the two ends. `pipe`: the protocol between them.
+//! - `install`: the command on other hosts. `files` and `directory`: files that are sent to them.
 
 pub mod agent;
-pub mod directory;
-pub mod files;
-pub mod install;
-pub mod pipe;
-pub mod ssh;
+pub(super) mod directory;
+pub(super) mod files;
+pub(super) mod install;
+pub(super) mod pipe;
+pub(super) mod ssh;

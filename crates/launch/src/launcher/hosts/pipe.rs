@@ -10,6 +10,7 @@
 
 use crate::launcher::ending::Ending;
 use crate::launcher::output::{Busy, Sink, Stream};
+use crate::launcher::word::Word;
 use crate::{Ports, Seal, Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::congestion::Algorithm;
@@ -28,34 +29,6 @@ pub const MAGIC: &str = "OIKAZE-AGENT 4";
 pub const MAGIC_OF_ANY: &str = "OIKAZE-AGENT ";
 /// Maximum length of one frame in bytes.
 const FRAME_MAX: usize = 1 << 20;
-
-/// A word of the system, which may have any bytes. In JSON it is text where it is UTF-8, or else an
-/// array of bytes (LAUNCH-6.2).
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "Spelled", into = "Spelled")]
-pub struct Word(pub OsString);
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Spelled {
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl From<Spelled> for Word {
-    fn from(spelled: Spelled) -> Word {
-        Word(match spelled {
-            Spelled::Text(text) => text.into(),
-            Spelled::Bytes(bytes) => OsString::from_vec(bytes),
-        })
-    }
-}
-
-impl From<Word> for Spelled {
-    fn from(word: Word) -> Spelled {
-        word.0.into_string().map_or_else(|word| Spelled::Bytes(word.into_vec()), Spelled::Text)
-    }
-}
 
 /// Order of the launcher to an agent. It holds the secret and so has no `Debug`.
 #[derive(Serialize, Deserialize)]

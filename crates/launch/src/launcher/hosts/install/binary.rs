@@ -1,15 +1,12 @@
 //! This command's own file, which the launcher sends to hosts that lack it.
 
-use crate::launcher::program::elf;
+use crate::launcher::program::{OWN, elf};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// The kernel keeps the file of a running program under this name, even after another file has
-/// taken its place.
-pub const OWN: &str = "/proc/self/exe";
 /// Number of bytes of one read.
 const CHUNK: usize = 64 << 10;
 
