@@ -9,8 +9,11 @@
 //! [`UdpLink`] knows no path around the kernel's UDP stack. Those are wrappers in
 //! [`bypass`](super::bypass), which use the functions that are visible in `crate::net`.
 
+#[path = "sockets/address.rs"]
 mod address;
+#[path = "sockets/bind.rs"]
 mod bind;
+#[path = "sockets/connected.rs"]
 mod connected;
 mod drain;
 pub(super) mod plain_only;
@@ -20,6 +23,7 @@ mod recv_direct;
 mod refusals;
 mod schedule;
 pub(crate) mod send;
+#[path = "sockets/socket.rs"]
 pub(crate) mod socket;
 mod sockets;
 #[cfg(test)]
