@@ -9,12 +9,6 @@
 //! [`UdpLink`] knows no path around the kernel's UDP stack. Those are wrappers in
 //! [`bypass`](super::bypass), which use the functions that are visible in `crate::net`.
 
-#[path = "sockets/address.rs"]
-mod address;
-#[path = "sockets/bind.rs"]
-mod bind;
-#[path = "sockets/connected.rs"]
-mod connected;
 mod drain;
 pub(super) mod plain_only;
 mod poll;
@@ -23,18 +17,16 @@ mod recv_direct;
 mod refusals;
 mod schedule;
 pub(crate) mod send;
-#[path = "sockets/socket.rs"]
-pub(crate) mod socket;
-mod sockets;
+pub(crate) mod sockets;
 #[cfg(test)]
 mod tests;
 mod transmit;
 mod watch;
 
-pub use bind::{Bind, BindError, Ports, PortsSyntax};
-pub(super) use connected::CONNECTED_MAX;
 pub(super) use drain::SMALL_POLL_DATAGRAMS;
 pub(super) use poll::{SmallPoll, WAITING_POLLS};
+pub use sockets::bind::{Bind, BindError, Ports, PortsSyntax};
+pub(super) use sockets::connected::CONNECTED_MAX;
 
 use super::{
     Link, LinkProperties, LocalAddress, Offload, Outgoing, Sink, Statistics, TooBig,
@@ -50,8 +42,9 @@ use recv::ReceivePool;
 use recv_direct::PredictionBackoff;
 use refusals::Refusals;
 use schedule::PollSchedule;
-use socket::Socket;
 use sockets::Sockets;
+use sockets::bind;
+use sockets::socket::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;

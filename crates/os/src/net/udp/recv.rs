@@ -2,9 +2,9 @@
 
 use super::super::{Arrival, Statistics};
 use super::recv_direct::PredictionBackoff;
-use super::socket::Socket;
+use super::sockets::socket::Socket;
 use crate::net::bypass::ip::CE;
-use crate::net::udp::address::SocketName;
+use crate::net::udp::sockets::address::SocketName;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};

@@ -4,9 +4,9 @@
 //! shorter. The header, payload and tag of each datagram are gathered from where they lie.
 
 use super::super::Outgoing;
-use super::socket::Socket;
-use crate::net::udp::address::SocketName;
+use super::sockets::socket::Socket;
 use crate::net::udp::recv::last_error;
+use crate::net::udp::sockets::address::SocketName;
 use core::mem::{MaybeUninit, size_of};
 use oikaze_protocol::limits::DATAGRAM_MAX;
 use oikaze_protocol::wind::SendMode;

@@ -13,7 +13,7 @@ use crate::net::Outgoing;
 use crate::net::bypass::tcx::{ETHERNET_LEN, ReceivedRoute};
 use crate::net::bypass::{ip, is_handshake};
 use crate::net::udp::send::run_length;
-use crate::net::udp::socket::Socket;
+use crate::net::udp::sockets::socket::Socket;
 use arrayvec::ArrayVec;
 use core::mem::size_of;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -13,7 +13,7 @@
 use crate::memory::mapping::Mapping;
 use crate::net::udp::recv::last_error;
 use crate::net::udp::send::{Pieces, Sent, uninterrupted};
-use crate::net::udp::socket::Socket;
+use crate::net::udp::sockets::socket::Socket;
 use crate::net::{Offload, Outgoing};
 use crate::probe::kernel_version;
 use rustix::fd::{AsRawFd, OwnedFd};

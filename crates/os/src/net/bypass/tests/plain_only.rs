@@ -7,7 +7,7 @@ use crate::net::Outgoing;
 use crate::net::bypass::SocketLink;
 use crate::net::stack::{LinkStack, open};
 use crate::net::udp::plain_only::{REOPEN_TIME, SILENCES_MAX};
-use crate::net::udp::socket::Socket;
+use crate::net::udp::sockets::socket::Socket;
 use crate::net::{Bind, Link, Offload, ReceiveEach};
 use crate::testing::skipped;
 use core::mem::size_of;

@@ -13,12 +13,12 @@ mod tests;
 
 use super::super::sink::{Predicted, Scattered, Sink};
 use super::super::{Arrival, Statistics};
-use super::socket::Socket;
-use crate::net::udp::address::SocketName;
+use super::sockets::socket::Socket;
 use crate::net::udp::recv::{
     BUFFER_LEN, BufferInfo, Burst, ControlRoom, ReceivePool, buffer_info, call, cut, is_cut_short,
     point_header,
 };
+use crate::net::udp::sockets::address::SocketName;
 use core::mem::MaybeUninit;
 use rustix::fd::AsFd;
 use std::io;

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Attempts at a port of the kernel's choice that is free for both families.
 const ATTEMPTS: usize = 16;
 
-/// Settings of a [`super::UdpLink`]. The default is every address, both families, any port.
+/// Settings of a [`UdpLink`](crate::net::UdpLink). The default is every address, both families, any port.
 #[derive(Clone, Debug)]
 pub struct Bind {
     /// Local addresses to be reached at; empty means all.
@@ -165,18 +165,18 @@ impl BindError {
 }
 
 /// Sockets of a link.
-pub(super) struct Opened {
+pub(in crate::net::udp) struct Opened {
     /// Sockets on the link's port.
-    pub(super) small: Vec<Socket>,
+    pub(in crate::net::udp) small: Vec<Socket>,
     /// Sockets at the same addresses on another port. If there are none, bulk goes through the
     /// small ones.
-    pub(super) bulk: Vec<Socket>,
+    pub(in crate::net::udp) bulk: Vec<Socket>,
     /// Messages for the user.
-    pub(super) notices: Vec<String>,
+    pub(in crate::net::udp) notices: Vec<String>,
 }
 
 /// Opens what is asked for.
-pub(super) fn open(ask: &Bind) -> Result<Opened, BindError> {
+pub(in crate::net::udp) fn open(ask: &Bind) -> Result<Opened, BindError> {
     let small = open_one_of(ask.ports.iter(), ask)?;
     let mut notices = Vec::new();
     let bulk = if ask.without.lanes { Ok(Vec::new()) } else { open_for_bulk(ask) };

@@ -195,8 +195,8 @@ impl ConnectedSet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BindError, UdpLink};
     use super::*;
+    use crate::net::udp::{BindError, UdpLink};
 
     use crate::net::conformance::take;
     use crate::net::{Bind, Link, Outgoing, Ports};

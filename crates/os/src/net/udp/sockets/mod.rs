@@ -1,9 +1,14 @@
 //! Sockets of a link, and which of them reaches a peer.
 
-use super::connected::{ConnectedSet, PeerSocket};
-use super::socket::Socket;
+pub(super) mod address;
+pub(super) mod bind;
+pub(super) mod connected;
+pub(crate) mod socket;
+
+use connected::{ConnectedSet, PeerSocket};
 use oikaze_protocol::wind::PerLane;
 use oikaze_protocol::wire::Lane;
+use socket::Socket;
 use std::net::{IpAddr, SocketAddr};
 
 /// Sockets of a link. Without own sockets for bulk, bulk goes through the small ones.
