@@ -11,7 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Attempts at a port of the kernel's choice that is free for both families.
 const ATTEMPTS: usize = 16;
 
-/// Settings of a [`UdpLink`](crate::net::UdpLink). The default is every address, both families, any port.
+/// Settings of a [`UdpLink`](crate::net::UdpLink). The default is every address, both families, any
+/// port.
 #[derive(Clone, Debug)]
 pub struct Bind {
     /// Local addresses to be reached at; empty means all.
