@@ -1,6 +1,6 @@
 //! Tests `oikaze perf` with few operations. Checks its output, and not the speed of this machine.
 
-use crate::support::{finish, oikaze};
+use crate::support::{finish, oikaze, oikaze_line};
 use serde_json::Value;
 
 const QUICK: [&str; 4] = ["--iterations", "100", "--only", "latency"];
@@ -64,18 +64,8 @@ fn collectives_name_their_algorithms() {
 
 #[test]
 fn blocks_are_made_of_rows() {
-    let (status, out, err) = finish(&mut oikaze(&[
-        "perf",
-        "block",
-        "--size",
-        "128K",
-        "--iterations",
-        "20",
-        "--volume",
-        "8M",
-        "--hot",
-        "--json",
-    ]));
+    let (status, out, err) =
+        finish(&mut oikaze_line("perf block --size 128K --iterations 20 --volume 8M --hot --json"));
     assert_eq!(status, Some(0), "{err}");
     let line: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));
     assert!(

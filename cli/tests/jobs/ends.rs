@@ -241,19 +241,8 @@ fn keep_going_asked_by_a_node_holds_for_the_job() {
 #[test]
 fn timeout_prints_what_each_node_is_doing() {
     let script = "[ $OIKAZE_RANK = 2 ] && exec sleep 1000; exec \"$0\" --exact ends::node --ignored --nocapture --test-threads=1 --skip hangs";
-    let mut command = oikaze(&[
-        "run",
-        "-n",
-        "3",
-        "--timeout",
-        "3",
-        "--env",
-        &format!("{MARK}=1"),
-        "--",
-        "/bin/sh",
-        "-c",
-        script,
-    ]);
+    let mut command = oikaze_line(&format!("run -n 3 --timeout 3 --env {MARK}=1 -- /bin/sh -c"));
+    command.arg(script);
     let (status, out, err) = finish(command.arg(std::env::current_exe().unwrap()));
     assert_eq!((status, out.matches("ready").count()), (Some(124), 2), "{err}");
     for line in [

@@ -201,17 +201,8 @@ struct Waiting {
 
 impl Waiting {
     fn start(case: &str, options: &[&str]) -> Waiting {
-        let mut command = oikaze(&[
-            "run",
-            "-n",
-            "2",
-            "--explain-after",
-            "0.2",
-            "--failure-time",
-            "60000",
-            "--timeout",
-            "50",
-        ]);
+        let line = "run -n 2 --explain-after 0.2 --failure-time 60000 --timeout 50";
+        let mut command = oikaze_line(line);
         command.args(options).args(["--env", &format!("{CASE}={case}")]);
         of_test_nodes(&mut command, module_path!(), NODE);
         let mut launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
@@ -410,15 +401,8 @@ fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
         ),
         ("lock-timeout", ["lock 3 at cli/tests/jobs/waits.rs:", " (held by node 0 for "]),
     ] {
-        let mut command = oikaze(&[
-            "run",
-            "-n",
-            "2",
-            "--env",
-            "OIKAZE_TIMEOUT=2000",
-            "--env",
-            &format!("{CASE}={case}"),
-        ]);
+        let line = format!("run -n 2 --env OIKAZE_TIMEOUT=2000 --env {CASE}={case}");
+        let mut command = oikaze_line(&line);
         of_test_nodes(&mut command, module_path!(), NODE);
         let mut job = Running::start(&mut command);
         let rank = if case == "timeout" { 0 } else { 1 };

@@ -116,19 +116,8 @@ fn beside_cubic_tcp_neither_starves() {
     source.line("sending");
     let shell = Shell::enter("bottleneck");
     let mut wind = cable.run(&shell, &["--no-prefix"]);
-    wind.args([
-        "--",
-        OIKAZE,
-        "perf",
-        "put",
-        "--size",
-        "1M",
-        "--only",
-        "throughput",
-        "--volume",
-        &format!("{VOLUME}M"),
-        "--json",
-    ]);
+    let line = format!("perf put --size 1M --only throughput --volume {VOLUME}M --json");
+    wind.args(["--", OIKAZE]).args(line.split(' '));
     let (status, out, err) = finish(&mut wind);
     let end = now();
     drop(source);

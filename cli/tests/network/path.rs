@@ -88,98 +88,70 @@ fn end(mut job: Running, input: ChildStdin) {
 /// Returns a command without segmentation offload, because large buffers pass narrow virtual
 /// devices uncut, which no cable allows.
 fn cabled() -> Command {
-    oikaze(&[
-        "run",
-        "-n",
-        "2",
-        "--netns",
-        "--mtu",
-        "9000",
-        "--failure-time",
-        "20000",
-        "--env",
-        "OIKAZE_WITHOUT=gso,gro",
-    ])
+    oikaze_line("run -n 2 --netns --mtu 9000 --failure-time 20000 --env OIKAZE_WITHOUT=gso,gro")
 }
 
-/// Changes the MTU of the bridge from 9000 to 1500, 1280 and back. The nodes get no error from the
-/// bridge.
-#[test]
-fn a_black_hole_under_a_running_transfer() {
+/// Changes the MTU of a device from 9000 to 1500, 1280 and back under a running transfer. The device
+/// is in the namespace with this ending.
+fn shrink(namespace: &str, device: &str) {
     let Some(_turn) = namespaces() else { return };
     let (mut job, mut input) = start(cabled());
-    let bridge = format!("oik-{}-bridge", job.child.id());
+    let namespace = format!("oik-{}-{namespace}", job.child.id());
     verified(&mut job, &mut input);
     for mtu in ["1500", "1280", "9000"] {
-        ip(&bridge, &["link", "set", "n1", "mtu", mtu]);
+        ip(&namespace, &["link", "set", device, "mtu", mtu]);
         verified(&mut job, &mut input);
     }
     end(job, input);
+}
+
+/// The bridge shrinks. The nodes get no error from it.
+#[test]
+fn a_black_hole_under_a_running_transfer() {
+    shrink("bridge", "n1");
 }
 
 /// The interface of one node shrinks. Its own system refuses larger datagrams. Those of the other
 /// node vanish.
 #[test]
 fn an_interface_shrinks_under_a_running_transfer() {
+    shrink("0", "eth0");
+}
+
+/// Runs a job between the two ends of a cable.
+fn over_cable(name: &str, mtus: [&str; 2], addresses: [&str; 2]) {
     let Some(_turn) = namespaces() else { return };
-    let (mut job, mut input) = start(cabled());
-    let node = format!("oik-{}-0", job.child.id());
-    verified(&mut job, &mut input);
-    for mtu in ["1500", "1280", "9000"] {
-        ip(&node, &["link", "set", "eth0", "mtu", mtu]);
-        verified(&mut job, &mut input);
-    }
+    let cable = Cable::new(name, mtus, addresses);
+    let shell = Shell::enter(name);
+    let (job, input) = start(cable.run(&shell, &["--failure-time", "20000"]));
     end(job, input);
 }
 
 /// WIND-8.1: one end has 9000 and the other 1500.
 #[test]
 fn ends_with_different_mtus() {
-    let Some(_turn) = namespaces() else { return };
-    let cable = Cable::new("mtu", ["9000", "1500"], ["10.97.0.1/24", "10.97.0.2/24"]);
-    let shell = Shell::enter("mtu");
-    let (job, input) = start(cable.run(&shell, &["--failure-time", "20000"]));
-    end(job, input);
+    over_cable("mtu", ["9000", "1500"], ["10.97.0.1/24", "10.97.0.2/24"]);
 }
 
 /// A job in a network that has no IPv4 at all.
 #[test]
 fn without_ipv4() {
-    let Some(_turn) = namespaces() else { return };
-    let cable = Cable::new("v6", ["9000", "9000"], ["fd97::1/64", "fd97::2/64"]);
-    let shell = Shell::enter("v6");
-    let (job, input) = start(cable.run(&shell, &["--failure-time", "20000"]));
-    end(job, input);
+    over_cable("v6", ["9000", "9000"], ["fd97::1/64", "fd97::2/64"]);
 }
 
-/// Adds a rule (nftables) that decides at the receiver if a datagram arrives. Returns `None` if
-/// there is no nft.
-fn rule(namespace: &str, chain: &str, rule: &str) -> Option<()> {
-    let script = format!("table {chain} {{\n chain {rule}\n}}\n");
-    set_nft_rules(namespace, &script).then_some(())
-}
-
-/// Runs a job of two nodes over a path on which both ends drop what the rules say. Checks that its
+/// Runs a job of two nodes over a path on which both ends drop trains of datagrams. Checks that its
 /// transfers are right, that it ends well, and that each node has printed this fallback once.
-fn falls_back(name: &str, rules: &[(&str, &str)], fallback: &str) {
-    falls_back_with(name, rules, fallback, |_| true);
-}
-
-fn falls_back_with(
-    name: &str,
-    rules: &[(&str, &str)],
-    fallback: &str,
-    prepare: impl Fn(&Cable) -> bool,
-) {
+fn trains_fall_back(name: &str, prepare: impl Fn(&Cable) -> bool) {
+    let rules = "table inet t {\n chain i { type filter hook input priority 0; \
+                 meta l4proto udp iifname e meta length > 1500 drop; }\n}\n";
+    let fallback = "trains of datagrams (UDP_SEGMENT) are lost on the way";
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new(name, ["1500", "1500"], ["10.97.2.1/24", "10.97.2.2/24"]);
     if !prepare(&cable) {
         return skip("it needs the ethtool command");
     }
-    for (namespace, (table, chain)) in
-        cable.0.iter().flat_map(|namespace| rules.iter().map(move |one| (namespace, one)))
-    {
-        if rule(namespace, table, chain).is_none() {
+    for namespace in &cable.0 {
+        if !set_nft_rules(namespace, rules) {
             return skip("it needs the nft command (package nftables)");
         }
     }
@@ -202,30 +174,19 @@ fn falls_back_with(
 /// WIND-8.10, WIND-8.12: datagrams that the sender has not cut do not arrive.
 #[test]
 fn path_that_loses_uncut_trains_is_used_without_segmentation_offload() {
-    let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";
-    falls_back(
-        "trains",
-        &[("inet t", chain)],
-        "trains of datagrams (UDP_SEGMENT) are lost on the way",
-    );
+    trains_fall_back("trains", |_| true);
 }
 
 /// WIND-8.10: the receiver's kernel also joins datagrams that come one by one, and a filter behind
 /// it drops the joined ones.
 #[test]
 fn receiver_that_loses_what_its_kernel_has_joined_is_reached_all_the_same() {
-    let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";
-    falls_back_with(
-        "joined",
-        &[("inet t", chain)],
-        "trains of datagrams (UDP_SEGMENT) are lost on the way",
-        |cable| {
-            cable.0.iter().all(|namespace| {
-                Command::new("ip")
-                    .args(["netns", "exec", namespace, "ethtool", "-K", "e", "gro", "on"])
-                    .status()
-                    .is_ok_and(|status| status.success())
-            })
-        },
-    );
+    trains_fall_back("joined", |cable| {
+        cable.0.iter().all(|namespace| {
+            Command::new("ip")
+                .args(["netns", "exec", namespace, "ethtool", "-K", "e", "gro", "on"])
+                .status()
+                .is_ok_and(|status| status.success())
+        })
+    });
 }

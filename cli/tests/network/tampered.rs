@@ -57,15 +57,8 @@ impl Run {
         if random.below(3) == 0 {
             options.push("--keep-going");
         }
-        let mut command = oikaze(&[
-            "run",
-            "--failure-time",
-            "1000",
-            "--timeout",
-            &LIMIT.to_string(),
-            "--explain-after",
-            "20",
-        ]);
+        let line = format!("run --failure-time 1000 --timeout {LIMIT} --explain-after 20");
+        let mut command = oikaze_line(&line);
         command.args(&options).args([
             "--env",
             &format!("{MARK}={seed} {traffic} {goes_on}"),

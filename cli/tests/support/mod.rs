@@ -31,6 +31,11 @@ pub fn oikaze(arguments: &[&str]) -> Command {
     command
 }
 
+/// Returns the command `oikaze LINE`, whose words are separated by spaces.
+pub fn oikaze_line(line: &str) -> Command {
+    oikaze(&line.split(' ').collect::<Vec<_>>())
+}
+
 /// Returns the command `oikaze run OPTIONS -- sh -c SCRIPT`.
 pub fn run_script(options: &[&str], script: &str) -> Command {
     let mut command = oikaze(&["run"]);

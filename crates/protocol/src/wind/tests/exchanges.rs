@@ -19,7 +19,7 @@ fn sized(id: u64, len: u64) -> Message {
 
 /// Sends message `number` of node `n`, and lets it arrive.
 fn send(world: &mut World, n: usize, number: u64) {
-    world.nodes[n].connection.post(world.now, message(number)).unwrap();
+    world.post(n, message(number));
     world.run(|world| world.nodes[1 - n].handler.delivered.contains(&number));
 }
 
@@ -76,7 +76,7 @@ fn one_answer_acknowledges_all_that_it_answers() {
         let before = world.datagrams;
         for _ in 0..exchanges {
             for n in 0..2 {
-                world.nodes[n].connection.post(world.now, message(number)).unwrap();
+                world.post(n, message(number));
                 world.step(); // the header goes before the data is there
                 send(world, n, number + 1);
                 think(world, Duration::from_micros(3));
@@ -103,7 +103,7 @@ fn fragments_that_answer_bring_the_acknowledgement() {
         let before = world.datagrams;
         for _ in 0..exchanges {
             for n in 0..2 {
-                world.nodes[n].connection.post(world.now, sized(number, PAGE as u64)).unwrap();
+                world.post(n, sized(number, PAGE as u64));
                 world.run(|world| world.nodes[1 - n].handler.delivered.contains(&number));
                 think(world, Duration::from_micros(3));
             }

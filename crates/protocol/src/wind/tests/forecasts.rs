@@ -38,7 +38,7 @@ fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> usize {
 fn exchange(lens: &[u64]) -> (usize, Vec<u32>) {
     let mut world = established(Settings::default());
     for (id, len) in (0..).zip(lens) {
-        world.nodes[0].connection.post(world.now, message(Class::Unordered, id, *len)).unwrap();
+        world.post(0, message(Class::Unordered, id, *len));
     }
     let (mut predicted, mut order) = (0, Vec::new());
     while world.nodes[1].handler.order.len() < lens.len() {

@@ -60,10 +60,10 @@ fn short_messages_may_take_the_short_way() {
 #[test]
 fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
     let transfer = |world: &mut World, id: u64| {
-        world.nodes[0].connection.post(world.now, message(Class::Unordered, id, 300_000)).unwrap();
+        world.post(0, message(Class::Unordered, id, 300_000));
         world.run(|world| world.nodes[1].handler.placed_bytes >= 300_000 * id);
         let mut bytes = std::vec::Vec::new();
-        world.nodes[0].connection.post(world.now, message(Class::Unordered, 0, 3000)).unwrap();
+        world.post(0, message(Class::Unordered, 0, 3000));
         world.nodes[0]
             .connection
             .transmit_by(Lane::Bulk, world.now, &mut bytes)
@@ -92,11 +92,11 @@ fn peer_that_stalls_after_it_was_heard_keeps_its_bulk_port() {
     for (seed, steps) in (0..20).flat_map(|seed| [2, 5, 9, 14].map(|steps| (seed, steps))) {
         let mut world = World::established(Settings::default(), Faults::default(), seed);
         world.stride = Duration::from_millis(1);
-        world.nodes[0].connection.post(world.now, message(Class::Unordered, 1, 3_000_000)).unwrap();
+        world.post(0, message(Class::Unordered, 1, 3_000_000));
         (0..steps).for_each(|_| world.step());
         for (id, stall) in [(2, 300), (3, 2000), (4, 20)] {
             // Small messages arrive after the last acknowledged bulk.
-            world.nodes[1].connection.post(world.now, message(Class::Unordered, id, 8)).unwrap();
+            world.post(1, message(Class::Unordered, id, 8));
             (0..1 + seed % 5).for_each(|_| world.step());
             world.nodes[1].asleep = true;
             world.run_for(Duration::from_millis(stall));

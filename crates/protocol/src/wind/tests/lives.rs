@@ -31,7 +31,7 @@ fn a_thousand_handshakes_at_thirty_percent_loss() {
         if seed % 2 == 0 {
             world.nodes[1].connection.connect(world.now);
         }
-        world.nodes[0].connection.post(world.now, message(Class::Sync, 1, 10)).unwrap();
+        world.post(0, message(Class::Sync, 1, 10));
         world.run(both_established);
         assert!(world.now.0 < 5_000_000_000, "seed {seed}: {:?}", world.now);
         if world.dead_path {
@@ -105,7 +105,7 @@ fn an_end_known_from_elsewhere_is_not_put_off_by_meeting() {
 fn nobody_there_is_unreachable() {
     let mut world = World::new(Settings::default(), Faults { loss: 1.0, ..Faults::default() }, 4);
     world.nodes[0].connection.connect(world.now);
-    world.nodes[0].connection.post(world.now, message(Class::Ordered, 7, 10)).unwrap();
+    world.post(0, message(Class::Ordered, 7, 10));
     world.run(|world| death(world, 0).is_some());
     assert_eq!(
         world.nodes[0].events,
@@ -191,11 +191,8 @@ fn a_restarted_peer_is_a_new_one() {
         let faults = Faults { loss: 0.2, duplicate: 0.2, reorder: 0.4, ..Faults::default() };
         let mut world = World::established(Settings::default(), faults, seed);
         for id in 0..20 {
-            world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 3000)).unwrap();
-            world.nodes[1]
-                .connection
-                .post(world.now, message(Class::Unordered, 100 + id, 3000))
-                .unwrap();
+            world.post(0, message(Class::Ordered, id, 3000));
+            world.post(1, message(Class::Unordered, 100 + id, 3000));
         }
         (0..seed).for_each(|_| world.step());
         let old_id = world.nodes[0].connection.id();
@@ -219,14 +216,8 @@ fn a_restarted_peer_is_a_new_one() {
         assert!(events[restarted..].iter().all(|event| !matches!(event, Event::Failed(..))));
         world.nodes[0].events.clear();
         for id in 0..5 {
-            world.nodes[0]
-                .connection
-                .post(world.now, message(Class::Sync, 200 + id, 2000))
-                .unwrap();
-            world.nodes[1]
-                .connection
-                .post(world.now, message(Class::Sync, 300 + id, 2000))
-                .unwrap();
+            world.post(0, message(Class::Sync, 200 + id, 2000));
+            world.post(1, message(Class::Sync, 300 + id, 2000));
         }
         world.run(World::is_idle);
         let expected: Vec<Event> = (0..5).map(|id| Event::Acknowledged(Token(200 + id))).collect();
@@ -263,7 +254,7 @@ fn a_silent_peer_dies_after_the_failure_time() {
     assert_eq!((death(&world, 0), death(&world, 1)), (None, None), "idle is not dead");
     let pings: u64 = world.nodes.iter().map(|node| node.connection.statistics().pings_sent).sum();
     assert!((20..80).contains(&pings), "{pings} keepalives in 3 s");
-    world.nodes[0].connection.post(world.now, message(Class::Ordered, 1, 100)).unwrap();
+    world.post(0, message(Class::Ordered, 1, 100));
     world.nodes[1].asleep = true;
     let start = world.now;
     world.run(|world| death(world, 0).is_some());
@@ -302,10 +293,10 @@ fn a_stall_is_not_a_slow_path() {
     world.stride = Duration::from_millis(1);
     // Simulates that each node stood still once for a while.
     let usual = core::mem::replace(&mut world.channel.delay, Duration::from_millis(250));
-    world.nodes[0].connection.post(world.now, message(Class::Ordered, 1, 100)).unwrap();
+    world.post(0, message(Class::Ordered, 1, 100));
     world.run(World::is_idle);
     (world.channel.delay, world.channel.faults.loss) = (usual, 1.0);
-    world.nodes[0].connection.post(world.now, message(Class::Ordered, 2, 100)).unwrap();
+    world.post(0, message(Class::Ordered, 2, 100));
     let begun = world.now;
     world.run_for(Duration::from_millis(300));
     world.channel.faults.loss = 0.0;
@@ -316,10 +307,7 @@ fn a_stall_is_not_a_slow_path() {
 #[test]
 fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
     let mut world = World::established(Settings::default(), Faults::default(), 8);
-    world.nodes[1]
-        .connection
-        .post(world.now, Message { urgent: false, ..message(Class::Unordered, 1, 10) })
-        .unwrap();
+    world.post(1, Message { urgent: false, ..message(Class::Unordered, 1, 10) });
     world.run(|world| world.nodes[0].handler.delivered.contains(&0));
     world.nodes[0].connection.close(world.now);
     world.run(|world| death(world, 1).is_some());
@@ -374,8 +362,8 @@ fn a_cancelled_message_blocks_nobody() {
             body: segment,
             token: Token(1),
         };
-        world.nodes[0].connection.post(world.now, big).unwrap();
-        world.nodes[0].connection.post(world.now, message(Class::Ordered, 2, 10)).unwrap();
+        world.post(0, big);
+        world.post(0, message(Class::Ordered, 2, 10));
         (0..seed * 2).for_each(|_| world.step());
         world.nodes[0].connection.cancel(Token(1));
         world.run(World::is_idle);
@@ -401,19 +389,14 @@ fn credit_runs_out_and_comes_back() {
         let mut world =
             World::established(settings, Faults { loss: 0.3, ..Faults::default() }, seed);
         for id in 0..30 {
-            let number = world.nodes[0]
-                .connection
-                .post(
-                    world.now,
-                    Message { charge: Charge::Body, ..message(Class::Ordered, id, 900) },
-                )
-                .unwrap();
+            let number =
+                world.post(0, Message { charge: Charge::Body, ..message(Class::Ordered, id, 900) });
             world.nodes[1].handler.credited.insert(number);
         }
         let large = Message { charge: Charge::Body, ..message(Class::Ordered, 99, 10_000) };
-        let number = world.nodes[0].connection.post(world.now, large).unwrap();
+        let number = world.post(0, large);
         world.nodes[1].handler.credited.insert(number);
-        world.nodes[0].connection.post(world.now, message(Class::Ordered, 100, 10)).unwrap();
+        world.post(0, message(Class::Ordered, 100, 10));
         world.run_for(Duration::from_secs(1));
         assert_eq!(world.nodes[1].handler.unread.len(), 9, "10,000 / (900 + 128)");
         while !world.is_idle() || world.nodes[1].handler.delivered.len() < 32 {
@@ -440,10 +423,7 @@ fn many_refusals_at_once_are_all_told() {
         );
         for id in 0..200 {
             let head = Words { id, refuse: true, place: false }.head(0);
-            world.nodes[0]
-                .connection
-                .post(world.now, Message { head, ..message(Class::Sync, id, 0) })
-                .unwrap();
+            world.post(0, Message { head, ..message(Class::Sync, id, 0) });
         }
         world.run(World::is_idle);
         let refused = world.nodes[0]
@@ -464,10 +444,7 @@ fn goodbye_outlives_a_loss_while_the_other_goes_on_sending() {
         world.stride = Duration::from_micros(5);
         let head = Words { id: 1, refuse: false, place: true }.head(0);
         let body = Body::Segment(Segment { region: 1, offset: 0, len: 8 << 20 });
-        world.nodes[1]
-            .connection
-            .post(world.now, Message { head, body, ..message(Class::Unordered, 1, 0) })
-            .unwrap();
+        world.post(1, Message { head, body, ..message(Class::Unordered, 1, 0) });
         world.run(|world| world.nodes[0].handler.placed_bytes > 1 << 20);
         world.nodes[0].connection.close(world.now);
         let (closed, said) = (world.now, world.nodes[0].connection.statistics().datagrams_sent);

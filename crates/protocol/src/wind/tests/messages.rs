@@ -46,7 +46,7 @@ fn random_message(random: &mut Random, id: u64, refusals: bool) -> (Message, boo
 
 fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mut Ledger) {
     let (token, credited) = (message.token.0, message.charge.is_credited());
-    let number = world.nodes[n].connection.post(world.now, message).unwrap();
+    let number = world.post(n, message);
     if credited {
         world.nodes[1 - n].handler.credited.insert(number);
     }
@@ -268,7 +268,7 @@ fn what_is_placed_takes_no_room() {
         }
     };
     for id in 1..=3 {
-        world.nodes[0].connection.post(world.now, placed(id)).unwrap();
+        world.post(0, placed(id));
     }
     world.run(World::is_idle);
     assert!((0..3).all(|number| world.nodes[1].handler.delivered.contains(&number)));
@@ -291,7 +291,7 @@ fn ordered_messages_are_placed_until_their_turn() {
         let mut world = World::established(Settings::default(), faults, seed);
         for id in 0..COUNT {
             let message = super::world::message(Class::Ordered, id, 20_000);
-            world.nodes[0].connection.post(world.now, message).unwrap();
+            world.post(0, message);
         }
         while !world.is_idle() {
             world.run_for(core::time::Duration::from_millis(1));

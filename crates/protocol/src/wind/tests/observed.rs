@@ -21,10 +21,7 @@ fn settle_times_and_round_trips_are_those_of_the_channel() {
     );
     let classes = [Class::Ordered, Class::Unordered, Class::Sync];
     for id in 0..60 {
-        world.nodes[0]
-            .connection
-            .post(world.now, message(classes[id as usize % 3], id, 100))
-            .unwrap();
+        world.post(0, message(classes[id as usize % 3], id, 100));
         world.run(World::is_idle);
     }
     let Latencies { round_trip: rtt, settle } = world.nodes[0].connection.latencies();
@@ -52,7 +49,7 @@ fn waiting_counts_and_the_snapshot_says_for_what() {
     world.nodes[1].asleep = true;
     for id in 0..3 {
         let message = Message { charge: Charge::Body, ..message(Class::Ordered, id, 700) };
-        let number = world.nodes[0].connection.post(world.now, message).unwrap();
+        let number = world.post(0, message);
         world.nodes[1].handler.credited.insert(number);
     }
     world.stride = Duration::from_micros(50);
@@ -80,7 +77,7 @@ fn the_history_outlives_the_peer() {
     let mut world =
         World::established(Settings::default(), Faults { loss: 0.2, ..Faults::default() }, 3);
     for id in 0..50 {
-        world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 2000)).unwrap();
+        world.post(0, message(Class::Ordered, id, 2000));
     }
     world.run(World::is_idle);
     let settled = |world: &World| {

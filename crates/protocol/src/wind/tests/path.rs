@@ -39,7 +39,7 @@ fn busy_until(world: &mut World, len: u64, mut done: impl FnMut(&World) -> bool)
     while !done(world) {
         if world.nodes[0].connection.outbox.is_empty() {
             id += 1;
-            world.nodes[0].connection.post(world.now, bulk(id & 0xffff_ffff, len)).unwrap();
+            world.post(0, bulk(id & 0xffff_ffff, len));
         }
         world.step();
         assert!(
@@ -126,7 +126,7 @@ fn a_path_that_never_carried_what_the_routes_say() {
         world.stride = Duration::from_micros(200);
         world.fits = [fits; 2];
         let start = world.now;
-        world.nodes[0].connection.post(world.now, bulk(1, 1 << 20)).unwrap();
+        world.post(0, bulk(1, 1 << 20));
         world.run(World::is_idle);
         assert!(world.now - start < Duration::from_millis(100), "{fits}: {:?}", world.now - start);
         busy_until(&mut world, 100_000, |world| size(world) + 64 >= fits);
@@ -183,7 +183,7 @@ fn ends_and_ways_that_differ() {
 
     let mut world = World::established(jumbo(), Faults::default(), 6);
     world.fits = [JUMBO, ETHERNET];
-    world.nodes[1].connection.post(world.now, bulk(1, 300_000)).unwrap();
+    world.post(1, bulk(1, 300_000));
     busy_until(&mut world, 300_000, |world| size(world) == ETHERNET);
     world.run(World::is_idle);
     assert_eq!(world.nodes.each_ref().map(|node| node.connection.mtu.size()), [ETHERNET, JUMBO]);
@@ -196,7 +196,7 @@ fn loss_is_not_narrowness() {
         let faults = Faults { loss: 0.3, ..Faults::default() };
         let mut world = World::established(jumbo(), faults, seed);
         for id in 0..20 {
-            world.nodes[0].connection.post(world.now, bulk(id, 300_000)).unwrap();
+            world.post(0, bulk(id, 300_000));
         }
         world.run(World::is_idle);
         // A wrong reduction is soon undone.
@@ -219,13 +219,13 @@ fn a_lost_tail_is_no_black_hole() {
             Faults::default(),
             seed,
         );
-        world.nodes[0].connection.post(world.now, bulk(1, 1 << 20)).unwrap();
+        world.post(0, bulk(1, 1 << 20));
         world.run(World::is_idle);
         world.stride = Duration::from_micros(10);
-        world.nodes[0].connection.post(world.now, bulk(2, 50_000)).unwrap();
+        world.post(0, bulk(2, 50_000));
         world.step();
         world.channel.faults.loss = 1.0;
-        world.nodes[0].connection.post(world.now, bulk(3, 200_000 + seed * 10_000)).unwrap();
+        world.post(0, bulk(3, 200_000 + seed * 10_000));
         world.run(|world| !world.nodes[0].connection.outbox.has_bulk());
         world.channel.faults.loss = 0.0;
         world.run(World::is_idle);
@@ -287,17 +287,14 @@ fn both_forms_of_a_message_are_one() {
         let classes = [Class::Ordered, Class::Unordered, Class::Sync];
         for id in 0..40 {
             let class = classes[id as usize % 3];
-            world.nodes[0]
-                .connection
-                .post(
-                    world.now,
-                    Message {
-                        class,
-                        charge: [Charge::Body, Charge::Nothing][id as usize % 2],
-                        ..message(id, 300 * id)
-                    },
-                )
-                .unwrap();
+            world.post(
+                0,
+                Message {
+                    class,
+                    charge: [Charge::Body, Charge::Nothing][id as usize % 2],
+                    ..message(id, 300 * id)
+                },
+            );
         }
         (0..seed % 7).for_each(|_| world.step());
         world.fits = [[ETHERNET, 1300, DATAGRAM_MIN][seed as usize % 3]; 2];

@@ -49,7 +49,7 @@ fn peer_that_is_heard_but_acknowledges_nothing_is_given_up_with_what_is_stuck() 
         let mut world = World::established(settings(), Faults::default(), 1);
         world.stride = Duration::from_millis(1);
         world.loses = Some((node, lost));
-        world.nodes[0].connection.post(world.now, message(1)).unwrap();
+        world.post(0, message(1));
         let begun = world.now;
         world.run(|world| death(world, 0).is_some());
         let took = world.now - begun;
@@ -77,11 +77,8 @@ fn slow_path_and_reader_that_does_not_read_are_no_lack_of_progress() {
     let mut world = World::established(slow, Faults { loss: 0.6, ..Faults::default() }, 2);
     world.stride = Duration::from_millis(1);
     for id in 1..10 {
-        world.nodes[0]
-            .connection
-            .post(world.now, Message { charge: Charge::Body, ..small(id) })
-            .unwrap();
-        world.nodes[1].connection.post(world.now, bulk(100 + id, 20_000)).unwrap();
+        world.post(0, Message { charge: Charge::Body, ..small(id) });
+        world.post(1, bulk(100 + id, 20_000));
     }
     world.run_for(FAILURE_TIME * PROGRESS_FAILURE_TIMES * 4);
     world.channel.faults.loss = 0.0;
@@ -96,7 +93,7 @@ fn slow_path_and_reader_that_does_not_read_are_no_lack_of_progress() {
 fn own_sleep_is_no_lack_of_progress() {
     let mut world = World::established(settings(), Faults::default(), 3);
     world.stride = Duration::from_millis(1);
-    world.nodes[0].connection.post(world.now, small(1)).unwrap();
+    world.post(0, small(1));
     world.step();
     world.now += FAILURE_TIME * 20;
     world.run(World::is_idle);
@@ -117,7 +114,7 @@ fn refused_and_cancelled_messages_leave_no_wait_behind() {
         world.stride = Duration::from_millis(1);
         for id in 1..30 {
             let head = Words { id, refuse: id % 3 == 0, place: true }.head(0);
-            world.nodes[0].connection.post(world.now, Message { head, ..bulk(id, 5_000) }).unwrap();
+            world.post(0, Message { head, ..bulk(id, 5_000) });
             if id % 4 == 0 {
                 world.nodes[0].connection.cancel(Token(id));
             }
@@ -146,7 +143,7 @@ fn path_that_loses_trains_is_used_without_them() {
         world.stride = Duration::from_millis(1);
         world.loses_trains = true;
         let begun = world.now;
-        world.nodes[0].connection.post(world.now, bulk(1, len)).unwrap();
+        world.post(0, bulk(1, len));
         world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(1))));
         let took = world.now - begun;
         assert!(took < Duration::from_secs(5), "{len} bytes took {took:?}");
@@ -165,7 +162,7 @@ fn trains_are_tried_again_after_a_long_time() {
     world.loses_trains = true;
     let transfer = |world: &mut World, id| {
         world.stride = Duration::from_millis(1);
-        world.nodes[0].connection.post(world.now, bulk(id, 2_000_000)).unwrap();
+        world.post(0, bulk(id, 2_000_000));
         world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(id))));
         world.stride = Duration::from_millis(50);
     };
@@ -196,13 +193,13 @@ fn path_that_loses_bypassed_datagrams_is_used_without_bypass() {
     world.stride = Duration::from_millis(1);
     world.loses_bypassed = true;
     for id in 1..100 {
-        world.nodes[0].connection.post(world.now, small(id)).unwrap();
+        world.post(0, small(id));
         world.run(World::is_idle);
     }
     assert_eq!(world.nodes[0].fallbacks, [Fallback::Bypass]);
     let before = world.nodes[0].connection.statistics().probe_timeouts;
     for id in 100..200 {
-        world.nodes[0].connection.post(world.now, small(id)).unwrap();
+        world.post(0, small(id));
         world.run(World::is_idle);
     }
     assert_eq!(
@@ -219,8 +216,8 @@ fn heavy_loss_of_everything_avoids_no_fast_path() {
         let mut world = World::established(settings(), Faults { loss, ..Faults::default() }, seed);
         world.stride = Duration::from_millis(1);
         for id in 1..20 {
-            world.nodes[0].connection.post(world.now, bulk(id, 100_000)).unwrap();
-            world.nodes[0].connection.post(world.now, small(100 + id)).unwrap();
+            world.post(0, bulk(id, 100_000));
+            world.post(0, small(100 + id));
         }
         world.run(World::is_idle);
         let counted = world.nodes[0].connection.statistics();

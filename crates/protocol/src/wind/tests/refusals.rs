@@ -12,7 +12,7 @@ fn post_many(world: &mut World, from: usize, class: Class, refused: bool) {
     for id in 0..MESSAGES {
         let head = Words { id, refuse: refused && id % 10 == 3, place: false }.head(0);
         let message = Message { urgent: false, head, ..message(class, id, 8) };
-        world.nodes[from].connection.post(world.now, message).unwrap();
+        world.post(from, message);
     }
 }
 
@@ -85,7 +85,7 @@ fn a_burst_of_refusals_takes_few_round_trips() {
                 body: Body::Empty,
                 token: Token(id),
             };
-            world.nodes[0].connection.post(world.now, message).unwrap();
+            world.post(0, message);
         }
         world.run(World::is_idle);
         world.now - begun

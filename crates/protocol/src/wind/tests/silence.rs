@@ -13,7 +13,7 @@ const STALL: Duration = Duration::from_millis(2);
 /// Sends a message from node 0, runs until idle, and returns how long that took.
 fn exchange(world: &mut World, id: u64) -> Duration {
     let begun = world.now;
-    world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 8)).unwrap();
+    world.post(0, message(Class::Ordered, id, 8));
     world.run(World::is_idle);
     world.now - begun
 }
@@ -49,7 +49,7 @@ fn a_peer_that_stands_still_now_and_then_is_asked_and_what_is_lost_is_still_foun
             flight.probe.timeout(&flight.rtt, true)
         };
         world.channel.faults.loss = 1.0;
-        world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 8)).unwrap();
+        world.post(0, message(Class::Ordered, id, 8));
         let begun = world.now;
         world.step();
         world.channel.faults.loss = 0.0;
@@ -85,13 +85,7 @@ fn many_in_flight(most: usize) -> World {
     world.stride = Duration::from_micros(50);
     let head = Words { id: 1, refuse: false, place: true }.head(0);
     let body = Body::Segment(Segment { region: 1, offset: 0, len: 16 << 20 });
-    world.nodes[0]
-        .connection
-        .post(
-            world.now,
-            Message { class: Class::Unordered, head, body, ..message(Class::Ordered, 1, 8) },
-        )
-        .unwrap();
+    world.post(0, Message { class: Class::Unordered, head, body, ..message(Class::Ordered, 1, 8) });
     world.run(|world| world.nodes[0].connection.sending.bulk.flight.datagrams() > most);
     world
 }

@@ -338,6 +338,11 @@ impl World {
     }
 
     /// Returns the content of a test segment, whose region is the message's id.
+    /// Posts a message at a node. Returns the number that it gets.
+    pub fn post(&mut self, node: usize, message: Message) -> u64 {
+        self.nodes[node].connection.post(self.now, message).unwrap()
+    }
+
     fn segment(segment: Segment) -> Vec<u8> {
         body(u64::from(segment.region), segment.offset, segment.len)
     }
