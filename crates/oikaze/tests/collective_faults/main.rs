@@ -2,6 +2,8 @@
 //! no memory. All others get a clear error in time, and survivors go on in a team of their own
 //! (COLL-3, COLL-6).
 
+#[path = "../support/block_on.rs"]
+mod block_on;
 #[path = "../support/nodes.rs"]
 mod nodes;
 #[path = "../support/process_job.rs"]

@@ -1,11 +1,9 @@
 //! Ranks that call different things, give arguments that do not fit, or whose operator panics.
 
 use super::{LIMIT, TRANSPORTS, all_said, run, say, say_error};
-use oikaze::collective::{Pending, PendingFuture, commuting};
+use crate::block_on::block_on;
+use oikaze::collective::{Pending, commuting};
 use oikaze::prelude::*;
-use std::future::{Future, IntoFuture};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake};
 
 /// Words of the error of each mistake, in the order in which [`play`] makes them.
 const SAID: &[&[&str]] = &[
@@ -40,7 +38,7 @@ const WAYS: [&str; 3] = ["wait", "await", "queue"];
 fn learn<T: oikaze::collective::Item>(job: &Job, way: &str, pending: Pending<Vec<T>>) {
     let outcome = match way {
         "wait" => pending.wait_for(LIMIT).map(drop),
-        "await" => block_on(pending.into_future()).map(drop),
+        "await" => block_on(pending).map(drop),
         _ => {
             let (queue, mut ended) = (job.completion_queue(), Vec::new());
             pending.report_to(&queue, 7).unwrap();
@@ -52,24 +50,6 @@ fn learn<T: oikaze::collective::Item>(job: &Job, way: &str, pending: Pending<Vec
     // it again.
     let next = (0..3).map(|_| job.all_reduce(0_u8, Or).map(drop));
     say_error(next.fold(outcome, |first, next| first.and(next)));
-}
-
-/// Runs a future on this thread, which sleeps in between and drives nothing.
-fn block_on<T>(future: PendingFuture<T>) -> oikaze::Result<T> {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(outcome) => return outcome,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 pub fn play(way: &str) {

@@ -1,6 +1,8 @@
 //! Messages: credit, long messages, posted receives, notifications, full queues.
 #![forbid(unsafe_code)]
 
+#[path = "../support/block_on.rs"]
+mod block_on;
 mod credit;
 #[path = "../support/everywhere.rs"]
 mod everywhere;

@@ -1,5 +1,6 @@
 //! Posted receives, on every path of a message (MEM-26).
 
+use crate::block_on::block_on;
 use crate::support::{cluster, cluster_once, over_the_network};
 use oikaze::completion::Operation;
 use oikaze::memory::{LocalRegion, Region};
@@ -7,11 +8,6 @@ use oikaze::message::{Class, Received};
 use oikaze::{Job, Rank};
 use oikaze_launch::Settings;
 use oikaze_protocol::random::Random;
-use std::future::{Future, IntoFuture};
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -286,15 +282,6 @@ fn a_receive_of_a_node_that_has_left_fails() {
     }
 }
 
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// MEM-26.3: the end of a receive wakes a task, and is told to queues and counters.
 #[test]
 fn the_end_of_a_receive_is_told() {
@@ -310,15 +297,7 @@ fn the_end_of_a_receive_is_told() {
             if to == 0 {
                 send_three(job, to);
             }
-            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-            let mut context = Context::from_waker(&waker);
-            let mut future = pin!(three.into_future());
-            let received = loop {
-                match future.as_mut().poll(&mut context) {
-                    Poll::Ready(received) => break received.unwrap(),
-                    Poll::Pending => std::thread::park(),
-                }
-            };
+            let received = block_on(three).unwrap();
             assert_eq!((received.tag, received.len), (2, 3));
             let mut ended = Vec::new();
             queue.wait_for(1, PATIENCE, &mut ended).unwrap();

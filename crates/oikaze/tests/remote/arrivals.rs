@@ -1,16 +1,12 @@
 //! Puts with notice, on every path of a put (MEM-25).
 
+use crate::block_on::block_on;
 use crate::support::{cluster_once, over_the_network};
 use oikaze::Job;
 use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::{Seal, Settings};
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -252,15 +248,6 @@ fn entries_outlive_their_sender() {
     }
 }
 
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// MEM-25.1: a future of an entry needs no runtime, and no thread that waits in a call.
 #[test]
 fn an_entry_wakes_a_task() {
@@ -272,16 +259,8 @@ fn an_entry_wakes_a_task() {
         std::thread::scope(|scope| {
             if me == last {
                 scope.spawn(|| {
-                    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-                    let mut context = Context::from_waker(&waker);
                     for tag in 0..50 {
-                        let mut next = pin!(mine.arrivals().next_async());
-                        let entry = loop {
-                            match next.as_mut().poll(&mut context) {
-                                Poll::Ready(entry) => break entry.unwrap(),
-                                Poll::Pending => std::thread::park(),
-                            }
-                        };
+                        let entry = block_on(mine.arrivals().next_async()).unwrap();
                         assert_eq!(entry.tag(), tag);
                     }
                 });

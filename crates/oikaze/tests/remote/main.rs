@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+#[path = "../support/block_on.rs"]
+mod block_on;
 mod blocks;
 mod completion;
 mod copies;

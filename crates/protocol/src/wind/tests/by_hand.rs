@@ -128,14 +128,7 @@ fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
         let mut world = established();
         let head = Words { id: 1, refuse: false, place: true }.head(0);
         let body = Body::Segment(Segment { region: 1, offset: 0, len: 20_000 });
-        let message = Message {
-            class: Class::Unordered,
-            urgent: false,
-            charge: Charge::Nothing,
-            head,
-            body,
-            token: Token(1),
-        };
+        let message = Message { urgent: false, head, body, ..message(Class::Unordered, 1, 0) };
         let now = world.now;
         let connection = &mut world.nodes[0].connection;
         connection.post(now, message).unwrap();
@@ -188,14 +181,8 @@ fn what_came_back_fails_with_the_connection() {
     for ends in ["closed", "dead", "restarted"] {
         let mut world = established();
         let head = Words { id: 1, refuse: false, place: false }.head(0);
-        let message = Message {
-            class: Class::Unordered,
-            urgent: false,
-            charge: Charge::Nothing,
-            head,
-            body: Body::Empty,
-            token: Token(7),
-        };
+        let message =
+            Message { urgent: false, head, body: Body::Empty, ..message(Class::Unordered, 7, 0) };
         let now = world.now;
         let connection = &mut world.nodes[0].connection;
         let number = connection.post(now, message).unwrap();
@@ -343,14 +330,8 @@ fn an_acknowledgement_that_is_acknowledged_shows_a_round_trip() {
     let mut world = established();
     let now = world.now;
     let head = Words { id: 1, refuse: false, place: false }.head(0);
-    let message = Message {
-        class: Class::Ordered,
-        urgent: false,
-        charge: Charge::Nothing,
-        head,
-        body: Body::Empty,
-        token: Token(1),
-    };
+    let message =
+        Message { urgent: false, head, body: Body::Empty, ..message(Class::Ordered, 1, 0) };
     let connection = &mut world.nodes[0].connection;
     let number = connection.sending.small.flight.next_number();
     connection.post(now, message).unwrap();

@@ -2,7 +2,7 @@
 //! `world`.
 
 use super::channel::Faults;
-use super::world::{Words, World, body};
+use super::world::{Words, World, body, message};
 use crate::limits::PTO_PINGS_MAX;
 use crate::random::Random;
 use crate::wind::*;
@@ -258,14 +258,7 @@ fn what_is_placed_takes_no_room() {
     let placed = |id| {
         let head = Words { id, refuse: false, place: true }.head(0);
         let body = Body::Inline(body(id, 0, 300_000));
-        Message {
-            class: Class::Unordered,
-            urgent: false,
-            charge: Charge::Nothing,
-            head,
-            body,
-            token: Token(id),
-        }
+        Message { urgent: false, head, body, ..message(Class::Unordered, id, 0) }
     };
     for id in 1..=3 {
         world.post(0, placed(id));

@@ -2,7 +2,7 @@
 //! can apply to two messages. They cover the table of WIND-2.3, row by row, with refusals and
 //! withdrawn messages (WIND-2.9), and when messages are settled (WIND-4.8).
 
-use super::world::{Node, TestSeal, Words, World, body};
+use super::world::{Node, TestSeal, Words, World, body, message};
 use crate::time::Time;
 use crate::wind::*;
 use crate::wire::{Seal, SealKind, View};
@@ -87,14 +87,8 @@ impl Hands {
         let len = if long { LONG } else { SMALL };
         let words = Words { id: token.0, refuse, place: long && class == Class::Unordered };
         let body = Body::Inline(body(token.0, 0, len));
-        let message = Message {
-            class,
-            urgent: false,
-            charge: Charge::Nothing,
-            head: words.head(0),
-            body,
-            token,
-        };
+        let message =
+            Message { urgent: false, head: words.head(0), body, ..message(class, token.0, 0) };
         self.nodes[0].connection.post(self.now, message).unwrap();
     }
 

@@ -77,14 +77,8 @@ fn a_burst_of_refusals_takes_few_round_trips() {
         for id in ids {
             let head = Words { id, refuse: true, place: false }.head(0);
             let class = Class::Unordered;
-            let message = Message {
-                class,
-                urgent: false,
-                charge: Charge::Nothing,
-                head,
-                body: Body::Empty,
-                token: Token(id),
-            };
+            let message =
+                Message { urgent: false, head, body: Body::Empty, ..message(class, id, 0) };
             world.post(0, message);
         }
         world.run(World::is_idle);
