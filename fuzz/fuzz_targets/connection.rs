@@ -6,12 +6,12 @@
 use core::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use oikaze_protocol::Rank;
-use oikaze_protocol::time::Time;
 use oikaze_protocol::seal::KeyStep;
+use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{
     Admission, Body, Charge, Class, Connection, Delivered, Head, Introduction, Message,
 };
-use oikaze_protocol::wind::{Refusal, Segment, Settings, Token, Handler};
+use oikaze_protocol::wind::{Handler, Refusal, Segment, Settings, Token};
 use oikaze_protocol::wire::{Builder, Hello, SealKind, Shown, View};
 
 /// Believes nothing, keeps nothing.
@@ -56,7 +56,15 @@ fn connection(now: Time) -> Connection {
     let yours = Some(Shown { connection: ME, incarnation: 1, path: 0 });
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, 1232);
-    builder.hello(&Hello { mine, to: Some(0), path: 0, yours, answer_wanted: false, key: KeyStep::Nothing, cookie: None });
+    builder.hello(&Hello {
+        mine,
+        to: Some(0),
+        path: 0,
+        yours,
+        answer_wanted: false,
+        key: KeyStep::Nothing,
+        cookie: None,
+    });
     builder.finish(None);
     bytes.extend([0; 16]);
     if let Ok(view) = View::parse(&bytes) {

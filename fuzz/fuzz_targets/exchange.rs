@@ -6,8 +6,8 @@
 
 use core::time::Duration;
 use libfuzzer_sys::fuzz_target;
-use oikaze_os::seal::NoiseExchange;
-use oikaze_os::secret::Secret;
+use oikaze_os::secrets::seal::NoiseExchange;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::seal::{
     Binding, CipherKind, FIRST_LEN, Identity, KeyExchange, SECOND_LEN, SessionSecrets,

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze_os::seal::Chain;
+use oikaze_os::secrets::seal::Chain;
 use oikaze_protocol::limits::HEADER_LEN;
 use oikaze_protocol::seal::{
     Cipher, CipherKind, DATAGRAMS_PER_KEY, ReceiveChain, SendChain, TAG_LEN,

@@ -4,11 +4,11 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze_launch::environment::{NodePlace, self};
+use oikaze_launch::environment::{self, NodePlace};
 use oikaze_launch::launcher::plan::Host;
 use oikaze_launch::{Ports, Secret};
-use oikaze_os::net::FaultSettings;
 use oikaze_os::features::Without;
+use oikaze_os::net::FaultSettings;
 
 /// In the order in which the lines of the input are their values.
 const NAMES: [&str; 13] = [

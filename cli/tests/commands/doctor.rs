@@ -30,7 +30,7 @@ fn cipher_of_this_machine_is_named_and_measured() {
         let (_, out, err) = finish(command.env("OIKAZE_WITHOUT", without));
         let lines = lines(&out, &err);
         let line = lines.iter().find(|line| line["what"] == "sealing").unwrap();
-        let expected = cipher.unwrap_or(oikaze_os::seal::preferred_cipher().name());
+        let expected = cipher.unwrap_or(oikaze_os::secrets::seal::preferred_cipher().name());
         assert!(line["found"].starts_with(&format!("{expected} at ")), "{line:?}");
         assert!(line["found"].contains(" GB/s a core: "), "{line:?}");
         assert_eq!(line["ok"] == "good", expected == "AES-128-GCM", "{line:?}");

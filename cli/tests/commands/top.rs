@@ -131,7 +131,7 @@ fn a_running_job_is_shown() {
 fn seal_of_each_peer_is_shown() {
     let script =
         format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
-    let aes = oikaze_os::seal::preferred_cipher().name();
+    let aes = oikaze_os::secrets::seal::preferred_cipher().name();
     for (options, word, node_seal, seal, cipher) in [
         (&[][..], " none ", "full", "shared memory, not sealed", None),
         (&["--env", "OIKAZE_WITHOUT=shm"], " full ", "full", "full", Some(aes)),

@@ -91,8 +91,8 @@ fn cabled() -> Command {
     oikaze_line("run -n 2 --netns --mtu 9000 --failure-time 20000 --env OIKAZE_WITHOUT=gso,gro")
 }
 
-/// Changes the MTU of a device from 9000 to 1500, 1280 and back under a running transfer. The device
-/// is in the namespace with this ending.
+/// Changes the MTU of a device from 9000 to 1500, 1280 and back under a running transfer. The
+/// device is in the namespace with this ending.
 fn shrink(namespace: &str, device: &str) {
     let Some(_turn) = namespaces() else { return };
     let (mut job, mut input) = start(cabled());

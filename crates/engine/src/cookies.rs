@@ -5,7 +5,7 @@
 //! key that only this node has (DTLS, RFC 9147, section 5.1; WireGuard's cookie reply).
 
 use arrayvec::ArrayVec;
-use oikaze_os::secret::Secret;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wire::{Cookie, CookieReply, Hello};

@@ -2,9 +2,9 @@
 //! for handshakes.
 
 use oikaze_os::checksum::crc32c;
-use oikaze_os::key_log::KeyLog;
 use oikaze_os::net::Reseal;
-use oikaze_os::secret::Secret;
+use oikaze_os::secrets::key_log::KeyLog;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::limits::HEADER_LEN;
 use oikaze_protocol::wire::{Seal, SealKind};
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! Keys of one connection, by which its datagrams are sealed and opened (SEAL-2.5, SEAL-3.1).
 
-use oikaze_os::key_log::KeyLog;
-use oikaze_os::protected::Protected;
-use oikaze_os::seal::Chain;
+use oikaze_os::secrets::key_log::KeyLog;
+use oikaze_os::secrets::protected::Protected;
+use oikaze_os::secrets::seal::Chain;
 use oikaze_protocol::limits::HEADER_LEN;
 use oikaze_protocol::seal::{Cipher, CipherKind, ReceiveChain, SendChain, SessionSecrets, TAG_LEN};
 use oikaze_protocol::wind::{Lane, PerLane};

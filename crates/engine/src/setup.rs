@@ -1,8 +1,8 @@
 //! Configuration of an engine.
 
-use oikaze_os::key_log::KeyLog;
-use oikaze_os::seal::preferred_cipher;
-use oikaze_os::secret::Secret;
+use oikaze_os::secrets::key_log::KeyLog;
+use oikaze_os::secrets::seal::preferred_cipher;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
 use oikaze_protocol::seal::CipherKind;

@@ -21,7 +21,7 @@ pub use bootstrap::{Alone, Bootstrap, KEY_MAX, NodeEnd, VALUE_MAX};
 pub use environment::Settings;
 pub use error::JobError;
 pub use oikaze_os::net::Ports;
-pub use oikaze_os::secret::{SECRET_LEN, Secret};
+pub use oikaze_os::secrets::secret::{SECRET_LEN, Secret};
 pub use seal::Seal;
 
 /// Time for the nodes of a job to find one another, unless the job has a time limit of its own

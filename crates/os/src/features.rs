@@ -3,7 +3,7 @@
 //! Every mechanism of the runtime has a fallback. This variable selects fallbacks by hand, in tests
 //! and in the field.
 
-use crate::seal::preferred_cipher;
+use crate::secrets::seal::preferred_cipher;
 use oikaze_protocol::seal::CipherKind;
 use std::sync::OnceLock;
 

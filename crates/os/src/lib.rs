@@ -32,9 +32,9 @@
 //!
 //! # Secrets
 //!
-//! [`secret`] holds a job's secret, and [`protected`] keeps values out of core dumps. [`seal`]
-//! agrees on keys and seals datagrams with them. [`key_log`] writes keys down for who opens a
-//! capture.
+//! [`secrets::secret`] holds a job's secret, and [`secrets::protected`] keeps values out of core
+//! dumps. [`secrets::seal`] agrees on keys and seals datagrams with them. [`secrets::key_log`]
+//! writes keys down for who opens a capture.
 //!
 //! # Files
 //!
@@ -65,7 +65,7 @@ pub mod net;
 pub mod probe;
 mod processes;
 pub mod replace_file;
-mod secrets;
+pub mod secrets;
 pub mod shm;
 pub mod standard_output;
 pub mod stats_page;
@@ -74,3 +74,4 @@ mod testing;
 pub mod valgrind;
 
 pub use error_text::remedy;
+pub use processes::{inherited, origin, process, signals};

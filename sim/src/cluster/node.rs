@@ -14,7 +14,7 @@ use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Engine, KeyOptions, Request, Setup, Submission, Work};
 use oikaze_os::memory::{MemoryError, Region};
-use oikaze_os::secret::Secret;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Published, Rights};
 use oikaze_protocol::time::Time;

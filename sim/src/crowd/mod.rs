@@ -16,7 +16,7 @@ use crate::random::{Random, bytes_of};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::seal::HandshakeSeal;
 use oikaze_engine::{Completion, Engine, KeyOptions, Request, Setup, Submission, tracked};
-use oikaze_os::secret::Secret;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Settings;

@@ -9,7 +9,7 @@ use crate::random::{Random, bytes_of};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Engine, KeyOptions, Setup, Submission};
 use oikaze_os::memory::Region;
-use oikaze_os::secret::Secret;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::time::Time;

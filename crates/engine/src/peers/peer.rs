@@ -1,8 +1,8 @@
 //! State of one peer: its connection and the addresses at which it may be reached.
 
 use crate::session::{self, Session};
-use oikaze_os::key_log::KeyLog;
-use oikaze_os::protected::Protected;
+use oikaze_os::secrets::key_log::KeyLog;
+use oikaze_os::secrets::protected::Protected;
 use oikaze_protocol::Rank;
 use oikaze_protocol::seal::KeyExchange;
 use oikaze_protocol::time::Time;

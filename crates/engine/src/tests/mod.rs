@@ -14,7 +14,7 @@ use node::{connect, pair_with};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::tracking::PageSet;
 use oikaze_os::net::Link;
-use oikaze_os::secret::Secret;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{

@@ -2,7 +2,7 @@
 
 use super::protocol::{FRAME_MAX, HANDSHAKE_MAX, LENGTH_LEN, Malformed, TAG_LEN};
 use crate::Secret;
-use oikaze_os::seal::Aead;
+use oikaze_os::secrets::seal::Aead;
 use oikaze_protocol::seal::{Cipher, CipherKind};
 
 /// End of the connection that wrote a frame.

@@ -14,11 +14,11 @@ use oikaze_engine::{Engine, KeyOptions, Setup, seal};
 use oikaze_launch::addresses::Candidate;
 use oikaze_launch::{Bootstrap, MEET_TIME, Seal, environment};
 use oikaze_os::features::Without;
-use oikaze_os::key_log::{KEY_LOG_VARIABLE, KeyLog};
 use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
 use oikaze_os::net::{
     self, Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu,
 };
+use oikaze_os::secrets::key_log::{KEY_LOG_VARIABLE, KeyLog};
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME};

@@ -1,6 +1,6 @@
 //! Processors that this process may run on, and how many of them it may keep busy.
 
-use crate::control_group::{GroupVersion, control_groups};
+use crate::processes::control_group::{GroupVersion, control_groups};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::path::Path;
@@ -281,7 +281,7 @@ mod tests {
         Topology, bind_to_cores, cores, cpulist, lift_affinity, online_cpus, parse_cpulist,
         permitted_cpus, pin_to_core, quota_of,
     };
-    use crate::control_group::tests::tree;
+    use crate::processes::control_group::tests::tree;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::path::Path;

@@ -5,7 +5,7 @@
 //! that the kernel reports as available, and that the control group leaves. This estimate catches
 //! clear mistakes only.
 
-use crate::control_group::{GroupVersion, control_groups};
+use crate::processes::control_group::{GroupVersion, control_groups};
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
@@ -85,7 +85,7 @@ fn left_in(group: &Path, version: &Names) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control_group::tests::tree;
+    use crate::processes::control_group::tests::tree;
 
     #[test]
     fn the_machines_fields_are_found() {

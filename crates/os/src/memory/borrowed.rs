@@ -7,7 +7,7 @@
 //! `std::thread::scope`.
 
 use super::Region;
-use crate::origin::Origin;
+use crate::processes::origin::Origin;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -2,7 +2,7 @@
 
 use super::{Finding, Suitability};
 use crate::features::Without;
-use crate::seal::{Aead, preferred_cipher};
+use crate::secrets::seal::{Aead, preferred_cipher};
 use oikaze_protocol::seal::{Cipher, CipherKind, TAG_LEN};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Log of the keys of connections, for who opens a capture (SEAL-6), as `SSLKEYLOGFILE` of TLS.
 //! Written only on request.
 
-use crate::seal::Chain;
+use crate::secrets::seal::Chain;
 use oikaze_protocol::seal::CipherKind;
 use oikaze_protocol::wire::Lane;
 use rustix::fs::OFlags;

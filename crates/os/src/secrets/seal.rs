@@ -1,8 +1,8 @@
 //! Keys and ciphers of sealed datagrams (SEAL-2, SEAL-3): the Noise protocol by `snow`,
 //! AES-128-GCM, ChaCha20-Poly1305 and HKDF by `ring`.
 
-use crate::protected::Protected;
-use crate::secret::Secret;
+use crate::secrets::protected::Protected;
+use crate::secrets::secret::Secret;
 use oikaze_protocol::seal::{
     Binding, Cipher, CipherKind, FIRST_LEN, FirstMessage, Identity, KeyExchange, SECOND_LEN,
     SecondMessage, SessionSecrets, TAG_LEN,

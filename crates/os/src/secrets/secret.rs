@@ -1,7 +1,7 @@
 //! Shared secret of a job: 32 random bytes that only its launcher and nodes know.
 
-use crate::inherited::Inheritance;
-use crate::protected::Protected;
+use crate::processes::inherited::Inheritance;
+use crate::secrets::protected::Protected;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

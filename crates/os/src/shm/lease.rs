@@ -6,7 +6,7 @@ use super::copy::copy;
 use super::memory::{Memory, claim};
 use crate::memory::mapping::Mapping;
 use crate::memory::{Region, WeakRegion, lasting_len};
-use crate::origin::Origin;
+use crate::processes::origin::Origin;
 use crate::shm::control_socket::ControlSocket;
 use crate::shm::lease_marks::Marks;
 use crate::sync::asymmetric_fence::{self, Reach};

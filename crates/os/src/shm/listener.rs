@@ -2,7 +2,7 @@
 //! and in a directory.
 
 use crate::descriptor::not_standard;
-use crate::origin::Origin;
+use crate::processes::origin::Origin;
 use crate::shm::control_socket::ControlSocket;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, chmod};

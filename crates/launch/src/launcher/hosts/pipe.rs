@@ -15,9 +15,7 @@ use crate::{Ports, Seal, Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::congestion::Algorithm;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStringExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -284,6 +282,8 @@ impl<W: Write + Send> Sink for Up<W> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
 
     fn news() -> impl Strategy<Value = AgentMessage> {
         let stream = || prop_oneof![Just(Stream::Out), Just(Stream::Err)];

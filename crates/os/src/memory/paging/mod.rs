@@ -173,7 +173,7 @@ impl Fetcher {
         let mut sender = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_none() {
             let (send, receive) = channel();
-            if crate::signals::spawn("oikaze-pages", move || work(&receive)).is_ok() {
+            if crate::processes::signals::spawn("oikaze-pages", move || work(&receive)).is_ok() {
                 *sender = Some(send);
             }
         }

@@ -9,7 +9,7 @@ use super::super::lasting_len;
 use super::super::mapping::Mapping;
 use super::{Backing, Region};
 use crate::features::Without;
-use crate::signals::{Locked, locked};
+use crate::processes::signals::{Locked, locked};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::fstat;
 use std::io;

@@ -5,7 +5,7 @@
 //! freed. Then it does what would have happened without the handler.
 
 use crate::memory::tracking::trackers::segv_chain;
-use crate::signals::locked_without_signals;
+use crate::processes::signals::locked_without_signals;
 use core::ffi::CStr;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};

@@ -12,8 +12,8 @@ use oikaze_protocol::limits::PAGE;
 use super::error::SharedError;
 use super::live_guards::{LiveGuards, Taker};
 use super::pending::PendingBytes;
-use crate::origin::Origin;
-use crate::signals::{Locked, locked};
+use crate::processes::origin::Origin;
+use crate::processes::signals::{Locked, locked};
 
 /// Registry of the byte ranges that are lent. Readers may overlap readers; a writer overlaps no
 /// other guard.
@@ -132,7 +132,7 @@ impl Held {
     fn report(&mut self, array: &str, at: usize) {
         let guard = self.ranges.iter().find(|entry| entry.covers(at));
         if let Some(guard) = guard.filter(|_| !self.is_reported) {
-            crate::signals::say(&format!(
+            crate::processes::signals::say(&format!(
                 "oikaze: data race on array {array:?}: another node has changed byte {at} while {} is alive in this process. The \
                  guard keeps the old bytes until it ends; drop it before other nodes write there",
                 guard.describe()

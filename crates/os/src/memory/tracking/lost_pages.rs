@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::signals::locked;
+use crate::processes::signals::locked;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
 

@@ -18,7 +18,7 @@ use super::lost_pages::LostPages;
 use super::trackers::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
 use crate::memory::{MemoryError, Region, memfd, room};
-use crate::origin::Origin;
+use crate::processes::origin::Origin;
 
 /// Bytes from which on free memory is checked. The check costs some 50 µs.
 const CHECKED: usize = 16 << 20;

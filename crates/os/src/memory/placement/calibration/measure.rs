@@ -95,7 +95,7 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
                 std::hint::black_box(());
             }
         };
-        let _inherited = crate::signals::SignalsBlocked::begin();
+        let _inherited = crate::processes::signals::SignalsBlocked::begin();
         let started = std::thread::Builder::new()
             .name("oikaze-measure".into())
             .spawn_scoped(threads, busy)

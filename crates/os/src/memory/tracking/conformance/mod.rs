@@ -16,7 +16,7 @@ use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{FaultAt, SharedMemory, Tracker, TrackerKind, choose};
+use super::{FaultAt, SharedMemory, Tracker, TrackerKind, open};
 
 /// Number of words in a page.
 const WORDS: usize = PAGE / 8;
@@ -56,7 +56,7 @@ for_each_tracker! {
 
 /// Runs a case on a fresh tracker, or prints that this machine does not permit that kind.
 fn with(kind: TrackerKind, case: impl FnOnce(&Arc<dyn Tracker>)) {
-    match choose::open(kind) {
+    match open(kind) {
         Ok(tracker) => case(&tracker),
         Err(e) if kind != TrackerKind::Mprotect => eprintln!("not run with {kind}: {e}"),
         Err(e) => panic!("{kind}: {e}"),

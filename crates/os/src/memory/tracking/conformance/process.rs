@@ -35,7 +35,7 @@ fn a_wild_pointer_still_ends_the_process_with_sigsegv() {
             rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
         )
         .unwrap();
-        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let tracker = open(TrackerKind::Mprotect).unwrap();
         let _memory = array(&tracker, 0, 1);
         // SAFETY: none; the fault is the point, and the process ends by it.
         unsafe { std::ptr::with_exposed_provenance::<u8>(8).read_volatile() };
@@ -71,7 +71,7 @@ fn running_out_of_mappings_is_an_error_that_names_the_limit() {
         in_child("running_out_of_mappings_is_an_error_that_names_the_limit", "mappings")
     else {
         let Some(limit) = limit_of_mappings() else { return };
-        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let tracker = open(TrackerKind::Mprotect).unwrap();
         let memory = array(&tracker, 0, 2 * limit as usize);
         let failed = take_all_mappings(&*tracker, &memory, limit);
         // Printing needs memory, which may need a mapping.
@@ -89,7 +89,7 @@ fn who_waits_for_a_page_that_cannot_be_mapped_goes_on() {
     let Some(output) = in_child("who_waits_for_a_page_that_cannot_be_mapped_goes_on", "waits")
     else {
         let Some(limit) = limit_of_mappings() else { return };
-        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let tracker = open(TrackerKind::Mprotect).unwrap();
         let (memory, many) =
             (Arc::new(array(&tracker, 1, 5)), array(&tracker, 0, 2 * limit as usize));
         let mut set = PageSet::new();
@@ -196,7 +196,7 @@ fn install(handler: Handler) -> usize {
 fn handlers_installed_over_ours_are_chained() {
     let Some(output) = in_child("handlers_installed_over_ours_are_chained", "chained") else {
         install(older);
-        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let tracker = open(TrackerKind::Mprotect).unwrap();
         let memory = array(&tracker, 0, 3);
         poke(&memory, 1, 41);
         poke(&memory, 2, 42);
@@ -230,12 +230,15 @@ fn touch_in_child_of_fork_ends_the_child() {
     let Some(output) = in_child("touch_in_child_of_fork_ends_the_child", "forked") else {
         let no_core = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         rustix::process::setrlimit(rustix::process::Resource::Core, no_core).unwrap();
-        let tracker = choose::open(TrackerKind::Mprotect).unwrap();
+        let tracker = open(TrackerKind::Mprotect).unwrap();
         let memory = array(&tracker, 0, 1);
         let address = memory.view_address();
         // SAFETY: none; the fault is the point, and the child ends by it.
         let touch = || i32::from(unsafe { address.read_volatile() });
-        assert_eq!(crate::process::in_child_of_fork(touch).unwrap(), 128 + libc::SIGSEGV);
+        assert_eq!(
+            crate::processes::process::in_child_of_fork(touch).unwrap(),
+            128 + libc::SIGSEGV
+        );
         return;
     };
     let text = String::from_utf8_lossy(&output.stderr);

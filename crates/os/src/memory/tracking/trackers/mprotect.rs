@@ -16,7 +16,7 @@ use super::page_word::{Level, PageWord, READABLE, UNMAPPED, WRITABLE, level_of};
 use super::segv::{self, Note, ViewData};
 use super::tracker::{FaultAt, Tracker, TrackerKind, View};
 use crate::memory::tracking::error::SharedError;
-use crate::signals::{locked, locked_without_signals};
+use crate::processes::signals::{locked, locked_without_signals};
 
 /// Number of notes read by one system call.
 const NOTES: usize = 64;

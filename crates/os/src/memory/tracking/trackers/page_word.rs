@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::signals::SignalsBlocked;
+use crate::processes::signals::SignalsBlocked;
 use oikaze_protocol::coherence::Access;
 
 const ACCESS: u32 = 0b11;

@@ -17,8 +17,8 @@ use oikaze_protocol::limits::PAGE;
 
 use super::page_word::PageWord;
 use super::segv_chain;
-use crate::origin::Origin;
-use crate::signals::locked_without_signals;
+use crate::processes::origin::Origin;
+use crate::processes::signals::locked_without_signals;
 
 /// A fault as sent through the pipe. It has 16 bytes, so that a write is whole or not at all
 /// (pipe(7): `PIPE_BUF`).

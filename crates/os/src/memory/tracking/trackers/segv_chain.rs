@@ -15,7 +15,7 @@
 //! A caller that sees the program change its handlers, as hooks of Python do, calls [`set_aside`]
 //! before and [`put_back`] afterwards. The program then finds and replaces its own handler.
 
-use crate::signals::locked_without_signals;
+use crate::processes::signals::locked_without_signals;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;

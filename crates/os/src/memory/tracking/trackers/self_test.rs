@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::tracker::{FaultAt, Tracker};
 use crate::memory::tracking::error::SharedError;
 use crate::memory::tracking::shared_memory::SharedMemory;
-use crate::signals::SignalsBlocked;
+use crate::processes::signals::SignalsBlocked;
 
 /// Array number that no job uses.
 const ARRAY: ArrayId = ArrayId::MAX;

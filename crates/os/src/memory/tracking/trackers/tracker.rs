@@ -12,7 +12,7 @@ use oikaze_protocol::limits::PAGE;
 
 use crate::memory::mapping::Mapping;
 use crate::memory::tracking::error::SharedError;
-use crate::origin::OriginBound;
+use crate::processes::origin::OriginBound;
 
 /// Mechanism that a tracker uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +70,7 @@ pub struct View {
 }
 
 impl View {
-    pub(super) fn new(array: ArrayId, mapping: Mapping) -> View {
+    pub(crate) fn new(array: ArrayId, mapping: Mapping) -> View {
         View {
             array,
             attachment: OriginBound::new(OnceLock::new()),
@@ -119,7 +119,7 @@ impl View {
     }
 
     /// Returns the address and length of a run of pages, if it lies inside.
-    pub(super) fn span(&self, pages: &Range<u64>) -> Result<(usize, usize), SharedError> {
+    pub(crate) fn span(&self, pages: &Range<u64>) -> Result<(usize, usize), SharedError> {
         if pages.start > pages.end || pages.end > self.pages() {
             return Err(SharedError::invalid(
                 format!("pages {}..{} of array {}", pages.start, pages.end, self.array),

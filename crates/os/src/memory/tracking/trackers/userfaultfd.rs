@@ -17,7 +17,7 @@ use rustix::mm::Advice;
 use super::tracker::{FaultAt, Tracker, TrackerKind, View};
 use super::uffd_sys::{self, Continued, feature};
 use crate::memory::tracking::error::SharedError;
-use crate::signals::locked_without_signals;
+use crate::processes::signals::locked_without_signals;
 
 /// Number of events read by one system call.
 const EVENTS: usize = 32;

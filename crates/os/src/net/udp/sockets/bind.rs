@@ -141,7 +141,7 @@ pub enum BindError {
         why: Errno,
     },
     /// A system call failed.
-    #[error("could not {what}: {why}{}", crate::remedy(*why))]
+    #[error("could not {what}: {why}{}", crate::error_text::remedy(*why))]
     System {
         /// Operation that failed.
         what: &'static str,
@@ -166,18 +166,18 @@ impl BindError {
 }
 
 /// Sockets of a link.
-pub(in crate::net::udp) struct Opened {
+pub(crate) struct Opened {
     /// Sockets on the link's port.
-    pub(in crate::net::udp) small: Vec<Socket>,
+    pub(crate) small: Vec<Socket>,
     /// Sockets at the same addresses on another port. If there are none, bulk goes through the
     /// small ones.
-    pub(in crate::net::udp) bulk: Vec<Socket>,
+    pub(crate) bulk: Vec<Socket>,
     /// Messages for the user.
-    pub(in crate::net::udp) notices: Vec<String>,
+    pub(crate) notices: Vec<String>,
 }
 
 /// Opens what is asked for.
-pub(in crate::net::udp) fn open(ask: &Bind) -> Result<Opened, BindError> {
+pub(crate) fn open(ask: &Bind) -> Result<Opened, BindError> {
     let small = open_one_of(ask.ports.iter(), ask)?;
     let mut notices = Vec::new();
     let bulk = if ask.without.lanes { Ok(Vec::new()) } else { open_for_bulk(ask) };
