@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use oikaze_protocol::limits::PAGE;
 
-use super::mprotect::Mprotect;
+use super::error::SharedError;
 use super::self_test;
-use super::tracker::{Tracker, TrackerKind};
-use super::userfaultfd::Userfaultfd;
+use super::trackers::mprotect::Mprotect;
+use super::trackers::tracker::{Tracker, TrackerKind};
+use super::trackers::userfaultfd::Userfaultfd;
 use crate::features::Without;
-use crate::memory::tracking::error::SharedError;
 
 /// The chosen tracker, and why the better ones were passed over.
 #[derive(Debug)]

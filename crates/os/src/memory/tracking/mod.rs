@@ -14,6 +14,7 @@
 //! picks the tracker that works here.
 
 mod borrows;
+mod choose;
 #[cfg(test)]
 mod conformance;
 mod error;
@@ -22,16 +23,17 @@ mod live_guards;
 mod lost_pages;
 mod page_set;
 mod pending;
+mod self_test;
 mod shared_memory;
 pub(super) mod trackers;
 
 pub use borrows::Borrows;
+pub use choose::{Choice, choose, open};
 pub use error::SharedError;
 pub use guards::{LentBytes, ReadGuard, ReadRows, WriteGuard, WriteRows};
 pub use live_guards::LiveGuards;
 pub use page_set::PageSet;
 pub use shared_memory::SharedMemory;
-pub use trackers::choose::{Choice, choose, open};
 pub use trackers::mprotect::Mprotect;
 pub use trackers::segv_chain::{ensure_again, put_back, set_aside};
 pub use trackers::tracker::{FaultAt, Tracker, TrackerKind, View};

@@ -9,9 +9,9 @@ use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::tracker::{FaultAt, Tracker};
-use crate::memory::tracking::error::SharedError;
-use crate::memory::tracking::shared_memory::SharedMemory;
+use super::error::SharedError;
+use super::shared_memory::SharedMemory;
+use super::trackers::tracker::{FaultAt, Tracker};
 use crate::processes::signals::SignalsBlocked;
 
 /// Array number that no job uses.
