@@ -89,36 +89,7 @@ impl UpdateReceiver {
     pub fn arrived(&self, epoch: u64, from: Rank) -> u64 {
         self.arrived.get(&(epoch, from)).copied().unwrap_or(0)
     }
-}
 
-/// Checks the head of an update.
-fn expect_update(
-    from: Rank,
-    head: UpdateHead,
-    len: u64,
-    base: &Base<'_>,
-) -> Result<Update, Refusal> {
-    let array = base.arrays.get(head.array).ok_or(Refusal::UnknownObject)?;
-    let epoch = head.epoch_near(base.clock.epoch);
-    // A writer is at most in the collective after the next one (COH-10.3).
-    let last = base.epoch_possible().saturating_add(1);
-    let update = Update { from, head, epoch, len };
-    if epoch > last || (epoch < base.clock.epoch && base.mail.dead().is_empty()) {
-        return Err(Refusal::Malformed);
-    }
-    if head.form == Form::Range {
-        let range = pages_of(&update.bytes());
-        if len == 0 || !array.contains(range.start, range.end.saturating_sub(range.start)) {
-            return Err(Refusal::OutOfBounds);
-        }
-        if range.into_iter().any(|page| array.state(page).is_home()) {
-            return Err(Refusal::NotPermitted);
-        }
-    }
-    Ok(update)
-}
-
-impl UpdateReceiver {
     /// Decides where the bytes of a fragmented update go.
     pub fn admit(
         &mut self,
@@ -426,4 +397,31 @@ impl UpdateReceiver {
             self.apply_update(&update, &body, feeds, base, pages);
         }
     }
+}
+
+/// Checks the head of an update.
+fn expect_update(
+    from: Rank,
+    head: UpdateHead,
+    len: u64,
+    base: &Base<'_>,
+) -> Result<Update, Refusal> {
+    let array = base.arrays.get(head.array).ok_or(Refusal::UnknownObject)?;
+    let epoch = head.epoch_near(base.clock.epoch);
+    // A writer is at most in the collective after the next one (COH-10.3).
+    let last = base.epoch_possible().saturating_add(1);
+    let update = Update { from, head, epoch, len };
+    if epoch > last || (epoch < base.clock.epoch && base.mail.dead().is_empty()) {
+        return Err(Refusal::Malformed);
+    }
+    if head.form == Form::Range {
+        let range = pages_of(&update.bytes());
+        if len == 0 || !array.contains(range.start, range.end.saturating_sub(range.start)) {
+            return Err(Refusal::OutOfBounds);
+        }
+        if range.into_iter().any(|page| array.state(page).is_home()) {
+            return Err(Refusal::NotPermitted);
+        }
+    }
+    Ok(update)
 }

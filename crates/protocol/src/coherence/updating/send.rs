@@ -111,27 +111,7 @@ impl UpdateSender {
         self.sent.clear();
         core::mem::take(&mut self.counts)
     }
-}
 
-/// Returns the nodes that get what is written to a page, in order. The home gets a diff instead
-/// (COH-10.2).
-fn receivers(id: PageId, push: &[Rank], base: &Base<'_>) -> Vec<Rank> {
-    let Some(array) = base.arrays.get(id.0) else { return Vec::new() };
-    let home = array.home(id.1);
-    let gets = |rank: &Rank| {
-        *rank != base.mail.me
-            && *rank != home
-            && *rank < base.mail.nodes
-            && !base.mail.is_dead(*rank)
-    };
-    let subscribers = array.subscribers(id.1);
-    let mut targets: Vec<Rank> = subscribers.iter().chain(push).copied().filter(gets).collect();
-    targets.sort_unstable();
-    targets.dedup();
-    targets
-}
-
-impl UpdateSender {
     /// Offers the bytes of a guard that has ended to the readers of its pages.
     pub fn offer(
         &mut self,
@@ -368,4 +348,22 @@ impl UpdateSender {
         let purpose = Purpose::Update(array);
         base.mail.post_body(to, class, Headline::Update(head), body, purpose);
     }
+}
+
+/// Returns the nodes that get what is written to a page, in order. The home gets a diff instead
+/// (COH-10.2).
+fn receivers(id: PageId, push: &[Rank], base: &Base<'_>) -> Vec<Rank> {
+    let Some(array) = base.arrays.get(id.0) else { return Vec::new() };
+    let home = array.home(id.1);
+    let gets = |rank: &Rank| {
+        *rank != base.mail.me
+            && *rank != home
+            && *rank < base.mail.nodes
+            && !base.mail.is_dead(*rank)
+    };
+    let subscribers = array.subscribers(id.1);
+    let mut targets: Vec<Rank> = subscribers.iter().chain(push).copied().filter(gets).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    targets
 }

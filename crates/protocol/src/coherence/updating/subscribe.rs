@@ -55,9 +55,7 @@ impl Feeds {
         self.feeds.retain(|(other, _), _| *other != array);
         self.declared.forget(array);
     }
-}
 
-impl Feeds {
     /// Records an update of these pages. Returns `true` if one of its pages is to be probed.
     pub fn feed(&mut self, array: ArrayId, range: Range<u64>, base: &mut Base<'_>) -> bool {
         let guarded = base.arrays.is_guarded(array);
