@@ -11,7 +11,7 @@ use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_protocol::limits::{DATAGRAM_MIN, HEADER_LEN};
 use oikaze_protocol::random::Random;
-use oikaze_protocol::wire::{Builder, CloseReason, SealKind, Told};
+use oikaze_protocol::wire::{AckFields, Builder, CloseReason, SealKind};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::net::SocketAddrV4;
@@ -286,7 +286,7 @@ fn forgeries(genuine: &Datagram) -> Vec<Datagram> {
         for ahead in 1..50 {
             forge(number + ahead, &|builder| builder.close(CloseReason::Goodbye));
             forge(number + ahead, &|builder| {
-                builder.acknowledge([1..=number].into_iter(), Told::default(), &[]);
+                builder.acknowledge([1..=number].into_iter(), AckFields::default(), &[]);
             });
             // A probe of the size that the path carries.
             forge(number + ahead, &|builder| {

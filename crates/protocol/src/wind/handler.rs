@@ -192,7 +192,7 @@ pub trait Handler {
 }
 
 /// Target of upcalls and collector of their results, during one datagram.
-pub(super) struct Above<'u, U> {
+pub(super) struct UpcallTarget<'u, U> {
     pub handler: &'u mut U,
     pub from: Rank,
     /// Refusals to be reported to the sender, oldest first.
@@ -200,7 +200,7 @@ pub(super) struct Above<'u, U> {
     pub delivered: &'u mut u64,
 }
 
-impl<U: Handler> Above<'_, U> {
+impl<U: Handler> UpcallTarget<'_, U> {
     /// Returns the bytes of a body of `len` bytes that cost credit, or `None` if the message costs
     /// none.
     pub fn charge(&self, credited: bool, head: &[u8], len: u64) -> Option<u64> {

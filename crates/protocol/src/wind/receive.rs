@@ -2,7 +2,6 @@
 
 use super::congestion::Sample;
 use super::connection::{Connection, FAREWELLS, Phase};
-use super::handler::Above;
 use super::handshake::Heard;
 use super::lanes::Sending;
 use crate::limits::{ACKS_A_DATAGRAM, DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
@@ -11,8 +10,9 @@ use crate::time::Time;
 use crate::wind::ack::received::Wants;
 use crate::wind::death::{Death, Nonsense};
 use crate::wind::handler::Handler;
+use crate::wind::handler::UpcallTarget;
 use crate::wind::recovery::in_flight::{Acked, Item};
-use crate::wind::recv::queue::Taken;
+use crate::wind::recv::queue::FrameOutcome;
 use crate::wire::acknowledge::Acknowledgement;
 use crate::wire::frame::{CloseReason, Fragment, Frame, Open};
 use crate::wire::header::{Flags, Lane};
@@ -318,21 +318,21 @@ impl Connection {
             return sum;
         }
         let Connection { inbox, refusals, statistics, peer, ack_path, sending, .. } = self;
-        let mut above = Above {
+        let mut above = UpcallTarget {
             handler,
             from: *peer,
             refusals: &mut refusals.queue,
             delivered: &mut statistics.messages_delivered,
         };
         let mut worst = [0u64; 4];
-        let mut note = |taken: Taken| {
+        let mut note = |taken: FrameOutcome| {
             let [duplicate, no_room, unknown, wrong] = &mut worst;
             match taken {
-                Taken::New => {}
-                Taken::Duplicate => *duplicate += 1,
-                Taken::NoRoom => *no_room += 1,
-                Taken::Unknown => *unknown += 1,
-                Taken::Wrong => *wrong += 1,
+                FrameOutcome::New => {}
+                FrameOutcome::Duplicate => *duplicate += 1,
+                FrameOutcome::NoRoom => *no_room += 1,
+                FrameOutcome::Unknown => *unknown += 1,
+                FrameOutcome::Wrong => *wrong += 1,
             }
         };
         let mut fragment = contents.fragment;
@@ -501,7 +501,7 @@ fn is_whole(fragment: &Fragment, open: &Open<'_>, payload: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::limits::DATAGRAM_MIN;
-    use crate::wire::{Builder, SealKind, Told};
+    use crate::wire::{AckFields, Builder, SealKind};
     use std::vec::Vec;
 
     /// WIRE-2.6, WIRE-4.2.
@@ -510,7 +510,8 @@ mod tests {
         let seen = |acks: usize, last_kind: Option<u8>| {
             let mut bytes = Vec::new();
             let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, DATAGRAM_MIN);
-            (0..acks).for_each(|_| builder.acknowledge([1..=1].into_iter(), Told::default(), &[]));
+            (0..acks)
+                .for_each(|_| builder.acknowledge([1..=1].into_iter(), AckFields::default(), &[]));
             builder.ping();
             builder.finish(None);
             let ping = bytes.len() - 4;

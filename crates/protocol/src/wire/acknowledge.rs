@@ -30,7 +30,7 @@ pub struct RefusedMessage {
 
 /// Fields of an ACK frame besides ranges and refusals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Told {
+pub struct AckFields {
     /// Lane of the datagrams that are acknowledged.
     pub lane: Lane,
     /// Total of all credit ever granted, in bytes.
@@ -49,7 +49,7 @@ pub struct Acknowledgement<'a> {
     /// The largest datagram number received.
     pub largest: u64,
     /// Other fields of the frame.
-    pub told: Told,
+    pub told: AckFields,
     /// `true` if there is no range, so that nothing is acknowledged.
     none: bool,
     below: u32,
@@ -103,7 +103,7 @@ impl<'a> Acknowledgement<'a> {
         }
         let frame = Acknowledgement {
             largest,
-            told: Told { lane, credit, delay, marked, share },
+            told: AckFields { lane, credit, delay, marked, share },
             none: ranges == 0,
             below,
             ranges: body.take(ranges.saturating_sub(1) * RANGE)?,
@@ -119,7 +119,7 @@ impl<'a> Acknowledgement<'a> {
     pub(super) fn write(
         into: &mut Vec<u8>,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
-        told: Told,
+        told: AckFields,
         refusals: &[RefusedMessage],
     ) {
         let start = into.len();

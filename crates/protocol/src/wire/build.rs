@@ -2,7 +2,7 @@
 
 use super::frame::{CloseReason, PREFIX_LEN, kind, put_prefix};
 use crate::limits::{BULK_FRAME_LEN, HEADER_LEN};
-use crate::wire::acknowledge::{Acknowledgement, RefusedMessage, Told};
+use crate::wire::acknowledge::{AckFields, Acknowledgement, RefusedMessage};
 use crate::wire::frame::{Fragment, Open, SmallMessage, Withdrawal};
 use crate::wire::header::{Flags, Header};
 use crate::wire::hello::{CookieReply, Hello, Refuse};
@@ -103,7 +103,7 @@ impl<'b> Builder<'b> {
     pub fn acknowledge(
         &mut self,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
-        told: Told,
+        told: AckFields,
         refusals: &[RefusedMessage],
     ) {
         Acknowledgement::write(self.into, ranges, told, refusals);

@@ -16,7 +16,7 @@ pub(crate) mod seal;
 mod tests;
 pub(crate) mod view;
 
-pub use acknowledge::{Acknowledgement, RangesDescending, RefusalWalk, RefusedMessage, Told};
+pub use acknowledge::{AckFields, Acknowledgement, RangesDescending, RefusalWalk, RefusedMessage};
 pub use build::Builder;
 pub use frame::{
     CloseReason, Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,

@@ -17,7 +17,7 @@ enum Plain {
     Message { number: u64, class: Class, credited: bool, head: Vec<u8>, body: Vec<u8> },
     Open { number: u64, class: Class, credited: bool, head: Vec<u8>, len: u64 },
     Withdraw(Withdrawal),
-    Acknowledge { ranges: Vec<RangeInclusive<u64>>, told: Told, refusals: Vec<RefusedMessage> },
+    Acknowledge { ranges: Vec<RangeInclusive<u64>>, told: AckFields, refusals: Vec<RefusedMessage> },
 }
 
 fn class() -> impl Strategy<Value = Class> {
@@ -38,9 +38,9 @@ fn ranges() -> impl Strategy<Value = Vec<RangeInclusive<u64>>> {
     )
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn told() -> impl Strategy<Value = AckFields> {
     (any::<bool>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(
-        |(bulk, credit, delay, marked, share)| Told {
+        |(bulk, credit, delay, marked, share)| AckFields {
             lane: if bulk { Lane::Bulk } else { Lane::Small },
             credit,
             delay,
@@ -386,7 +386,7 @@ fn fields_without_meaning() {
 fn without_ranges_there_is_no_largest_number() {
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
-    builder.acknowledge(core::iter::empty(), Told::default(), &[]);
+    builder.acknowledge(core::iter::empty(), AckFields::default(), &[]);
     builder.finish(None);
     bytes.extend([0; 4]);
     // The frame begins at 24. Its largest number is at 28, and the first `below` at 60.
@@ -417,7 +417,7 @@ fn what_elicits_an_acknowledgement() {
     assert!(!Frame::Close(CloseReason::Goodbye).elicits());
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
-    builder.acknowledge([1..=3].into_iter(), Told::default(), &[]);
+    builder.acknowledge([1..=3].into_iter(), AckFields::default(), &[]);
     builder.finish(None);
     bytes.extend([0; 4]);
     assert!(View::parse(&bytes).unwrap().frames().all(|frame| !frame.unwrap().elicits()));

@@ -9,7 +9,7 @@ use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::ack::delayed::AckPolicy;
 use crate::wind::recv::refusals::Refusals;
-use crate::wire::acknowledge::{RefusedMessage, Told};
+use crate::wire::acknowledge::{AckFields, RefusedMessage};
 use crate::wire::build::Builder;
 use crate::wire::header::Lane;
 use arrayvec::ArrayVec;
@@ -202,7 +202,8 @@ impl ReceivedDatagrams {
             self.ack_policy.goes_alone(now);
         }
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
-        let tell = Told { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
+        let tell =
+            AckFields { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
         let mut refused = ArrayVec::<RefusedMessage, REFUSALS_MAX>::new();
         let through = refusals.tell(count, &mut refused);
         builder.acknowledge(ranges.iter().cloned(), tell, &refused);

@@ -20,12 +20,12 @@ const COMMON: [usize; 8] =
 /// Counts of datagrams that arrived and were lost, of those whose size is not in doubt. The counts
 /// decay.
 #[derive(Clone, Copy, Debug, Default)]
-struct Others {
+struct OtherSizes {
     acked: u32,
     lost: u32,
 }
 
-impl Others {
+impl OtherSizes {
     fn note(&mut self, acked: u32, lost: u32) {
         self.acked = self.acked.saturating_add(acked);
         self.lost = self.lost.saturating_add(lost);
@@ -63,7 +63,7 @@ pub(crate) struct Mtu {
     /// Large datagrams lost in a row, and the size of the shortest of them.
     lost: u32,
     least_lost: usize,
-    others: Others,
+    others: OtherSizes,
     search: Search,
     /// Time from which a closed search may be opened again. The pauses before it grow.
     raise_at: Time,
@@ -100,7 +100,7 @@ impl Mtu {
             refuted: ceiling + 1,
             lost: 0,
             least_lost: usize::MAX,
-            others: Others::default(),
+            others: OtherSizes::default(),
             search: Search::Closed,
             raise_at: NEVER,
             raise_after: MTU_RAISE_MIN,

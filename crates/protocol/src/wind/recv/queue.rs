@@ -8,7 +8,7 @@ mod deliver;
 
 use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
-use crate::wind::handler::{Above, Admission, Delivered, Handler, Refusal};
+use crate::wind::handler::{Admission, Delivered, Handler, Refusal, UpcallTarget};
 use crate::wind::recv::credit::ReceiveCredit;
 use crate::wind::recv::prediction::{Expected, LatestFragment};
 use crate::wind::recv::reassembly::{Assembly, BodyDestination, Filled};
@@ -26,7 +26,7 @@ const SETTLED_LOOK: u64 = 64;
 
 /// Result of processing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum FrameOutcome {
     New,
     /// The content had arrived before (WIND-2.7).
     Duplicate,
@@ -41,7 +41,7 @@ pub(crate) enum Taken {
 
 /// Whole message that waits for its turn (WIND-2.8).
 #[derive(Clone, Debug, Hash)]
-struct Held {
+struct HeldMessage {
     class: Class,
     /// Bytes of the body that cost credit, or `None` if the message costs none.
     charge: Option<u64>,
@@ -53,7 +53,7 @@ struct Held {
 enum QueueSlot {
     Missing,
     /// The message is whole and ordered, and its turn has not come yet.
-    Held(Box<Held>),
+    Held(Box<HeldMessage>),
     /// The beginning of the message is known. The message may be whole if it is ordered and its
     /// turn has not come yet.
     Gathering(Box<Assembly>),
@@ -100,43 +100,43 @@ impl Inbox {
     pub fn message<U: Handler>(
         &mut self,
         message: &SmallMessage<'_>,
-        above: &mut Above<'_, U>,
-    ) -> Taken {
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
         let SmallMessage { number, class, credited, head, body } = *message;
         let charge = above.charge(credited, head, body.len() as u64);
         match self.first_sight(number, charge) {
             Ok(()) => {}
-            Err(Taken::Duplicate) if planted(Bug::AcceptDuplicateMessage) => {
+            Err(FrameOutcome::Duplicate) if planted(Bug::AcceptDuplicateMessage) => {
                 above.deliver(number, class, head, Delivered::Bytes(body));
-                return Taken::Duplicate;
+                return FrameOutcome::Duplicate;
             }
             // The message had begun in fragments.
-            Err(Taken::Duplicate) => return self.whole(number, body, above),
+            Err(FrameOutcome::Duplicate) => return self.whole(number, body, above),
             Err(taken) => return taken,
         }
         if above.handler.costs_credit(head, credited) != credited {
             self.charge(charge);
             above.refuse(number, Refusal::Malformed);
             self.done(number, charge, above);
-            return Taken::New;
+            return FrameOutcome::New;
         }
         if class != Class::Unordered && number != self.floor && !planted(Bug::DeliverOrderedEarly) {
-            let Ok(head) = Head::try_from(head) else { return Taken::Wrong };
+            let Ok(head) = Head::try_from(head) else { return FrameOutcome::Wrong };
             if !self.reserve(number, body.len() as u64) {
-                return Taken::NoRoom;
+                return FrameOutcome::NoRoom;
             }
             self.charge(charge);
             self.set(
                 number,
-                QueueSlot::Held(Box::new(Held { class, charge, head, body: body.to_vec() })),
+                QueueSlot::Held(Box::new(HeldMessage { class, charge, head, body: body.to_vec() })),
             );
             self.advance(above);
-            return Taken::New;
+            return FrameOutcome::New;
         }
         self.charge(charge);
         let taken = above.deliver(number, class, head, Delivered::Bytes(body));
         self.done(number, charge.filter(|_| !taken), above);
-        Taken::New
+        FrameOutcome::New
     }
 
     /// Processes the beginning of a message. If `whole` is given, the same datagram has all of its
@@ -145,20 +145,20 @@ impl Inbox {
         &mut self,
         open: &Open<'_>,
         whole: Option<(Fragment, &[u8])>,
-        above: &mut Above<'_, U>,
-    ) -> Taken {
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
         let Open { number, class, credited, head, len } = *open;
         let charge = above.charge(credited, head, len);
         match (self.first_sight(number, charge), whole) {
             (Ok(()), _) => {}
-            (Err(Taken::Duplicate), Some((fragment, bytes))) => {
+            (Err(FrameOutcome::Duplicate), Some((fragment, bytes))) => {
                 return self.fragment(fragment, true, bytes, above);
             }
             // A beginning is repeated until it is acknowledged, so a duplicate is not unusual.
-            (Err(Taken::Duplicate), None) => return Taken::New,
+            (Err(FrameOutcome::Duplicate), None) => return FrameOutcome::New,
             (Err(taken), _) => return taken,
         }
-        let Ok(kept_head) = Head::try_from(head) else { return Taken::Wrong };
+        let Ok(kept_head) = Head::try_from(head) else { return FrameOutcome::Wrong };
         let now = whole
             .map(|(_, body)| body)
             .filter(|_| class == Class::Unordered || number == self.floor);
@@ -167,7 +167,7 @@ impl Inbox {
         let is_placed = class == Class::Unordered && above.handler.places(class, head);
         let collected = if is_placed || self.is_alone(charge) { 0 } else { len };
         if now.is_none() && !self.has_room(number, collected) {
-            return Taken::NoRoom;
+            return FrameOutcome::NoRoom;
         }
         let sound = above.handler.costs_credit(head, credited) == credited;
         let admission =
@@ -219,7 +219,7 @@ impl Inbox {
                     above.handler.refused(above.from, head, len);
                     above.refuse(number, Refusal::NoMemory);
                     self.done(number, charge, above);
-                    return Taken::New;
+                    return FrameOutcome::New;
                 };
                 self.gather(
                     number,
@@ -230,7 +230,7 @@ impl Inbox {
                 }
             }
         }
-        Taken::New
+        FrameOutcome::New
     }
 
     /// Returns `true` if every message before this one is done, or its bytes are being placed, so
@@ -259,17 +259,17 @@ impl Inbox {
         fragment: Fragment,
         opens: bool,
         bytes: &[u8],
-        above: &mut Above<'_, U>,
-    ) -> Taken {
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
         // The low half of the number means the number nearest above the floor. A number below the
         // floor was delivered long ago (WIRE-4.5).
         let ahead = fragment.message_low.wrapping_sub(self.floor as u32);
         if ahead > u32::MAX / 2 {
-            return Taken::Duplicate;
+            return FrameOutcome::Duplicate;
         }
         let message = self.floor + u64::from(ahead);
         let taken = self.fill(message, fragment.offset, bytes, above);
-        if taken == Taken::New {
+        if taken == FrameOutcome::New {
             let (len, end) = (bytes.len(), fragment.offset + bytes.len() as u64);
             self.latest = LatestFragment { message, end, len, opens };
         }
@@ -283,13 +283,18 @@ impl Inbox {
 
     /// Processes a whole message of which something is known already, and accepts the missing part
     /// (WIND-2.4).
-    fn whole<U: Handler>(&mut self, number: u64, body: &[u8], above: &mut Above<'_, U>) -> Taken {
+    fn whole<U: Handler>(
+        &mut self,
+        number: u64,
+        body: &[u8],
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
         match self.slot(number) {
             Some(QueueSlot::Gathering(assembly)) if assembly.len != body.len() as u64 => {
-                Taken::Wrong
+                FrameOutcome::Wrong
             }
             Some(QueueSlot::Gathering(_)) => self.fill(number, 0, body, above),
-            _ => Taken::Duplicate,
+            _ => FrameOutcome::Duplicate,
         }
     }
 
@@ -298,19 +303,19 @@ impl Inbox {
         number: u64,
         offset: u64,
         bytes: &[u8],
-        above: &mut Above<'_, U>,
-    ) -> Taken {
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
         let assembly = match self.slot(number) {
             Some(QueueSlot::Gathering(assembly)) => assembly,
-            Some(QueueSlot::Done | QueueSlot::Held(_)) => return Taken::Duplicate,
-            Some(QueueSlot::Missing) | None => return Taken::Unknown,
+            Some(QueueSlot::Done | QueueSlot::Held(_)) => return FrameOutcome::Duplicate,
+            Some(QueueSlot::Missing) | None => return FrameOutcome::Unknown,
         };
         let (handler, from) = (&mut *above.handler, above.from);
         match assembly.fill(offset, bytes, |offset, part| handler.place(from, number, offset, part))
         {
-            Filled::Outside => return Taken::Wrong,
-            Filled::TooScattered => return Taken::NoRoom,
-            Filled::Nothing => return Taken::Duplicate,
+            Filled::Outside => return FrameOutcome::Wrong,
+            Filled::TooScattered => return FrameOutcome::NoRoom,
+            Filled::Nothing => return FrameOutcome::Duplicate,
             Filled::New => {}
         }
         let early = assembly.class == Class::Unordered || planted(Bug::DeliverOrderedEarly);
@@ -318,15 +323,15 @@ impl Inbox {
             self.complete(number, above);
         }
         self.advance(above);
-        Taken::New
+        FrameOutcome::New
     }
 
     /// Processes a withdrawal by the sender (WIND-2.9, WIND-4.7).
     pub fn withdraw<U: Handler>(
         &mut self,
         withdrawal: Withdrawal,
-        above: &mut Above<'_, U>,
-    ) -> Taken {
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
         let Withdrawal { number, charged, len } = withdrawal;
         let charge = charged.then_some(len);
         match self.first_sight(number, charge) {
@@ -334,44 +339,44 @@ impl Inbox {
                 self.charge(charge);
                 above.handler.withdrawn(above.from, number);
                 self.done(number, charge, above);
-                Taken::New
+                FrameOutcome::New
             }
-            Err(Taken::Duplicate) => {
+            Err(FrameOutcome::Duplicate) => {
                 let Some(QueueSlot::Gathering(assembly)) = self.slot(number) else {
-                    return Taken::Duplicate;
+                    return FrameOutcome::Duplicate;
                 };
                 if (assembly.charge, assembly.charge.unwrap_or(assembly.len)) != (charge, len) {
-                    return Taken::Wrong;
+                    return FrameOutcome::Wrong;
                 }
                 if assembly.is_whole() {
-                    return Taken::Duplicate;
+                    return FrameOutcome::Duplicate;
                 }
                 let Some(cost) = self.assembly(number).map(|assembly| self.assembly_cost(assembly))
                 else {
-                    return Taken::Duplicate;
+                    return FrameOutcome::Duplicate;
                 };
                 self.held -= cost;
                 above.handler.withdrawn(above.from, number);
                 self.done(number, charge, above);
-                Taken::New
+                FrameOutcome::New
             }
             Err(taken) => taken,
         }
     }
 
     /// Returns `Ok` if nothing is known of this message yet, and the sender may send it.
-    fn first_sight(&mut self, number: u64, charge: Option<u64>) -> Result<(), Taken> {
+    fn first_sight(&mut self, number: u64, charge: Option<u64>) -> Result<(), FrameOutcome> {
         if number < self.floor {
-            return Err(Taken::Duplicate);
+            return Err(FrameOutcome::Duplicate);
         }
         if number - self.floor >= MESSAGES_IN_FLIGHT as u64 {
-            return Err(Taken::Wrong);
+            return Err(FrameOutcome::Wrong);
         }
         if !matches!(self.slot(number), None | Some(QueueSlot::Missing)) {
-            return Err(Taken::Duplicate);
+            return Err(FrameOutcome::Duplicate);
         }
         let is_covered = charge.is_none_or(|len| self.credit.covers(len));
-        if is_covered { Ok(()) } else { Err(Taken::Wrong) }
+        if is_covered { Ok(()) } else { Err(FrameOutcome::Wrong) }
     }
 
     fn charge(&mut self, charge: Option<u64>) {
@@ -431,7 +436,12 @@ impl Inbox {
 
     /// Marks a message as done. The credit `give_back` goes back, because nobody will read the
     /// message.
-    fn done<U: Handler>(&mut self, number: u64, give_back: Option<u64>, above: &mut Above<'_, U>) {
+    fn done<U: Handler>(
+        &mut self,
+        number: u64,
+        give_back: Option<u64>,
+        above: &mut UpcallTarget<'_, U>,
+    ) {
         if let Some(len) = give_back {
             self.consumed(1, len);
         }

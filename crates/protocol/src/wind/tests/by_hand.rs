@@ -9,8 +9,8 @@ use crate::limits::{
 use crate::seal::{KeyStep, SECOND_LEN};
 use crate::wind::*;
 use crate::wire::{
-    Builder, Cookie, Flags, Frame, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage,
-    Told, View, Withdrawal,
+    AckFields, Builder, Cookie, Flags, Frame, Hello, Open, RefusedMessage, SealKind, Shown,
+    SmallMessage, View, Withdrawal,
 };
 use std::string::ToString;
 use std::vec::Vec;
@@ -107,11 +107,11 @@ fn established() -> World {
 fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
     let credit = Settings::default().credit;
     let refused = |number| [RefusedMessage { number, refusal: Refusal::NotPermitted }];
-    let told = |lane, credit| Told { lane, credit, ..Told::default() };
-    let cases: [(u64, Told, Vec<RefusedMessage>, Nonsense); 4] = [
+    let told = |lane, credit| AckFields { lane, credit, ..AckFields::default() };
+    let cases: [(u64, AckFields, Vec<RefusedMessage>, Nonsense); 4] = [
         (
             999,
-            Told::default(),
+            AckFields::default(),
             refused(0).to_vec(),
             Nonsense::Acknowledged { number: 999, next: 1 },
         ),
@@ -169,7 +169,7 @@ fn peer_that_acknowledges_skipped_numbers_is_given_up() {
     assert!((2..=4).contains(&skipped), "{skipped} of {real}");
     let all = 1..=sent(&world);
     say(&mut world, 1000 * NEW, |builder| {
-        builder.acknowledge([all].into_iter(), Told::default(), &[])
+        builder.acknowledge([all].into_iter(), AckFields::default(), &[])
     });
     let death = death(&world, 0).or(world.nodes[0].connection.death());
     assert!(matches!(death, Some(Death::Nonsense(Nonsense::Skipped { .. }))), "{death:?}");
@@ -189,7 +189,7 @@ fn what_came_back_fails_with_the_connection() {
         assert!(connection.transmit(now, &mut Vec::new()).is_some());
         let refused = [RefusedMessage { number, refusal: Refusal::NotPresent }];
         say(&mut world, NEW, |builder| {
-            builder.acknowledge([1..=1].into_iter(), Told::default(), &refused)
+            builder.acknowledge([1..=1].into_iter(), AckFields::default(), &refused)
         });
         match ends {
             "closed" => say(&mut world, NEW + 1, |builder| builder.close(CloseReason::Goodbye)),
@@ -349,12 +349,12 @@ fn an_acknowledgement_that_is_acknowledged_shows_a_round_trip() {
     let before = shown(&world);
     world.now += std::time::Duration::from_micros(30);
     say(&mut world, NEW + 1, |builder| {
-        builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[])
+        builder.acknowledge([1..=number + 1].into_iter(), AckFields::default(), &[])
     });
     assert_eq!(shown(&world), before + 1);
     // This acknowledgement brings no news.
     say(&mut world, NEW + 2, |builder| {
-        builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[])
+        builder.acknowledge([1..=number + 1].into_iter(), AckFields::default(), &[])
     });
     assert_eq!(shown(&world), before + 1);
 }

@@ -3,13 +3,13 @@
 
 use super::{Inbox, OVERHEAD, QueueSlot};
 use crate::planted::{Bug, planted};
-use crate::wind::handler::{Above, Delivered, Handler};
+use crate::wind::handler::{Delivered, Handler, UpcallTarget};
 use crate::wind::recv::reassembly::{Assembly, BodyDestination};
 use crate::wind::send::message::Class;
 
 impl Inbox {
     /// Delivers the messages whose turn has come.
-    pub(crate) fn advance<U: Handler>(&mut self, above: &mut Above<'_, U>) {
+    pub(crate) fn advance<U: Handler>(&mut self, above: &mut UpcallTarget<'_, U>) {
         loop {
             let number = self.floor;
             match self.slots.front() {
@@ -30,7 +30,7 @@ impl Inbox {
     }
 
     /// Delivers ordered messages without waiting for unordered ones: the planted bug.
-    fn advance_past_unordered<U: Handler>(&mut self, above: &mut Above<'_, U>) {
+    fn advance_past_unordered<U: Handler>(&mut self, above: &mut UpcallTarget<'_, U>) {
         let passable = |slot: &&QueueSlot| match slot {
             QueueSlot::Done => true,
             QueueSlot::Gathering(assembly) => assembly.class == Class::Unordered,
@@ -44,7 +44,7 @@ impl Inbox {
 
     /// Delivers a whole message that is held or reassembled, and marks its slot as done
     /// (WIND-2.11).
-    pub(crate) fn complete<U: Handler>(&mut self, number: u64, above: &mut Above<'_, U>) {
+    pub(crate) fn complete<U: Handler>(&mut self, number: u64, above: &mut UpcallTarget<'_, U>) {
         let assembly_cost =
             self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
         let Some(slot) = self.slot(number) else { return };
