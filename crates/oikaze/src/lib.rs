@@ -18,7 +18,6 @@
 //! | [`completion`] | operations that are under way, and ways to learn of their end |
 //! | [`testing`] | jobs of several nodes in one process, for tests |
 //! | [`limits`] | every limit that a program can reach |
-#![cfg_attr(feature = "ffi", doc = "| [`ffi`] | objects by number, for bindings |")]
 //!
 //! [`prelude`] has the names that most programs use.
 #![forbid(unsafe_code)]
@@ -36,7 +35,7 @@ pub mod collective;
 pub mod completion;
 mod debug;
 mod error;
-#[cfg(feature = "ffi")]
+#[doc(hidden)]
 pub mod ffi;
 #[doc(hidden)]
 pub mod internal;

@@ -18,7 +18,6 @@ mod pending;
 mod run;
 mod start;
 mod team;
-#[cfg(feature = "ffi")]
 pub(crate) mod untyped;
 
 pub use barrier::{ReduceOp, Reducible};

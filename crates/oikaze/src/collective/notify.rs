@@ -163,7 +163,6 @@ impl Job {
     }
 
     /// Waits until a notification of this node has come, and leaves it (`ffi::readiness`).
-    #[cfg(feature = "ffi")]
     #[track_caller]
     pub(crate) fn wait_until_notified(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
         let what = format!("wait for a notification of node {from}");

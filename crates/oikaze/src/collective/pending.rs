@@ -103,7 +103,6 @@ impl<R> Pending<R> {
     ///
     /// # Errors
     /// The time limit passed. An error of the collective itself is left like a result.
-    #[cfg(feature = "ffi")]
     #[track_caller]
     pub fn wait_ended(&self, limit: Duration) -> Result<()> {
         if self.slot.is_done() { Ok(()) } else { self.wait_until_done(Some(limit)) }

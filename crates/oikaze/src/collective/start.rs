@@ -216,7 +216,6 @@ impl<'t> Start<'t> {
     }
 
     /// Begins a collective whose arguments are none, for this reason. It fails on all ranks.
-    #[cfg(feature = "ffi")]
     pub(super) fn refused<T: Item, R: Send + 'static>(
         self,
         kind: CollectiveKind,

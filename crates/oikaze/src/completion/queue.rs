@@ -234,7 +234,6 @@ impl CompletionQueue {
 
     /// Appends all operations in the queue to `into` as [`CompletionQueue::poll`] does, if there
     /// are at least `at_least`. Otherwise returns `false` (`ffi::readiness`).
-    #[cfg(feature = "ffi")]
     pub(crate) fn poll_at_least(&self, at_least: usize, into: &mut Vec<Completed>) -> bool {
         if self.node.is_forked() {
             return false;
@@ -243,7 +242,6 @@ impl CompletionQueue {
     }
 
     /// Waits until `at_least` operations are there, and leaves them (`ffi::readiness`).
-    #[cfg(feature = "ffi")]
     #[track_caller]
     pub(crate) fn wait_until_filled(&self, at_least: usize, limit: Option<Duration>) -> Result<()> {
         let is_filled = || (self.len() >= at_least).then_some(());

@@ -1,7 +1,8 @@
 //! Objects by number, for bindings of languages that have neither ownership nor lifetimes.
 //!
-//! This module exists with the cargo feature `ffi`. A binding keeps each object that Rust would own
-//! ([`Job::keep`](crate::Job::keep), or a [`HandleTable`] of its own) and hands out its [`Handle`].
+//! The documentation of the crate leaves it out, because Rust programs have the objects themselves.
+//! A binding keeps each object that Rust would own ([`Job::keep`](crate::Job::keep), or a
+//! [`HandleTable`] of its own) and hands out its [`Handle`].
 //! Types that Rust knows at compile time are given as values: [`AtomicOp`], [`Accumulation`],
 //! [`ElementType`]. Arrays and collectives of such types are the ones of Rust programs:
 //! [`UntypedArray`], [`Untyped`].

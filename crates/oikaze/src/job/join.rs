@@ -176,7 +176,6 @@ fn join_explaining(
         failure_time,
         tracking,
         left: AtomicBool::new(false),
-        #[cfg(feature = "ffi")]
         handles: crate::ffi::HandleTable::new(),
     })
 }

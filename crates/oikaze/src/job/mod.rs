@@ -9,7 +9,6 @@ mod peer;
 pub(crate) mod run;
 mod statistics;
 
-#[cfg(feature = "ffi")]
 pub use crate::node::LoopProgress;
 pub use builder::JobBuilder;
 pub use oikaze_launch::Seal;
@@ -17,7 +16,6 @@ pub use peer::Peer;
 pub use statistics::NodeStatistics;
 
 use crate::collective::{Channels, Team};
-#[cfg(feature = "ffi")]
 use crate::ffi::HandleTable;
 use crate::node::Node;
 use crate::observe::TrafficReport;
@@ -58,7 +56,6 @@ pub struct Job {
     pub(crate) channels: Channels,
     /// Set when the node begins to leave.
     pub(crate) left: AtomicBool,
-    #[cfg(feature = "ffi")]
     pub(crate) handles: HandleTable,
 }
 
@@ -239,7 +236,6 @@ impl Job {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(feature = "ffi")]
     pub fn progress_of_loop(&self) -> LoopProgress {
         self.node.progress()
     }

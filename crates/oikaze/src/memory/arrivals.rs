@@ -151,7 +151,6 @@ impl Arrivals {
     }
 
     /// Waits until an entry is there, and leaves it (`ffi::readiness`).
-    #[cfg(feature = "ffi")]
     #[track_caller]
     pub(crate) fn wait_until_filled(&self, limit: Option<Duration>) -> Result<()> {
         self.wait_within(limit.or(self.limit), || (!self.is_empty()).then_some(()))

@@ -118,7 +118,6 @@ impl Fifo {
     }
 
     /// Waits until an element is there, and leaves it (`ffi::readiness`).
-    #[cfg(feature = "ffi")]
     #[track_caller]
     pub(crate) fn wait_until_filled(&self, limit: Option<Duration>) -> Result<()> {
         self.node.check_process(|| format!("waiting for FIFO \"{}\"", self.name))?;

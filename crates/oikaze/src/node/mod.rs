@@ -29,7 +29,6 @@ mod waits;
 
 pub(crate) use access::{check_not_forked, note_joined};
 pub(crate) use departures::Needs;
-#[cfg(feature = "ffi")]
 pub use driver::task::LoopProgress;
 pub(crate) use driver::task::{TaskWait, pending};
 pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
@@ -39,7 +38,6 @@ pub(crate) use engine_thread::tests::noting_callers;
 pub(crate) use mailbox::{PostedReceive, next_or_end};
 pub(crate) use shm_route::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, CallPlace, LongWait, WaitSubject, Waits, line_of};
-#[cfg(feature = "ffi")]
 pub use waits::{PlaceFinder, find_places_by};
 
 use crate::collective::Registry;
@@ -502,7 +500,6 @@ impl Node {
     }
 
     /// Takes at most `wanted` of the oldest messages, if at least `at_least` are there.
-    #[cfg(feature = "ffi")]
     pub fn take_waiting(&self, wanted: usize, at_least: usize) -> Option<Vec<Arrived>> {
         if self.is_forked() {
             return None;

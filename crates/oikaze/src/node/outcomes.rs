@@ -160,7 +160,6 @@ impl Node {
     }
 
     /// Notes the name that the program gives a lock of the job.
-    #[cfg(feature = "ffi")]
     pub fn name_lock(&self, number: u64, name: &str) {
         self.waits.name_lock(number, name);
     }

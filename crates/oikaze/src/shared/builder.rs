@@ -51,7 +51,6 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
     }
 
     /// Returns a builder of an array whose elements and shape are known at run time only.
-    #[cfg(feature = "ffi")]
     pub(super) fn with_layout(
         job: &'a Job,
         name: &str,

@@ -15,7 +15,6 @@ mod part;
 mod replace;
 mod shape;
 mod targets;
-#[cfg(feature = "ffi")]
 pub(crate) mod untyped;
 
 pub use array::SharedArray;

@@ -29,7 +29,6 @@ impl Extents {
     }
 
     /// Returns the extents that are given at run time. The error says why there are none.
-    #[cfg(feature = "ffi")]
     pub(super) fn of_slice(given: &[usize]) -> Result<Self, String> {
         if !(1..=AXES_MAX).contains(&given.len()) {
             return Err(format!(

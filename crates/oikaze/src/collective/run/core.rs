@@ -229,7 +229,6 @@ impl TeamCore {
     }
 
     /// Returns the numbers of collectives and of splits that this rank has called.
-    #[cfg(feature = "ffi")]
     pub fn called(&self) -> (u64, u64) {
         (lock(&self.state).next, self.splits.load(Ordering::Relaxed))
     }
@@ -237,7 +236,6 @@ impl TeamCore {
     /// Fails all collectives that this rank has called and that have not ended, and makes the next
     /// one that of this number (COLL-3.7). Nothing is sent: all ranks do it while they call
     /// nothing. What comes later for an earlier collective is ignored.
-    #[cfg(feature = "ffi")]
     pub fn abandon(self: &Arc<Self>, node: &Node, (next, splits): (u64, u64), why: &str) {
         self.splits.fetch_max(splits, Ordering::Relaxed);
         {

@@ -94,7 +94,6 @@ impl Registry {
     }
 
     /// Returns all teams of this node.
-    #[cfg(feature = "ffi")]
     pub fn all(&self) -> Vec<Arc<TeamCore>> {
         lock(&self.teams).here.values().map(Arc::clone).collect()
     }

@@ -219,13 +219,11 @@ impl<T: Item> Output<T> {
     }
 
     /// Returns the number of bytes of the elements.
-    #[cfg(feature = "ffi")]
     pub fn byte_len(&self) -> usize {
         bytes_of::<T>(self.part).len()
     }
 
     /// Copies the elements to bytes. The caller has checked that there are as many.
-    #[cfg(feature = "ffi")]
     pub fn copy_to_bytes(self, bytes: &mut [u8]) {
         match self.work.content {
             Content::Dense(all) => {

@@ -1,6 +1,5 @@
 //! Handles of operations. A caller waits on an object, with a time limit if wanted.
 
-#[cfg(feature = "ffi")]
 mod bits;
 mod future;
 mod in_ring;

@@ -18,12 +18,10 @@ mod watcher;
 
 pub(super) use faults::Faults;
 pub(crate) use place::{CallPlace, line_of};
-#[cfg(feature = "ffi")]
 pub use place::{PlaceFinder, find_places_by};
 pub(crate) use subject::WaitSubject;
 
 use super::{Node, lock};
-#[cfg(feature = "ffi")]
 use crate::ffi::Interruption;
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::time::Time;
@@ -40,7 +38,6 @@ const REGISTER_AFTER: Duration = Duration::from_secs(1);
 /// Length of a wait from which on it is explained, unless the user says otherwise (MEM-21.1).
 const EXPLAIN_AFTER: Duration = Duration::from_secs(5);
 /// Maximum number of locks whose names a node remembers.
-#[cfg(feature = "ffi")]
 const LOCK_NAMES_MAX: usize = 4096;
 /// Maximum number of bytes that the board shows of all waits.
 pub(crate) const BOARD_BYTES: usize = 384;
@@ -192,7 +189,6 @@ impl Waits {
     }
 
     /// Notes the name that the program gives a lock.
-    #[cfg(feature = "ffi")]
     pub fn name_lock(&self, number: u64, name: &str) {
         let mut names = lock(&self.lock_names);
         if names.len() < LOCK_NAMES_MAX {
@@ -292,7 +288,6 @@ pub(crate) struct LongWait<'s> {
     /// Node time at which the wait registers.
     due: Time,
     registered: Option<Registered>,
-    #[cfg(feature = "ffi")]
     interruption: Interruption,
 }
 
@@ -304,7 +299,6 @@ impl LongWait<'_> {
         if now >= self.due || self.waits.is_asked() {
             self.register();
         }
-        #[cfg(feature = "ffi")]
         self.interruption.look(now);
     }
 
@@ -312,10 +306,7 @@ impl LongWait<'_> {
     /// had passed.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
-        #[cfg(feature = "ffi")]
-        return self.interruption.is_over();
-        #[cfg(not(feature = "ffi"))]
-        false
+        self.interruption.is_over()
     }
 
     #[cold]
@@ -341,7 +332,6 @@ impl Node {
             place: Location::caller(),
             due: now + self.waits.register_after(),
             registered: None,
-            #[cfg(feature = "ffi")]
             interruption: Interruption::of_thread(now),
         }
     }
@@ -355,7 +345,6 @@ impl Node {
             place: Location::caller(),
             due: Time(u64::MAX),
             registered: None,
-            #[cfg(feature = "ffi")]
             interruption: Interruption::never(),
         }
     }

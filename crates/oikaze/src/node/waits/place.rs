@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::panic::Location;
-#[cfg(feature = "ffi")]
 use std::sync::OnceLock;
 
 /// Place of a call that waits, displayed as "src/main.rs:40". A binding may find out the text only
@@ -10,10 +9,8 @@ use std::sync::OnceLock;
 pub(crate) struct CallPlace(Box<dyn fmt::Display + Send + Sync>);
 
 /// Function of a binding that finds the place of the calling thread's call in the program.
-#[cfg(feature = "ffi")]
 pub type PlaceFinder = fn() -> Option<Box<dyn fmt::Display + Send + Sync>>;
 
-#[cfg(feature = "ffi")]
 static FINDER: OnceLock<PlaceFinder> = OnceLock::new();
 
 /// Sets the function that finds places of calls in a program of another language. Without one,
@@ -25,7 +22,6 @@ static FINDER: OnceLock<PlaceFinder> = OnceLock::new();
 /// oikaze::ffi::find_places_by(|| Some(Box::new("heat.py:40")));
 /// # }
 /// ```
-#[cfg(feature = "ffi")]
 pub fn find_places_by(finder: PlaceFinder) {
     let _ = FINDER.set(finder);
 }
@@ -33,7 +29,6 @@ pub fn find_places_by(finder: PlaceFinder) {
 impl CallPlace {
     /// Returns the place of the calling thread's call, which is at `location` in a Rust program.
     pub fn of_call(location: &'static Location<'static>) -> Option<CallPlace> {
-        #[cfg(feature = "ffi")]
         if let Some(find) = FINDER.get() {
             return find().map(CallPlace);
         }
@@ -67,7 +62,6 @@ impl fmt::Display for SourceLine {
 /// Returns a line of the program. Lines of this library, of its bindings, and of the standard
 /// library say nothing to a program's author.
 pub(crate) fn line_of(location: &'static Location<'static>) -> Option<SourceLine> {
-    #[cfg(feature = "ffi")]
     if FINDER.get().is_some() {
         return None;
     }
