@@ -1,8 +1,19 @@
 //! Header of the C binding, written by cbindgen from the sources of `bindings/c`.
+//!
+//! cbindgen does not expand macros. Constants that `bindings/c` makes of tables are therefore
+//! written out for it first, in the place of the macro's call.
 
 use crate::command::root;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+// Tables of the library, from which `bindings/c` makes constants.
+#[macro_use]
+#[path = "../../crates/oikaze/src/tables/kinds.rs"]
+mod kinds;
+
+/// Constant of the header: documentation, name, type, and value.
+struct Constant(String, &'static str, &'static str, u32);
 
 /// Folder of the C binding.
 pub fn folder() -> PathBuf {
@@ -32,20 +43,65 @@ pub fn run(check: bool) -> Result<(), String> {
     ))
 }
 
+macro_rules! kinds {
+    ($(
+        $(#[$text:meta])*
+        $kind:ident: $name:literal, $type:ty, $class:ident, $element:tt,
+        { $numpy:literal, $atomic:tt, $constant:ident = $number:literal, $c:literal };
+    )*) => {
+        vec![$(Constant(
+            concat!("Elements of type `", $c, "`.").to_owned(),
+            stringify!($constant),
+            "oik_kind",
+            $number,
+        )),*]
+    };
+}
+
+/// Returns the calls of macros in `bindings/c`, with the constants that they make.
+fn tables() -> [(&'static str, Vec<Constant>); 1] {
+    [("oikaze::for_each_kind!(kinds);", for_each_kind!(kinds))]
+}
+
 /// Returns the text of the header.
 fn generate() -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| format!("cbindgen: {why}");
     let config = folder().join("cbindgen.toml");
     let config = cbindgen::Config::from_file(config.to_string_lossy().as_ref());
-    let bindings = cbindgen::Builder::new()
-        .with_config(config.map_err(|why| failed(&why))?)
-        .with_crate(folder())
-        .generate()
-        .map_err(|why| failed(&why))?;
+    let sources = root().join("target/header");
+    fs::create_dir_all(&sources).map_err(|why| format!("{}: {why}", sources.display()))?;
+    let mut builder = cbindgen::Builder::new().with_config(config.map_err(|why| failed(&why))?);
+    for module in modules()? {
+        builder = builder.with_src(write_out(&module, &sources)?);
+    }
+    let bindings = builder.generate().map_err(|why| failed(&why))?;
     let mut text = Vec::new();
     bindings.write(&mut text);
     let text = String::from_utf8(text).map_err(|why| failed(&why))?;
     Ok(tidy(&text))
+}
+
+/// Returns the modules of `bindings/c`, in the order of the header.
+fn modules() -> Result<Vec<String>, String> {
+    let path = folder().join("src/lib.rs");
+    let text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+    let name = |line: &str| Some(line.strip_prefix("mod ")?.strip_suffix(';')?.to_owned());
+    Ok(text.lines().filter_map(name).collect())
+}
+
+/// Writes a module with the constants of tables, and returns its path.
+fn write_out(module: &str, folder_of_sources: &Path) -> Result<PathBuf, String> {
+    let path = folder().join(format!("src/{module}.rs"));
+    let mut text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+    for (call, constants) in tables() {
+        let constants = constants.iter().map(|Constant(documentation, name, kind, value)| {
+            format!("/// {documentation}\npub const {name}: {kind} = {value};\n")
+        });
+        text = text.replace(call, &constants.collect::<String>());
+    }
+    let path = folder_of_sources.join(format!("{module}.rs"));
+    fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok(path)
 }
 
 /// Joins stars to the names behind them. Types that cbindgen renames end with a star, and it sets a

@@ -8,32 +8,28 @@ use oikaze::ffi::{Accumulation, ElementKind, UntypedOperator};
 /// Type of elements. Values of another type, such as a struct, are moved as `OIK_U8`, and the count
 /// is then their size in bytes.
 pub type oik_kind = u32;
-/// Elements of type `uint8_t`.
-pub const OIK_U8: oik_kind = 1;
-/// Elements of type `int8_t`.
-pub const OIK_I8: oik_kind = 2;
-/// Elements of type `uint16_t`.
-pub const OIK_U16: oik_kind = 3;
-/// Elements of type `int16_t`.
-pub const OIK_I16: oik_kind = 4;
-/// Elements of type `uint32_t`.
-pub const OIK_U32: oik_kind = 5;
-/// Elements of type `int32_t`.
-pub const OIK_I32: oik_kind = 6;
-/// Elements of type `uint64_t`.
-pub const OIK_U64: oik_kind = 7;
-/// Elements of type `int64_t`.
-pub const OIK_I64: oik_kind = 8;
-/// Elements of type `float`.
-pub const OIK_F32: oik_kind = 9;
-/// Elements of type `double`.
-pub const OIK_F64: oik_kind = 10;
-/// Elements of type `bool`.
-pub const OIK_BOOL: oik_kind = 11;
-/// Elements of type `float complex`.
-pub const OIK_C64: oik_kind = 12;
-/// Elements of type `double complex`.
-pub const OIK_C128: oik_kind = 13;
+
+macro_rules! kinds {
+    ($(
+        $(#[$text:meta])*
+        $kind:ident: $name:literal, $type:ty, $class:ident, $element:tt,
+        { $numpy:literal, $atomic:tt, $constant:ident = $number:literal, $c:literal };
+    )*) => {
+        $(
+            #[doc = concat!("Elements of type `", $c, "`.")]
+            pub const $constant: oik_kind = $number;
+        )*
+
+        /// Returns a type of elements by its number in the header.
+        pub fn kind_of(kind: oik_kind) -> CallResult<ElementKind> {
+            Ok(match kind {
+                $($constant => ElementKind::$kind,)*
+                _ => return Err(CallError::invalid(format!("kind {kind} is unknown; use OIK_F64 …"))),
+            })
+        }
+    };
+}
+oikaze::for_each_kind!(kinds);
 
 /// Operator that combines two elements.
 pub type oik_operator = u32;
@@ -55,26 +51,6 @@ pub const OIK_XOR: oik_operator = 7;
 pub const OIK_MIN_LOCATION: oik_operator = 8;
 /// Maximum, with its location. Elements are pairs of a value and a location of the same kind.
 pub const OIK_MAX_LOCATION: oik_operator = 9;
-
-/// Returns a type of elements by its number in the header.
-pub fn kind_of(kind: oik_kind) -> CallResult<ElementKind> {
-    Ok(match kind {
-        OIK_U8 => ElementKind::U8,
-        OIK_I8 => ElementKind::I8,
-        OIK_U16 => ElementKind::U16,
-        OIK_I16 => ElementKind::I16,
-        OIK_U32 => ElementKind::U32,
-        OIK_I32 => ElementKind::I32,
-        OIK_U64 => ElementKind::U64,
-        OIK_I64 => ElementKind::I64,
-        OIK_F32 => ElementKind::F32,
-        OIK_F64 => ElementKind::F64,
-        OIK_BOOL => ElementKind::Bool,
-        OIK_C64 => ElementKind::Complex64,
-        OIK_C128 => ElementKind::Complex128,
-        _ => return Err(CallError::invalid(format!("kind {kind} is unknown; use OIK_F64 …"))),
-    })
-}
 
 /// Returns an operator by its number in the header.
 pub fn operator_of(operator: oik_operator) -> CallResult<UntypedOperator> {

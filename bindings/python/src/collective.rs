@@ -66,6 +66,12 @@ fn operator_of(name: Option<&str>) -> PyResult<UntypedOperator> {
     })
 }
 
+/// Returns the names of the kinds of numbers, each with its name in NumPy.
+#[pyfunction]
+pub fn kinds() -> Vec<(&'static str, &'static str)> {
+    ElementKind::ALL.iter().map(|kind| (kind.name(), kind.numpy())).collect()
+}
+
 fn kind_of(name: &str) -> PyResult<ElementKind> {
     ElementKind::from_name(name)
         .ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of numbers")))

@@ -79,6 +79,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<array::Distribution>()?;
     module.add_class::<array::Guard>()?;
     module.add_class::<collective::Team>()?;
+    module.add_function(wrap_pyfunction!(collective::kinds, module)?)?;
     module.add_function(wrap_pyfunction!(collective::start_even, module)?)?;
     module.add_function(wrap_pyfunction!(collective::start_uneven, module)?)?;
     module.add_function(wrap_pyfunction!(collective::refuse, module)?)?;

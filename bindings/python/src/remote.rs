@@ -8,7 +8,7 @@ use crate::number::{number, optional, word};
 use crate::operation::{Operation, Outcome, bytes};
 use crate::region::Region;
 use oikaze::atomic::Combine;
-use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
+use oikaze::ffi::{Accumulation, AtomicOp, Change, ElementKind, NumberKind, Width};
 use oikaze::limits::LIST_MAX;
 use oikaze::memory::{Block, COPY_MAX, RegionSlice};
 use pyo3::exceptions::PyValueError;
@@ -96,20 +96,19 @@ pub fn combine_of(name: &str) -> PyResult<Combine> {
 /// Returns the kind of numbers that a buffer has.
 fn kind_of(py: Python<'_>, memory: &Memory) -> PyResult<NumberKind> {
     let format = memory.format().to_string_lossy();
-    let code = format.trim_start_matches(['@', '=', '<']);
-    match (code, memory.item_size()) {
-        ("I" | "L", 4) => Ok(NumberKind::U32),
-        ("i" | "l", 4) => Ok(NumberKind::I32),
-        ("L" | "Q", 8) => Ok(NumberKind::U64),
-        ("l" | "q", 8) => Ok(NumberKind::I64),
-        ("f", 4) => Ok(NumberKind::F32),
-        ("d", 8) => Ok(NumberKind::F64),
-        _ => {
-            let why = format!("elements of the format {format:?} cannot be combined");
-            let remedy = "use uint32, int32, uint64, int64, float32 or float64";
-            Err(invalid(py, "accumulate", &why, remedy))
-        }
-    }
+    let class = match format.trim_start_matches(['@', '=', '<']) {
+        "B" | "H" | "I" | "L" | "Q" => "u",
+        "b" | "h" | "i" | "l" | "q" => "i",
+        "f" | "d" => "f",
+        _ => "",
+    };
+    let name = format!("{class}{}", memory.item_size());
+    let kind = ElementKind::ALL.iter().find(|kind| kind.numpy().get(1..) == Some(&name));
+    kind.and_then(|kind| kind.number()).ok_or_else(|| {
+        let why = format!("elements of the format {format:?} cannot be combined");
+        let remedy = "use uint32, int32, uint64, int64, float32 or float64";
+        invalid(py, "accumulate", &why, remedy)
+    })
 }
 
 impl RemoteRegion {

@@ -28,6 +28,9 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+#[macro_use]
+mod tables;
+
 pub mod atomic;
 #[cfg(doctest)]
 mod book;

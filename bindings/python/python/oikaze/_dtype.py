@@ -7,23 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from . import _native
 from ._errors import invalid
 
-_KINDS = {
-    "u1": "u8",
-    "i1": "i8",
-    "u2": "u16",
-    "i2": "i16",
-    "u4": "u32",
-    "i4": "i32",
-    "u8": "u64",
-    "i8": "i64",
-    "f4": "f32",
-    "f8": "f64",
-    "b1": "bool",
-    "c8": "c64",
-    "c16": "c128",
-}
+#: The library's kinds by kind and size in NumPy.
+_KINDS = {name[1:]: kind for kind, name in _native.kinds()}
 
 
 #: Signs of a path, before which a backslash stands in the name of a field.
@@ -43,7 +31,7 @@ def kind_of(dtype: np.dtype[Any], operation: str) -> str:
     """Returns the name of a kind of numbers."""
     kind = _known(dtype)
     if kind is None:
-        known = "bool, (u)int8 to (u)int64, float32, float64, complex64 or complex128"
+        known = ", ".join(np.dtype(name).name for name in _KINDS)
         cause = f"elements of {dtype!r} are not known"
         raise invalid(operation, cause, f"use {known}, in this machine's byte order")
     return kind

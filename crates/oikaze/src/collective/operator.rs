@@ -211,8 +211,8 @@ pub struct MinLocation;
 pub struct MaxLocation;
 
 macro_rules! implement {
-    ($operator:ident for $($type:ty),*: |$first:ident, $second:ident| $value:expr) => {
-        $(impl Operator<$type> for $operator {
+    ($operator:ident for $type:ty: |$first:ident, $second:ident| $value:expr) => {
+        impl Operator<$type> for $operator {
             #[inline]
             fn combine(&self, $first: $type, $second: $type) -> $type {
                 $value
@@ -220,47 +220,65 @@ macro_rules! implement {
             fn code(&self) -> OperatorCode {
                 OperatorCode::$operator
             }
-        })*
+        }
     };
 }
 
-macro_rules! integers {
-    ($($type:ty),*) => {
-        implement!(Sum for $($type),*: |first, second| first.wrapping_add(second));
-        implement!(Product for $($type),*: |first, second| first.wrapping_mul(second));
-        implement!(Min for $($type),*: |first, second| first.min(second));
-        implement!(Max for $($type),*: |first, second| first.max(second));
-        implement!(And for $($type),*: |first, second| first & second);
-        implement!(Or for $($type),*: |first, second| first | second);
-        implement!(Xor for $($type),*: |first, second| first ^ second);
+macro_rules! combined {
+    (integer $type:ty) => {
+        implement!(Sum for $type: |first, second| first.wrapping_add(second));
+        implement!(Product for $type: |first, second| first.wrapping_mul(second));
+        implement!(Min for $type: |first, second| first.min(second));
+        implement!(Max for $type: |first, second| first.max(second));
+        implement!(And for $type: |first, second| first & second);
+        implement!(Or for $type: |first, second| first | second);
+        implement!(Xor for $type: |first, second| first ^ second);
+        combined!(location $type);
     };
-}
-integers!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize);
-
-implement!(Sum for f32, f64: |first, second| first + second);
-implement!(Product for f32, f64: |first, second| first * second);
-implement!(Min for f32, f64: |first, second| {
-    let is_less = first < second || first == second && first.is_sign_negative();
-    if is_less || second.is_nan() { first } else { second }
-});
-implement!(Max for f32, f64: |first, second| {
-    let is_more = first > second || first == second && first.is_sign_positive();
-    if is_more || second.is_nan() { first } else { second }
-});
-
-macro_rules! locations {
-    ($($type:ty),*) => {
-        implement!(MinLocation for $([$type; 2]),*: |first, second| {
+    (float $type:ty) => {
+        implement!(Sum for $type: |first, second| first + second);
+        implement!(Product for $type: |first, second| first * second);
+        implement!(Min for $type: |first, second| {
+            let is_less = first < second || first == second && first.is_sign_negative();
+            if is_less || second.is_nan() { first } else { second }
+        });
+        implement!(Max for $type: |first, second| {
+            let is_more = first > second || first == second && first.is_sign_positive();
+            if is_more || second.is_nan() { first } else { second }
+        });
+        combined!(location $type);
+    };
+    (location $type:ty) => {
+        implement!(MinLocation for [$type; 2]: |first, second| {
             let [(one, at), (other, there)] = [(first[0], first[1]), (second[0], second[1])];
             if one < other || one == other && at <= there || is_nan(other) { first } else { second }
         });
-        implement!(MaxLocation for $([$type; 2]),*: |first, second| {
+        implement!(MaxLocation for [$type; 2]: |first, second| {
             let [(one, at), (other, there)] = [(first[0], first[1]), (second[0], second[1])];
             if one > other || one == other && at <= there || is_nan(other) { first } else { second }
         });
     };
+    // Truth values are bytes in collectives, and complex numbers are not typed.
+    (truth $type:ty) => {};
+    (complex $type:ty) => {};
 }
-locations!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64);
+
+macro_rules! kinds {
+    ($(
+        $(#[$text:meta])*
+        $kind:ident: $name:literal, $type:ty, $class:ident, $element:tt, $faces:tt;
+    )*) => {
+        $(combined!($class $type);)*
+    };
+}
+for_each_kind!(kinds);
+
+macro_rules! integers_of_rust {
+    ($($name:literal, $type:ty, $numpy:tt;)*) => {
+        $(combined!(integer $type);)*
+    };
+}
+for_each_integer_of_rust!(integers_of_rust);
 
 /// Returns `true` for a number that does not equal itself.
 #[expect(clippy::eq_op, reason = "only a NaN differs from itself, and integers have none")]

@@ -3,6 +3,7 @@
 use super::run::{Listener, Slot};
 use crate::completion::{CompletionQueue, Counter, Explanation};
 use crate::node::{self, Node, TaskWait, WaitSubject, line_of};
+use crate::tables::named;
 use crate::{Error, Result};
 use oikaze_protocol::collective::CollectiveCall;
 use std::fmt;
@@ -44,7 +45,7 @@ pub struct Pending<R> {
 
 impl<R> fmt::Debug for Pending<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("call", &format_args!("{}", self.call)).finish()
+        f.debug_struct("Pending").field("call", &format_args!("{}", named(&self.call))).finish()
     }
 }
 
@@ -127,11 +128,12 @@ impl<R> Pending<R> {
     /// Waits for the end, and leaves the result.
     #[track_caller]
     fn wait_until(&self, deadline: Option<Instant>) -> Result<()> {
+        let call = named(&self.call);
         let subject = || {
             WaitSubject::other(match self.number {
-                Some((number, true)) => format!("{}, collective {number} of the job", self.call),
-                Some((number, false)) => format!("{}, collective {number} of a team", self.call),
-                None => self.call.to_string(),
+                Some((number, true)) => format!("{call}, collective {number} of the job"),
+                Some((number, false)) => format!("{call}, collective {number} of a team"),
+                None => call.to_string(),
             })
         };
         self.wait_as(&subject, deadline)
@@ -144,7 +146,7 @@ impl<R> Pending<R> {
         subject: &dyn Fn() -> WaitSubject,
         deadline: Option<Instant>,
     ) -> Result<()> {
-        let what = || self.call.to_string();
+        let what = || named(&self.call).to_string();
         self.node.check_process(what)?;
         let begun = Instant::now();
         let is_done = || self.slot.is_done().then_some(Ok(()));
@@ -211,7 +213,7 @@ impl<R> Pending<R> {
     fn tell(&self, listener: Listener) -> Result<()> {
         if self.told.swap(true, Ordering::Relaxed) {
             return Err(Error::invalid(
-                self.call.to_string(),
+                named(&self.call).to_string(),
                 "its end is told already; a collective tells one counter or one queue",
             ));
         }
@@ -226,7 +228,7 @@ impl<R> Pending<R> {
             Some(Ok(result)) => Ok(result),
             Some(Err(failure)) => Err(failure.into_error(&self.node, &self.call)),
             None => Err(Error::invalid(
-                self.call.to_string(),
+                named(&self.call).to_string(),
                 "its result was taken before; keep it there",
             )),
         }

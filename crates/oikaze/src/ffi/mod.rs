@@ -21,9 +21,10 @@ mod words;
 pub use crate::collective::untyped::{Untyped, UntypedOperator, UntypedResult};
 pub use crate::node::{PlaceFinder, find_places_by};
 pub use crate::shared::untyped::{
-    ElementKind, ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
+    ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
     UntypedWriteGuard,
 };
+pub use crate::tables::{ElementKind, KindClass};
 pub use calls::{CallCounter, CallCounts};
 pub use class::ErrorClass;
 pub use handles::{Handle, HandleTable, Keepable};

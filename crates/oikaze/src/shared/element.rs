@@ -73,17 +73,32 @@ pub trait Element: CheckedBitPattern + NoUninit + Send + Sync + 'static {
 #[doc(inline)]
 pub use oikaze_protocol::coherence::Field as ElementField;
 
-macro_rules! elements {
-    ($($type:ident)*) => {
-        $(impl Element for $type {
+macro_rules! element {
+    ($type:ty, $name:literal) => {
+        impl Element for $type {
             fn describe(path: &str, fields: &mut Vec<ElementField>) {
-                let kind = stringify!($type).to_owned();
-                fields.push(ElementField { name: path.to_owned(), kind });
+                fields.push(ElementField { name: path.to_owned(), kind: $name.to_owned() });
             }
-        })*
+        }
     };
 }
-elements!(u8 i8 u16 i16 u32 i32 u64 i64 u128 i128 usize isize f32 f64 bool);
+
+macro_rules! kinds {
+    ($(
+        $(#[$text:meta])*
+        $kind:ident: $name:literal, $type:ty, $class:ident, ($($element:ty)?), $faces:tt;
+    )*) => {
+        $($(element!($element, $name);)?)*
+    };
+}
+for_each_kind!(kinds);
+
+macro_rules! integers_of_rust {
+    ($($name:literal, $type:ty, $numpy:tt;)*) => {
+        $(element!($type, $name);)*
+    };
+}
+for_each_integer_of_rust!(integers_of_rust);
 
 impl<T: Element + bytemuck::Pod, const N: usize> Element for [T; N] {
     fn describe(path: &str, fields: &mut Vec<ElementField>) {

@@ -1,6 +1,7 @@
 //! Headers of `.npy` files, the format of NumPy (NEP 1). A header is a dictionary of Python.
 
 use super::element::{Segment, segments};
+use crate::tables::numpy_of;
 use oikaze_protocol::coherence::Field;
 use std::fmt;
 use std::iter::Peekable;
@@ -36,31 +37,11 @@ struct NamedField {
     shape: Vec<usize>,
 }
 
-/// Returns NumPy's name of a type of numbers.
-fn number(kind: &str) -> Option<&'static str> {
-    Some(match kind {
-        "bool" => "|b1",
-        "u8" => "|u1",
-        "i8" => "|i1",
-        "u16" => "<u2",
-        "i16" => "<i2",
-        "u32" => "<u4",
-        "i32" => "<i4",
-        "u64" | "usize" => "<u8",
-        "i64" | "isize" => "<i8",
-        "f32" => "<f4",
-        "f64" => "<f8",
-        "c64" => "<c8",
-        "c128" => "<c16",
-        _ => return None,
-    })
-}
-
 impl Descr {
     /// Returns the value for fields of these paths and kinds, or `None` if NumPy has none.
     fn of(fields: &[(&[Segment], &str)]) -> Option<Self> {
         if let [([], kind)] = fields {
-            return number(kind).map(|name| Self::Plain(name.to_owned()));
+            return numpy_of(kind).map(|name| Self::Plain(name.to_owned()));
         }
         let mut named: Vec<NamedField> = Vec::new();
         for group in fields.chunk_by(|(one, _), (next, _)| one.first() == next.first()) {

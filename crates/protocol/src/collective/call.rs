@@ -159,39 +159,6 @@ impl ElementCode {
     pub fn meaning(text: &str) -> u32 {
         ElementCode::new(text, 0).name
     }
-
-    /// Returns the name of a number type with this code.
-    fn known(self) -> Option<&'static str> {
-        const KNOWN: [(&str, usize); 14] = [
-            ("u8", 1),
-            ("i8", 1),
-            ("u16", 2),
-            ("i16", 2),
-            ("u32", 4),
-            ("i32", 4),
-            ("u64", 8),
-            ("i64", 8),
-            ("u128", 16),
-            ("i128", 16),
-            ("usize", 8),
-            ("isize", 8),
-            ("f32", 4),
-            ("f64", 8),
-        ];
-        KNOWN
-            .iter()
-            .find(|(name, size)| ElementCode::new(name, *size) == self)
-            .map(|(name, _)| *name)
-    }
-}
-
-impl fmt::Display for ElementCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.known() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "× {} bytes (type {:08x})", self.size, self.name),
-        }
-    }
 }
 
 /// Returns a number by which ranks compare the lengths of all blocks.
@@ -239,28 +206,50 @@ impl CollectiveCall {
     }
 }
 
-/// Displays the call as "broadcast of 5 u64 from rank 0".
-impl fmt::Display for CollectiveCall {
+/// Names of types, for texts about calls. The protocol knows codes only.
+pub type ElementNames = fn(ElementCode) -> Option<&'static str>;
+
+impl CollectiveCall {
+    /// Returns what displays the call as "broadcast of 5 u64 with root 0".
+    #[must_use]
+    pub const fn named(&self, names: ElementNames) -> NamedCall<'_> {
+        NamedCall { call: self, names }
+    }
+}
+
+/// Text of a call, from [`CollectiveCall::named`].
+#[derive(Clone, Copy, Debug)]
+pub struct NamedCall<'a> {
+    call: &'a CollectiveCall,
+    names: ElementNames,
+}
+
+impl fmt::Display for NamedCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.kind == CollectiveKind::Shrink {
+        let Self { call, names } = self;
+        if call.kind == CollectiveKind::Shrink {
             return f.write_str("shrink of a team");
         }
-        if self.element == ElementCode::KNOWLEDGE {
+        let element = call.element;
+        if element == ElementCode::KNOWLEDGE {
             return f.write_str("barrier of a team");
         }
-        write!(f, "{}{} of ", self.kind, if self.uneven { "_uneven" } else { "" })?;
-        match self.count {
-            Some(count) => write!(f, "{count} {}", self.element)?,
-            None => write!(f, "{}", self.element)?,
+        write!(f, "{}{} of ", call.kind, if call.uneven { "_uneven" } else { "" })?;
+        if let Some(count) = call.count {
+            write!(f, "{count} ")?;
         }
-        if self.kind.has_root() {
-            write!(f, " with root {}", self.root)?;
+        match names(element) {
+            Some(name) => f.write_str(name)?,
+            None => write!(f, "× {} bytes (type {:08x})", element.size, element.name)?,
         }
-        if self.kind == CollectiveKind::ReduceScatter && self.uneven {
-            write!(f, " in blocks number {:08x}", self.root)?;
+        if call.kind.has_root() {
+            write!(f, " with root {}", call.root)?;
         }
-        if self.operator != Operator::None {
-            write!(f, " with {}", self.operator.name())?;
+        if call.kind == CollectiveKind::ReduceScatter && call.uneven {
+            write!(f, " in blocks number {:08x}", call.root)?;
+        }
+        if call.operator != Operator::None {
+            write!(f, " with {}", call.operator.name())?;
         }
         Ok(())
     }

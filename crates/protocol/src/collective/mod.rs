@@ -37,8 +37,8 @@ mod tree;
 mod tests;
 
 pub use call::{
-    CollectiveCall, CollectiveKind, ElementCode, Operator, PARCEL_HEAD, ParcelHead, ParcelPurpose,
-    hash_of_lengths,
+    CollectiveCall, CollectiveKind, ElementCode, ElementNames, NamedCall, Operator, PARCEL_HEAD,
+    ParcelHead, ParcelPurpose, hash_of_lengths,
 };
 pub use choice::{CollectiveAlgorithm, Facts, choose};
 pub use plan::{Arrival, Order, Part, Plan, PlanStep, RoundNumber};

@@ -8,6 +8,7 @@ use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
 use super::{PartBytes, WORLD};
 use crate::node::{Needs, Node, lock};
+use crate::tables::named;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel, Request};
 use oikaze_os::signals::locked;
@@ -276,7 +277,7 @@ impl TeamCore {
         theirs: &CollectiveCall,
         mine: &CollectiveCall,
     ) -> CollectiveFailure {
-        CollectiveFailure::Mistake(self.text_of_mismatch(from, theirs, mine))
+        CollectiveFailure::Mistake(self.text_of_mismatch(from, &named(theirs), &named(mine)))
     }
 
     fn text_of_mismatch(
@@ -314,7 +315,7 @@ impl TeamCore {
         let is_lost = node.loss_in(&self.ranks).is_some();
         let is_news = |number: u64| !is_lost && !state.disorders.contains_key(&number);
         if let Some((position, from, call)) = notice.filter(|notice| is_news(notice.0.number)) {
-            let text = self.text_of_mismatch(from, &call, &what);
+            let text = self.text_of_mismatch(from, &named(&call), &what);
             let mistake = OrderMistake { after: position.after, text };
             let doom = Doom::of_order(mistake, call, position.number);
             self.tell_all(node, position.number, call, &doom);

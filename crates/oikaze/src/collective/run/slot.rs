@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::node::{Node, lock};
+use crate::tables::named;
 use oikaze_engine::Failure;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::collective::CollectiveCall;
@@ -22,9 +23,9 @@ impl CollectiveFailure {
     /// Returns the error that a program gets.
     pub fn into_error(self, node: &Node, call: &CollectiveCall) -> Error {
         match self {
-            CollectiveFailure::Lost(failure) => node.failure(call, failure),
+            CollectiveFailure::Lost(failure) => node.failure(&named(call), failure),
             CollectiveFailure::Mistake(why) => {
-                Error::failed(call.to_string(), CoherenceError::Mismatch(why).into())
+                Error::failed(named(call).to_string(), CoherenceError::Mismatch(why).into())
             }
         }
     }

@@ -8,7 +8,7 @@ pub use operator::UntypedOperator;
 use super::operator::NoOperator;
 use super::run::Output;
 use super::{Collectives, Item, Pending, Start};
-use crate::ffi::ElementKind;
+use crate::tables::ElementKind;
 use crate::{Error, Rank, Result};
 use bytemuck::cast_slice;
 use oikaze_protocol::collective::{CollectiveKind, ElementCode};
@@ -132,20 +132,40 @@ fn vectors<T: Item>(vectors: &[&[u8]]) -> Vec<Vec<T>> {
     vectors.iter().map(|bytes| elements(bytes).into_owned()).collect()
 }
 
-/// Calls `$body` with `$T` as the type of the elements.
+/// Evaluates `$body` with `$T` as the type of the elements.
 macro_rules! with_type {
     ($untyped:expr, $T:ident => $body:expr) => {
-        with_type!(@kinds $untyped, $T => $body;
-            U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F32 f32, F64 f64)
+        for_each_kind!(match_kind $untyped, $T => $body;)
     };
-    (@kinds $untyped:expr, $T:ident => $body:expr; $($kind:ident $type:ident),*) => {
-        match ($untyped.kind, $untyped.pairs) {
-            // A truth value is moved and combined as a byte.
-            (ElementKind::Bool, _) => { type $T = u8; $body }
-            (ElementKind::Complex64, _) => { type $T = [f32; 2]; $body }
-            (ElementKind::Complex128, _) => { type $T = [f64; 2]; $body }
-            $((ElementKind::$kind, false) => { type $T = $type; $body })*
-            $((ElementKind::$kind, true) => { type $T = [$type; 2]; $body })*
+}
+
+macro_rules! match_kind {
+    ($untyped:expr, $T:ident => $body:expr; $(
+        $(#[$text:meta])*
+        $kind:ident: $name:literal, $type:ty, $class:ident, $element:tt, $faces:tt;
+    )*) => {
+        match $untyped.kind {
+            $(ElementKind::$kind => one_or_pair!($class $untyped, $T = $type => $body),)*
+        }
+    };
+}
+
+/// Pairs are of numbers that have an order.
+macro_rules! one_or_pair {
+    (complex $untyped:expr, $T:ident = $type:ty => $body:expr) => {{
+        type $T = $type;
+        $body
+    }};
+    (truth $untyped:expr, $T:ident = $type:ty => $body:expr) => {
+        one_or_pair!(complex $untyped, $T = $type => $body)
+    };
+    ($class:ident $untyped:expr, $T:ident = $type:ty => $body:expr) => {
+        if $untyped.pairs {
+            type $T = [$type; 2];
+            $body
+        } else {
+            type $T = $type;
+            $body
         }
     };
 }

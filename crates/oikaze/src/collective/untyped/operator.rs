@@ -1,8 +1,8 @@
 //! Operators that are known at run time only.
 
-use super::ElementKind;
 use crate::collective::operator::OperatorCode;
 use crate::collective::{And, Max, MaxLocation, Min, MinLocation, Operator, Or, Product, Sum, Xor};
+use crate::tables::{ElementKind, KindClass};
 
 /// Operator of a reduction, for callers that know it at run time only.
 ///
@@ -61,13 +61,12 @@ impl UntypedOperator {
     /// # Errors
     /// They cannot; the error says what can be done.
     pub fn fits(self, kind: ElementKind) -> Result<(), String> {
-        use ElementKind::{Bool, Complex64, Complex128, F32, F64};
         use UntypedOperator::{And, Or, Product, Sum, Xor};
-        let fits = match kind {
-            Complex64 | Complex128 => matches!(self, Sum | Product),
-            F32 | F64 => !matches!(self, And | Or | Xor),
-            Bool => matches!(self, And | Or | Xor),
-            _ => true,
+        let fits = match kind.class() {
+            KindClass::Complex => matches!(self, Sum | Product),
+            KindClass::Float => !matches!(self, And | Or | Xor),
+            KindClass::Truth => matches!(self, And | Or | Xor),
+            KindClass::Integer => true,
         };
         if fits {
             return Ok(());
@@ -99,8 +98,8 @@ impl Applied {
     }
 }
 
-macro_rules! numbers {
-    ($($type:ident: $($bitwise:ident)*;)*) => {$(
+macro_rules! number {
+    ($type:ty: $($bitwise:ident)*) => {
         impl Operator<$type> for Applied {
             #[inline]
             fn combine(&self, first: $type, second: $type) -> $type {
@@ -118,24 +117,12 @@ macro_rules! numbers {
                 self.shared_code()
             }
         }
-    )*};
-}
-numbers! {
-    u8: And Or Xor;
-    i8: And Or Xor;
-    u16: And Or Xor;
-    i16: And Or Xor;
-    u32: And Or Xor;
-    i32: And Or Xor;
-    u64: And Or Xor;
-    i64: And Or Xor;
-    f32: ;
-    f64: ;
+    };
 }
 
 /// Pairs are a value with its location, or a complex number.
-macro_rules! pairs {
-    ($($type:ident: $complex:expr;)*) => {$(
+macro_rules! pair {
+    ($type:ty: $complex:expr) => {
         impl Operator<[$type; 2]> for Applied {
             #[inline]
             fn combine(&self, first: [$type; 2], second: [$type; 2]) -> [$type; 2] {
@@ -149,20 +136,32 @@ macro_rules! pairs {
                 self.shared_code()
             }
         }
-    )*};
+    };
 }
-pairs! {
-    u8: no_complex;
-    i8: no_complex;
-    u16: no_complex;
-    i16: no_complex;
-    u32: no_complex;
-    i32: no_complex;
-    u64: no_complex;
-    i64: no_complex;
-    f32: complex;
-    f64: complex;
+
+macro_rules! applied {
+    (integer $type:ty) => {
+        number!($type: And Or Xor);
+        pair!($type: no_complex);
+    };
+    (float $type:ty) => {
+        number!($type:);
+        pair!($type: complex);
+    };
+    // Truth values are bytes, and complex numbers pairs.
+    (truth $type:ty) => {};
+    (complex $type:ty) => {};
 }
+
+macro_rules! kinds {
+    ($(
+        $(#[$text:meta])*
+        $kind:ident: $name:literal, $type:ty, $class:ident, $element:tt, $faces:tt;
+    )*) => {
+        $(applied!($class $type);)*
+    };
+}
+for_each_kind!(kinds);
 
 /// `fits` has refused other operators for pairs of integers.
 fn no_complex<T>(_: UntypedOperator, first: T, _: T) -> T {

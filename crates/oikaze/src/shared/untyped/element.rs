@@ -2,95 +2,8 @@
 
 use crate::shared::ElementField;
 use crate::shared::element::{ElementLayout, segments};
+use crate::tables::ElementKind;
 use crate::{Error, Result};
-use oikaze_protocol::rma::NumberKind;
-
-macro_rules! kinds {
-    ($($(#[$text:meta])* $kind:ident = $name:literal, $size:literal;)*) => {
-        /// Kind of a number, for callers that know it at run time only. C and NumPy have the same
-        /// kinds.
-        ///
-        /// ```
-        /// use oikaze::ffi::ElementKind;
-        /// # fn main() {
-        /// assert_eq!((ElementKind::F32.name(), ElementKind::F32.size()), ("f32", 4));
-        /// assert_eq!(ElementKind::from_name("c128"), Some(ElementKind::Complex128));
-        /// # }
-        /// ```
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u32)]
-        pub enum ElementKind {
-            $($(#[$text])* $kind,)*
-        }
-
-        impl ElementKind {
-            /// All kinds of numbers.
-            pub const ALL: &[ElementKind] = &[$(ElementKind::$kind),*];
-
-            /// Returns the short name: Rust's, or `c64` and `c128` for complex numbers.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(ElementKind::$kind => $name),* }
-            }
-
-            /// Returns the bytes of one number.
-            #[must_use]
-            pub const fn size(self) -> usize {
-                match self { $(ElementKind::$kind => $size),* }
-            }
-        }
-    };
-}
-kinds! {
-    /// Unsigned, 8 bits.
-    U8 = "u8", 1;
-    /// Signed, 8 bits.
-    I8 = "i8", 1;
-    /// Unsigned, 16 bits.
-    U16 = "u16", 2;
-    /// Signed, 16 bits.
-    I16 = "i16", 2;
-    /// Unsigned, 32 bits.
-    U32 = "u32", 4;
-    /// Signed, 32 bits.
-    I32 = "i32", 4;
-    /// Unsigned, 64 bits.
-    U64 = "u64", 8;
-    /// Signed, 64 bits.
-    I64 = "i64", 8;
-    /// Floating-point number, IEEE 754 binary32.
-    F32 = "f32", 4;
-    /// Floating-point number, IEEE 754 binary64.
-    F64 = "f64", 8;
-    /// Truth value: one byte, 0 or 1.
-    Bool = "bool", 1;
-    /// Complex number: two `f32`, real part first.
-    Complex64 = "c64", 8;
-    /// Complex number: two `f64`, real part first.
-    Complex128 = "c128", 16;
-}
-
-impl ElementKind {
-    /// Returns the kind of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<ElementKind> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name)
-    }
-
-    /// Returns the kind as one-sided operations know it, which have 32 and 64 bits only.
-    #[must_use]
-    pub const fn number(self) -> Option<NumberKind> {
-        Some(match self {
-            ElementKind::U32 => NumberKind::U32,
-            ElementKind::I32 => NumberKind::I32,
-            ElementKind::U64 => NumberKind::U64,
-            ElementKind::I64 => NumberKind::I64,
-            ElementKind::F32 => NumberKind::F32,
-            ElementKind::F64 => NumberKind::F64,
-            _ => return None,
-        })
-    }
-}
 
 /// Element type of an array, for callers that know it at run time only: a number, or a struct of
 /// named fields. The nodes compare it as they compare a Rust type
@@ -195,19 +108,18 @@ mod tests {
         assert_eq!((own.code, own.fields), (element.layout.code, element.layout.fields.clone()));
     }
 
+    macro_rules! same_kinds {
+        ($(
+            $(#[$text:meta])*
+        $kind:ident: $name:literal, $type:ty, $class:ident, ($($element:ty)?), $faces:tt;
+        )*) => {
+            $($(same::<$element>(ElementKind::$kind.into());)?)*
+        };
+    }
+
     #[test]
     fn kinds_are_the_types_of_rust() {
-        same::<u8>(ElementKind::U8.into());
-        same::<i8>(ElementKind::I8.into());
-        same::<u16>(ElementKind::U16.into());
-        same::<i16>(ElementKind::I16.into());
-        same::<u32>(ElementKind::U32.into());
-        same::<i32>(ElementKind::I32.into());
-        same::<u64>(ElementKind::U64.into());
-        same::<i64>(ElementKind::I64.into());
-        same::<f32>(ElementKind::F32.into());
-        same::<f64>(ElementKind::F64.into());
-        same::<bool>(ElementKind::Bool.into());
+        for_each_kind!(same_kinds);
     }
 
     #[test]

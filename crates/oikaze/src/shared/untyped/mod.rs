@@ -4,7 +4,7 @@
 mod element;
 mod guard;
 
-pub use element::{ElementKind, ElementType};
+pub use element::ElementType;
 pub use guard::{PlainMemory, UntypedReadGuard, UntypedWriteGuard};
 
 use super::array::SharedArray;
@@ -13,6 +13,7 @@ use super::builder::ArrayBuilder;
 use super::shape::Extents;
 use super::{ArrayStatistics, Delivery, Distribution, Homes};
 use crate::message::Class;
+use crate::tables::ElementKind;
 use crate::{Error, Job, Rank, Result};
 use oikaze_os::memory::tracking::SharedMemory;
 use oikaze_protocol::coherence::{Access, Ownership, TargetOp};
@@ -454,7 +455,7 @@ impl UntypedArray {
     fn accumulation(&self, doing: &str, combine: Combine) -> Result<Accumulation> {
         let number = self.element.kind().and_then(ElementKind::number);
         let element = number.ok_or_else(|| {
-            let why = "its elements are not of u32, i32, u64, i64, f32 or f64".to_owned();
+            let why = format!("its elements are not of {}", ElementKind::names_of_numbers());
             self.invalid(doing, why)
         })?;
         Ok(Accumulation { element, combine })

@@ -5,6 +5,7 @@ use crate::bytes::ByteReader;
 use crate::limits::HEAD_MAX;
 use crate::rma::{MessageKind, kind};
 use proptest::prelude::*;
+use std::format;
 use std::string::ToString;
 
 fn call() -> impl Strategy<Value = CollectiveCall> {
@@ -79,8 +80,12 @@ fn calls_are_compared_and_named() {
     assert!(call.contradicts(&CollectiveCall { count: Some(6), ..call }));
     assert!(call.contradicts(&CollectiveCall { root: 0, ..call }));
     assert!(call.contradicts(&CollectiveCall { element: ElementCode::new("i64", 8), ..call }));
-    assert_eq!(call.to_string(), "broadcast of 5 u64 with root 1");
+    let names = |code| (code == ElementCode::new("u64", 8)).then_some("u64");
+    assert_eq!(call.named(names).to_string(), "broadcast of 5 u64 with root 1");
     let reduce =
         CollectiveCall { kind: CollectiveKind::AllReduce, operator: Operator::Sum, ..call };
-    assert_eq!(reduce.to_string(), "all_reduce of 5 u64 with Sum");
+    assert_eq!(reduce.named(names).to_string(), "all_reduce of 5 u64 with Sum");
+    let unknown = call.named(|_| None).to_string();
+    let number = format!("{:08x}", call.element.name);
+    assert_eq!(unknown, format!("broadcast of 5 × 8 bytes (type {number}) with root 1"));
 }

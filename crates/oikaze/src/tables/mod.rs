@@ -1,0 +1,9 @@
+//! Lists that several languages have, each written once. All other lists are made from them.
+
+#[macro_use]
+mod kinds;
+
+mod element_kind;
+
+pub use element_kind::{ElementKind, KindClass};
+pub(crate) use element_kind::{named, numpy_of};
