@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Sum;
 use oikaze::job::NodeStatistics;
 use oikaze::{Job, Result};
 
@@ -39,7 +39,7 @@ pub fn nodes_table(job: &Job) -> Result<NodesTable> {
     for (cell, column) in cells.iter_mut().skip(job.rank() as usize * width).zip(&COLUMNS) {
         *cell = (column.of)(&statistics);
     }
-    let cells = job.barrier_reduce_all::<u64>(&cells, ReduceOp::Sum)?;
+    let cells = job.barrier_reduce_all::<u64>(&cells, Sum)?;
     Ok(NodesTable { rows: cells.as_chunks().0.to_vec() })
 }
 

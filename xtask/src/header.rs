@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 #[macro_use]
 #[path = "../../crates/oikaze/src/tables/kinds.rs"]
 mod kinds;
+#[macro_use]
+#[path = "../../crates/oikaze/src/tables/operators.rs"]
+mod operators;
 
 /// Constant of the header: documentation, name, type, and value.
 struct Constant(String, &'static str, &'static str, u32);
@@ -58,9 +61,27 @@ macro_rules! kinds {
     };
 }
 
+macro_rules! operators {
+    ($(
+        $(#[$text:meta])*
+        $operator:ident: $name:literal, $elements:ident, $fused:tt,
+        { $constant:ident = $number:literal, $documentation:literal };
+    )*) => {
+        vec![$(Constant(
+            $documentation.to_owned(),
+            stringify!($constant),
+            "oik_operator",
+            $number,
+        )),*]
+    };
+}
+
 /// Returns the calls of macros in `bindings/c`, with the constants that they make.
-fn tables() -> [(&'static str, Vec<Constant>); 1] {
-    [("oikaze::for_each_kind!(kinds);", for_each_kind!(kinds))]
+fn tables() -> [(&'static str, Vec<Constant>); 2] {
+    [
+        ("oikaze::for_each_kind!(kinds);", for_each_kind!(kinds)),
+        ("oikaze::for_each_operator!(operators);", for_each_operator!(operators)),
+    ]
 }
 
 /// Returns the text of the header.

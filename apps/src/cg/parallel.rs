@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Sum;
 use oikaze::{Job, Result};
 use oikaze_apps::{PAGE, Progress, Touched, homes};
 
@@ -115,6 +115,6 @@ impl<'a> Part<'a> {
     fn dot(&self, one: &[f64], other: &[f64]) -> Result<f64> {
         let sums: PieceSums = dot_pieces(&self.class, &self.pieces, one, other);
         // Other nodes pass zero for these pieces, so this addition is exact.
-        Ok(self.job.barrier_reduce_all(&sums, ReduceOp::Sum)?.iter().sum())
+        Ok(self.job.barrier_reduce_all(&sums, Sum)?.iter().sum())
     }
 }

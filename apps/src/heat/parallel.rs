@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Sum;
 use oikaze::shared::ReadGuard;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, Touched, homes, part};
@@ -71,7 +71,7 @@ pub fn solve(job: &Job, options: &Options, progress: &mut Progress) -> Result<So
         let mine = step(grid, &mine, &old, &new)?;
         // The reduction is also a barrier: now every node sees all rows of `new`, and no node reads
         // `old` any more.
-        residual = job.barrier_reduce(mine, ReduceOp::Sum)?;
+        residual = job.barrier_reduce(mine, Sum)?;
         std::mem::swap(&mut old, &mut new);
         progress.step();
     }

@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Sum;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, Touched, homes};
 
@@ -73,7 +73,7 @@ pub fn solve(
     }
     // Every node gives its planes' sums, and zero for all others, so the addition is exact. The
     // planes are then added in their order. The result has the same bits on any number of nodes.
-    let gosa = job.barrier_reduce_all(&sums, ReduceOp::Sum)?.iter().sum();
+    let gosa = job.barrier_reduce_all(&sums, Sum)?.iter().sum();
     let seconds = started.elapsed().as_secs_f64();
     progress.finish();
     Ok(Solution { shape, field: old, gosa, seconds })

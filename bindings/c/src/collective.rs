@@ -3,7 +3,8 @@
 use crate::call::{CallError, CallResult, run};
 use crate::job::oik_job;
 use crate::kinds::{
-    OIK_F64, OIK_I64, OIK_U64, bytes_of, kind_of, oik_kind, oik_operator, operator_of, reduce_op_of,
+    OIK_F64, OIK_I64, OIK_U64, barrier_operator_of, bytes_of, kind_of, oik_kind, oik_operator,
+    operator_of,
 };
 use crate::objects::{HandlePlace, find, handled, keep, take};
 use crate::operation::{begin_collective, oik_operation};
@@ -458,7 +459,7 @@ pub extern "C" fn oik_barrier_reduce(
     run(|| {
         let job = find(job)?;
         let len = bytes_of(count, size_of::<u64>());
-        let arguments = reduce_op_of(operator_)
+        let arguments = barrier_operator_of(operator_)
             .and_then(|op| Ok((op, values.get_set(len?, "values")?)))
             .and_then(|arguments| match kind {
                 OIK_F64 | OIK_I64 | OIK_U64 => Ok(arguments),

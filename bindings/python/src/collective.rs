@@ -45,24 +45,14 @@ impl Members<'_> {
 
 /// Returns an operator of the library, from its name.
 fn operator_of(name: Option<&str>) -> PyResult<UntypedOperator> {
-    Ok(match name {
-        Some("sum") => UntypedOperator::Sum,
-        Some("product") => UntypedOperator::Product,
-        Some("min") => UntypedOperator::Min,
-        Some("max") => UntypedOperator::Max,
-        Some("and") => UntypedOperator::And,
-        Some("or") => UntypedOperator::Or,
-        Some("xor") => UntypedOperator::Xor,
-        Some("min_location") => UntypedOperator::MinLocation,
-        Some("max_location") => UntypedOperator::MaxLocation,
-        other => {
-            let text = format!(
-                "operator {:?} is not known; give 'sum', 'product', 'min', 'max', 'and', 'or', \
-                 'xor', 'min_location', 'max_location' or a function of two values",
-                other.unwrap_or_default()
-            );
-            return Err(PyValueError::new_err(text));
-        }
+    let name = name.unwrap_or_default();
+    UntypedOperator::from_name(name).ok_or_else(|| {
+        let known: Vec<_> =
+            UntypedOperator::ALL.iter().map(|operator| format!("'{}'", operator.name())).collect();
+        let known = known.join(", ");
+        let text =
+            format!("operator {name:?} is not known; give {known} or a function of two values");
+        PyValueError::new_err(text)
     })
 }
 

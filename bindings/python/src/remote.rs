@@ -8,7 +8,9 @@ use crate::number::{number, optional, word};
 use crate::operation::{Operation, Outcome, bytes};
 use crate::region::Region;
 use oikaze::atomic::Combine;
-use oikaze::ffi::{Accumulation, AtomicOp, Change, ElementKind, NumberKind, Width};
+use oikaze::ffi::{
+    Accumulation, AtomicOp, Change, ElementKind, NumberKind, UntypedOperator, Width,
+};
 use oikaze::limits::LIST_MAX;
 use oikaze::memory::{Block, COPY_MAX, RegionSlice};
 use pyo3::exceptions::PyValueError;
@@ -82,15 +84,9 @@ impl WordType {
 
 /// Returns the operation that combines elements, from its name.
 pub fn combine_of(name: &str) -> PyResult<Combine> {
-    match name {
-        "sum" => Ok(Combine::Sum),
-        "min" => Ok(Combine::Min),
-        "max" => Ok(Combine::Max),
-        _ => {
-            let text = format!("{name:?} is not known here; give 'sum', 'min' or 'max'");
-            Err(PyValueError::new_err(text))
-        }
-    }
+    UntypedOperator::from_name(name).and_then(UntypedOperator::fused).ok_or_else(|| {
+        PyValueError::new_err(format!("{name:?} is not known here; give 'sum', 'min' or 'max'"))
+    })
 }
 
 /// Returns the kind of numbers that a buffer has.

@@ -3,7 +3,7 @@
 use super::Test;
 use super::measure::{Bench, PATIENCE, exchanged, histogram, lands, since};
 use hdrhistogram::Histogram;
-use oikaze::atomic::Combine;
+use oikaze::collective::Sum;
 use oikaze::completion::Operation;
 use oikaze::memory::{RemoteRegion, page_size};
 use oikaze::{Error, Result};
@@ -128,9 +128,7 @@ impl Bench<'_> {
 
     /// Adds the doubles of the source to the doubles of the peer's destination.
     fn add_numbers(&self, there: &RemoteRegion) -> Result<()> {
-        there
-            .accumulate::<f64>(self.lands() as u64, Combine::Sum, self.source()?)?
-            .wait_for(PATIENCE)
+        there.accumulate::<f64>(self.lands() as u64, Sum, self.source()?)?.wait_for(PATIENCE)
     }
 
     /// Puts a payload and waits for its completion.

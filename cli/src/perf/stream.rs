@@ -3,8 +3,7 @@
 use super::Test;
 use super::measure::{Bench, COPIED, PATIENCE, Stream, exchanged};
 use oikaze::Result;
-use oikaze::atomic::Combine;
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Sum;
 use oikaze::completion::Operation;
 use oikaze::message::Class;
 use oikaze_os::cpu::Meter;
@@ -34,11 +33,9 @@ impl Bench<'_> {
         let seconds = begun.elapsed().as_secs_f64();
         self.job.barrier()?;
         let spent = if self.pair.is_some() { (meter.spent() - before).as_secs_f64() } else { 0.0 };
-        let processor_seconds = Some(self.job.barrier_reduce(spent, ReduceOp::Sum)?);
-        let other_processor_seconds = Some(
-            self.job
-                .barrier_reduce(if self.job.rank() == 1 { spent } else { 0.0 }, ReduceOp::Sum)?,
-        );
+        let processor_seconds = Some(self.job.barrier_reduce(spent, Sum)?);
+        let other_processor_seconds =
+            Some(self.job.barrier_reduce(if self.job.rank() == 1 { spent } else { 0.0 }, Sum)?);
         let bytes = operations as u64 * self.perf.size as u64;
         Ok(Stream {
             bytes,
@@ -95,7 +92,7 @@ impl Bench<'_> {
                     flying,
                 ),
                 Test::Accumulate => {
-                    keep(there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?, flying)
+                    keep(there.accumulate::<f64>(at as u64, Sum, here.clone())?, flying)
                 }
                 Test::Message => {
                     flying.push_back(peer.send_from(class, turn as u64, here.clone()));

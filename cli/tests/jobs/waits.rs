@@ -4,7 +4,7 @@
 
 use crate::support::*;
 use oikaze::Job;
-use oikaze::collective::{Collectives, ReduceOp, Sum};
+use oikaze::collective::{Collectives, Sum};
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use std::cell::Cell;
@@ -109,7 +109,7 @@ impl Cases for Job {
                 stay_away();
             }
             ("barrier_reduce", 0) => {
-                job.barrier_reduce(1_u64, ReduceOp::Sum).unwrap(); // waits: barrier_reduce
+                job.barrier_reduce(1_u64, Sum).unwrap(); // waits: barrier_reduce
             }
             ("array", 0) => drop(job.array::<u64>("grid", 8).unwrap()), // waits: array
             ("free", me) => {

@@ -6,7 +6,7 @@
 use crate::attacker::{Attacker, Datagram};
 use crate::support::*;
 use oikaze::Job;
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Max;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_protocol::limits::{DATAGRAM_MIN, HEADER_LEN};
@@ -113,7 +113,7 @@ fn transfers(job: &Job, shown: &Mutex<Value>, over: &AtomicBool) -> u64 {
         assert!(theirs.iter().all(|element| *element == round), "round {round} of the array");
         theirs.release().unwrap();
         let ends = me == 0 && over.load(Ordering::SeqCst);
-        if job.barrier_reduce(u64::from(ends), ReduceOp::Max).unwrap() > 0 {
+        if job.barrier_reduce(u64::from(ends), Max).unwrap() > 0 {
             assert!(job.try_receive(None).is_none(), "a message that nobody sent");
             return round;
         }

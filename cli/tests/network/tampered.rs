@@ -4,7 +4,7 @@
 //! OIKAZE_TAMPERED_FROM sets their first seed.
 
 use crate::support::*;
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Max;
 use oikaze::memory::{LocalRegion, Region, RemoteRegion, Rights};
 use oikaze::message::{Class, Fifo, RemoteFifo};
 use oikaze::shared::SharedArray;
@@ -196,7 +196,7 @@ fn work(job: &Job, seed: u64, traffic: Duration, goes_on: bool, errors: &mut u32
             count(objects.step(job, &mut random))?;
         }
         let over = begun.elapsed() >= traffic;
-        match job.barrier_reduce(u64::from(over), ReduceOp::Max) {
+        match job.barrier_reduce(u64::from(over), Max) {
             Ok(0) if begun.elapsed() < 3 * traffic => {}
             Ok(_) => return Ok(()),
             Err(error) => {

@@ -28,7 +28,7 @@ fn main(job: &Job) -> oikaze::Result<()> {
         job.barrier()?;
     }
     let heat: f64 = rods[STEPS % 2].read(mine)?.iter().sum();
-    let total = job.barrier_reduce(heat, ReduceOp::Sum)?; // the same bits on every node
+    let total = job.barrier_reduce(heat, Sum)?; // the same bits on every node
     assert!(total > 100.0);
     if job.rank() == 0 {
         println!("total heat after {STEPS} steps: {total:.3}");

@@ -22,15 +22,20 @@ pub use crate::memory::remote::RemoteWord;
 /// ```
 #[doc(inline)]
 pub use oikaze_os::memory::LocalWord;
-/// Operation that combines two numbers.
+/// Operator that combines two numbers, chosen at run time. The operators
+/// [`Sum`](crate::collective::Sum), [`Min`](crate::collective::Min) and
+/// [`Max`](crate::collective::Max) stand for it wherever a call takes one.
 ///
 /// ```
+/// use oikaze::atomic::Combine;
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
 /// let sums = job.publish("sums", Region::shared(64)?, Rights::ATOMIC)?;
 /// let there = job.peer(0)?.region("sums")?;
-/// there.accumulate_copy(0, Combine::Max, &[f64::from(job.rank())])?.wait()?;
+/// there.accumulate_copy(0, Max, &[f64::from(job.rank())])?.wait()?; // or as chosen at run time:
+/// let operator = if job.size() > 1 { Combine::Sum } else { Combine::Max };
+/// there.accumulate_copy(8, operator, &[f64::from(job.rank())])?.wait()?;
 /// # job.barrier()?;
 /// # drop(sums);
 /// # Ok(())
@@ -38,7 +43,7 @@ pub use oikaze_os::memory::LocalWord;
 /// ```
 #[doc(inline)]
 pub use oikaze_protocol::rma::Combine;
-/// Type of number that an accumulate can combine.
+/// Type of number that an accumulate or a barrier can combine.
 ///
 /// ```
 /// use oikaze::atomic::Number;
@@ -46,7 +51,7 @@ pub use oikaze_protocol::rma::Combine;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
 /// fn add<T: Number>(there: &RemoteRegion, numbers: &[T]) -> oikaze::Result<()> {
-///     there.accumulate_copy(0, Combine::Sum, numbers)?.wait()
+///     there.accumulate_copy(0, Sum, numbers)?.wait()
 /// }
 /// let sums = job.publish("sums", Region::shared(64)?, Rights::ATOMIC)?;
 /// add(&job.peer(0)?.region("sums")?, &[1.5_f32, 2.5])?;

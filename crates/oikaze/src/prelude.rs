@@ -11,10 +11,8 @@
 //! ```
 
 #[doc(no_inline)]
-pub use crate::atomic::Combine;
-#[doc(no_inline)]
 pub use crate::collective::{
-    And, Collectives, Max, MaxLocation, Min, MinLocation, Or, Product, ReduceOp, Sum, Team, Xor,
+    And, Collectives, Max, MaxLocation, Min, MinLocation, Or, Product, Sum, Team, Xor,
 };
 #[doc(no_inline)]
 pub use crate::completion::{CompletionQueue, Counter, Operation};

@@ -3,7 +3,7 @@
 
 mod support;
 
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Sum;
 use oikaze::limits::{
     ARRAY_PAGES_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, NAME_MAX, REDUCE_MAX,
 };
@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn reduction_of_too_many_values_is_refused_everywhere_with_the_limit() {
     cluster_once(2, &Settings::default(), |job| {
         let values = vec![1_u64; REDUCE_MAX + 1];
-        let sums = job.barrier_reduce_all(&values[..REDUCE_MAX], ReduceOp::Sum).unwrap();
+        let sums = job.barrier_reduce_all(&values[..REDUCE_MAX], Sum).unwrap();
         assert!(sums.len() == REDUCE_MAX && sums.iter().all(|sum| *sum == 2));
-        let error = job.barrier_reduce_all(&values, ReduceOp::Sum).unwrap_err().to_string();
+        let error = job.barrier_reduce_all(&values, Sum).unwrap_err().to_string();
         assert!(error.contains("65537 values") && error.contains("limit is 65536"), "{error}");
         job.barrier().unwrap();
     });

@@ -1,22 +1,9 @@
 //! Barriers of all nodes, which make writes to shared arrays visible, and reductions with them.
 
-/// Operation of a reduction that is also a barrier.
-///
-/// ```
-/// use oikaze::prelude::*;
-/// # fn main() -> oikaze::Result<()> {
-/// let job = oikaze::join()?;
-/// let last = job.barrier_reduce(u64::from(job.rank()), ReduceOp::Max)?;
-/// assert_eq!(last, u64::from(job.size()) - 1);
-/// # Ok(())
-/// # }
-/// ```
-#[doc(inline)]
-pub use oikaze_protocol::coherence::ReduceOp;
-
 use crate::{Error, Job, Result};
 use oikaze_engine::{Request, Value};
-use oikaze_protocol::coherence::{Reduction, Values};
+use oikaze_protocol::coherence::{ReduceOp, Reduction, Values};
+use oikaze_protocol::rma::{Combine, Number, NumberKind};
 use std::time::Duration;
 
 impl Job {
@@ -49,14 +36,37 @@ impl Job {
         self.node.collective(&format_args!("barrier {number}"), Request::Barrier, limit).map(drop)
     }
 
-    /// Waits for all nodes as [`Job::barrier`] does, and combines one value of each, in rank order.
-    /// All nodes get the same bits.
+    /// Waits for all nodes as [`Job::barrier`] does, and combines one value of each, in rank order:
+    /// by [`Sum`](super::Sum), [`Min`](super::Min) or [`Max`](super::Max). All nodes get the same
+    /// bits. A NaN stays a NaN, unlike in other collectives.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let last = job.barrier_reduce(job.rank(), Max)?;
+    /// assert_eq!(last, job.size() - 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Numbers of 32 bits travel as numbers of 64 bits. An operator that a barrier does not have is
+    /// refused by the compiler.
+    ///
+    /// ```compile_fail
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// job.barrier_reduce(1_u64, Product)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Job::barrier`].
     #[track_caller]
-    pub fn barrier_reduce<T: Reducible>(&self, value: T, op: ReduceOp) -> Result<T> {
-        let combined = self.barrier_reduce_all(&[value], op)?;
+    pub fn barrier_reduce<T: Number>(&self, value: T, operator: impl Into<Combine>) -> Result<T> {
+        let combined = self.barrier_reduce_all(&[value], operator)?;
         combined
             .into_iter()
             .next()
@@ -69,52 +79,90 @@ impl Job {
     /// # Errors
     /// As [`Job::barrier`]; the lengths differ between nodes; there are too many values.
     #[track_caller]
-    pub fn barrier_reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
+    pub fn barrier_reduce_all<T: Number>(
+        &self,
+        values: &[T],
+        operator: impl Into<Combine>,
+    ) -> Result<Vec<T>> {
         self.node.check_no_guard("reduce")?;
-        let reduction = Reduction { op, values: T::to_values(values) };
+        let reduction = Reduction { op: op_of(operator.into()), values: values_of(values) };
         match self.node.collective(&"reduce", Request::Reduce(reduction), self.limit)? {
-            Value::Reduced(values) => T::from_values(values),
+            Value::Reduced(values) => numbers_of(values),
             _ => None,
         }
         .ok_or_else(|| Error::invalid("reduce", "the result is of another type (a defect)"))
     }
 }
 
-/// Value type that [`Job::barrier_reduce`] can combine.
-///
-/// ```
-/// use oikaze::collective::Reducible;
-/// use oikaze::prelude::*;
-/// # fn main() -> oikaze::Result<()> {
-/// let job = oikaze::join()?;
-/// fn mean<T: Reducible + Into<f64>>(job: &Job, value: T) -> oikaze::Result<f64> {
-///     let sum = job.barrier_reduce(value, ReduceOp::Sum)?;
-///     Ok(sum.into() / f64::from(job.size()))
-/// }
-/// assert_eq!(mean(&job, 3.0)?, 3.0);
-/// # Ok(())
-/// # }
-/// ```
-pub trait Reducible: Copy {
-    #[doc(hidden)]
-    fn to_values(values: &[Self]) -> Values;
-    #[doc(hidden)]
-    fn from_values(values: Values) -> Option<Vec<Self>>;
+/// Returns the operator as a barrier knows it.
+fn op_of(operator: Combine) -> ReduceOp {
+    match operator {
+        Combine::Sum => ReduceOp::Sum,
+        Combine::Min => ReduceOp::Min,
+        Combine::Max => ReduceOp::Max,
+    }
 }
 
-macro_rules! reducible {
-    ($($type:ty: $variant:ident),*) => {
-        $(impl Reducible for $type {
-            fn to_values(values: &[Self]) -> Values {
-                Values::$variant(values.to_vec())
-            }
-            fn from_values(values: Values) -> Option<Vec<Self>> {
-                match values {
-                    Values::$variant(values) => Some(values),
-                    _ => None,
-                }
-            }
-        })*
-    };
+/// Returns numbers as they travel with a barrier, with 64 bits.
+fn values_of<T: Number>(numbers: &[T]) -> Values {
+    let bits = numbers.iter().map(|number| number.bits());
+    match T::ELEMENT {
+        NumberKind::U32 | NumberKind::U64 => Values::U64(bits.collect()),
+        NumberKind::I32 => {
+            Values::I64(bits.map(|bits| i64::from((bits as u32).cast_signed())).collect())
+        }
+        NumberKind::I64 => Values::I64(bits.map(u64::cast_signed).collect()),
+        NumberKind::F32 => {
+            Values::F64(bits.map(|bits| f64::from(f32::from_bits(bits as u32))).collect())
+        }
+        NumberKind::F64 => Values::F64(bits.map(f64::from_bits).collect()),
+    }
 }
-reducible!(f64: F64, i64: I64, u64: U64);
+
+/// Returns the numbers that have travelled with a barrier, or `None` if they are of another type.
+fn numbers_of<T: Number>(values: Values) -> Option<Vec<T>> {
+    Some(match (T::ELEMENT, values) {
+        (NumberKind::U32 | NumberKind::U64, Values::U64(values)) => {
+            values.into_iter().map(T::of_bits).collect()
+        }
+        (NumberKind::I32 | NumberKind::I64, Values::I64(values)) => {
+            values.into_iter().map(|value| T::of_bits(value.cast_unsigned())).collect()
+        }
+        (NumberKind::F32, Values::F64(values)) => {
+            let bits = |value: f64| u64::from((value as f32).to_bits());
+            values.into_iter().map(|value| T::of_bits(bits(value))).collect()
+        }
+        (NumberKind::F64, Values::F64(values)) => {
+            values.into_iter().map(|value| T::of_bits(value.to_bits())).collect()
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn back<T: Number>(numbers: &[T]) -> Vec<T> {
+        numbers_of(values_of(numbers)).unwrap()
+    }
+
+    #[test]
+    fn numbers_come_back_as_they_were() {
+        assert_eq!(back(&[0, 7, u32::MAX]), [0, 7, u32::MAX]);
+        assert_eq!(back(&[i32::MIN, -1, i32::MAX]), [i32::MIN, -1, i32::MAX]);
+        assert_eq!(back(&[u64::MAX]), [u64::MAX]);
+        assert_eq!(back(&[i64::MIN, -1]), [i64::MIN, -1]);
+        assert_eq!(back(&[-0.5_f32, f32::MAX]), [-0.5, f32::MAX]);
+        assert_eq!(back(&[1e300_f64]), [1e300]);
+        assert!(numbers_of::<u32>(values_of(&[1.0])).is_none());
+    }
+
+    /// A sum of 32-bit integers that travels with 64 bits wraps as one of 32 bits does.
+    #[test]
+    fn integers_of_32_bits_wrap() {
+        assert_eq!(numbers_of::<u32>(Values::U64(vec![(1 << 32) + 5])), Some(vec![5]));
+        let sum = 2 * i64::from(i32::MIN) + 3;
+        assert_eq!(numbers_of::<i32>(Values::I64(vec![sum])), Some(vec![3]));
+    }
+}

@@ -20,7 +20,6 @@ mod start;
 mod team;
 pub(crate) mod untyped;
 
-pub use barrier::{ReduceOp, Reducible};
 pub use calls::Collectives;
 #[doc(hidden)]
 pub use exact::Accumulator;

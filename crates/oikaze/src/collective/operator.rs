@@ -2,6 +2,8 @@
 
 pub use oikaze_protocol::collective::Operator as OperatorCode;
 
+use oikaze_protocol::rma::Combine;
+
 /// Element of a collective: any plain type, as [`bytemuck::Pod`] says. The ranks compare its name
 /// and size.
 ///
@@ -144,7 +146,10 @@ impl<T, F: Fn(T, T) -> T + Send + 'static> Operator<T> for Function<F> {
 }
 
 macro_rules! operators {
-    ($($(#[$text:meta])* $name:ident),* $(,)?) => {
+    ($(
+        $(#[$text:meta])*
+        $operator:ident: $name:literal, $elements:ident, ($($fused:ident)?), $c:tt;
+    )*) => {
         $($(#[$text])*
         ///
         /// ```
@@ -155,60 +160,27 @@ macro_rules! operators {
         /// let (least, most) = (job.all_reduce(5, Min)?, job.all_reduce(5, Max)?);
         /// let bits = [job.all_reduce(6, And)?, job.all_reduce(6, Or)?, job.all_reduce(0, Xor)?];
         /// assert_eq!((sum, product, least, most, bits), (job.size(), 1, 5, 5, [6, 6, 0]));
+        /// let mine = [7.5, f64::from(job.rank())];
+        /// assert_eq!(job.all_reduce(mine, MinLocation)?, [7.5, 0.0]);
+        /// let rank = i64::from(job.rank());
+        /// let last = i64::from(job.size()) - 1;
+        /// assert_eq!(job.all_reduce([rank, rank], MaxLocation)?, [last, last]);
         /// # Ok(())
         /// # }
         /// ```
         #[derive(Clone, Copy, Debug)]
-        pub struct $name;)*
+        pub struct $operator;
+
+        $(
+            impl From<$operator> for Combine {
+                fn from(_: $operator) -> Combine {
+                    Combine::$fused
+                }
+            }
+        )?)*
     };
 }
-operators! {
-    /// Sum. Integers wrap.
-    Sum,
-    /// Product. Integers wrap.
-    Product,
-    /// Minimum. A NaN gives way to a number, and −0 is smaller than +0.
-    Min,
-    /// Maximum. A NaN gives way to a number, and +0 is greater than −0.
-    Max,
-    /// Bitwise and of integers.
-    And,
-    /// Bitwise or of integers.
-    Or,
-    /// Bitwise exclusive or of integers.
-    Xor,
-}
-
-/// Minimum of values with their locations: elements are `[value, location]`. Of equal values, the
-/// lower location counts.
-///
-/// ```
-/// use oikaze::prelude::*;
-/// # fn main() -> oikaze::Result<()> {
-/// let job = oikaze::join()?;
-/// let mine = [7.5, f64::from(job.rank())];
-/// assert_eq!(job.all_reduce(mine, MinLocation)?, [7.5, 0.0]);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct MinLocation;
-
-/// Maximum of values with their locations: elements are `[value, location]`. Of equal values, the
-/// lower location counts.
-///
-/// ```
-/// use oikaze::prelude::*;
-/// # fn main() -> oikaze::Result<()> {
-/// let job = oikaze::join()?;
-/// let rank = i64::from(job.rank());
-/// let most = i64::from(job.size()) - 1;
-/// assert_eq!(job.all_reduce([rank, rank], MaxLocation)?, [most, most]);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct MaxLocation;
+for_each_operator!(operators);
 
 macro_rules! implement {
     ($operator:ident for $type:ty: |$first:ident, $second:ident| $value:expr) => {

@@ -83,11 +83,11 @@ impl<'env> Scope<'_, '_, 'env> {
         &self,
         there: &RemoteRegion,
         offset: u64,
-        combine: Combine,
+        operator: impl Into<Combine>,
         numbers: &'env [T],
     ) -> Result<Operation<()>> {
         let from = bytemuck::cast_slice(numbers);
-        self.begin(self.lender.borrow(from), |lent| there.accumulate::<T>(offset, combine, lent))
+        self.begin(self.lender.borrow(from), |lent| there.accumulate::<T>(offset, operator, lent))
     }
 
     /// Writes rows of any memory to rows of a peer's region ([`RemoteRegion::put_block`]).

@@ -32,7 +32,7 @@ impl<T: Element> SharedArray<T> {
     /// let job = oikaze::join()?;
     /// let plate = job.array::<f32>("plate", [20, 30])?;
     /// plate.fill(1.5)?;
-    /// # let id = job.barrier_reduce(std::process::id() as u64, ReduceOp::Max)?;
+    /// # let id = job.barrier_reduce(std::process::id() as u64, Max)?;
     /// # let path = std::env::temp_dir().join(format!("oikaze-doc-{id}.npy"));
     /// plate.save(&path)?; // numpy.load(path)
     /// let again = job.array::<f32>("again", [20, 30])?;

@@ -176,8 +176,13 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     /// # Errors
     /// As [`fetch_add`](Self::fetch_add).
     #[track_caller]
-    pub fn fetch_combine(&self, index: impl ElementIndex, combine: Combine, other: T) -> Result<T> {
-        let how = Accumulation { element: T::ELEMENT, combine };
+    pub fn fetch_combine(
+        &self,
+        index: impl ElementIndex,
+        operator: impl Into<Combine>,
+        other: T,
+    ) -> Result<T> {
+        let how = Accumulation { element: T::ELEMENT, combine: operator.into() };
         self.change_one("fetch_combine", index, TargetOp::Combine(how), &[other])
     }
 
@@ -212,7 +217,7 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     /// # fn main() -> oikaze::Result<()> {
     /// let job = oikaze::join()?;
     /// let sums = job.array::<f32>("sums", 1000)?;
-    /// sums.accumulate(500, Combine::Sum, &[0.5; 10])?; // all nodes at once
+    /// sums.accumulate(500, Sum, &[0.5; 10])?; // all nodes at once
     /// job.barrier()?;
     /// assert_eq!(sums.read(500..501)?[0], 0.5 * job.size() as f32);
     /// # Ok(())
@@ -223,8 +228,14 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     /// The numbers do not fit; a home is lost; the time limit passed. Some numbers may have been
     /// combined then, none of them twice.
     #[track_caller]
-    pub fn accumulate(&self, first: usize, combine: Combine, numbers: &[T]) -> Result<()> {
-        let op = TargetOp::Accumulate(Accumulation { element: T::ELEMENT, combine });
+    pub fn accumulate(
+        &self,
+        first: usize,
+        operator: impl Into<Combine>,
+        numbers: &[T],
+    ) -> Result<()> {
+        let op =
+            TargetOp::Accumulate(Accumulation { element: T::ELEMENT, combine: operator.into() });
         self.change_many("accumulate", first, op, bytemuck::cast_slice(numbers))
     }
 

@@ -33,6 +33,14 @@ pub enum KindClass {
     Complex,
 }
 
+impl KindClass {
+    /// Returns `true` if numbers of the class are smaller or greater than others.
+    #[must_use]
+    pub const fn has_order(self) -> bool {
+        matches!(self, KindClass::Integer | KindClass::Float)
+    }
+}
+
 macro_rules! class {
     (integer) => {
         KindClass::Integer

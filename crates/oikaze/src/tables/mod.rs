@@ -2,6 +2,8 @@
 
 #[macro_use]
 mod kinds;
+#[macro_use]
+mod operators;
 
 mod element_kind;
 

@@ -5,7 +5,7 @@
 //!
 //! # fn main() {
 //! let sums = oikaze::testing::cluster(4, |job| {
-//!     Ok(job.barrier_reduce(u64::from(job.rank()), ReduceOp::Sum)?)
+//!     Ok(job.barrier_reduce(u64::from(job.rank()), Sum)?)
 //! });
 //! assert_eq!(sums, [6; 4]);
 //! # }
@@ -188,7 +188,7 @@ fn seats(machines: &[Option<String>], settings: &Settings) -> Result<Vec<Seat>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::ReduceOp;
+    use crate::collective::Sum;
 
     fn failure(nodes: u32, program: impl Fn(&Job) -> Result<(), Box<dyn Error>> + Sync) -> String {
         let failed = catch_unwind(AssertUnwindSafe(|| cluster(nodes, program)));
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn cluster_returns_results_by_rank() {
         let results = cluster(3, |job| {
-            let sum = job.barrier_reduce(u64::from(job.rank()), ReduceOp::Sum)?;
+            let sum = job.barrier_reduce(u64::from(job.rank()), Sum)?;
             Ok((job.rank(), job.size(), sum))
         });
         assert_eq!(results, [(0, 3, 3), (1, 3, 3), (2, 3, 3)]);

@@ -37,7 +37,7 @@ impl Value for u64 {
     }
 
     fn add(array: &SharedArray<Self>, range: Range<usize>, number: u64) -> oikaze::Result<bool> {
-        array.accumulate(range.start, Combine::Sum, &vec![number; range.len()])?;
+        array.accumulate(range.start, Sum, &vec![number; range.len()])?;
         Ok(true)
     }
 

@@ -26,7 +26,7 @@ fn changes_at_home_are_seen_after_the_barrier() {
                 let start = 1000 + me * 100;
                 let values: Vec<u64> = (0..100).map(|i| step * 1000 + i as u64).collect();
                 table.put(start, &values)?;
-                table.accumulate(1500 + me * 300, Combine::Max, &vec![step; 300])?;
+                table.accumulate(1500 + me * 300, Max, &vec![step; 300])?;
                 assert_eq!(table.get(start..start + 100)?, values, "its own writes");
                 for node in 0..all {
                     expected[1000 + node * 100..][..100].copy_from_slice(&values);
@@ -49,12 +49,12 @@ fn exchanges_have_one_winner_and_every_ticket_is_taken_once() {
         let words = job.array::<u32>("words", [2, 3000])?;
         let old = words.compare_exchange([1, 2999], 0, job.rank() + 1)?;
         let won = u64::from(old == 0);
-        assert_eq!(job.barrier_reduce(won, oikaze::collective::ReduceOp::Sum)?, 1);
+        assert_eq!(job.barrier_reduce(won, oikaze::collective::Sum)?, 1);
         let taken = (0..50).map(|_| words.fetch_add([0, 7], 1));
         let taken = taken.collect::<oikaze::Result<Vec<u32>>>()?;
         assert!(taken.is_sorted_by(|one, next| one < next));
         let sum = taken.into_iter().map(u64::from).sum::<u64>();
-        let sum = job.barrier_reduce(sum, oikaze::collective::ReduceOp::Sum)?;
+        let sum = job.barrier_reduce(sum, oikaze::collective::Sum)?;
         assert_eq!(sum, (0..200).sum::<u64>(), "each ticket once");
         assert_eq!(words.read(words.whole())?[[0, 7]], 200);
         // Under a lock, the next holder sees what the one before has put.
@@ -75,9 +75,9 @@ fn floats_and_signed_numbers_are_combined_as_numbers() {
     cluster(2, |job| {
         let floats = job.array::<f32>("floats", 10)?;
         let signed = job.array::<i64>("signed", 10)?;
-        floats.accumulate(3, Combine::Sum, &[0.5, -1.0])?;
-        signed.accumulate(0, Combine::Min, &[-7 - i64::from(job.rank()), 5])?;
-        let old = signed.fetch_combine(9, Combine::Max, i64::from(job.rank()))?;
+        floats.accumulate(3, Sum, &[0.5, -1.0])?;
+        signed.accumulate(0, Min, &[-7 - i64::from(job.rank()), 5])?;
+        let old = signed.fetch_combine(9, Max, i64::from(job.rank()))?;
         assert!((0..2).contains(&old));
         job.barrier()?;
         assert_eq!(floats.get(3..5)?, [1.0, -2.0]);
@@ -102,7 +102,7 @@ fn long_operations_reach_all_homes() {
             long.put(0, &values)?;
         }
         job.barrier()?;
-        long.accumulate(0, Combine::Sum, &values)?;
+        long.accumulate(0, Sum, &values)?;
         job.barrier()?;
         let all = long.read(0..300_000)?;
         assert!(all.iter().zip(&values).all(|(found, value)| *found == 3 * value));

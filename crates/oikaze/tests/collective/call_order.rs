@@ -10,7 +10,7 @@ type NamedCall = (&'static str, fn(&Job, &SharedArray<u8>) -> oikaze::Result<()>
 
 const COHERENCE: [NamedCall; 4] = [
     ("barrier", |job, _| job.barrier()),
-    ("reduce", |job, _| job.barrier_reduce(1_u64, ReduceOp::Sum).map(drop)),
+    ("reduce", |job, _| job.barrier_reduce(1_u64, Sum).map(drop)),
     ("fill array \"shared\"", |_, array| array.fill(1)),
     // Last, because nodes number their arrays differently afterwards.
     ("declare array \"mine\"", |job, _| job.array::<u64>("mine", 100).map(drop)),
@@ -38,7 +38,7 @@ fn check_mistakes(nodes: u32, is_data: impl Fn(u32) -> bool + Sync) {
             // The nodes agree on what is next.
             job.barrier()?;
             assert_eq!(job.all_reduce(1_u32, Sum)?, nodes);
-            assert_eq!(job.barrier_reduce(1_u64, ReduceOp::Sum)?, u64::from(nodes));
+            assert_eq!(job.barrier_reduce(1_u64, Sum)?, u64::from(nodes));
             Ok(texts)
         });
         for (rank, texts) in texts.iter().enumerate() {

@@ -8,17 +8,15 @@ fn collectives_that_differ() {
         .rank()
     {
         0 => job.barrier(),
-        _ => job.barrier_reduce(1.0, ReduceOp::Sum).map(drop),
+        _ => job.barrier_reduce(1.0, Sum).map(drop),
     });
     all_fail(&["reduce (Max of 1 u64)", "reduce (Min of 1 u64)"], |job| {
-        job.barrier_reduce(1u64, [ReduceOp::Max, ReduceOp::Min][job.rank() as usize]).map(drop)
+        job.barrier_reduce(1u64, [Combine::Max, Combine::Min][job.rank() as usize]).map(drop)
     });
     all_fail(&["reduce (Sum of 1 f64)", "reduce (Sum of 2 f64)"], |job| {
-        job.barrier_reduce_all(&vec![1.0; 1 + job.rank() as usize], ReduceOp::Sum).map(drop)
+        job.barrier_reduce_all(&vec![1.0; 1 + job.rank() as usize], Sum).map(drop)
     });
-    all_fail(&["the limit is"], |job| {
-        job.barrier_reduce_all(&vec![1.0; 1_000_000], ReduceOp::Sum).map(drop)
-    });
+    all_fail(&["the limit is"], |job| job.barrier_reduce_all(&vec![1.0; 1_000_000], Sum).map(drop));
     // COH-6.8: one node leaves in good order but too early, while the other still needs it.
     let outcomes =
         cluster(

@@ -7,7 +7,8 @@ mod remote;
 #[path = "../support/mod.rs"]
 mod support;
 
-use oikaze::collective::ReduceOp;
+use oikaze::atomic::Combine;
+use oikaze::collective::Sum;
 use oikaze::completion::Operation;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;

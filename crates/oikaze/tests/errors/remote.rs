@@ -161,7 +161,7 @@ fn memory_that_cannot_be_had() {
 
 #[test]
 fn arrays_that_cannot_be_accumulated() {
-    use oikaze::atomic::Combine;
+    use oikaze::collective::{Max, Sum};
     cluster(2, &Settings::default(), |job| {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
         let _closed = job.publish("closed", Region::zeroed(4096).unwrap(), Rights::WRITE).unwrap();
@@ -171,21 +171,21 @@ fn arrays_that_cannot_be_accumulated() {
         let slice = |len: usize| source.slice(0..len).unwrap();
         let long = vec![0_u64; 513];
         failure(
-            there.accumulate::<u64>(0, Combine::Sum, slice(12)).map(drop),
+            there.accumulate::<u64>(0, Sum, slice(12)).map(drop),
             &["accumulate of 12 bytes", "whole number"],
         );
         failure(
-            there.accumulate_copy(0, Combine::Sum, &long).map(drop),
+            there.accumulate_copy(0, Sum, &long).map(drop),
             &["4104 bytes", "up to 4096 bytes", "scope"],
         );
         let sum = |offset, len| {
-            there.accumulate::<u64>(offset, Combine::Sum, slice(len)).unwrap().wait_for(PATIENCE)
+            there.accumulate::<u64>(offset, Sum, slice(len)).unwrap().wait_for(PATIENCE)
         };
         for len in [8, 2048] {
             failure(sum(4, len), &["accumulate", "at offset 4 of region \"inbox\"", "aligned"]);
             failure(sum(4096, len), &["outside the region", "RemoteRegion::len"]);
             failure(sum(u64::MAX - 7, len), &["outside the region"]);
-            let refused = closed.accumulate::<f32>(0, Combine::Max, slice(len)).unwrap();
+            let refused = closed.accumulate::<f32>(0, Max, slice(len)).unwrap();
             failure(
                 refused.wait_for(PATIENCE),
                 &["does not grant this right", "Its owner decides"],

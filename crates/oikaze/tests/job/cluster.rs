@@ -1,7 +1,7 @@
 //! Whole nodes over loopback UDP, with real sockets, real threads and real page faults.
 
 use crate::support::cluster;
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Sum;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::{Seal, Settings};
@@ -142,7 +142,7 @@ fn shared_arrays(nodes: u32, settings: &Settings) {
             drop(all);
             job.barrier().unwrap();
         }
-        let total = job.barrier_reduce(f64::from(job.rank()), ReduceOp::Sum).unwrap();
+        let total = job.barrier_reduce(f64::from(job.rank()), Sum).unwrap();
         assert_eq!(total, f64::from(nodes * (nodes - 1) / 2));
     });
 }

@@ -287,7 +287,7 @@ fn together(job: &Job, array: &SharedArray<u64>, witness: &Witness) {
         let sum: u64 = (0..array.len()).step_by(512).map(|at| lazy[at]).sum();
         drop(lazy);
         drop(array.read(0..array.len())?);
-        job.barrier_reduce(sum, oikaze::collective::ReduceOp::Sum)?;
+        job.barrier_reduce(sum, oikaze::collective::Sum)?;
         for lock in 0..u64::from(NODES) {
             let held = job.lock(lock)?;
             array.write(lock as usize..lock as usize + 1)?[0] += 1;

@@ -1,6 +1,6 @@
 //! One-sided operations and messages of every kind.
 
-use oikaze::atomic::Combine;
+use oikaze::collective::{Max, Sum};
 use oikaze::completion::{Operation, Outcome};
 use oikaze::memory::{Block, LocalRegion, Region, RegionSlice, RemoteRegion};
 use oikaze::message::{Class, RemoteFifo};
@@ -79,11 +79,11 @@ impl Target {
             11 => waits("add", there.word::<u64>(32).add(1)),
             12 => waits(
                 "accumulate",
-                there.accumulate::<f64>(8000, Combine::Sum, part()).expect("whole numbers"),
+                there.accumulate::<f64>(8000, Sum, part()).expect("whole numbers"),
             ),
             13 => waits(
                 "accumulate of a copy",
-                there.accumulate_copy(8000, Combine::Max, &[1u32; 50]).expect("a small one"),
+                there.accumulate_copy(8000, Max, &[1u32; 50]).expect("a small one"),
             ),
             14 => waits("push", queue.post(b"an element")),
             15 => waits("ordered message", peer.send(Class::Ordered, number >> 2, &[1; 100])),

@@ -2,7 +2,7 @@
 
 use crate::support::cluster;
 use oikaze::Job;
-use oikaze::atomic::Combine;
+use oikaze::collective::Sum;
 use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze_launch::Settings;
 use oikaze_os::memory::{TruncatedFile, nameless_file};
@@ -91,7 +91,7 @@ fn accumulates_on_absent_pages_are_done_once() {
         for range in [short.clone(), long.clone()] {
             let from = own.slice(range.clone()).unwrap();
             there
-                .accumulate::<u64>(range.start as u64, Combine::Sum, from)
+                .accumulate::<u64>(range.start as u64, Sum, from)
                 .unwrap()
                 .wait_for(PATIENCE)
                 .unwrap();

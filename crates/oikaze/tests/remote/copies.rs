@@ -30,7 +30,7 @@ fn copies_and_elements_are_those_of_the_peer() {
             let words = there.elements::<u32>();
             assert_eq!((words.len(), words.is_empty(), words.offset(9)), (1024, false, 36));
             words.put_copy(1000, &[5, 6, 7])?.wait()?;
-            words.accumulate_copy(1001, Combine::Max, &[9, 1])?.wait()?;
+            words.accumulate_copy(1001, Max, &[9, 1])?.wait()?;
             assert_eq!(words.get(1000..1003)?, [5, 9, 7]);
             assert_eq!(words.get_value(1001)?, 9);
             let source = job.register(Region::zeroed(8)?)?;

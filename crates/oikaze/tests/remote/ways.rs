@@ -2,7 +2,7 @@
 //! network, through rings, into mapped memory.
 
 use crate::support::{cluster_once, over_the_network};
-use oikaze::atomic::Combine;
+use oikaze::collective::Sum;
 use oikaze::completion::Operation;
 use oikaze::memory::{LocalRegion, RefusalReason, Region, RemoteRegion, Rights};
 use oikaze::message::Class;
@@ -97,7 +97,7 @@ fn rights_change_page_by_page_while_the_region_is_used() {
                 refusal(there.put(at, source.slice(0..50 * PAGE as usize).unwrap())),
                 refusal(there.get(at, source.slice(0..50 * PAGE as usize).unwrap())),
                 refusal(there.fetch_add(at, 1)),
-                refusal(there.accumulate::<u64>(at, Combine::Sum, short.clone()).unwrap()),
+                refusal(there.accumulate::<u64>(at, Sum, short.clone()).unwrap()),
                 refusal(there.put_signal(60 * PAGE, &short, &there.signal(at, 1))),
             ]
         };

@@ -1,7 +1,7 @@
 //! Words of remote memory over loopback UDP.
 
 use crate::support::cluster;
-use oikaze::atomic::Combine;
+use oikaze::collective::{Max, Sum};
 use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze_launch::Settings;
 use std::time::{Duration, Instant};
@@ -192,12 +192,11 @@ fn arrays_accumulate_over_a_faulty_network() {
         source
             .write(0, &numbers.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<u8>>())
             .unwrap();
-        let counted = there.accumulate::<f64>(8, Combine::Sum, source.all()).unwrap();
-        job.scope(|scope| scope.accumulate(&there, 8, Combine::Sum, &numbers)?.wait_for(PATIENCE))
-            .unwrap();
+        let counted = there.accumulate::<f64>(8, Sum, source.all()).unwrap();
+        job.scope(|scope| scope.accumulate(&there, 8, Sum, &numbers)?.wait_for(PATIENCE)).unwrap();
         counted.wait_for(PATIENCE).unwrap();
         there
-            .accumulate_copy(0, Combine::Max, &[job.rank() as i32, -1])
+            .accumulate_copy(0, Max, &[job.rank() as i32, -1])
             .unwrap()
             .wait_for(PATIENCE)
             .unwrap();

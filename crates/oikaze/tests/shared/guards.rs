@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::support::cluster;
-use oikaze::collective::ReduceOp;
+use oikaze::collective::Sum;
 use oikaze::{Job, Result};
 use oikaze_launch::Settings;
 use std::hint::black_box;
@@ -47,7 +47,7 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
         let guard = array.read(3..5).unwrap();
         let refused = [
             text(job.barrier()),
-            text(job.barrier_reduce(1_u64, ReduceOp::Sum)),
+            text(job.barrier_reduce(1_u64, Sum)),
             text(job.array::<u64>("b", 1)),
         ];
         for (what, text) in
@@ -75,7 +75,7 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
             drop(over);
         });
         job.barrier().unwrap();
-        assert_eq!(job.barrier_reduce(1_u64, ReduceOp::Sum).unwrap(), 2);
+        assert_eq!(job.barrier_reduce(1_u64, Sum).unwrap(), 2);
         job.array::<u64>("b", 1).unwrap();
     });
 }

@@ -1,6 +1,7 @@
 //! Arrays and collectives of elements whose type is known at run time only, as bindings of other
 //! languages use them, beside nodes that know the type.
 
+use oikaze::atomic::Combine;
 use oikaze::collective::Collectives;
 use oikaze::ffi::{CollectiveKind, ElementKind, ElementType, Untyped, UntypedOperator};
 use oikaze::prelude::*;

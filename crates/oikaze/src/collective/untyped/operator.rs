@@ -3,57 +3,89 @@
 use crate::collective::operator::OperatorCode;
 use crate::collective::{And, Max, MaxLocation, Min, MinLocation, Operator, Or, Product, Sum, Xor};
 use crate::tables::{ElementKind, KindClass};
+use oikaze_protocol::rma::Combine;
 
-/// Operator of a reduction, for callers that know it at run time only.
-///
-/// ```
-/// use oikaze::ffi::{ElementKind, UntypedOperator};
-/// # fn main() {
-/// assert!(UntypedOperator::Sum.fits(ElementKind::F64).is_ok());
-/// assert!(UntypedOperator::Xor.fits(ElementKind::F64).is_err());
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum UntypedOperator {
-    /// The operator [`Sum`] of Rust.
-    Sum,
-    /// The operator [`Product`] of Rust.
-    Product,
-    /// The operator [`Min`] of Rust.
-    Min,
-    /// The operator [`Max`] of Rust.
-    Max,
-    /// The operator [`And`] of Rust.
-    And,
-    /// The operator [`Or`] of Rust.
-    Or,
-    /// The operator [`Xor`] of Rust.
-    Xor,
-    /// As [`MinLocation`]: elements are pairs of a value and a location of the same kind.
-    MinLocation,
-    /// As [`MaxLocation`]: elements are pairs of a value and a location of the same kind.
-    MaxLocation,
+/// Expands to `true` for operators of pairs.
+macro_rules! is_pair {
+    (number) => {
+        false
+    };
+    (pair) => {
+        true
+    };
+}
+
+macro_rules! fused {
+    (()) => {
+        None
+    };
+    (($variant:ident)) => {
+        Some(Combine::$variant)
+    };
+}
+
+macro_rules! enumeration {
+    ($(
+        $(#[$text:meta])*
+        $operator:ident: $name:literal, $elements:ident, $fused:tt, $c:tt;
+    )*) => {
+        /// Operator of a reduction, for callers that know it at run time only.
+        ///
+        /// ```
+        /// use oikaze::ffi::{ElementKind, UntypedOperator};
+        /// # fn main() {
+        /// assert!(UntypedOperator::Sum.fits(ElementKind::F64).is_ok());
+        /// assert!(UntypedOperator::Xor.fits(ElementKind::F64).is_err());
+        /// # }
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        pub enum UntypedOperator {
+            $($(#[$text])* $operator,)*
+        }
+
+        impl UntypedOperator {
+            /// All operators, in the order of their numbers.
+            pub const ALL: &[UntypedOperator] = &[$(UntypedOperator::$operator),*];
+
+            /// Returns the name, as Python has it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(UntypedOperator::$operator => $name),* }
+            }
+
+            /// Returns `true` if elements are pairs of a value and a location.
+            #[must_use]
+            pub const fn takes_pairs(self) -> bool {
+                match self { $(UntypedOperator::$operator => is_pair!($elements)),* }
+            }
+
+            /// Returns the operator of atomic combinations and of barriers, if there is one.
+            #[must_use]
+            pub const fn fused(self) -> Option<Combine> {
+                match self { $(UntypedOperator::$operator => fused!($fused)),* }
+            }
+
+            /// Returns the number by which the ranks compare their operators.
+            const fn code(self) -> OperatorCode {
+                match self { $(UntypedOperator::$operator => OperatorCode::$operator),* }
+            }
+        }
+    };
+}
+for_each_operator!(enumeration);
+
+macro_rules! contains {
+    ($this:ident $($operator:ident)*) => {
+        matches!($this, $(UntypedOperator::$operator)|*)
+    };
 }
 
 impl UntypedOperator {
-    /// All operators, in the order of their numbers.
-    pub const ALL: [UntypedOperator; 9] = [
-        UntypedOperator::Sum,
-        UntypedOperator::Product,
-        UntypedOperator::Min,
-        UntypedOperator::Max,
-        UntypedOperator::And,
-        UntypedOperator::Or,
-        UntypedOperator::Xor,
-        UntypedOperator::MinLocation,
-        UntypedOperator::MaxLocation,
-    ];
-
-    /// Returns `true` if elements are pairs of a value and a location.
+    /// Returns the operator of this name.
     #[must_use]
-    pub const fn takes_pairs(self) -> bool {
-        matches!(self, UntypedOperator::MinLocation | UntypedOperator::MaxLocation)
+    pub fn from_name(name: &str) -> Option<UntypedOperator> {
+        Self::ALL.iter().copied().find(|operator| operator.name() == name)
     }
 
     /// Checks that numbers of this kind can be combined so.
@@ -61,14 +93,13 @@ impl UntypedOperator {
     /// # Errors
     /// They cannot; the error says what can be done.
     pub fn fits(self, kind: ElementKind) -> Result<(), String> {
-        use UntypedOperator::{And, Or, Product, Sum, Xor};
         let fits = match kind.class() {
-            KindClass::Complex => matches!(self, Sum | Product),
-            KindClass::Float => !matches!(self, And | Or | Xor),
-            KindClass::Truth => matches!(self, And | Or | Xor),
-            KindClass::Integer => true,
+            KindClass::Integer => operators_of!(integer, contains self),
+            KindClass::Float => operators_of!(float, contains self),
+            KindClass::Truth => operators_of!(truth, contains self),
+            KindClass::Complex => operators_of!(complex, contains self),
         };
-        if fits {
+        if fits || kind.class().has_order() && operators_of!(pair, contains self) {
             return Ok(());
         }
         Err(format!(
@@ -82,58 +113,18 @@ impl UntypedOperator {
 #[derive(Clone, Copy)]
 pub(super) struct Applied(pub UntypedOperator);
 
-impl Applied {
-    fn shared_code(self) -> OperatorCode {
-        match self.0 {
-            UntypedOperator::Sum => OperatorCode::Sum,
-            UntypedOperator::Product => OperatorCode::Product,
-            UntypedOperator::Min => OperatorCode::Min,
-            UntypedOperator::Max => OperatorCode::Max,
-            UntypedOperator::And => OperatorCode::And,
-            UntypedOperator::Or => OperatorCode::Or,
-            UntypedOperator::Xor => OperatorCode::Xor,
-            UntypedOperator::MinLocation => OperatorCode::MinLocation,
-            UntypedOperator::MaxLocation => OperatorCode::MaxLocation,
-        }
-    }
-}
-
-macro_rules! number {
-    ($type:ty: $($bitwise:ident)*) => {
+macro_rules! applied_to {
+    ($type:ty, $other:expr; $($operator:ident)*) => {
         impl Operator<$type> for Applied {
             #[inline]
             fn combine(&self, first: $type, second: $type) -> $type {
                 match self.0 {
-                    UntypedOperator::Sum => Sum.combine(first, second),
-                    UntypedOperator::Product => Product.combine(first, second),
-                    UntypedOperator::Min => Min.combine(first, second),
-                    UntypedOperator::Max => Max.combine(first, second),
-                    $(UntypedOperator::$bitwise => $bitwise.combine(first, second),)*
-                    // `fits` has refused these.
-                    _ => first,
+                    $(UntypedOperator::$operator => $operator.combine(first, second),)*
+                    other => $other(other, first, second),
                 }
             }
             fn code(&self) -> OperatorCode {
-                self.shared_code()
-            }
-        }
-    };
-}
-
-/// Pairs are a value with its location, or a complex number.
-macro_rules! pair {
-    ($type:ty: $complex:expr) => {
-        impl Operator<[$type; 2]> for Applied {
-            #[inline]
-            fn combine(&self, first: [$type; 2], second: [$type; 2]) -> [$type; 2] {
-                match self.0 {
-                    UntypedOperator::MinLocation => MinLocation.combine(first, second),
-                    UntypedOperator::MaxLocation => MaxLocation.combine(first, second),
-                    other => $complex(other, first, second),
-                }
-            }
-            fn code(&self) -> OperatorCode {
-                self.shared_code()
+                self.0.code()
             }
         }
     };
@@ -141,12 +132,13 @@ macro_rules! pair {
 
 macro_rules! applied {
     (integer $type:ty) => {
-        number!($type: And Or Xor);
-        pair!($type: no_complex);
+        operators_of!(integer, applied_to $type, refused;);
+        operators_of!(pair, applied_to [$type; 2], refused;);
     };
+    // Pairs are a value with its location, or a complex number.
     (float $type:ty) => {
-        number!($type:);
-        pair!($type: complex);
+        operators_of!(float, applied_to $type, refused;);
+        operators_of!(pair, applied_to [$type; 2], complex;);
     };
     // Truth values are bytes, and complex numbers pairs.
     (truth $type:ty) => {};
@@ -163,8 +155,8 @@ macro_rules! kinds {
 }
 for_each_kind!(kinds);
 
-/// `fits` has refused other operators for pairs of integers.
-fn no_complex<T>(_: UntypedOperator, first: T, _: T) -> T {
+/// `fits` has refused the operator.
+fn refused<T>(_: UntypedOperator, first: T, _: T) -> T {
     first
 }
 

@@ -25,7 +25,7 @@ impl RemoteRegion {
     /// let sums = job.publish("sums", Region::shared(4096)?, Rights::ATOMIC)?;
     /// let gradients = job.register(Region::zeroed(4096)?)?;
     /// gradients.write(0, &1.5_f32.to_ne_bytes())?;
-    /// job.peer(0)?.region("sums")?.accumulate::<f32>(0, Combine::Sum, gradients.all())?.wait()?;
+    /// job.peer(0)?.region("sums")?.accumulate::<f32>(0, Sum, gradients.all())?.wait()?;
     /// job.barrier()?;
     /// if job.rank() == 0 {
     ///     let mut sum = [0; 4];
@@ -41,10 +41,14 @@ impl RemoteRegion {
     pub fn accumulate<T: Number>(
         &self,
         offset: u64,
-        combine: Combine,
+        operator: impl Into<Combine>,
         from: RegionSlice,
     ) -> Result<Operation<()>> {
-        self.accumulate_slice(offset, Accumulation { element: T::ELEMENT, combine }, from)
+        self.accumulate_slice(
+            offset,
+            Accumulation { element: T::ELEMENT, combine: operator.into() },
+            from,
+        )
     }
 
     pub(crate) fn accumulate_slice(
@@ -74,7 +78,7 @@ impl RemoteRegion {
     pub fn accumulate_copy<T: Number>(
         &self,
         offset: u64,
-        combine: Combine,
+        operator: impl Into<Combine>,
         numbers: &[T],
     ) -> Result<Operation<()>> {
         let width = size_of::<T>();
@@ -87,7 +91,7 @@ impl RemoteRegion {
                 ),
             ));
         }
-        let how = Accumulation { element: T::ELEMENT, combine };
+        let how = Accumulation { element: T::ELEMENT, combine: operator.into() };
         let body = Body::filled(len, |bytes| {
             for (place, number) in bytes.chunks_exact_mut(width).zip(numbers) {
                 let bits = number.bits();

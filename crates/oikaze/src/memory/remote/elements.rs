@@ -94,7 +94,7 @@ impl RemoteRegion {
     /// let next = job.peer((job.rank() + 1) % job.size())?.region("field")?;
     /// let there = next.elements::<f64>();
     /// there.put_copy(10, &[1.5, 2.5])?.wait()?;
-    /// there.accumulate_copy(11, Combine::Sum, &[1.0])?.wait()?;
+    /// there.accumulate_copy(11, Sum, &[1.0])?.wait()?;
     /// assert_eq!(there.get(10..12)?, [1.5, 3.5]);
     /// assert_eq!(there.get_value(11)?, 3.5);
     /// # job.barrier()?;
@@ -234,9 +234,9 @@ impl<T: Pod + Number> RemoteElements<'_, T> {
     pub fn accumulate_copy(
         &self,
         first: u64,
-        combine: Combine,
+        operator: impl Into<Combine>,
         numbers: &[T],
     ) -> Result<Operation<()>> {
-        self.region.accumulate_copy(self.offset(first), combine, numbers)
+        self.region.accumulate_copy(self.offset(first), operator, numbers)
     }
 }

@@ -113,7 +113,7 @@ fn use_all(job: &Job) -> Result<bool, Box<dyn Error>> {
     array.write(me as usize..me as usize + 1)?[0] = 5;
     job.barrier()?;
     assert_eq!(array.read(other as usize..other as usize + 1)?[0], 5);
-    assert_eq!(job.barrier_reduce(u64::from(me), ReduceOp::Sum)?, 1);
+    assert_eq!(job.barrier_reduce(u64::from(me), Sum)?, 1);
     Ok(has_called())
 }
 

@@ -118,10 +118,13 @@ pub trait Number: Copy + Send + Sync + 'static + super::sealed::Sealed {
     /// Returns the bits, which are zero above the width.
     #[doc(hidden)]
     fn bits(self) -> u64;
+    /// Returns the number of these bits, of which those above the width do not count.
+    #[doc(hidden)]
+    fn of_bits(bits: u64) -> Self;
 }
 
 macro_rules! number {
-    ($($type:ty: $element:ident, $bits:expr;)*) => {
+    ($($type:ty: $element:ident, $bits:expr, $of_bits:expr;)*) => {
         $(
             impl Number for $type {
                 #[doc(hidden)]
@@ -130,17 +133,21 @@ macro_rules! number {
                 fn bits(self) -> u64 {
                     $bits(self)
                 }
+                #[doc(hidden)]
+                fn of_bits(bits: u64) -> Self {
+                    $of_bits(bits)
+                }
             }
         )*
     };
 }
 number! {
-    u32: U32, Word::to_bits;
-    i32: I32, Word::to_bits;
-    u64: U64, Word::to_bits;
-    i64: I64, Word::to_bits;
-    f32: F32, |number: f32| u64::from(number.to_bits());
-    f64: F64, f64::to_bits;
+    u32: U32, Word::to_bits, Word::from_bits;
+    i32: I32, Word::to_bits, Word::from_bits;
+    u64: U64, Word::to_bits, Word::from_bits;
+    i64: I64, Word::to_bits, Word::from_bits;
+    f32: F32, |number: f32| u64::from(number.to_bits()), |bits| f32::from_bits(bits as u32);
+    f64: F64, f64::to_bits, f64::from_bits;
 }
 
 #[cfg(test)]
