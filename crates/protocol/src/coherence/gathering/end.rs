@@ -161,9 +161,11 @@ impl Collectives {
         // This drops the kept bytes of pages, too.
         w.invalidate(&lacking, pages);
         w.updates.receiving.end_epoch(&mut w.base, pages);
-        // A page that could not be unmapped is old.
+        // A page that could not be unmapped is old. In that case this collective has failed before
+        // it ends.
+        let was_sound = w.base.failing.broken().is_none();
         w.base.failing.check_machine(pages);
-        if let Some(error @ CoherenceError::Machine(_)) = w.base.failing.broken().cloned() {
+        if let Some(error) = w.base.failing.broken().filter(|_| was_sound).cloned() {
             self.fail(&error, &mut w.base);
         }
         w.base.clock.knowledge.forget(&reached);
