@@ -545,6 +545,34 @@ def test_dead_node_is_an_error_with_a_remedy(program):
     )
 
 
+def test_names_that_nodes_set_are_not_replaced_by_names_of_the_notebook(program):
+    program(
+        """
+        import oikaze
+        counter, scale, field, word = 0, 1, "the notebook's", "first"
+        def count():
+            global counter
+            counter += scale
+            return counter
+        def make():
+            global field
+            field = [oikaze.current_job().rank]
+        def show():
+            return field, scale, word
+        with oikaze.local(2) as pool:
+            assert pool.run(show) == [("the notebook's", 1, "first")] * 2
+            assert [pool.run(count) for _ in range(2)] == [[1, 1], [2, 2]]
+            pool.run(make)
+            field, scale, word, counter = "anew", 10, "second", 0
+            assert pool.run(show) == [([0], 10, "second"), ([1], 10, "second")]
+            assert pool.run(count) == [12, 12]
+            pool.push(counter=5, field="pushed")
+            assert pool.run(count) == [15, 15]
+            assert pool.run(show) == [("pushed", 10, "second")] * 2
+        """
+    )
+
+
 def test_pushed_names_are_seen_by_later_functions(program):
     program(
         """

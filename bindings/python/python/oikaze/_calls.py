@@ -71,17 +71,38 @@ class _CallPickler(cloudpickle.CloudPickler):  # type: ignore[misc, unused-ignor
         is_ours = type(obj) is types.FunctionType and isinstance(reduced, tuple)
         if not is_ours or obj.__globals__ is not sys.modules["__main__"].__dict__:
             return reduced
-        _make, (code, *_, closure), (attributes, slots), *rest = reduced
+        _make, (code, *_, closure), (attributes, slots), items, pairs, set_state = reduced
         # Nodes have the names that were pushed.
         used = slots["__globals__"].items()
         used = {name: value for name, value in used if name not in self._pushed}
-        slots = {**slots, "__globals__": used}
-        return (function_of_main, (code, closure), (attributes, slots), *rest)
+        slots = {**slots, "__globals__": {}}
+        state = (set_state, (attributes, slots), used)
+        return (function_of_main, (code, closure), state, items, pairs, complete_function)
 
 
 def function_of_main(code: types.CodeType, closure: Any) -> types.FunctionType:
     """Returns a function whose global names are those of this process's ``__main__``."""
     return types.FunctionType(code, sys.modules["__main__"].__dict__, None, None, closure)
+
+
+#: What names of the node's ``__main__`` were set to by the latest call that brought them.
+_brought: dict[str, Any] = {}
+
+
+def complete_function(
+    function: types.FunctionType,
+    state: tuple[Callable[[types.FunctionType, Any], None], Any, dict[str, Any]],
+) -> None:
+    """Gives a function of the node's ``__main__`` its attributes and global names.
+
+    A name that a function has set on this node since, or before, is the node's own, and stays.
+    """
+    set_state, own, used = state
+    set_state(function, own)
+    names = function.__globals__
+    for name, value in used.items():
+        if name not in names or (name in _brought and names[name] is _brought[name]):
+            names[name] = _brought[name] = value
 
 
 def pickled_call(
