@@ -217,7 +217,7 @@ impl<R> Pending<R> {
                 "its end is told already; a collective tells one counter or one queue",
             ));
         }
-        if !self.node.is_forked() && self.slot.listen(listener) {
+        if self.node.enter().is_some() && self.slot.listen(listener) {
             self.node.tell_waiters();
         }
         Ok(())

@@ -152,7 +152,7 @@ impl<'t> Start<'t> {
             Ok(stage) => (stage, Ok(())),
             Err(why) => (Box::new(Broken(Arc::clone(&slot))) as Box<dyn Stage>, Err(why)),
         };
-        let number = (!node.is_forked()).then(|| core.begin(node, call, stage, sound));
+        let number = node.enter().map(|_| core.begin(node, call, stage, sound));
         let number = number.map(|number| (number + 1, core.id() == WORLD));
         Pending::new(slot, node, call, number, *limit)
     }

@@ -168,10 +168,8 @@ impl Team {
         let call = CollectiveCall::SHRINK;
         let begin = || {
             let pending = Pending::new(Arc::clone(&slot), &self.node, call, None, self.limit);
-            let number = match self.node.is_forked() {
-                true => 0,
-                false => self.core.begin_shrink(&self.node, Arc::clone(&slot)),
-            };
+            let begin = |_| self.core.begin_shrink(&self.node, Arc::clone(&slot));
+            let number = self.node.enter().map_or(0, begin);
             (number, pending)
         };
         // Ranks that ran into different time limits still number their agreements alike.
@@ -280,7 +278,7 @@ impl Team {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        if !self.node.is_forked() {
+        if self.node.enter().is_some() {
             self.core.dropped();
             self.node.collectives().ask(&self.core);
             self.node.collectives().run(&self.node);

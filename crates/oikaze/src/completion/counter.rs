@@ -103,7 +103,7 @@ impl Counter {
 
     /// Counts an operation that was done when it was begun. No turn reports such an operation.
     pub(crate) fn count_done(&self) {
-        if self.node.is_forked() {
+        if self.node.enter().is_none() {
             return;
         }
         self.shared.count(true);
@@ -113,10 +113,7 @@ impl Counter {
     /// Returns the numbers of operations that have ended so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        if self.node.is_forked() {
-            return Counts::default();
-        }
-        lock(&self.shared.0).counts
+        self.node.enter().map_or_else(Counts::default, |_| lock(&self.shared.0).counts)
     }
 
     /// Waits until `ended` operations have ended in all, well or not, since the counter was made. A

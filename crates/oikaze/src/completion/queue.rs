@@ -148,7 +148,7 @@ impl CompletionQueue {
 
     /// Reports an operation that was done when it was begun. No turn reports such an operation.
     pub(crate) fn take_done(&self, context: u64, bits: u64) {
-        if self.node.is_forked() {
+        if self.node.enter().is_none() {
             return;
         }
         self.shared.push(Entry { context, outcome: Ok(bits) });
@@ -158,10 +158,7 @@ impl CompletionQueue {
     /// Returns the number of operations that wait to be read.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.node.is_forked() {
-            return 0;
-        }
-        lock(&self.shared.0).entries.len()
+        self.node.enter().map_or(0, |_| lock(&self.shared.0).entries.len())
     }
 
     /// Returns `true` if no operation waits to be read.
@@ -173,7 +170,7 @@ impl CompletionQueue {
     /// Appends all operations in the queue to `into`, in the order in which they ended. Returns
     /// their number.
     pub fn poll(&self, into: &mut Vec<Completed>) -> usize {
-        if self.node.is_forked() {
+        if self.node.enter().is_none() {
             return 0;
         }
         self.take(0).map_or(0, |entries| self.tell(entries, into))
@@ -235,7 +232,7 @@ impl CompletionQueue {
     /// Appends all operations in the queue to `into` as [`CompletionQueue::poll`] does, if there
     /// are at least `at_least`. Otherwise returns `false` (`ffi::readiness`).
     pub(crate) fn poll_at_least(&self, at_least: usize, into: &mut Vec<Completed>) -> bool {
-        if self.node.is_forked() {
+        if self.node.enter().is_none() {
             return false;
         }
         self.take(at_least).map(|entries| self.tell(entries, into)).is_some()

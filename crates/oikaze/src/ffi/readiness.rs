@@ -69,7 +69,7 @@ impl Job {
     pub fn wait_batch_ready(&self, count: usize, limit: Option<Duration>) -> bool {
         let limit = limit.or(self.time_limit());
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        !self.node.is_forked() && self.node.wait_for_batch(count, deadline)
+        self.node.enter().is_some() && self.node.wait_for_batch(count, deadline)
     }
 
     /// Takes at most `count` messages of any nodes, if at least `at_least` are there.

@@ -1,6 +1,6 @@
 //! Settings of a job that its program gives when it joins.
 
-use crate::node::{EngineMode, WaitMode, WaitSettings};
+use crate::node::{EngineMode, Inline, OwnThread, Served, WaitMode, WaitSettings};
 use crate::testing::Seat;
 use crate::{Error, Job, Result};
 use oikaze_launch::{Ports, Seal, Settings};
@@ -159,7 +159,7 @@ impl JobBuilder {
 
     /// Lets the threads that wait run the engine (`OIKAZE_ENGINE=inline`, the default).
     pub fn engine_inline(mut self) -> Self {
-        self.mode = Some(EngineMode::Inline);
+        self.mode = Some(EngineMode::Inline(Inline));
         self
     }
 
@@ -167,7 +167,7 @@ impl JobBuilder {
     /// receives. A call of another thread writes its request into a queue, which takes as long for
     /// 8 bytes as for 64 MiB.
     pub fn engine_thread(mut self) -> Self {
-        self.mode = Some(EngineMode::Thread { cores: Vec::new() });
+        self.mode = Some(EngineMode::Thread(OwnThread::default()));
         self
     }
 
@@ -190,7 +190,8 @@ impl JobBuilder {
     /// # }
     /// ```
     pub fn engine_thread_on_any_of(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
-        self.mode = Some(EngineMode::Thread { cores: cores.into_iter().collect() });
+        let cores = cores.into_iter().collect();
+        self.mode = Some(EngineMode::Thread(OwnThread { cores }));
         self
     }
 
@@ -210,7 +211,8 @@ impl JobBuilder {
     ///
     /// [`JobBuilder::join`] fails if no server can be reached or started.
     pub fn engine_process(mut self, server: &str) -> Self {
-        self.mode = Some(EngineMode::Process { server: server.to_owned(), cores: Vec::new() });
+        let served = Served { server: server.to_owned(), cores: Vec::new() };
+        self.mode = Some(EngineMode::Process(served));
         self
     }
 

@@ -5,7 +5,7 @@ use crate::collective::{Channels, Team};
 use crate::job::JobBuilder;
 use crate::job::meeting::Meeting;
 use crate::job::membership::Claim;
-use crate::node::{EngineMode, Node, RealEngine, Waits, check_not_forked, note_joined};
+use crate::node::{EngineMode, NoLink, Node, RealEngine, Waits, check_not_forked, note_joined};
 use crate::observe::Publisher;
 use crate::shm_setup::LocalPeerSetup;
 use crate::{Error, Job, Result};
@@ -15,16 +15,13 @@ use oikaze_launch::addresses::Candidate;
 use oikaze_launch::{Bootstrap, MEET_TIME, Seal, environment};
 use oikaze_os::features::Without;
 use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
-use oikaze_os::net::{
-    self, Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu,
-};
+use oikaze_os::net::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu};
 use oikaze_os::secrets::key_log::{KEY_LOG_VARIABLE, KeyLog};
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Settings;
-use oikaze_serve::OnDemand;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -194,23 +191,10 @@ fn open_link(
         checked_by_udp,
         ..Bind::default()
     };
-    let udp: Box<dyn Link> = match mode.server() {
-        Some(server) => {
-            let command = std::env::var_os(environment::COMMAND);
-            let server = OnDemand {
-                program: command.unwrap_or_else(|| "oikaze".into()),
-                name: server.to_owned(),
-                cores: mode.cores().to_vec(),
-            };
-            let link = server.connect(&ask, bootstrap.rank());
-            let failed = |why| Error::invalid("connecting to the server of this machine", why);
-            Box::new(link.map_err(failed)?)
-        }
-        None => Box::new(
-            net::open(&ask)
-                .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?,
-        ),
-    };
+    let udp = mode
+        .drive()
+        .open_link(&ask, bootstrap.rank())
+        .map_err(|NoLink { operation, why }| Error::invalid(operation, why))?;
     let port = udp.properties().port;
     Ok(match &bootstrap.settings().fault {
         None => (udp, port),

@@ -134,8 +134,8 @@ impl Job {
     /// Ends the job for all nodes, and waits a moment until they know the reason (END-3.1).
     pub(crate) fn end_for_all(&self, reason: &str) {
         self.tell_end(reason);
-        if !self.node.is_forked() {
-            self.node.let_reason_arrive();
+        if let Some(node) = self.node.enter() {
+            node.let_reason_arrive();
         }
     }
 
@@ -159,10 +159,7 @@ impl Job {
     /// Returns the counters of this node.
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
-        if self.node.is_forked() {
-            return NodeStatistics::default();
-        }
-        self.node.with_engine(NodeStatistics::of)
+        self.node.try_engine(NodeStatistics::of).unwrap_or_default()
     }
 
     /// Returns a descriptor that becomes readable when an operation is settled or a message has
@@ -310,7 +307,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         // The parent goes on, and a child of fork takes nothing down (MEM-24.2).
-        if self.node.is_forked() {
+        if self.node.enter().is_none() {
             return;
         }
         // The program has been told of the earlier failure, so a failure to leave for the same

@@ -57,10 +57,7 @@ impl Peer {
     /// Returns the address to which the peer's datagrams go, or `None` for this node itself.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
-        if self.node.is_forked() {
-            return None;
-        }
-        self.node.with_engine(|engine| engine.peers().address_of(self.rank))
+        self.node.try_engine(|engine| engine.peers().address_of(self.rank))?
     }
 
     /// Returns statistics of the connection to the peer: counts of datagrams and messages, the
@@ -69,10 +66,7 @@ impl Peer {
     #[doc(hidden)]
     #[must_use]
     pub fn report(&self) -> Option<PeerPage> {
-        if self.node.is_forked() {
-            return None;
-        }
-        self.node.with_engine(|engine| PeerPage::of(engine, self.rank))
+        self.node.try_engine(|engine| PeerPage::of(engine, self.rank))?
     }
 
     pub(crate) fn begin<T: Outcome>(

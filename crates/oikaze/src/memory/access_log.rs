@@ -89,15 +89,12 @@ impl Job {
     /// reason are in `oikaze top --json`.
     #[must_use]
     pub fn refused_accesses(&self) -> Vec<RefusedAccess> {
-        if self.node.is_forked() {
-            return Vec::new();
-        }
-        let refused = self.node.with_engine(|engine| {
+        let refused = self.node.try_engine(|engine| {
             let rma = engine.rma();
             let with_name =
                 |refused: &Refused| (*refused, rma.name_of(refused.access.key).map(str::to_owned));
             rma.refusals().1.iter().map(with_name).collect::<Vec<_>>()
         });
-        refused.into_iter().map(RefusedAccess::new).collect()
+        refused.into_iter().flatten().map(RefusedAccess::new).collect()
     }
 }

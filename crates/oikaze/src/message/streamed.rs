@@ -28,7 +28,7 @@ impl Peer {
         what: &OperationLabel,
     ) -> Option<Box<Begun>> {
         let (node, to) = (&self.node, self.rank);
-        if bytes.len() <= RING_BYTES || self.route.is_none() || node.is_forked() {
+        if bytes.len() <= RING_BYTES || self.route.is_none() || node.enter().is_none() {
             return None;
         }
         // Waiting takes at most about as long as copying.

@@ -1,5 +1,8 @@
-//! Refuses work in a child of fork (MEM-24.1). The child has the objects of its parent, but neither
-//! the parent's threads nor its place in the job.
+//! Access of threads to a node and its engine: the one place that tells a child of fork from the
+//! process that joined, and the threads that run turns from those that leave them to another one.
+//!
+//! A child of fork is refused (MEM-24.1). It has the objects of its parent, but neither the
+//! parent's threads nor its place in the job.
 
 use super::Node;
 use crate::{Error, Result};
@@ -11,16 +14,46 @@ use std::sync::OnceLock;
 /// The first process in this line of forks that joined a job, and its rank there.
 static JOINED: OnceLock<(Origin, Rank)> = OnceLock::new();
 
+/// Access of the calling thread to a node's engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// The thread may run turns, as any other thread of this node.
+    Turns,
+    /// The thread is the engine's own, and only it runs turns.
+    OwnTurns,
+    /// The thread leaves turns to the engine's own thread, and makes requests.
+    Requests,
+    /// The thread is in a child of fork, and has no access.
+    Refused,
+}
+
+impl Access {
+    /// Returns `true` if the thread may run turns.
+    #[inline]
+    pub fn runs_turns(self) -> bool {
+        matches!(self, Access::Turns | Access::OwnTurns)
+    }
+}
+
 impl Node {
     /// Returns the rank of this node.
     pub fn rank(&self) -> Rank {
         self.bootstrap.rank()
     }
 
-    /// Returns `true` in a child of fork of the process that joined.
+    /// Returns this node, or `None` in a child of fork of the process that joined.
     #[inline]
-    pub fn is_forked(&self) -> bool {
-        !self.origin.is_here()
+    pub fn enter(&self) -> Option<&Node> {
+        self.origin.is_here().then_some(self)
+    }
+
+    /// Returns the access of the calling thread.
+    #[inline]
+    pub(super) fn access(&self) -> Access {
+        match self.enter() {
+            Some(_) => self.engine_thread.access(self.number()),
+            None => Access::Refused,
+        }
     }
 
     /// Returns the failure of every operation in a child of fork.
@@ -32,7 +65,7 @@ impl Node {
     /// Fails in a child of fork; `what` is the operation.
     #[inline]
     pub fn check_process(&self, what: impl FnOnce() -> String) -> Result<()> {
-        if self.is_forked() { Err(Error::failed(what(), self.forked())) } else { Ok(()) }
+        self.enter().map(drop).ok_or_else(|| Error::failed(what(), self.forked()))
     }
 }
 

@@ -111,9 +111,7 @@ impl ArrivalQueue {
 impl Node {
     /// Takes the oldest put with notice, to the region with this key or to any.
     pub fn take_arrival(&self, key: Option<u64>) -> Option<Placed> {
-        if self.is_forked() {
-            return None;
-        }
+        self.enter()?;
         let (placed, read) = self.arrivals.take(key)?;
         if let Some(read) = read {
             self.tell(read);
@@ -123,7 +121,7 @@ impl Node {
 
     /// Returns the number of puts with notice that are not read.
     pub fn arrivals_len(&self, key: Option<u64>) -> usize {
-        if self.is_forked() { 0 } else { self.arrivals.len(key) }
+        self.enter().map_or(0, |node| node.arrivals.len(key))
     }
 
     /// Enlists a task that waits for a put with notice.

@@ -9,6 +9,8 @@
 pub(super) mod tests;
 
 use super::Node;
+use super::access::Access;
+use crossbeam_queue::SegQueue;
 use oikaze_engine::Submission;
 use oikaze_os::cpu::yield_core;
 use std::cell::Cell;
@@ -45,10 +47,26 @@ impl EngineThread {
         EngineThread { runs: AtomicBool::new(is_planned), visitors: AtomicUsize::new(0) }
     }
 
+    /// Returns the access of the calling thread to the node of this number.
+    #[inline]
+    pub fn access(&self, number: usize) -> Access {
+        match self.runs() {
+            false => Access::Turns,
+            true if ENGINE_OF.get() == number => Access::OwnTurns,
+            true => Access::Requests,
+        }
+    }
+
     /// Returns `true` while the engine has a thread of its own.
     #[inline]
-    pub fn runs(&self) -> bool {
+    fn runs(&self) -> bool {
         self.runs.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if other threads want something of the engine's own thread.
+    #[inline]
+    pub fn is_called(&self, submissions: &SegQueue<Submission>) -> bool {
+        self.runs() && (!submissions.is_empty() || self.has_visitors())
     }
 
     /// Called by the engine's thread when it begins to drive the node of this number.
@@ -65,7 +83,7 @@ impl EngineThread {
 
     /// Returns `true` if a thread is in the engine between two turns, or wants to be.
     #[inline]
-    pub fn has_visitors(&self) -> bool {
+    fn has_visitors(&self) -> bool {
         self.visitors.load(Ordering::Relaxed) > 0
     }
 
@@ -84,7 +102,7 @@ impl EngineThread {
     }
 
     /// Counts a visitor until the result is dropped.
-    fn visit(&self) -> Visit<'_> {
+    pub fn visit(&self) -> Visit<'_> {
         self.visitors.fetch_add(1, Ordering::Relaxed);
         Visit(&self.visitors)
     }
@@ -111,18 +129,6 @@ impl Drop for Visit<'_> {
 }
 
 impl Node {
-    /// Returns `true` if the calling thread leaves turns to the engine's own thread.
-    #[inline]
-    pub(super) fn leaves_turns(&self) -> bool {
-        self.engine_thread.runs() && ENGINE_OF.get() != self.number()
-    }
-
-    /// Announces a visit of the calling thread, if it leaves turns to the engine's own thread.
-    #[inline]
-    pub(super) fn visit(&self) -> Option<Visit<'_>> {
-        self.leaves_turns().then(|| self.engine_thread.visit())
-    }
-
     /// Puts a request into the submission queue. The engine's thread takes requests up in the order
     /// in which they were put there.
     pub(super) fn post(&self, submission: Submission) {
@@ -136,7 +142,7 @@ impl Node {
         // thread sees that it sleeps.
         fence(Ordering::SeqCst);
         self.driver.sleep.wake();
-        if !self.engine_thread.runs() {
+        if self.access() == Access::Turns {
             // The engine's thread has ended meanwhile, and may not have seen the request.
             self.try_turn(self.now());
         }
@@ -149,7 +155,7 @@ impl Node {
     #[cold]
     pub(super) fn wait_for_room(&self, most: usize) -> bool {
         for _ in 0..ROOM_POLLS {
-            if self.submissions.len() <= most || !self.leaves_turns() {
+            if self.submissions.len() <= most || self.access() != Access::Requests {
                 return true;
             }
             if !yield_core() {

@@ -2,6 +2,7 @@
 //!
 //! Bench cases: `message_lat` and `message_rate` of 8 bytes (`bench shm`).
 
+use super::access::Access;
 use super::{Node, RealEngine, ShmRoute};
 use crate::node::driver::limits::{
     SPIN_PAUSES, SPIN_POLLS_BEFORE_DRIVING, SPIN_POLLS_BETWEEN_TURNS, STREAM_BACKOFF_MAX,
@@ -101,9 +102,8 @@ impl Node {
     #[inline]
     fn bars_fast_sends(&self) -> bool {
         self.driver.helper.is_watching()
-            || self.is_forked()
             || self.engine.masks_entries()
-            || self.leaves_turns()
+            || !self.access().runs_turns()
     }
 
     /// Takes a message that is there, or comes within about a microsecond, for a thread that does
@@ -123,7 +123,8 @@ impl Node {
 
     #[inline]
     fn take_within(&self, looks: usize, from: Option<Rank>) -> Option<Arrived> {
-        if self.is_forked() {
+        let access = self.access();
+        if access == Access::Refused {
             return None;
         }
         let soon = self.pace.soon();
@@ -135,7 +136,7 @@ impl Node {
             if let Some(arrived) = self.take_mail(from) {
                 return Some(arrived);
             }
-            if self.channels.have_records() && !self.leaves_turns() {
+            if self.channels.have_records() && access.runs_turns() {
                 self.pace.found_after(look);
                 // A thread that finds a message without waiting finds more.
                 return match self.make_ready_at_once(from, look == 0 || soon >= STREAM_BATCH_MIN) {
@@ -186,11 +187,9 @@ impl Node {
 
     /// Describes the next message if there is one. A turn first takes it out of a ring.
     pub fn probe_if_there(&self, from: Option<Rank>) -> Option<(Rank, u64, u64)> {
-        if self.is_forked() {
-            return None;
-        }
+        self.enter()?;
         self.probe_mail(from).or_else(|| {
-            if self.channels.have_records() && !self.leaves_turns() {
+            if self.channels.have_records() && self.access().runs_turns() {
                 self.run_whole_turn();
             }
             self.probe_mail(from)
@@ -200,7 +199,10 @@ impl Node {
     /// Takes a message from a local peer's ring that is the oldest for this caller.
     #[inline]
     pub fn take_fast(&self, from: Option<Rank>) -> Option<Arrived> {
-        if !self.channels.have_records() || self.engine.masks_entries() || self.leaves_turns() {
+        if !self.channels.have_records()
+            || self.engine.masks_entries()
+            || !self.access().runs_turns()
+        {
             return None;
         }
         self.make_ready(from, false)?.hand_out()

@@ -29,6 +29,7 @@ mod waits;
 
 pub(crate) use access::{check_not_forked, note_joined};
 pub(crate) use departures::Needs;
+pub(crate) use driver::mode::{Inline, NoLink, OwnThread, Served};
 pub use driver::task::LoopProgress;
 pub(crate) use driver::task::{TaskWait, pending};
 pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
@@ -44,6 +45,7 @@ use crate::collective::Registry;
 use crate::memory::LocalRegion;
 use crate::observe::{PathNotes, Publisher};
 use crate::{Error, Result};
+use access::Access;
 use arrivals::ArrivalQueue;
 use crossbeam_queue::SegQueue;
 use driver::lock::{CombiningLock, CombiningLockGuard};
@@ -152,7 +154,7 @@ impl Node {
         let guards = Arc::clone(engine.pages().guards());
         let mailbox = Arc::new(Mailbox::default());
         engine.set_posted(Arc::new(mailbox::Receives(Arc::clone(&mailbox))));
-        let has_own_thread = wait_policy.mode != EngineMode::Inline;
+        let has_own_thread = wait_policy.mode.drive().own_thread().is_some();
         let node = Arc::new(Self {
             pace: fast_path::Pace::new(channels.count()),
             channels,
@@ -207,7 +209,8 @@ impl Node {
     /// Runs `look` on the engine between turns. Callers refuse a child of fork before
     /// ([`Node::check_process`]).
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut RealEngine) -> T) -> T {
-        if self.is_forked() {
+        let access = self.access();
+        if access == Access::Refused {
             // The engine may be in the middle of a turn of the parent's, and its rings are the
             // parent's.
             eprintln!(
@@ -217,13 +220,18 @@ impl Node {
             std::process::abort();
         }
         let masked = self.engine.mask_for_entry();
-        let visit = self.visit();
+        let visit = (access == Access::Requests).then(|| self.engine_thread.visit());
         let value = look(&mut self.engine.enter());
         drop(visit);
         drop(masked);
         // Submissions that found the engine taken meanwhile.
         self.after_leaving();
         value
+    }
+
+    /// Runs `look` on the engine as [`Node::with_engine`] does. Returns `None` in a child of fork.
+    pub fn try_engine<T>(&self, look: impl FnOnce(&mut RealEngine) -> T) -> Option<T> {
+        self.enter().map(|node| node.with_engine(look))
     }
 
     /// Runs one turn, unless another thread is in one. That thread sees this thread's submissions.
@@ -236,15 +244,17 @@ impl Node {
         now: Time,
         turn: impl FnMut(&mut RealEngine, Time) -> Work,
     ) -> Option<Work> {
-        if self.is_forked() {
-            return None;
+        match self.access() {
+            Access::Refused => None,
+            Access::Requests => {
+                self.ring_engine();
+                None
+            }
+            Access::Turns | Access::OwnTurns => {
+                let _masked = self.engine.mask_for_turns();
+                Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
+            }
         }
-        if self.leaves_turns() {
-            self.ring_engine();
-            return None;
-        }
-        let _masked = self.engine.mask_for_turns();
-        Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
     }
 
     fn run_turns_in<'n>(
@@ -253,7 +263,7 @@ impl Node {
         now: Time,
         mut turn: impl FnMut(&mut RealEngine, Time) -> Work,
     ) -> Work {
-        debug_assert!(!self.leaves_turns(), "only the engine's own thread runs turns");
+        debug_assert!(self.access().runs_turns(), "only the engine's own thread runs turns");
         let mut total = Work::default();
         let mut first = Some(now);
         let rung = Cell::new(false);
@@ -367,7 +377,7 @@ impl Node {
 
     /// Wakes waiting threads at once after a settlement that no turn made (END-2.4).
     pub fn tell_waiters(&self) {
-        if self.is_forked() {
+        if self.enter().is_none() {
             return;
         }
         fence(Ordering::SeqCst);
@@ -395,9 +405,6 @@ impl Node {
     /// Fences the operations to this peer, or to each. Operations that need no engine go through
     /// the engine from here on, until nothing earlier may hold them back.
     pub fn fence(&self, peer: Option<Rank>) {
-        if self.is_forked() {
-            return;
-        }
         self.fences.ask();
         self.note(Request::Fence { peer });
     }
@@ -406,7 +413,7 @@ impl Node {
     /// may hold it back, nor when the job is over.
     #[inline]
     pub fn may_go_direct(&self) -> bool {
-        self.fences.are_over() && !self.closing.load(Ordering::Relaxed) && !self.is_forked()
+        self.fences.are_over() && !self.closing.load(Ordering::Relaxed) && self.enter().is_some()
     }
 
     /// Takes the oldest message for the user, from this peer or any.
@@ -426,7 +433,7 @@ impl Node {
 
     /// Posts a receive, whose completion gets the outcome (MEM-26).
     pub fn post_receive(&self, pattern: Pattern, receive: PostedReceive) {
-        if self.is_forked() {
+        if self.enter().is_none() {
             return receive.completion.settle(Err(self.forked()));
         }
         let nodes = self.bootstrap.size();
@@ -452,9 +459,9 @@ impl Node {
 
     /// Cancels a posted receive, if it waits.
     pub fn cancel_receive(&self, completion: &Arc<Completion>) {
-        if !self.is_forked() {
-            self.mailbox.cancel_posted(completion);
-            self.tell_waiters();
+        if let Some(node) = self.enter() {
+            node.mailbox.cancel_posted(completion);
+            node.tell_waiters();
         }
     }
 
@@ -465,7 +472,7 @@ impl Node {
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
         let mut batch = Vec::new();
         let mut is_late = false;
-        if self.is_forked() {
+        if self.enter().is_none() {
             return batch;
         }
         loop {
@@ -501,9 +508,7 @@ impl Node {
 
     /// Takes at most `wanted` of the oldest messages, if at least `at_least` are there.
     pub fn take_waiting(&self, wanted: usize, at_least: usize) -> Option<Vec<Arrived>> {
-        if self.is_forked() {
-            return None;
-        }
+        self.enter()?;
         // Takes messages out of the rings of local peers first.
         let _ = self.probe_if_there(None);
         let mut batch = Vec::new();
@@ -517,7 +522,7 @@ impl Node {
     /// Says goodbye to all peers, once they have all that was sent to them, and sees that it goes
     /// out. A peer without that goodbye would wait for this node until it takes the node for dead.
     pub fn say_goodbye(&self, limit: Duration) {
-        if self.is_forked() {
+        if self.enter().is_none() {
             return;
         }
         if self.is_aborted() {
@@ -536,7 +541,7 @@ impl Node {
 
     /// Stops the helper. After that, only threads that wait run turns.
     pub fn stop(&self) {
-        if self.is_forked() {
+        if self.enter().is_none() {
             return;
         }
         self.closing.store(true, Ordering::SeqCst);

@@ -1,5 +1,6 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
+use super::access::Access;
 use super::{Needs, Node, WaitSubject, line_of};
 use crate::error::Cause;
 use crate::{Error, Result};
@@ -64,7 +65,7 @@ impl Node {
         match brought {
             Some(Ok(value)) => Ok(value),
             Some(Err(failure)) => Err(self.failure(&what(), failure)),
-            None if self.is_forked() => Err(Error::failed(what(), self.forked())),
+            None if self.enter().is_none() => Err(Error::failed(what(), self.forked())),
             None => Err(Cause::Timeout { what: what(), waited: begun.elapsed() }.into()),
         }
     }
@@ -111,7 +112,7 @@ impl Node {
     /// Drives until all bytes have left this node, because other nodes wait for its updates, and
     /// this thread may compute for long from now on.
     fn send_rest(&self) {
-        if self.leaves_turns() {
+        if self.access() == Access::Requests {
             // The engine's thread sends by itself.
             return;
         }

@@ -1,5 +1,6 @@
 //! Changes and ends of regions, from any thread.
 
+use super::access::Access;
 use super::{Node, RealEngine};
 use oikaze_engine::{Failure, Request, Submission};
 use oikaze_os::memory::RegionId;
@@ -17,7 +18,7 @@ impl Node {
 
     /// Gives a region a name. A name that was given up before is free.
     pub fn publish(&self, name: &str, published: Published) -> Result<(), Failure> {
-        if self.is_forked() {
+        if self.enter().is_none() {
             return Err(self.forked());
         }
         // Giving the name up may have been left to another thread's turn.
@@ -29,11 +30,12 @@ impl Node {
     /// Called when the last user of a region has dropped it. If that happens in the middle of a
     /// turn, the end of the turn removes the region.
     pub fn forget_region(&self, region: RegionId, name: Option<String>) {
-        if self.is_forked() {
+        let access = self.access();
+        if access == Access::Refused {
             return;
         }
         let _masked = self.engine.mask_for_entry();
-        let engine = if self.leaves_turns() { None } else { self.engine.try_enter() };
+        let engine = if access.runs_turns() { self.engine.try_enter() } else { None };
         let Some(mut engine) = engine else {
             if let Some(name) = name {
                 self.submissions.push(Submission {
@@ -47,7 +49,7 @@ impl Node {
                 completion: None,
                 keep: None,
             });
-            return if self.leaves_turns() { self.ring_engine() } else { self.after_leaving() };
+            return if access.runs_turns() { self.after_leaving() } else { self.ring_engine() };
         };
         if let Some(name) = &name {
             engine.rma().withdraw(name);

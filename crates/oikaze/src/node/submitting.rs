@@ -1,5 +1,6 @@
 //! Submission of requests to the engine: directly, by the thread in it, or several together.
 
+use super::access::Access;
 use super::{Node, RealEngine, cork};
 use oikaze_engine::OperationLabel;
 use oikaze_engine::{Completion, Keep, Request, Submission, Work, tracked, tracked_by};
@@ -34,12 +35,11 @@ impl Node {
 
     /// Submits a request that takes effect at once and sends nothing. No turn is run for it.
     pub fn note(&self, request: Request) {
-        if self.is_forked() {
-            return;
-        }
         let submission = Submission { request, completion: None, keep: None };
-        if self.leaves_turns() {
-            return self.post(submission);
+        match self.access() {
+            Access::Refused => return,
+            Access::Requests => return self.post(submission),
+            Access::Turns | Access::OwnTurns => {}
         }
         let _masked = self.engine.mask_for_entry();
         let mut settled = 0;
@@ -63,11 +63,10 @@ impl Node {
     /// thread in the engine takes the submission up. In thread mode that is always the engine's own
     /// thread. Either way a thread's requests are taken up in their order.
     pub fn push(&self, submission: Submission) {
-        if self.is_forked() {
-            return self.refuse(&submission);
-        }
-        if self.leaves_turns() {
-            return self.push_to_queue(submission);
+        match self.access() {
+            Access::Refused => return self.refuse(&submission),
+            Access::Requests => return self.push_to_queue(submission),
+            Access::Turns | Access::OwnTurns => {}
         }
         if !self.push_at_once(submission) && self.submissions.len() > LEFT_MAX {
             self.begin_what_was_left(|_| ());
@@ -105,7 +104,7 @@ impl Node {
             engine.begin_waiting(self.now());
             then(engine)
         });
-        if self.leaves_turns() {
+        if self.access() == Access::Requests {
             // The engine's thread does not know the timers of requests that it has not begun.
             self.ring_engine();
         }
@@ -142,9 +141,6 @@ impl Node {
     /// Runs turns for this thread's submissions. The thread drives meanwhile, because bulk may take
     /// its time, and the helper would only be in the way.
     pub(super) fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
-        if self.is_forked() {
-            return;
-        }
         let driving = self.driver.try_drive(now);
         let work = turns();
         if let Some(driving) = driving {
@@ -184,11 +180,10 @@ impl Node {
 
     /// Runs a turn for held posts of a batch, by this thread or the one in the engine.
     pub(super) fn send_what_was_held(&self) {
-        if self.is_forked() {
-            return;
-        }
-        if self.leaves_turns() {
-            return self.ring_engine();
+        match self.access() {
+            Access::Refused => return,
+            Access::Requests => return self.ring_engine(),
+            Access::Turns | Access::OwnTurns => {}
         }
         self.engine.ask();
         let now = self.now();

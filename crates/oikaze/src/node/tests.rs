@@ -20,8 +20,12 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicUsize;
 
-const WAIT_POLICY: WaitPolicy =
-    WaitPolicy { wait: WaitMode::Block, has_room: false, mode: EngineMode::Inline, priority: None };
+const WAIT_POLICY: WaitPolicy = WaitPolicy {
+    wait: WaitMode::Block,
+    has_room: false,
+    mode: EngineMode::Inline(Inline),
+    priority: None,
+};
 
 pub(super) fn node_and_local_peer() -> (Arc<Node>, Pair) {
     node_with(None)

@@ -791,9 +791,7 @@ impl<T: Element> SharedArray<T> {
 impl<T> Drop for SharedArray<T> {
     /// Tells that no thread of this node uses the array any more (COH-14.1).
     fn drop(&mut self) {
-        if !self.node.is_forked() {
-            self.node.with_engine(|engine| engine.coherence().drop_array(self.memory.array()));
-        }
+        self.node.try_engine(|engine| engine.coherence().drop_array(self.memory.array()));
     }
 }
 

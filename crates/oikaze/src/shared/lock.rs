@@ -93,7 +93,7 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if self.held && !self.node.is_forked() {
+        if self.held && self.node.enter().is_some() {
             self.node.gave_lock_back(self.lock);
             // An error here means that the job is lost, and the next synchronisation reports that.
             let completion = self.node.submit(Request::Unlock(self.lock), None);

@@ -117,7 +117,7 @@ impl InRing<'_> {
     }
 
     pub fn tell(&self, sink: Box<dyn Sink>) {
-        if self.route.node().is_some_and(|node| node.is_forked()) {
+        if self.route.node().is_some_and(|node| node.enter().is_none()) {
             return;
         }
         let completion = Completion::telling(sink);

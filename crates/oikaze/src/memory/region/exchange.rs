@@ -9,9 +9,7 @@ impl LocalRegion {
     /// Runs `work`, and has the end of the registration wait for it, because no operation is under
     /// way between two steps of an exchange. Returns `None` if the region is no longer registered.
     pub(crate) fn exchanging<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        if self.inner.node.is_forked() {
-            return None;
-        }
+        self.inner.node.enter()?;
         let inside = self.inner.direct.enter()?;
         let outcome = work();
         drop(inside);

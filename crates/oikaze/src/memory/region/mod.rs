@@ -71,7 +71,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // The lock of the name may be held for ever in a child of fork.
-        if self.node.is_forked() {
+        if self.node.enter().is_none() {
             return;
         }
         let name = self.take_name();
@@ -257,7 +257,7 @@ impl RegionSlice {
     #[inline]
     pub(crate) fn use_directly(&self, act: impl FnOnce(&Region, u64, u64) -> bool) -> bool {
         let inner = &*self.region.inner;
-        if inner.node.is_forked() {
+        if inner.node.enter().is_none() {
             return false;
         }
         let Some(_inside) = inner.direct.enter() else { return false };
@@ -267,7 +267,7 @@ impl RegionSlice {
     /// Returns `true` if the region is still registered. In a child of fork, the operation fails
     /// for another reason.
     pub(crate) fn is_registered(&self) -> bool {
-        self.region.inner.node.is_forked() || self.use_directly(|_, _, _| true)
+        self.region.inner.node.enter().is_none() || self.use_directly(|_, _, _| true)
     }
 
     /// Returns `true` if the region is registered and its memory can be written.

@@ -28,10 +28,8 @@ impl LocalRegion {
     /// A child of fork gets no rights.
     #[must_use]
     pub fn rights(&self) -> Rights {
-        if self.inner.node.is_forked() {
-            return Rights::NONE;
-        }
-        self.inner.node.with_engine(|engine| self.granted(engine))
+        let granted = self.inner.node.try_engine(|engine| self.granted(engine));
+        granted.unwrap_or(Rights::NONE)
     }
 
     /// Grants these rights to peers from now on, on every page. When this call returns, no

@@ -3,6 +3,7 @@
 use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
 use super::link_watch::LinkWatch;
 use super::{Idle, IdleStep, Sleeper, Wakes};
+use crate::node::access::Access;
 use crate::node::cork;
 use crate::node::engine_thread::stand_aside;
 use crate::node::waits::{LongWait, WaitSubject};
@@ -68,9 +69,7 @@ impl Node {
         long: &mut LongWait<'_>,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        if self.is_forked() {
-            return None;
-        }
+        self.enter()?;
         if let Some(value) = ready() {
             return Some(value);
         }
@@ -151,6 +150,7 @@ impl Node {
     ) -> (Option<T>, Time) {
         let last = deadline.map(|deadline| self.time_of(deadline));
         let mut watch = LinkWatch::new(self);
+        let has_own_turns = self.access() == Access::OwnTurns;
         let (mut spun, mut stood_aside) = (0u64, 0);
         loop {
             self.driver.begin_round();
@@ -174,7 +174,7 @@ impl Node {
                             if spun == SPIN_TURNS_UNTIL_CREDIT {
                                 self.with_engine(|engine| self.give_credit_back(engine));
                             }
-                            let value = match self.engine_thread.runs() {
+                            let value = match has_own_turns {
                                 // `ready` of the engine's own thread takes page faults by a system
                                 // call, which is worth one call a turn.
                                 true => self.view(&mut || None),
@@ -245,8 +245,7 @@ impl Node {
     /// Returns `true` if other threads want something of the engine's own thread.
     #[inline]
     pub(in crate::node) fn is_called(&self) -> bool {
-        self.engine_thread.runs()
-            && (!self.submissions.is_empty() || self.engine_thread.has_visitors())
+        self.engine_thread.is_called(&self.submissions)
     }
 
     /// Sleeps for an interval of polling. Peers get the credit back that they may wait for.
@@ -272,7 +271,8 @@ impl Node {
         // sleep.
         let value = ready();
         if value.is_none() && self.submissions.is_empty() {
-            self.poll(&self.driver.sleep, true, self.engine_thread.runs(), timeout);
+            let faults = self.access() == Access::OwnTurns;
+            self.poll(&self.driver.sleep, true, faults, timeout);
         }
         self.driver.sleep.wake_up();
         value

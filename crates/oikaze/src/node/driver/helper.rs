@@ -7,7 +7,7 @@ use super::link_watch::LinkWatch;
 use super::{HelperSleep, Idle};
 use crate::node::engine_thread::EngineThread;
 use crate::node::waits::Faults;
-use crate::node::{EngineMode, Node, WaitMode};
+use crate::node::{Node, WaitMode};
 use oikaze_engine::{Request, Submission};
 use oikaze_os::cpu::{CpuId, TimerSlack, raise_on_shared_core, yield_core};
 use oikaze_os::memory::tracking::SharedError;
@@ -32,9 +32,9 @@ pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
         let _guard = EndTogether;
         HELPS.set(Arc::as_ptr(&node).addr());
         node.take_priority();
-        match &node.wait_policy.mode {
-            EngineMode::Inline => node.help(),
-            mode => node.drive_for_good(mode.cores()),
+        match node.wait_policy.mode.drive().own_thread() {
+            None => node.help(),
+            Some(cores) => node.drive_for_good(cores),
         }
     })
 }

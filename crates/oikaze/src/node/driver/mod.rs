@@ -62,6 +62,7 @@ pub(crate) mod helper;
 pub(crate) mod limits;
 pub(crate) mod link_watch;
 pub(crate) mod lock;
+pub(crate) mod mode;
 pub(crate) mod sleeper;
 pub(crate) mod spin;
 pub(crate) mod spin_history;

@@ -14,6 +14,7 @@
 use super::limits::{BURST_TIME, LOOP_GRACE, SPIN_TIME, TASK_TURNS_APART, TURNS_BEFORE_SLEEP};
 use super::spin::IdleSpan;
 use super::{Idle, IdleStep};
+use crate::node::access::Access;
 use crate::node::{Node, RealEngine, lock};
 use oikaze_os::cpu::{AnyReadable, Event, may_yield, yield_core};
 use oikaze_os::net::Link;
@@ -168,7 +169,7 @@ impl Node {
     /// Drives for a task that has found nothing. Returns `true` if the task is best polled again
     /// soon, and `false` if it is best woken. The helper watches the socket for it then.
     pub fn drive_for_task(&self, wait: &mut TaskWait) -> bool {
-        if self.is_forked() || matches!(wait, TaskWait::Sleeps(_)) {
+        if self.enter().is_none() || matches!(wait, TaskWait::Sleeps(_)) {
             return false;
         }
         let now = self.now();
@@ -189,7 +190,7 @@ impl Node {
         };
         let mut idle = Idle::resume(&self.spin_limit, span);
         // An engine with a thread of its own polls by itself, and may need this core for that.
-        if !self.engine_thread.runs() && self.task_turns.is_in_burst(now) {
+        if self.access() == Access::Turns && self.task_turns.is_in_burst(now) {
             idle.begin_burst();
         }
         let step = match idle.next(now) {
@@ -258,13 +259,14 @@ impl Node {
     /// Returns the descriptor on which event loops sleep.
     pub fn loop_descriptor(&self) -> BorrowedFd<'_> {
         let LoopWatch { news, any, .. } = &self.watch_loop;
-        if self.is_forked() {
+        let access = self.access();
+        if access == Access::Refused {
             return news.as_fd();
         }
         self.watch_loop.want();
         let gather = || {
             // The engine's own thread receives by itself.
-            let arrivals = (!self.engine_thread.runs())
+            let arrivals = (access == Access::Turns)
                 .then(|| [self.socket(), self.local_peers.as_ref().map(AsFd::as_fd)]);
             let arrivals = arrivals.into_iter().flatten().flatten();
             AnyReadable::new([news.as_fd()].into_iter().chain(arrivals)).ok()
@@ -274,7 +276,7 @@ impl Node {
 
     /// Makes the loops' descriptor unreadable, and takes in what has arrived.
     pub fn clear_descriptor(&self) {
-        if self.is_forked() {
+        if self.enter().is_none() {
             return;
         }
         if self.watch_loop.any.get().is_some() {
@@ -288,7 +290,7 @@ impl Node {
 
     /// Drives for an event loop.
     pub fn progress(&self) -> LoopProgress {
-        if self.is_forked() {
+        if self.enter().is_none() {
             return LoopProgress { news: false, polls_on: false };
         }
         self.watch_loop.want();

@@ -1,5 +1,6 @@
 //! Settings of a node's threads: which thread runs the engine, and how threads wait.
 
+use super::mode::{Drive, Inline, OwnThread, Served};
 use oikaze_launch::environment::{ENGINE, PRIORITY};
 use oikaze_os::cpu::{CpuId, NoCore, Priority, online_cpus, parse_cores};
 use std::ops::RangeInclusive;
@@ -10,37 +11,27 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineMode {
     /// A thread that waits; the helper when none does.
-    Inline,
+    Inline(Inline),
     /// A thread of its own. No other thread runs turns.
-    Thread {
-        /// Processors to bind the thread to; those of the application if empty.
-        cores: Vec<CpuId>,
-    },
+    Thread(OwnThread),
     /// A thread of its own, which leaves sending and receiving to a server of this machine
     /// (`oikaze serve`).
-    Process {
-        /// Name of the server.
-        server: String,
-        /// Processors to bind the thread to, and a server that is started on demand.
-        cores: Vec<CpuId>,
-    },
+    Process(Served),
 }
 
 impl EngineMode {
-    /// Returns the processors to which the engine's own thread is bound.
-    pub fn cores(&self) -> &[CpuId] {
+    /// Returns the way in which the engine is driven.
+    pub(crate) fn drive(&self) -> &dyn Drive {
         match self {
-            EngineMode::Inline => &[],
-            EngineMode::Thread { cores } | EngineMode::Process { cores, .. } => cores,
+            EngineMode::Inline(inline) => inline,
+            EngineMode::Thread(thread) => thread,
+            EngineMode::Process(served) => served,
         }
     }
 
-    /// Returns the name of the server that sends and receives for this node.
-    pub fn server(&self) -> Option<&str> {
-        match self {
-            EngineMode::Process { server, .. } => Some(server),
-            _ => None,
-        }
+    /// Returns the processors to which the engine's own thread is bound.
+    pub fn cores(&self) -> &[CpuId] {
+        self.drive().own_thread().unwrap_or_default()
     }
 }
 
@@ -54,10 +45,11 @@ impl FromStr for EngineMode {
                 .to_owned()
         };
         match (kind, rest) {
-            ("inline", None) => Ok(EngineMode::Inline),
-            ("thread", None) => Ok(EngineMode::Thread { cores: Vec::new() }),
+            ("inline", None) => Ok(EngineMode::Inline(Inline)),
+            ("thread", None) => Ok(EngineMode::Thread(OwnThread::default())),
             ("thread", Some(list)) => {
-                Ok(EngineMode::Thread { cores: parse_cores(list).ok_or_else(unknown)? })
+                let cores = parse_cores(list).ok_or_else(unknown)?;
+                Ok(EngineMode::Thread(OwnThread { cores }))
             }
             _ => {
                 let (named, list) =
@@ -69,7 +61,7 @@ impl FromStr for EngineMode {
                 };
                 oikaze_serve::check_name(server)?;
                 let cores = list.map_or(Some(Vec::new()), parse_cores).ok_or_else(unknown)?;
-                Ok(EngineMode::Process { server: server.to_owned(), cores })
+                Ok(EngineMode::Process(Served { server: server.to_owned(), cores }))
             }
         }
     }
@@ -159,9 +151,9 @@ impl WaitPolicy {
             1 => "this node keeps".to_owned(),
             _ => format!("each of the {nodes} nodes here keeps"),
         };
-        let threads = match self.mode {
-            EngineMode::Inline => "a thread",
-            _ => "2 threads, the program's and its engine's,",
+        let threads = match self.mode.drive().own_thread() {
+            None => "a thread",
+            Some(_) => "2 threads, the program's and its engine's,",
         };
         Some(format!(
             "spinning without end (OIKAZE_WAIT=spin): {who} {threads} spinning, which is too many for cores {cores}, so they take the cores from each other and the job may be 50 times slower; use OIKAZE_WAIT=adaptive, more cores (--bind), or fewer nodes"
@@ -209,7 +201,7 @@ impl WaitSettings {
     }
 
     fn mode_of_env() -> Result<EngineMode, String> {
-        let Ok(text) = std::env::var(ENGINE) else { return Ok(EngineMode::Inline) };
+        let Ok(text) = std::env::var(ENGINE) else { return Ok(EngineMode::Inline(Inline)) };
         let mode: EngineMode = text.parse().map_err(|why| format!("{ENGINE}={text}: {why}"))?;
         check_cores(mode.cores(), &format!("{ENGINE}={text}"))?;
         Ok(mode)
@@ -235,7 +227,7 @@ impl WaitSettings {
     /// Returns the policy. `has_room_for` says whether the machine has room for this many spinning
     /// threads, in this node and each of its local peers.
     pub fn policy(self, has_room_for: impl FnOnce(usize) -> bool) -> WaitPolicy {
-        let threads = if self.mode == EngineMode::Inline { 1 } else { 2 };
+        let threads = if self.mode.drive().own_thread().is_some() { 2 } else { 1 };
         let has_room = has_room_for(threads);
         WaitPolicy { wait: self.wait, has_room, mode: self.mode, priority: self.priority }
     }
@@ -288,7 +280,7 @@ mod tests {
     /// `oikaze_os::cpu::Topology` tests.
     #[test]
     fn spinning_on_too_few_cores_is_told_with_a_remedy() {
-        let thread = EngineMode::Thread { cores: Vec::new() };
+        let thread = EngineMode::Thread(OwnThread::default());
         let policy = |wait, has_room, mode: &EngineMode| WaitPolicy {
             wait,
             has_room,
@@ -299,7 +291,8 @@ mod tests {
         for part in ["OIKAZE_WAIT=spin", "2 nodes here", "its engine's", "0-1", "adaptive"] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        let one = policy(WaitMode::Spin, false, &EngineMode::Inline).crowding(1, "0").unwrap();
+        let one =
+            policy(WaitMode::Spin, false, &EngineMode::Inline(Inline)).crowding(1, "0").unwrap();
         assert!(one.contains("this node keeps a thread spinning"), "{one}");
         assert_eq!(policy(WaitMode::Spin, true, &thread).crowding(2, "0-3"), None);
         for wait in [WaitMode::Adaptive, WaitMode::Block] {
