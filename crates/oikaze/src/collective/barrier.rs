@@ -32,7 +32,7 @@ impl Job {
     #[track_caller]
     fn barrier_within(&self, limit: Option<Duration>) -> Result<()> {
         self.node.check_no_guard("barrier")?;
-        let number = self.node.next_barrier();
+        let number = self.node.call_order.next_barrier();
         self.node.collective(&format_args!("barrier {number}"), Request::Barrier, limit).map(drop)
     }
 

@@ -152,7 +152,8 @@ impl Counter {
             return Ok(counts);
         }
         lock(&self.shared.0).waiters.enlist(ended);
-        let counts = self.node.wait_quietly(&subject, deadline, || self.node.next_or_left(ready));
+        let counts =
+            self.node.wait_quietly(&subject, deadline, || self.node.departures.next_or_left(ready));
         lock(&self.shared.0).waiters.delist();
         let what = || {
             format!(

@@ -111,7 +111,7 @@ impl Sink for ToQueue {
                         0 => node.untaken.take_in_ring(what.peer),
                         serial => node.untaken.take(what.peer, serial),
                     }
-                    node.failure(&what, failure).of_unknown_fate(what.fate())
+                    node.departures.failure(&what, failure).of_unknown_fate(what.fate())
                 }))
             }
         };
@@ -265,8 +265,9 @@ impl CompletionQueue {
             return Ok(taken);
         }
         lock(&self.shared.0).waiters.enlist(at_least as u64);
-        let there =
-            self.node.wait_quietly(&subject, deadline, || self.node.next_or_left(&mut take));
+        let there = self
+            .node
+            .wait_quietly(&subject, deadline, || self.node.departures.next_or_left(&mut take));
         lock(&self.shared.0).waiters.delist();
         let what = || {
             format!(

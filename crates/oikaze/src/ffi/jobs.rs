@@ -9,7 +9,7 @@ impl Job {
     /// fails ends the job for all nodes ([`Job::abort`]), as [`run`](crate::run) does.
     #[must_use]
     pub fn keeps_going(&self) -> bool {
-        self.node.keeps_going()
+        self.node.departures.keeps_going()
     }
 
     /// Comes to a barrier or reduction of all nodes in place of this node's own call, whose
@@ -61,7 +61,7 @@ impl Job {
     /// # }
     /// ```
     pub fn name_lock(&self, number: u64, name: &str) {
-        self.node.name_lock(number, name);
+        self.node.waits.name_lock(number, name);
     }
 
     fn refuse_by(&self, refusal: Request, what: &str, why: &str) -> Error {

@@ -150,7 +150,7 @@ fn join_explaining(
         return Err(error);
     }
     if bootstrap.settings().keep_going {
-        node.keep_going();
+        node.departures.keep_going();
     }
     if builder.lets_survivors_go_on() {
         bootstrap.keep_going();

@@ -152,7 +152,7 @@ impl Meeting {
         let unauthentic = node.with_engine(|engine| engine.counters().unauthentic);
         let mut unreachable = Unreachable::default();
         for to in missing(node) {
-            let told = match node.death_of(to) {
+            let told = match node.departures.death_of(to) {
                 Some(death) => Some(death.to_string()),
                 None if unauthentic > 0 => Some(
                     "handshakes with another job's secret came instead of an answer".to_owned(),
@@ -213,8 +213,10 @@ fn connected_within(
     let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
     node.wait_on(&subject, Instant::now().checked_add(time), || {
         let missing = missing(node);
-        let mut deaths =
-            missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
+        let mut deaths = missing
+            .iter()
+            .filter_map(|&rank| Some((rank, node.departures.death_of(rank)?)))
+            .peekable();
         let lost = deaths.peek().is_some();
         let misfit = deaths.find_map(|(rank, death)| match death {
             Death::Refused(why) => Some(JobError::Misfit { rank, why }),

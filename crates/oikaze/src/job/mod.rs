@@ -153,7 +153,7 @@ impl Job {
     /// the order in which this node learned of it. See [`JobBuilder::keep_going`].
     #[must_use]
     pub fn lost(&self) -> Vec<Rank> {
-        self.node.lost()
+        self.node.departures.lost()
     }
 
     /// Returns the counters of this node.
@@ -194,13 +194,13 @@ impl Job {
     /// ```
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.node.loop_descriptor()
+        self.node.watch_loop.descriptor(&self.node)
     }
 
     /// Makes the descriptor unreadable again, and takes in what has arrived; see
     /// [`Job::descriptor`].
     pub fn clear_descriptor(&self) {
-        self.node.clear_descriptor();
+        self.node.watch_loop.clear(&self.node);
     }
 
     /// Does the node's work that is due now, and returns at once, for programs with an event loop.
@@ -212,7 +212,7 @@ impl Job {
     ///
     /// No program has to call it: a helper thread serves the node otherwise.
     pub fn progress(&self) -> bool {
-        let progress = self.node.progress();
+        let progress = self.node.watch_loop.progress(&self.node);
         progress.news || progress.polls_on
     }
 
@@ -234,7 +234,7 @@ impl Job {
     /// # }
     /// ```
     pub fn progress_of_loop(&self) -> LoopProgress {
-        self.node.progress()
+        self.node.watch_loop.progress(&self.node)
     }
 
     /// Leaves the job: waits for all other nodes to leave, then says goodbye. Dropping the job does
@@ -258,7 +258,7 @@ impl Job {
         if self.node.check_process(|| "leave".into()).is_err() {
             return;
         }
-        if !self.node.keeps_going() {
+        if !self.node.departures.keeps_going() {
             self.tell_end(why);
         }
         self.part();
@@ -283,11 +283,11 @@ impl Job {
         let outcome = if std::thread::panicking() {
             // A node that panics waits for no other. Survivors that go on learn of the end by its
             // goodbye.
-            if !self.node.keeps_going() {
+            if !self.node.departures.keeps_going() {
                 self.tell_end("it panicked");
             }
             Ok(())
-        } else if self.node.is_aborted() {
+        } else if self.node.departures.is_aborted() {
             Ok(())
         } else {
             // The others cannot do without this node's arrival, so a guard that is alive is an
@@ -312,7 +312,7 @@ impl Drop for Job {
         }
         // The program has been told of the earlier failure, so a failure to leave for the same
         // reason is not reported.
-        let known = self.node.has_failed();
+        let known = self.node.departures.has_failed();
         if let Err(error) = self.leave_once()
             && !known
         {

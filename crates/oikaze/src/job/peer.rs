@@ -41,7 +41,7 @@ impl Job {
     /// The job has no such rank.
     pub fn peer(&self, rank: Rank) -> Result<Peer> {
         self.node.check_process(|| format!("node {rank}"))?;
-        self.node.check_rank(rank)?;
+        self.node.departures.check_rank(rank)?;
         let route = self.node.shm_route_to(rank, self.limit);
         Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit, route })
     }

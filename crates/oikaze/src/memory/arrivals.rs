@@ -166,9 +166,9 @@ impl Arrivals {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Arrival;
-        let arrival = self
-            .node
-            .wait_on(&subject, deadline, || self.node.next_or_loss(None, Needs::Memory, &mut next));
+        let arrival = self.node.wait_on(&subject, deadline, || {
+            self.node.departures.next_or_loss(None, Needs::Memory, &mut next)
+        });
         self.node.awaited(|| WHAT.into(), begun, arrival)
     }
 
@@ -234,7 +234,7 @@ impl NextArrival {
         if let Err(error) = node.check_process(|| WHAT.into()) {
             return Some(Err(error));
         }
-        let next = node.next_or_loss(None, Needs::Memory, || arrivals.try_next())?;
+        let next = node.departures.next_or_loss(None, Needs::Memory, || arrivals.try_next())?;
         wait.end(node);
         Some(node.awaited(|| WHAT.into(), Instant::now(), Some(next)))
     }

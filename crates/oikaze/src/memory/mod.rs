@@ -212,7 +212,10 @@ impl Job {
             Ok(()) => Ok(local),
             Err(failure) => {
                 local.forget_name();
-                Err(self.node.failure(&format_args!("publishing region \"{name}\""), failure))
+                Err(self
+                    .node
+                    .departures
+                    .failure(&format_args!("publishing region \"{name}\""), failure))
             }
         }
     }

@@ -180,7 +180,7 @@ impl Scope<'_, '_, '_> {
                 _ => None,
             };
             if let Some(failure) = failure {
-                failed = Err(node.failure(what, failure).of_unknown_fate(what.fate()));
+                failed = Err(node.departures.failure(what, failure).of_unknown_fate(what.fate()));
             }
         }
         failed

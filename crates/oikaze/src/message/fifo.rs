@@ -139,7 +139,7 @@ impl Fifo {
         let subject = || WaitSubject::Pop { fifo: self.name.to_string() };
         let what = || format!("waiting for an element of FIFO \"{}\"", self.name);
         let outcome = self.node.wait_on(&subject, deadline, || {
-            self.node.next_or_loss(None, Needs::Memory, &mut popped)
+            self.node.departures.next_or_loss(None, Needs::Memory, &mut popped)
         });
         Ok(self.node.awaited(what, begun, outcome)??)
     }

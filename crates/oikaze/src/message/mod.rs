@@ -166,14 +166,14 @@ impl Job {
     #[cold]
     #[track_caller]
     fn receive_later(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Message> {
-        from.map_or(Ok(()), |rank| self.node.check_rank(rank))?;
+        from.map_or(Ok(()), |rank| self.node.departures.check_rank(rank))?;
         let next = || self.node.take_mail(from).or_else(|| self.node.take_fast(from));
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Message { from, count: 1 };
-        let arrived = self
-            .node
-            .wait_on(&subject, deadline, || self.node.next_or_loss(from, Needs::Messages, next));
+        let arrived = self.node.wait_on(&subject, deadline, || {
+            self.node.departures.next_or_loss(from, Needs::Messages, next)
+        });
         self.node.awaited(|| "receiving a message".into(), begun, arrived).map(Message::new)
     }
 
@@ -224,14 +224,14 @@ impl Job {
         if let Some(next) = self.try_probe(from) {
             return Ok(next);
         }
-        from.map_or(Ok(()), |rank| self.node.check_rank(rank))?;
+        from.map_or(Ok(()), |rank| self.node.departures.check_rank(rank))?;
         let next = || self.node.probe_mail(from);
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Message { from, count: 1 };
-        let next = self
-            .node
-            .wait_on(&subject, deadline, || self.node.next_or_loss(from, Needs::Messages, next));
+        let next = self.node.wait_on(&subject, deadline, || {
+            self.node.departures.next_or_loss(from, Needs::Messages, next)
+        });
         let (from, tag, len) = self.node.awaited(|| "waiting for a message".into(), begun, next)?;
         Ok(Received { from, tag, len })
     }

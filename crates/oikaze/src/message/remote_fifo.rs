@@ -145,7 +145,7 @@ impl RemoteFifo {
         let mut long = self.peer.node.long_wait(&subject);
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let was_leaving = self.peer.node.is_leaving(self.peer.rank);
+            let was_leaving = self.peer.node.departures.is_leaving(self.peer.rank);
             let push = self.begin(element, true);
             let pushed = push.wait_within(left);
             match pushed {
@@ -155,6 +155,7 @@ impl RemoteFifo {
                     return Err(self
                         .peer
                         .node
+                        .departures
                         .failure(&what, Failure::Leaving { peer: Some(self.peer.rank) }));
                 }
                 Err(error) if error.is_full() => {

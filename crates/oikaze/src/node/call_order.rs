@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counts of this node's collectives of coherence, and hints that their order may be wrong.
 #[derive(Debug, Default)]
-pub(super) struct CallOrder {
+pub(crate) struct CallOrder {
+    /// Number of barriers of the job that this node has called.
+    barriers: AtomicU64,
     /// Number of calls, including those that this node only joins to make them fail.
     called: AtomicU64,
     /// Number of calls that no thread waits for any more.
@@ -22,6 +24,38 @@ pub(super) struct CallOrder {
     notices: AtomicU64,
     /// Number of those notices after which none was left.
     settled_notices: AtomicU64,
+}
+
+impl CallOrder {
+    /// Returns the number of collectives of coherence that this node has called.
+    pub fn coherence_calls(&self) -> u64 {
+        self.called.load(Ordering::SeqCst)
+    }
+
+    /// Returns the count at which the latest collective of coherence failed by calls that differ,
+    /// or 0.
+    pub fn failed_coherence_call(&self) -> u64 {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a collective of data begins. A program whose threads call both kinds at the same
+    /// time has no order that could be wrong.
+    #[inline]
+    pub fn note_data_call(&self) {
+        if self.ended.load(Ordering::Relaxed) != self.called.load(Ordering::Relaxed) {
+            self.is_concurrent.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that another rank waits in a collective of data that this node has not called.
+    pub fn note_waiting_rank(&self) {
+        self.notices.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of this node's next barrier. All nodes count alike, from 1.
+    pub fn next_barrier(&self) -> u64 {
+        self.barriers.fetch_add(1, Ordering::Relaxed) + 1
+    }
 }
 
 /// A collective of coherence that a thread of this node is in.
@@ -73,32 +107,6 @@ impl Node {
     ) -> CoherenceCall<'a> {
         let number = self.call_order.called.fetch_add(1, Ordering::SeqCst) + 1;
         CoherenceCall { node: self, what, number, seen: Cell::new(0) }
-    }
-
-    /// Returns the number of collectives of coherence that this node has called.
-    pub fn coherence_calls(&self) -> u64 {
-        self.call_order.called.load(Ordering::SeqCst)
-    }
-
-    /// Returns the count at which the latest collective of coherence failed by calls that differ,
-    /// or 0.
-    pub fn failed_coherence_call(&self) -> u64 {
-        self.call_order.failed.load(Ordering::SeqCst)
-    }
-
-    /// Notes that a collective of data begins. A program whose threads call both kinds at the same
-    /// time has no order that could be wrong.
-    #[inline]
-    pub fn note_data_call(&self) {
-        let order = &self.call_order;
-        if order.ended.load(Ordering::Relaxed) != order.called.load(Ordering::Relaxed) {
-            order.is_concurrent.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that another rank waits in a collective of data that this node has not called.
-    pub fn note_waiting_rank(&self) {
-        self.call_order.notices.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes part in the collective of coherence with this number only to make it fail, unless the

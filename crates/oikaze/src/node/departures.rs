@@ -4,12 +4,14 @@
 //! ends with an error as soon as only nodes that are leaving or dead could satisfy it.
 
 use super::{Node, lock, mailbox};
+use crate::Error;
 use oikaze_engine::{Failure, Request};
+use oikaze_launch::Bootstrap;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Maximum time for which an error waits for the launcher's words. The launcher sees the end of a
@@ -25,9 +27,16 @@ pub(crate) enum Needs {
     Memory,
 }
 
-/// Ends of other nodes, as far as they are known.
-#[derive(Default)]
-pub(super) struct Departures {
+/// Ends of other nodes, as far as they are known, and of this one.
+pub(crate) struct Departures {
+    /// Source of the reason why another node ended, for a node that a launcher started.
+    bootstrap: Arc<dyn Bootstrap>,
+    /// Set if survivors go on after the death of a node.
+    keeps_going: AtomicBool,
+    /// Set when all operations have ended and no more messages come.
+    left: AtomicBool,
+    /// See [`Departures::has_failed`].
+    failed: AtomicBool,
     /// Set once any other field is. Waits check it again and again, so the check is one load.
     any: AtomicBool,
     inside: Mutex<DeparturesState>,
@@ -76,24 +85,42 @@ impl DeparturesState {
     }
 }
 
-impl Node {
+impl Departures {
+    /// Makes the record of a node that has just joined.
+    pub fn new(bootstrap: Arc<dyn Bootstrap>) -> Departures {
+        Departures {
+            any: AtomicBool::new(false),
+            inside: Mutex::default(),
+            told: Condvar::new(),
+            keeps_going: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            bootstrap,
+        }
+    }
+
+    /// Notes that all operations of this node have ended, and that no more messages come.
+    pub(in crate::node) fn note_left(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
     /// Notes that a peer is dead.
-    pub(super) fn note_death(&self, death: (Rank, Death)) {
-        lock(&self.departures.inside).dead.push(death);
-        self.departures.any.store(true, Ordering::Release);
+    pub(in crate::node) fn note_death(&self, death: (Rank, Death)) {
+        lock(&self.inside).dead.push(death);
+        self.any.store(true, Ordering::Release);
     }
 
     /// Notes that a peer has begun to leave; `silent` if all its messages have arrived, too.
-    pub(super) fn note_leaving(&self, (rank, silent): (Rank, bool)) {
-        *lock(&self.departures.inside).leaving.entry(rank).or_default() |= silent;
-        self.departures.any.store(true, Ordering::Release);
+    pub(in crate::node) fn note_leaving(&self, (rank, silent): (Rank, bool)) {
+        *lock(&self.inside).leaving.entry(rank).or_default() |= silent;
+        self.any.store(true, Ordering::Release);
     }
 
     fn look<T>(&self, look: impl FnOnce(&DeparturesState) -> Option<T>) -> Option<T> {
-        if !self.departures.any.load(Ordering::Acquire) {
+        if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        look(&lock(&self.departures.inside))
+        look(&lock(&self.inside))
     }
 
     /// Returns how this peer died, if it did.
@@ -136,7 +163,7 @@ impl Node {
             return Ok(());
         }
         let why = format!("this job has {size} nodes, numbered from 0 to {}", size - 1);
-        Err(crate::Error::invalid(format!("node {rank}"), why))
+        Err(Error::invalid(format!("node {rank}"), why))
     }
 
     /// Returns `true` if this peer has begun to leave.
@@ -210,6 +237,69 @@ impl Node {
         mailbox::next_or_end(next, || self.loss_of(from, needs))
     }
 
+    /// Returns `true` if the job was aborted.
+    pub fn is_aborted(&self) -> bool {
+        self.look(|inside| inside.aborted.as_ref().map(drop)).is_some()
+    }
+
+    /// Returns the launcher's words on how this node's process ended. Waits a moment for them.
+    pub(in crate::node) fn launcher_words(&self, peer: Rank) -> Option<String> {
+        let words = || {
+            let end = self.bootstrap.ended().into_iter().find(|end| end.rank == peer)?;
+            let without = if end.success { " without leaving the job" } else { "" };
+            Some(format!("node {peer} {}{without}", end.how))
+        };
+        if self.bootstrap.tells_ends() {
+            let deadline = Instant::now() + WORDS_LIMIT;
+            let mut inside = lock(&self.inside);
+            while words().is_none() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                inside = inside.wait_timeout(&self.told, left);
+            }
+        }
+        // Without the launcher's list of ends, its reason for ending the job is the best
+        // information.
+        words().or_else(|| self.bootstrap.aborted().filter(|_| !self.bootstrap.tells_ends()))
+    }
+
+    /// Sets that survivors go on after the death of a node.
+    pub fn keep_going(&self) {
+        self.keeps_going.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if survivors go on after the death of a node.
+    pub fn keeps_going(&self) -> bool {
+        self.keeps_going.load(Ordering::Relaxed)
+    }
+
+    /// Returns the error of an operation that failed, with the launcher's reason if a node is lost.
+    pub fn failure(&self, what: &dyn std::fmt::Display, failure: Failure) -> Error {
+        let shared = matches!(failure, Failure::Coherence(_));
+        let error = Error::failed(what.to_string(), failure);
+        let lost = error.lost_peer().is_some();
+        if lost || shared {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        let Some(peer) = error.lost_peer() else { return error };
+        match (self.launcher_words(peer), self.loss_of(Some(peer), Needs::Messages)) {
+            // An error of shared memory does not say how the node was lost, such as by silence.
+            (None, Some(loss @ Failure::PeerLost { .. })) if shared => {
+                Error::failed(what.to_string(), loss)
+            }
+            (words, _) => error.with_reason(words),
+        }
+    }
+
+    /// Returns `true` if the program has got an error that concerns all nodes.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+impl Node {
     /// Takes news of the launcher: the end of a process, or an abort of the job. Runs on the thread
     /// that reads from the store.
     pub fn take_launcher_news(&self) {
@@ -244,7 +334,7 @@ impl Node {
             inside.aborted.get_or_insert_with(|| why.to_owned()).clone()
         };
         self.departures.any.store(true, Ordering::Release);
-        self.failed.store(true, Ordering::Relaxed);
+        self.departures.failed.store(true, Ordering::Relaxed);
         self.with_engine(|engine| {
             engine.end(&Failure::Aborted(why));
             // A load that waits for a page goes on with the page's last bytes, as after a death
@@ -257,38 +347,11 @@ impl Node {
         self.tell_waiters();
     }
 
-    /// Returns `true` if the job was aborted.
-    pub fn is_aborted(&self) -> bool {
-        self.look(|inside| inside.aborted.as_ref().map(drop)).is_some()
-    }
-
     /// Delays the end after an abort, so that the others learn its reason before they see this
     /// process end (END-3.1). The engine refuses requests by then, a goodbye among them.
     pub fn let_reason_arrive(&self) {
         let deadline = Instant::now().checked_add(WORDS_LIMIT);
-        let _: Option<()> = self.wait(deadline, || self.active_nodes().is_empty().then_some(()));
-    }
-
-    /// Returns the launcher's words on how this node's process ended. Waits a moment for them.
-    pub(super) fn launcher_words(&self, peer: Rank) -> Option<String> {
-        let words = || {
-            let end = self.bootstrap.ended().into_iter().find(|end| end.rank == peer)?;
-            let without = if end.success { " without leaving the job" } else { "" };
-            Some(format!("node {peer} {}{without}", end.how))
-        };
-        if self.bootstrap.tells_ends() {
-            let deadline = Instant::now() + WORDS_LIMIT;
-            let mut inside = lock(&self.departures.inside);
-            while words().is_none() {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                inside = inside.wait_timeout(&self.departures.told, left);
-            }
-        }
-        // Without the launcher's list of ends, its reason for ending the job is the best
-        // information.
-        words().or_else(|| self.bootstrap.aborted().filter(|_| !self.bootstrap.tells_ends()))
+        let _: Option<()> =
+            self.wait(deadline, || self.departures.active_nodes().is_empty().then_some(()));
     }
 }

@@ -6,23 +6,12 @@ use super::WaitSubject;
 use super::outcomes::ranks;
 use crate::Result;
 use oikaze_engine::{Request, Value};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Time in leave after which one line on standard error names the nodes that this node waits for.
 const LEAVE_QUIET: Duration = Duration::from_secs(2);
 
 impl Node {
-    /// Sets that survivors go on after the death of a node.
-    pub fn keep_going(&self) {
-        self.keeps_going.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns `true` if survivors go on after the death of a node.
-    pub fn keeps_going(&self) -> bool {
-        self.keeps_going.load(Ordering::Relaxed)
-    }
-
     /// Waits until all other nodes leave, too.
     #[track_caller]
     pub fn leave_job(&self, limit: Option<Duration>) -> Result<()> {
@@ -32,8 +21,9 @@ impl Node {
         match left {
             // A collective of all nodes ends once one node is dead. Survivors still wait for one
             // another (END-4.3).
-            Err(error) if error.lost_peer().is_some() && self.keeps_going() => {
-                let survivors_leave = || self.active_nodes().is_empty().then_some(Ok(Value::Done));
+            Err(error) if error.lost_peer().is_some() && self.departures.keeps_going() => {
+                let survivors_leave =
+                    || self.departures.active_nodes().is_empty().then_some(Ok(Value::Done));
                 self.wait_in_leave(begun, limit, survivors_leave)
             }
             left => left,
@@ -57,7 +47,7 @@ impl Node {
             outcome = self.wait_on(&subject, deadline, &mut ready);
         }
         let is_late = outcome.is_none();
-        let what = || match self.active_nodes() {
+        let what = || match self.departures.active_nodes() {
             late if is_late && !late.is_empty() => {
                 format!("leave, to which node {} has not come", ranks(&late))
             }
@@ -67,7 +57,7 @@ impl Node {
     }
 
     fn say_who_is_waited_for(&self) {
-        let (me, late) = (self.bootstrap.rank(), self.active_nodes());
+        let (me, late) = (self.bootstrap.rank(), self.departures.active_nodes());
         if late.is_empty() {
             eprintln!(
                 "oikaze: node {me} has left its work and waits for the last answers of the others in leave"

@@ -50,7 +50,7 @@ use arrivals::ArrivalQueue;
 use crossbeam_queue::SegQueue;
 use driver::lock::{CombiningLock, CombiningLockGuard};
 use driver::task::{LoopWatch, TaskTurns};
-use driver::{Driver, SpinLimit};
+use driver::{Descriptors, Driver, SpinLimit};
 use engine_thread::EngineThread;
 use mailbox::Mailbox;
 use oikaze_engine::{
@@ -66,8 +66,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Pattern, RmaError};
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -86,40 +85,30 @@ pub(crate) struct Node {
     submissions: Arc<SegQueue<Submission>>,
     driver: Driver,
     engine_thread: EngineThread,
-    watch_loop: LoopWatch,
+    pub(crate) watch_loop: LoopWatch,
     task_turns: TaskTurns,
-    socket: Option<OwnedFd>,
-    /// Descriptor that is readable when a local peer has woken this node, or has ended.
-    local_peers: Option<OwnedFd>,
+    descriptors: Descriptors,
     /// Rings to local peers, seen from outside, and the state of messages that went into them by
     /// the fast path.
     channels: ShmChannels,
     pace: fast_path::Pace,
     fences: Arc<Fences>,
-    tracker: Option<Arc<dyn Tracker>>,
     /// Guards of this node's arrays that are alive.
     guards: Arc<LiveGuards>,
     start: Instant,
     wait_policy: WaitPolicy,
-    waits: Arc<Waits>,
+    pub(crate) waits: Arc<Waits>,
     spin_limit: SpinLimit,
     /// Source of the reason why another node ended, for a node that a launcher started.
     bootstrap: Arc<dyn Bootstrap>,
-    /// See [`Node::has_failed`].
-    failed: AtomicBool,
     mailbox: Arc<Mailbox>,
     arrivals: ArrivalQueue,
     collectives: Arc<Registry>,
-    call_order: call_order::CallOrder,
-    departures: departures::Departures,
-    keeps_going: AtomicBool,
-    /// Number of barriers of the job that this node has called.
-    barriers: AtomicU64,
-    handlers: signal_masking::HandlerCheck,
+    pub(crate) call_order: call_order::CallOrder,
+    pub(crate) departures: departures::Departures,
+    pub(crate) handlers: signal_masking::HandlerCheck,
     publisher: Publisher,
     closing: AtomicBool,
-    /// Set when all operations have ended and no more messages come.
-    left: AtomicBool,
     helper_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -140,16 +129,9 @@ impl Node {
         publisher: Publisher,
     ) -> Result<Arc<Self>> {
         let no_event = |error| Error::system("making an event descriptor", error);
-        let socket = match engine.link().properties().fd {
-            Some(fd) => Some(
-                fd.try_clone_to_owned()
-                    .map_err(|error| Error::system("duplicating the socket's descriptor", error))?,
-            ),
-            None => None,
-        };
-        let local_peers = engine.shm().descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
-        let local_peers = local_peers
-            .map_err(|error| Error::system("duplicating the local peers' descriptor", error))?;
+        let link = engine.link().properties();
+        let descriptors = Descriptors::new(link.fd, engine.shm().descriptor(), tracker)
+            .map_err(|(operation, error)| Error::system(operation, error))?;
         let (channels, fences) = (engine.channels(), Arc::clone(engine.ops().fences()));
         let guards = Arc::clone(engine.pages().guards());
         let mailbox = Arc::new(Mailbox::default());
@@ -166,28 +148,22 @@ impl Node {
             engine_thread: EngineThread::new(has_own_thread),
             watch_loop: LoopWatch::new().map_err(no_event)?,
             task_turns: TaskTurns::default(),
-            socket,
-            local_peers,
+            descriptors,
             fences,
-            tracker,
             guards,
             start,
             spin_limit: SpinLimit::new(wait_policy.wait, wait_policy.has_room),
             wait_policy,
             waits,
-            bootstrap,
-            failed: AtomicBool::new(false),
             mailbox,
             arrivals: ArrivalQueue::default(),
             collectives: Arc::default(),
             call_order: call_order::CallOrder::default(),
-            departures: departures::Departures::default(),
-            keeps_going: AtomicBool::new(false),
-            barriers: AtomicU64::new(0),
+            departures: departures::Departures::new(Arc::clone(&bootstrap)),
+            bootstrap,
             handlers: signal_masking::HandlerCheck::default(),
             publisher,
             closing: AtomicBool::new(false),
-            left: AtomicBool::new(false),
             helper_thread: Mutex::new(None),
         });
         node.waits.set_node(&node);
@@ -195,6 +171,12 @@ impl Node {
             .map_err(|error| Error::system("starting the helper thread", error))?;
         *lock(&node.helper_thread) = Some(helper);
         Ok(node)
+    }
+
+    /// Called when an array is made. From now on handlers may touch its pages.
+    pub fn expect_handlers(&self) {
+        self.engine.mask_signals();
+        self.handlers.look(self.now());
     }
 
     /// Returns the nanoseconds since the node's start.
@@ -326,11 +308,11 @@ impl Node {
             self.collectives.deposit(parcel);
         }
         while let Some(death) = engine.inbox().take_death() {
-            self.note_death(death);
+            self.departures.note_death(death);
             self.wake_tasks();
         }
         while let Some(leaving) = engine.inbox().take_leaving() {
-            self.note_leaving(leaving);
+            self.departures.note_leaving(leaving);
             self.wake_tasks();
         }
         while let Some(warning) = engine.inbox().take_warning() {
@@ -347,7 +329,7 @@ impl Node {
 
     /// Fails the posted receives for which no message will come any more (MEM-26.6).
     fn fail_posted(&self) {
-        self.mailbox.fail_posted(|from| self.loss_of(from, Needs::Messages));
+        self.mailbox.fail_posted(|from| self.departures.loss_of(from, Needs::Messages));
     }
 
     /// Tells sleeping threads what a turn has changed, and when the next is due.
@@ -387,7 +369,7 @@ impl Node {
 
     /// Returns `true` if any node shares memory with this one.
     pub fn has_local_peers(&self) -> bool {
-        self.local_peers.is_some()
+        self.descriptors.has_local_peers()
     }
 
     /// Returns `true` if this node shares memory with that one, or did so when the job began.
@@ -399,7 +381,7 @@ impl Node {
     /// run.
     #[inline]
     pub fn spins_on_words(&self) -> bool {
-        self.local_peers.is_some() && self.spin_limit.spins()
+        self.has_local_peers() && self.spin_limit.spins()
     }
 
     /// Fences the operations to this peer, or to each. Operations that need no engine go through
@@ -440,7 +422,7 @@ impl Node {
         if let Some(rank) = pattern.from.filter(|rank| *rank >= nodes) {
             return receive.completion.settle(Err(Failure::NoSuchNode { rank, nodes }));
         }
-        let loss = || self.loss_of(pattern.from, Needs::Messages);
+        let loss = || self.departures.loss_of(pattern.from, Needs::Messages);
         let (read, waits) = self.mailbox.post(pattern, receive, loss);
         if let Some(read) = read {
             self.tell(read);
@@ -500,7 +482,7 @@ impl Node {
         self.mailbox.enlist(wanted).into_iter().for_each(|read| self.tell(read));
         let there = || (self.mailbox.len() >= wanted).then_some(());
         let subject = || WaitSubject::Message { from: None, count: wanted };
-        let next = || self.next_or_loss(None, Needs::Messages, there);
+        let next = || self.departures.next_or_loss(None, Needs::Messages, there);
         let waited = self.wait_quietly(&subject, deadline, next);
         self.mailbox.delist();
         matches!(waited, Some(Ok(())))
@@ -525,7 +507,7 @@ impl Node {
         if self.enter().is_none() {
             return;
         }
-        if self.is_aborted() {
+        if self.departures.is_aborted() {
             return self.let_reason_arrive();
         }
         let deadline = Instant::now().checked_add(limit);
@@ -557,7 +539,7 @@ impl Node {
         }
         self.with_engine(|engine| {
             engine.end(&Failure::Left);
-            self.left.store(true, Ordering::Release);
+            self.departures.note_left();
             self.wake_tasks();
             self.publisher.end();
             // No thread serves page faults any more. A thread that touches an array from here on
@@ -566,10 +548,6 @@ impl Node {
         });
         self.driver.wake_waiters();
         self.driver.sleep.event.signal();
-    }
-
-    fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.socket.as_ref().map(AsFd::as_fd)
     }
 }
 

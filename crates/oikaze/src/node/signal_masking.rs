@@ -1,6 +1,5 @@
 //! Keeps signal handlers of the program out of the engine, once there are shared arrays (COH-8.7).
 
-use super::Node;
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +13,7 @@ const HELPER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time of the next check of the program's handlers, in nanoseconds of the node's time.
 #[derive(Debug)]
-pub(super) struct HandlerCheck {
+pub(crate) struct HandlerCheck {
     due: AtomicU64,
 }
 
@@ -25,39 +24,34 @@ impl Default for HandlerCheck {
     }
 }
 
-impl Node {
-    /// Called when an array is made. From now on handlers may touch its pages.
-    pub fn expect_handlers(&self) {
-        self.engine.mask_signals();
-        self.check_handlers(self.now());
-    }
-
+impl HandlerCheck {
     /// Checks whether the program has handlers by now, at most once per `CHECK_INTERVAL`.
-    pub fn check_handlers_soon(&self) {
-        self.check_handlers_after(Duration::ZERO);
+    pub fn look_soon(&self, now: impl FnOnce() -> Time) {
+        self.look_after(Duration::ZERO, now);
     }
 
-    /// Checks as [`Node::check_handlers_soon`] does. Called by the helper whenever it is awake.
-    pub fn check_handlers_rarely(&self) {
-        self.check_handlers_after(HELPER_CHECK_INTERVAL - CHECK_INTERVAL);
+    /// Checks as [`HandlerCheck::look_soon`] does. Called by the helper whenever it is awake.
+    pub fn look_rarely(&self, now: impl FnOnce() -> Time) {
+        self.look_after(HELPER_CHECK_INTERVAL - CHECK_INTERVAL, now);
     }
 
-    fn check_handlers_after(&self, overdue: Duration) {
-        let due = self.handlers.due.load(Ordering::Relaxed);
+    fn look_after(&self, overdue: Duration, now: impl FnOnce() -> Time) {
+        let due = self.due.load(Ordering::Relaxed);
         if due == u64::MAX {
             return;
         }
-        let now = self.now();
+        let now = now();
         if now >= Time(due) + overdue {
-            self.check_handlers(now);
+            self.look(now);
         }
     }
 
-    fn check_handlers(&self, now: Time) {
+    /// Checks whether the program has handlers by now. Checks on once there are arrays.
+    pub fn look(&self, now: Time) {
         // The result holds for all nodes of this process, and for locks outside the engine
         // (`oikaze_os::signals::locked`).
         let next =
             if oikaze_os::signals::are_handled() { u64::MAX } else { (now + CHECK_INTERVAL).0 };
-        self.handlers.due.store(next, Ordering::Relaxed);
+        self.due.store(next, Ordering::Relaxed);
     }
 }

@@ -17,7 +17,7 @@ use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
 use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::wind::{Body, Class};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicUsize;
 
 const WAIT_POLICY: WaitPolicy = WaitPolicy {
@@ -134,7 +134,7 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     let (node, mut local_peer) = node_and_local_peer();
     let queue = CompletionQueue::new(&node, None);
     let counter = Counter::new(&node, None);
-    let _descriptor = node.loop_descriptor();
+    let _descriptor = node.watch_loop.descriptor(&node);
     let news = node.watch_loop.news();
     assert!(news.clear(), "a loop looks once at first");
     // An operation of the engine.
@@ -236,7 +236,7 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
     // While another thread is in the engine, submissions stay visible.
     let held = node.engine.enter();
     std::thread::scope(|threads| {
-        threads.spawn(|| node.take_faults(&mut waits::Faults::default()));
+        threads.spawn(|| driver::helper::Helper(&node).take_faults(&mut waits::Faults::default()));
         while node.submissions.is_empty() {
             std::thread::yield_now();
         }
@@ -291,7 +291,7 @@ fn abort_known_to_two_threads_returns_when_later_requests_fail() {
         let (done, returned) = std::sync::mpsc::channel();
         node.with_engine(|_| {
             scope.spawn(|| node.end_aborted("the first reason"));
-            while !node.is_aborted() {
+            while !node.departures.is_aborted() {
                 std::thread::yield_now();
             }
             scope.spawn(move || {

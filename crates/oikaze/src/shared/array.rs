@@ -590,7 +590,8 @@ impl<T: Element> SharedArray<T> {
                 .try_for_each(|bytes| coherence.subscribe(array, bytes, wanted, pages))
         });
         self.node.send_now();
-        result.map_err(|error| self.node.failure(&"subscribe", Failure::Coherence(error)))
+        result
+            .map_err(|error| self.node.departures.failure(&"subscribe", Failure::Coherence(error)))
     }
 
     /// Returns the counters of this array on this node since it was made: pages fetched and served,
@@ -678,7 +679,7 @@ impl<T: Element> SharedArray<T> {
             page,
             rank,
         };
-        self.node.failure(&doing, Failure::Coherence(lost))
+        self.node.departures.failure(&doing, Failure::Coherence(lost))
     }
 
     /// Fails in a child of fork, which has no view of the array (MEM-24.3).

@@ -40,7 +40,7 @@ struct LockName<'n> {
 
 impl fmt::Display for LockName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.node.lock_text(self.lock))
+        f.write_str(&self.node.waits.lock_text(self.lock))
     }
 }
 
@@ -53,18 +53,18 @@ impl LockGuard {
         limit: Option<Duration>,
         of_job: Option<Duration>,
     ) -> Result<Self> {
-        node.check_handlers_soon();
-        node.check_no_guard_of_this_thread(|| node.lock_text(lock))?;
-        node.check_lock_is_not_mine(lock)?;
+        node.handlers.look_soon(|| node.now());
+        node.check_no_guard_of_this_thread(|| node.waits.lock_text(lock))?;
+        node.waits.check_lock_is_not_mine(lock)?;
         let completion = node.submit(Request::Lock(lock), None);
-        let subject = || WaitSubject::Lock { number: lock, text: node.lock_text(lock) };
+        let subject = || WaitSubject::Lock { number: lock, text: node.waits.lock_text(lock) };
         let name = LockName { node, lock };
         let outcome = node.outcome_of(&subject, &name, || completion.outcome(), limit);
         if let Err(error) = outcome {
             if !error.is_timeout() {
                 return Err(error);
             }
-            let error = node.explain_timeout(error, &subject());
+            let error = node.waits.explain_timeout(error, &subject());
             // No thread waits for the lock any longer, so a lock that is granted later is given
             // back at once. If the lock was granted just now, this thread holds it. The next turn
             // reports one or the other.
@@ -73,7 +73,7 @@ impl LockGuard {
                 return Err(error);
             }
         }
-        node.took_lock(lock);
+        node.waits.took_lock(lock);
         Ok(Self { node: Arc::clone(node), lock, limit: of_job, held: true })
     }
 
@@ -84,7 +84,7 @@ impl LockGuard {
     #[track_caller]
     pub fn release(mut self) -> Result<()> {
         self.held = false;
-        self.node.gave_lock_back(self.lock);
+        self.node.waits.gave_lock_back(self.lock);
         let completion = self.node.submit(Request::Unlock(self.lock), None);
         let name = LockName { node: &self.node, lock: self.lock };
         self.node.outcome(&format_args!("giving back {name}"), &completion, self.limit).map(drop)
@@ -94,7 +94,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.held && self.node.enter().is_some() {
-            self.node.gave_lock_back(self.lock);
+            self.node.waits.gave_lock_back(self.lock);
             // An error here means that the job is lost, and the next synchronisation reports that.
             let completion = self.node.submit(Request::Unlock(self.lock), None);
             let name = LockName { node: &self.node, lock: self.lock };

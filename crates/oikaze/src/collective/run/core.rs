@@ -85,8 +85,8 @@ impl Doom {
     /// Returns this rank's part, if it has called `data` collectives.
     fn order_part(&self, node: &Node, data: u64) -> Option<OrderPart> {
         let mistake = &self.order.as_ref()?.mistake;
-        let counts = CallCounts { data, coherence: node.coherence_calls() };
-        Some(mistake.part(counts, node.failed_coherence_call()))
+        let counts = CallCounts { data, coherence: node.call_order.coherence_calls() };
+        Some(mistake.part(counts, node.call_order.failed_coherence_call()))
     }
 }
 
@@ -198,17 +198,17 @@ impl TeamCore {
         let number = {
             let mut state = lock(&self.state);
             if self.id == WORLD {
-                node.note_data_call();
+                node.call_order.note_data_call();
             }
             let disorder = state.take_disorder(node);
             let number = state.next;
             state.next += 1;
-            let after = node.coherence_calls();
+            let after = node.call_order.coherence_calls();
             let mut task = CollectiveRun::new(number, call, stage, after);
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             // Once a rank is lost, ranks call different things, because some have failed and some
             // have not. The loss is the reason then.
-            let other = other.filter(|_| node.loss_in(&self.ranks).is_none());
+            let other = other.filter(|_| node.departures.loss_in(&self.ranks).is_none());
             let mismatch = other.map(|(from, theirs)| self.mismatch(from, theirs, &call));
             // A late failure is told by this collective, whatever else it fails by.
             let late = state.late.take();
@@ -301,7 +301,7 @@ impl TeamCore {
     pub fn accuse_order(&self, node: &Node, what: &str) -> bool {
         let mut state = lock(&self.state);
         state.skip_disorders(node);
-        let counts = CallCounts { data: state.next, coherence: node.coherence_calls() };
+        let counts = CallCounts { data: state.next, coherence: node.call_order.coherence_calls() };
         let notice = {
             let mut notices = state.mail.notices_from(counts.data).peekable();
             if notices.peek().is_none() {
@@ -312,7 +312,7 @@ impl TeamCore {
                 .map(|(position, from, call)| (position, from, *call))
         };
         // Once a rank is lost, ranks call different things (COLL-3.4).
-        let is_lost = node.loss_in(&self.ranks).is_some();
+        let is_lost = node.departures.loss_in(&self.ranks).is_some();
         let is_news = |number: u64| !is_lost && !state.disorders.contains_key(&number);
         if let Some((position, from, call)) = notice.filter(|notice| is_news(notice.0.number)) {
             let text = self.text_of_mismatch(from, &named(&call), &what);
@@ -409,7 +409,7 @@ impl TeamCore {
                 self.fail_front(state, node, doom);
                 continue;
             }
-            let progress = match node.loss_in(&self.ranks) {
+            let progress = match node.departures.loss_in(&self.ranks) {
                 Some(failure) => Progress::Fails(CollectiveFailure::Lost(failure)),
                 None => task.run(self, node, mail, wakers),
             };
@@ -422,7 +422,8 @@ impl TeamCore {
                         continue;
                     }
                     let rank = for_rank.and_then(|rank| self.ranks.get(rank as usize).copied());
-                    match node.loss_of(rank, Needs::Messages).filter(|_| rank.is_some()) {
+                    match node.departures.loss_of(rank, Needs::Messages).filter(|_| rank.is_some())
+                    {
                         // Its last parcels may have come meanwhile.
                         Some(_) if !self.incoming.is_empty() => {}
                         Some(failure) => {
@@ -545,7 +546,9 @@ impl TeamCore {
             None => state.ended(number).filter(|(_, well)| *well).map(|(call, _)| call),
         };
         let mismatch = mine
-            .filter(|mine| mine.contradicts(&head.call) && node.loss_in(&self.ranks).is_none())
+            .filter(|mine| {
+                mine.contradicts(&head.call) && node.departures.loss_in(&self.ranks).is_none()
+            })
             .map(|mine| self.mismatch(from, &head.call, &mine));
         if let Some(failure) = mismatch {
             state.fail(number, Doom::new(failure, number));
@@ -553,7 +556,7 @@ impl TeamCore {
         if number >= first {
             if self.id == WORLD && after.is_some() && number >= state.next {
                 // A thread that waits in a collective of coherence looks at it.
-                node.note_waiting_rank();
+                node.call_order.note_waiting_rank();
                 state.has_settled = true;
             }
             state.mail.keep(from, &head, body, after);

@@ -79,8 +79,9 @@ impl Shrinks {
         if self.under_way.is_empty() {
             return false;
         }
-        let over = node.loss_in(&[]).map(CollectiveFailure::Lost).or(self.failed.clone());
-        let gone = node.gone_of(team.ranks());
+        let over =
+            node.departures.loss_in(&[]).map(CollectiveFailure::Lost).or(self.failed.clone());
+        let gone = node.departures.gone_of(team.ranks());
         let mut has_settled = false;
         self.under_way.retain(|number, Shrink { agreement, slot }| {
             gone.iter().filter_map(|rank| team.place_of(*rank)).for_each(|at| agreement.lose(at));

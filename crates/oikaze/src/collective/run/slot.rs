@@ -23,7 +23,7 @@ impl CollectiveFailure {
     /// Returns the error that a program gets.
     pub fn into_error(self, node: &Node, call: &CollectiveCall) -> Error {
         match self {
-            CollectiveFailure::Lost(failure) => node.failure(&named(call), failure),
+            CollectiveFailure::Lost(failure) => node.departures.failure(&named(call), failure),
             CollectiveFailure::Mistake(why) => {
                 Error::failed(named(call).to_string(), CoherenceError::Mismatch(why).into())
             }

@@ -77,7 +77,7 @@ impl LocalRegion {
     ) -> Result<u64> {
         let Inner { node, region, .. } = &*self.inner;
         node.check_process(|| format!("waiting for the word at offset {offset} of a region"))?;
-        by.map_or(Ok(()), |rank| node.check_rank(rank))?;
+        by.map_or(Ok(()), |rank| node.departures.check_rank(rank))?;
         let (mut begun, mut changes) = (None, 0);
         let subject = || WaitSubject::Word { offset, region: self.name(), by };
         let mut long = None;
@@ -144,7 +144,7 @@ impl LocalRegion {
         direct
             .is_closed()
             .then_some(MemoryError::NotRegistered.into())
-            .or_else(|| node.loss_of(by, Needs::Memory))
+            .or_else(|| node.departures.loss_of(by, Needs::Memory))
     }
 
     /// Returns the word that the wait has brought. The error says that no node changes the word any

@@ -58,7 +58,7 @@ impl Peer {
         let mut long = self.node.long_wait(&subject);
         loop {
             let left = limit.saturating_sub(begun.elapsed());
-            let was_leaving = self.node.is_leaving(self.rank);
+            let was_leaving = self.node.departures.is_leaving(self.rank);
             let completion =
                 self.node.submit(Request::Lookup { at: self.rank, name: name.to_owned() }, None);
             match self.node.outcome_of(&subject, &what, || completion.outcome(), Some(left)) {
@@ -70,6 +70,7 @@ impl Peer {
                 Err(error) if is_unknown_name(&error) && was_leaving => {
                     return Err(self
                         .node
+                        .departures
                         .failure(&what, Failure::Leaving { peer: Some(self.rank) }));
                 }
                 Err(error) if is_unknown_name(&error) && !left.is_zero() => {

@@ -2,17 +2,15 @@
 
 use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
 use super::link_watch::LinkWatch;
-use super::{Idle, IdleStep, Sleeper, Wakes};
+use super::{Idle, IdleStep, Wakes};
 use crate::node::access::Access;
 use crate::node::cork;
 use crate::node::engine_thread::stand_aside;
 use crate::node::waits::{LongWait, WaitSubject};
 use crate::node::{Node, RealEngine};
-use arrayvec::ArrayVec;
 use oikaze_engine::{Submission, Work};
 use oikaze_os::cpu::yield_core;
 use oikaze_protocol::time::Time;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 
 impl Node {
@@ -272,7 +270,7 @@ impl Node {
         let value = ready();
         if value.is_none() && self.submissions.is_empty() {
             let faults = self.access() == Access::OwnTurns;
-            self.poll(&self.driver.sleep, true, faults, timeout);
+            self.descriptors.poll(&self.driver.sleep, true, faults, timeout);
         }
         self.driver.sleep.wake_up();
         value
@@ -283,7 +281,7 @@ impl Node {
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.with_engine(|engine| {
             let told = self.give_credit_back(engine);
-            if self.local_peers.is_some() && engine.shm_mut().doze() || told {
+            if self.has_local_peers() && engine.shm_mut().doze() || told {
                 Some(Time(0))
             } else {
                 self.due(engine)
@@ -316,53 +314,9 @@ impl Node {
         [engine.next_timeout(), delayed].into_iter().flatten().min()
     }
 
-    /// Sleeps on the sleeper's event and, as asked, on the socket and the fault descriptor.
-    pub(crate) fn poll(
-        &self,
-        sleeper: &Sleeper,
-        socket: bool,
-        faults: bool,
-        timeout: Duration,
-    ) -> Wakeup {
-        let mut fds = ArrayVec::<PollFd<'_>, 4>::new();
-        fds.push(PollFd::new(&sleeper.event, PollFlags::IN));
-        if let Some(fd) = self.socket().filter(|_| socket) {
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        }
-        if let Some(fd) = self.local_peers.as_ref().filter(|_| socket) {
-            fds.push(PollFd::new(fd, PollFlags::IN));
-        }
-        let fault_at = fds.len();
-        if let Some(tracker) = self.tracker.as_ref().filter(|_| faults) {
-            fds.push(PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN));
-        }
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        };
-        if poll(&mut fds, Some(&timeout)).is_err() {
-            // Interrupted, so the caller checks everything again.
-            return Wakeup::default();
-        }
-        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        Wakeup {
-            arrivals: fds.get(1..fault_at).is_some_and(|fds| fds.iter().any(is_ready)),
-            faults: fds.get(fault_at).is_some_and(is_ready),
-        }
-    }
-
     pub(crate) fn span_until(&self, next: Option<Time>) -> Duration {
         next.map_or(Duration::MAX, |next| next.since(self.now()))
     }
-}
-
-/// End of a sleep.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wakeup {
-    /// Something has arrived on the socket, or a local peer has woken this node.
-    pub arrivals: bool,
-    /// Page faults wait to be served.
-    pub faults: bool,
 }
 
 fn passed(deadline: Option<Instant>) -> bool {

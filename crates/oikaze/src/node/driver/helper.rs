@@ -1,10 +1,9 @@
 //! Helper thread. It serves page faults always, and the socket while no thread drives. In thread
 //! mode it is the driver for good.
 
-use super::drive::Wakeup;
 use super::limits::HELPER_SLEEP;
 use super::link_watch::LinkWatch;
-use super::{HelperSleep, Idle};
+use super::{HelperSleep, Idle, Wakeup};
 use crate::node::engine_thread::EngineThread;
 use crate::node::waits::Faults;
 use crate::node::{Node, WaitMode};
@@ -31,10 +30,11 @@ pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     oikaze_os::signals::spawn("oikaze", move || {
         let _guard = EndTogether;
         HELPS.set(Arc::as_ptr(&node).addr());
-        node.take_priority();
+        let helper = Helper(&node);
+        helper.take_priority();
         match node.wait_policy.mode.drive().own_thread() {
-            None => node.help(),
-            Some(cores) => node.drive_for_good(cores),
+            None => helper.help(),
+            Some(cores) => helper.drive_for_good(cores),
         }
     })
 }
@@ -54,31 +54,36 @@ impl Drop for EndTogether {
     }
 }
 
-impl Node {
+/// Work of the helper thread of a node.
+pub(in crate::node) struct Helper<'n>(pub &'n Node);
+
+impl Helper<'_> {
     /// Gives the calling thread the priority of the settings. The node works without it.
     fn take_priority(&self) {
-        let Some(priority) = self.wait_policy.priority else { return };
+        let node = self.0;
+        let Some(priority) = node.wait_policy.priority else { return };
         if let Err(why) = priority.apply() {
             oikaze_os::signals::say(&format!(
                 "oikaze: node {}: the engine's thread has no priority {priority}: {why}",
-                self.bootstrap.rank()
+                node.bootstrap.rank()
             ));
         }
     }
 
     fn help(&self) {
-        let mut watch = LinkWatch::new(self);
+        let node = self.0;
+        let mut watch = LinkWatch::new(node);
         let mut timers = TimerSlack::new(HELPER_SLEEP);
         let mut fetched = 0;
         // Rounds that drivers had begun at the helper's last wakeup. If the count stays the same,
         // the driver stands still: it sleeps, or is in a signal handler. The handler may wait for a
         // page, or a lock may have been handed to it (COH-8.7).
-        let mut rounds_before = self.driver.rounds();
+        let mut rounds_before = node.driver.rounds();
         let mut stands_still = false;
         let mut open_faults = Faults::default();
-        while !self.closing.load(Ordering::SeqCst) {
-            let rounds = self.driver.rounds();
-            let (watched, ready) = match self.driver.helper_sleeps(self.now()) {
+        while !node.closing.load(Ordering::SeqCst) {
+            let rounds = node.driver.rounds();
+            let (watched, ready) = match node.driver.helper_sleeps(node.now()) {
                 HelperSleep::Watch => {
                     timers.set_lax(false);
                     stands_still = false;
@@ -92,26 +97,30 @@ impl Node {
                     // then no thread watches the socket.
                     let is_needed = open_faults.are_any();
                     let limit = if is_needed { limit.min(HELPER_SLEEP) } else { limit };
-                    let ready =
-                        self.poll(&self.driver.helper, stands_still && is_needed, true, limit);
-                    self.driver.helper.wake_up();
-                    stands_still = self.driver.rounds() == rounds_before;
+                    let ready = node.descriptors.poll(
+                        &node.driver.helper,
+                        stands_still && is_needed,
+                        true,
+                        limit,
+                    );
+                    node.driver.helper.wake_up();
+                    stands_still = node.driver.rounds() == rounds_before;
                     (stands_still, ready)
                 }
             };
-            let for_loop = watched && ready.arrivals && self.leave_to_loop(rounds);
+            let for_loop = watched && ready.arrivals && node.watch_loop.takes_over(node, rounds);
             let watched = watched && !for_loop;
             let faults = ready.faults;
-            rounds_before = self.driver.rounds();
-            self.check_handlers_rarely();
+            rounds_before = node.driver.rounds();
+            node.handlers.look_rarely(|| node.now());
             if faults {
                 self.take_faults(&mut open_faults);
             }
-            open_faults.look(self);
+            open_faults.look(node);
             // After a sleep away from the socket, the helper checks the role first. A watch returns
             // at once if there is something to do.
-            if (faults || (watched && (stands_still || !self.driver.is_driven())))
-                && let Some(work) = self.try_turn(self.now())
+            if (faults || (watched && (stands_still || !node.driver.is_driven())))
+                && let Some(work) = node.try_turn(node.now())
                 && work.received + work.settled > 0
             {
                 let before = std::mem::replace(&mut fetched, self.fetched_pages());
@@ -129,33 +138,36 @@ impl Node {
     /// Returns the number of pages of shared arrays that were fetched. The threads that touched
     /// them go on.
     fn fetched_pages(&self) -> u64 {
-        self.with_engine(|engine| engine.coherence().statistics().fetched_pages)
+        let node = self.0;
+        node.with_engine(|engine| engine.coherence().statistics().fetched_pages)
     }
 
     /// Sleeps on socket and faults, until the next timer.
     fn watch(&self, watch: &mut LinkWatch<'_>) -> Wakeup {
-        if let Some(interval) = self.spin_limit.interval() {
-            return self.poll(&self.driver.helper, false, true, interval);
+        let node = self.0;
+        if let Some(interval) = node.spin_limit.interval() {
+            return node.descriptors.poll(&node.driver.helper, false, true, interval);
         }
         let most = watch.hold();
-        self.driver.helper.fall_asleep(self.now() + most);
-        let next = self.next_timeout();
-        let timeout = self.span_until(next).min(most);
-        self.driver.helper.fall_asleep(self.now() + timeout);
+        node.driver.helper.fall_asleep(node.now() + most);
+        let next = node.next_timeout();
+        let timeout = node.span_until(next).min(most);
+        node.driver.helper.fall_asleep(node.now() + timeout);
         // Work that came between the last turn and the sleep: its maker may not have seen this
         // thread sleep.
-        let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);
+        let quiet = node.submissions.is_empty() && !node.closing.load(Ordering::SeqCst);
         let ready = match quiet {
-            true => self.poll(&self.driver.helper, true, true, timeout),
+            true => node.descriptors.poll(&node.driver.helper, true, true, timeout),
             false => Wakeup::default(),
         };
-        self.driver.helper.wake_up();
+        node.driver.helper.wake_up();
         ready
     }
 
     /// Turns the waiting faults into submissions.
     pub(in crate::node) fn take_faults(&self, open: &mut Faults) {
-        let Some(tracker) = &self.tracker else { return };
+        let node = self.0;
+        let Some(tracker) = &node.descriptors.tracker else { return };
         let mut faults = Vec::new();
         let read = tracker.faults(&mut faults);
         // The faults that were read before the error would not be read again.
@@ -163,51 +175,52 @@ impl Node {
             open.add(&fault);
             let request =
                 Request::Fault { array: fault.array, page: fault.page, access: fault.access };
-            self.leave_to_holder(Submission { request, completion: None, keep: None });
+            node.leave_to_holder(Submission { request, completion: None, keep: None });
         }
         if let Err(error) = read {
             let error = SharedError::new("reading page faults", error, "Please report this.");
-            self.with_engine(|engine| engine.pages().fail(&error));
+            node.with_engine(|engine| engine.pages().fail(&error));
         }
     }
 
     /// Drives in thread mode: this thread holds the role until the node is closed.
     fn drive_for_good(&self, cores: &[CpuId]) {
+        let node = self.0;
         if !cores.is_empty()
             && let Err(why) = oikaze_os::cpu::bind_to_cores(cores)
         {
             // A container's cpuset may forbid the cores. The node works without them.
-            self.paths().unpinned();
+            node.paths().unpinned();
             oikaze_os::signals::say(&format!(
                 "oikaze: node {}: the engine's thread is not bound, and may slow the application down: {why}",
-                self.bootstrap.rank()
+                node.bootstrap.rank()
             ));
         }
         if !cores.is_empty()
-            && self.wait_policy.priority.is_none()
-            && self.wait_policy.wait != WaitMode::Spin
+            && node.wait_policy.priority.is_none()
+            && node.wait_policy.wait != WaitMode::Spin
         {
             raise_on_shared_core();
         }
-        EngineThread::begin(self.number());
-        let driving = self.driver.adopt();
+        EngineThread::begin(node.number());
+        let driving = node.driver.adopt();
         let mut open_faults = Faults::default();
         let mut look = || {
-            let faults = self.engine.masks_turns()
-                && self.poll(&self.driver.helper, false, true, Duration::ZERO).faults;
+            let faults = node.engine.masks_turns()
+                && node.descriptors.poll(&node.driver.helper, false, true, Duration::ZERO).faults;
             if faults {
                 self.take_faults(&mut open_faults);
             }
-            open_faults.look(self);
-            self.closing.load(Ordering::SeqCst).then_some(())
+            open_faults.look(node);
+            node.closing.load(Ordering::SeqCst).then_some(())
         };
-        let mut idle = Idle::new(&self.spin_limit);
+        let mut idle = Idle::new(&node.spin_limit);
         let mut drive =
-            || self.drive(&mut idle, self.now(), None, &mut self.short_wait(), &mut look).0;
+            || node.drive(&mut idle, node.now(), None, &mut node.short_wait(), &mut look).0;
         while drive().is_none() {}
-        self.engine_thread.end();
+        node.engine_thread.end();
         // A request that was put after the last turn, by a thread that took this one for running.
-        self.try_turn(self.now());
-        driving.leave(self.now());
+        node.try_turn(node.now());
+        driving.leave(node.now());
     }
 }

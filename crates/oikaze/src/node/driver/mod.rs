@@ -37,7 +37,7 @@
 //! | [`leave_to_helper`](state::DriverGuard::leave_to_helper) | a task or an event loop that sleeps | no waiter is parked | role free, helper awake | the helper if it is away |
 //! | drop of the guard | a driver that panics | no waiter is parked | role free | |
 //! | [`Idle::next`] | the driver | idle for the spin time, or its core is shared, or its yields are slow | driver sleeps | |
-//! | [`Sleeper::fall_asleep`] | the driver, the helper | no news since the last check | asleep until the next timer | |
+//! | [`Sleeper::fall_asleep`](sleeper::Sleeper::fall_asleep) | the driver, the helper | no news since the last check | asleep until the next timer | |
 //! | [`Driver::helper_sleeps`] | the helper | role driven | away, twice as long each time | |
 //! | | | role free for a short time, and the gaps are short | away | |
 //! | | | otherwise | watches | |
@@ -71,6 +71,6 @@ pub(crate) mod task;
 pub(crate) mod wait_policy;
 pub(crate) mod waiters;
 
-pub(crate) use sleeper::Sleeper;
+pub(crate) use sleeper::{Descriptors, Wakeup};
 pub(crate) use spin::{Idle, IdleStep, SpinLimit};
 pub(crate) use state::{Driver, HelperSleep, Wakes};

@@ -2,8 +2,15 @@
 //! they wake it only if necessary.
 
 use crate::sync::{AtomicU64, Ordering, fence};
+use arrayvec::ArrayVec;
 use oikaze_os::cpu::Event;
+use oikaze_os::memory::tracking::Tracker;
 use oikaze_protocol::time::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Bit of a sleep away from the socket. Without it, the word is the end of a sleep on the socket.
 const AWAY: u64 = 1 << 63;
@@ -109,4 +116,82 @@ impl<B: Bell> Sleeper<B> {
 #[inline]
 fn is_watch(until: u64) -> bool {
     (1..AWAY).contains(&until)
+}
+
+/// Descriptors on which threads of a node sleep.
+pub(crate) struct Descriptors {
+    /// The socket of the link.
+    socket: Option<OwnedFd>,
+    /// Is readable when a local peer has woken this node, or has ended.
+    local_peers: Option<OwnedFd>,
+    /// Source of page faults.
+    pub tracker: Option<Arc<dyn Tracker>>,
+}
+
+impl Descriptors {
+    /// Duplicates the descriptors of a link and of the local peers.
+    ///
+    /// # Errors
+    /// The text says what could not be duplicated.
+    pub fn new(
+        socket: Option<BorrowedFd<'_>>,
+        local_peers: Option<BorrowedFd<'_>>,
+        tracker: Option<Arc<dyn Tracker>>,
+    ) -> Result<Descriptors, (&'static str, io::Error)> {
+        let duplicate = |fd: Option<BorrowedFd<'_>>, operation| {
+            let duplicate = fd.map(|fd| fd.try_clone_to_owned()).transpose();
+            duplicate.map_err(|error| (operation, error))
+        };
+        Ok(Descriptors {
+            socket: duplicate(socket, "duplicating the socket's descriptor")?,
+            local_peers: duplicate(local_peers, "duplicating the local peers' descriptor")?,
+            tracker,
+        })
+    }
+
+    /// Returns `true` if any node shares memory with this one.
+    #[inline]
+    pub fn has_local_peers(&self) -> bool {
+        self.local_peers.is_some()
+    }
+
+    /// Returns the descriptors that are readable when something has arrived.
+    pub fn arrivals(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.socket.iter().chain(&self.local_peers).map(AsFd::as_fd)
+    }
+
+    /// Sleeps on the sleeper's event and, as asked, on the socket and the fault descriptor.
+    pub fn poll(&self, sleeper: &Sleeper, socket: bool, faults: bool, timeout: Duration) -> Wakeup {
+        let mut fds = ArrayVec::<PollFd<'_>, 4>::new();
+        fds.push(PollFd::new(&sleeper.event, PollFlags::IN));
+        for fd in self.arrivals().filter(|_| socket) {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        let fault_at = fds.len();
+        if let Some(tracker) = self.tracker.as_ref().filter(|_| faults) {
+            fds.push(PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN));
+        }
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            // Interrupted, so the caller checks everything again.
+            return Wakeup::default();
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        Wakeup {
+            arrivals: fds.get(1..fault_at).is_some_and(|fds| fds.iter().any(is_ready)),
+            faults: fds.get(fault_at).is_some_and(is_ready),
+        }
+    }
+}
+
+/// End of a sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wakeup {
+    /// Something has arrived on the socket, or a local peer has woken this node.
+    pub arrivals: bool,
+    /// Page faults wait to be served.
+    pub faults: bool,
 }

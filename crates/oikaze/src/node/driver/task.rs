@@ -217,22 +217,24 @@ impl Node {
         *wait = TaskWait::Polls(idle.suspend());
         true
     }
+}
 
+impl LoopWatch {
     /// Runs turns for an event loop that sleeps next. What arrives wakes the loop.
-    fn turn_for_loop(&self) {
-        let mut now = self.now();
-        let Some(driving) = self.driver.try_drive(now) else {
+    fn turn(&self, node: &Node) {
+        let mut now = node.now();
+        let Some(driving) = node.driver.try_drive(now) else {
             // The driver may sleep away from the socket, and the descriptor would stay readable.
-            self.try_turn(now);
+            node.try_turn(now);
             return;
         };
-        self.watch_link_for_loop(self.watch_loop.reports_arrivals());
+        self.watch_link(node, self.reports_arrivals());
         for _ in 0..TURNS_BEFORE_SLEEP {
-            self.driver.begin_round();
-            let work = self.run_turns(now, RealEngine::turn);
-            now = self.end_of(work, now);
-            let is_woken = self.watch_loop.watches_link.load(Ordering::Relaxed);
-            if is_woken && self.next_timeout() != Some(Time(0)) {
+            node.driver.begin_round();
+            let work = node.run_turns(now, RealEngine::turn);
+            now = node.end_of(work, now);
+            let is_woken = self.watches_link.load(Ordering::Relaxed);
+            if is_woken && node.next_timeout() != Some(Time(0)) {
                 // The loop is likely to be back before the helper is needed.
                 return driving.leave(now);
             }
@@ -241,12 +243,12 @@ impl Node {
     }
 
     /// Watches the link for loops that sleep, or no longer.
-    fn watch_link_for_loop(&self, yes: bool) {
-        let watches = &self.watch_loop.watches_link;
+    fn watch_link(&self, node: &Node, yes: bool) {
+        let watches = &self.watches_link;
         if watches.load(Ordering::Relaxed) == yes {
             return;
         }
-        self.with_engine(|engine| {
+        node.with_engine(|engine| {
             // Changed only in the engine, because several loops may come here.
             if watches.swap(yes, Ordering::Relaxed) != yes && engine.link_mut().watch(yes).is_err()
             {
@@ -257,64 +259,63 @@ impl Node {
     }
 
     /// Returns the descriptor on which event loops sleep.
-    pub fn loop_descriptor(&self) -> BorrowedFd<'_> {
-        let LoopWatch { news, any, .. } = &self.watch_loop;
-        let access = self.access();
+    pub fn descriptor(&self, node: &Node) -> BorrowedFd<'_> {
+        let LoopWatch { news, any, .. } = self;
+        let access = node.access();
         if access == Access::Refused {
             return news.as_fd();
         }
-        self.watch_loop.want();
+        self.want();
         let gather = || {
             // The engine's own thread receives by itself.
-            let arrivals = (access == Access::Turns)
-                .then(|| [self.socket(), self.local_peers.as_ref().map(AsFd::as_fd)]);
-            let arrivals = arrivals.into_iter().flatten().flatten();
+            let arrivals = (access == Access::Turns).then(|| node.descriptors.arrivals());
+            let arrivals = arrivals.into_iter().flatten();
             AnyReadable::new([news.as_fd()].into_iter().chain(arrivals)).ok()
         };
         any.get_or_init(gather).as_ref().map_or(news.as_fd(), AsFd::as_fd)
     }
 
     /// Makes the loops' descriptor unreadable, and takes in what has arrived.
-    pub fn clear_descriptor(&self) {
-        if self.enter().is_none() {
+    pub fn clear(&self, node: &Node) {
+        if node.enter().is_none() {
             return;
         }
-        if self.watch_loop.any.get().is_some() {
-            self.turn_for_loop();
-            self.end_of_loop_wait();
-            self.watch_loop.sleeps.store(self.watch_loop.reports_arrivals(), Ordering::Relaxed);
+        if self.any.get().is_some() {
+            self.turn(node);
+            self.end_of_wait(node);
+            self.sleeps.store(self.reports_arrivals(), Ordering::Relaxed);
         }
         // The caller looks for events after this call, so that it finds those of the turn.
-        self.watch_loop.news.clear();
+        self.news.clear();
     }
 
     /// Drives for an event loop.
-    pub fn progress(&self) -> LoopProgress {
-        if self.enter().is_none() {
+    pub fn progress(&self, node: &Node) -> LoopProgress {
+        if node.enter().is_none() {
             return LoopProgress { news: false, polls_on: false };
         }
-        self.watch_loop.want();
+        self.want();
         // A turn may wake tasks, which may call this function. So it runs without the lock.
-        let mut wait = std::mem::take(&mut lock(&self.watch_loop.state).wait);
-        let polls_on = self.poll_for_task(self.now(), &mut wait);
-        lock(&self.watch_loop.state).wait = wait;
+        let mut wait = std::mem::take(&mut lock(&self.state).wait);
+        let polls_on = node.poll_for_task(node.now(), &mut wait);
+        lock(&self.state).wait = wait;
         if polls_on {
-            self.watch_link_for_loop(false);
+            self.watch_link(node, false);
         } else {
-            self.turn_for_loop();
+            self.turn(node);
         }
-        let sleeps = !polls_on && self.watch_loop.reports_arrivals();
-        self.watch_loop.sleeps.store(sleeps, Ordering::Relaxed);
-        LoopProgress { news: self.end_of_loop_wait(), polls_on }
+        let sleeps = !polls_on && self.reports_arrivals();
+        self.sleeps.store(sleeps, Ordering::Relaxed);
+        LoopProgress { news: self.end_of_wait(node), polls_on }
     }
 
     /// Ends the wait of an event loop if there was news. Returns `true` if so.
-    fn end_of_loop_wait(&self) -> bool {
-        let mut state = lock(&self.watch_loop.state);
-        let reports = self.watch_loop.reports.load(Ordering::Relaxed);
+    fn end_of_wait(&self, node: &Node) -> bool {
+        let mut state = lock(&self.state);
+        let reports = self.reports.load(Ordering::Relaxed);
         let is_over = std::mem::replace(&mut state.seen, reports) != reports;
         if is_over {
-            state.wait.end(self);
+            state.wait.end(node);
         }
         is_over
     }
@@ -322,16 +323,16 @@ impl Node {
     /// Leaves what has arrived to an event loop that the same arrival has woken. `rounds` is the
     /// number of rounds of drivers before the arrival. Returns `false` if no loop comes soon. The
     /// program may compute then. The helper goes on, and reports what ends as news.
-    pub(super) fn leave_to_loop(&self, rounds: u64) -> bool {
-        if !self.watch_loop.sleeps.load(Ordering::Relaxed) {
+    pub(super) fn takes_over(&self, node: &Node, rounds: u64) -> bool {
+        if !self.sleeps.load(Ordering::Relaxed) {
             return false;
         }
-        let faults = self.driver.rounds() == rounds
-            && self.poll(&self.driver.helper, false, true, LOOP_GRACE).faults;
-        let has_come = self.driver.rounds() != rounds;
+        let faults = node.driver.rounds() == rounds
+            && node.descriptors.poll(&node.driver.helper, false, true, LOOP_GRACE).faults;
+        let has_come = node.driver.rounds() != rounds;
         if !has_come && !faults {
-            self.watch_loop.sleeps.store(false, Ordering::Relaxed);
-            self.watch_link_for_loop(false);
+            self.sleeps.store(false, Ordering::Relaxed);
+            self.watch_link(node, false);
         }
         has_come
     }

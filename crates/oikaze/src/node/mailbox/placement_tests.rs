@@ -118,7 +118,7 @@ fn receive_that_is_put_back_fails_if_no_message_will_come() {
     assert_eq!(receive.outcome(), Some(Err(Failure::Left)));
     let receive = post(&node, &page);
     let placement = begin(&node, 2).unwrap();
-    node.left.store(true, Ordering::Release);
+    node.departures.note_left();
     placement.abort();
     assert!(!receive.is_done());
     node.try_turn(node.now()).unwrap();

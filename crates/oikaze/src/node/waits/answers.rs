@@ -206,7 +206,7 @@ impl Facts for Asking<'_> {
             .map(|end| end.how);
         let lost = || {
             self.waits
-                .with_node(|node| node.death_of(rank))
+                .with_node(|node| node.departures.death_of(rank))
                 .flatten()
                 .map(|death| format!("is lost: {death}"))
         };

@@ -22,7 +22,9 @@ pub use place::{PlaceFinder, find_places_by};
 pub(crate) use subject::WaitSubject;
 
 use super::{Node, lock};
+use crate::error::Cause;
 use crate::ffi::Interruption;
+use crate::{Error, Result};
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::time::Time;
 use place::SourceLine;
@@ -39,6 +41,9 @@ const REGISTER_AFTER: Duration = Duration::from_secs(1);
 const EXPLAIN_AFTER: Duration = Duration::from_secs(5);
 /// Maximum number of locks whose names a node remembers.
 const LOCK_NAMES_MAX: usize = 4096;
+/// Maximum time that an error of a wait which took too long spends on asking other nodes why. A
+/// shorter wait asks for no longer than it lasted, so that a program may poll with short limits.
+const CAUSE_TIME: Duration = Duration::from_millis(500);
 /// Maximum number of bytes that the board shows of all waits.
 pub(crate) const BOARD_BYTES: usize = 384;
 
@@ -170,22 +175,34 @@ impl Waits {
     }
 
     /// Notes that a thread of this node holds this lock of the job from now on.
-    pub fn took_lock(&self, number: u64, at: &'static Location<'static>) {
+    #[track_caller]
+    pub fn took_lock(&self, number: u64) {
         lock(&self.held).push(HeldLock {
             lock: number,
             since: Instant::now(),
             thread: WaitingThread::current(),
-            place: line_of(at),
+            place: line_of(Location::caller()),
         });
     }
 
     /// Returns since when and where the calling thread holds this lock of the job, as in "3.0 s ago
     /// at src/main.rs:40", if it took the lock.
-    pub fn holds_lock(&self, number: u64) -> Option<String> {
+    fn holds_lock(&self, number: u64) -> Option<String> {
         let held = lock(&self.held);
         let mine = held.iter().find(|held| held.lock == number && held.thread.is_current())?;
         let place = mine.place.map_or_else(String::new, |place| format!(" at {place}"));
         Some(format!("{:.1} s ago{place}", mine.since.elapsed().as_secs_f64()))
+    }
+
+    /// Refuses a lock that the calling thread has taken, and that was not given back: the thread
+    /// would wait for itself (COH-7.8).
+    pub fn check_lock_is_not_mine(&self, number: u64) -> Result<()> {
+        let Some(since) = self.holds_lock(number) else { return Ok(()) };
+        let why = format!(
+            "this thread took the lock {since}, and it was not given back; locks are not \
+             recursive: give it back first"
+        );
+        Err(Error::invalid(self.lock_text(number), why))
     }
 
     /// Notes the name that the program gives a lock.
@@ -214,6 +231,22 @@ impl Waits {
     pub fn cause(&self, subject: &WaitSubject, limit: Duration) -> String {
         let facts = answers::Asking::new(self, limit);
         cause::cause(&facts, subject, Some(&WaitingThread::current())).text
+    }
+
+    /// Adds to the error of the caller's wait where it was (MEM-21.5) if nodes have called
+    /// different things, and also why if it took too long (MEM-21.4).
+    #[track_caller]
+    pub fn explain_timeout(&self, error: Error, subject: &WaitSubject) -> Error {
+        let line = line_of(Location::caller());
+        let misfits = error.is_mismatch() || error.is_timeout();
+        let error = if misfits { error.at(line) } else { error };
+        match error.into_cause() {
+            Cause::Timeout { what, waited } => {
+                let cause = self.cause(subject, waited.min(CAUSE_TIME));
+                Cause::Timeout { what: format!("{what} ({cause})"), waited }.into()
+            }
+            other => other.into(),
+        }
     }
 
     /// Returns the longest waits, for the node's board: one line of at most [`BOARD_BYTES`] bytes.
