@@ -54,7 +54,7 @@ impl<T: Element> SharedArray<T> {
         let failed = |why: io::Error| file_error(&what, path, &why);
         let is_first = self.node.rank() == 0;
         // An error on any node drops the part on all nodes, and whoever drops it removes it.
-        let (number, (header, part)) = self.together_greatest("save", || {
+        let (number, (header, part)) = self.together_alike("save", &[], || {
             let header = if is_npy(path, &what)? { self.header(&what)? } else { Vec::new() };
             if !is_first {
                 return Ok((0, (header.len(), None)));
@@ -105,7 +105,8 @@ impl<T: Element> SharedArray<T> {
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let what = format!("load array \"{}\" from {}", self.name, path.display());
-        let (file, header) = self.together("load", || self.open(path, &what))?;
+        let opened = self.together_alike("load", &[], || Ok((0, self.open(path, &what)?)))?;
+        let (_, (file, header)) = opened;
         self.together("load", || {
             let blocks = self.home_blocks(self.node.rank());
             blocks

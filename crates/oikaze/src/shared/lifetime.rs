@@ -3,7 +3,12 @@
 use super::{Element, SharedArray};
 use crate::{Error, Result};
 use oikaze_engine::{Request, Value};
-use oikaze_protocol::coherence::{ReduceOp, Reduction, Values};
+use oikaze_protocol::coherence::{CoherenceError, ReduceOp, Reduction, Values};
+use oikaze_protocol::fnv::fnv1a;
+
+/// Why a call fails whose arguments differ between the nodes.
+const DIFFERENT: &str = "the nodes name different arrays, or pass different values: all nodes pass \
+                         the same array and the same value";
 
 impl<T: Element> SharedArray<T> {
     /// Frees the array on all nodes: its memory, its address space and its name. Collective, and a
@@ -69,7 +74,7 @@ impl<T: Element> SharedArray<T> {
     /// Fills as [`SharedArray::fill`] does, with an element of these units.
     #[track_caller]
     pub(crate) fn fill_units(&self, element: &[T]) -> Result<()> {
-        self.together("fill", || Ok(()))?;
+        self.together_alike("fill", bytemuck::cast_slice::<T, u8>(element), || Ok((0, ())))?;
         self.together("fill", || {
             let blocks = self.home_blocks(self.node.rank());
             blocks.into_iter().try_for_each(|block| {
@@ -94,23 +99,33 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Does this node's part as [`together`](Self::together) does. The part returns also a number,
-    /// and all nodes get the greatest one.
+    /// and all nodes get the greatest one. If the nodes name different arrays, or pass different
+    /// bytes as `alike`, all nodes get an error.
     #[track_caller]
-    pub(super) fn together_greatest<R>(
+    pub(super) fn together_alike<R>(
         &self,
         doing: &str,
+        alike: &[u8],
         part: impl FnOnce() -> Result<(u64, R)>,
     ) -> Result<(u64, R)> {
+        let arguments = [self.name.as_bytes(), &[0], alike].into_iter().flatten();
+        let hash = fnv1a(arguments.copied());
         let (value, done) = self.agree(doing, || {
             let (number, done) = part()?;
-            let values = Values::U64(vec![number]);
+            let values = Values::U64(vec![number, hash, !hash]);
             Ok((Request::Reduce(Reduction { op: ReduceOp::Max, values }), done))
         })?;
         match value {
-            Value::Reduced(Values::U64(numbers)) => numbers.first().map(|number| (*number, done)),
-            _ => None,
+            // The greatest and the smallest hash are the same if all are.
+            Value::Reduced(Values::U64(numbers)) => match numbers[..] {
+                [number, most, least] if most == !least => Ok((number, done)),
+                _ => Err(Error::failed(
+                    format!("{doing} array \"{}\"", self.name),
+                    CoherenceError::Mismatch(DIFFERENT.to_owned()).into(),
+                )),
+            },
+            _ => Err(Error::invalid(doing, "the result is of another type (a defect)")),
         }
-        .ok_or_else(|| Error::invalid(doing.to_owned(), "the result is of another type (a defect)"))
     }
 
     #[track_caller]

@@ -77,6 +77,34 @@ fn saved_arrays_are_loaded_by_any_number_of_nodes() {
 }
 
 #[test]
+fn saves_loads_and_fills_of_different_arrays_or_values_fail_on_all_nodes() {
+    let folder = Folder::new("different");
+    let path = folder.0.join("one.npy");
+    cluster(2, |job| {
+        let arrays = ["first", "second"].map(|name| job.array::<u32>(name, 4).unwrap());
+        let mine = &arrays[job.rank() as usize];
+        arrays.iter().for_each(|array| array.fill(1).unwrap());
+        let refused = |result: oikaze::Result<()>| {
+            let text = result.unwrap_err().to_string();
+            assert!(text.contains("the nodes name different arrays"), "{text}");
+        };
+        refused(mine.save(&path));
+        job.barrier()?;
+        assert!(std::fs::read_dir(&folder.0).unwrap().next().is_none(), "a file is left");
+        job.barrier()?;
+        arrays[0].save(&path)?;
+        refused(mine.load(&path));
+        refused(mine.fill(2));
+        refused(arrays[0].fill(job.rank()));
+        arrays[1].fill(3)?;
+        arrays[1].load(&path)?;
+        assert_eq!(arrays[1].read(arrays[1].whole())?.to_vec(), [1; 4]);
+        job.barrier()?;
+        Ok(())
+    });
+}
+
+#[test]
 fn structs_and_bools_are_saved_and_loaded() {
     let folder = Folder::new("cells");
     let paths = [folder.0.join("cells.npy"), folder.0.join("flags.npy")];
