@@ -37,12 +37,12 @@ def test_settings_are_checked(alone):
             ({"time_limit": 0}, "time limit is zero"),
             ({"time_limit": -1.0}, "time_limit=-1"),
             ({"waiting": "sleep"}, "waiting"),
-            ({"seal": "wax"}, "no seal"),
+            ({"seal": "wax"}, "is not a seal"),
             ({"engine": "none"}, "expected inline, thread"),
             ({"engine": "thread:0,1000"}, "this machine has no core 1000"),
             ({"engine": "process:io@0", "engine_core": 0}, "give cores as in"),
             ({"engine_priority": "high"}, "expected fifo"),
-            ({"ports": (5, 4)}, "no ports"),
+            ({"ports": (5, 4)}, "are not ports"),
             ({"without": "everything"}, "everything"),
         ]:
             try:

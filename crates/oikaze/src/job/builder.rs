@@ -414,7 +414,7 @@ mod tests {
         for (builder, why) in [
             (Job::builder().time_limit(Duration::ZERO), "time limit"),
             (Job::builder().failure_time(Duration::ZERO), "failure time"),
-            (Job::builder().ports(0..=4), "no ports"),
+            (Job::builder().ports(0..=4), "are not ports"),
         ] {
             let text = builder.adjusted(of_user()).unwrap_err().to_string();
             assert!(text.contains(why), "{text}");
