@@ -256,7 +256,8 @@ fn memory_that_is_not_there() {
         ),
         &[],
         &[
-            "[0] himeno: declare array \"p0\": node 1 cannot go on: making shared array",
+            "[0] himeno: declare array \"p0\" at apps/src/",
+            ": node 1 cannot go on: making shared array",
             "[1] himeno: making shared array",
         ],
     );
