@@ -2,6 +2,7 @@
 //! how nodes learn of each other's ends.
 
 use crate::support::*;
+use oikaze::message::Class;
 use oikaze_launch::{Bootstrap, environment};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -116,6 +117,11 @@ fn node() {
 /// Joins the job. Node 1 ends in this way, and node 0 prints the error of its wait.
 fn join_and_end(end: &str) {
     let job = oikaze::join().unwrap();
+    // Node 1 ends when node 0 has joined. The end may be known before the acknowledgement.
+    match job.rank() {
+        0 => _ = job.peer(1).unwrap().send(Class::Ordered, 0, b"joined").wait(),
+        _ => drop(job.receive(Some(0)).unwrap()),
+    }
     match (end, job.rank()) {
         ("exits", 1) => std::process::exit(0),
         ("exits", _) => println!("told: {}", job.barrier().unwrap_err()),
