@@ -103,6 +103,8 @@ def complete_function(
     for name, value in used.items():
         if name not in names or (name in _brought and names[name] is _brought[name]):
             names[name] = _brought[name] = value
+        else:
+            _brought.pop(name, None)
 
 
 def pickled_call(
