@@ -178,7 +178,7 @@ def test_moves_take_arrays_of_any_dtype_and_length(run):
                 refused(lambda: job.all_to_all(bad))
                 refused(lambda: job.reduce_scatter(bad))
             refused(lambda: job.all_gather(mine) if me else job.all_gather("word"))
-            # What cannot be pickled is told to all.
+            # All ranks learn of a value that cannot be pickled.
             for call in (job.all_gather, job.gather, job.broadcast, job.all_gather_uneven):
                 assert "pickle" in refused(lambda: call((lambda: 1) if me == 0 else 1))
             refused(lambda: job.scatter([lambda: 1] * n if me == 0 else None))

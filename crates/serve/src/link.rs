@@ -318,7 +318,7 @@ impl ServedLink {
     }
 
     /// Goes on with the next server, at the same ports, because this one has ended (SERVE-5.2).
-    /// What was under way in the rings is lost, as on a network.
+    /// Datagrams that were under way in the rings are lost, as on a network.
     ///
     /// # Errors
     /// There is no other server, or the ports are taken.

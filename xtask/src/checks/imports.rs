@@ -299,7 +299,7 @@ fn among_siblings(module: &str, other: &str) -> (String, String, String) {
     };
     let (from, to) = (parts(module), parts(other));
     let common = from.iter().zip(&to).take_while(|(one, two)| one == two).count();
-    // What a folder's own file imports or gives belongs to that file.
+    // Imports and exports of a folder's own file belong to that file.
     let child = |path: &[String]| path.get(common).cloned().unwrap_or_else(|| ROOT.to_owned());
     let folder = from.get(..common).unwrap_or_default().join("::");
     (folder, child(&from), child(&to))
