@@ -100,7 +100,7 @@ impl<'t> Start<'t> {
             root,
             machines,
             several_machines: *several_machines,
-            pool: Arc::clone(node.collectives().pool()),
+            pool: Arc::clone(node.collectives.pool()),
             uneven: None,
         }
     }

@@ -79,7 +79,7 @@ impl Team {
         machines: Arc<[u32]>,
         limit: Option<Duration>,
     ) -> Team {
-        node.collectives().add(&core);
+        node.collectives.add(&core);
         let distinct: std::collections::BTreeSet<_> = machines.iter().collect();
         let several_machines = distinct.len() > 1 && distinct.len() < machines.len();
         Team {
@@ -280,8 +280,8 @@ impl Drop for Team {
     fn drop(&mut self) {
         if self.node.enter().is_some() {
             self.core.dropped();
-            self.node.collectives().ask(&self.core);
-            self.node.collectives().run(&self.node);
+            self.node.collectives.ask(&self.core);
+            self.node.collectives.run(&self.node);
         }
     }
 }
@@ -301,7 +301,7 @@ mod tests {
             }
             // The last parcels of other ranks may still come, for a team that is gone.
             job.all_gather(&[0])?;
-            assert_eq!(job.node.collectives().len(), 1);
+            assert_eq!(job.node.collectives.len(), 1);
             Ok(())
         });
     }

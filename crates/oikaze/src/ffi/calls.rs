@@ -45,7 +45,7 @@ impl Job {
             (CallCounter::Job, called),
             (CallCounter::Arrays, u64::from(arrays)),
         ]);
-        for team in self.node.collectives().all() {
+        for team in self.node.collectives.all() {
             let (called, splits) = team.called();
             counts.insert(CallCounter::Team(team.id()), called);
             counts.insert(CallCounter::Splits(team.id()), splits);
@@ -74,7 +74,7 @@ impl Job {
     /// A node is lost, or does not come within the limit.
     pub fn catch_up(&self, counts: &CallCounts, why: &str, limit: Duration) -> Result<()> {
         let most = |counter: CallCounter| counts.get(&counter).copied().unwrap_or(0);
-        for team in self.node.collectives().all() {
+        for team in self.node.collectives.all() {
             let (called, splits) = (CallCounter::Team(team.id()), CallCounter::Splits(team.id()));
             team.abandon(&self.node, (most(called), most(splits)), why);
         }

@@ -63,7 +63,7 @@ impl Peer {
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         if let Some(route) = &self.route
             && let Ok(len) = u32::try_from(bytes.len())
-            && let Some(position) = self.node.send_fast(route, class, tag, bytes)
+            && let Some(position) = self.node.fast.send_fast(&self.node, route, class, tag, bytes)
         {
             return Operation::in_ring(route, position, len);
         }
@@ -144,7 +144,7 @@ impl Job {
     #[inline]
     #[track_caller]
     pub fn receive(&self, from: Option<Rank>) -> Result<Message> {
-        match self.node.take_soon(from) {
+        match self.node.fast.take_soon(&self.node, from) {
             Some(arrived) => Ok(Message::new(arrived)),
             None => self.receive_later(from, self.limit),
         }
@@ -157,7 +157,7 @@ impl Job {
     #[inline]
     #[track_caller]
     pub fn receive_for(&self, from: Option<Rank>, limit: Duration) -> Result<Message> {
-        match self.node.take_soon(from) {
+        match self.node.fast.take_soon(&self.node, from) {
             Some(arrived) => Ok(Message::new(arrived)),
             None => self.receive_later(from, Some(limit)),
         }
@@ -167,7 +167,8 @@ impl Job {
     #[track_caller]
     fn receive_later(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Message> {
         from.map_or(Ok(()), |rank| self.node.departures.check_rank(rank))?;
-        let next = || self.node.take_mail(from).or_else(|| self.node.take_fast(from));
+        let next =
+            || self.node.take_mail(from).or_else(|| self.node.fast.take_fast(&self.node, from));
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Message { from, count: 1 };
@@ -180,7 +181,7 @@ impl Job {
     /// Returns the next message if one has arrived.
     #[must_use]
     pub fn try_receive(&self, from: Option<Rank>) -> Option<Message> {
-        self.node.take_if_there(from).map(Message::new)
+        self.node.fast.take_if_there(&self.node, from).map(Message::new)
     }
 
     /// Waits for the next message, from this peer or from any, and describes it without taking it,
@@ -239,7 +240,7 @@ impl Job {
     /// Describes the next message if one has arrived, as [`Job::probe`] does.
     #[must_use]
     pub fn try_probe(&self, from: Option<Rank>) -> Option<Received> {
-        let (from, tag, len) = self.node.probe_if_there(from)?;
+        let (from, tag, len) = self.node.fast.probe_if_there(&self.node, from)?;
         Some(Received { from, tag, len })
     }
 

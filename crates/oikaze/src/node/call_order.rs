@@ -83,7 +83,7 @@ impl CoherenceCall<'_> {
         if notices != self.seen.get() && notices != order.settled_notices.load(Ordering::Relaxed) {
             self.seen.set(notices);
             if !order.is_concurrent.load(Ordering::Relaxed)
-                && self.node.collectives().accuse_order(self.node, &self.what.to_string())
+                && self.node.collectives.accuse_order(self.node, &self.what.to_string())
             {
                 order.settled_notices.store(notices, Ordering::Relaxed);
             }

@@ -343,7 +343,7 @@ impl Node {
         });
         lock(&self.departures.inside).has_ended_engine = true;
         self.wake_tasks();
-        self.collectives().run(self);
+        self.collectives.run(self);
         self.tell_waiters();
     }
 

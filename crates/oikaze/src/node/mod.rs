@@ -43,7 +43,7 @@ pub use waits::{PlaceFinder, find_places_by};
 
 use crate::collective::Registry;
 use crate::memory::LocalRegion;
-use crate::observe::{PathNotes, Publisher};
+use crate::observe::Publisher;
 use crate::{Error, Result};
 use access::Access;
 use arrivals::ArrivalQueue;
@@ -54,8 +54,7 @@ use driver::{Descriptors, Driver, SpinLimit};
 use engine_thread::EngineThread;
 use mailbox::Mailbox;
 use oikaze_engine::{
-    Arrived, Completion, Engine, Failure, Fences, Request, ShmChannels, Submission,
-    UnreportedFailures, Work,
+    Arrived, Completion, Engine, Failure, Request, Submission, UnreportedFailures, Work,
 };
 use oikaze_launch::Bootstrap;
 use oikaze_os::memory::tracking::{LiveGuards, PageSet, Tracker};
@@ -88,11 +87,7 @@ pub(crate) struct Node {
     pub(crate) watch_loop: LoopWatch,
     task_turns: TaskTurns,
     descriptors: Descriptors,
-    /// Rings to local peers, seen from outside, and the state of messages that went into them by
-    /// the fast path.
-    channels: ShmChannels,
-    pace: fast_path::Pace,
-    fences: Arc<Fences>,
+    pub(crate) fast: fast_path::FastPath,
     /// Guards of this node's arrays that are alive.
     guards: Arc<LiveGuards>,
     start: Instant,
@@ -103,21 +98,16 @@ pub(crate) struct Node {
     bootstrap: Arc<dyn Bootstrap>,
     mailbox: Arc<Mailbox>,
     arrivals: ArrivalQueue,
-    collectives: Arc<Registry>,
+    pub(crate) collectives: Arc<Registry>,
     pub(crate) call_order: call_order::CallOrder,
     pub(crate) departures: departures::Departures,
     pub(crate) handlers: signal_masking::HandlerCheck,
-    publisher: Publisher,
+    pub(crate) publisher: Publisher,
     closing: AtomicBool,
     helper_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Node {
-    /// Returns the notes on which fast paths are in use.
-    pub fn paths(&self) -> &PathNotes {
-        self.publisher.paths()
-    }
-
     /// Starts a node's helper around its engine.
     pub fn start(
         mut engine: RealEngine,
@@ -132,14 +122,13 @@ impl Node {
         let link = engine.link().properties();
         let descriptors = Descriptors::new(link.fd, engine.shm().descriptor(), tracker)
             .map_err(|(operation, error)| Error::system(operation, error))?;
-        let (channels, fences) = (engine.channels(), Arc::clone(engine.ops().fences()));
+        let fast = fast_path::FastPath::new(engine.channels(), Arc::clone(engine.ops().fences()));
         let guards = Arc::clone(engine.pages().guards());
         let mailbox = Arc::new(Mailbox::default());
         engine.set_posted(Arc::new(mailbox::Receives(Arc::clone(&mailbox))));
         let has_own_thread = wait_policy.mode.drive().own_thread().is_some();
         let node = Arc::new(Self {
-            pace: fast_path::Pace::new(channels.count()),
-            channels,
+            fast,
             untaken: Arc::clone(engine.ops().untaken()),
             origin: Origin::here(),
             engine: OriginBound::new(CombiningLock::new(engine)),
@@ -149,7 +138,6 @@ impl Node {
             watch_loop: LoopWatch::new().map_err(no_event)?,
             task_turns: TaskTurns::default(),
             descriptors,
-            fences,
             guards,
             start,
             spin_limit: SpinLimit::new(wait_policy.wait, wait_policy.has_room),
@@ -283,11 +271,6 @@ impl Node {
         total
     }
 
-    /// Returns the teams of this node.
-    pub fn collectives(&self) -> &Arc<Registry> {
-        &self.collectives
-    }
-
     #[inline]
     fn after_leaving(&self) {
         if self.engine.is_asked() {
@@ -372,11 +355,6 @@ impl Node {
         self.descriptors.has_local_peers()
     }
 
-    /// Returns `true` if this node shares memory with that one, or did so when the job began.
-    pub fn has_local_peer(&self, rank: Rank) -> bool {
-        self.channels.of(rank).is_some()
-    }
-
     /// Returns `true` if polling a word that local peers may have mapped pays, before turns are
     /// run.
     #[inline]
@@ -387,7 +365,7 @@ impl Node {
     /// Fences the operations to this peer, or to each. Operations that need no engine go through
     /// the engine from here on, until nothing earlier may hold them back.
     pub fn fence(&self, peer: Option<Rank>) {
-        self.fences.ask();
+        self.fast.fences.ask();
         self.note(Request::Fence { peer });
     }
 
@@ -395,7 +373,9 @@ impl Node {
     /// may hold it back, nor when the job is over.
     #[inline]
     pub fn may_go_direct(&self) -> bool {
-        self.fences.are_over() && !self.closing.load(Ordering::Relaxed) && self.enter().is_some()
+        self.fast.fences.are_over()
+            && !self.closing.load(Ordering::Relaxed)
+            && self.enter().is_some()
     }
 
     /// Takes the oldest message for the user, from this peer or any.
@@ -463,7 +443,7 @@ impl Node {
                 .into_iter()
                 .for_each(|read| self.tell(read));
             while batch.len() < wanted
-                && let Some(arrived) = self.take_soon(None)
+                && let Some(arrived) = self.fast.take_soon(self, None)
             {
                 batch.push(arrived);
             }
@@ -492,7 +472,7 @@ impl Node {
     pub fn take_waiting(&self, wanted: usize, at_least: usize) -> Option<Vec<Arrived>> {
         self.enter()?;
         // Takes messages out of the rings of local peers first.
-        let _ = self.probe_if_there(None);
+        let _ = self.fast.probe_if_there(self, None);
         let mut batch = Vec::new();
         self.mailbox
             .take_batch_of(wanted, at_least, &mut batch)?

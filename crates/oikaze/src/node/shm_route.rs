@@ -50,7 +50,7 @@ impl Node {
         peer: Rank,
         limit: Option<Duration>,
     ) -> Option<Arc<ShmRoute>> {
-        let channel = self.channels.shared(peer)?;
+        let channel = self.fast.channels.shared(peer)?;
         Some(Arc::new(ShmRoute { node: Arc::downgrade(self), peer, channel, limit }))
     }
 }

@@ -144,7 +144,7 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     assert!(counter.counts().ended() == 1 && news.clear());
     // A message that went by the fast path, and was taken.
     let route = node.shm_route_to(1, None).unwrap();
-    let position = node.send_fast(&route, Class::Ordered, 7, b"fast").unwrap();
+    let position = node.fast.send_fast(&node, &route, Class::Ordered, 7, b"fast").unwrap();
     let sent = Operation::<()>::in_ring(&route, position, 8);
     let heading = local_peer.inward.peek().unwrap().unwrap();
     let end = local_peer.inward.pass(heading);
@@ -153,7 +153,7 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     sent.report_to(&queue, 3).unwrap();
     assert!(queue.len() == 1 && news.clear());
     // A message that was not taken. No thread is woken before it is.
-    let position = node.send_fast(&route, Class::Ordered, 8, b"fast").unwrap();
+    let position = node.fast.send_fast(&node, &route, Class::Ordered, 8, b"fast").unwrap();
     Operation::<()>::in_ring(&route, position, 8).report_to(&queue, 4).unwrap();
     let pending = Completion::new();
     node.note(Request::Tell { completion: pending, sink: counter.sink() });

@@ -17,7 +17,6 @@ mod words;
 
 pub(crate) use publish::Publisher;
 pub use publish::VARIABLE;
-pub(crate) use slow::PathNotes;
 pub use slow::{PathStates, SlowPath, slow_paths};
 pub use traffic::{ArrayTraffic, DatagramCounts, SizeCounts, TrafficReport};
 pub use watch::{NodeView, Unreadable, nodes};

@@ -220,8 +220,9 @@ mod tests {
                         };
                         cluster_with(6, settings, |job| {
                             let others = (0..job.size()).filter(|rank| *rank != job.rank());
-                            let missing: Vec<_> =
-                                others.filter(|rank| !job.node.has_local_peer(*rank)).collect();
+                            let missing: Vec<_> = others
+                                .filter(|rank| !job.node.fast.has_local_peer(*rank))
+                                .collect();
                             let notices = job.node.with_engine(|engine| engine.notices().to_vec());
                             let expected = if without == "shm" { 5 } else { 0 };
                             assert_eq!(missing.len(), expected, "{missing:?}: {notices:?}");

@@ -224,8 +224,8 @@ impl TeamCore {
             state.tasks.push_back(task);
             number
         };
-        node.collectives().ask(self);
-        node.collectives().run(node);
+        node.collectives.ask(self);
+        node.collectives.run(node);
         number
     }
 
@@ -255,8 +255,8 @@ impl TeamCore {
             state.disorders.clear();
             state.history.iter_mut().for_each(|(_, _, well)| *well = false);
         }
-        node.collectives().ask(self);
-        node.collectives().run(node);
+        node.collectives.ask(self);
+        node.collectives.run(node);
     }
 
     /// Begins an agreement on the living ranks. Returns its number.
@@ -266,8 +266,8 @@ impl TeamCore {
         slot: Arc<GoneSlot>,
     ) -> u64 {
         let number = lock(&self.state).shrinks.begin(self, slot);
-        node.collectives().ask(self);
-        node.collectives().run(node);
+        node.collectives.ask(self);
+        node.collectives.run(node);
         number
     }
 
@@ -604,14 +604,14 @@ impl TeamCore {
     /// Sends a parcel with a part of a work buffer to a rank of the team.
     pub(super) fn send_part(&self, node: &Node, to: Rank, head: ParcelHead, body: PartBytes<'_>) {
         let Some(&to) = self.ranks.get(to as usize) else { return };
-        if body.len() <= RECORD_BODY && node.send_parcel_fast(to, &head, &body) {
+        if body.len() <= RECORD_BODY && node.fast.send_parcel_fast(node, to, &head, &body) {
             return;
         }
         let body = match body {
             PartBytes::Shared(bytes) => Body::Shared(bytes),
             PartBytes::Lent(bytes) if bytes.len() < POOLED_MIN => Body::copy_of(bytes),
             PartBytes::Lent(bytes) => {
-                Body::Shared(SharedBytes::new(node.collectives().pool().copy_of(bytes)))
+                Body::Shared(SharedBytes::new(node.collectives.pool().copy_of(bytes)))
             }
         };
         let request = Request::Parcel { to, head, body };

@@ -62,8 +62,13 @@ impl RemoteRegion {
         );
         let mapped = if let Ok(Value::Mapped(mapped)) = outcome { Some(mapped) } else { None };
         let region = Self { mapped, ..self };
-        if region.peer.node.has_local_peer(region.peer.rank) && !region.is_mapped() {
-            region.peer.node.paths().unmapped(|| region.why_not_mapped().unwrap_or_default());
+        if region.peer.node.fast.has_local_peer(region.peer.rank) && !region.is_mapped() {
+            region
+                .peer
+                .node
+                .publisher
+                .paths()
+                .unmapped(|| region.why_not_mapped().unwrap_or_default());
         }
         region
     }
@@ -84,7 +89,7 @@ impl RemoteRegion {
         let mappable = [Rights::READ, Rights::WRITE, Rights::ATOMIC];
         let why = if self.is_mapped() {
             return None;
-        } else if !node.has_local_peer(rank) {
+        } else if !node.fast.has_local_peer(rank) {
             "this node shares no memory with its owner: the owner is this node itself, on another machine or of another user, or \
              OIKAZE_WITHOUT=shm is set"
                 .to_owned()

@@ -175,8 +175,8 @@ impl Node {
                             let value = match has_own_turns {
                                 // `ready` of the engine's own thread takes page faults by a system
                                 // call, which is worth one call a turn.
-                                true => self.view(&mut || None),
-                                false => self.view(ready),
+                                true => self.fast.view(self, &mut || None),
+                                false => self.fast.view(self, ready),
                             };
                             if let Some(value) = value {
                                 idle.ends(now);

@@ -190,7 +190,7 @@ impl Helper<'_> {
             && let Err(why) = oikaze_os::cpu::bind_to_cores(cores)
         {
             // A container's cpuset may forbid the cores. The node works without them.
-            node.paths().unpinned();
+            node.publisher.paths().unpinned();
             oikaze_os::signals::say(&format!(
                 "oikaze: node {}: the engine's thread is not bound, and may slow the application down: {why}",
                 node.bootstrap.rank()
