@@ -3,7 +3,8 @@
 //! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead* (END-1.1). A wait
 //! ends with an error as soon as only nodes that are leaving or dead could satisfy it.
 
-use super::{Node, lock, mailbox};
+use super::mail::mailbox;
+use super::{Node, lock};
 use crate::Error;
 use oikaze_engine::{Failure, Request};
 use oikaze_launch::Bootstrap;

@@ -7,21 +7,17 @@
 //! engine's own thread ([`engine_thread`]).
 
 mod access;
-mod arrivals;
-mod call_order;
+mod coherence;
 mod cork;
 mod departures;
 mod driver;
 mod engine_thread;
 mod fast_path;
-mod guards;
 mod leave;
-mod mailbox;
+mod mail;
 mod outcomes;
-mod read_credit;
 mod regions;
 mod shm_route;
-mod signal_masking;
 mod submitting;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -36,7 +32,7 @@ pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 #[cfg(all(test, not(loom)))]
 pub(crate) use engine_thread::tests::noting_callers;
-pub(crate) use mailbox::{PostedReceive, next_or_end};
+pub(crate) use mail::mailbox::{PostedReceive, next_or_end};
 pub(crate) use shm_route::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, CallPlace, LongWait, WaitSubject, Waits, line_of};
 pub use waits::{PlaceFinder, find_places_by};
@@ -46,13 +42,14 @@ use crate::memory::LocalRegion;
 use crate::observe::Publisher;
 use crate::{Error, Result};
 use access::Access;
-use arrivals::ArrivalQueue;
+use coherence::{call_order, signal_masking};
 use crossbeam_queue::SegQueue;
 use driver::lock::{CombiningLock, CombiningLockGuard};
 use driver::task::{LoopWatch, TaskTurns};
 use driver::{Descriptors, Driver, SpinLimit};
 use engine_thread::EngineThread;
-use mailbox::Mailbox;
+use mail::arrivals::ArrivalQueue;
+use mail::mailbox::{self, Mailbox};
 use oikaze_engine::{
     Arrived, Completion, Engine, Failure, Request, Submission, UnreportedFailures, Work,
 };

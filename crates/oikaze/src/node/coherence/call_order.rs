@@ -1,6 +1,6 @@
 //! The place of this node's collectives of coherence among its collectives of data (COLL-3.9).
 
-use super::Node;
+use crate::node::Node;
 use crate::{Error, Result};
 use oikaze_engine::Request;
 use std::cell::Cell;
@@ -59,7 +59,7 @@ impl CallOrder {
 }
 
 /// A collective of coherence that a thread of this node is in.
-pub(super) struct CoherenceCall<'a> {
+pub(in crate::node) struct CoherenceCall<'a> {
     node: &'a Node,
     what: &'a dyn fmt::Display,
     number: u64,
@@ -101,7 +101,7 @@ impl CoherenceCall<'_> {
 impl Node {
     /// Counts a call of a collective of coherence. Called before it is submitted, so that what
     /// arrives meanwhile finds it counted.
-    pub(super) fn count_coherence_call<'a>(
+    pub(in crate::node) fn count_coherence_call<'a>(
         &'a self,
         what: &'a dyn fmt::Display,
     ) -> CoherenceCall<'a> {

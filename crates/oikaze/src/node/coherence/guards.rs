@@ -1,8 +1,8 @@
 //! Refuses synchronisation while guards are alive. Synchronisation makes other nodes' writes
 //! visible, and the contents that a guard shows must not change.
 
-use super::Node;
 use crate::Result;
+use crate::node::Node;
 use oikaze_os::memory::tracking::LiveGuards;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Arrival queue: puts with notice that have arrived and are not read (MEM-25).
 
 use super::read_credit::ReadCredit;
-use super::{Node, lock};
+use crate::node::{Node, lock};
 use oikaze_engine::{Placed, Request};
 use oikaze_os::signals::Locked;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
 #[derive(Default)]
-pub(super) struct ArrivalQueue {
+pub(in crate::node) struct ArrivalQueue {
     inside: Mutex<ArrivalState>,
     /// Number of entries, so that a check costs one load.
     waiting: AtomicUsize,
@@ -29,7 +29,7 @@ struct ArrivalState {
 /// Guard of a queue that has got the entries of a turn.
 #[derive(Default)]
 #[must_use = "the queue is closed until this is dropped"]
-pub(super) struct DepositedArrivals<'q> {
+pub(in crate::node) struct DepositedArrivals<'q> {
     inside: Option<Locked<MutexGuard<'q, ArrivalState>>>,
     /// Tasks to wake once the queue is open.
     wakers: Vec<Waker>,

@@ -1,9 +1,9 @@
 //! Messages that are placed as they arrive, begun and ended by hand (MEM-26.8).
 
-use super::super::Node;
-use super::super::tests::node_and_local_peer;
 use super::*;
 use crate::memory::LocalRegion;
+use crate::node::Node;
+use crate::node::tests::node_and_local_peer;
 use oikaze_os::memory::Region;
 use oikaze_os::memory::scope as lend;
 use oikaze_protocol::rma::Rights;
