@@ -31,9 +31,12 @@ impl Job {
 
     #[track_caller]
     fn barrier_within(&self, limit: Option<Duration>) -> Result<()> {
-        self.node.check_no_guard("barrier")?;
-        let number = self.node.call_order.next_barrier();
-        self.node.collective(&format_args!("barrier {number}"), Request::Barrier, limit).map(drop)
+        self.node.coherence.check_no_guard(&self.node, "barrier")?;
+        let number = self.node.coherence.order.next_barrier();
+        self.node
+            .coherence
+            .collective(&self.node, &format_args!("barrier {number}"), Request::Barrier, limit)
+            .map(drop)
     }
 
     /// Waits for all nodes as [`Job::barrier`] does, and combines one value of each, in rank order:
@@ -84,9 +87,14 @@ impl Job {
         values: &[T],
         operator: impl Into<Combine>,
     ) -> Result<Vec<T>> {
-        self.node.check_no_guard("reduce")?;
+        self.node.coherence.check_no_guard(&self.node, "reduce")?;
         let reduction = Reduction { op: op_of(operator.into()), values: values_of(values) };
-        match self.node.collective(&"reduce", Request::Reduce(reduction), self.limit)? {
+        match self.node.coherence.collective(
+            &self.node,
+            &"reduce",
+            Request::Reduce(reduction),
+            self.limit,
+        )? {
             Value::Reduced(values) => numbers_of(values),
             _ => None,
         }

@@ -112,7 +112,7 @@ impl Job {
     pub fn notify(&self, to: Rank) -> Result<()> {
         let what = format!("notification of node {to}");
         let channel = self.channel((self.rank(), to), to, &what)?;
-        self.node.check_no_guard_of_this_thread(|| what.clone())?;
+        self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.clone())?;
         let released = channel.team.release(&what);
         // A node that cannot release sends nothing known, so that the other one does not wait.
         let mine = released.as_deref().unwrap_or_default();
@@ -145,7 +145,7 @@ impl Job {
     fn wait_notify_within(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
         let what = format!("wait for a notification of node {from}");
         let channel = self.channel((from, self.rank()), from, &what)?;
-        self.node.check_no_guard_of_this_thread(|| what.clone())?;
+        self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.clone())?;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             let next = channel.next();
@@ -167,7 +167,7 @@ impl Job {
     pub(crate) fn wait_until_notified(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
         let what = format!("wait for a notification of node {from}");
         let channel = self.channel((from, self.rank()), from, &what)?;
-        self.node.check_no_guard_of_this_thread(|| what.clone())?;
+        self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.clone())?;
         let deadline = limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit));
         channel.next().wait(from, deadline).map_err(|error| error.renamed(&what))
     }

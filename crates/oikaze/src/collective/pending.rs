@@ -269,7 +269,7 @@ impl<R> Future for PendingFuture<R> {
         let Self { pending, wait } = &mut *self;
         let Pending { slot, node, .. } = pending;
         if !slot.is_done() && slot.wake_with(context.waker()) {
-            let polls_on = node.drive_for_task(wait);
+            let polls_on = node.tasks.drive(node, wait);
             if !slot.is_done() {
                 return node::pending(polls_on, context);
             }

@@ -230,7 +230,7 @@ impl Team {
     /// for it.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
-        self.node.check_no_guard("team barrier")?;
+        self.node.coherence.check_no_guard(&self.node, "team barrier")?;
         let what = "team barrier";
         let released = self.release(what);
         // A member that cannot release comes with nothing, so that no other waits for it.

@@ -95,7 +95,7 @@ impl Job {
             || completion.outcome(),
             limit,
         )?;
-        self.node.report_untaken(None)
+        self.node.departures.report_untaken(&self.node, None)
     }
 }
 
@@ -144,6 +144,6 @@ impl Peer {
                 || completion.outcome(),
                 limit,
             )
-            .and_then(|_| self.node.report_untaken(Some(self.rank)))
+            .and_then(|_| self.node.departures.report_untaken(&self.node, Some(self.rank)))
     }
 }

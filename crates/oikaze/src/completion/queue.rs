@@ -108,8 +108,8 @@ impl Sink for ToQueue {
                 let (what, failure) = (self.what.clone(), Failure::clone(failure));
                 Err(Explanation::new(move |node| {
                     match serial {
-                        0 => node.untaken.take_in_ring(what.peer),
-                        serial => node.untaken.take(what.peer, serial),
+                        0 => node.requests.untaken.take_in_ring(what.peer),
+                        serial => node.requests.untaken.take(what.peer, serial),
                     }
                     node.departures.failure(&what, failure).of_unknown_fate(what.fate())
                 }))

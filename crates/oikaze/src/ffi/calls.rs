@@ -86,7 +86,8 @@ impl Job {
         });
         for _ in called..most(CallCounter::Job) {
             let request = Request::Cannot(why.to_owned());
-            let came = self.node.collective(&"catch up", request, Some(limit));
+            let came =
+                self.node.coherence.collective(&self.node, &"catch up", request, Some(limit));
             // It fails on all nodes, which is its purpose.
             came.map(drop)
                 .or_else(|error| if error.is_mismatch() { Ok(()) } else { Err(error) })?;

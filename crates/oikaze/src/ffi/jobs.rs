@@ -66,7 +66,7 @@ impl Job {
 
     fn refuse_by(&self, refusal: Request, what: &str, why: &str) -> Error {
         // It fails on all nodes, and this one names its own reason.
-        let _ = self.node.collective(&what, refusal, self.limit);
+        let _ = self.node.coherence.collective(&self.node, &what, refusal, self.limit);
         Error::invalid(what, why)
     }
 }

@@ -10,7 +10,6 @@
 mod calls;
 mod class;
 mod handles;
-mod interruption;
 mod jobs;
 mod leave;
 mod parts;
@@ -19,6 +18,7 @@ mod regions;
 mod words;
 
 pub use crate::collective::untyped::{Untyped, UntypedOperator, UntypedResult};
+pub use crate::node::{InterruptionCheck, interruptible};
 pub use crate::node::{PlaceFinder, find_places_by};
 pub use crate::shared::untyped::{
     ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
@@ -28,8 +28,6 @@ pub use crate::tables::{ElementKind, KindClass};
 pub use calls::{CallCounter, CallCounts};
 pub use class::ErrorClass;
 pub use handles::{Handle, HandleTable, Keepable};
-pub(crate) use interruption::Interruption;
-pub use interruption::{InterruptionCheck, interruptible};
 #[doc(inline)]
 pub use oikaze_os::memory::RegionId;
 #[doc(inline)]

@@ -69,13 +69,13 @@ impl Job {
     pub fn wait_batch_ready(&self, count: usize, limit: Option<Duration>) -> bool {
         let limit = limit.or(self.time_limit());
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        self.node.enter().is_some() && self.node.wait_for_batch(count, deadline)
+        self.node.enter().is_some() && self.node.mail.wait_for_batch(&self.node, count, deadline)
     }
 
     /// Takes at most `count` messages of any nodes, if at least `at_least` are there.
     #[must_use]
     pub fn try_receive_batch(&self, count: usize, at_least: usize) -> Option<Vec<Message>> {
-        let batch = self.node.take_waiting(count, at_least)?;
+        let batch = self.node.mail.take_waiting(&self.node, count, at_least)?;
         Some(batch.into_iter().map(Message::new).collect())
     }
 

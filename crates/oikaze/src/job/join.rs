@@ -158,7 +158,7 @@ fn join_explaining(
     let told = Arc::downgrade(&node);
     bootstrap.on_news(Box::new(move || {
         if let Some(node) = told.upgrade() {
-            node.take_launcher_news();
+            node.departures.take_launcher_news(&node);
         }
     }));
     bootstrap.tell_joined();

@@ -135,7 +135,7 @@ impl Job {
     pub(crate) fn end_for_all(&self, reason: &str) {
         self.tell_end(reason);
         if let Some(node) = self.node.enter() {
-            node.let_reason_arrive();
+            node.departures.let_reason_arrive(node);
         }
     }
 
@@ -146,7 +146,9 @@ impl Job {
             return;
         }
         self.bootstrap.abort(reason);
-        self.node.end_aborted(&format!("node {} aborted the job: {reason}", self.rank()));
+        self.node
+            .departures
+            .end_aborted(&self.node, &format!("node {} aborted the job: {reason}", self.rank()));
     }
 
     /// Returns the ranks of nodes that have died, or have left without waiting for the others, in
@@ -194,13 +196,13 @@ impl Job {
     /// ```
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.node.watch_loop.descriptor(&self.node)
+        self.node.tasks.watch_loop.descriptor(&self.node)
     }
 
     /// Makes the descriptor unreadable again, and takes in what has arrived; see
     /// [`Job::descriptor`].
     pub fn clear_descriptor(&self) {
-        self.node.watch_loop.clear(&self.node);
+        self.node.tasks.watch_loop.clear(&self.node);
     }
 
     /// Does the node's work that is due now, and returns at once, for programs with an event loop.
@@ -212,7 +214,7 @@ impl Job {
     ///
     /// No program has to call it: a helper thread serves the node otherwise.
     pub fn progress(&self) -> bool {
-        let progress = self.node.watch_loop.progress(&self.node);
+        let progress = self.node.tasks.watch_loop.progress(&self.node);
         progress.news || progress.polls_on
     }
 
@@ -234,7 +236,7 @@ impl Job {
     /// # }
     /// ```
     pub fn progress_of_loop(&self) -> LoopProgress {
-        self.node.watch_loop.progress(&self.node)
+        self.node.tasks.watch_loop.progress(&self.node)
     }
 
     /// Leaves the job: waits for all other nodes to leave, then says goodbye. Dropping the job does
@@ -270,7 +272,7 @@ impl Job {
             let report = self.node.with_engine(|engine| TrafficReport::of(self.rank(), engine));
             report.publish(&*self.bootstrap);
         }
-        self.node.say_goodbye(self.failure_time);
+        self.node.departures.say_goodbye(&self.node, self.failure_time);
         self.node.stop();
     }
 
@@ -292,10 +294,11 @@ impl Job {
         } else {
             // The others cannot do without this node's arrival, so a guard that is alive is an
             // error only afterwards.
-            let guards = self.node.check_no_guard("leave");
+            let guards = self.node.coherence.check_no_guard(&self.node, "leave");
             self.node
-                .leave_job(self.limit)
-                .and_then(|()| self.node.report_untaken(None))
+                .departures
+                .leave_job(&self.node, self.limit)
+                .and_then(|()| self.node.departures.report_untaken(&self.node, None))
                 .and(guards)
         };
         self.part();

@@ -122,7 +122,7 @@ impl Arrivals {
     /// Takes the oldest entry, if there is one.
     #[must_use]
     pub fn try_next(&self) -> Option<Arrival> {
-        self.node.take_arrival(self.key).map(Arrival)
+        self.node.mail.take_arrival(&self.node, self.key).map(Arrival)
     }
 
     /// Waits for an entry, and takes it. The job's time limit applies.
@@ -180,7 +180,7 @@ impl Arrivals {
     /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.node.arrivals_len(self.key)
+        self.node.enter().map_or(0, |node| node.mail.arrivals.len(self.key))
     }
 
     /// Returns `true` if there is no entry.
@@ -248,8 +248,8 @@ impl Future for NextArrival {
             return Poll::Ready(next);
         }
         let Self { arrivals, wait } = &mut *self;
-        arrivals.node.enlist_for_arrival(context.waker());
-        let polls_on = arrivals.node.drive_for_task(wait);
+        arrivals.node.mail.arrivals.enlist(context.waker());
+        let polls_on = arrivals.node.tasks.drive(&arrivals.node, wait);
         // An entry may have come before the waker was there, or just now.
         if let Some(next) = self.ready() {
             return Poll::Ready(next);

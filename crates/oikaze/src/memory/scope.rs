@@ -166,7 +166,7 @@ impl Scope<'_, '_, '_> {
         let mut failed = Ok(());
         for (completion, lent) in self.begun.take() {
             if node.wait_on(&subject, deadline, || completion.is_done().then_some(())).is_none() {
-                node.cancel_receive(&completion);
+                node.mail.cancel_receive(node, &completion);
                 node.tell(Request::Cancel { completion: Arc::clone(&completion) });
             }
             drop(lent);

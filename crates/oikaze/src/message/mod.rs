@@ -76,7 +76,7 @@ impl Peer {
         let what = OperationLabel { verb: OperationKind::Message, len, peer: self.rank, at: None };
         if len > MESSAGE_MAX {
             // Checked before the copy, because the message may be longer than the free memory.
-            let completion = Completion::begun(what, &self.node.untaken);
+            let completion = Completion::begun(what, &self.node.requests.untaken);
             completion.settle(Err(Failure::Remote(RmaError::TooLong { len, max: MESSAGE_MAX })));
             return Begun::new(&self.node, completion, self.limit);
         }
@@ -167,8 +167,12 @@ impl Job {
     #[track_caller]
     fn receive_later(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Message> {
         from.map_or(Ok(()), |rank| self.node.departures.check_rank(rank))?;
-        let next =
-            || self.node.take_mail(from).or_else(|| self.node.fast.take_fast(&self.node, from));
+        let next = || {
+            self.node
+                .mail
+                .take(&self.node, from)
+                .or_else(|| self.node.fast.take_fast(&self.node, from))
+        };
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Message { from, count: 1 };
@@ -226,7 +230,7 @@ impl Job {
             return Ok(next);
         }
         from.map_or(Ok(()), |rank| self.node.departures.check_rank(rank))?;
-        let next = || self.node.probe_mail(from);
+        let next = || self.node.mail.probe(from);
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Message { from, count: 1 };
@@ -264,6 +268,11 @@ impl Job {
     #[track_caller]
     fn take_batch(&self, count: usize, limit: Option<Duration>) -> Vec<Message> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        self.node.take_batch(count, deadline).into_iter().map(Message::new).collect()
+        self.node
+            .mail
+            .take_batch(&self.node, count, deadline)
+            .into_iter()
+            .map(Message::new)
+            .collect()
     }
 }

@@ -84,9 +84,9 @@ impl Job {
         let len = into.segment(Rights::WRITE).len;
         let peer = from.unwrap_or(ANY_PEER);
         let what = OperationLabel { verb: OperationKind::Receive, len, peer, at: None };
-        let completion = Completion::begun(what, &self.node.untaken);
+        let completion = Completion::begun(what, &self.node.requests.untaken);
         let receive = PostedReceive { into, completion: Arc::clone(&completion) };
-        self.node.post_receive(Pattern { from, tag, mask }, receive);
+        self.node.mail.post_receive(&self.node, Pattern { from, tag, mask }, receive);
         Operation::begun(Begun::new(&self.node, completion, self.limit))
     }
 }

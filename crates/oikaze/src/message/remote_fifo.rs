@@ -4,7 +4,7 @@ use crate::completion::operation::Operation;
 use crate::job::Peer;
 use crate::memory::Rights;
 use crate::memory::region::{NAMELESS, RemoteId};
-use crate::node::WaitSubject;
+use crate::node::{LongWait, WaitSubject};
 use crate::{Error, Job, Result};
 use oikaze_engine::{Failure, Request};
 use oikaze_engine::{OperationKind, OperationLabel};
@@ -142,7 +142,7 @@ impl RemoteFifo {
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let mut pause = PUSH_PAUSE_MIN;
         let subject = || WaitSubject::Push { fifo: self.name.to_string(), owner: self.peer.rank };
-        let mut long = self.peer.node.long_wait(&subject);
+        let mut long = LongWait::new(&self.peer.node, &subject);
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let was_leaving = self.peer.node.departures.is_leaving(self.peer.rank);

@@ -41,7 +41,7 @@ impl Peer {
             let segment = source.segment(Rights::READ);
             let region = segment.region;
             let request = Request::Send { to, class, tag, body: Body::Segment(segment) };
-            let completion = Completion::begun(what.clone(), &node.untaken);
+            let completion = Completion::begun(what.clone(), &node.requests.untaken);
             let submission = tracked_by(Arc::clone(&completion), request, Some(source.keep()));
             node.begin_what_was_left(|engine| {
                 engine.stream(submission, bytes.len() as u64, node.now())

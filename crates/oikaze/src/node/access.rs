@@ -51,7 +51,7 @@ impl Node {
     #[inline]
     pub(super) fn access(&self) -> Access {
         match self.enter() {
-            Some(_) => self.engine_thread.access(self.number()),
+            Some(_) => self.threads.engine_thread.access(self.number()),
             None => Access::Refused,
         }
     }

@@ -3,9 +3,10 @@
 //! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead* (END-1.1). A wait
 //! ends with an error as soon as only nodes that are leaving or dead could satisfy it.
 
-use super::mail::mailbox;
+use super::mail::next_or_end;
 use super::{Node, lock};
-use crate::Error;
+use crate::error::Cause;
+use crate::{Error, Result};
 use oikaze_engine::{Failure, Request};
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::Rank;
@@ -158,7 +159,7 @@ impl Departures {
     ///
     /// # Errors
     /// It has not.
-    pub fn check_rank(&self, rank: Rank) -> crate::Result<()> {
+    pub fn check_rank(&self, rank: Rank) -> Result<()> {
         let size = self.bootstrap.size();
         if rank < size {
             return Ok(());
@@ -224,7 +225,7 @@ impl Departures {
 
     /// Returns the next result of this node's own work, or why there will be none.
     pub fn next_or_left<T>(&self, next: impl FnMut() -> Option<T>) -> Option<Result<T, Failure>> {
-        mailbox::next_or_end(next, || self.over())
+        next_or_end(next, || self.over())
     }
 
     /// Returns the next message of this peer, or of any. When none is left, returns why no message
@@ -235,7 +236,7 @@ impl Departures {
         needs: Needs,
         next: impl FnMut() -> Option<T>,
     ) -> Option<Result<T, Failure>> {
-        mailbox::next_or_end(next, || self.loss_of(from, needs))
+        next_or_end(next, || self.loss_of(from, needs))
     }
 
     /// Returns `true` if the job was aborted.
@@ -298,34 +299,32 @@ impl Departures {
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
-}
 
-impl Node {
     /// Takes news of the launcher: the end of a process, or an abort of the job. Runs on the thread
     /// that reads from the store.
-    pub fn take_launcher_news(&self) {
-        let ended = self.bootstrap.ended();
+    pub fn take_launcher_news(&self, node: &Node) {
+        let ended = node.bootstrap.ended();
         let new = {
-            let mut inside = lock(&self.departures.inside);
+            let mut inside = lock(&self.inside);
             let passed_on = std::mem::replace(&mut inside.passed_on, ended.len());
             ended.get(passed_on..).unwrap_or_default()
         };
-        for end in new.iter().filter(|end| end.rank != self.bootstrap.rank()) {
-            self.tell(Request::PeerEnded { peer: end.rank, success: end.success });
+        for end in new.iter().filter(|end| end.rank != node.bootstrap.rank()) {
+            node.tell(Request::PeerEnded { peer: end.rank, success: end.success });
         }
         // A launcher that ends the job because of a death reports the abort, too. The program gets
         // the death itself as the reason.
-        if let Some(why) = self.bootstrap.aborted().filter(|_| ended.iter().all(|end| end.success))
+        if let Some(why) = node.bootstrap.aborted().filter(|_| ended.iter().all(|end| end.success))
         {
-            self.end_aborted(&why);
+            self.end_aborted(node, &why);
         }
-        self.departures.told.notify_all();
+        self.told.notify_all();
     }
 
     /// Fails every wait and every later operation with this reason, or the earlier one (END-3.1).
-    pub fn end_aborted(&self, why: &str) {
+    pub fn end_aborted(&self, node: &Node, why: &str) {
         let why = {
-            let mut inside = lock(&self.departures.inside);
+            let mut inside = lock(&self.inside);
             if inside.has_ended_engine {
                 return;
             }
@@ -334,25 +333,34 @@ impl Node {
             // succeed on other nodes.
             inside.aborted.get_or_insert_with(|| why.to_owned()).clone()
         };
-        self.departures.any.store(true, Ordering::Release);
-        self.departures.failed.store(true, Ordering::Relaxed);
-        self.with_engine(|engine| {
+        self.any.store(true, Ordering::Release);
+        self.failed.store(true, Ordering::Relaxed);
+        node.with_engine(|engine| {
             engine.end(&Failure::Aborted(why));
             // A load that waits for a page goes on with the page's last bytes, as after a death
             // (COH-8.3).
             engine.pages().release();
         });
-        lock(&self.departures.inside).has_ended_engine = true;
-        self.wake_tasks();
-        self.collectives.run(self);
-        self.tell_waiters();
+        lock(&self.inside).has_ended_engine = true;
+        node.wake_tasks();
+        node.collectives.run(node);
+        node.tell_waiters();
     }
 
     /// Delays the end after an abort, so that the others learn its reason before they see this
     /// process end (END-3.1). The engine refuses requests by then, a goodbye among them.
-    pub fn let_reason_arrive(&self) {
+    pub fn let_reason_arrive(&self, node: &Node) {
         let deadline = Instant::now().checked_add(WORDS_LIMIT);
-        let _: Option<()> =
-            self.wait(deadline, || self.departures.active_nodes().is_empty().then_some(()));
+        let _: Option<()> = node.wait(deadline, || self.active_nodes().is_empty().then_some(()));
+    }
+
+    /// Reports the failures of operations to this peer, or to all, that no caller has been told of.
+    /// They count as told from now on.
+    pub fn report_untaken(&self, node: &Node, peer: Option<Rank>) -> Result<()> {
+        let Some(report) = node.requests.untaken.report(peer) else { return Ok(()) };
+        let first = report.first.map(|(what, failure)| {
+            Box::new(self.failure(&what, failure).of_unknown_fate(what.fate()))
+        });
+        Err(Cause::Unseen { count: report.count, first }.into())
     }
 }

@@ -20,13 +20,10 @@ use std::time::Duration;
 /// Checks of the engine thread for which a visitor holds it up, before it yields its core.
 const VISIT_POLLS: u32 = 1024;
 
-/// Checks of a thread that has submitted too much for the moment, before it begins requests itself.
-const ROOM_POLLS: u32 = 1024;
-
 /// Number of times that a thread yields its core, before it sleeps instead.
 const YIELDS_MAX: u32 = 64;
 /// Time for which it then sleeps.
-const ASIDE_TIME: Duration = Duration::from_micros(50);
+pub(super) const ASIDE_TIME: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// Number of the node whose engine's thread this is, or 0.
@@ -129,40 +126,16 @@ impl Drop for Visit<'_> {
 }
 
 impl Node {
-    /// Puts a request into the submission queue. The engine's thread takes requests up in the order
-    /// in which they were put there.
-    pub(super) fn post(&self, submission: Submission) {
-        self.submissions.push(submission);
-        self.ring_engine();
-    }
-
     /// Wakes the engine's thread if it sleeps, for a request that was put before.
     pub(super) fn ring_engine(&self) {
         // Either the engine's thread sees the request in its last check before it sleeps, or this
         // thread sees that it sleeps.
         fence(Ordering::SeqCst);
-        self.driver.sleep.wake();
+        self.threads.driver.sleep.wake();
         if self.access() == Access::Turns {
             // The engine's thread has ended meanwhile, and may not have seen the request.
             self.try_turn(self.now());
         }
-    }
-
-    /// Waits until the engine's thread has taken up enough requests. A thread that submits faster
-    /// than the engine begins requests waits here, because the limits apply where a request begins
-    /// (MEM-15.4). Returns `false` if the engine's thread has not come to it for long. It may wait
-    /// for a lock of the caller's.
-    #[cold]
-    pub(super) fn wait_for_room(&self, most: usize) -> bool {
-        for _ in 0..ROOM_POLLS {
-            if self.submissions.len() <= most || self.access() != Access::Requests {
-                return true;
-            }
-            if !yield_core() {
-                std::thread::sleep(ASIDE_TIME);
-            }
-        }
-        false
     }
 
     /// Returns a number that tells this node from the other nodes of this process.

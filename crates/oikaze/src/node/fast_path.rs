@@ -127,7 +127,7 @@ impl FastPath {
     /// Returns `true` if messages of the calling thread go through a turn.
     #[inline]
     fn bars_fast_sends(&self, node: &Node) -> bool {
-        node.driver.helper.is_watching()
+        node.threads.driver.helper.is_watching()
             || node.engine.masks_entries()
             || !node.access().runs_turns()
     }
@@ -163,7 +163,7 @@ impl FastPath {
                 let pauses = if look == 1 { soon.max(SPIN_PAUSES) } else { SPIN_PAUSES };
                 (0..pauses).for_each(|_| std::hint::spin_loop());
             }
-            if let Some(arrived) = node.take_mail(from) {
+            if let Some(arrived) = node.mail.take(node, from) {
                 return Some(arrived);
             }
             if self.channels.have_records() && access.runs_turns() {
@@ -191,7 +191,7 @@ impl FastPath {
         from: Option<Rank>,
         sends_many: bool,
     ) -> Option<Ready<'n>> {
-        if node.driver.helper.is_watching() || node.engine.masks_entries() {
+        if node.threads.driver.helper.is_watching() || node.engine.masks_entries() {
             None
         } else {
             self.make_ready(node, from, sends_many)
@@ -216,7 +216,7 @@ impl FastPath {
     #[cold]
     fn take_by_a_turn(&self, node: &Node, from: Option<Rank>) -> Option<Arrived> {
         self.run_whole_turn(node);
-        node.take_mail(from)
+        node.mail.take(node, from)
     }
 
     /// Runs a whole turn, because a caller that does not wait may not come again soon.
@@ -228,11 +228,11 @@ impl FastPath {
     /// Describes the next message if there is one. A turn first takes it out of a ring.
     pub fn probe_if_there(&self, node: &Node, from: Option<Rank>) -> Option<(Rank, u64, u64)> {
         node.enter()?;
-        node.probe_mail(from).or_else(|| {
+        node.mail.probe(from).or_else(|| {
             if self.channels.have_records() && node.access().runs_turns() {
                 self.run_whole_turn(node);
             }
-            node.probe_mail(from)
+            node.mail.probe(from)
         })
     }
 
@@ -258,7 +258,7 @@ impl FastPath {
         let mut engine = node.engine.try_enter_often()?;
         // Only the thread in the engine puts messages there. A posted receive gets its message from
         // a turn (MEM-26.2).
-        let ready = if node.mailbox.len() == 0 && !node.mailbox.has_posted() {
+        let ready = if node.mail.mailbox.len() == 0 && !node.mail.mailbox.has_posted() {
             engine.make_ready(from, sends_many)
         } else {
             None

@@ -1,9 +1,9 @@
 //! Leaves the job in order (END-1.2, END-1.3): tells the others, waits for them, and reports the
 //! nodes that this node waits for.
 
-use super::Node;
-use super::WaitSubject;
+use super::departures::Departures;
 use super::outcomes::ranks;
+use super::{Node, WaitSubject};
 use crate::Result;
 use oikaze_engine::{Request, Value};
 use std::time::{Duration, Instant};
@@ -11,20 +11,19 @@ use std::time::{Duration, Instant};
 /// Time in leave after which one line on standard error names the nodes that this node waits for.
 const LEAVE_QUIET: Duration = Duration::from_secs(2);
 
-impl Node {
+impl Departures {
     /// Waits until all other nodes leave, too.
     #[track_caller]
-    pub fn leave_job(&self, limit: Option<Duration>) -> Result<()> {
+    pub fn leave_job(&self, node: &Node, limit: Option<Duration>) -> Result<()> {
         let begun = Instant::now();
-        let completion = self.submit(Request::Leave, None);
-        let left = self.wait_in_leave(begun, limit, || completion.outcome());
+        let completion = node.submit(Request::Leave, None);
+        let left = self.wait_in_leave(node, begun, limit, || completion.outcome());
         match left {
             // A collective of all nodes ends once one node is dead. Survivors still wait for one
             // another (END-4.3).
-            Err(error) if error.lost_peer().is_some() && self.departures.keeps_going() => {
-                let survivors_leave =
-                    || self.departures.active_nodes().is_empty().then_some(Ok(Value::Done));
-                self.wait_in_leave(begun, limit, survivors_leave)
+            Err(error) if error.lost_peer().is_some() && self.keeps_going() => {
+                let survivors_leave = || self.active_nodes().is_empty().then_some(Ok(Value::Done));
+                self.wait_in_leave(node, begun, limit, survivors_leave)
             }
             left => left,
         }
@@ -33,6 +32,7 @@ impl Node {
     #[track_caller]
     fn wait_in_leave(
         &self,
+        node: &Node,
         begun: Instant,
         limit: Option<Duration>,
         mut ready: impl FnMut() -> Option<std::result::Result<Value, oikaze_engine::Failure>>,
@@ -41,23 +41,23 @@ impl Node {
         let quiet = begun.checked_add(LEAVE_QUIET);
         let until = [deadline, quiet].into_iter().flatten().min();
         let subject = || WaitSubject::Collective("leave".into());
-        let mut outcome = self.wait_on(&subject, until, &mut ready);
+        let mut outcome = node.wait_on(&subject, until, &mut ready);
         if outcome.is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
-            self.say_who_is_waited_for();
-            outcome = self.wait_on(&subject, deadline, &mut ready);
+            self.say_who_is_waited_for(node);
+            outcome = node.wait_on(&subject, deadline, &mut ready);
         }
         let is_late = outcome.is_none();
-        let what = || match self.departures.active_nodes() {
+        let what = || match self.active_nodes() {
             late if is_late && !late.is_empty() => {
                 format!("leave, to which node {} has not come", ranks(&late))
             }
             _ => "leave".to_owned(),
         };
-        self.awaited(what, begun, outcome).map(drop)
+        node.awaited(what, begun, outcome).map(drop)
     }
 
-    fn say_who_is_waited_for(&self) {
-        let (me, late) = (self.bootstrap.rank(), self.departures.active_nodes());
+    fn say_who_is_waited_for(&self, node: &Node) {
+        let (me, late) = (node.bootstrap.rank(), self.active_nodes());
         if late.is_empty() {
             eprintln!(
                 "oikaze: node {me} has left its work and waits for the last answers of the others in leave"
@@ -68,5 +68,25 @@ impl Node {
                 ranks(&late)
             );
         }
+    }
+
+    /// Says goodbye to all peers, once they have all that was sent to them, and sees that it goes
+    /// out. A peer without that goodbye would wait for this node until it takes the node for dead.
+    pub fn say_goodbye(&self, node: &Node, limit: Duration) {
+        if node.enter().is_none() {
+            return;
+        }
+        if self.is_aborted() {
+            return self.let_reason_arrive(node);
+        }
+        let deadline = Instant::now().checked_add(limit);
+        let _: Option<()> =
+            node.wait(deadline, || node.with_engine(|engine| engine.is_settled()).then_some(()));
+        let completion = node.submit(Request::Close, None);
+        let _: Option<()> = node.wait(deadline, || {
+            let gone =
+                completion.is_done() && node.with_engine(|engine| engine.has_parted(node.now()));
+            gone.then_some(())
+        });
     }
 }

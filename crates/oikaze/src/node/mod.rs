@@ -7,7 +7,9 @@
 //! engine's own thread ([`engine_thread`]).
 
 mod access;
+mod clock;
 mod coherence;
+mod collectives;
 mod cork;
 mod departures;
 mod driver;
@@ -21,9 +23,11 @@ mod shm_route;
 mod submitting;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod threads;
 mod waits;
 
 pub(crate) use access::{check_not_forked, note_joined};
+pub(crate) use collectives::{POOLED_MIN, PooledBytes, Registry, WorkPool};
 pub(crate) use departures::Needs;
 pub(crate) use driver::mode::{Inline, NoLink, OwnThread, Served};
 pub use driver::task::LoopProgress;
@@ -32,76 +36,59 @@ pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 #[cfg(all(test, not(loom)))]
 pub(crate) use engine_thread::tests::noting_callers;
-pub(crate) use mail::mailbox::{PostedReceive, next_or_end};
+pub(crate) use mail::{PostedReceive, next_or_end};
 pub(crate) use shm_route::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, CallPlace, LongWait, WaitSubject, Waits, line_of};
-pub use waits::{PlaceFinder, find_places_by};
+pub use waits::{InterruptionCheck, PlaceFinder, find_places_by, interruptible};
 
-use crate::collective::Registry;
-use crate::memory::LocalRegion;
 use crate::observe::Publisher;
 use crate::{Error, Result};
 use access::Access;
-use coherence::{call_order, signal_masking};
+use clock::NodeClock;
+use coherence::CoherenceCalls;
 use crossbeam_queue::SegQueue;
+use departures::Departures;
+use driver::Descriptors;
 use driver::lock::{CombiningLock, CombiningLockGuard};
-use driver::task::{LoopWatch, TaskTurns};
-use driver::{Descriptors, Driver, SpinLimit};
-use engine_thread::EngineThread;
-use mail::arrivals::ArrivalQueue;
-use mail::mailbox::{self, Mailbox};
-use oikaze_engine::{
-    Arrived, Completion, Engine, Failure, Request, Submission, UnreportedFailures, Work,
-};
+use driver::task::Tasks;
+use mail::MailQueues;
+use oikaze_engine::{Engine, Failure, Request, Submission, Work};
 use oikaze_launch::Bootstrap;
-use oikaze_os::memory::tracking::{LiveGuards, PageSet, Tracker};
+use oikaze_os::memory::tracking::{PageSet, Tracker};
 use oikaze_os::net::Link;
 use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{Pattern, RmaError};
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use submitting::Requests;
+use threads::Threads;
 
 /// Engine of a real node.
 pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 
 /// A node, shared by all its threads.
 pub(crate) struct Node {
-    /// Failures that no caller has been told of.
-    pub(crate) untaken: Arc<UnreportedFailures>,
     /// The process that joined.
     origin: Origin,
-    engine: OriginBound<CombiningLock<RealEngine>>,
-    /// Requests that were made while the engine was taken.
-    submissions: Arc<SegQueue<Submission>>,
-    driver: Driver,
-    engine_thread: EngineThread,
-    pub(crate) watch_loop: LoopWatch,
-    task_turns: TaskTurns,
-    descriptors: Descriptors,
-    pub(crate) fast: fast_path::FastPath,
-    /// Guards of this node's arrays that are alive.
-    guards: Arc<LiveGuards>,
-    start: Instant,
-    wait_policy: WaitPolicy,
-    pub(crate) waits: Arc<Waits>,
-    spin_limit: SpinLimit,
+    clock: NodeClock,
     /// Source of the reason why another node ended, for a node that a launcher started.
     bootstrap: Arc<dyn Bootstrap>,
-    mailbox: Arc<Mailbox>,
-    arrivals: ArrivalQueue,
+    engine: OriginBound<CombiningLock<RealEngine>>,
+    pub(crate) requests: Requests,
+    threads: Threads,
+    pub(crate) tasks: Tasks,
+    pub(crate) fast: fast_path::FastPath,
+    pub(crate) mail: MailQueues,
+    pub(crate) coherence: CoherenceCalls,
     pub(crate) collectives: Arc<Registry>,
-    pub(crate) call_order: call_order::CallOrder,
-    pub(crate) departures: departures::Departures,
-    pub(crate) handlers: signal_masking::HandlerCheck,
+    pub(crate) departures: Departures,
+    pub(crate) waits: Arc<Waits>,
     pub(crate) publisher: Publisher,
     closing: AtomicBool,
-    helper_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Node {
@@ -115,62 +102,39 @@ impl Node {
         bootstrap: Arc<dyn Bootstrap>,
         publisher: Publisher,
     ) -> Result<Arc<Self>> {
-        let no_event = |error| Error::system("making an event descriptor", error);
         let link = engine.link().properties();
         let descriptors = Descriptors::new(link.fd, engine.shm().descriptor(), tracker)
             .map_err(|(operation, error)| Error::system(operation, error))?;
-        let fast = fast_path::FastPath::new(engine.channels(), Arc::clone(engine.ops().fences()));
-        let guards = Arc::clone(engine.pages().guards());
-        let mailbox = Arc::new(Mailbox::default());
-        engine.set_posted(Arc::new(mailbox::Receives(Arc::clone(&mailbox))));
-        let has_own_thread = wait_policy.mode.drive().own_thread().is_some();
+        let mail = MailQueues::default();
+        engine.set_posted(mail.posted());
         let node = Arc::new(Self {
-            fast,
-            untaken: Arc::clone(engine.ops().untaken()),
             origin: Origin::here(),
+            clock: NodeClock { start },
+            requests: Requests::new(submissions, Arc::clone(engine.ops().untaken())),
+            threads: Threads::new(wait_policy, descriptors)?,
+            tasks: Tasks::new()?,
+            fast: fast_path::FastPath::new(engine.channels(), Arc::clone(engine.ops().fences())),
+            mail,
+            coherence: CoherenceCalls::new(Arc::clone(engine.pages().guards())),
             engine: OriginBound::new(CombiningLock::new(engine)),
-            submissions,
-            driver: Driver::new(has_own_thread).map_err(no_event)?,
-            engine_thread: EngineThread::new(has_own_thread),
-            watch_loop: LoopWatch::new().map_err(no_event)?,
-            task_turns: TaskTurns::default(),
-            descriptors,
-            guards,
-            start,
-            spin_limit: SpinLimit::new(wait_policy.wait, wait_policy.has_room),
-            wait_policy,
-            waits,
-            mailbox,
-            arrivals: ArrivalQueue::default(),
             collectives: Arc::default(),
-            call_order: call_order::CallOrder::default(),
-            departures: departures::Departures::new(Arc::clone(&bootstrap)),
+            departures: Departures::new(Arc::clone(&bootstrap)),
             bootstrap,
-            handlers: signal_masking::HandlerCheck::default(),
+            waits,
             publisher,
             closing: AtomicBool::new(false),
-            helper_thread: Mutex::new(None),
         });
         node.waits.set_node(&node);
         let helper = driver::helper::spawn(Arc::clone(&node))
             .map_err(|error| Error::system("starting the helper thread", error))?;
-        *lock(&node.helper_thread) = Some(helper);
+        *lock(&node.threads.helper) = Some(helper);
         Ok(node)
     }
 
-    /// Called when an array is made. From now on handlers may touch its pages.
-    pub fn expect_handlers(&self) {
-        self.engine.mask_signals();
-        self.handlers.look(self.now());
-    }
-
     /// Returns the nanoseconds since the node's start.
+    #[inline]
     pub fn now(&self) -> Time {
-        self.time_of(Instant::now())
-    }
-
-    fn time_of(&self, at: Instant) -> Time {
-        Time(u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     /// Runs `look` on the engine between turns. Callers refuse a child of fork before
@@ -187,7 +151,7 @@ impl Node {
             std::process::abort();
         }
         let masked = self.engine.mask_for_entry();
-        let visit = (access == Access::Requests).then(|| self.engine_thread.visit());
+        let visit = (access == Access::Requests).then(|| self.threads.engine_thread.visit());
         let value = look(&mut self.engine.enter());
         drop(visit);
         drop(masked);
@@ -238,16 +202,16 @@ impl Node {
         let one = |engine: &mut RealEngine| {
             let now = first.take().unwrap_or_else(|| self.now());
             let work = turn(engine, now);
-            let next = self.due(engine);
+            let next = self.clock.due(engine);
             self.collect(engine);
             rung.set(rung.get() | engine.shm_mut().take_rung());
             if let Some(why) = engine.take_link_end() {
                 link_end = Some(why);
             }
-            self.publisher.look(engine, self.mailbox.len(), now, || self.waits.board_text());
+            self.publisher.look(engine, self.mail.mailbox.len(), now, || self.waits.board_text());
             total.add(work);
             if work.requests > 0 {
-                self.driver.note_request();
+                self.threads.driver.note_request();
             }
             (work, next.unwrap_or(Time(u64::MAX)))
         };
@@ -256,12 +220,12 @@ impl Node {
                 self.announce(work, next);
             }
             if rung.take() {
-                self.driver.wake_sleepers();
+                self.threads.driver.wake_sleepers();
             }
         });
         if let Some(why) = link_end {
             // SERVE-5.2: no peer can be reached any more.
-            self.end_aborted(&why);
+            self.departures.end_aborted(self, &why);
         }
         self.collectives.tick(now);
         self.collectives.run(self);
@@ -277,13 +241,7 @@ impl Node {
 
     /// Takes the events for the user out of the engine.
     fn collect(&self, engine: &mut RealEngine) {
-        let entries = self.arrivals.deposit(|| engine.inbox().take_placed());
-        for read in self.mailbox.deposit_with(|| engine.inbox().take_arrived(), entries) {
-            self.leave_to_holder(Submission { request: read, completion: None, keep: None });
-        }
-        if self.mailbox.take_restored() {
-            self.fail_posted();
-        }
+        self.mail.deposit(self, engine);
         while let Some(parcel) = engine.inbox().take_parcel() {
             self.collectives.deposit(parcel);
         }
@@ -302,14 +260,9 @@ impl Node {
 
     /// Wakes the tasks that wait for another node, because nodes have ended.
     fn wake_tasks(&self) {
-        self.fail_posted();
+        self.mail.fail_posted(self);
         self.collectives.wake_all();
-        self.arrivals.wake_all();
-    }
-
-    /// Fails the posted receives for which no message will come any more (MEM-26.6).
-    fn fail_posted(&self) {
-        self.mailbox.fail_posted(|from| self.departures.loss_of(from, Needs::Messages));
+        self.mail.arrivals.wake_all();
     }
 
     /// Tells sleeping threads what a turn has changed, and when the next is due.
@@ -321,19 +274,13 @@ impl Node {
         if news {
             self.wake_waiters(work.settled > 0);
         }
-        self.driver.tell_sleepers(news, work.more, next);
-    }
-
-    /// Wakes every waiting thread at once, so that each registers its wait.
-    fn wake_for_question(&self) {
-        self.driver.wake_waiters();
-        self.driver.wake_sleepers();
+        self.threads.driver.tell_sleepers(news, work.more, next);
     }
 
     fn wake_waiters(&self, settled: bool) {
-        self.driver.wake_waiters();
+        self.threads.driver.wake_waiters();
         if settled {
-            self.watch_loop.report();
+            self.tasks.watch_loop.report();
         }
     }
 
@@ -344,19 +291,19 @@ impl Node {
         }
         fence(Ordering::SeqCst);
         self.wake_waiters(true);
-        self.driver.sleep.wake();
+        self.threads.driver.sleep.wake();
     }
 
     /// Returns `true` if any node shares memory with this one.
     pub fn has_local_peers(&self) -> bool {
-        self.descriptors.has_local_peers()
+        self.threads.descriptors.has_local_peers()
     }
 
     /// Returns `true` if polling a word that local peers may have mapped pays, before turns are
     /// run.
     #[inline]
     pub fn spins_on_words(&self) -> bool {
-        self.has_local_peers() && self.spin_limit.spins()
+        self.has_local_peers() && self.threads.spin_limit.spins()
     }
 
     /// Fences the operations to this peer, or to each. Operations that need no engine go through
@@ -375,129 +322,6 @@ impl Node {
             && self.enter().is_some()
     }
 
-    /// Takes the oldest message for the user, from this peer or any.
-    #[inline]
-    pub fn take_mail(&self, from: Option<Rank>) -> Option<Arrived> {
-        let (arrived, read) = self.mailbox.take(from)?;
-        if let Some(read) = read {
-            self.tell(read);
-        }
-        Some(arrived)
-    }
-
-    /// Describes the message that [`Node::take_mail`] would take: sender, tag and length.
-    pub fn probe_mail(&self, from: Option<Rank>) -> Option<(Rank, u64, u64)> {
-        self.mailbox.probe(from)
-    }
-
-    /// Posts a receive, whose completion gets the outcome (MEM-26).
-    pub fn post_receive(&self, pattern: Pattern, receive: PostedReceive) {
-        if self.enter().is_none() {
-            return receive.completion.settle(Err(self.forked()));
-        }
-        let nodes = self.bootstrap.size();
-        if let Some(rank) = pattern.from.filter(|rank| *rank >= nodes) {
-            return receive.completion.settle(Err(Failure::NoSuchNode { rank, nodes }));
-        }
-        let loss = || self.departures.loss_of(pattern.from, Needs::Messages);
-        let (read, waits) = self.mailbox.post(pattern, receive, loss);
-        if let Some(read) = read {
-            self.tell(read);
-        } else if waits {
-            // A message may have been taken out of a ring for a reader that has not come.
-            self.tell(Request::Collect);
-        }
-    }
-
-    /// Ends the posted receives into a region that is being deregistered (MEM-26.5).
-    pub fn end_receives_into(&self, region: &LocalRegion) {
-        self.mailbox.end_posted(|_, receive| {
-            receive.into.is_of(region).then_some(Failure::Remote(RmaError::DestinationGone))
-        });
-    }
-
-    /// Cancels a posted receive, if it waits.
-    pub fn cancel_receive(&self, completion: &Arc<Completion>) {
-        if let Some(node) = self.enter() {
-            node.mailbox.cancel_posted(completion);
-            node.tell_waiters();
-        }
-    }
-
-    /// Takes at most `wanted` of the oldest messages. Waits until that many are there, and is woken
-    /// once, by the last of them. Messages that arrive meanwhile take none of their senders' credit
-    /// any more.
-    #[track_caller]
-    pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
-        let mut batch = Vec::new();
-        let mut is_late = false;
-        if self.enter().is_none() {
-            return batch;
-        }
-        loop {
-            self.mailbox
-                .take_batch(wanted, &mut batch)
-                .into_iter()
-                .for_each(|read| self.tell(read));
-            while batch.len() < wanted
-                && let Some(arrived) = self.fast.take_soon(self, None)
-            {
-                batch.push(arrived);
-            }
-            let missing = wanted - batch.len();
-            if missing == 0 || is_late {
-                return batch;
-            }
-            is_late = !self.wait_for_batch(missing, deadline);
-        }
-    }
-
-    /// Waits until this many messages are there, and leaves them. Returns `false` if the deadline
-    /// has passed, or no more messages come.
-    #[track_caller]
-    pub fn wait_for_batch(&self, wanted: usize, deadline: Option<Instant>) -> bool {
-        self.mailbox.enlist(wanted).into_iter().for_each(|read| self.tell(read));
-        let there = || (self.mailbox.len() >= wanted).then_some(());
-        let subject = || WaitSubject::Message { from: None, count: wanted };
-        let next = || self.departures.next_or_loss(None, Needs::Messages, there);
-        let waited = self.wait_quietly(&subject, deadline, next);
-        self.mailbox.delist();
-        matches!(waited, Some(Ok(())))
-    }
-
-    /// Takes at most `wanted` of the oldest messages, if at least `at_least` are there.
-    pub fn take_waiting(&self, wanted: usize, at_least: usize) -> Option<Vec<Arrived>> {
-        self.enter()?;
-        // Takes messages out of the rings of local peers first.
-        let _ = self.fast.probe_if_there(self, None);
-        let mut batch = Vec::new();
-        self.mailbox
-            .take_batch_of(wanted, at_least, &mut batch)?
-            .into_iter()
-            .for_each(|read| self.tell(read));
-        Some(batch)
-    }
-
-    /// Says goodbye to all peers, once they have all that was sent to them, and sees that it goes
-    /// out. A peer without that goodbye would wait for this node until it takes the node for dead.
-    pub fn say_goodbye(&self, limit: Duration) {
-        if self.enter().is_none() {
-            return;
-        }
-        if self.departures.is_aborted() {
-            return self.let_reason_arrive();
-        }
-        let deadline = Instant::now().checked_add(limit);
-        let _: Option<()> =
-            self.wait(deadline, || self.with_engine(|engine| engine.is_settled()).then_some(()));
-        let completion = self.submit(Request::Close, None);
-        let _: Option<()> = self.wait(deadline, || {
-            let gone =
-                completion.is_done() && self.with_engine(|engine| engine.has_parted(self.now()));
-            gone.then_some(())
-        });
-    }
-
     /// Stops the helper. After that, only threads that wait run turns.
     pub fn stop(&self) {
         if self.enter().is_none() {
@@ -505,11 +329,7 @@ impl Node {
         }
         self.closing.store(true, Ordering::SeqCst);
         self.waits.close();
-        self.driver.sleep.event.signal();
-        self.driver.helper.event.signal();
-        if let Some(helper) = lock(&self.helper_thread).take()
-            && !driver::helper::is_of(self)
-        {
+        if let Some(helper) = self.threads.end_helper(driver::helper::is_of(self)) {
             // The runtime has printed the helper's own panic, and there is nothing left to do about
             // it here.
             let _ = helper.join();
@@ -523,8 +343,8 @@ impl Node {
             // sees its last bytes, and does not wait.
             engine.pages().release();
         });
-        self.driver.wake_waiters();
-        self.driver.sleep.event.signal();
+        self.threads.driver.wake_waiters();
+        self.threads.driver.sleep.event.signal();
     }
 }
 

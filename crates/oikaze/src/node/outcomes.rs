@@ -1,16 +1,11 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
-use super::access::Access;
 use super::{Node, WaitSubject};
 use crate::error::Cause;
 use crate::{Error, Result};
-use oikaze_engine::{Completion, Failure, Request, Value};
+use oikaze_engine::{Completion, Failure, Value};
 use oikaze_protocol::Rank;
-use std::fmt;
 use std::time::{Duration, Instant};
-
-/// Maximum time that a node stays in a collective only to send the rest of its updates.
-const SEND_REST_MAX: Duration = Duration::from_millis(2);
 
 impl Node {
     /// Waits for an outcome.
@@ -62,63 +57,6 @@ impl Node {
             None if self.enter().is_none() => Err(Error::failed(what(), self.forked())),
             None => Err(Cause::Timeout { what: what(), waited: begun.elapsed() }.into()),
         }
-    }
-
-    /// Takes part in a collective, and waits for its end. On a timeout, the error names the nodes
-    /// that are late.
-    #[track_caller]
-    pub fn collective(
-        &self,
-        what: &dyn fmt::Display,
-        request: Request,
-        limit: Option<Duration>,
-    ) -> Result<Value> {
-        self.handlers.look_soon(|| self.now());
-        let call = self.count_coherence_call(what);
-        let completion = self.submit(request, None);
-        let subject = || WaitSubject::Collective(what.to_string());
-        let ready = || {
-            let outcome = completion.outcome();
-            if outcome.is_none() {
-                call.look_at_notices();
-            }
-            outcome
-        };
-        // A closure has no caller's place, so the error is explained outside of one.
-        let outcome = match self.outcome_of(&subject, what, ready, limit) {
-            Err(error) => Err(self.waits.explain_timeout(error, &subject())),
-            done => done,
-        };
-        call.note(&outcome);
-        let outcome = outcome?;
-        // The program touches pages from now on, and may have changed handlers before (COH-8.6).
-        oikaze_os::memory::tracking::ensure_again()
-            .map_err(|error| Error::system("installing the handler for page faults", error))?;
-        self.send_rest();
-        Ok(outcome)
-    }
-
-    /// Drives until all bytes have left this node, because other nodes wait for its updates, and
-    /// this thread may compute for long from now on.
-    fn send_rest(&self) {
-        if self.access() == Access::Requests {
-            // The engine's thread sends by itself.
-            return;
-        }
-        let all_sent = || (!self.with_engine(|engine| engine.has_unsent())).then_some(());
-        if all_sent().is_none() {
-            let _ = self.wait(Instant::now().checked_add(SEND_REST_MAX), all_sent);
-        }
-    }
-
-    /// Reports the failures of operations to this peer, or to all, that no caller has been told of.
-    /// They count as told from now on.
-    pub fn report_untaken(&self, peer: Option<Rank>) -> Result<()> {
-        let Some(report) = self.untaken.report(peer) else { return Ok(()) };
-        let first = report.first.map(|(what, failure)| {
-            Box::new(self.departures.failure(&what, failure).of_unknown_fate(what.fate()))
-        });
-        Err(Cause::Unseen { count: report.count, first }.into())
     }
 }
 

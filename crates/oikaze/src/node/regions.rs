@@ -38,7 +38,7 @@ impl Node {
         let engine = if access.runs_turns() { self.engine.try_enter() } else { None };
         let Some(mut engine) = engine else {
             if let Some(name) = name {
-                self.submissions.push(Submission {
+                self.requests.submissions.push(Submission {
                     request: Request::Withdraw { name },
                     completion: None,
                     keep: None,

@@ -1,9 +1,14 @@
 //! Submission of requests to the engine: directly, by the thread in it, or several together.
 
 use super::access::Access;
+use super::engine_thread::ASIDE_TIME;
 use super::{Node, RealEngine, cork};
-use oikaze_engine::OperationLabel;
-use oikaze_engine::{Completion, Keep, Request, Submission, Work, tracked, tracked_by};
+use crossbeam_queue::SegQueue;
+use oikaze_engine::{
+    Completion, Keep, OperationLabel, Request, Submission, UnreportedFailures, Work, tracked,
+    tracked_by,
+};
+use oikaze_os::cpu::yield_core;
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -11,6 +16,66 @@ use std::sync::atomic::{Ordering, fence};
 /// Maximum number of requests that wait for the thread in the engine. Each other thread may add one
 /// more.
 pub(super) const LEFT_MAX: usize = 4096;
+
+/// Checks of a thread that has submitted too much for the moment, before it begins requests itself.
+const ROOM_POLLS: u32 = 1024;
+
+/// Requests that wait for the engine, and failures that wait for the program.
+pub(crate) struct Requests {
+    /// Requests that were made while the engine was taken.
+    pub(in crate::node) submissions: Arc<SegQueue<Submission>>,
+    /// Failures that no caller has been told of.
+    pub untaken: Arc<UnreportedFailures>,
+}
+
+impl Requests {
+    /// Makes the record of a node that has made no request.
+    pub fn new(
+        submissions: Arc<SegQueue<Submission>>,
+        untaken: Arc<UnreportedFailures>,
+    ) -> Requests {
+        Requests { submissions, untaken }
+    }
+
+    /// Leaves a submission to the engine's own thread, which may wait for the end of a batch.
+    fn push_to_queue(&self, node: &Node, submission: Submission) {
+        if cork::hold_post(node.number()).is_some() {
+            self.submissions.push(submission);
+        } else {
+            self.post(node, submission);
+        }
+        if self.submissions.len() > LEFT_MAX {
+            node.ring_engine();
+            if !self.wait_for_room(node, LEFT_MAX) {
+                node.begin_what_was_left(|_| ());
+            }
+        }
+    }
+
+    /// Puts a request into the submission queue. The engine's thread takes requests up in the order
+    /// in which they were put there.
+    fn post(&self, node: &Node, submission: Submission) {
+        self.submissions.push(submission);
+        node.ring_engine();
+    }
+
+    /// Waits until the engine's thread has taken up enough requests. A thread that submits faster
+    /// than the engine begins requests waits here, because the limits apply where a request begins
+    /// (MEM-15.4). Returns `false` if the engine's thread has not come to it for long. It may wait
+    /// for a lock of the caller's.
+    #[cold]
+    fn wait_for_room(&self, node: &Node, most: usize) -> bool {
+        for _ in 0..ROOM_POLLS {
+            if self.submissions.len() <= most || node.access() != Access::Requests {
+                return true;
+            }
+            if !yield_core() {
+                std::thread::sleep(ASIDE_TIME);
+            }
+        }
+        false
+    }
+}
 
 impl Node {
     /// Submits a request, and returns the completion to wait for.
@@ -23,7 +88,7 @@ impl Node {
     /// Begins an operation for a caller. Its failure is kept until the caller is told of it
     /// (MEM-15.5).
     pub fn begin(&self, what: OperationLabel, request: Request, keep: Keep) -> Arc<Completion> {
-        let completion = Completion::begun(what, &self.untaken);
+        let completion = Completion::begun(what, &self.requests.untaken);
         self.push(tracked_by(Arc::clone(&completion), request, keep));
         completion
     }
@@ -38,13 +103,13 @@ impl Node {
         let submission = Submission { request, completion: None, keep: None };
         match self.access() {
             Access::Refused => return,
-            Access::Requests => return self.post(submission),
+            Access::Requests => return self.requests.post(self, submission),
             Access::Turns | Access::OwnTurns => {}
         }
         let _masked = self.engine.mask_for_entry();
         let mut settled = 0;
         match self.engine.try_enter() {
-            Some(mut engine) if self.submissions.is_empty() => {
+            Some(mut engine) if self.requests.submissions.is_empty() => {
                 engine.submit(submission, self.now());
                 settled = engine.take_settled();
             }
@@ -56,7 +121,7 @@ impl Node {
         }
         // A sleeping driver may wait for this.
         fence(Ordering::SeqCst);
-        self.driver.sleep.wake();
+        self.threads.driver.sleep.wake();
     }
 
     /// Submits to the engine and runs a turn, if no other thread is in the engine. Otherwise the
@@ -65,26 +130,11 @@ impl Node {
     pub fn push(&self, submission: Submission) {
         match self.access() {
             Access::Refused => return self.refuse(&submission),
-            Access::Requests => return self.push_to_queue(submission),
+            Access::Requests => return self.requests.push_to_queue(self, submission),
             Access::Turns | Access::OwnTurns => {}
         }
-        if !self.push_at_once(submission) && self.submissions.len() > LEFT_MAX {
+        if !self.push_at_once(submission) && self.requests.submissions.len() > LEFT_MAX {
             self.begin_what_was_left(|_| ());
-        }
-    }
-
-    /// Leaves a submission to the engine's own thread, which may wait for the end of a batch.
-    fn push_to_queue(&self, submission: Submission) {
-        if cork::hold_post(self.number()).is_some() {
-            self.submissions.push(submission);
-        } else {
-            self.post(submission);
-        }
-        if self.submissions.len() > LEFT_MAX {
-            self.ring_engine();
-            if !self.wait_for_room(LEFT_MAX) {
-                self.begin_what_was_left(|_| ());
-            }
         }
     }
 
@@ -123,11 +173,11 @@ impl Node {
             }
             return false;
         };
-        let is_next = self.submissions.is_empty();
+        let is_next = self.requests.submissions.is_empty();
         if is_next {
             engine.submit(submission, now);
         } else {
-            self.submissions.push(submission);
+            self.requests.submissions.push(submission);
         }
         if held {
             drop(engine);
@@ -141,7 +191,7 @@ impl Node {
     /// Runs turns for this thread's submissions. The thread drives meanwhile, because bulk may take
     /// its time, and the helper would only be in the way.
     pub(super) fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
-        let driving = self.driver.try_drive(now);
+        let driving = self.threads.driver.try_drive(now);
         let work = turns();
         if let Some(driving) = driving {
             driving.leave(self.end_of(work, now));
@@ -157,7 +207,7 @@ impl Node {
     /// Leaves the submission to the thread in the engine. That thread may just have left, so the
     /// caller must try again.
     pub(super) fn leave_to_holder(&self, submission: Submission) {
-        self.submissions.push(submission);
+        self.requests.submissions.push(submission);
         self.engine.ask();
     }
 
@@ -178,8 +228,9 @@ impl Node {
         posts()
     }
 
-    /// Runs a turn for held posts of a batch, by this thread or the one in the engine.
-    pub(super) fn send_what_was_held(&self) {
+    /// Runs a turn for held posts of a batch, and for what shared arrays have to send, by this
+    /// thread or the one in the engine.
+    pub fn send_what_was_held(&self) {
         match self.access() {
             Access::Refused => return,
             Access::Requests => return self.ring_engine(),
@@ -188,10 +239,5 @@ impl Node {
         self.engine.ask();
         let now = self.now();
         self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
-    }
-
-    /// Sends what shared arrays have to send, by this thread or the one in the engine.
-    pub fn send_now(&self) {
-        self.send_what_was_held();
     }
 }

@@ -19,6 +19,7 @@ use oikaze_protocol::wind::{Body, Class};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 const WAIT_POLICY: WaitPolicy = WaitPolicy {
     wait: WaitMode::Block,
@@ -40,8 +41,8 @@ fn node_with(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
 
 fn end_helper(node: &Node) {
     node.closing.store(true, Ordering::SeqCst);
-    node.driver.helper.event.signal();
-    lock(&node.helper_thread).take().unwrap().join().unwrap();
+    node.threads.driver.helper.event.signal();
+    lock(&node.threads.helper).take().unwrap().join().unwrap();
 }
 
 fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
@@ -93,12 +94,12 @@ fn put_message(local_peer: &mut Pair, tag: u64) {
 #[test]
 fn node_whose_driver_stands_still_hears_its_local_peer() {
     let (node, mut local_peer) = node_with_helper(None);
-    let driving = node.driver.try_drive(node.now()).unwrap();
+    let driving = node.threads.driver.try_drive(node.now()).unwrap();
     for tag in 0..4 {
         put_message(&mut local_peer, tag);
         let begun = Instant::now();
         let arrived = loop {
-            match node.take_mail(None) {
+            match node.mail.take(&node, None) {
                 None if begun.elapsed() < Duration::from_secs(30) => std::thread::yield_now(),
                 arrived => break arrived,
             }
@@ -115,10 +116,10 @@ fn node_whose_driver_stands_still_hears_its_local_peer() {
 fn a_local_peer_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     let (node, mut local_peer) = node_and_local_peer();
     put_message(&mut local_peer, 1);
-    while node.mailbox.len() == 0 {
+    while node.mail.mailbox.len() == 0 {
         node.try_turn(node.now()).unwrap();
     }
-    assert_eq!(node.take_mail(None).unwrap().tag, 1);
+    assert_eq!(node.mail.take(&node, None).unwrap().tag, 1);
     let before = local_peer.outward.returned();
     local_peer.inward.fall_asleep();
     assert!(local_peer.line.hear().unwrap().is_none());
@@ -134,8 +135,8 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     let (node, mut local_peer) = node_and_local_peer();
     let queue = CompletionQueue::new(&node, None);
     let counter = Counter::new(&node, None);
-    let _descriptor = node.watch_loop.descriptor(&node);
-    let news = node.watch_loop.news();
+    let _descriptor = node.tasks.watch_loop.descriptor(&node);
+    let news = node.tasks.watch_loop.news();
     assert!(news.clear(), "a loop looks once at first");
     // An operation of the engine.
     let completion = Completion::new();
@@ -165,7 +166,7 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
 #[test]
 fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
     let (node, local_peer) = node_and_local_peer();
-    let another = node.driver.try_drive(Time(0)).unwrap();
+    let another = node.threads.driver.try_drive(Time(0)).unwrap();
     local_peer.inward.fall_asleep();
     node.batch(|| {
         let sent = node.submit(
@@ -237,7 +238,7 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
     let held = node.engine.enter();
     std::thread::scope(|threads| {
         threads.spawn(|| driver::helper::Helper(&node).take_faults(&mut waits::Faults::default()));
-        while node.submissions.is_empty() {
+        while node.requests.submissions.is_empty() {
             std::thread::yield_now();
         }
         drop(held);
@@ -266,19 +267,19 @@ fn who_asks_faster_than_the_one_in_the_engine_begins_waits_for_it() {
             }
         });
         // The submissions stay within the bound, however long this takes.
-        while node.submissions.len() <= LEFT_MAX {
+        while node.requests.submissions.len() <= LEFT_MAX {
             std::thread::yield_now();
         }
         (0..1000).for_each(|_| std::thread::yield_now());
         assert_eq!(
-            (asked.load(Ordering::SeqCst), node.submissions.len()),
+            (asked.load(Ordering::SeqCst), node.requests.submissions.len()),
             (LEFT_MAX + 1, LEFT_MAX + 1)
         );
         drop(held);
     });
     assert_eq!(asked.into_inner(), ASKED);
     node.try_turn(node.now()).unwrap();
-    assert!(node.submissions.is_empty());
+    assert!(node.requests.submissions.is_empty());
 }
 
 /// END-3.1: a thread aborts the job while another thread handles the news of an abort. It returns
@@ -290,12 +291,12 @@ fn abort_known_to_two_threads_returns_when_later_requests_fail() {
     std::thread::scope(|scope| {
         let (done, returned) = std::sync::mpsc::channel();
         node.with_engine(|_| {
-            scope.spawn(|| node.end_aborted("the first reason"));
+            scope.spawn(|| node.departures.end_aborted(node, "the first reason"));
             while !node.departures.is_aborted() {
                 std::thread::yield_now();
             }
             scope.spawn(move || {
-                node.end_aborted("another reason");
+                node.departures.end_aborted(node, "another reason");
                 done.send(()).unwrap();
             });
             // Neither thread has ended the engine, which this thread holds.
@@ -303,6 +304,10 @@ fn abort_known_to_two_threads_returns_when_later_requests_fail() {
         });
         returned.recv().unwrap();
     });
-    let error = node.collective(&"barrier", Request::Barrier, None).unwrap_err().to_string();
+    let error = node
+        .coherence
+        .collective(node, &"barrier", Request::Barrier, None)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("the first reason"), "{error}");
 }

@@ -83,7 +83,7 @@ impl<T: Element> SharedArray<T> {
     ) -> Result<Self> {
         let what = format!("declare array \"{name}\"");
         node.check_process(|| what.clone())?;
-        node.check_no_guard(&what)?;
+        node.coherence.check_no_guard(node, &what)?;
         let prepared = settings.and_then(|settings| {
             let size = settings.element.size();
             if size == 0 {
@@ -106,12 +106,17 @@ impl<T: Element> SharedArray<T> {
                 // The others wait for this node in the same collective call, so this node tells
                 // them of its error. The result is this node's own message, or a loss that its next
                 // call reports.
-                let _ = node.collective(&what, Request::CannotDeclare(error.to_string()), limit);
+                let _ = node.coherence.collective(
+                    node,
+                    &what,
+                    Request::CannotDeclare(error.to_string()),
+                    limit,
+                );
                 return Err(error);
             }
         };
         let homes = declaration.homes.clone();
-        match node.collective(&what, Request::Declare(declaration), limit) {
+        match node.coherence.collective(node, &what, Request::Declare(declaration), limit) {
             Ok(Value::Array(array)) if array == memory.array() => {}
             Ok(_) => return Err(at_the_same_time(name)),
             Err(error) => {
@@ -161,11 +166,11 @@ impl<T: Element> SharedArray<T> {
         if let Some(problem) = declaration.problem(nodes) {
             return Err(Error::invalid(format!("declare array \"{name}\""), problem));
         }
-        node.expect_handlers();
+        node.coherence.expect_handlers(node);
         let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
         let memory = Arc::new(
             SharedMemory::new(array, name, bytes, Arc::clone(tracker))?
-                .counted(Arc::clone(node.guards())),
+                .counted(Arc::clone(node.coherence.guards())),
         );
         for run in homes.runs(me, memory.pages(), nodes) {
             memory.populate(run)?;
@@ -535,7 +540,7 @@ impl<T: Element> SharedArray<T> {
             coherence.owes()
         });
         if owes {
-            self.node.send_now();
+            self.node.send_what_was_held();
         }
     }
 
@@ -589,7 +594,7 @@ impl<T: Element> SharedArray<T> {
                 .map(|row| self.bytes_of(row))
                 .try_for_each(|bytes| coherence.subscribe(array, bytes, wanted, pages))
         });
-        self.node.send_now();
+        self.node.send_what_was_held();
         result
             .map_err(|error| self.node.departures.failure(&"subscribe", Failure::Coherence(error)))
     }

@@ -43,9 +43,9 @@ impl<T: Element> SharedArray<T> {
     pub(crate) fn free_everywhere(&self) -> Result<()> {
         let what = format!("free array \"{}\"", self.name);
         self.node.check_process(|| what.clone())?;
-        self.node.check_no_guard(&what)?;
+        self.node.coherence.check_no_guard(&self.node, &what)?;
         let request = Request::Free(self.memory.array());
-        self.node.collective(&what, request, self.limit).map(drop)
+        self.node.coherence.collective(&self.node, &what, request, self.limit).map(drop)
     }
 
     /// Gives all elements one value. Collective, with a barrier at its begin and its end: each node
@@ -136,12 +136,12 @@ impl<T: Element> SharedArray<T> {
     ) -> Result<(Value, R)> {
         let what = format!("{doing} array \"{}\"", self.name);
         self.node.check_process(|| what.clone())?;
-        self.node.check_no_guard(&what)?;
+        self.node.coherence.check_no_guard(&self.node, &what)?;
         let (request, done) = match part() {
             Ok((request, done)) => (request, Ok(done)),
             Err(error) => (Request::Cannot(error.to_string()), Err(error)),
         };
-        let agreed = self.node.collective(&what, request, self.limit);
+        let agreed = self.node.coherence.collective(&self.node, &what, request, self.limit);
         // The error of this node says more than what the others are told.
         let done = done?;
         agreed.map(|value| (value, done))

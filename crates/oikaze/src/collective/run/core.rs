@@ -1,13 +1,12 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
 use super::mail::Mail;
-use super::pool::POOLED_MIN;
 use super::shrink::{GoneSlot, Shrinks};
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
 use super::{PartBytes, WORLD};
-use crate::node::{Needs, Node, lock};
+use crate::node::{Needs, Node, POOLED_MIN, lock};
 use crate::tables::named;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel, Request};
@@ -85,8 +84,8 @@ impl Doom {
     /// Returns this rank's part, if it has called `data` collectives.
     fn order_part(&self, node: &Node, data: u64) -> Option<OrderPart> {
         let mistake = &self.order.as_ref()?.mistake;
-        let counts = CallCounts { data, coherence: node.call_order.coherence_calls() };
-        Some(mistake.part(counts, node.call_order.failed_coherence_call()))
+        let counts = CallCounts { data, coherence: node.coherence.order.coherence_calls() };
+        Some(mistake.part(counts, node.coherence.order.failed_coherence_call()))
     }
 }
 
@@ -198,12 +197,12 @@ impl TeamCore {
         let number = {
             let mut state = lock(&self.state);
             if self.id == WORLD {
-                node.call_order.note_data_call();
+                node.coherence.order.note_data_call();
             }
             let disorder = state.take_disorder(node);
             let number = state.next;
             state.next += 1;
-            let after = node.call_order.coherence_calls();
+            let after = node.coherence.order.coherence_calls();
             let mut task = CollectiveRun::new(number, call, stage, after);
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             // Once a rank is lost, ranks call different things, because some have failed and some
@@ -301,7 +300,8 @@ impl TeamCore {
     pub fn accuse_order(&self, node: &Node, what: &str) -> bool {
         let mut state = lock(&self.state);
         state.skip_disorders(node);
-        let counts = CallCounts { data: state.next, coherence: node.call_order.coherence_calls() };
+        let counts =
+            CallCounts { data: state.next, coherence: node.coherence.order.coherence_calls() };
         let notice = {
             let mut notices = state.mail.notices_from(counts.data).peekable();
             if notices.peek().is_none() {
@@ -451,7 +451,7 @@ impl TeamCore {
         if let (Some(OrderPart::JoinCoherence), Some(order)) =
             (doom.order_part(node, number + 1), &doom.order)
         {
-            node.join_coherence(order.mistake.after, &order.mistake.text);
+            node.coherence.join_coherence(node, order.mistake.after, &order.mistake.text);
         }
         let waker = task.fail(doom.failure.clone());
         state.wakers.extend(waker);
@@ -556,7 +556,7 @@ impl TeamCore {
         if number >= first {
             if self.id == WORLD && after.is_some() && number >= state.next {
                 // A thread that waits in a collective of coherence looks at it.
-                node.call_order.note_waiting_rank();
+                node.coherence.order.note_waiting_rank();
                 state.has_settled = true;
             }
             state.mail.keep(from, &head, body, after);

@@ -4,21 +4,21 @@
 //! then runs the teams that have news ([`Registry::run`]), outside of the engine. So collectives
 //! advance whenever any thread of this node drives the engine.
 //!
+//! [`Registry::deposit`]: crate::node::Registry::deposit
+//! [`Registry::run`]: crate::node::Registry::run
+//!
 //! | file | part |
 //! |---|---|
-//! | `registry.rs` | all teams of a node |
 //! | `core.rs` | one team: its collectives in their order, parcels, failures |
 //! | `task.rs` | one collective: the steps of its plan |
 //! | `mail.rs` | parcels that came before their step, and the credit for them |
 //! | `stage.rs` | a plan's work, and what follows |
-//! | `work.rs`, `rope.rs`, `pool.rs` | the work buffer: dense, or long and in pieces; its memory |
+//! | `work.rs`, `rope.rs` | the work buffer: dense, or long and in pieces |
 //! | `shrink.rs` | agreements on the living ranks |
 //! | `slot.rs` | where the outcome appears |
 
 mod core;
 mod mail;
-mod pool;
-mod registry;
 mod rope;
 mod shrink;
 mod slot;
@@ -29,10 +29,8 @@ mod work;
 pub(crate) use self::core::TeamCore;
 
 /// Number of the team of all nodes.
-pub(super) const WORLD: u64 = 0;
+pub(crate) const WORLD: u64 = 0;
 
-pub(super) use pool::WorkPool;
-pub(crate) use registry::Registry;
 pub(super) use shrink::GoneSlot;
 pub(super) use slot::{CollectiveFailure, Listener, Slot};
 pub(super) use stage::{End, Finish, Shape, Stage, Vector};

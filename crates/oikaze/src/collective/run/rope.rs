@@ -3,7 +3,7 @@
 //! A received part stays in the memory that it was received into, and is sent on from there. A part
 //! that is sent is shared with the sender and not copied. The result is copied once.
 
-use super::pool::{PooledBytes, WorkPool};
+use crate::node::{PooledBytes, WorkPool};
 use oikaze_protocol::wind::SharedBytes;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! Stages: the typed buffer on which one plan works, and what follows when the plan is done.
 
-use super::pool::WorkPool;
 use super::slot::{CollectiveFailure, Fail};
 use super::work::{Output, PartBytes, Work};
 use crate::collective::{Item, Operator};
+use crate::node::WorkPool;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{

@@ -1,8 +1,8 @@
 //! The work buffer of a plan, and its result.
 
-use super::pool::{POOLED_MIN, WorkPool};
 use super::rope::Rope;
 use crate::collective::Item;
+use crate::node::{POOLED_MIN, WorkPool};
 use oikaze_protocol::collective::{Part, Plan};
 use oikaze_protocol::wind::SharedBytes;
 use std::ops::{Deref, Range};

@@ -110,7 +110,7 @@ impl<T: Outcome> Future for OperationFuture<T> {
             }
         }
         let polls_on =
-            self.operation.node().is_some_and(|node| node.drive_for_task(&mut self.wait));
+            self.operation.node().is_some_and(|node| node.tasks.drive(&node, &mut self.wait));
         // It may have ended before the waker was there, or just now.
         if let Some(outcome) = self.taken() {
             return Poll::Ready(outcome);

@@ -92,7 +92,7 @@ impl InRing<'_> {
             let is_first = self.outcome().is_some()
                 && self.marks.fetch_or(FAILED, Ordering::Relaxed) & (FAILED | GIVEN_UP) == 0;
             if let Some(node) = self.route.node().filter(|_| is_first) {
-                node.untaken.take_in_ring(what.peer);
+                node.requests.untaken.take_in_ring(what.peer);
             }
             error.of_unknown_fate(what.fate())
         };

@@ -295,7 +295,7 @@ impl<T: Outcome> Operation<T> {
             View::Begun(begun @ Begun { node, completion, limit, .. }) => {
                 let what = begun.what();
                 if what.verb == OperationKind::Receive {
-                    node.cancel_receive(completion);
+                    node.mail.cancel_receive(node, completion);
                 } else {
                     let asked =
                         node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);

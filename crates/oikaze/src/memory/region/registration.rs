@@ -177,7 +177,7 @@ impl LocalRegion {
             Ok(name)
         })?;
         self.inner.direct.close();
-        node.end_receives_into(self);
+        node.mail.end_receives_into(self);
         // Some threads may wait for a word of the region.
         node.tell_waiters();
         self.wait_for_own_operations();

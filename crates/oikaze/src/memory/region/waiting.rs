@@ -112,7 +112,7 @@ impl LocalRegion {
             let long = match &mut long {
                 Some(long) => long,
                 // Not in a closure, which has a place of its own.
-                none => none.insert(self.inner.node.long_wait(&subject)),
+                none => none.insert(LongWait::new(&self.inner.node, &subject)),
             };
             word = self.wait_for_change(by, offset, word, (begun, long), limit)?;
         }

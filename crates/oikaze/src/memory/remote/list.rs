@@ -218,7 +218,7 @@ impl RemoteRegion {
         let first = list.first().map_or(0, |(offset, _)| *offset);
         let len =
             list.iter().fold(0, |sum: u64, (_, slice)| sum.saturating_add(slice.len() as u64));
-        Completion::begun(self.what(verb, first, len), &self.peer.node.untaken)
+        Completion::begun(self.what(verb, first, len), &self.peer.node.requests.untaken)
     }
 
     fn list(

@@ -3,7 +3,7 @@
 use super::RemoteRegion;
 use crate::error::Cause;
 use crate::job::Peer;
-use crate::node::WaitSubject;
+use crate::node::{LongWait, WaitSubject};
 use crate::{Error, Result};
 use oikaze_engine::{Failure, Request, Value};
 use oikaze_protocol::rma::{Published, RmaError};
@@ -55,7 +55,7 @@ impl Peer {
         let limit = limit.unwrap_or(PUBLISH_TIME);
         let mut unknown = None;
         let subject = || WaitSubject::Name { name: name.to_owned(), owner: self.rank };
-        let mut long = self.node.long_wait(&subject);
+        let mut long = LongWait::new(&self.node, &subject);
         loop {
             let left = limit.saturating_sub(begun.elapsed());
             let was_leaving = self.node.departures.is_leaving(self.rank);

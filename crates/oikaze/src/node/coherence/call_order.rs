@@ -2,7 +2,6 @@
 
 use crate::node::Node;
 use crate::{Error, Result};
-use oikaze_engine::Request;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,11 +12,11 @@ pub(crate) struct CallOrder {
     /// Number of barriers of the job that this node has called.
     barriers: AtomicU64,
     /// Number of calls, including those that this node only joins to make them fail.
-    called: AtomicU64,
+    pub(super) called: AtomicU64,
     /// Number of calls that no thread waits for any more.
-    ended: AtomicU64,
+    pub(super) ended: AtomicU64,
     /// Count at which the latest one failed by calls that differ, or 0.
-    failed: AtomicU64,
+    pub(super) failed: AtomicU64,
     /// Set once a collective of data was called while another thread waited in one of coherence.
     is_concurrent: AtomicBool,
     /// Number of notices that have come before their collective of data was called here.
@@ -59,17 +58,17 @@ impl CallOrder {
 }
 
 /// A collective of coherence that a thread of this node is in.
-pub(in crate::node) struct CoherenceCall<'a> {
-    node: &'a Node,
-    what: &'a dyn fmt::Display,
-    number: u64,
+pub(super) struct CoherenceCall<'a> {
+    pub node: &'a Node,
+    pub what: &'a dyn fmt::Display,
+    pub number: u64,
     /// Number of notices that this call has looked at.
-    seen: Cell<u64>,
+    pub seen: Cell<u64>,
 }
 
 impl Drop for CoherenceCall<'_> {
     fn drop(&mut self) {
-        self.node.call_order.ended.fetch_add(1, Ordering::Relaxed);
+        self.node.coherence.order.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -78,7 +77,7 @@ impl CoherenceCall<'_> {
     /// before. Costs two loads while no rank waits for this one.
     #[inline]
     pub fn look_at_notices(&self) {
-        let order = &self.node.call_order;
+        let order = &self.node.coherence.order;
         let notices = order.notices.load(Ordering::Relaxed);
         if notices != self.seen.get() && notices != order.settled_notices.load(Ordering::Relaxed) {
             self.seen.set(notices);
@@ -93,32 +92,7 @@ impl CoherenceCall<'_> {
     /// Notes how the call has ended.
     pub fn note<T>(&self, outcome: &Result<T>) {
         if outcome.as_ref().is_err_and(Error::is_mismatch) {
-            self.node.call_order.failed.store(self.number, Ordering::SeqCst);
-        }
-    }
-}
-
-impl Node {
-    /// Counts a call of a collective of coherence. Called before it is submitted, so that what
-    /// arrives meanwhile finds it counted.
-    pub(in crate::node) fn count_coherence_call<'a>(
-        &'a self,
-        what: &'a dyn fmt::Display,
-    ) -> CoherenceCall<'a> {
-        let number = self.call_order.called.fetch_add(1, Ordering::SeqCst) + 1;
-        CoherenceCall { node: self, what, number, seen: Cell::new(0) }
-    }
-
-    /// Takes part in the collective of coherence with this number only to make it fail, unless the
-    /// program has called it.
-    pub fn join_coherence(&self, number: u64, why: &str) {
-        let order = &self.call_order;
-        let next = number.saturating_add(1);
-        let is_next =
-            order.called.compare_exchange(number, next, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        if is_next {
-            order.ended.fetch_add(1, Ordering::Relaxed);
-            self.tell(Request::Cannot(why.to_owned()));
+            self.node.coherence.order.failed.store(self.number, Ordering::SeqCst);
         }
     }
 }

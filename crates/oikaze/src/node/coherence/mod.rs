@@ -1,5 +1,146 @@
 //! Collectives of coherence of a node: their order, and what must not be under way meanwhile.
+//!
+//! Synchronisation makes other nodes' writes visible, and the contents that a guard shows must not
+//! change. So it is refused while guards are alive.
 
-pub(super) mod call_order;
-mod guards;
-pub(super) mod signal_masking;
+mod call_order;
+mod signal_masking;
+
+use super::access::Access;
+use super::{Node, WaitSubject};
+use crate::{Error, Result};
+use call_order::{CallOrder, CoherenceCall};
+use oikaze_engine::{Request, Value};
+use oikaze_os::memory::tracking::LiveGuards;
+use signal_masking::HandlerCheck;
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Maximum time that a node stays in a collective only to send the rest of its updates.
+const SEND_REST_MAX: Duration = Duration::from_millis(2);
+
+/// Collectives of coherence of a node.
+pub(crate) struct CoherenceCalls {
+    /// Guards of this node's arrays that are alive.
+    guards: Arc<LiveGuards>,
+    pub order: CallOrder,
+    pub handlers: HandlerCheck,
+}
+
+impl CoherenceCalls {
+    /// Makes the calls of a node with these guards, before the first.
+    pub fn new(guards: Arc<LiveGuards>) -> CoherenceCalls {
+        CoherenceCalls { guards, order: CallOrder::default(), handlers: HandlerCheck::default() }
+    }
+
+    /// Called when an array is made. From now on handlers may touch its pages.
+    pub fn expect_handlers(&self, node: &Node) {
+        node.engine.mask_signals();
+        self.handlers.look(node.now());
+    }
+
+    /// Takes part in a collective, and waits for its end. On a timeout, the error names the nodes
+    /// that are late.
+    #[track_caller]
+    pub fn collective(
+        &self,
+        node: &Node,
+        what: &dyn fmt::Display,
+        request: Request,
+        limit: Option<Duration>,
+    ) -> Result<Value> {
+        self.handlers.look_soon(|| node.now());
+        let call = self.count_coherence_call(node, what);
+        let completion = node.submit(request, None);
+        let subject = || WaitSubject::Collective(what.to_string());
+        let ready = || {
+            let outcome = completion.outcome();
+            if outcome.is_none() {
+                call.look_at_notices();
+            }
+            outcome
+        };
+        // A closure has no caller's place, so the error is explained outside of one.
+        let outcome = match node.outcome_of(&subject, what, ready, limit) {
+            Err(error) => Err(node.waits.explain_timeout(error, &subject())),
+            done => done,
+        };
+        call.note(&outcome);
+        let outcome = outcome?;
+        // The program touches pages from now on, and may have changed handlers before (COH-8.6).
+        oikaze_os::memory::tracking::ensure_again()
+            .map_err(|error| Error::system("installing the handler for page faults", error))?;
+        self.send_rest(node);
+        Ok(outcome)
+    }
+
+    /// Drives until all bytes have left this node, because other nodes wait for its updates, and
+    /// this thread may compute for long from now on.
+    fn send_rest(&self, node: &Node) {
+        if node.access() == Access::Requests {
+            // The engine's thread sends by itself.
+            return;
+        }
+        let all_sent = || (!node.with_engine(|engine| engine.has_unsent())).then_some(());
+        if all_sent().is_none() {
+            let _ = node.wait(Instant::now().checked_add(SEND_REST_MAX), all_sent);
+        }
+    }
+
+    /// Counts a call of a collective of coherence. Called before it is submitted, so that what
+    /// arrives meanwhile finds it counted.
+    fn count_coherence_call<'a>(
+        &self,
+        node: &'a Node,
+        what: &'a dyn fmt::Display,
+    ) -> CoherenceCall<'a> {
+        let number = self.order.called.fetch_add(1, Ordering::SeqCst) + 1;
+        CoherenceCall { node, what, number, seen: Cell::new(0) }
+    }
+
+    /// Takes part in the collective of coherence with this number only to make it fail, unless the
+    /// program has called it.
+    pub fn join_coherence(&self, node: &Node, number: u64, why: &str) {
+        let order = &self.order;
+        let next = number.saturating_add(1);
+        let is_next =
+            order.called.compare_exchange(number, next, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if is_next {
+            order.ended.fetch_add(1, Ordering::Relaxed);
+            node.tell(Request::Cannot(why.to_owned()));
+        }
+    }
+
+    /// Returns the counter of the guards of this node's arrays.
+    pub fn guards(&self) -> &Arc<LiveGuards> {
+        &self.guards
+    }
+
+    /// Refuses a collective while any guard of this node is alive (COH-6.10).
+    pub fn check_no_guard(&self, node: &Node, doing: &str) -> Result<()> {
+        if self.guards.are_any() { self.refuse_for_guard(node, doing, false) } else { Ok(()) }
+    }
+
+    /// Refuses a lock while a guard that the calling thread took is alive (COH-7.7).
+    pub fn check_no_guard_of_this_thread(
+        &self,
+        node: &Node,
+        doing: impl FnOnce() -> String,
+    ) -> Result<()> {
+        // The thread's guards may belong to another node of this process, and then none is found
+        // here.
+        let may_be = self.guards.are_any() && LiveGuards::are_any_of_this_thread();
+        if may_be { self.refuse_for_guard(node, &doing(), true) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_for_guard(&self, node: &Node, doing: &str, of_this_thread: bool) -> Result<()> {
+        let refusal =
+            node.with_engine(|engine| engine.pages().guard_in_the_way(doing, of_this_thread));
+        // A counted guard may have ended since.
+        refusal.map_or(Ok(()), |refusal| Err(refusal.into()))
+    }
+}

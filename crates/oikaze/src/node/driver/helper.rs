@@ -1,11 +1,12 @@
 //! Helper thread. It serves page faults always, and the socket while no thread drives. In thread
 //! mode it is the driver for good.
 
+use super::drive::WaitLoop;
 use super::limits::HELPER_SLEEP;
 use super::link_watch::LinkWatch;
-use super::{HelperSleep, Idle, Wakeup};
+use super::{HelperSleep, Wakeup};
 use crate::node::engine_thread::EngineThread;
-use crate::node::waits::Faults;
+use crate::node::waits::{Faults, LongWait};
 use crate::node::{Node, WaitMode};
 use oikaze_engine::{Request, Submission};
 use oikaze_os::cpu::{CpuId, TimerSlack, raise_on_shared_core, yield_core};
@@ -32,7 +33,7 @@ pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
         HELPS.set(Arc::as_ptr(&node).addr());
         let helper = Helper(&node);
         helper.take_priority();
-        match node.wait_policy.mode.drive().own_thread() {
+        match node.threads.wait_policy.mode.drive().own_thread() {
             None => helper.help(),
             Some(cores) => helper.drive_for_good(cores),
         }
@@ -61,7 +62,7 @@ impl Helper<'_> {
     /// Gives the calling thread the priority of the settings. The node works without it.
     fn take_priority(&self) {
         let node = self.0;
-        let Some(priority) = node.wait_policy.priority else { return };
+        let Some(priority) = node.threads.wait_policy.priority else { return };
         if let Err(why) = priority.apply() {
             oikaze_os::signals::say(&format!(
                 "oikaze: node {}: the engine's thread has no priority {priority}: {why}",
@@ -78,12 +79,12 @@ impl Helper<'_> {
         // Rounds that drivers had begun at the helper's last wakeup. If the count stays the same,
         // the driver stands still: it sleeps, or is in a signal handler. The handler may wait for a
         // page, or a lock may have been handed to it (COH-8.7).
-        let mut rounds_before = node.driver.rounds();
+        let mut rounds_before = node.threads.driver.rounds();
         let mut stands_still = false;
         let mut open_faults = Faults::default();
         while !node.closing.load(Ordering::SeqCst) {
-            let rounds = node.driver.rounds();
-            let (watched, ready) = match node.driver.helper_sleeps(node.now()) {
+            let rounds = node.threads.driver.rounds();
+            let (watched, ready) = match node.threads.driver.helper_sleeps(node.now()) {
                 HelperSleep::Watch => {
                     timers.set_lax(false);
                     stands_still = false;
@@ -97,29 +98,30 @@ impl Helper<'_> {
                     // then no thread watches the socket.
                     let is_needed = open_faults.are_any();
                     let limit = if is_needed { limit.min(HELPER_SLEEP) } else { limit };
-                    let ready = node.descriptors.poll(
-                        &node.driver.helper,
+                    let ready = node.threads.descriptors.poll(
+                        &node.threads.driver.helper,
                         stands_still && is_needed,
                         true,
                         limit,
                     );
-                    node.driver.helper.wake_up();
-                    stands_still = node.driver.rounds() == rounds_before;
+                    node.threads.driver.helper.wake_up();
+                    stands_still = node.threads.driver.rounds() == rounds_before;
                     (stands_still, ready)
                 }
             };
-            let for_loop = watched && ready.arrivals && node.watch_loop.takes_over(node, rounds);
+            let for_loop =
+                watched && ready.arrivals && node.tasks.watch_loop.takes_over(node, rounds);
             let watched = watched && !for_loop;
             let faults = ready.faults;
-            rounds_before = node.driver.rounds();
-            node.handlers.look_rarely(|| node.now());
+            rounds_before = node.threads.driver.rounds();
+            node.coherence.handlers.look_rarely(|| node.now());
             if faults {
                 self.take_faults(&mut open_faults);
             }
             open_faults.look(node);
             // After a sleep away from the socket, the helper checks the role first. A watch returns
             // at once if there is something to do.
-            if (faults || (watched && (stands_still || !node.driver.is_driven())))
+            if (faults || (watched && (stands_still || !node.threads.driver.is_driven())))
                 && let Some(work) = node.try_turn(node.now())
                 && work.received + work.settled > 0
             {
@@ -145,29 +147,34 @@ impl Helper<'_> {
     /// Sleeps on socket and faults, until the next timer.
     fn watch(&self, watch: &mut LinkWatch<'_>) -> Wakeup {
         let node = self.0;
-        if let Some(interval) = node.spin_limit.interval() {
-            return node.descriptors.poll(&node.driver.helper, false, true, interval);
+        if let Some(interval) = node.threads.spin_limit.interval() {
+            return node.threads.descriptors.poll(
+                &node.threads.driver.helper,
+                false,
+                true,
+                interval,
+            );
         }
         let most = watch.hold();
-        node.driver.helper.fall_asleep(node.now() + most);
+        node.threads.driver.helper.fall_asleep(node.now() + most);
         let next = node.next_timeout();
-        let timeout = node.span_until(next).min(most);
-        node.driver.helper.fall_asleep(node.now() + timeout);
+        let timeout = node.clock.span_until(next).min(most);
+        node.threads.driver.helper.fall_asleep(node.now() + timeout);
         // Work that came between the last turn and the sleep: its maker may not have seen this
         // thread sleep.
-        let quiet = node.submissions.is_empty() && !node.closing.load(Ordering::SeqCst);
+        let quiet = node.requests.submissions.is_empty() && !node.closing.load(Ordering::SeqCst);
         let ready = match quiet {
-            true => node.descriptors.poll(&node.driver.helper, true, true, timeout),
+            true => node.threads.descriptors.poll(&node.threads.driver.helper, true, true, timeout),
             false => Wakeup::default(),
         };
-        node.driver.helper.wake_up();
+        node.threads.driver.helper.wake_up();
         ready
     }
 
     /// Turns the waiting faults into submissions.
     pub(in crate::node) fn take_faults(&self, open: &mut Faults) {
         let node = self.0;
-        let Some(tracker) = &node.descriptors.tracker else { return };
+        let Some(tracker) = &node.threads.descriptors.tracker else { return };
         let mut faults = Vec::new();
         let read = tracker.faults(&mut faults);
         // The faults that were read before the error would not be read again.
@@ -197,28 +204,31 @@ impl Helper<'_> {
             ));
         }
         if !cores.is_empty()
-            && node.wait_policy.priority.is_none()
-            && node.wait_policy.wait != WaitMode::Spin
+            && node.threads.wait_policy.priority.is_none()
+            && node.threads.wait_policy.wait != WaitMode::Spin
         {
             raise_on_shared_core();
         }
         EngineThread::begin(node.number());
-        let driving = node.driver.adopt();
+        let driving = node.threads.driver.adopt();
         let mut open_faults = Faults::default();
         let mut look = || {
             let faults = node.engine.masks_turns()
-                && node.descriptors.poll(&node.driver.helper, false, true, Duration::ZERO).faults;
+                && node
+                    .threads
+                    .descriptors
+                    .poll(&node.threads.driver.helper, false, true, Duration::ZERO)
+                    .faults;
             if faults {
                 self.take_faults(&mut open_faults);
             }
             open_faults.look(node);
             node.closing.load(Ordering::SeqCst).then_some(())
         };
-        let mut idle = Idle::new(&node.spin_limit);
-        let mut drive =
-            || node.drive(&mut idle, node.now(), None, &mut node.short_wait(), &mut look).0;
-        while drive().is_none() {}
-        node.engine_thread.end();
+        let mut long = LongWait::short(node);
+        let mut waiting = WaitLoop::new(node, None, &mut long);
+        while waiting.drive(node.now(), &mut look).0.is_none() {}
+        node.threads.engine_thread.end();
         // A request that was put after the last turn, by a thread that took this one for running.
         node.try_turn(node.now());
         driving.leave(node.now());

@@ -16,6 +16,7 @@ use super::spin::IdleSpan;
 use super::{Idle, IdleStep};
 use crate::node::access::Access;
 use crate::node::{Node, RealEngine, lock};
+use crate::{Error, Result};
 use oikaze_os::cpu::{AnyReadable, Event, may_yield, yield_core};
 use oikaze_os::net::Link;
 use oikaze_protocol::time::Time;
@@ -40,8 +41,8 @@ impl TaskWait {
     pub fn end(&mut self, node: &Node) {
         if let Self::Polls(span) | Self::Sleeps(span) = std::mem::take(self) {
             let now = node.now();
-            Idle::resume(&node.spin_limit, span).ends(now);
-            node.task_turns.news_at.store(now.0, Ordering::Relaxed);
+            Idle::resume(&node.threads.spin_limit, span).ends(now);
+            node.tasks.turns.news_at.store(now.0, Ordering::Relaxed);
         }
     }
 
@@ -141,7 +142,7 @@ impl LoopWatch {
 /// Times of the latest turn of any task, and of the latest end of a task's wait, in nanoseconds of
 /// the node's clock.
 #[derive(Debug, Default)]
-pub(crate) struct TaskTurns {
+struct TaskTurns {
     turned_at: AtomicU64,
     news_at: AtomicU64,
 }
@@ -165,32 +166,46 @@ impl TaskTurns {
     }
 }
 
-impl Node {
+/// Tasks that await in a node, and event loops that sleep on its descriptor.
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    pub watch_loop: LoopWatch,
+    turns: TaskTurns,
+}
+
+impl Tasks {
+    /// Makes the record of a node on which no task waits.
+    pub fn new() -> Result<Tasks> {
+        let watch_loop =
+            LoopWatch::new().map_err(|error| Error::system("making an event descriptor", error))?;
+        Ok(Tasks { watch_loop, turns: TaskTurns::default() })
+    }
+
     /// Drives for a task that has found nothing. Returns `true` if the task is best polled again
     /// soon, and `false` if it is best woken. The helper watches the socket for it then.
-    pub fn drive_for_task(&self, wait: &mut TaskWait) -> bool {
-        if self.enter().is_none() || matches!(wait, TaskWait::Sleeps(_)) {
+    pub fn drive(&self, node: &Node, wait: &mut TaskWait) -> bool {
+        if node.enter().is_none() || matches!(wait, TaskWait::Sleeps(_)) {
             return false;
         }
-        let now = self.now();
-        let polls = self.poll_for_task(now, wait);
-        if !polls && let Some(driving) = self.driver.drive_on() {
+        let now = node.now();
+        let polls = self.poll(node, now, wait);
+        if !polls && let Some(driving) = node.threads.driver.drive_on() {
             driving.leave_to_helper(now);
         }
         polls
     }
 
     /// Notes a poll in vain. Polls the link if the task is to poll on, and returns `true` then.
-    fn poll_for_task(&self, now: Time, wait: &mut TaskWait) -> bool {
+    fn poll(&self, node: &Node, now: Time, wait: &mut TaskWait) -> bool {
         let (is_new, span) = match std::mem::take(wait) {
             // The earlier wait was given up.
             TaskWait::Polls(Some(span)) if now - span.latest() > SPIN_TIME => (true, None),
             TaskWait::New => (true, None),
             TaskWait::Polls(span) | TaskWait::Sleeps(span) => (false, span),
         };
-        let mut idle = Idle::resume(&self.spin_limit, span);
+        let mut idle = Idle::resume(&node.threads.spin_limit, span);
         // An engine with a thread of its own polls by itself, and may need this core for that.
-        if self.access() == Access::Turns && self.task_turns.is_in_burst(now) {
+        if node.access() == Access::Turns && self.turns.is_in_burst(now) {
             idle.begin_burst();
         }
         let step = match idle.next(now) {
@@ -202,15 +217,19 @@ impl Node {
             *wait = TaskWait::Sleeps(idle.suspend());
             return false;
         }
-        if self.task_turns.are_due(now) {
-            let driving = if is_new { self.driver.try_drive(now) } else { self.driver.drive_on() };
+        if self.turns.are_due(now) {
+            let driving = if is_new {
+                node.threads.driver.try_drive(now)
+            } else {
+                node.threads.driver.drive_on()
+            };
             if let Some(driving) = driving {
-                self.driver.begin_round();
-                let work = self.turn_until_news(now);
-                driving.leave(self.end_of(work, now));
+                node.threads.driver.begin_round();
+                let work = node.turn_until_news(now);
+                driving.leave(node.end_of(work, now));
             }
         }
-        if step == IdleStep::Yield || !self.spin_limit.spins() {
+        if step == IdleStep::Yield || !node.threads.spin_limit.spins() {
             // The core may be that of the node that is waited for.
             yield_core();
         }
@@ -223,14 +242,14 @@ impl LoopWatch {
     /// Runs turns for an event loop that sleeps next. What arrives wakes the loop.
     fn turn(&self, node: &Node) {
         let mut now = node.now();
-        let Some(driving) = node.driver.try_drive(now) else {
+        let Some(driving) = node.threads.driver.try_drive(now) else {
             // The driver may sleep away from the socket, and the descriptor would stay readable.
             node.try_turn(now);
             return;
         };
         self.watch_link(node, self.reports_arrivals());
         for _ in 0..TURNS_BEFORE_SLEEP {
-            node.driver.begin_round();
+            node.threads.driver.begin_round();
             let work = node.run_turns(now, RealEngine::turn);
             now = node.end_of(work, now);
             let is_woken = self.watches_link.load(Ordering::Relaxed);
@@ -268,7 +287,7 @@ impl LoopWatch {
         self.want();
         let gather = || {
             // The engine's own thread receives by itself.
-            let arrivals = (access == Access::Turns).then(|| node.descriptors.arrivals());
+            let arrivals = (access == Access::Turns).then(|| node.threads.descriptors.arrivals());
             let arrivals = arrivals.into_iter().flatten();
             AnyReadable::new([news.as_fd()].into_iter().chain(arrivals)).ok()
         };
@@ -297,7 +316,7 @@ impl LoopWatch {
         self.want();
         // A turn may wake tasks, which may call this function. So it runs without the lock.
         let mut wait = std::mem::take(&mut lock(&self.state).wait);
-        let polls_on = node.poll_for_task(node.now(), &mut wait);
+        let polls_on = node.tasks.poll(node, node.now(), &mut wait);
         lock(&self.state).wait = wait;
         if polls_on {
             self.watch_link(node, false);
@@ -327,9 +346,13 @@ impl LoopWatch {
         if !self.sleeps.load(Ordering::Relaxed) {
             return false;
         }
-        let faults = node.driver.rounds() == rounds
-            && node.descriptors.poll(&node.driver.helper, false, true, LOOP_GRACE).faults;
-        let has_come = node.driver.rounds() != rounds;
+        let faults = node.threads.driver.rounds() == rounds
+            && node
+                .threads
+                .descriptors
+                .poll(&node.threads.driver.helper, false, true, LOOP_GRACE)
+                .faults;
+        let has_come = node.threads.driver.rounds() != rounds;
         if !has_come && !faults {
             self.sleeps.store(false, Ordering::Relaxed);
             self.watch_link(node, false);

@@ -1,7 +1,7 @@
 //! Arrival queue: puts with notice that have arrived and are not read (MEM-25).
 
+use super::lock;
 use super::read_credit::ReadCredit;
-use crate::node::{Node, lock};
 use oikaze_engine::{Placed, Request};
 use oikaze_os::signals::Locked;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
 #[derive(Default)]
-pub(in crate::node) struct ArrivalQueue {
+pub(crate) struct ArrivalQueue {
     inside: Mutex<ArrivalState>,
     /// Number of entries, so that a check costs one load.
     waiting: AtomicUsize,
@@ -29,7 +29,7 @@ struct ArrivalState {
 /// Guard of a queue that has got the entries of a turn.
 #[derive(Default)]
 #[must_use = "the queue is closed until this is dropped"]
-pub(in crate::node) struct DepositedArrivals<'q> {
+pub(crate) struct DepositedArrivals<'q> {
     inside: Option<Locked<MutexGuard<'q, ArrivalState>>>,
     /// Tasks to wake once the queue is open.
     wakers: Vec<Waker>,
@@ -59,7 +59,7 @@ impl ArrivalQueue {
 
     /// Takes the oldest entry, of the region with this key or of any. The caller has to make the
     /// returned request of the engine.
-    fn take(&self, key: Option<u64>) -> Option<(Placed, Option<Request>)> {
+    pub fn take(&self, key: Option<u64>) -> Option<(Placed, Option<Request>)> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -76,7 +76,7 @@ impl ArrivalQueue {
         Some((placed, request))
     }
 
-    fn len(&self, key: Option<u64>) -> usize {
+    pub fn len(&self, key: Option<u64>) -> usize {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return 0;
         }
@@ -86,7 +86,7 @@ impl ArrivalQueue {
     }
 
     /// Enlists a task, which is woken once by the next entry or end of a node.
-    fn enlist(&self, waker: &Waker) {
+    pub fn enlist(&self, waker: &Waker) {
         let mut inside = lock(&self.inside);
         if !inside.wakers.iter().any(|known| known.will_wake(waker)) {
             inside.wakers.push(waker.clone());
@@ -105,28 +105,6 @@ impl ArrivalQueue {
             return Vec::new();
         }
         lock(&self.inside).credit.take()
-    }
-}
-
-impl Node {
-    /// Takes the oldest put with notice, to the region with this key or to any.
-    pub fn take_arrival(&self, key: Option<u64>) -> Option<Placed> {
-        self.enter()?;
-        let (placed, read) = self.arrivals.take(key)?;
-        if let Some(read) = read {
-            self.tell(read);
-        }
-        Some(placed)
-    }
-
-    /// Returns the number of puts with notice that are not read.
-    pub fn arrivals_len(&self, key: Option<u64>) -> usize {
-        self.enter().map_or(0, |node| node.arrivals.len(key))
-    }
-
-    /// Enlists a task that waits for a put with notice.
-    pub fn enlist_for_arrival(&self, waker: &Waker) {
-        self.arrivals.enlist(waker);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Mailbox of messages that have arrived and are not read, and the credit that reading them frees.
 
 use super::read_credit::ReadCredit;
+use super::{Waiters, lock};
 use crate::memory::{Region, RegionSlice};
-use crate::node::{Waiters, lock};
 use oikaze_engine::{Arrived, Completion, Failure, MessagePlacement, PostedMemory, Request, Value};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Pattern, PostedReceives, ReceivePlace, RmaError};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
-pub(in crate::node) struct Mailbox {
+pub(crate) struct Mailbox {
     inside: Mutex<MailboxState>,
     /// Number of messages, so that a check costs one load.
     waiting: AtomicUsize,
@@ -33,7 +33,7 @@ pub(crate) struct PostedReceive {
 }
 
 /// The posted receives of a node, as its engine sees them.
-pub(in crate::node) struct Receives(pub Arc<Mailbox>);
+pub(crate) struct Receives(pub Arc<Mailbox>);
 
 impl PostedMemory for Receives {
     fn begin(&self, from: Rank, tag: u64, len: u64) -> Option<Box<dyn MessagePlacement>> {

@@ -136,7 +136,7 @@ impl Waits {
     fn let_waits_register(&self) {
         let begun = Instant::now();
         self.asked.store(true, Ordering::SeqCst);
-        self.with_node(|node| node.wake_for_question());
+        self.with_node(|node| node.threads.wake_for_question());
         let mut entries = lock(&self.entries);
         loop {
             let time = if entries.waits.is_empty() { REGISTER_TIME } else { REGISTER_MORE };

@@ -9,6 +9,7 @@
 mod answers;
 mod cause;
 mod faults;
+mod interruption;
 mod place;
 mod report;
 mod subject;
@@ -17,14 +18,15 @@ mod tests;
 mod watcher;
 
 pub(super) use faults::Faults;
+pub use interruption::{InterruptionCheck, interruptible};
 pub(crate) use place::{CallPlace, line_of};
 pub use place::{PlaceFinder, find_places_by};
 pub(crate) use subject::WaitSubject;
 
 use super::{Node, lock};
 use crate::error::Cause;
-use crate::ffi::Interruption;
 use crate::{Error, Result};
+use interruption::Interruption;
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::time::Time;
 use place::SourceLine;
@@ -324,7 +326,37 @@ pub(crate) struct LongWait<'s> {
     interruption: Interruption,
 }
 
-impl LongWait<'_> {
+impl<'s> LongWait<'s> {
+    /// Begins a wait of the caller, for which `subject` gives the subject if it lasts.
+    #[track_caller]
+    pub fn new(node: &'s Node, subject: &'s dyn Fn() -> WaitSubject) -> LongWait<'s> {
+        let begun = Instant::now();
+        let now = node.clock.time_of(begun);
+        LongWait {
+            waits: &node.waits,
+            subject: Some(subject),
+            begun,
+            place: Location::caller(),
+            due: now + node.waits.register_after(),
+            registered: None,
+            interruption: Interruption::of_thread(now),
+        }
+    }
+
+    /// Begins a wait that is never explained: it is short, or part of one that is.
+    #[track_caller]
+    pub fn short(node: &'s Node) -> LongWait<'s> {
+        LongWait {
+            waits: &node.waits,
+            subject: None,
+            begun: node.clock.start,
+            place: Location::caller(),
+            due: Time(u64::MAX),
+            registered: None,
+            interruption: Interruption::never(),
+        }
+    }
+
     /// Registers the wait if it has lasted long, or if another node asks. Called again and again
     /// with the present time.
     #[inline]
@@ -348,37 +380,6 @@ impl LongWait<'_> {
         if let (Some(subject), None) = (self.subject, &self.registered) {
             let place = CallPlace::of_call(self.place);
             self.registered = Some(self.waits.register(subject(), self.begun, place));
-        }
-    }
-}
-
-impl Node {
-    /// Begins a wait of the caller, for which `subject` gives the subject if it lasts.
-    #[track_caller]
-    pub fn long_wait<'s>(&'s self, subject: &'s dyn Fn() -> WaitSubject) -> LongWait<'s> {
-        let begun = Instant::now();
-        let now = self.time_of(begun);
-        LongWait {
-            waits: &self.waits,
-            subject: Some(subject),
-            begun,
-            place: Location::caller(),
-            due: now + self.waits.register_after(),
-            registered: None,
-            interruption: Interruption::of_thread(now),
-        }
-    }
-
-    /// Begins a wait that is never explained: it is short, or part of one that is.
-    pub(super) fn short_wait(&self) -> LongWait<'_> {
-        LongWait {
-            waits: &self.waits,
-            subject: None,
-            begun: self.start,
-            place: Location::caller(),
-            due: Time(u64::MAX),
-            registered: None,
-            interruption: Interruption::never(),
         }
     }
 }

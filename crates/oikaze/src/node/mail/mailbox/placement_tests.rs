@@ -32,12 +32,12 @@ fn memory(node: &Arc<Node>) -> LocalRegion {
 fn post(node: &Node, into: &LocalRegion) -> Arc<Completion> {
     let completion = Completion::new();
     let receive = PostedReceive { into: into.all(), completion: Arc::clone(&completion) };
-    node.post_receive(ANY, receive);
+    node.mail.post_receive(node, ANY, receive);
     completion
 }
 
 fn begin(node: &Node, tag: u64) -> Option<Box<dyn MessagePlacement>> {
-    Receives(Arc::clone(&node.mailbox)).begin(1, tag, LEN as u64)
+    Receives(Arc::clone(&node.mail.mailbox)).begin(1, tag, LEN as u64)
 }
 
 fn deposit(node: &Node, messages: &[(u64, usize)]) {
@@ -45,7 +45,7 @@ fn deposit(node: &Node, messages: &[(u64, usize)]) {
         let body = vec![tag as u8; len].into();
         Arrived { from: 1, class: Class::Ordered, tag, body }
     });
-    node.mailbox.deposit(|| messages.next());
+    node.mail.mailbox.deposit(|| messages.next());
 }
 
 /// MEM-26.5, MEM-26.8: a cancel waits for the end of the message that is being placed. If the
@@ -56,12 +56,12 @@ fn receive_cancelled_during_a_placement_is_not_posted_again() {
     let page = memory(&node);
     let (cancelled, kept) = (post(&node, &page), post(&node, &page));
     let placement = begin(&node, 1).unwrap();
-    node.cancel_receive(&cancelled);
+    node.mail.cancel_receive(&node, &cancelled);
     assert!(!cancelled.is_done(), "the message may still be whole");
     placement.abort();
     assert_eq!(cancelled.outcome(), Some(Err(Failure::Cancelled)));
     deposit(&node, &[(2, 4)]);
-    assert_eq!((kept.outcome(), node.mailbox.len()), (received(2, 4), 0));
+    assert_eq!((kept.outcome(), node.mail.mailbox.len()), (received(2, 4), 0));
 }
 
 /// MEM-26.5: a receive is either cancelled or complete.
@@ -71,13 +71,13 @@ fn receive_cancelled_during_a_placement_completes_with_a_whole_message() {
     let page = memory(&node);
     let receive = post(&node, &page);
     let mut placement = begin(&node, 1).unwrap();
-    node.cancel_receive(&receive);
+    node.mail.cancel_receive(&node, &receive);
     placement.write(0, &[7; LEN]);
     assert!(placement.finish());
     assert!(!receive.is_done(), "the entries of its turn come first (MEM-25.5)");
     deposit(&node, &[]);
     assert_eq!(receive.outcome(), received(1, LEN as u64));
-    assert!(lock(&node.mailbox.inside).placing.is_empty());
+    assert!(lock(&node.mail.mailbox.inside).placing.is_empty());
 }
 
 /// MEM-26.5, MEM-26.7: neither the withdrawal nor the rest of a message brings a receive of
@@ -102,7 +102,7 @@ fn memory_deregistered_during_a_placement_ends_the_receive() {
         deposit(&node, &[(2, 4)]);
         let mut bytes = [0; LEN];
         memory.read(0, &mut bytes).unwrap();
-        assert_eq!((bytes, node.mailbox.len()), ([5; LEN], 1));
+        assert_eq!((bytes, node.mail.mailbox.len()), ([5; LEN], 1));
     }
 }
 
@@ -113,7 +113,7 @@ fn receive_that_is_put_back_fails_if_no_message_will_come() {
     let page = memory(&node);
     let receive = post(&node, &page);
     let placement = begin(&node, 1).unwrap();
-    node.mailbox.fail_posted(|_| Some(Failure::Left));
+    node.mail.mailbox.fail_posted(|_| Some(Failure::Left));
     placement.abort();
     assert_eq!(receive.outcome(), Some(Err(Failure::Left)));
     let receive = post(&node, &page);
@@ -138,7 +138,7 @@ fn message_too_long_for_a_receive_that_is_put_back_keeps_its_place() {
     let no_room =
         Failure::NoRoomForMessage { from: 1, tag: 2, len: LEN as u64 + 1, room: LEN as u64 };
     assert_eq!(receive.outcome(), Some(Err(no_room)));
-    let tags = std::iter::from_fn(|| node.take_mail(None)).map(|arrived| arrived.tag);
+    let tags = std::iter::from_fn(|| node.mail.take(&node, None)).map(|arrived| arrived.tag);
     assert!(tags.eq([2, 3, 4]));
 }
 
@@ -151,7 +151,7 @@ fn message_that_waits_fills_a_receive_that_is_put_back() {
     let placement = begin(&node, 1).unwrap();
     deposit(&node, &[(2, 8), (3, 1)]);
     placement.abort();
-    assert_eq!((receive.outcome(), node.mailbox.len()), (received(2, 8), 1));
+    assert_eq!((receive.outcome(), node.mail.mailbox.len()), (received(2, 8), 1));
 }
 
 /// MEM-26.5: memory that cannot be written gets no receive, and takes no message.
@@ -172,12 +172,12 @@ fn memory_that_cannot_be_written_fails_its_receive_and_keeps_the_message() {
     assert!(!receive.is_done());
     assert!(begin(&node, 1).is_none(), "the loan is over");
     deposit(&node, &[(1, LEN)]);
-    assert_eq!((receive.outcome(), node.mailbox.len()), (gone(), 1));
+    assert_eq!((receive.outcome(), node.mail.mailbox.len()), (gone(), 1));
     assert_eq!(post(&node, &page).outcome(), gone());
     let page = memory(&node);
     let clone = page.clone();
     page.deregister().unwrap();
-    assert_eq!((post(&node, &clone).outcome(), node.mailbox.len()), (gone(), 1));
+    assert_eq!((post(&node, &clone).outcome(), node.mail.mailbox.len()), (gone(), 1));
 }
 
 /// MEM-26.1
@@ -188,6 +188,6 @@ fn receive_of_a_node_that_the_job_does_not_have_fails_at_once() {
     let page = memory(&node);
     let completion = Completion::new();
     let receive = PostedReceive { into: page.all(), completion: Arc::clone(&completion) };
-    node.post_receive(Pattern { from: Some(nodes), ..ANY }, receive);
+    node.mail.post_receive(&node, Pattern { from: Some(nodes), ..ANY }, receive);
     assert_eq!(completion.outcome(), Some(Err(Failure::NoSuchNode { rank: nodes, nodes })));
 }

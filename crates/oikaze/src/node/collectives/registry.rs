@@ -1,6 +1,7 @@
 //! All teams of a node.
 
-use super::{TeamCore, WORLD, WorkPool};
+use super::WorkPool;
+use crate::collective::{TeamCore, WORLD};
 use crate::node::{Node, lock};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::Parcel;
@@ -76,7 +77,7 @@ std::thread_local! {
 
 impl Registry {
     /// Returns the memory of long work buffers.
-    pub(in crate::collective) fn pool(&self) -> &Arc<WorkPool> {
+    pub fn pool(&self) -> &Arc<WorkPool> {
         &self.pool
     }
 
