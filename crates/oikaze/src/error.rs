@@ -1,7 +1,6 @@
 //! The error type of the public interface. An error names the operation, the cause and the remedy.
 
-use crate::memory::RefusalReason;
-use crate::message::Received;
+use crate::received::Received;
 use oikaze_engine::Failure;
 use oikaze_launch::JobError;
 use oikaze_os::memory::fifo::FifoError;
@@ -39,7 +38,7 @@ pub struct Error(Box<Cause>);
 /// Cause of an [`Error`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
-    /// The time limit of a wait has passed. An [`Operation`](crate::completion::Operation) goes on
+    /// The time limit of a wait has passed. An `Operation` goes on
     /// and may be waited for again. A collective goes on without its caller. A lock is no longer
     /// asked for.
     #[error("{what}: not done after {:.3} s. A longer limit can be set (OIKAZE_TIMEOUT, in milliseconds)", waited.as_secs_f64())]
@@ -208,7 +207,7 @@ impl Error {
     }
 
     /// Returns the number of failed operations that this error reports, if it is the error of
-    /// operations that nobody had waited for ([`Job::flush`](crate::Job::flush)).
+    /// operations that nobody had waited for (`Job::flush`).
     #[must_use]
     pub fn unreported(&self) -> Option<u64> {
         match *self.0 {
@@ -276,7 +275,7 @@ impl Error {
     /// Returns why the peer refused the operation, if the peer did. A refused operation has changed
     /// nothing there.
     #[must_use]
-    pub fn refusal(&self) -> Option<RefusalReason> {
+    pub fn refusal(&self) -> Option<Refusal> {
         match &*self.0 {
             Cause::Failed { failure: Failure::Remote(RmaError::Refused(refusal)), .. } => {
                 Some(*refusal)

@@ -50,11 +50,14 @@ mod node;
 #[doc(hidden)]
 pub mod observe;
 pub mod prelude;
+mod received;
 mod rules;
 pub mod shared;
 pub(crate) mod shm_setup;
 mod sync;
 pub mod testing;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use error::{Error, Result};
 pub use job::join::join;

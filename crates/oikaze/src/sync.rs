@@ -1,5 +1,6 @@
 //! Threads and atomics, or their stand-ins under loom, which tries every interleaving.
 
+mod mutex;
 #[cfg(not(loom))]
 mod thread;
 
@@ -30,9 +31,10 @@ mod chosen {
 
 #[cfg(not(loom))]
 mod chosen {
-    pub use super::thread::{Thread, current, current_name, park};
+    pub use crate::sync::thread::{Thread, current, current_name, park};
     pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
     pub use std::sync::{Arc, Mutex, MutexGuard};
 }
 
 pub(crate) use chosen::*;
+pub(crate) use mutex::lock;

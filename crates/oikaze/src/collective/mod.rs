@@ -30,6 +30,5 @@ pub use operator::{
     commuting, ordered,
 };
 pub use pending::{Pending, PendingFuture};
-pub(crate) use run::{TeamCore, WORLD};
 pub use start::Start;
 pub use team::Team;

@@ -1,10 +1,10 @@
 //! Beginning of collectives, which all forms of a collective share.
 
 use super::operator::NoOperator;
-use super::run::WORLD;
 use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
 use super::{Item, Operator, Pending, Team};
 use crate::Rank;
+use crate::node::WORLD;
 use oikaze_engine::Body;
 use oikaze_protocol::collective::{
     Arrival, CollectiveCall, CollectiveKind, ElementCode, Order, Part, Plan, hash_of_lengths,

@@ -1,8 +1,8 @@
 //! Teams: ranks that have collectives of their own.
 
-use super::run::{GoneSlot, TeamCore, WORLD};
+use super::run::{GoneSlot, TeamCore};
 use super::{Pending, Start};
-use crate::node::{Node, lock};
+use crate::node::{Node, WORLD, lock};
 use crate::{Error, Rank, Result};
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, Facts, choose};
@@ -79,7 +79,7 @@ impl Team {
         machines: Arc<[u32]>,
         limit: Option<Duration>,
     ) -> Team {
-        node.collectives.add(&core);
+        node.collectives.add(Arc::<TeamCore>::clone(&core));
         let distinct: std::collections::BTreeSet<_> = machines.iter().collect();
         let several_machines = distinct.len() > 1 && distinct.len() < machines.len();
         Team {
@@ -280,7 +280,7 @@ impl Drop for Team {
     fn drop(&mut self) {
         if self.node.enter().is_some() {
             self.core.dropped();
-            self.node.collectives.ask(&self.core);
+            self.node.collectives.ask(Arc::<TeamCore>::clone(&self.core));
             self.node.collectives.run(&self.node);
         }
     }

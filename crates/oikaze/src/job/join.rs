@@ -97,7 +97,7 @@ fn join_explaining(
     let (link, port) = open_link(bootstrap.as_ref(), without, wait_settings.mode())?;
     let link = tap(link, bootstrap.rank())?;
     #[cfg(all(test, not(loom)))]
-    let link = crate::node::noting_callers(link);
+    let link = crate::tests::engine_thread::noting_callers(link);
     let local_peer_setup = LocalPeerSetup::open(bootstrap.as_ref(), &without);
     let meeting = Meeting::hold(
         bootstrap.as_ref(),

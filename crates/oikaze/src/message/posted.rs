@@ -4,24 +4,12 @@ use crate::completion::operation::Begun;
 use crate::completion::{Operation, Outcome};
 use crate::memory::{RegionSlice, Rights};
 use crate::node::PostedReceive;
+pub use crate::received::Received;
 use crate::{Job, Rank};
 use oikaze_engine::{ANY_PEER, Completion, OperationKind, OperationLabel, Value};
 use oikaze_protocol::rma::Pattern;
 use std::borrow::Borrow;
 use std::sync::Arc;
-
-/// Description of a message that a posted receive has got ([`Job::post_receive`]), or that is the
-/// next to be received ([`Job::probe`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Rank of the sender.
-    pub from: Rank,
-    /// Tag that the sender chose.
-    pub tag: u64,
-    /// Length of the message in bytes. The bytes behind it in the posted memory are unchanged, or
-    /// those of a message that was withdrawn before.
-    pub len: u64,
-}
 
 impl Outcome for Received {
     fn from_value(value: Value) -> Option<Received> {
@@ -85,7 +73,8 @@ impl Job {
         let peer = from.unwrap_or(ANY_PEER);
         let what = OperationLabel { verb: OperationKind::Receive, len, peer, at: None };
         let completion = Completion::begun(what, &self.node.requests.untaken);
-        let receive = PostedReceive { into, completion: Arc::clone(&completion) };
+        let receive =
+            PostedReceive { into: into.receive_memory(), completion: Arc::clone(&completion) };
         self.node.mail.post_receive(&self.node, Pattern { from, tag, mask }, receive);
         Operation::begun(Begun::new(&self.node, completion, self.limit))
     }

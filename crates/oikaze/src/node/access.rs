@@ -5,7 +5,7 @@
 //! parent's threads nor its place in the job.
 
 use super::Node;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use oikaze_engine::Failure;
 use oikaze_os::origin::Origin;
 use oikaze_protocol::Rank;
@@ -16,7 +16,7 @@ static JOINED: OnceLock<(Origin, Rank)> = OnceLock::new();
 
 /// Access of the calling thread to a node's engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(crate) enum Access {
     /// The thread may run turns, as any other thread of this node.
     Turns,
     /// The thread is the engine's own, and only it runs turns.

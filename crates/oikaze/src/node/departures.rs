@@ -3,10 +3,11 @@
 //! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead* (END-1.1). A wait
 //! ends with an error as soon as only nodes that are leaving or dead could satisfy it.
 
+use super::Node;
 use super::mail::next_or_end;
-use super::{Node, lock};
 use crate::error::Cause;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::sync::lock;
 use oikaze_engine::{Failure, Request};
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::Rank;
@@ -102,7 +103,7 @@ impl Departures {
     }
 
     /// Notes that all operations of this node have ended, and that no more messages come.
-    pub(in crate::node) fn note_left(&self) {
+    pub fn note_left(&self) {
         self.left.store(true, Ordering::Release);
     }
 

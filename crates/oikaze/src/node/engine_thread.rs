@@ -5,9 +5,6 @@
 //! memory by its descriptor. A thread that needs the state of the engine, such as the registration
 //! of a region, enters between two turns as a *visitor*. A visitor runs no turn.
 
-#[cfg(all(test, not(loom)))]
-pub(super) mod tests;
-
 use super::Node;
 use super::access::Access;
 use crossbeam_queue::SegQueue;
@@ -32,7 +29,7 @@ thread_local! {
 
 /// State of the engine's own thread, as other threads see it.
 #[derive(Debug)]
-pub(super) struct EngineThread {
+pub(crate) struct EngineThread {
     /// Set while the engine has a thread of its own, from before that thread begins until it ends.
     runs: AtomicBool,
     /// Number of threads that are in the engine between two turns, or want to be.
@@ -117,7 +114,7 @@ pub(super) fn stand_aside(times: &mut u32) {
 }
 
 /// Time in which a thread is a visitor.
-pub(super) struct Visit<'e>(&'e AtomicUsize);
+pub(crate) struct Visit<'e>(&'e AtomicUsize);
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {

@@ -4,7 +4,7 @@
 use super::departures::Departures;
 use super::outcomes::ranks;
 use super::{Node, WaitSubject};
-use crate::Result;
+use crate::error::Result;
 use oikaze_engine::{Request, Value};
 use std::time::{Duration, Instant};
 

@@ -21,28 +21,31 @@ mod outcomes;
 mod regions;
 mod shm_route;
 mod submitting;
-#[cfg(all(test, not(loom)))]
-mod tests;
 mod threads;
 mod waits;
 
+pub(crate) use crate::sync::lock;
 pub(crate) use access::{check_not_forked, note_joined};
-pub(crate) use collectives::{POOLED_MIN, PooledBytes, Registry, WorkPool};
+pub(crate) use collectives::{POOLED_MIN, PooledBytes, RegisteredTeam, Registry, WORLD, WorkPool};
 pub(crate) use departures::Needs;
+#[cfg(all(test, not(loom)))]
+pub(crate) use driver::helper::Helper;
 pub(crate) use driver::mode::{Inline, NoLink, OwnThread, Served};
 pub use driver::task::LoopProgress;
 pub(crate) use driver::task::{TaskWait, pending};
 pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
-#[cfg(all(test, not(loom)))]
-pub(crate) use engine_thread::tests::noting_callers;
-pub(crate) use mail::{PostedReceive, next_or_end};
+pub(crate) use mail::{PostedReceive, ReceiveMemory, RegisteredMemory, next_or_end};
 pub(crate) use shm_route::ShmRoute;
+#[cfg(all(test, not(loom)))]
+pub(crate) use submitting::LEFT_MAX;
+#[cfg(all(test, not(loom)))]
+pub(crate) use waits::Faults;
 pub(crate) use waits::{BOARD_BYTES, CallPlace, LongWait, WaitSubject, Waits, line_of};
 pub use waits::{InterruptionCheck, PlaceFinder, find_places_by, interruptible};
 
+use crate::error::{Error, Result};
 use crate::observe::Publisher;
-use crate::{Error, Result};
 use access::Access;
 use clock::NodeClock;
 use coherence::CoherenceCalls;
@@ -57,12 +60,11 @@ use oikaze_launch::Bootstrap;
 use oikaze_os::memory::tracking::{PageSet, Tracker};
 use oikaze_os::net::Link;
 use oikaze_os::origin::{Origin, OriginBound};
-use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use submitting::Requests;
 use threads::Threads;
@@ -76,10 +78,10 @@ pub(crate) struct Node {
     origin: Origin,
     clock: NodeClock,
     /// Source of the reason why another node ended, for a node that a launcher started.
-    bootstrap: Arc<dyn Bootstrap>,
-    engine: OriginBound<CombiningLock<RealEngine>>,
+    pub(crate) bootstrap: Arc<dyn Bootstrap>,
+    pub(crate) engine: OriginBound<CombiningLock<RealEngine>>,
     pub(crate) requests: Requests,
-    threads: Threads,
+    pub(crate) threads: Threads,
     pub(crate) tasks: Tasks,
     pub(crate) fast: fast_path::FastPath,
     pub(crate) mail: MailQueues,
@@ -88,7 +90,7 @@ pub(crate) struct Node {
     pub(crate) departures: Departures,
     pub(crate) waits: Arc<Waits>,
     pub(crate) publisher: Publisher,
-    closing: AtomicBool,
+    pub(crate) closing: AtomicBool,
 }
 
 impl Node {
@@ -166,7 +168,7 @@ impl Node {
     }
 
     /// Runs one turn, unless another thread is in one. That thread sees this thread's submissions.
-    fn try_turn(&self, now: Time) -> Option<Work> {
+    pub fn try_turn(&self, now: Time) -> Option<Work> {
         self.run_turns(now, RealEngine::turn)
     }
 
@@ -346,8 +348,4 @@ impl Node {
         self.threads.driver.wake_waiters();
         self.threads.driver.sleep.event.signal();
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Locked<MutexGuard<'_, T>> {
-    locked(|| mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,8 +1,7 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
 use super::{Node, WaitSubject};
-use crate::error::Cause;
-use crate::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use oikaze_engine::{Completion, Failure, Value};
 use oikaze_protocol::Rank;
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Maximum number of requests that wait for the thread in the engine. Each other thread may add one
 /// more.
-pub(super) const LEFT_MAX: usize = 4096;
+pub(crate) const LEFT_MAX: usize = 4096;
 
 /// Checks of a thread that has submitted too much for the moment, before it begins requests itself.
 const ROOM_POLLS: u32 = 1024;
@@ -23,7 +23,7 @@ const ROOM_POLLS: u32 = 1024;
 /// Requests that wait for the engine, and failures that wait for the program.
 pub(crate) struct Requests {
     /// Requests that were made while the engine was taken.
-    pub(in crate::node) submissions: Arc<SegQueue<Submission>>,
+    pub submissions: Arc<SegQueue<Submission>>,
     /// Failures that no caller has been told of.
     pub untaken: Arc<UnreportedFailures>,
 }

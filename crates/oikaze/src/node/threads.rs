@@ -1,14 +1,15 @@
 //! Threads of a node: which of them drives, how they wait, and on what they sleep.
 
+use super::WaitPolicy;
 use super::driver::{Descriptors, Driver, SpinLimit};
 use super::engine_thread::EngineThread;
-use super::{WaitPolicy, lock};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::sync::lock;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 
 /// Threads of a node.
-pub(super) struct Threads {
+pub(crate) struct Threads {
     pub driver: Driver,
     pub engine_thread: EngineThread,
     pub descriptors: Descriptors,

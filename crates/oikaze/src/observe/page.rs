@@ -2,12 +2,12 @@
 
 use super::slow::PathStates;
 use super::words::{Reader, Row};
-use crate::Rank;
 use crate::node::BOARD_BYTES;
 use oikaze_engine::{Counters, Engine};
 use oikaze_launch::Seal;
 use oikaze_os::net::{self, Link};
 use oikaze_os::stats_page::RecordLayout;
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::NODES_MAX;
 use oikaze_protocol::rma::RefusalCounts;

@@ -3,10 +3,10 @@
 //! Every mechanism has a slower fallback. This list shows a person that a node uses one.
 
 use super::page::{NodePage, PeerPage};
-use crate::Rank;
 use oikaze_os::memory::huge_page;
 use oikaze_os::memory::tracking::TrackerKind;
 use oikaze_os::net::{self, Offload};
+use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
 use oikaze_protocol::limits::SOCKET_BUFFER_LEAST;
 use std::sync::OnceLock;

@@ -1,11 +1,11 @@
 //! Messages of a node by purpose, size and array, which the node reports to the launcher when it
 //! ends (`oikaze run --stats`).
 
-use crate::Rank;
 use oikaze_engine::Engine;
 use oikaze_launch::environment::{REPORT_TRAFFIC, traffic_key};
 use oikaze_launch::{Bootstrap, VALUE_MAX};
 use oikaze_os::net::Link;
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{ArrayStatistics, Pages};
 use oikaze_protocol::traffic::{MessagePurpose, SIZE_CLASSES};
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 
 use super::page::{self, NodePage, PeerPage};
 use super::words::Reader;
-use crate::Rank;
 use oikaze_os::stats_page::{self, Found};
+use oikaze_protocol::Rank;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,12 +1,12 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
+use super::PartBytes;
 use super::mail::Mail;
 use super::shrink::{GoneSlot, Shrinks};
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
-use super::{PartBytes, WORLD};
-use crate::node::{Needs, Node, POOLED_MIN, lock};
+use crate::node::{Needs, Node, POOLED_MIN, RegisteredTeam, WORLD, lock};
 use crate::tables::named;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel, Request};
@@ -175,16 +175,6 @@ impl TeamCore {
         self.is_dropped.store(true, Ordering::Release);
     }
 
-    /// Takes a parcel from the engine.
-    pub fn deposit(&self, parcel: Parcel) {
-        self.incoming.push(parcel);
-        self.ask();
-    }
-
-    pub fn ask(&self) {
-        self.asked.store(true, Ordering::SeqCst);
-    }
-
     /// Begins a collective, and returns its number in the team, from 0. With an error, this rank's
     /// arguments do not fit, and all ranks fail (COLL-3.2).
     pub(in crate::collective) fn begin(
@@ -223,20 +213,15 @@ impl TeamCore {
             state.tasks.push_back(task);
             number
         };
-        node.collectives.ask(self);
+        node.collectives.ask(Arc::<Self>::clone(self));
         node.collectives.run(node);
         number
-    }
-
-    /// Returns the numbers of collectives and of splits that this rank has called.
-    pub fn called(&self) -> (u64, u64) {
-        (lock(&self.state).next, self.splits.load(Ordering::Relaxed))
     }
 
     /// Fails all collectives that this rank has called and that have not ended, and makes the next
     /// one that of this number (COLL-3.7). Nothing is sent: all ranks do it while they call
     /// nothing. What comes later for an earlier collective is ignored.
-    pub fn abandon(self: &Arc<Self>, node: &Node, (next, splits): (u64, u64), why: &str) {
+    fn abandon_calls(self: &Arc<Self>, node: &Node, (next, splits): (u64, u64), why: &str) {
         self.splits.fetch_max(splits, Ordering::Relaxed);
         {
             let mut state = lock(&self.state);
@@ -254,7 +239,7 @@ impl TeamCore {
             state.disorders.clear();
             state.history.iter_mut().for_each(|(_, _, well)| *well = false);
         }
-        node.collectives.ask(self);
+        node.collectives.ask(Arc::<Self>::clone(self));
         node.collectives.run(node);
     }
 
@@ -265,7 +250,7 @@ impl TeamCore {
         slot: Arc<GoneSlot>,
     ) -> u64 {
         let number = lock(&self.state).shrinks.begin(self, slot);
-        node.collectives.ask(self);
+        node.collectives.ask(Arc::<Self>::clone(self));
         node.collectives.run(node);
         number
     }
@@ -294,46 +279,6 @@ impl TeamCore {
         )
     }
 
-    /// Tells all ranks if one of them waits in a collective that this rank should have called
-    /// before the collective of coherence in which it waits, `what` (COLL-3.9). Returns `true` if
-    /// no rank waits for a later call of this one.
-    pub fn accuse_order(&self, node: &Node, what: &str) -> bool {
-        let mut state = lock(&self.state);
-        state.skip_disorders(node);
-        let counts =
-            CallCounts { data: state.next, coherence: node.coherence.order.coherence_calls() };
-        let notice = {
-            let mut notices = state.mail.notices_from(counts.data).peekable();
-            if notices.peek().is_none() {
-                return true;
-            }
-            notices
-                .find(|(position, ..)| position.contradicts(counts))
-                .map(|(position, from, call)| (position, from, *call))
-        };
-        // Once a rank is lost, ranks call different things (COLL-3.4).
-        let is_lost = node.departures.loss_in(&self.ranks).is_some();
-        let is_news = |number: u64| !is_lost && !state.disorders.contains_key(&number);
-        if let Some((position, from, call)) = notice.filter(|notice| is_news(notice.0.number)) {
-            let text = self.text_of_mismatch(from, &named(&call), &what);
-            let mistake = OrderMistake { after: position.after, text };
-            let doom = Doom::of_order(mistake, call, position.number);
-            self.tell_all(node, position.number, call, &doom);
-            state.disorders.insert(position.number, doom);
-        }
-        false
-    }
-
-    /// Notes that time has passed. Returns `true` if the team is to run.
-    pub fn tick(&self) -> bool {
-        let matters = self.waits.load(Ordering::Relaxed);
-        if matters {
-            self.ticked.store(true, Ordering::SeqCst);
-            self.ask();
-        }
-        matters
-    }
-
     /// Tells the rank for which the oldest collective waits what this rank calls, if it has waited
     /// since the latest tick. If that rank waits for this one, it finds that the calls do not fit
     /// together (COLL-3.3).
@@ -359,7 +304,7 @@ impl TeamCore {
 
     /// Runs collectives until all wait. Returns at once if another thread does so, which then looks
     /// again.
-    pub fn advance(self: &Arc<Self>, node: &Node) {
+    fn run_all(self: &Arc<Self>, node: &Node) {
         // A handler that interrupts this thread must not wait for the lock.
         let _masked = locked(|| ());
         loop {
@@ -622,6 +567,70 @@ impl TeamCore {
     pub fn report_credit(&self, node: &Node, to: Rank, bytes: u64, call: CollectiveCall) {
         let head = self.head(ParcelPurpose::Credit, 0, 0, call);
         self.send(node, to, head, &bytes.to_le_bytes());
+    }
+}
+
+impl RegisteredTeam for TeamCore {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn advance(self: Arc<Self>, node: &Node) -> bool {
+        self.run_all(node);
+        self.is_over()
+    }
+
+    fn abandon(self: Arc<Self>, node: &Node, called: (u64, u64), why: &str) {
+        self.abandon_calls(node, called, why);
+    }
+
+    fn deposit(&self, parcel: Parcel) {
+        self.incoming.push(parcel);
+        self.ask();
+    }
+
+    fn ask(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+    }
+
+    fn tick(&self) -> bool {
+        let matters = self.waits.load(Ordering::Relaxed);
+        if matters {
+            self.ticked.store(true, Ordering::SeqCst);
+            self.ask();
+        }
+        matters
+    }
+
+    fn accuse_order(&self, node: &Node, what: &str) -> bool {
+        let mut state = lock(&self.state);
+        state.skip_disorders(node);
+        let counts =
+            CallCounts { data: state.next, coherence: node.coherence.order.coherence_calls() };
+        let notice = {
+            let mut notices = state.mail.notices_from(counts.data).peekable();
+            if notices.peek().is_none() {
+                return true;
+            }
+            notices
+                .find(|(position, ..)| position.contradicts(counts))
+                .map(|(position, from, call)| (position, from, *call))
+        };
+        // Once a rank is lost, ranks call different things (COLL-3.4).
+        let is_lost = node.departures.loss_in(&self.ranks).is_some();
+        let is_news = |number: u64| !is_lost && !state.disorders.contains_key(&number);
+        if let Some((position, from, call)) = notice.filter(|notice| is_news(notice.0.number)) {
+            let text = self.text_of_mismatch(from, &named(&call), &what);
+            let mistake = OrderMistake { after: position.after, text };
+            let doom = Doom::of_order(mistake, call, position.number);
+            self.tell_all(node, position.number, call, &doom);
+            state.disorders.insert(position.number, doom);
+        }
+        false
+    }
+
+    fn called(&self) -> (u64, u64) {
+        (lock(&self.state).next, self.splits.load(Ordering::Relaxed))
     }
 }
 

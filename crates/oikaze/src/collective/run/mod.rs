@@ -28,9 +28,6 @@ mod work;
 
 pub(crate) use self::core::TeamCore;
 
-/// Number of the team of all nodes.
-pub(crate) const WORLD: u64 = 0;
-
 pub(super) use shrink::GoneSlot;
 pub(super) use slot::{CollectiveFailure, Listener, Slot};
 pub(super) use stage::{End, Finish, Shape, Stage, Vector};

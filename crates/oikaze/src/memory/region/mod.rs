@@ -10,7 +10,7 @@ pub use remote_id::RemoteId;
 
 use crate::memory::Arrivals;
 use crate::memory::range::{OffsetRange, resolve};
-use crate::node::{Node, RealEngine};
+use crate::node::{Node, RealEngine, ReceiveMemory, RegisteredMemory};
 use crate::{Error, Result};
 use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
 use oikaze_os::sync::Rundown;
@@ -65,6 +65,23 @@ pub(crate) struct Inner {
 impl Inner {
     fn take_name(&self) -> Option<String> {
         self.name.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Lets this thread touch the memory. Returns `false` if the region is no longer registered, or
+    /// `act` returns `false`.
+    #[inline]
+    fn touch(&self, act: impl FnOnce(&Region) -> bool) -> bool {
+        if self.node.enter().is_none() {
+            return false;
+        }
+        let Some(_inside) = self.direct.enter() else { return false };
+        act(&self.region)
+    }
+}
+
+impl RegisteredMemory for Inner {
+    fn use_directly(&self, act: &mut dyn FnMut(&Region) -> bool) -> bool {
+        self.touch(act)
     }
 }
 
@@ -224,9 +241,13 @@ impl RegionSlice {
         self.range.is_empty()
     }
 
-    /// Returns `true` if the slice is of this registration.
-    pub(crate) fn is_of(&self, region: &LocalRegion) -> bool {
-        Arc::ptr_eq(&self.region.inner, &region.inner)
+    /// Returns the slice's memory, for a message.
+    pub(crate) fn receive_memory(&self) -> ReceiveMemory {
+        ReceiveMemory {
+            memory: Arc::<Inner>::clone(&self.region.inner),
+            offset: self.range.start as u64,
+            len: self.range.len() as u64,
+        }
     }
 
     /// Faults the memory in, because no thread may enter a turn with memory still to be faulted in
@@ -256,25 +277,15 @@ impl RegionSlice {
     /// `false` if the region is no longer registered, or `act` returns `false`.
     #[inline]
     pub(crate) fn use_directly(&self, act: impl FnOnce(&Region, u64, u64) -> bool) -> bool {
-        let inner = &*self.region.inner;
-        if inner.node.enter().is_none() {
-            return false;
-        }
-        let Some(_inside) = inner.direct.enter() else { return false };
-        act(&inner.region, self.range.start as u64, self.range.len() as u64)
+        self.region
+            .inner
+            .touch(|region| act(region, self.range.start as u64, self.range.len() as u64))
     }
 
     /// Returns `true` if the region is still registered. In a child of fork, the operation fails
     /// for another reason.
     pub(crate) fn is_registered(&self) -> bool {
         self.region.inner.node.enter().is_none() || self.use_directly(|_, _, _| true)
-    }
-
-    /// Returns `true` if the region is registered and its memory can be written.
-    pub(crate) fn may_be_written(&self) -> bool {
-        self.use_directly(|region, _, _| {
-            region.rights().contains(Rights::WRITE) && !region.is_closed()
-        })
     }
 
     /// Returns rows of this slice. The block's offset counts from the slice's start.

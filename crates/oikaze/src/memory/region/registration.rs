@@ -2,7 +2,7 @@
 
 use super::{Inner, LocalRegion};
 use crate::memory::range::{OffsetRange, resolve};
-use crate::node::{RealEngine, WaitSubject};
+use crate::node::{RealEngine, RegisteredMemory, WaitSubject};
 use crate::{Error, Result};
 use oikaze_engine::Failure;
 use oikaze_os::memory::{Holder, MemoryError, Region};
@@ -177,7 +177,8 @@ impl LocalRegion {
             Ok(name)
         })?;
         self.inner.direct.close();
-        node.mail.end_receives_into(self);
+        let memory: Arc<dyn RegisteredMemory> = Arc::<Inner>::clone(&self.inner);
+        node.mail.end_receives_into(&memory);
         // Some threads may wait for a word of the region.
         node.tell_waiters();
         self.wait_for_own_operations();

@@ -8,7 +8,7 @@ mod signal_masking;
 
 use super::access::Access;
 use super::{Node, WaitSubject};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use call_order::{CallOrder, CoherenceCall};
 use oikaze_engine::{Request, Value};
 use oikaze_os::memory::tracking::LiveGuards;

@@ -4,4 +4,4 @@ mod pool;
 mod registry;
 
 pub(crate) use pool::{POOLED_MIN, PooledBytes, WorkPool};
-pub(crate) use registry::Registry;
+pub(crate) use registry::{RegisteredTeam, Registry, WORLD};

@@ -3,7 +3,7 @@
 //!
 //! Bench cases: 1 MiB of `bench collectives`.
 
-use crate::node::lock;
+use crate::sync::lock;
 use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::fmt;

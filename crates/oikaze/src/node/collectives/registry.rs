@@ -1,8 +1,8 @@
 //! All teams of a node.
 
 use super::WorkPool;
-use crate::collective::{TeamCore, WORLD};
-use crate::node::{Node, lock};
+use crate::node::Node;
+use crate::sync::lock;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::Parcel;
 use oikaze_protocol::limits::MESSAGE_MAX;
@@ -26,12 +26,44 @@ const GONE_MAX: usize = 1024;
 const EARLY_TEAMS_MAX: usize = 4096;
 const EARLY_BYTES_MAX: u64 = 2 * MESSAGE_MAX;
 
+/// Number of the team of all nodes.
+pub(crate) const WORLD: u64 = 0;
+
+/// Team of a node, as its registry sees it.
+pub(crate) trait RegisteredTeam: Send + Sync {
+    /// Returns the team's number.
+    fn id(&self) -> u64;
+
+    /// Takes a parcel from the engine.
+    fn deposit(&self, parcel: Parcel);
+
+    /// Notes that the team is to run.
+    fn ask(&self);
+
+    /// Notes that time has passed. Returns `true` if the team is to run.
+    fn tick(&self) -> bool;
+
+    /// Runs collectives until all wait. Returns `true` if the team has ended.
+    fn advance(self: Arc<Self>, node: &Node) -> bool;
+
+    /// Tells all ranks if one of them waits in a collective that this rank should have called
+    /// before the collective of coherence in which it waits, `what` (COLL-3.9). Returns `true` if
+    /// no rank waits for a later call of this one.
+    fn accuse_order(&self, node: &Node, what: &str) -> bool;
+
+    /// Returns the numbers of collectives and of splits that this rank has called.
+    fn called(&self) -> (u64, u64);
+
+    /// Fails all collectives that have not ended, and continues with these numbers (COLL-3.7).
+    fn abandon(self: Arc<Self>, node: &Node, called: (u64, u64), why: &str);
+}
+
 /// Teams of a node, by number.
 #[derive(Default)]
 pub(crate) struct Registry {
     teams: Mutex<Teams>,
     /// Teams with news.
-    due: SegQueue<Arc<TeamCore>>,
+    due: SegQueue<Arc<dyn RegisteredTeam>>,
     /// Set when a node is lost or the job ends, which concerns all teams.
     all_due: AtomicBool,
     /// Memory of long work buffers and bodies.
@@ -42,7 +74,7 @@ pub(crate) struct Registry {
 
 #[derive(Default)]
 struct Teams {
-    here: BTreeMap<u64, Arc<TeamCore>>,
+    here: BTreeMap<u64, Arc<dyn RegisteredTeam>>,
     /// Parcels for teams that this node has not made yet. The senders' credit bounds them.
     early: BTreeMap<u64, Vec<Parcel>>,
     early_bytes: u64,
@@ -82,20 +114,20 @@ impl Registry {
     }
 
     /// Adds a team. Returns `false` if this node has a team of this number.
-    pub fn add(&self, core: &Arc<TeamCore>) -> bool {
+    pub fn add(&self, core: Arc<dyn RegisteredTeam>) -> bool {
         let mut teams = lock(&self.teams);
-        if teams.here.insert(core.id(), Arc::clone(core)).is_some() {
+        if teams.here.insert(core.id(), Arc::clone(&core)).is_some() {
             return false;
         }
         for parcel in teams.take_early(core.id()) {
             core.deposit(parcel);
         }
-        self.due.push(Arc::clone(core));
+        self.due.push(core);
         true
     }
 
     /// Returns all teams of this node.
-    pub fn all(&self) -> Vec<Arc<TeamCore>> {
+    pub fn all(&self) -> Vec<Arc<dyn RegisteredTeam>> {
         lock(&self.teams).here.values().map(Arc::clone).collect()
     }
 
@@ -138,7 +170,7 @@ impl Registry {
         let world = lock(&self.teams).here.get(&WORLD).cloned();
         let Some(world) = world else { return true };
         let is_quiet = world.accuse_order(node, what);
-        self.ask(&world);
+        self.ask(world);
         self.run(node);
         is_quiet
     }
@@ -167,9 +199,9 @@ impl Registry {
     }
 
     /// Makes a team run soon.
-    pub fn ask(&self, core: &Arc<TeamCore>) {
+    pub fn ask(&self, core: Arc<dyn RegisteredTeam>) {
         core.ask();
-        self.due.push(Arc::clone(core));
+        self.due.push(core);
     }
 
     /// Runs the teams that have news, outside of the engine.
@@ -200,9 +232,9 @@ impl Registry {
                 }
             }
             let Some(core) = self.due.pop() else { break };
-            core.advance(node);
-            if core.is_over() {
-                self.remove(core.id());
+            let id = core.id();
+            if core.advance(node) {
+                self.remove(id);
             }
         }
     }

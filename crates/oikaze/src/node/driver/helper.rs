@@ -56,7 +56,7 @@ impl Drop for EndTogether {
 }
 
 /// Work of the helper thread of a node.
-pub(in crate::node) struct Helper<'n>(pub &'n Node);
+pub(crate) struct Helper<'n>(pub &'n Node);
 
 impl Helper<'_> {
     /// Gives the calling thread the priority of the settings. The node works without it.
@@ -172,7 +172,7 @@ impl Helper<'_> {
     }
 
     /// Turns the waiting faults into submissions.
-    pub(in crate::node) fn take_faults(&self, open: &mut Faults) {
+    pub fn take_faults(&self, open: &mut Faults) {
         let node = self.0;
         let Some(tracker) = &node.threads.descriptors.tracker else { return };
         let mut faults = Vec::new();

@@ -14,9 +14,10 @@
 use super::limits::{BURST_TIME, LOOP_GRACE, SPIN_TIME, TASK_TURNS_APART, TURNS_BEFORE_SLEEP};
 use super::spin::IdleSpan;
 use super::{Idle, IdleStep};
+use crate::error::{Error, Result};
 use crate::node::access::Access;
-use crate::node::{Node, RealEngine, lock};
-use crate::{Error, Result};
+use crate::node::{Node, RealEngine};
+use crate::sync::lock;
 use oikaze_os::cpu::{AnyReadable, Event, may_yield, yield_core};
 use oikaze_os::net::Link;
 use oikaze_protocol::time::Time;

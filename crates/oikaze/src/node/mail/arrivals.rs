@@ -1,7 +1,7 @@
 //! Arrival queue: puts with notice that have arrived and are not read (MEM-25).
 
-use super::lock;
 use super::read_credit::ReadCredit;
+use crate::sync::lock;
 use oikaze_engine::{Placed, Request};
 use oikaze_os::signals::Locked;
 use std::collections::VecDeque;

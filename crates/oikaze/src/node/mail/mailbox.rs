@@ -1,8 +1,9 @@
 //! Mailbox of messages that have arrived and are not read, and the credit that reading them frees.
 
+use super::Waiters;
+use super::posted::PostedReceive;
 use super::read_credit::ReadCredit;
-use super::{Waiters, lock};
-use crate::memory::{Region, RegionSlice};
+use crate::sync::lock;
 use oikaze_engine::{Arrived, Completion, Failure, MessagePlacement, PostedMemory, Request, Value};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Pattern, PostedReceives, ReceivePlace, RmaError};
@@ -25,13 +26,6 @@ pub(crate) struct Mailbox {
     restored: AtomicBool,
 }
 
-/// A posted receive, which waits for a message.
-#[derive(Clone)]
-pub(crate) struct PostedReceive {
-    pub into: RegionSlice,
-    pub completion: Arc<Completion>,
-}
-
 /// The posted receives of a node, as its engine sees them.
 pub(crate) struct Receives(pub Arc<Mailbox>);
 
@@ -42,9 +36,8 @@ impl PostedMemory for Receives {
         }
         let mut inside = lock(&self.0.inside);
         // A receive whose memory is closed meets the whole message, and fails (MEM-26.5).
-        let has_room = |receive: &PostedReceive| {
-            receive.into.len() as u64 >= len && receive.into.may_be_written()
-        };
+        let has_room =
+            |receive: &PostedReceive| receive.into.len >= len && receive.into.may_be_written();
         let (place, receive) = inside.posted.take_for((from, tag), has_room)?;
         inside.placing.push(PlacedReceive { place, receive: receive.clone(), ended: None });
         self.0.posted.store(inside.posted.len(), Ordering::Release);
@@ -67,11 +60,7 @@ struct Placement {
 
 impl MessagePlacement for Placement {
     fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let write = |region: &Region, at: u64, len: u64| {
-            let end = offset.checked_add(bytes.len() as u64);
-            end.is_some_and(|end| end <= len) && region.write(at + offset, bytes).is_ok()
-        };
-        self.is_gone |= !self.receive.into.use_directly(write);
+        self.is_gone |= !self.receive.into.write(offset, bytes);
     }
 
     fn finish(self: Box<Self>) -> bool {
@@ -99,24 +88,6 @@ impl MessagePlacement for Placement {
 
 /// Receives that have ended, for the caller to settle when it has left the lock.
 type Ended = Vec<(Arc<Completion>, Result<Value, Failure>)>;
-
-impl PostedReceive {
-    /// Copies a message to the posted memory, and leaves the bytes behind it (MEM-26.3).
-    fn fill(&self, arrived: &Arrived) -> Result<Value, Failure> {
-        let (from, tag, len) = (arrived.from, arrived.tag, arrived.body.len() as u64);
-        let room = self.into.len() as u64;
-        if len > room {
-            return Err(Failure::NoRoomForMessage { from, tag, len, room });
-        }
-        let is_filled =
-            self.into.use_directly(|region, at, _| region.write(at, &arrived.body).is_ok());
-        if is_filled {
-            Ok(Value::Received { from, tag, len })
-        } else {
-            Err(RmaError::DestinationGone.into())
-        }
-    }
-}
 
 /// A receive into whose memory a message is being placed.
 struct PlacedReceive {
@@ -238,6 +209,12 @@ impl Mailbox {
         drop(inside);
         receive.completion.settle(outcome);
         (request, false)
+    }
+
+    /// Returns `true` if a message is being placed into posted memory.
+    #[cfg(all(test, not(loom)))]
+    pub fn is_placing(&self) -> bool {
+        !lock(&self.inside).placing.is_empty()
     }
 
     /// Puts a receive back whose message will not be whole, unless the receive has ended meanwhile.
@@ -458,9 +435,6 @@ impl MailboxState {
         Some(self.credit.count(from, bytes))
     }
 }
-
-#[cfg(all(test, not(loom)))]
-mod placement_tests;
 
 #[cfg(test)]
 mod tests {

@@ -2,12 +2,13 @@
 
 mod arrivals;
 mod mailbox;
+mod posted;
 mod read_credit;
 
-pub(crate) use mailbox::{PostedReceive, next_or_end};
+pub(crate) use mailbox::next_or_end;
+pub(crate) use posted::{PostedReceive, ReceiveMemory, RegisteredMemory};
 
-use super::{Needs, Node, RealEngine, WaitSubject, Waiters, lock};
-use crate::memory::LocalRegion;
+use super::{Needs, Node, RealEngine, WaitSubject, Waiters};
 use arrivals::ArrivalQueue;
 use mailbox::{Mailbox, Receives};
 use oikaze_engine::{Arrived, Completion, Failure, Placed, Request, Submission};
@@ -65,9 +66,9 @@ impl MailQueues {
     }
 
     /// Ends the posted receives into a region that is being deregistered (MEM-26.5).
-    pub fn end_receives_into(&self, region: &LocalRegion) {
+    pub fn end_receives_into(&self, memory: &Arc<dyn RegisteredMemory>) {
         self.mailbox.end_posted(|_, receive| {
-            receive.into.is_of(region).then_some(Failure::Remote(RmaError::DestinationGone))
+            receive.into.is_of(memory).then_some(Failure::Remote(RmaError::DestinationGone))
         });
     }
 

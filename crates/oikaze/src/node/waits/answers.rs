@@ -2,7 +2,8 @@
 //! ([`Bootstrap::ask_node`](oikaze_launch::Bootstrap::ask_node)).
 
 use super::cause::{COLLECTIVE, DOING, Facts, HOLDS, LOCK, NOT_HELD, WANTED, thread_text};
-use super::{Node, Wait, WaitSubject, Waits, lock};
+use super::{Node, Wait, WaitSubject, Waits};
+use crate::sync::lock;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::LockView;
 use std::sync::Arc;

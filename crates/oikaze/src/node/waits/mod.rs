@@ -17,15 +17,16 @@ mod subject;
 mod tests;
 mod watcher;
 
-pub(super) use faults::Faults;
+pub(crate) use faults::Faults;
 pub use interruption::{InterruptionCheck, interruptible};
 pub(crate) use place::{CallPlace, line_of};
 pub use place::{PlaceFinder, find_places_by};
 pub(crate) use subject::WaitSubject;
 
-use super::{Node, lock};
+use super::Node;
 use crate::error::Cause;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::sync::lock;
 use interruption::Interruption;
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::time::Time;

@@ -1,7 +1,8 @@
 //! Report of all waits of a node's threads on SIGQUIT (MEM-21.6): what each waits for, where, and
 //! since when. The program goes on.
 
-use super::{Wait, Waits, lock};
+use super::{Wait, Waits};
+use crate::sync::lock;
 use oikaze_os::signals;
 use std::sync::{Arc, Mutex, Weak};
 

@@ -3,7 +3,8 @@
 
 use super::answers::Asking;
 use super::cause::{WaitCause, cause};
-use super::{Wait, Waits, lock};
+use super::{Wait, Waits};
+use crate::sync::lock;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

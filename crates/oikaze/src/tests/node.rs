@@ -1,25 +1,31 @@
 //! A node with one local peer, whose side of the rings the test plays. The helper has ended, so
 //! that only the test's calls run turns.
 
-use super::submitting::LEFT_MAX;
-use super::*;
 use crate::completion::operation::Operation;
 use crate::completion::{CompletionQueue, Counter};
 use crate::memory::region::LocalRegion;
-use oikaze_engine::{Completion, KeyOptions, Setup, Value};
+use crate::node::{
+    EngineMode, Faults, Helper, Inline, LEFT_MAX, Node, RealEngine, WaitMode, WaitPolicy, Waits,
+    lock,
+};
+use crate::observe::Publisher;
+use crossbeam_queue::SegQueue;
+use oikaze_engine::{Completion, Engine, KeyOptions, Request, Setup, Submission, Value};
 use oikaze_launch::{Alone, Secret, Settings};
 use oikaze_os::memory::Region;
-use oikaze_os::memory::tracking::{FaultAt, SharedError, TrackerKind, View};
-use oikaze_os::net::Bind;
+use oikaze_os::memory::tracking::{FaultAt, PageSet, SharedError, Tracker, TrackerKind, View};
+use oikaze_os::net::{Bind, Link};
 use oikaze_os::shm::{Pair, Part};
 use oikaze_protocol::coherence::{Access, Pages};
 use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
 use oikaze_protocol::shm::{Heading, RecordKind};
+use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 const WAIT_POLICY: WaitPolicy = WaitPolicy {
     wait: WaitMode::Block,
@@ -237,7 +243,7 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
     // While another thread is in the engine, submissions stay visible.
     let held = node.engine.enter();
     std::thread::scope(|threads| {
-        threads.spawn(|| driver::helper::Helper(&node).take_faults(&mut waits::Faults::default()));
+        threads.spawn(|| Helper(&node).take_faults(&mut Faults::default()));
         while node.requests.submissions.is_empty() {
             std::thread::yield_now();
         }

@@ -1,13 +1,14 @@
 //! Messages that are placed as they arrive, begun and ended by hand (MEM-26.8).
 
-use super::*;
+use super::node::node_and_local_peer;
 use crate::memory::LocalRegion;
-use crate::node::Node;
-use crate::node::tests::node_and_local_peer;
+use crate::node::{Node, PostedReceive};
+use oikaze_engine::{Arrived, Completion, Failure, MessagePlacement, PostedMemory, Value};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::scope as lend;
-use oikaze_protocol::rma::Rights;
+use oikaze_protocol::rma::{Pattern, Rights, RmaError};
 use oikaze_protocol::wind::Class;
+use std::sync::Arc;
 
 const ANY: Pattern = Pattern { from: None, tag: 0, mask: 0 };
 const LEN: usize = 64;
@@ -31,13 +32,14 @@ fn memory(node: &Arc<Node>) -> LocalRegion {
 /// Posts a receive of any message.
 fn post(node: &Node, into: &LocalRegion) -> Arc<Completion> {
     let completion = Completion::new();
-    let receive = PostedReceive { into: into.all(), completion: Arc::clone(&completion) };
+    let receive =
+        PostedReceive { into: into.all().receive_memory(), completion: Arc::clone(&completion) };
     node.mail.post_receive(node, ANY, receive);
     completion
 }
 
 fn begin(node: &Node, tag: u64) -> Option<Box<dyn MessagePlacement>> {
-    Receives(Arc::clone(&node.mail.mailbox)).begin(1, tag, LEN as u64)
+    node.mail.posted().begin(1, tag, LEN as u64)
 }
 
 fn deposit(node: &Node, messages: &[(u64, usize)]) {
@@ -77,7 +79,7 @@ fn receive_cancelled_during_a_placement_completes_with_a_whole_message() {
     assert!(!receive.is_done(), "the entries of its turn come first (MEM-25.5)");
     deposit(&node, &[]);
     assert_eq!(receive.outcome(), received(1, LEN as u64));
-    assert!(lock(&node.mail.mailbox.inside).placing.is_empty());
+    assert!(!node.mail.mailbox.is_placing());
 }
 
 /// MEM-26.5, MEM-26.7: neither the withdrawal nor the rest of a message brings a receive of
@@ -187,7 +189,8 @@ fn receive_of_a_node_that_the_job_does_not_have_fails_at_once() {
     let nodes = node.bootstrap.size();
     let page = memory(&node);
     let completion = Completion::new();
-    let receive = PostedReceive { into: page.all(), completion: Arc::clone(&completion) };
+    let receive =
+        PostedReceive { into: page.all().receive_memory(), completion: Arc::clone(&completion) };
     node.mail.post_receive(&node, Pattern { from: Some(nodes), ..ANY }, receive);
     assert_eq!(completion.outcome(), Some(Err(Failure::NoSuchNode { rank: nodes, nodes })));
 }

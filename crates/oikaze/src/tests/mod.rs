@@ -1,0 +1,5 @@
+//! Tests of a node together with what programs use of it.
+
+pub(crate) mod engine_thread;
+mod node;
+mod placement;
