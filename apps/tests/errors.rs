@@ -161,7 +161,7 @@ fn nonsense_in_the_environment() {
         ("OIKAZE_PORTS", "7-3", "OIKAZE_PORTS is \"7-3\""),
         ("OIKAZE_FAULT", "loss=2", "a probability must be between 0 and 1"),
         ("OIKAZE_FAULT", "lost=0.1", "unknown fault (known are loss"),
-        ("OIKAZE_WITHOUT", "ufdd", "unknown mechanism \"ufdd\"; known are uffd"),
+        ("OIKAZE_WITHOUT", "ufdd", "unknown feature \"ufdd\"; known are uffd"),
         ("OIKAZE_WITHOUT", "uffd,mprotect", "Run `oikaze doctor`"),
         ("OIKAZE_WAIT", "x", "OIKAZE_WAIT=x: expected spin, poll:TIME"),
         ("OIKAZE_WAIT", "poll:1s", "OIKAZE_WAIT=poll:1s: expected spin, poll:TIME"),

@@ -64,7 +64,7 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_MACHINE=NAME     take a node to be on a machine of this name, as tests of hierarchies do [default: the real one]
   OIKAZE_CACHE_DIR=DIR    directory on --hosts for the command and the files that are sent there [default: ~/.cache/oikaze]
   OIKAZE_CONGESTION=KIND  congestion control algorithm, delay or cubic [default: delay]
-  OIKAZE_WITHOUT=NAME,... switch mechanisms off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
+  OIKAZE_WITHOUT=NAME,... switch features off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, direct-placement, lanes, connect, tcx, raw-tx, splice, ipv6, shm, membarrier, move,
                           remap, huge, aes
 
 Node 0 reads standard input if that is not a terminal; with --hosts, no node does.

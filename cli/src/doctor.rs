@@ -4,7 +4,7 @@
 mod cores;
 
 use oikaze_launch::addresses::Reachable;
-use oikaze_os::features::Without;
+use oikaze_os::features::DisabledFeatures;
 use oikaze_os::probe::{self, Finding, Suitability};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ fn word(verdict: Suitability) -> &'static str {
 
 /// Runs all checks and prints their results. Returns status 1 if something will not work.
 pub fn doctor(json: bool) -> ExitCode {
-    let without = match Without::from_env() {
+    let without = match DisabledFeatures::from_env() {
         Ok(without) => without,
         Err(why) => {
             eprintln!("oikaze doctor: {why}");

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use oikaze_launch::environment::{self, NodePlace};
 use oikaze_launch::launcher::plan::Host;
 use oikaze_launch::{Ports, Secret};
-use oikaze_os::features::Without;
+use oikaze_os::features::DisabledFeatures;
 use oikaze_os::net::FaultSettings;
 
 /// In the order in which the lines of the input are their values.
@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(ports.to_string().parse(), Ok(ports));
         assert!(ports.iter().all(|port| port != 0));
     }
-    if let Ok(without) = Without::parse(&text) {
+    if let Ok(without) = DisabledFeatures::parse(&text) {
         without.names().for_each(drop);
     }
     let _ = text.parse::<Host>();

@@ -68,7 +68,7 @@ pub fn ends(run: &Run) -> Result<Vec<Record>, Error> {
         up: "us",
         scale: Scale::Logarithmic,
         now: format!(
-            "Two network namespaces joined by veth, {PLACE}, one core each; puts there and back, all turns by the clock, one way. Bounce: received elsewhere and copied (OIKAZE_WITHOUT=foresee). Second message: the sender looks every 10 µs for the completion, then tells the receiver, which polls. Lines in µs for x bytes: {}.",
+            "Two network namespaces joined by veth, {PLACE}, one core each; puts there and back, all turns by the clock, one way. Bounce: received elsewhere and copied (OIKAZE_WITHOUT=direct-placement). Second message: the sender looks every 10 µs for the completion, then tells the receiver, which polls. Lines in µs for x bytes: {}.",
             texts.join("; ")
         ),
         then: "1 (in place, interrupt, in the kernel) is 1.3 to 8.7 µs quicker than 5 at every size; polling (3) is quicker than interrupts (2) up to 1 KB; drawn from the lines of table 5",

@@ -192,7 +192,7 @@ impl System for Oikaze {
     fn note(&self) -> Option<&'static str> {
         Some(match self.seal {
             "crc" => {
-                "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most. Run as root, it takes and sends small datagrams past the kernel's IP, which no peer does (OIKAZE_WITHOUT=early: by the sockets). Latencies are less what a look at the clock takes (some 25 ns of a round trip); ucx_perftest's hold its own, quicker one (11 ns)."
+                "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most. Run as root, it takes and sends small datagrams past the kernel's IP, which no peer does (OIKAZE_WITHOUT=tcx: by the sockets). Latencies are less what a look at the clock takes (some 25 ns of a round trip); ucx_perftest's hold its own, quicker one (11 ns)."
             }
             "header" => {
                 "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
@@ -246,7 +246,7 @@ impl Oikaze {
     /// while nothing comes.
     fn placed(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         const SLEEPS: (&str, &str) = ("OIKAZE_WAIT", "block");
-        const COPIES: (&str, &str) = ("OIKAZE_WITHOUT", "foresee");
+        const COPIES: (&str, &str) = ("OIKAZE_WITHOUT", "direct-placement");
         let effort = Effort { exchanges: effort.exchanges / 10, ..effort };
         let whole = Case { test: Test::PutDone, ..case };
         let of = |case, environment: &[_]| only(self.run(lab, case, effort, environment)?);

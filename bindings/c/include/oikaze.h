@@ -1343,9 +1343,9 @@ oik_status oik_settings_engine_priority(oik_settings *settings, const char *word
 oik_status oik_settings_waiting(oik_settings *settings, const char *words);
 
 /**
- * Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as "gso,gro". Thread-safe.
+ * Switches features off, in the words of `OIKAZE_WITHOUT`, such as "gso,gro". Thread-safe.
  */
-oik_status oik_settings_without(oik_settings *settings, const char *mechanisms);
+oik_status oik_settings_without(oik_settings *settings, const char *features);
 
 /**
  * Waits for an operation within the job's time limit, and releases it. Returns its outcome.

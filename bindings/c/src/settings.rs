@@ -6,7 +6,7 @@ use crate::objects::{find, handled, keep, take};
 use crate::place::name_calls;
 use crate::pointers::{Text, place};
 use crate::status::oik_status;
-use oikaze::job::JobBuilder;
+use oikaze::job::{CongestionControl, EngineMode, Feature, JobBuilder, WaitMode};
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
@@ -125,7 +125,7 @@ pub extern "C" fn oik_settings_seal(settings: *mut oik_settings, seal: Text) -> 
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_cubic(settings: *mut oik_settings) -> oik_status {
-    change(settings, |settings| Ok(settings.cubic_congestion_control()))
+    change(settings, |settings| Ok(settings.congestion(CongestionControl::Cubic)))
 }
 
 /// Sets the UDP ports that the node may use, `first` to `last` (`OIKAZE_PORTS`). Thread-safe.
@@ -141,7 +141,7 @@ pub extern "C" fn oik_settings_ports(
 /// Lets threads that wait spin without end (`OIKAZE_WAIT=spin`). Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_spin_while_waiting(settings: *mut oik_settings) -> oik_status {
-    change(settings, |settings| Ok(settings.spin_while_waiting()))
+    change(settings, |settings| Ok(settings.waiting(WaitMode::Spin)))
 }
 
 /// Lets threads that wait poll every `nanoseconds`, 1 µs to 100 ms, and sleep in between
@@ -152,33 +152,33 @@ pub extern "C" fn oik_settings_poll_while_waiting(
     nanoseconds: u64,
 ) -> oik_status {
     change(settings, |settings| {
-        Ok(settings.poll_while_waiting(std::time::Duration::from_nanos(nanoseconds)))
+        Ok(settings.waiting(WaitMode::Poll(std::time::Duration::from_nanos(nanoseconds))))
     })
 }
 
 /// Lets threads that wait sleep at once (`OIKAZE_WAIT=block`). Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_block_while_waiting(settings: *mut oik_settings) -> oik_status {
-    change(settings, |settings| Ok(settings.block_while_waiting()))
+    change(settings, |settings| Ok(settings.waiting(WaitMode::Block)))
 }
 
 /// Lets threads that wait spin for a while where the machine has cores for it
 /// (`OIKAZE_WAIT=adaptive`, the default). Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_wait_adaptively(settings: *mut oik_settings) -> oik_status {
-    change(settings, |settings| Ok(settings.wait_adaptively()))
+    change(settings, |settings| Ok(settings.waiting(WaitMode::Adaptive)))
 }
 
 /// Lets the threads that wait run the engine (`OIKAZE_ENGINE=inline`, the default). Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_engine_inline(settings: *mut oik_settings) -> oik_status {
-    change(settings, |settings| Ok(settings.engine_inline()))
+    change(settings, |settings| Ok(settings.engine(EngineMode::inline())))
 }
 
 /// Gives the engine a thread of its own (`OIKAZE_ENGINE=thread`). Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_engine_thread(settings: *mut oik_settings) -> oik_status {
-    change(settings, |settings| Ok(settings.engine_thread()))
+    change(settings, |settings| Ok(settings.engine(EngineMode::thread())))
 }
 
 /// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). The core
@@ -189,7 +189,7 @@ pub extern "C" fn oik_settings_engine_thread_on(
     settings: *mut oik_settings,
     core: usize,
 ) -> oik_status {
-    change(settings, |settings| Ok(settings.engine_thread_on(core)))
+    change(settings, |settings| Ok(settings.engine(EngineMode::thread_on([core]))))
 }
 
 /// Runs the engine in the words of `OIKAZE_ENGINE`: "inline", "thread[:CORES]", such as
@@ -198,7 +198,12 @@ pub extern "C" fn oik_settings_engine_thread_on(
 /// A core that the machine does not have is an error when the job is joined. Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_engine(settings: *mut oik_settings, words: Text) -> oik_status {
-    change_in_words(settings, "engine", words, |settings, words| settings.engine_as(words))
+    change_in_words(
+        settings,
+        "engine",
+        words,
+        |settings, words| Ok(settings.engine(words.parse()?)),
+    )
 }
 
 /// Gives the engine's own thread a priority over applications, in the words of `OIKAZE_PRIORITY`:
@@ -210,8 +215,10 @@ pub extern "C" fn oik_settings_engine_priority(
     words: Text,
 ) -> oik_status {
     change(settings, |settings| {
-        let changed = settings.engine_priority(words.get("priority")?);
-        changed.map_err(|why| CallError::invalid(format!("setting priority to {why}")))
+        let priority = words.get("priority")?.parse();
+        let priority = priority
+            .map_err(|why: String| CallError::invalid(format!("setting priority to {why}")))?;
+        Ok(settings.engine_priority(priority))
     })
 }
 
@@ -219,14 +226,15 @@ pub extern "C" fn oik_settings_engine_priority(
 /// "block" or "adaptive". Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_settings_waiting(settings: *mut oik_settings, words: Text) -> oik_status {
-    change_in_words(settings, "waiting", words, |settings, words| settings.wait_as(words))
+    change_in_words(settings, "waiting", words, |settings, words| {
+        Ok(settings.waiting(words.parse()?))
+    })
 }
 
-/// Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as "gso,gro". Thread-safe.
+/// Switches features off, in the words of `OIKAZE_WITHOUT`, such as "gso,gro". Thread-safe.
 #[unsafe(no_mangle)]
-pub extern "C" fn oik_settings_without(
-    settings: *mut oik_settings,
-    mechanisms: Text,
-) -> oik_status {
-    change(settings, |settings| Ok(settings.without(mechanisms.get("mechanisms")?)))
+pub extern "C" fn oik_settings_without(settings: *mut oik_settings, features: Text) -> oik_status {
+    change_in_words(settings, "features", features, |settings, words| {
+        Ok(settings.without(Feature::list(words).map_err(|why| why.to_string())?))
+    })
 }

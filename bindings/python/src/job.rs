@@ -14,7 +14,7 @@ use crate::region::{Region, rights_of};
 use crate::remote::RemoteRegion;
 use crate::wait::{OrOfJob, TimeLeft, Timeout, taken, wait, wait_for, wait_in_thread};
 use oikaze::ffi::CallCounter;
-use oikaze::job::{JobBuilder, LoopProgress};
+use oikaze::job::{CongestionControl, EngineMode, Feature, JobBuilder, LoopProgress};
 use oikaze::memory::{LocalRegion, RegionSlice, RemoteId};
 use oikaze::shared::LockGuard;
 use pyo3::exceptions::PyValueError;
@@ -188,20 +188,22 @@ impl Settings {
             builder = builder.seal(seal.parse().map_err(PyValueError::new_err::<String>)?);
         }
         if self.cubic_congestion_control {
-            builder = builder.cubic_congestion_control();
+            builder = builder.congestion(CongestionControl::Cubic);
         }
         if let Some((first, last)) = self.ports {
             builder = builder.ports(first..=last);
         }
         if let Some(words) = self.waiting.as_deref() {
-            builder = builder.wait_as(words).map_err(|why| unknown("waiting", words, &why))?;
+            let mode = words.parse().map_err(|why: String| unknown("waiting", words, &why))?;
+            builder = builder.waiting(mode);
         }
         builder = match (self.engine.as_deref(), self.engine_core) {
             (None, None) => builder,
             (Some(words), None) => {
-                builder.engine_as(words).map_err(|why| unknown("engine", words, &why))?
+                let mode = words.parse().map_err(|why: String| unknown("engine", words, &why))?;
+                builder.engine(mode)
             }
-            (Some("thread") | None, Some(core)) => builder.engine_thread_on(core),
+            (Some("thread") | None, Some(core)) => builder.engine(EngineMode::thread_on([core])),
             (Some(words), Some(core)) => {
                 let why = format!(
                     "engine_core={core} is a core of engine=\"thread\"; give cores as in \"thread:2-3\" or \"process:NAME@3\""
@@ -210,12 +212,15 @@ impl Settings {
             }
         };
         if let Some(words) = self.engine_priority.as_deref() {
-            builder = builder
-                .engine_priority(words)
-                .map_err(|why| PyValueError::new_err(format!("engine_priority={why}")))?;
+            let priority = words
+                .parse()
+                .map_err(|why: String| PyValueError::new_err(format!("engine_priority={why}")))?;
+            builder = builder.engine_priority(priority);
         }
-        if let Some(mechanisms) = &self.without {
-            builder = builder.without(mechanisms);
+        if let Some(words) = &self.without {
+            let features =
+                Feature::list(words).map_err(|why| unknown("without", words, &why.to_string()))?;
+            builder = builder.without(features);
         }
         Ok(builder)
     }

@@ -172,7 +172,7 @@ fn seal_of_each_peer_is_shown() {
 fn a_node_shows_what_it_does_without() {
     let script =
         format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
-    let without = "OIKAZE_WITHOUT=gso,gro,early,splice,uffd,shm,huge";
+    let without = "OIKAZE_WITHOUT=gso,gro,tcx,splice,uffd,shm,huge";
     let mut job = Running::start(&mut run_script(&["-n", "2", "--env", without], &script));
     let pids: Vec<u64> =
         (0..2).map(|_| job.line("[").rsplit(' ').next().unwrap().parse().unwrap()).collect();

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use oikaze::Job;
+use oikaze::job::{EngineMode, Feature, WaitMode};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,21 +15,21 @@ fn plays_its_role() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let builder = match role.as_str() {
         "nothing" => Job::builder(),
-        "spin" => Job::builder().spin_while_waiting(),
-        "block" => Job::builder().block_while_waiting(),
-        "adapt" => Job::builder().wait_adaptively(),
-        "thread" => Job::builder().engine_thread(),
-        "inline" => Job::builder().engine_inline(),
-        "core" => Job::builder().engine_thread_on(100_000),
-        "words" => Job::builder().engine_as("thread:0,1000").unwrap(),
-        "poll" => Job::builder().poll_while_waiting(Duration::from_micros(20)),
-        "seldom" => Job::builder().poll_while_waiting(Duration::from_secs(1)),
+        "spin" => Job::builder().waiting(WaitMode::Spin),
+        "block" => Job::builder().waiting(WaitMode::Block),
+        "adapt" => Job::builder().waiting(WaitMode::Adaptive),
+        "thread" => Job::builder().engine(EngineMode::thread()),
+        "inline" => Job::builder().engine(EngineMode::inline()),
+        "core" => Job::builder().engine(EngineMode::thread_on([100_000])),
+        "words" => Job::builder().engine("thread:0,1000".parse().unwrap()),
+        "poll" => Job::builder().waiting(WaitMode::Poll(Duration::from_micros(20))),
+        "seldom" => Job::builder().waiting(WaitMode::Poll(Duration::from_secs(1))),
         "outside" => {
             let (first, _) = ends_of_machine();
             oikaze_os::cpu::pin_to_core(first).unwrap();
             Job::builder()
         }
-        "mprotect" => Job::builder().without("uffd"),
+        "mprotect" => Job::builder().without([Feature::Uffd]),
         "limit" => Job::builder().time_limit(Duration::from_secs(7)),
         other => panic!("no role {other}"),
     };
@@ -108,7 +109,7 @@ fn values_of_the_builder_win_over_variables() {
         ("OIKAZE_WAIT", "nonsense", "block", "joined: "),
         ("OIKAZE_WAIT", "nonsense", "adapt", "joined: "),
         ("OIKAZE_WAIT", "nonsense", "poll", "joined: "),
-        ("OIKAZE_WAIT", "spin", "seldom", "refused: joining the job: 1s is no interval"),
+        ("OIKAZE_WAIT", "spin", "seldom", "refused: joining the job: 1s is not an interval"),
         ("OIKAZE_ENGINE", "nonsense", "thread", "joined: "),
         ("OIKAZE_ENGINE", "nonsense", "inline", "joined: "),
         ("OIKAZE_ENGINE", "inline", "core", "the engine: this machine has no core 100000"),

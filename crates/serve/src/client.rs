@@ -3,7 +3,7 @@
 use super::counters;
 use super::record::{HEADING, POLLS_PER_CHECK, head_of, nonsense, rest_of, tell_why};
 use arrayvec::ArrayVec;
-use oikaze_os::features::Without;
+use oikaze_os::features::DisabledFeatures;
 use oikaze_os::net::{Arrival, Bind, Link, LinkStack, Outgoing, Ports, Sink, Statistics};
 use oikaze_os::shm::{Pair, Part, Writer};
 use oikaze_protocol::serve::{DATAGRAM_MAX, HEAD, OpenRequest, ToNode, ToServer};
@@ -42,7 +42,7 @@ pub(super) fn ask_of(request: &OpenRequest, user: u32) -> Result<Bind, String> {
     if let Some(port) = low.filter(|_| user != 0) {
         return Err(format!("port {port} is not for user {user}; use ports from 1024 on"));
     }
-    let without = Without::parse(&request.without).map_err(|why| why.to_string())?;
+    let without = DisabledFeatures::parse(&request.without).map_err(|why| why.to_string())?;
     Ok(Bind {
         addresses: request.addresses.clone(),
         ports,

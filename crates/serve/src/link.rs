@@ -5,6 +5,7 @@ use super::name::{DEFAULT_NAME, check_name, socket_name};
 use super::record::{HEADING, OPEN_TIME, POLLS_PER_CHECK, head_of, nonsense, rest_of};
 use super::stall::StallWatch;
 use oikaze_os::cpu::Event;
+use oikaze_os::features::Feature;
 use oikaze_os::memory::MemoryError;
 use oikaze_os::net::{
     Arrival, Bind, Link, LinkProperties, LinkStall, LocalAddress, Outgoing, Ports, Sink,
@@ -486,7 +487,7 @@ fn await_end_of(line: &ControlSocket) {
 /// Returns the request for such a link.
 fn request(ask: &Bind) -> OpenRequest {
     let ports = ask.ports.ends();
-    let without: Vec<&str> = ask.without.names().collect();
+    let without: Vec<_> = ask.without.features().map(Feature::word).collect();
     OpenRequest {
         ports,
         bulk_port: ask.bulk_port.unwrap_or(0),

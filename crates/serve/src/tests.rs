@@ -258,7 +258,7 @@ fn refusals_have_reasons() {
     assert!(why.contains("port 80 is not for user 1000"), "{why}");
     assert!(super::client::ask_of(&request, 0).is_ok());
     let unknown = OpenRequest { without: "magic".into(), ports: (0, 0), ..request };
-    assert!(super::client::ask_of(&unknown, 0).unwrap_err().contains("unknown mechanism"));
+    assert!(super::client::ask_of(&unknown, 0).unwrap_err().contains("unknown feature"));
 }
 
 /// SERVE-2.4: connections of a user that have not yet asked for a link count as its nodes.

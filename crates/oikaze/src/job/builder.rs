@@ -1,12 +1,12 @@
 //! Settings of a job that its program gives when it joins.
 
-use crate::node::{EngineMode, Inline, OwnThread, Served, WaitMode, WaitSettings};
+use crate::node::{EngineMode, WaitMode, WaitSettings};
 use crate::testing::Seat;
 use crate::{Error, Job, Result};
 use oikaze_launch::{Ports, Seal, Settings};
 use oikaze_os::cpu::Priority;
-use oikaze_os::features::Without;
-use oikaze_protocol::wind::congestion::Algorithm;
+use oikaze_os::features::{DisabledFeatures, Feature};
+use oikaze_protocol::wind::congestion::Algorithm as CongestionControl;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// that the builder has been given wins over the variable.
 ///
 /// ```
+/// use oikaze::job::WaitMode;
 /// use oikaze::prelude::*;
 /// use std::time::Duration;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = Job::builder()
 ///     .time_limit(Duration::from_secs(600))
 ///     .failure_time(Duration::from_secs(30))
-///     .block_while_waiting()
+///     .waiting(WaitMode::Block)
 ///     .join()?;
 /// assert_eq!(job.time_limit(), Some(Duration::from_secs(600)));
 /// # Ok(())
@@ -39,12 +40,12 @@ pub struct JobBuilder {
     explain_after: Option<Duration>,
     keep_going: Option<bool>,
     seal: Option<Seal>,
-    congestion: Option<Algorithm>,
+    congestion: Option<CongestionControl>,
     ports: Option<RangeInclusive<u16>>,
-    waiting: Option<Result<WaitMode, String>>,
-    mode: Option<EngineMode>,
-    priority: Option<Priority>,
-    without: Option<String>,
+    waiting: Option<WaitMode>,
+    engine: Option<EngineMode>,
+    engine_priority: Option<Priority>,
+    without: Option<DisabledFeatures>,
 }
 
 impl JobBuilder {
@@ -86,9 +87,9 @@ impl JobBuilder {
         self
     }
 
-    /// Controls congestion by loss, as CUBIC does, and not by delay (`OIKAZE_CONGESTION=cubic`).
-    pub fn cubic_congestion_control(mut self) -> Self {
-        self.congestion = Some(Algorithm::Cubic);
+    /// Sets the congestion control algorithm (`OIKAZE_CONGESTION`).
+    pub fn congestion(mut self, algorithm: CongestionControl) -> Self {
+        self.congestion = Some(algorithm);
         self
     }
 
@@ -98,171 +99,71 @@ impl JobBuilder {
         self
     }
 
-    /// Lets threads that wait spin without end (`OIKAZE_WAIT=spin`). That is quickest where each
-    /// node has cores of its own.
-    pub fn spin_while_waiting(mut self) -> Self {
-        self.waiting = Some(Ok(WaitMode::Spin));
-        self
-    }
-
-    /// Lets threads that wait poll at this interval, 1 µs to 100 ms, and sleep in between
-    /// (`OIKAZE_WAIT=poll:TIME`, such as `poll:10us`). Nothing wakes them before. Another interval
-    /// is an error of [`JobBuilder::join`].
+    /// Sets the way in which threads wait (`OIKAZE_WAIT`).
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// use oikaze::job::WaitMode;
+    /// use std::time::Duration;
     /// # fn main() -> oikaze::Result<()> {
     /// let every = Duration::from_micros(50);
-    /// let job = oikaze::Job::builder().poll_while_waiting(every).join()?;
+    /// let job = oikaze::Job::builder().waiting(WaitMode::Poll(every)).join()?;
     /// job.barrier()?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn poll_while_waiting(mut self, interval: Duration) -> Self {
-        self.waiting = Some(WaitMode::poll(interval));
+    pub fn waiting(mut self, mode: WaitMode) -> Self {
+        self.waiting = Some(mode);
         self
     }
 
-    /// Lets threads that wait sleep at once (`OIKAZE_WAIT=block`). That leaves the cores to others.
-    /// After a wakeup, a thread that waits for more polls until nothing has come for 100 µs, so
-    /// that many completions cost one wakeup.
-    pub fn block_while_waiting(mut self) -> Self {
-        self.waiting = Some(Ok(WaitMode::Block));
-        self
-    }
-
-    /// Lets threads that wait spin where the machine has cores for it, and then sleep
-    /// (`OIKAZE_WAIT=adaptive`, the default). Each thread spins for as long as that has been paying
-    /// off in its latest waits, at most 2 ms.
-    pub fn wait_adaptively(mut self) -> Self {
-        self.waiting = Some(Ok(WaitMode::Adaptive));
-        self
-    }
-
-    /// Lets threads wait in the words of `OIKAZE_WAIT`: `spin`, `poll:TIME` (such as `poll:10us`),
-    /// `block` or `adaptive`.
+    /// Sets the thread that runs the engine, and what sends and receives for it (`OIKAZE_ENGINE`).
     ///
     /// ```
-    /// # fn main() -> Result<(), String> {
-    /// let builder = oikaze::Job::builder().wait_as("poll:10us")?;
-    /// assert!(builder.wait_as("poll:10").is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// The words are not known. The text says which are.
-    pub fn wait_as(mut self, words: &str) -> Result<Self, String> {
-        self.waiting = Some(Ok(words.parse()?));
-        Ok(self)
-    }
-
-    /// Lets the threads that wait run the engine (`OIKAZE_ENGINE=inline`, the default).
-    pub fn engine_inline(mut self) -> Self {
-        self.mode = Some(EngineMode::Inline(Inline));
-        self
-    }
-
-    /// Gives the engine a thread of its own (`OIKAZE_ENGINE=thread`). Only that thread sends and
-    /// receives. A call of another thread writes its request into a queue, which takes as long for
-    /// 8 bytes as for 64 MiB.
-    pub fn engine_thread(mut self) -> Self {
-        self.mode = Some(EngineMode::Thread(OwnThread::default()));
-        self
-    }
-
-    /// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORES`). The core
-    /// may lie outside the affinity mask of the program. A core that the machine does not have is
-    /// an error of [`JobBuilder::join`]. If the system forbids the core (a cpuset), the node says
-    /// so on stderr, and its engine runs where the program does.
-    pub fn engine_thread_on(self, core: usize) -> Self {
-        self.engine_thread_on_any_of([core])
-    }
-
-    /// Gives the engine a thread of its own on these cores, as [`JobBuilder::engine_thread_on`]
-    /// does.
-    ///
-    /// ```
+    /// use oikaze::job::EngineMode;
     /// # fn main() -> oikaze::Result<()> {
-    /// let job = oikaze::Job::builder().engine_thread_on_any_of([0]).join()?;
+    /// let job = oikaze::Job::builder().engine(EngineMode::thread()).join()?;
     /// job.barrier()?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn engine_thread_on_any_of(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
-        let cores = cores.into_iter().collect();
-        self.mode = Some(EngineMode::Thread(OwnThread { cores }));
+    pub fn engine(mut self, mode: EngineMode) -> Self {
+        self.engine = Some(mode);
         self
     }
 
-    /// Leaves sending and receiving to the server of this name (`OIKAZE_ENGINE=process:NAME`),
-    /// which serves the programs of a machine on cores of its own: see `oikaze serve --help`. The
-    /// engine has a thread of its own, as in [`JobBuilder::engine_thread`], which makes no system
-    /// call that sends or receives. A server that does not run is started on demand. Datagrams stay
-    /// sealed for the server.
+    /// Gives the engine's own thread a priority over applications (`OIKAZE_PRIORITY`). In inline
+    /// mode the helper thread gets it. If the system forbids the priority, the node says so on
+    /// stderr and runs without it. An engine that spins in the real-time class needs a core of its
+    /// own.
     ///
-    /// ```no_run
+    /// ```
+    /// use oikaze::job::{EngineMode, Priority};
     /// # fn main() -> oikaze::Result<()> {
-    /// let job = oikaze::Job::builder().engine_process("default").join()?;
-    /// job.barrier()?;
+    /// let builder = oikaze::Job::builder().engine(EngineMode::thread());
+    /// builder.engine_priority(Priority::Nice(5)).join()?.barrier()?;
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// [`JobBuilder::join`] fails if no server can be reached or started.
-    pub fn engine_process(mut self, server: &str) -> Self {
-        let served = Served { server: server.to_owned(), cores: Vec::new() };
-        self.mode = Some(EngineMode::Process(served));
+    pub fn engine_priority(mut self, priority: Priority) -> Self {
+        self.engine_priority = Some(priority);
         self
     }
 
-    /// Runs the engine in the words of `OIKAZE_ENGINE`: `inline`, `thread[:CORES]` (such as
-    /// `thread:0,2-3`) or `process[:NAME][@CORES]` (such as `process:io@3`).
+    /// Switches features off (`OIKAZE_WITHOUT`). Every feature has a fallback. `Membarrier`,
+    /// `Move`, `Remap` and `Huge` hold for the whole process; the first job that it joins decides.
     ///
     /// ```
+    /// use oikaze::job::Feature;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let job = oikaze::Job::builder().engine_as("thread:0")?.join()?;
+    /// let job = oikaze::Job::builder().without([Feature::Gso, Feature::Gro]).join()?;
     /// job.barrier()?;
-    /// assert!(oikaze::Job::builder().engine_as("thread:zero").is_err());
+    /// let of_words = oikaze::Job::builder().without(Feature::list("gso,gro")?);
+    /// # let _ = of_words;
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    /// The words are not known. The text says which are. A core that the machine does not have is
-    /// an error of [`JobBuilder::join`].
-    pub fn engine_as(mut self, words: &str) -> Result<Self, String> {
-        self.mode = Some(words.parse()?);
-        Ok(self)
-    }
-
-    /// Gives the engine's own thread a priority over applications, in the words of
-    /// `OIKAZE_PRIORITY`: `fifo` or `fifo:N` (real-time class, 1 to 99), or `nice:N` (−20 to 19).
-    /// In inline mode the helper thread gets it. If the system forbids the priority, the node says
-    /// so on stderr and runs without it. An engine that spins in the real-time class needs a core
-    /// of its own.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let builder = oikaze::Job::builder().engine_thread().engine_priority("nice:5")?;
-    /// assert!(oikaze::Job::builder().engine_priority("high").is_err());
-    /// builder.join()?.barrier()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// The words are not known. The text says which are.
-    pub fn engine_priority(mut self, words: &str) -> Result<Self, String> {
-        self.priority = Some(words.parse()?);
-        Ok(self)
-    }
-
-    /// Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as `"gso,gro"`. Every
-    /// mechanism has a fallback. The words `membarrier`, `move`, `remap` and `huge` hold for the
-    /// whole process; the first job that it joins decides.
-    pub fn without(mut self, mechanisms: &str) -> Self {
-        self.without = Some(mechanisms.to_owned());
+    pub fn without(mut self, features: impl IntoIterator<Item = Feature>) -> Self {
+        self.without = Some(features.into_iter().collect());
         self
     }
 
@@ -322,20 +223,21 @@ impl JobBuilder {
         })
     }
 
-    /// Returns the mechanisms that are switched off.
-    pub(crate) fn switched_off(&self) -> Result<Without> {
-        let without = match &self.without {
-            None => Without::from_env(),
-            Some(words) => Without::parse(words).inspect(|without| without.choose_for_process()),
-        };
-        without.map_err(|why| Error::invalid("joining the job", why.to_string()))
+    /// Returns the features that are switched off.
+    pub(crate) fn disabled_features(&self) -> Result<DisabledFeatures> {
+        match self.without {
+            None => DisabledFeatures::from_env()
+                .map_err(|why| Error::invalid("joining the job", why.to_string())),
+            Some(disabled) => {
+                disabled.choose_for_process();
+                Ok(disabled)
+            }
+        }
     }
 
     /// Returns the wishes about waiting.
     pub(crate) fn wait_settings(&self) -> Result<WaitSettings> {
-        let waiting = self.waiting.clone().transpose();
-        waiting
-            .and_then(|waiting| WaitSettings::given(self.mode.clone(), waiting, self.priority))
+        WaitSettings::given(self.engine.clone(), self.waiting, self.engine_priority)
             .map_err(|why| Error::invalid("joining the job", why))
     }
 
@@ -371,7 +273,7 @@ mod tests {
             time_limit: Some(Duration::from_secs(2)),
             fault: Some("loss=0.1".into()),
             seal: Some(Seal::Header),
-            congestion: Some(Algorithm::Delay),
+            congestion: Some(CongestionControl::Delay),
             explain_after: Some(Duration::from_secs(3)),
             keep_going: true,
             machine: Some("a".into()),
@@ -386,7 +288,7 @@ mod tests {
             .failure_time(Duration::from_secs(10))
             .time_limit(Duration::from_secs(20))
             .seal(Seal::Crc)
-            .cubic_congestion_control()
+            .congestion(CongestionControl::Cubic)
             .explain_after(Duration::ZERO)
             .keep_going(false);
         let expected = Settings {
@@ -395,7 +297,7 @@ mod tests {
             time_limit: Some(Duration::from_secs(20)),
             fault: Some("loss=0.1".into()),
             seal: Some(Seal::Crc),
-            congestion: Some(Algorithm::Cubic),
+            congestion: Some(CongestionControl::Cubic),
             explain_after: Some(Duration::ZERO),
             keep_going: false,
             machine: Some("a".into()),

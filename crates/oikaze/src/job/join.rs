@@ -13,7 +13,7 @@ use crossbeam_queue::SegQueue;
 use oikaze_engine::{Engine, KeyOptions, Setup, seal};
 use oikaze_launch::addresses::Candidate;
 use oikaze_launch::{Bootstrap, MEET_TIME, Seal, environment};
-use oikaze_os::features::Without;
+use oikaze_os::features::DisabledFeatures;
 use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
 use oikaze_os::net::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu};
 use oikaze_os::secrets::key_log::{KEY_LOG_VARIABLE, KeyLog};
@@ -81,7 +81,7 @@ fn join_explaining(
     builder: &JobBuilder,
     waits: &Arc<Waits>,
 ) -> Result<Job> {
-    let (without, wait_settings) = (builder.switched_off()?, builder.wait_settings()?);
+    let (without, wait_settings) = (builder.disabled_features()?, builder.wait_settings()?);
     let limit = bootstrap.settings().time_limit;
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
     let (publisher, unseen) =
@@ -179,7 +179,7 @@ fn join_explaining(
 
 fn open_link(
     bootstrap: &dyn Bootstrap,
-    without: Without,
+    without: DisabledFeatures,
     mode: &EngineMode,
 ) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
@@ -230,7 +230,7 @@ fn tap(link: Box<dyn Link>, rank: u32) -> Result<Box<dyn Link>> {
 
 /// Returns this node's cipher, and the log of keys if the user wants one (SEAL-2.6, SEAL-6). A log
 /// is never silent, because who reads it can read the job's traffic.
-fn key_options(bootstrap: &dyn Bootstrap, without: &Without) -> Result<KeyOptions> {
+fn key_options(bootstrap: &dyn Bootstrap, without: &DisabledFeatures) -> Result<KeyOptions> {
     let log = KeyLog::from_env().map_err(|why| {
         Error::invalid(
             "joining the job",

@@ -10,8 +10,12 @@ pub(crate) mod run;
 mod statistics;
 
 pub use crate::node::LoopProgress;
+pub use crate::node::{EngineMode, WaitMode};
 pub use builder::JobBuilder;
 pub use oikaze_launch::Seal;
+pub use oikaze_os::cpu::Priority;
+pub use oikaze_os::features::Feature;
+pub use oikaze_protocol::wind::congestion::Algorithm as CongestionControl;
 pub use peer::Peer;
 pub use statistics::NodeStatistics;
 
@@ -208,7 +212,7 @@ impl Job {
     /// Does the node's work that is due now, and returns at once, for programs with an event loop.
     /// Returns `true` if the loop should look for its events and call again, because there may be
     /// some or they are likely to come soon. Returns `false` if the loop should sleep on
-    /// [`Job::descriptor`]. The way to wait ([`JobBuilder::wait_as`]) says for how long the result
+    /// [`Job::descriptor`]. The way to wait ([`JobBuilder::waiting`]) says for how long the result
     /// is `true`: always with `spin`, never with `poll:TIME`, and with `block` for 100 µs after the
     /// latest event.
     ///

@@ -30,10 +30,11 @@ pub(crate) use collectives::{POOLED_MIN, PooledBytes, RegisteredTeam, Registry, 
 pub(crate) use departures::Needs;
 #[cfg(all(test, not(loom)))]
 pub(crate) use driver::helper::Helper;
-pub(crate) use driver::mode::{Inline, NoLink, OwnThread, Served};
+pub use driver::mode::EngineMode;
+pub(crate) use driver::mode::NoLink;
 pub use driver::task::LoopProgress;
 pub(crate) use driver::task::{TaskWait, pending};
-pub use driver::wait_policy::{EngineMode, WaitMode, WaitPolicy, WaitSettings};
+pub use driver::wait_policy::{WaitMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 pub(crate) use mail::{PostedReceive, ReceiveMemory, RegisteredMemory, next_or_end};
 pub(crate) use shm_route::ShmRoute;

@@ -12,7 +12,7 @@ mod tests;
 use meeting::{LocalMeeting, Outcomes, WayTo};
 use oikaze_launch::addresses::{Callable, Reachable};
 use oikaze_launch::{Bootstrap, JobError};
-use oikaze_os::features::Without;
+use oikaze_os::features::DisabledFeatures;
 use oikaze_os::net::TapSettings;
 use oikaze_os::shm::{Listener, Pair};
 use oikaze_protocol::Rank;
@@ -46,7 +46,7 @@ pub(crate) struct Found {
 
 impl LocalPeerSetup {
     /// Opens the listener, unless the user does not want it.
-    pub fn open(job: &dyn Bootstrap, without: &Without) -> LocalPeerSetup {
+    pub fn open(job: &dyn Bootstrap, without: &DisabledFeatures) -> LocalPeerSetup {
         let mut notices = Vec::new();
         let directory =
             std::env::var_os(VARIABLE).filter(|text| !text.is_empty()).map(PathBuf::from);
@@ -113,7 +113,7 @@ impl LocalPeerSetup {
     }
 }
 
-fn unwanted(job: &dyn Bootstrap, without: &Without) -> Option<Why> {
+fn unwanted(job: &dyn Bootstrap, without: &DisabledFeatures) -> Option<Why> {
     if without.shm {
         Some("OIKAZE_WITHOUT=shm".into())
     } else if job.settings().fault.is_some() {

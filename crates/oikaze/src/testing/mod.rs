@@ -44,11 +44,13 @@ pub fn cluster<T: Send>(
 /// Runs `program` as [`cluster`] does, on nodes with these settings.
 ///
 /// ```
+/// use oikaze::job::Feature;
 /// use oikaze::{Job, testing};
 /// use std::time::Duration;
 ///
 /// # fn main() {
-/// let settings = Job::builder().without("shm").time_limit(Duration::from_secs(30)); // over UDP
+/// let over_udp = Job::builder().without([Feature::Shm]);
+/// let settings = over_udp.time_limit(Duration::from_secs(30));
 /// let sizes = testing::cluster_with(2, settings, |job| {
 ///     job.barrier()?;
 ///     Ok(job.size())
@@ -189,6 +191,8 @@ fn seats(machines: &[Option<String>], settings: &Settings) -> Result<Vec<Seat>, 
 mod tests {
     use super::*;
     use crate::collective::Sum;
+    use crate::job::Feature;
+    use std::time::Duration;
 
     fn failure(nodes: u32, program: impl Fn(&Job) -> Result<(), Box<dyn Error>> + Sync) -> String {
         let failed = catch_unwind(AssertUnwindSafe(|| cluster(nodes, program)));
@@ -210,13 +214,13 @@ mod tests {
     fn clusters_side_by_side_share_memory() {
         std::thread::scope(|scope| {
             for number in 0..16 {
-                let without = if number % 4 == 0 { "shm" } else { "" };
+                let without = number % 4 == 0;
                 scope.spawn(move || {
                     for _ in 0..3 {
                         // A setting of this cluster alone, or none.
                         let settings = match without {
-                            "" => Job::builder(),
-                            without => Job::builder().without(without),
+                            false => Job::builder(),
+                            true => Job::builder().without([Feature::Shm]),
                         };
                         cluster_with(6, settings, |job| {
                             let others = (0..job.size()).filter(|rank| *rank != job.rank());
@@ -224,7 +228,7 @@ mod tests {
                                 .filter(|rank| !job.node.fast.has_local_peer(*rank))
                                 .collect();
                             let notices = job.node.with_engine(|engine| engine.notices().to_vec());
-                            let expected = if without == "shm" { 5 } else { 0 };
+                            let expected = if without { 5 } else { 0 };
                             assert_eq!(missing.len(), expected, "{missing:?}: {notices:?}");
                             Ok(())
                         });
@@ -260,8 +264,12 @@ mod tests {
 
     #[test]
     fn cluster_names_a_setting_that_makes_no_sense() {
-        let failed = catch_unwind(|| cluster_with(1, Job::builder().without("gsso"), |_| Ok(())));
+        let settings = Job::builder().time_limit(Duration::ZERO);
+        let failed = catch_unwind(|| cluster_with(1, settings, |_| Ok(())));
         let why = message_of_panic(failed.err().unwrap().as_ref());
-        assert!(why.starts_with("node 0 of 1 did not join") && why.contains("\"gsso\""), "{why}");
+        assert!(
+            why.starts_with("node 0 of 1 did not join") && why.contains("time limit is zero"),
+            "{why}"
+        );
     }
 }

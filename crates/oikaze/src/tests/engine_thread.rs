@@ -1,6 +1,6 @@
 //! Tests which threads send and receive, in each mode of the engine.
 
-use crate::job::JobBuilder;
+use crate::job::{EngineMode, Feature, JobBuilder};
 use crate::prelude::*;
 use crate::testing::cluster_with;
 use oikaze_os::net::{
@@ -124,13 +124,15 @@ fn who_calls(settings: JobBuilder) -> Vec<bool> {
 /// In thread mode every operation is the work of the engine's own thread (issue 33, paper 002).
 #[test]
 fn callers_in_thread_mode_never_send_nor_receive() {
-    for without in ["shm", ""] {
-        assert_eq!(who_calls(Job::builder().engine_thread().without(without)), [false; 2]);
+    for without in [&[Feature::Shm][..], &[]] {
+        let settings = Job::builder().engine(EngineMode::thread());
+        assert_eq!(who_calls(settings.without(without.iter().copied())), [false; 2]);
     }
 }
 
 /// Shows that the test above can fail.
 #[test]
 fn callers_in_inline_mode_send_and_receive() {
-    assert_eq!(who_calls(Job::builder().engine_inline().without("shm")), [true; 2]);
+    let settings = Job::builder().engine(EngineMode::inline());
+    assert_eq!(who_calls(settings.without([Feature::Shm])), [true; 2]);
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 const WAIT_POLICY: WaitPolicy = WaitPolicy {
     wait: WaitMode::Block,
     has_room: false,
-    mode: EngineMode::Inline(Inline),
+    mode: EngineMode::inline(),
     priority: None,
 };
 

@@ -2,6 +2,7 @@
 //! one order (COLL-3.9).
 
 use crate::everywhere::{LIMIT, everywhere};
+use oikaze::job::Feature;
 use oikaze::prelude::*;
 use oikaze::testing::cluster_with;
 
@@ -26,7 +27,7 @@ const DATA: [NamedCall; 4] = [
 /// coherence. Each call has to fail by the mistake on every node.
 fn check_mistakes(nodes: u32, is_data: impl Fn(u32) -> bool + Sync) {
     for without in ["shm", ""] {
-        let settings = Job::builder().without(without).time_limit(LIMIT);
+        let settings = Job::builder().without(Feature::list(without).unwrap()).time_limit(LIMIT);
         let texts = cluster_with(nodes, settings, |job| {
             let array = job.array::<u8>("shared", 10_000)?;
             let mut texts = Vec::new();

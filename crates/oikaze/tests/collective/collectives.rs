@@ -2,6 +2,7 @@
 
 use crate::everywhere::{LIMIT, everywhere};
 use oikaze::collective::{Pending, commuting, ordered};
+use oikaze::job::Feature;
 use oikaze::prelude::*;
 use oikaze::testing::{self, cluster, cluster_with};
 use std::error::Error;
@@ -371,7 +372,7 @@ fn failure_of<T: oikaze::collective::Item>(
 fn mistakes_are_found_however_programs_wait() {
     let ways = [Learns::Waits, Learns::Awaits, Learns::Polls, Learns::WaitsForLater];
     for (learns, without) in ways.into_iter().flat_map(|way| [(way, "shm"), (way, "")]) {
-        let settings = Job::builder().without(without).time_limit(LIMIT);
+        let settings = Job::builder().without(Feature::list(without).unwrap()).time_limit(LIMIT);
         let texts = cluster_with(2, settings, |job| {
             let (me, start) = (job.rank(), job.start());
             let is_first = me == 0;

@@ -1,5 +1,6 @@
 //! Tasks that await, and event loops, with each way to wait and each mode of the engine.
 
+use oikaze::job::{EngineMode, Feature, WaitMode};
 use oikaze::prelude::*;
 use oikaze::testing::cluster_with;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -51,14 +52,15 @@ fn block_on_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Outpu
 
 fn each_wait(program: impl Fn(&Job) -> Result<(), Box<dyn std::error::Error>> + Sync) {
     for words in WAITS {
-        for without in [&[][..], &["shm"]] {
+        for without in [&[][..], &[Feature::Shm]] {
             for thread in [false, true] {
-                let mut settings = Job::builder().wait_as(words).unwrap().time_limit(PATIENCE);
-                for mechanism in without {
-                    settings = settings.without(mechanism);
+                let waiting = words.parse().unwrap();
+                let mut settings = Job::builder().waiting(waiting).time_limit(PATIENCE);
+                if !without.is_empty() {
+                    settings = settings.without(without.iter().copied());
                 }
                 if thread {
-                    settings = settings.engine_thread();
+                    settings = settings.engine(EngineMode::thread());
                 }
                 cluster_with(2, settings, &program);
             }
@@ -118,7 +120,7 @@ fn event_loop_gets_all_messages() {
 #[test]
 fn task_polls_on_as_a_blocking_wait_would() {
     for (words, polls_on) in [("spin", true), ("block", false)] {
-        let settings = Job::builder().wait_as(words).unwrap().time_limit(PATIENCE);
+        let settings = Job::builder().waiting(words.parse().unwrap()).time_limit(PATIENCE);
         cluster_with(2, settings, |job| {
             if job.rank() == 0 {
                 let page = job.register(Region::zeroed(64)?)?;
@@ -147,7 +149,8 @@ fn task_polls_on_as_a_blocking_wait_would() {
 /// A loop that never looks holds nothing up: the helper takes in what arrives for it.
 #[test]
 fn node_whose_event_loop_computes_still_answers() {
-    let settings = Job::builder().wait_as("block").unwrap().without("shm").time_limit(PATIENCE);
+    let settings =
+        Job::builder().waiting(WaitMode::Block).without([Feature::Shm]).time_limit(PATIENCE);
     cluster_with(2, settings, |job| {
         let inbox = job.publish("inbox", Region::zeroed(64)?, Rights::ALL)?;
         job.barrier()?;

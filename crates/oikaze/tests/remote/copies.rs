@@ -1,15 +1,12 @@
 //! Copies of remote memory, offsets in elements, and messages that are passed on.
 
+use oikaze::job::Feature;
 use oikaze::prelude::*;
 use oikaze::testing::cluster_with;
 
 #[test]
 fn copies_and_elements_are_those_of_the_peer() {
-    for without in [None, Some("shm")] {
-        let settings = match without {
-            Some(way) => Job::builder().without(way),
-            None => Job::builder(),
-        };
+    for settings in [Job::builder(), Job::builder().without([Feature::Shm])] {
         cluster_with(2, settings, |job| {
             let rights = Rights::READ | Rights::WRITE | Rights::ATOMIC;
             let mine = job.publish("numbers", Region::shared(4099)?, rights)?;
@@ -46,7 +43,7 @@ fn copies_and_elements_are_those_of_the_peer() {
 
 #[test]
 fn messages_are_passed_on_round_the_nodes() {
-    for settings in [Job::builder(), Job::builder().without("shm")] {
+    for settings in [Job::builder(), Job::builder().without([Feature::Shm])] {
         cluster_with(3, settings, |job| {
             let (me, n) = (job.rank(), job.size());
             let next = job.peer((me + 1) % n)?;

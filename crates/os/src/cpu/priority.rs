@@ -15,6 +15,18 @@ pub enum Priority {
 }
 
 impl Priority {
+    /// Checks the number.
+    ///
+    /// # Errors
+    /// The system knows no such priority. The text says which it knows.
+    pub fn checked(self) -> Result<Priority, String> {
+        let is_known = match self {
+            Priority::Fifo(priority) => (1..=99).contains(&priority),
+            Priority::Nice(nice) => (-20..=19).contains(&nice),
+        };
+        if is_known { Ok(self) } else { Err(expected(&self.to_string())) }
+    }
+
     /// Gives the calling thread this priority. Threads and processes that the thread starts do not
     /// inherit the real-time class.
     ///
@@ -36,6 +48,11 @@ impl Priority {
             io::Error::new(why.kind(), format!("{why}; it takes {permission}"))
         })
     }
+}
+
+/// Returns the text of a refusal of this priority.
+fn expected(text: &str) -> String {
+    format!("{text:?}: expected fifo, fifo:N (1 to 99) or nice:N (-20 to 19)")
 }
 
 fn set_fifo(priority: u8) -> io::Result<()> {
@@ -74,17 +91,11 @@ impl FromStr for Priority {
         let (class, number) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
         let priority = match (class, number) {
             ("fifo", None) => Some(Priority::Fifo(1)),
-            ("fifo", Some(number)) => {
-                number.parse().ok().filter(|n| (1..=99).contains(n)).map(Priority::Fifo)
-            }
-            ("nice", Some(number)) => {
-                number.parse().ok().filter(|n| (-20..=19).contains(n)).map(Priority::Nice)
-            }
+            ("fifo", Some(number)) => number.parse().ok().map(Priority::Fifo),
+            ("nice", Some(number)) => number.parse().ok().map(Priority::Nice),
             _ => None,
         };
-        priority.ok_or_else(|| {
-            format!("{text:?}: expected fifo, fifo:N (1 to 99) or nice:N (-20 to 19)")
-        })
+        priority.and_then(|priority| priority.checked().ok()).ok_or_else(|| expected(text))
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::mapping::Mapping;
 use super::{MemoryError, memfd};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, madvise};
 use std::sync::OnceLock;
@@ -34,7 +34,7 @@ pub fn huge_page() -> Option<usize> {
     *SIZE.get_or_init(|| {
         let text =
             std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok()?;
-        let switched_off = Without::of_process().is_ok_and(|without| without.huge);
+        let switched_off = DisabledFeatures::of_process().is_ok_and(|without| without.huge);
         text.trim().parse().ok().filter(|size: &usize| size.is_power_of_two() && !switched_off)
     })
 }

@@ -3,7 +3,7 @@
 use oikaze_protocol::limits::PAGE;
 
 use super::{Finding, Suitability, number, status_field};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::memory::tracking::{self, TrackerKind, userfaultfd_features};
 
 /// Oldest kernel that is tested (Ubuntu 22.04).
@@ -13,7 +13,7 @@ const UFFD_TRACKS: (u32, u32) = (6, 4);
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_PTRACE: u32 = 19;
 
-pub(super) fn findings(without: &Without) -> Vec<Finding> {
+pub(super) fn findings(without: &DisabledFeatures) -> Vec<Finding> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut findings = vec![version(), page_size(), seccomp(&status)];
     findings.extend(capabilities(&status));
@@ -161,7 +161,7 @@ fn barriers() -> Finding {
         .fix("Permit membarrier in the sandbox; remove it from OIKAZE_WITHOUT if it is there.")
 }
 
-fn chosen(without: &Without) -> Finding {
+fn chosen(without: &DisabledFeatures) -> Finding {
     let needed = "any of the three works; userfaultfd is faster";
     match tracking::choose(without) {
         Ok(choice) => {

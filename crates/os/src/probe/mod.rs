@@ -15,7 +15,7 @@ pub(crate) use kernel::kernel_version;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 
 /// Suitability of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,7 +82,7 @@ impl fmt::Display for Finding {
 /// Probes everything. Takes some milliseconds; the first time after the machine has started, some
 /// 50 more.
 #[must_use]
-pub fn probe(without: &Without) -> Vec<Finding> {
+pub fn probe(without: &DisabledFeatures) -> Vec<Finding> {
     let mut findings = kernel::findings(without);
     findings.extend(limits::findings());
     findings.extend(network::findings(without));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn every_finding_is_complete_and_what_is_not_good_has_a_fix() {
-        let findings = probe(&Without::default());
+        let findings = probe(&DisabledFeatures::default());
         assert!(findings.len() > 15);
         for finding in &findings {
             println!("{finding}");
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_switched_off_is_not_called_missing() {
-        let findings = probe(&Without::parse("uffd,gso").unwrap());
+        let findings = probe(&DisabledFeatures::parse("uffd,gso").unwrap());
         let tracker = findings.iter().find(|f| f.what == "page tracking").unwrap();
         assert!(
             tracker.found.starts_with("mprotect") && tracker.ok == Suitability::Degraded,

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Finding, Suitability, bytes, number};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::{self, Bind, Link, Offload};
 use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
 
-pub(super) fn findings(without: &Without) -> Vec<Finding> {
+pub(super) fn findings(without: &DisabledFeatures) -> Vec<Finding> {
     let mut findings =
         vec![sysctl("net.core.rmem_max", "rmem_max"), sysctl("net.core.wmem_max", "wmem_max")];
     findings.extend(
@@ -41,7 +41,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
 }
 
 /// Probes early receive at all interfaces, for a moment.
-fn early_receive(without: &Without) -> Finding {
+fn early_receive(without: &DisabledFeatures) -> Finding {
     let state = net::open(&Bind { without: *without, ..Bind::default() })
         .map(|link| link.statistics().tcx_receive);
     let (found, ok) = match state {

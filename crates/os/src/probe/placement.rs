@@ -1,11 +1,11 @@
 //! Support for moving and exchanging pages of regions.
 
 use super::{Finding, Suitability, bytes};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::memory::huge_page;
 use crate::memory::placement::{Placement, calibration::Crossovers};
 
-pub(super) fn findings(without: &Without) -> Vec<Finding> {
+pub(super) fn findings(without: &DisabledFeatures) -> Vec<Finding> {
     let placement = Placement::new(without);
     let needed = "optional: regions change pages instead of bytes (Linux 6.8)";
     let mut findings = vec![huge()];
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_switched_off_is_said() {
-        let findings = findings(&Without::parse("move").unwrap());
+        let findings = findings(&DisabledFeatures::parse("move").unwrap());
         let moving = findings.iter().find(|finding| finding.what == "moving pages").unwrap();
         assert!(
             moving.ok == Suitability::Degraded && moving.found.contains("OIKAZE_WITHOUT=move"),

@@ -1,7 +1,7 @@
 //! Cipher of this machine for datagrams (SEAL-2.6), and its speed on one core.
 
 use super::{Finding, Suitability};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::secrets::seal::{Aead, preferred_cipher};
 use oikaze_protocol::seal::{Cipher, CipherKind, TAG_LEN};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ fn bytes_per_second(cipher: CipherKind) -> f64 {
     TEXT_LEN as f64 / fastest.as_secs_f64().max(1e-9)
 }
 
-pub(super) fn finding(without: &Without) -> Finding {
+pub(super) fn finding(without: &DisabledFeatures) -> Finding {
     let cipher = without.cipher();
     let speed = bytes_per_second(cipher) / 1e9;
     let found =
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn either_cipher_is_measured_and_named() {
         for (text, name) in [("", preferred_cipher().name()), ("aes", "ChaCha20-Poly1305")] {
-            let finding = finding(&Without::parse(text).unwrap());
+            let finding = finding(&DisabledFeatures::parse(text).unwrap());
             let speed = finding.found.split_once(" at ").unwrap().1.split(' ').next().unwrap();
             assert!(finding.found.starts_with(name), "{finding}");
             // Slower than any processor that Oikaze runs on, and faster than any to come soon.

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::OnceLock;
 
@@ -43,7 +43,7 @@ impl Reach {
 pub(crate) fn are_asymmetric(reach: Reach) -> bool {
     static FOUND: OnceLock<[bool; 2]> = OnceLock::new();
     let [process, machine] = *FOUND.get_or_init(|| {
-        let wanted = !Without::of_process().unwrap_or_default().membarrier;
+        let wanted = !DisabledFeatures::of_process().unwrap_or_default().membarrier;
         let works = |register, reach: Reach| {
             wanted && membarrier(register).is_ok() && membarrier(reach.command()).is_ok()
         };

@@ -167,7 +167,7 @@ impl fmt::Display for Stuck {
         }
         f.write_str(
             ": something on the way loses them or their acknowledgements; look for a firewall, a narrow MTU or a broken offload \
-             (ethtool -k DEVICE), or try OIKAZE_WITHOUT=gso,frames,lanes",
+             (ethtool -k DEVICE), or try OIKAZE_WITHOUT=gso,raw-tx,lanes",
         )
     }
 }

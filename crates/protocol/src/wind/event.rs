@@ -72,7 +72,7 @@ impl core::fmt::Display for Fallback {
             ),
             Fallback::Bypass => f.write_str(
                 "frames sent past the kernel's IP are lost on the way, while datagrams of the socket arrive: small messages go by \
-                 the socket, more slowly (OIKAZE_WITHOUT=frames never tries)",
+                 the socket, more slowly (OIKAZE_WITHOUT=raw-tx never tries)",
             ),
             Fallback::BulkPort => f.write_str(
                 "nothing gets through to its port for bulk: bulk goes to the port for small messages, which wait behind it; let both \

@@ -1,85 +1,41 @@
 //! Settings of a node's threads: which thread runs the engine, and how threads wait.
 
-use super::mode::{Drive, Inline, OwnThread, Served};
+use super::mode::EngineMode;
 use oikaze_launch::environment::{ENGINE, PRIORITY};
-use oikaze_os::cpu::{CpuId, NoCore, Priority, online_cpus, parse_cores};
+use oikaze_os::cpu::{CpuId, NoCore, Priority, online_cpus};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// Thread that runs the turns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EngineMode {
-    /// A thread that waits; the helper when none does.
-    Inline(Inline),
-    /// A thread of its own. No other thread runs turns.
-    Thread(OwnThread),
-    /// A thread of its own, which leaves sending and receiving to a server of this machine
-    /// (`oikaze serve`).
-    Process(Served),
-}
-
-impl EngineMode {
-    /// Returns the way in which the engine is driven.
-    pub(crate) fn drive(&self) -> &dyn Drive {
-        match self {
-            EngineMode::Inline(inline) => inline,
-            EngineMode::Thread(thread) => thread,
-            EngineMode::Process(served) => served,
-        }
-    }
-
-    /// Returns the processors to which the engine's own thread is bound.
-    pub fn cores(&self) -> &[CpuId] {
-        self.drive().own_thread().unwrap_or_default()
-    }
-}
-
-impl FromStr for EngineMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<EngineMode, String> {
-        let (kind, rest) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
-        let unknown = || {
-            "expected inline, thread, thread:CORES (such as thread:1 or thread:2-3) or process[:NAME][@CORES] (such as process:io@3)"
-                .to_owned()
-        };
-        match (kind, rest) {
-            ("inline", None) => Ok(EngineMode::Inline(Inline)),
-            ("thread", None) => Ok(EngineMode::Thread(OwnThread::default())),
-            ("thread", Some(list)) => {
-                let cores = parse_cores(list).ok_or_else(unknown)?;
-                Ok(EngineMode::Thread(OwnThread { cores }))
-            }
-            _ => {
-                let (named, list) =
-                    text.split_once('@').map_or((text, None), |(a, b)| (a, Some(b)));
-                let server = match named.split_once(':') {
-                    Some(("process", name)) => name,
-                    None if named == "process" => oikaze_serve::DEFAULT_NAME,
-                    _ => return Err(unknown()),
-                };
-                oikaze_serve::check_name(server)?;
-                let cores = list.map_or(Some(Vec::new()), parse_cores).ok_or_else(unknown)?;
-                Ok(EngineMode::Process(Served { server: server.to_owned(), cores }))
-            }
-        }
-    }
-}
 
 /// Shortest and longest interval of polling. A longer one would delay the end of the job.
 const INTERVALS: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_millis(100);
 
 /// Way in which threads wait, those of the application and of the engine alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// In text, as in `OIKAZE_WAIT`: `spin`, `poll:TIME` (such as `poll:10us`), `block` or `adaptive`.
+///
+/// ```
+/// use oikaze::job::WaitMode;
+/// use std::time::Duration;
+///
+/// # fn main() {
+/// assert_eq!("poll:10us".parse(), Ok(WaitMode::Poll(Duration::from_micros(10))));
+/// assert!("poll:10".parse::<WaitMode>().is_err());
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Polls without end.
+    /// Polls without end. That is quickest where each node has cores of its own.
     Spin,
-    /// Polls at this interval, and sleeps in between. No news wakes the thread.
+    /// Polls at this interval, 1 µs to 100 ms, and sleeps in between. Nothing wakes the thread
+    /// before.
     Poll(Duration),
-    /// Sleeps at once. After a wakeup, polls until no news has come for 100 µs.
+    /// Sleeps at once, which leaves the cores to others. After a wakeup, a thread that waits for
+    /// more polls until nothing has come for 100 µs, so that many completions cost one wakeup.
     Block,
-    /// Spins where cores are free, for as long as that has been paying off, and then sleeps.
+    /// Spins where the machine has cores for it, and then sleeps. Each thread spins for as long as
+    /// that has been paying off in its latest waits, at most 2 ms. The default.
+    #[default]
     Adaptive,
 }
 
@@ -88,12 +44,16 @@ impl WaitMode {
     ///
     /// # Errors
     /// The text says which intervals are permitted.
-    pub fn poll(interval: Duration) -> Result<WaitMode, String> {
-        if INTERVALS.contains(&interval) {
-            return Ok(WaitMode::Poll(interval));
+    fn checked(self) -> Result<WaitMode, String> {
+        match self {
+            WaitMode::Poll(interval) if !INTERVALS.contains(&interval) => {
+                let (least, most) = (INTERVALS.start(), INTERVALS.end());
+                Err(format!(
+                    "{interval:?} is not an interval of polling; give {least:?} to {most:?}"
+                ))
+            }
+            mode => Ok(mode),
         }
-        let (least, most) = (INTERVALS.start(), INTERVALS.end());
-        Err(format!("{interval:?} is no interval of polling; give {least:?} to {most:?}"))
     }
 }
 
@@ -106,7 +66,7 @@ impl FromStr for WaitMode {
             "block" => Ok(WaitMode::Block),
             "adaptive" => Ok(WaitMode::Adaptive),
             _ => match text.strip_prefix("poll:").and_then(duration) {
-                Some(interval) => WaitMode::poll(interval),
+                Some(interval) => WaitMode::Poll(interval).checked(),
                 None => {
                     Err("expected spin, poll:TIME (such as poll:10us), block or adaptive".into())
                 }
@@ -189,9 +149,11 @@ impl WaitSettings {
             }
             None => Self::mode_of_env()?,
         };
-        let wait = wait.map_or_else(Self::wait_of_env, Ok)?;
-        let priority =
-            priority.map_or_else(Self::priority_of_env, |priority| Ok(Some(priority)))?;
+        let wait = wait.map_or_else(Self::wait_of_env, WaitMode::checked)?;
+        let priority = match priority {
+            Some(priority) => Some(priority.checked()?),
+            None => Self::priority_of_env()?,
+        };
         Ok(Self { wait, mode, priority })
     }
 
@@ -201,7 +163,7 @@ impl WaitSettings {
     }
 
     fn mode_of_env() -> Result<EngineMode, String> {
-        let Ok(text) = std::env::var(ENGINE) else { return Ok(EngineMode::Inline(Inline)) };
+        let Ok(text) = std::env::var(ENGINE) else { return Ok(EngineMode::inline()) };
         let mode: EngineMode = text.parse().map_err(|why| format!("{ENGINE}={text}: {why}"))?;
         check_cores(mode.cores(), &format!("{ENGINE}={text}"))?;
         Ok(mode)
@@ -209,7 +171,7 @@ impl WaitSettings {
 
     fn wait_of_env() -> Result<WaitMode, String> {
         match std::env::var("OIKAZE_WAIT") {
-            Err(_) => Ok(WaitMode::Adaptive),
+            Err(_) => Ok(WaitMode::default()),
             Ok(text) => text.parse().map_err(|why| format!("OIKAZE_WAIT={text}: {why}")),
         }
     }
@@ -247,6 +209,7 @@ fn check_cores(cores: &[CpuId], setting: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oikaze_os::cpu::parse_cores;
 
     #[test]
     fn ways_of_waiting_are_read_as_they_are_written() {
@@ -280,7 +243,7 @@ mod tests {
     /// `oikaze_os::cpu::Topology` tests.
     #[test]
     fn spinning_on_too_few_cores_is_told_with_a_remedy() {
-        let thread = EngineMode::Thread(OwnThread::default());
+        let thread = EngineMode::thread();
         let policy = |wait, has_room, mode: &EngineMode| WaitPolicy {
             wait,
             has_room,
@@ -291,8 +254,7 @@ mod tests {
         for part in ["OIKAZE_WAIT=spin", "2 nodes here", "its engine's", "0-1", "adaptive"] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        let one =
-            policy(WaitMode::Spin, false, &EngineMode::Inline(Inline)).crowding(1, "0").unwrap();
+        let one = policy(WaitMode::Spin, false, &EngineMode::inline()).crowding(1, "0").unwrap();
         assert!(one.contains("this node keeps a thread spinning"), "{one}");
         assert_eq!(policy(WaitMode::Spin, true, &thread).crowding(2, "0-3"), None);
         for wait in [WaitMode::Adaptive, WaitMode::Block] {

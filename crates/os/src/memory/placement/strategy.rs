@@ -4,7 +4,7 @@ use super::calibration::{Calibration, Crossovers, others_run};
 use super::choice::{ChosenStrategy, LEAST, choose};
 use super::mover::Mover;
 use super::{PageRange, Placed, PlacementError};
-use crate::features::Without;
+use crate::features::{DisabledFeatures, Feature};
 use crate::memory::placement::chunk::{self, Act, Moves};
 use crate::memory::placement::range::Span;
 use crate::memory::placement::scratch::CHUNK;
@@ -41,11 +41,11 @@ impl Placement {
     /// Returns a placement with what the kernel offers and the user has not switched off. Its
     /// calibration is measured when first needed.
     #[must_use]
-    pub fn new(without: &Without) -> Placement {
-        let switched_off =
-            [("uffd", without.uffd), ("move", without.page_move)].into_iter().find(|(_, off)| *off);
+    pub fn new(without: &DisabledFeatures) -> Placement {
+        let needed = [Feature::Uffd, Feature::Move];
+        let switched_off = needed.into_iter().find(|feature| without.contains(*feature));
         let mover = match switched_off {
-            Some((word, _)) => Err(format!("switched off by OIKAZE_WITHOUT={word}")),
+            Some(off) => Err(format!("switched off by OIKAZE_WITHOUT={off}")),
             None => {
                 Mover::open().map_err(|why| format!("the kernel does not offer it here: {why}"))
             }
@@ -55,7 +55,7 @@ impl Placement {
 
     /// As [`Placement::new`], with a known calibration.
     #[must_use]
-    pub fn calibrated(without: &Without, calibration: Calibration) -> Placement {
+    pub fn calibrated(without: &DisabledFeatures, calibration: Calibration) -> Placement {
         Placement { calibration: (calibration, None).into(), ..Placement::new(without) }
     }
 
@@ -66,7 +66,7 @@ impl Placement {
         static PLACEMENT: OnceLock<Placement> = OnceLock::new();
         PLACEMENT.get_or_init(|| {
             // An unreadable value was refused when the job began.
-            let without = Without::of_process().unwrap_or_default();
+            let without = DisabledFeatures::of_process().unwrap_or_default();
             let placement = Placement::new(&without);
             if let Some(why) = placement.why_not().filter(|_| !without.uffd && !without.page_move) {
                 eprintln!("oikaze: pages are copied instead of moved: {why} (docs/KERNELS.md)");

@@ -8,7 +8,7 @@
 use super::super::lasting_len;
 use super::super::mapping::Mapping;
 use super::{Backing, Region};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::processes::signals::{Locked, locked};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::fstat;
@@ -353,7 +353,8 @@ impl Region {
     #[doc(hidden)]
     pub fn exchange_unit(&self) -> Option<u64> {
         static OFF: OnceLock<bool> = OnceLock::new();
-        let off = *OFF.get_or_init(|| Without::of_process().is_ok_and(|without| without.remap));
+        let off =
+            *OFF.get_or_init(|| DisabledFeatures::of_process().is_ok_and(|without| without.remap));
         self.backed().filter(|_| !off)?;
         self.huge_pages().map(|size| size as u64)
     }

@@ -10,7 +10,7 @@ use super::self_test;
 use super::trackers::mprotect::Mprotect;
 use super::trackers::tracker::{Tracker, TrackerKind};
 use super::trackers::userfaultfd::Userfaultfd;
-use crate::features::Without;
+use crate::features::{DisabledFeatures, Feature};
 
 /// The chosen tracker, and why the better ones were passed over.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Trackers, best first, each with the words of `OIKAZE_WITHOUT` that switch it off.
-const CANDIDATES: [(TrackerKind, &[&str]); 3] = [
-    (TrackerKind::UserfaultfdFull, &["uffd", "uffd-full"]),
-    (TrackerKind::UserfaultfdUserMode, &["uffd"]),
-    (TrackerKind::Mprotect, &["mprotect"]),
+/// Trackers, best first, each with the features that it needs.
+const CANDIDATES: [(TrackerKind, &[Feature]); 3] = [
+    (TrackerKind::UserfaultfdFull, &[Feature::Uffd, Feature::UffdFull]),
+    (TrackerKind::UserfaultfdUserMode, &[Feature::Uffd]),
+    (TrackerKind::Mprotect, &[Feature::Mprotect]),
 ];
 
 /// Opens one tracker and tests it on two pages.
@@ -71,11 +71,11 @@ pub fn open(kind: TrackerKind) -> Result<Arc<dyn Tracker>, SharedError> {
 ///
 /// # Errors
 /// None works: why, for each.
-pub fn choose(without: &Without) -> Result<Choice, SharedError> {
+pub fn choose(without: &DisabledFeatures) -> Result<Choice, SharedError> {
     let mut passed_over = Vec::new();
-    for (kind, words) in CANDIDATES {
-        if let Some(word) = without.names().find(|name| words.contains(name)) {
-            passed_over.push((kind, format!("switched off by OIKAZE_WITHOUT={word}")));
+    for (kind, needed) in CANDIDATES {
+        if let Some(off) = needed.iter().find(|feature| without.contains(**feature)) {
+            passed_over.push((kind, format!("switched off by OIKAZE_WITHOUT={off}")));
             continue;
         }
         match open(kind) {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_is_switched_off_is_not_taken_and_the_report_says_so() {
-        let choice = choose(&Without::parse("uffd").unwrap()).unwrap();
+        let choice = choose(&DisabledFeatures::parse("uffd").unwrap()).unwrap();
         assert_eq!(choice.tracker.kind(), TrackerKind::Mprotect);
         let report = choice.to_string();
         assert!(
@@ -108,14 +108,15 @@ mod tests {
             "{report}"
         );
         assert_ne!(
-            choose(&Without::parse("uffd-full").unwrap()).unwrap().tracker.kind(),
+            choose(&DisabledFeatures::parse("uffd-full").unwrap()).unwrap().tracker.kind(),
             TrackerKind::UserfaultfdFull
         );
     }
 
     #[test]
     fn nothing_left_is_an_error_that_names_all() {
-        let text = choose(&Without::parse("uffd,mprotect").unwrap()).unwrap_err().to_string();
+        let text =
+            choose(&DisabledFeatures::parse("uffd,mprotect").unwrap()).unwrap_err().to_string();
         assert!(
             text.contains("userfaultfd for user mode only")
                 && text.contains("OIKAZE_WITHOUT=mprotect"),

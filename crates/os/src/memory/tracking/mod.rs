@@ -37,4 +37,4 @@ pub use shared_memory::SharedMemory;
 pub use trackers::mprotect::Mprotect;
 pub use trackers::segv_chain::{ensure_again, put_back, set_aside};
 pub use trackers::tracker::{FaultAt, Tracker, TrackerKind, View};
-pub use trackers::userfaultfd::{Feature, Userfaultfd, userfaultfd_features};
+pub use trackers::userfaultfd::{UffdFeature, Userfaultfd, userfaultfd_features};

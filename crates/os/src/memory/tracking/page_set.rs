@@ -191,11 +191,11 @@ impl Pages for PageSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::Without;
+    use crate::features::DisabledFeatures;
     use crate::memory::tracking::choose;
 
     fn set_of(pages: usize) -> PageSet {
-        let tracker = choose(&Without::default()).unwrap().tracker;
+        let tracker = choose(&DisabledFeatures::default()).unwrap().tracker;
         let mut set = PageSet::new();
         assert!(
             set.insert(Arc::new(SharedMemory::new(5, "p", pages * PAGE, tracker).unwrap()))

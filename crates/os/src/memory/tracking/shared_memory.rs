@@ -374,11 +374,11 @@ impl Drop for SharedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::Without;
+    use crate::features::DisabledFeatures;
     use crate::memory::tracking::choose;
 
     fn array(bytes: usize) -> Result<SharedMemory, SharedError> {
-        SharedMemory::new(0, "p", bytes, choose(&Without::default()).unwrap().tracker)
+        SharedMemory::new(0, "p", bytes, choose(&DisabledFeatures::default()).unwrap().tracker)
     }
 
     fn blocks(memory: &SharedMemory) -> usize {

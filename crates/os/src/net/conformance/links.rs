@@ -2,7 +2,7 @@
 
 use super::checks;
 use super::{Plan, V4, V6, carries, narrow_namespace};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::bypass::raw_tx::RawTx;
 use crate::net::bypass::splice::Splice;
 use crate::net::bypass::tcx::TcxRx;
@@ -14,7 +14,7 @@ use crate::testing::skip;
 use std::net::{IpAddr, SocketAddr};
 
 fn ask(ip: IpAddr, without: &str) -> Bind {
-    let without = Without::parse(without).unwrap();
+    let without = DisabledFeatures::parse(without).unwrap();
     Bind { addresses: vec![ip], without, ..Bind::default() }
 }
 

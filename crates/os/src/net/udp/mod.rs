@@ -32,7 +32,7 @@ use super::{
     Link, LinkProperties, LocalAddress, Offload, Outgoing, Sink, Statistics, TooBig,
     local_addresses,
 };
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use core::ops::ControlFlow;
 use oikaze_protocol::limits::DATAGRAM_MAX;
 use oikaze_protocol::wind::PerLane;
@@ -82,7 +82,7 @@ pub struct UdpLink {
 struct SocketOptions {
     /// Buffer size in bytes.
     buffer: usize,
-    without: Without,
+    without: DisabledFeatures,
 }
 
 /// Reports that wait for the caller.
@@ -120,7 +120,7 @@ impl UdpLink {
             schedule: PollSchedule::new(),
             plain_only: PlainOnlyPeers::default(),
             statistics,
-            pool: ReceivePool::new(PredictionBackoff::new(ask.without.predict)),
+            pool: ReceivePool::new(PredictionBackoff::new(ask.without.direct_placement)),
             options: SocketOptions { buffer: ask.buffer, without: ask.without },
             refusals: Refusals::default(),
             reports: Reports { too_big: VecDeque::new(), notices: notices.into() },

@@ -117,7 +117,7 @@ impl UdpLink {
         self.reports.notices.push_back(format!(
             "{peer} is heard by the plain socket only: datagrams to its connected socket, or early ones (tcx), do not arrive; small \
              messages are received by the plain socket, more slowly; does another program filter sockets or packets here \
-             (bpftool net)? (OIKAZE_WITHOUT=early,connect never tries)"
+             (bpftool net)? (OIKAZE_WITHOUT=tcx,connect never tries)"
         ));
     }
 }

@@ -3,7 +3,7 @@
 use super::send::{self, Sent};
 use super::sockets::{Route, reaching};
 use super::{Reports, UdpLink};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::{Offload, Outgoing, TooBig, datagram_max_to};
 use core::ops::ControlFlow;
 use oikaze_protocol::limits::DATAGRAM_MIN;
@@ -97,7 +97,7 @@ impl UdpLink {
         // Small datagrams are seldom joined, and a socket without GRO needs no control message.
         let joined = lane == Lane::Bulk || self.sockets.own.bulk.is_empty();
         let all = self.options.without;
-        let without = Without { gro: all.gro || !joined, ..all };
+        let without = DisabledFeatures { gro: all.gro || !joined, ..all };
         let set = &mut self.sockets.connected[lane];
         let before = set.sockets.len();
         let connected = set.connect(to, own, self.options.buffer, &without);

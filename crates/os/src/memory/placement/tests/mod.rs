@@ -10,7 +10,7 @@ mod together;
 use super::super::{PageSize, Region, RegionKind};
 use super::calibration::{Calibration, Crossovers};
 use super::{PageRange, Placed, Placement, PlacementMethod, huge_moves, page_size};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::testing::skipped;
 use core::ptr::NonNull;
 use rustix::mm::{Advice, madvise};
@@ -82,7 +82,7 @@ fn placement(without: &str) -> Placement {
     const FROM: Option<usize> = Some(512 << 10);
     let all = Crossovers { moving: FROM, taking: FROM, exchange: FROM, install: FROM, huge: FROM };
     Placement::calibrated(
-        &Without::parse(without).unwrap(),
+        &DisabledFeatures::parse(without).unwrap(),
         Calibration { alone: all, beside: all },
     )
 }

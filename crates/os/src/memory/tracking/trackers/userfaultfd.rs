@@ -99,7 +99,7 @@ fn failed(call: &str, start: usize, len: usize, e: io::Error) -> SharedError {
 
 /// A feature of userfaultfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Feature {
+pub struct UffdFeature {
     /// Name of the feature.
     pub name: &'static str,
     /// First Linux version that has the feature.
@@ -115,7 +115,7 @@ pub struct Feature {
 ///
 /// # Errors
 /// userfaultfd cannot be opened at all.
-pub fn userfaultfd_features() -> io::Result<Vec<Feature>> {
+pub fn userfaultfd_features() -> io::Result<Vec<UffdFeature>> {
     let fd = uffd_sys::open_user_mode().or_else(|e| uffd_sys::open_full().map_err(|_| e))?;
     let there = uffd_sys::handshake(&fd, 0)?;
     let known = [
@@ -125,7 +125,7 @@ pub fn userfaultfd_features() -> io::Result<Vec<Feature>> {
         ("userfaultfd WP_ASYNC", "6.7", feature::WP_ASYNC),
         ("userfaultfd MOVE", "6.8", feature::MOVE),
     ];
-    let feature = |(name, since, bit)| Feature {
+    let feature = |(name, since, bit)| UffdFeature {
         name,
         since,
         needed: feature::TRACKER & bit != 0,

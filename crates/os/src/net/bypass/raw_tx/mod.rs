@@ -32,7 +32,7 @@ pub(crate) struct RawTx<L> {
 
 impl<L: SocketLink> RawTx<L> {
     pub(crate) fn new(inner: L, ask: &Bind) -> RawTx<L> {
-        let is_on = !ask.without.frames;
+        let is_on = !ask.without.raw_tx;
         RawTx { inner, is_on, sockets: RawSockets::new(!ask.without.gso), peers: ArrayVec::new() }
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::memory::mapping::Mapping;
 use crate::memory::{Gather, Region, RegionTable};
 use crate::net::conformance::take;
@@ -61,7 +61,7 @@ pub(in crate::net) fn whole(batch: u32) -> Vec<Vec<u8>> {
 fn links(without: &str) -> (Splice<UdpLink>, UdpLink, SocketAddr) {
     let bind = |without| Bind {
         addresses: vec![Ipv4Addr::LOCALHOST.into()],
-        without: Without::parse(without).unwrap(),
+        without: DisabledFeatures::parse(without).unwrap(),
         ..Bind::default()
     };
     let plain = |without| UdpLink::bind(&bind(without)).unwrap();

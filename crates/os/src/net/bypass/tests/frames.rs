@@ -219,7 +219,7 @@ fn no_frames_are_sent_where_the_kernel_takes_another_route() {
 
 #[test]
 fn frames_and_tcx_can_be_switched_off() {
-    for (without, expected) in [("early", [false, true]), ("frames", [false, true])] {
+    for (without, expected) in [("tcx", [false, true]), ("raw-tx", [false, true])] {
         in_a_thread(move || {
             let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], [without, ""]) else {
                 return;

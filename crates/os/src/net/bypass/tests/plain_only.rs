@@ -2,7 +2,7 @@
 //! datagrams and delivers none.
 
 use super::veth::{Cable, cable, in_a_thread};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::Outgoing;
 use crate::net::bypass::SocketLink;
 use crate::net::stack::{LinkStack, open};
@@ -97,7 +97,7 @@ fn connected<'l>(
 /// WIND-8.13.
 #[test]
 fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
-    let without = Without::parse("early").unwrap();
+    let without = DisabledFeatures::parse("tcx").unwrap();
     let open = || {
         open(&Bind { addresses: vec![[127, 0, 0, 1].into()], without, ..Bind::default() }).unwrap()
     };

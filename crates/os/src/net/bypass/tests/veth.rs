@@ -1,6 +1,6 @@
 //! Links at both ends of a veth pair between two network namespaces. Only as root.
 
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::stack::{LinkStack, open};
 use crate::net::{Bind, Link};
 use crate::testing::skip;
@@ -62,7 +62,7 @@ pub(super) fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
             if address.contains(':') { "nodad" } else { "broadcast +" }
         ));
         ip(&format!("link set {device} mtu 9000 up"));
-        let without = Without::parse(without).unwrap();
+        let without = DisabledFeatures::parse(without).unwrap();
         let link = open(&Bind { without, ..Bind::default() }).unwrap();
         let at = SocketAddr::new(
             address.split('/').next().unwrap().parse().unwrap(),

@@ -345,7 +345,7 @@ fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
 
 #[test]
 fn it_can_be_switched_off() {
-    let without = crate::features::Without::parse("foresee").unwrap();
+    let without = crate::features::DisabledFeatures::parse("direct-placement").unwrap();
     let mut receiver =
         UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
     let mut taker = Taker::new(100, 1000);

@@ -1,7 +1,7 @@
 //! Selection of addresses and ports.
 
 use super::socket::Socket;
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use core::fmt;
 use core::str::FromStr;
 use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
@@ -23,8 +23,8 @@ pub struct Bind {
     pub bulk_port: Option<u16>,
     /// Number of links of this machine that are to find room in `ports`.
     pub sharers: usize,
-    /// Mechanisms not to use: `gso`, `gro`, `lanes`, `connect`, `early`, `frames`, `ipv6`.
-    pub without: Without,
+    /// Features not to use: `gso`, `gro`, `lanes`, `connect`, `tcx`, `raw-tx`, `ipv6`.
+    pub without: DisabledFeatures,
     /// Only the UDP checksum covers the bytes of a datagram.
     pub checked_by_udp: bool,
     /// Kernel buffer to ask for in each direction, in bytes.
@@ -33,7 +33,7 @@ pub struct Bind {
 
 impl Default for Bind {
     fn default() -> Bind {
-        let without = Without::default();
+        let without = DisabledFeatures::default();
         Bind {
             addresses: Vec::new(),
             ports: Ports::ANY,

@@ -10,7 +10,7 @@
 //! Bench cases: `message_lat` and `put_bw` without root (`bench wind`).
 
 use super::socket::Socket;
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use arrayvec::ArrayVec;
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
@@ -139,7 +139,7 @@ impl ConnectedSet {
         to: SocketAddr,
         own: &Socket,
         buffer: usize,
-        without: &Without,
+        without: &DisabledFeatures,
     ) -> Option<&Socket> {
         self.candidates.retain(|(candidate, _)| *candidate != to);
         match self.open(to, own, buffer, without) {
@@ -163,7 +163,7 @@ impl ConnectedSet {
         to: SocketAddr,
         own: &Socket,
         buffer: usize,
-        without: &Without,
+        without: &DisabledFeatures,
     ) -> Result<Socket, Errno> {
         let share = |yes| {
             self.sockets
@@ -233,9 +233,13 @@ mod tests {
     fn at_a_periods_end_nobody_is_given_the_socket_of_another() {
         let mut set = ConnectedSet::default();
         for number in 1..4 {
-            let socket =
-                Socket::open(([127, 0, 0, 1], 0).into(), false, 1 << 16, &Without::default())
-                    .unwrap();
+            let socket = Socket::open(
+                ([127, 0, 0, 1], 0).into(),
+                false,
+                1 << 16,
+                &DisabledFeatures::default(),
+            )
+            .unwrap();
             let number = number as u64;
             set.sockets.push(Connected { to: peer(number as u16), socket, number, used: 0 });
         }

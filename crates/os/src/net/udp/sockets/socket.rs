@@ -2,7 +2,7 @@
 
 use super::bind::BindError;
 use crate::descriptor::not_standard;
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::bypass::ip::ECT_0;
 use core::ffi::c_int;
 use core::mem::size_of;
@@ -50,7 +50,7 @@ impl Socket {
         local: SocketAddr,
         both: bool,
         buffer: usize,
-        without: &Without,
+        without: &DisabledFeatures,
     ) -> Result<Socket, BindError> {
         let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -81,7 +81,7 @@ impl Socket {
         own: &Socket,
         to: SocketAddr,
         buffer: usize,
-        without: &Without,
+        without: &DisabledFeatures,
     ) -> Result<Socket, Errno> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let fd = socket_with(
@@ -135,7 +135,7 @@ impl Socket {
         peer: Option<SocketAddr>,
         both: bool,
         buffer: usize,
-        without: &Without,
+        without: &DisabledFeatures,
     ) -> Socket {
         let (send_buffer, receive_buffer) = enlarge_buffers(fd.as_fd(), buffer);
         // Requesting segments of 0 bytes changes nothing, and tells whether the kernel has the

@@ -1,7 +1,7 @@
 //! Sockets that are connected to single peers, and the ECN marks that sockets report.
 
 use super::{HERE, bind};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::Outgoing;
 use crate::net::conformance::{port_of, take};
 use crate::net::{Bind, BindError, Link, Ports, ReceiveEach, UdpLink, local_addresses};
@@ -15,7 +15,10 @@ use std::time::{Duration, Instant};
 fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
     for address in [HERE, IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)] {
         let everywhere = |without: &str| {
-            UdpLink::bind(&Bind { without: Without::parse(without).unwrap(), ..Bind::default() })
+            UdpLink::bind(&Bind {
+                without: DisabledFeatures::parse(without).unwrap(),
+                ..Bind::default()
+            })
         };
         let (mut one, mut other) = (everywhere("").unwrap(), everywhere("connect").unwrap());
         if address.is_ipv6()
@@ -147,7 +150,7 @@ fn a_peers_own_socket_for_bulk_hears_marks_without_gro() {
     let link = || {
         UdpLink::bind(&Bind {
             addresses: vec![HERE],
-            without: Without::parse("gro").unwrap(),
+            without: DisabledFeatures::parse("gro").unwrap(),
             ..Bind::default()
         })
         .unwrap()

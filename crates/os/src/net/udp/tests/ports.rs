@@ -1,7 +1,7 @@
 //! Ports and fallbacks.
 
 use super::{HERE, bind};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::Outgoing;
 use crate::net::conformance::take;
 use crate::net::{Bind, BindError, Link, Offload, Ports, UdpLink};
@@ -38,7 +38,7 @@ fn a_range_gives_the_next_free_port() {
 fn bulk_has_a_port_of_its_own() {
     let both = bind(Ports::ANY).unwrap();
     assert!(both.properties().bulk_port.is_some_and(|port| port != both.port()));
-    let without = Without::parse("lanes").unwrap();
+    let without = DisabledFeatures::parse("lanes").unwrap();
     let mut one =
         UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
     assert_eq!(
@@ -77,7 +77,7 @@ fn a_range_with_one_port_for_each_has_none_for_bulk_and_says_so() {
 fn a_link_without_lanes_speaks_with_one_that_has_them() {
     let without = |words| Bind {
         addresses: vec![HERE],
-        without: Without::parse(words).unwrap(),
+        without: DisabledFeatures::parse(words).unwrap(),
         ..Bind::default()
     };
     let (mut with, mut none) =
@@ -123,7 +123,7 @@ fn an_address_that_is_not_ours_is_an_error() {
 fn offloads_can_be_switched_off() {
     let both = bind(Ports::ANY).unwrap().statistics();
     assert_ne!(both.gso, Offload::Off);
-    let without = Without::parse("gso,gro").unwrap();
+    let without = DisabledFeatures::parse("gso,gro").unwrap();
     let none = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() })
         .unwrap()
         .statistics();

@@ -2,7 +2,7 @@
 
 use super::super::send::Sent;
 use super::{HERE, bind};
-use crate::features::Without;
+use crate::features::DisabledFeatures;
 use crate::net::conformance::{narrow_namespace, take};
 use crate::net::{
     Bind, Link, Offload, Outgoing, Ports, ReceiveEach, TooBig, UdpLink, datagram_max_to,
@@ -79,7 +79,7 @@ fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
 #[test]
 fn what_a_full_receive_buffer_drops_is_counted() {
     let small = Bind { addresses: vec![HERE], buffer: 1, ..Bind::default() };
-    let without = Without::parse("gso").unwrap();
+    let without = DisabledFeatures::parse("gso").unwrap();
     let mut sender =
         UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
     let mut receiver = UdpLink::bind(&small).unwrap();
