@@ -2,8 +2,10 @@
 
 mod array;
 mod block;
+#[path = "block/guard.rs"]
 mod block_guard;
 mod builder;
+#[path = "builder/distribution.rs"]
 mod distribution;
 mod element;
 mod files;
