@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::job::NodeStatistics;
 use oikaze::{Job, Result};
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use oikaze::shared::Homes;
+use oikaze::shared::builder::Homes;
 
 /// Bytes of a page, which is the unit of homes.
 pub const PAGE: usize = 4096;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use clap::ValueEnum;
-use oikaze::shared::{Element, Homes, ReadGuard, SharedArray, WriteGuard};
+use oikaze::shared::builder::Homes;
+use oikaze::shared::{Element, ReadGuard, SharedArray, WriteGuard};
 use oikaze::{Job, Result};
 
 /// Way in which a node touches shared memory.

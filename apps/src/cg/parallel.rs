@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
 use oikaze_apps::{PAGE, Progress, Touched, homes};
 

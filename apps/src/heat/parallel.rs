@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::shared::ReadGuard;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, Touched, homes, part};

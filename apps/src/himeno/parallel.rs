@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, Touched, homes};
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use oikaze::shared::Homes;
+use oikaze::shared::builder::Homes;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, PAGE, Progress, Touched};
 

@@ -152,7 +152,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oikaze::shared::Homes;
+    use oikaze::shared::builder::Homes;
     use oikaze_apps::homes;
 
     #[test]

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use oikaze::collective::{Collectives, Xor};
+use oikaze::collective::Collectives;
+use oikaze::collective::operator::Xor;
 use oikaze::shared::Element;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, agree, part};

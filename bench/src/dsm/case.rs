@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn deliveries_are_those_of_the_library() {
-        let known = oikaze::shared::Delivery::ALL.map(|delivery| delivery.name());
+        let known = oikaze::shared::builder::Delivery::ALL.map(|delivery| delivery.name());
         assert_eq!(DELIVERIES, known);
         assert!(QUICK_DELIVERIES.iter().all(|delivery| DELIVERIES.contains(delivery)));
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use oikaze::completion::Operation;
-use oikaze::memory::{LocalRegion, Region, RegionSlice, RemoteRegion, Rights};
+use oikaze::memory::remote::RemoteRegion;
+use oikaze::memory::{LocalRegion, Region, RegionSlice, Rights};
 use oikaze::message::Class;
 use oikaze::{Job, Peer};
 use rustix::time::{ClockId, clock_gettime};

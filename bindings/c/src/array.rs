@@ -10,7 +10,8 @@ use crate::pointers::{
 };
 use crate::status::oik_status;
 use oikaze::ffi::{ElementType, PlainMemory, UntypedArray, UntypedReadGuard, UntypedWriteGuard};
-use oikaze::shared::{Delivery, Distribution, ElementField, Homes};
+use oikaze::shared::ElementField;
+use oikaze::shared::builder::{Delivery, Distribution, Homes};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};

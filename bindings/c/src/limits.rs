@@ -1,7 +1,7 @@
 //! Limits on the requests of programs, as numbers of the preprocessor.
 
 use oikaze::limits;
-use oikaze::memory::COPY_MAX;
+use oikaze::memory::remote::COPY_MAX;
 
 /// Maximum number of bytes that `oik_put` copies. More are read where they lie.
 pub const OIK_COPY_MAX: usize = 4096;

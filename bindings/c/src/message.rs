@@ -8,7 +8,7 @@ use crate::pointers::{Bytes, BytesMut, MessagesOut, Text, given, place};
 use crate::region::{Loan, OIK_ANY, oik_region, oik_remote_id, slice_of};
 use crate::status::oik_status;
 use oikaze::Job;
-use oikaze::memory::RemoteId;
+use oikaze::memory::remote::RemoteId;
 use oikaze::message::{Class, Fifo, Message, Received, RemoteFifo};
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

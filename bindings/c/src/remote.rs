@@ -12,7 +12,8 @@ use crate::region::{
 };
 use crate::status::oik_status;
 use oikaze::completion::Operation;
-use oikaze::memory::{Block, COPY_MAX, RefusedAccess, RegionSlice, RemoteId, RemoteRegion};
+use oikaze::memory::remote::{COPY_MAX, RemoteId, RemoteRegion};
+use oikaze::memory::{Block, RefusedAccess, RegionSlice};
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Weak};

@@ -14,7 +14,8 @@ use oikaze::ffi::{
     ElementKind, ElementType, PlainMemory, UntypedArray, UntypedReadGuard, UntypedWriteGuard,
 };
 use oikaze::message::Class;
-use oikaze::shared::{Delivery, ElementField, Homes};
+use oikaze::shared::ElementField;
+use oikaze::shared::builder::{Delivery, Homes};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -41,7 +42,7 @@ fn part(ranges: Vec<Range<usize>>) -> Part {
 #[pyclass(module = "oikaze", frozen)]
 #[derive(Clone)]
 pub struct Distribution {
-    distribution: oikaze::shared::Distribution,
+    distribution: oikaze::shared::builder::Distribution,
 }
 
 #[pymethods]
@@ -50,7 +51,7 @@ impl Distribution {
     #[staticmethod]
     #[pyo3(signature = (axis = 0))]
     fn block(#[pyo3(from_py_with = number)] axis: usize) -> Self {
-        Self { distribution: oikaze::shared::Distribution::Block { axis } }
+        Self { distribution: oikaze::shared::builder::Distribution::Block { axis } }
     }
 
     /// Blocks of `indices` indices along the axis for each node in turn.
@@ -60,7 +61,7 @@ impl Distribution {
         #[pyo3(from_py_with = number)] indices: usize,
         #[pyo3(from_py_with = number)] axis: usize,
     ) -> Self {
-        Self { distribution: oikaze::shared::Distribution::Cyclic { axis, indices } }
+        Self { distribution: oikaze::shared::builder::Distribution::Cyclic { axis, indices } }
     }
 
     /// One rank for each index along the axis.
@@ -70,7 +71,7 @@ impl Distribution {
         #[pyo3(from_py_with = number)] owners: Vec<u32>,
         #[pyo3(from_py_with = number)] axis: usize,
     ) -> Self {
-        Self { distribution: oikaze::shared::Distribution::Explicit { axis, owners } }
+        Self { distribution: oikaze::shared::builder::Distribution::Explicit { axis, owners } }
     }
 
     /// Homes by pages of 4096 bytes: one run of pages for each node, or, if `pages` is given, runs
@@ -79,7 +80,7 @@ impl Distribution {
     #[pyo3(signature = (pages = None))]
     fn by_pages(#[pyo3(from_py_with = optional)] pages: Option<u64>) -> Self {
         let homes = pages.map_or(Homes::Block, |pages| Homes::Cyclic { pages });
-        Self { distribution: oikaze::shared::Distribution::Pages(homes) }
+        Self { distribution: oikaze::shared::builder::Distribution::Pages(homes) }
     }
 
     fn __repr__(&self) -> String {
@@ -118,7 +119,7 @@ pub struct ArrayPlan {
     name: String,
     shape: Vec<usize>,
     element: ElementType,
-    distribution: Option<oikaze::shared::Distribution>,
+    distribution: Option<oikaze::shared::builder::Distribution>,
     delivery: Option<Delivery>,
     unordered_updates: bool,
 }

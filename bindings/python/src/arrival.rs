@@ -14,18 +14,18 @@ use std::sync::Arc;
 #[pyclass(module = "oikaze", frozen)]
 pub struct Arrivals {
     job: Arc<JobCell>,
-    arrivals: oikaze::memory::Arrivals,
+    arrivals: oikaze::memory::arrivals::Arrivals,
 }
 
 /// A put with notice that has arrived: all its bytes are in place and visible.
 #[pyclass(module = "oikaze", frozen)]
 pub struct Arrival {
-    arrival: oikaze::memory::Arrival,
+    arrival: oikaze::memory::arrivals::Arrival,
 }
 
 impl Arrivals {
     /// Makes the object of a queue.
-    pub fn new(job: &Arc<JobCell>, arrivals: oikaze::memory::Arrivals) -> Self {
+    pub fn new(job: &Arc<JobCell>, arrivals: oikaze::memory::arrivals::Arrivals) -> Self {
         Self { job: Arc::clone(job), arrivals }
     }
 }

@@ -12,7 +12,8 @@ use oikaze::ffi::{
     Accumulation, AtomicOp, Change, ElementKind, NumberKind, UntypedOperator, Width,
 };
 use oikaze::limits::LIST_MAX;
-use oikaze::memory::{Block, COPY_MAX, RegionSlice};
+use oikaze::memory::remote::COPY_MAX;
+use oikaze::memory::{Block, RegionSlice};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
@@ -24,13 +25,13 @@ use std::sync::Arc;
 #[pyclass(module = "oikaze", frozen)]
 pub struct RemoteRegion {
     job: Arc<JobCell>,
-    region: oikaze::memory::RemoteRegion,
+    region: oikaze::memory::remote::RemoteRegion,
 }
 
 /// A word at a peer that counts arrivals; `region.signal(offset, add)` describes one.
 #[pyclass(module = "oikaze", frozen)]
 pub struct RemoteSignal {
-    signal: oikaze::memory::RemoteSignal,
+    signal: oikaze::memory::remote::RemoteSignal,
 }
 
 /// Entries of a list: an offset of the peer's region, and memory of this node.
@@ -109,7 +110,7 @@ fn kind_of(py: Python<'_>, memory: &Memory) -> PyResult<NumberKind> {
 
 impl RemoteRegion {
     /// Makes the object of a peer's region.
-    pub fn new(job: &Arc<JobCell>, region: oikaze::memory::RemoteRegion) -> Self {
+    pub fn new(job: &Arc<JobCell>, region: oikaze::memory::remote::RemoteRegion) -> Self {
         Self { job: Arc::clone(job), region }
     }
 

@@ -9,7 +9,8 @@
 //! with `--changed` only every so many, for deliveries that send changes alone.
 
 use super::measure::{Bench, Figures, Stream, histogram, since};
-use oikaze::shared::{Homes, SharedArray};
+use oikaze::shared::SharedArray;
+use oikaze::shared::builder::Homes;
 use oikaze::{Error, Result};
 use std::time::Instant;
 

@@ -2,7 +2,8 @@
 
 use super::measure::{Bench, PATIENCE};
 use super::{Perf, Test};
-use oikaze::memory::{Block, RemoteRegion};
+use oikaze::memory::Block;
+use oikaze::memory::remote::RemoteRegion;
 use oikaze::{Error, Result};
 
 /// Bytes of a row. A gap of the same length follows each row.

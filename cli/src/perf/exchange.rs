@@ -3,9 +3,10 @@
 use super::Test;
 use super::measure::{Bench, PATIENCE, exchanged, histogram, lands, since};
 use hdrhistogram::Histogram;
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::completion::Operation;
-use oikaze::memory::{RemoteRegion, page_size};
+use oikaze::memory::page_size;
+use oikaze::memory::remote::RemoteRegion;
 use oikaze::{Error, Result};
 use std::hint::black_box;
 use std::time::Instant;

@@ -2,7 +2,7 @@
 
 use super::measure::{Bench, Figures, Stream, histogram, since};
 use oikaze::prelude::SharedArray;
-use oikaze::shared::Homes;
+use oikaze::shared::builder::Homes;
 use oikaze::{Error, Result};
 use std::hint::black_box;
 use std::time::{Duration, Instant};

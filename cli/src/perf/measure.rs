@@ -2,8 +2,10 @@
 
 use super::{Half, Perf, Test, consecutive};
 use hdrhistogram::Histogram;
-use oikaze::memory::{LocalRegion, Region, RegionSlice, RemoteRegion, Rights};
-use oikaze::shared::{Homes, SharedArray};
+use oikaze::memory::remote::RemoteRegion;
+use oikaze::memory::{LocalRegion, Region, RegionSlice, Rights};
+use oikaze::shared::SharedArray;
+use oikaze::shared::builder::Homes;
 use oikaze::{Error, Job, Peer, Result};
 use std::time::{Duration, Instant};
 

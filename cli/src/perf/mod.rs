@@ -27,7 +27,7 @@ mod stream;
 use clap::{Args, ValueEnum};
 use measure::Bench;
 use oikaze::message::Class;
-use oikaze::shared::Delivery;
+use oikaze::shared::builder::Delivery;
 use oikaze::{Error, Result};
 use std::os::unix::process::CommandExt;
 use std::process::Command;

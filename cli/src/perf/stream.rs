@@ -3,7 +3,7 @@
 use super::Test;
 use super::measure::{Bench, COPIED, PATIENCE, Stream, exchanged};
 use oikaze::Result;
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::completion::Operation;
 use oikaze::message::Class;
 use oikaze_os::cpu::Meter;

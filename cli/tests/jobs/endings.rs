@@ -3,7 +3,8 @@
 
 use crate::support::*;
 use oikaze::completion::Operation;
-use oikaze::memory::{LocalRegion, RemoteRegion, Rights};
+use oikaze::memory::remote::RemoteRegion;
+use oikaze::memory::{LocalRegion, Rights};
 use oikaze::message::Class;
 use oikaze::{Job, Result};
 use std::collections::BTreeMap;

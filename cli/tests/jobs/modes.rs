@@ -170,7 +170,7 @@ fn queues(job: &Job) -> Result<()> {
 fn collectives(job: &Job) -> Result<()> {
     for round in 0..ROUNDS {
         let mut sums = vec![u64::from(job.rank()) + round; 1000];
-        job.all_reduce_into(&mut sums, oikaze::collective::Sum)?;
+        job.all_reduce_into(&mut sums, oikaze::collective::operator::Sum)?;
         let expected: u64 = (0..u64::from(NODES)).map(|rank| rank + round).sum();
         assert!(sums.iter().all(|sum| *sum == expected));
     }

@@ -4,7 +4,8 @@
 
 use crate::support::*;
 use oikaze::Job;
-use oikaze::collective::{Collectives, Sum};
+use oikaze::collective::Collectives;
+use oikaze::collective::operator::Sum;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use std::cell::Cell;

@@ -6,7 +6,7 @@
 use crate::attacker::{Attacker, Datagram};
 use crate::support::*;
 use oikaze::Job;
-use oikaze::collective::Max;
+use oikaze::collective::operator::Max;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_protocol::limits::{DATAGRAM_MIN, HEADER_LEN};

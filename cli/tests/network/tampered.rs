@@ -4,8 +4,9 @@
 //! OIKAZE_TAMPERED_FROM sets their first seed.
 
 use crate::support::*;
-use oikaze::collective::Max;
-use oikaze::memory::{LocalRegion, Region, RemoteRegion, Rights};
+use oikaze::collective::operator::Max;
+use oikaze::memory::remote::RemoteRegion;
+use oikaze::memory::{LocalRegion, Region, Rights};
 use oikaze::message::{Class, Fifo, RemoteFifo};
 use oikaze::shared::SharedArray;
 use oikaze::{Job, Result};

@@ -2,7 +2,8 @@
 //! exit, or for a state that it polls until a distant deadline.
 #![allow(dead_code)]
 
-use oikaze::memory::{LocalRegion, RemoteRegion};
+use oikaze::memory::LocalRegion;
+use oikaze::memory::remote::RemoteRegion;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

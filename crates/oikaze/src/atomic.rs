@@ -1,11 +1,14 @@
 //! Words and numbers that several nodes change at once. Each change takes place at most once,
 //! whatever the network does.
 //!
-//! A word has 32 or 64 bits. [`RemoteRegion::word`](crate::memory::RemoteRegion::word) names a word
-//! of a peer, and [`Region::word`](crate::memory::Region::word) a word of this node.
-//! [`RemoteRegion::accumulate`](crate::memory::RemoteRegion::accumulate) combines many numbers.
+//! A word has 32 or 64 bits. [`RemoteRegion::word`] names a word of a peer, and
+//! [`Region::word`](crate::memory::Region::word) a word of this node. [`RemoteRegion::accumulate`]
+//! combines many numbers.
+//!
+//! [`RemoteRegion::word`]: crate::memory::remote::RemoteRegion::word
+//! [`RemoteRegion::accumulate`]: crate::memory::remote::RemoteRegion::accumulate
 
-pub use crate::memory::remote::RemoteWord;
+pub use crate::memory::remote::words::RemoteWord;
 /// A word of a region of this node, for atomic changes.
 ///
 /// ```
@@ -23,8 +26,8 @@ pub use crate::memory::remote::RemoteWord;
 #[doc(inline)]
 pub use oikaze_os::memory::LocalWord;
 /// Operator that combines two numbers, chosen at run time. The operators
-/// [`Sum`](crate::collective::Sum), [`Min`](crate::collective::Min) and
-/// [`Max`](crate::collective::Max) stand for it wherever a call takes one.
+/// [`Sum`](crate::collective::operator::Sum), [`Min`](crate::collective::operator::Min) and
+/// [`Max`](crate::collective::operator::Max) stand for it wherever a call takes one.
 ///
 /// ```
 /// use oikaze::atomic::Combine;

@@ -2,7 +2,8 @@
 
 use crate::atomic::RemoteWord;
 use crate::completion::{CompletionQueue, Counter, Operation, Outcome};
-use crate::memory::{LocalRegion, RegionSlice, RemoteRegion, Scope};
+use crate::memory::remote::RemoteRegion;
+use crate::memory::{LocalRegion, RegionSlice, Scope};
 use crate::message::{Fifo, RemoteFifo};
 use crate::shared::{Element, LockGuard, SharedArray};
 use crate::{Job, Peer};

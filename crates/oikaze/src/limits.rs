@@ -13,7 +13,7 @@ pub use oikaze_protocol::limits::{
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::COPY_MAX;
+    use crate::memory::remote::COPY_MAX;
     use oikaze_protocol::coherence::{AXES_MAX, CONTROL_MAX};
     use oikaze_protocol::limits::{GRANTS, LOCAL_PEERS_MAX, PAGE};
 

@@ -10,16 +10,18 @@
 //! }
 //! ```
 
-#[doc(no_inline)]
-pub use crate::collective::{
-    And, Collectives, Max, MaxLocation, Min, MinLocation, Or, Product, Sum, Team, Xor,
+pub use crate::collective::operator::{
+    And, Max, MaxLocation, Min, MinLocation, Or, Product, Sum, Xor,
 };
+#[doc(no_inline)]
+pub use crate::collective::{Collectives, Team};
 #[doc(no_inline)]
 pub use crate::completion::{CompletionQueue, Counter, Operation};
 #[doc(no_inline)]
 pub use crate::job::{Job, Peer};
+pub use crate::memory::remote::RemoteRegion;
 #[doc(no_inline)]
-pub use crate::memory::{Block, LocalRegion, Region, RemoteRegion, Rights};
+pub use crate::memory::{Block, LocalRegion, Region, Rights};
 #[doc(no_inline)]
 pub use crate::message::{Class, Fifo, Message, RemoteFifo};
 #[doc(no_inline)]

@@ -54,7 +54,7 @@
 //! Memory that is lent to a scope must outlive it, and cannot be touched before the scope ends:
 //!
 //! ```compile_fail,E0597
-//! fn too_short(job: &oikaze::Job, there: &oikaze::memory::RemoteRegion) -> oikaze::Result<()> {
+//! fn too_short(job: &oikaze::Job, there: &oikaze::prelude::RemoteRegion) -> oikaze::Result<()> {
 //!     job.scope(|scope| {
 //!         let inside = vec![7_u8; 100];
 //!         scope.put(there, 0, &inside).map(drop)
@@ -63,7 +63,7 @@
 //! ```
 //!
 //! ```compile_fail,E0506
-//! fn touched(job: &oikaze::Job, there: &oikaze::memory::RemoteRegion) -> oikaze::Result<()> {
+//! fn touched(job: &oikaze::Job, there: &oikaze::prelude::RemoteRegion) -> oikaze::Result<()> {
 //!     let mut into = [0_u8; 8];
 //!     job.scope(|scope| {
 //!         scope.get(there, 0, &mut into)?;

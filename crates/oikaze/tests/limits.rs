@@ -3,12 +3,12 @@
 
 mod support;
 
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::limits::{
     ARRAY_PAGES_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, NAME_MAX, REDUCE_MAX,
 };
 use oikaze::memory::{Region, Rights};
-use oikaze::shared::Homes;
+use oikaze::shared::builder::Homes;
 use oikaze_launch::Settings;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};

@@ -40,8 +40,8 @@ impl Job {
     }
 
     /// Waits for all nodes as [`Job::barrier`] does, and combines one value of each, in rank order:
-    /// by [`Sum`](super::Sum), [`Min`](super::Min) or [`Max`](super::Max). All nodes get the same
-    /// bits. A NaN stays a NaN, unlike in other collectives.
+    /// by `Sum`, `Min` or `Max` of [`operator`](super::operator). All nodes get the same bits.
+    /// A NaN stays a NaN, unlike in other collectives.
     ///
     /// ```
     /// use oikaze::prelude::*;

@@ -2,7 +2,8 @@
 
 use super::exact::{Accumulator, Float};
 use super::operator::SumExact;
-use super::{Item, Operator, Start, Team};
+use super::operator::{Item, Operator};
+use super::{Start, Team};
 use crate::{Job, Rank, Result};
 use oikaze_protocol::collective::CollectiveKind;
 
@@ -307,7 +308,7 @@ pub trait Collectives {
     /// the new team fail in turn.
     ///
     /// The job must let survivors go on
-    /// ([`JobBuilder::keep_going`](crate::JobBuilder::keep_going)).
+    /// ([`JobBuilder::keep_going`](crate::job::JobBuilder::keep_going)).
     ///
     /// ```
     /// use oikaze::prelude::*;

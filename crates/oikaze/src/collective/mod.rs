@@ -13,7 +13,7 @@ mod barrier;
 mod calls;
 mod exact;
 mod notify;
-mod operator;
+pub mod operator;
 mod pending;
 mod run;
 mod start;
@@ -25,10 +25,6 @@ pub use calls::Collectives;
 pub use exact::Accumulator;
 pub use exact::Float;
 pub(crate) use notify::Channels;
-pub use operator::{
-    And, Function, Item, Max, MaxLocation, Min, MinLocation, Operator, Or, Product, Sum, Xor,
-    commuting, ordered,
-};
 pub use pending::{Pending, PendingFuture};
 pub use start::Start;
 pub use team::Team;

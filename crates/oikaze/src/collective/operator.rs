@@ -1,6 +1,6 @@
 //! Operators of reductions.
 
-pub use oikaze_protocol::collective::Operator as OperatorCode;
+pub(crate) use oikaze_protocol::collective::Operator as OperatorCode;
 
 use oikaze_protocol::rma::Combine;
 
@@ -8,7 +8,7 @@ use oikaze_protocol::rma::Combine;
 /// and size.
 ///
 /// ```
-/// use oikaze::collective::Item;
+/// use oikaze::collective::operator::Item;
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
@@ -29,7 +29,7 @@ impl<T: bytemuck::Pod + Send + Sync> Item for T {}
 /// job, because it runs while the library works for the team.
 ///
 /// ```
-/// use oikaze::collective::Operator;
+/// use oikaze::collective::operator::Operator;
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
@@ -83,7 +83,7 @@ impl Operator<i64> for SumExact {
 /// Function of the program as an operator; see [`commuting`] and [`ordered`].
 ///
 /// ```
-/// use oikaze::collective::{Function, commuting};
+/// use oikaze::collective::operator::{Function, commuting};
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
@@ -106,7 +106,7 @@ pub struct Function<F> {
 /// Makes an operator of an associative function whose operands may come in any order.
 ///
 /// ```
-/// use oikaze::collective::commuting;
+/// use oikaze::collective::operator::commuting;
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
@@ -123,7 +123,7 @@ pub const fn commuting<F>(function: F) -> Function<F> {
 /// the second.
 ///
 /// ```
-/// use oikaze::collective::ordered;
+/// use oikaze::collective::operator::ordered;
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;

@@ -1,8 +1,9 @@
 //! Beginning of collectives, which all forms of a collective share.
 
 use super::operator::NoOperator;
+use super::operator::{Item, Operator};
 use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
-use super::{Item, Operator, Pending, Team};
+use super::{Pending, Team};
 use crate::Rank;
 use crate::node::WORLD;
 use oikaze_engine::Body;

@@ -106,8 +106,10 @@ impl Peer {
     /// outstanding. An earlier operation that fails holds no later one back. Operations to other
     /// peers are not affected.
     ///
-    /// [`RemoteRegion::put_signal`](crate::memory::RemoteRegion::put_signal) is faster for telling
-    /// the peer that data is there, because it needs no fence.
+    /// [`RemoteRegion::put_signal`] is faster for telling the peer that data is there, because it
+    /// needs no fence.
+    ///
+    /// [`RemoteRegion::put_signal`]: crate::memory::remote::RemoteRegion::put_signal
     pub fn fence(&self) {
         self.node.fence(Some(self.rank));
     }

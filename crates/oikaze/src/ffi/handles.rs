@@ -7,8 +7,8 @@
 
 use crate::completion::operation::Operation;
 use crate::completion::{CompletionQueue, Counter};
-use crate::memory::RemoteRegion;
 use crate::memory::region::LocalRegion;
+use crate::memory::remote::RemoteRegion;
 use crate::message::{Fifo, RemoteFifo};
 use crate::node::{check_not_forked, lock};
 use crate::{Error, Job, Result};

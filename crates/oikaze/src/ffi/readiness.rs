@@ -6,7 +6,7 @@
 //! [`Job::probe`] for that.
 
 use crate::completion::{Completed, CompletionQueue};
-use crate::memory::Arrivals;
+use crate::memory::arrivals::Arrivals;
 use crate::message::{Fifo, Message};
 use crate::{Job, Rank, Result};
 use std::time::{Duration, Instant};

@@ -3,7 +3,8 @@
 use super::{Accumulation, AtomicOp};
 use crate::Result;
 use crate::completion::Operation;
-use crate::memory::{COPY_MAX, RegionSlice, RemoteRegion};
+use crate::memory::RegionSlice;
+use crate::memory::remote::{COPY_MAX, RemoteRegion};
 use oikaze_engine::OperationKind;
 
 impl RemoteRegion {

@@ -1,7 +1,8 @@
 //! Accesses of peers that this node has refused, as its program sees them.
 
 use crate::Job;
-use crate::memory::{RefusalReason, Rights};
+use crate::memory::Rights;
+use crate::memory::remote::RefusalReason;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{MessageKind, Refused};
 
@@ -11,7 +12,7 @@ use std::fmt;
 /// effect. See [`Job::refused_accesses`].
 ///
 /// ```
-/// use oikaze::memory::RefusalReason;
+/// use oikaze::memory::remote::RefusalReason;
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;

@@ -47,7 +47,8 @@ impl Arrival {
         self.len() == 0
     }
 
-    /// Returns the key of the region, by which [`RemoteId`](super::RemoteId) names the region too.
+    /// Returns the key of the region, by which [`RemoteId`](super::remote::RemoteId) names the
+    /// region too.
     #[must_use]
     pub fn key(&self) -> u64 {
         self.0.notice.key
@@ -200,7 +201,7 @@ const WHAT: &str = "waiting for a put with notice";
 /// The output is what [`Arrivals::next`] returns, except that there is no time limit.
 ///
 /// ```
-/// use oikaze::memory::NextArrival;
+/// use oikaze::memory::arrivals::NextArrival;
 /// use oikaze::prelude::*;
 /// use std::pin::Pin;
 /// use std::task::{Context, Poll, Waker};

@@ -25,17 +25,19 @@
 //! [`Peer::region`]: crate::Peer::region
 //! [`Peer::fifo`]: crate::Peer::fifo
 //! [`Peer::send`]: crate::Peer::send
+//! [`COPY_MAX`]: remote::COPY_MAX
+//! [`RemoteRegion`]: remote::RemoteRegion
+//! [`RemoteRegion::put_copy`]: remote::RemoteRegion::put_copy
 
 mod access_log;
-mod arrivals;
+pub mod arrivals;
 mod exchange;
 mod range;
 pub(crate) mod region;
-pub(crate) mod remote;
+pub mod remote;
 mod scope;
 
 pub use access_log::RefusedAccess;
-pub use arrivals::{Arrival, Arrivals, NextArrival};
 /// Error of an access to a region of this node.
 ///
 /// ```
@@ -152,27 +154,8 @@ pub use oikaze_protocol::block::Block;
 /// ```
 #[doc(inline)]
 pub use oikaze_protocol::rma::Rights;
-/// Reason why a peer has refused an operation.
-///
-/// ```
-/// use oikaze::memory::RefusalReason;
-/// use oikaze::prelude::*;
-/// # fn main() -> oikaze::Result<()> {
-/// let job = oikaze::join()?;
-/// let inbox = job.publish("inbox", Region::shared(64)?, Rights::WRITE)?;
-/// let there = job.peer(0)?.region("inbox")?;
-/// let error = there.put_copy(60, b"too long")?.wait().unwrap_err();
-/// assert_eq!(error.refusal(), Some(RefusalReason::OutOfBounds));
-/// # job.barrier()?;
-/// # drop(inbox);
-/// # Ok(())
-/// # }
-/// ```
-#[doc(inline)]
-pub use oikaze_protocol::wind::Refusal as RefusalReason;
 pub use range::OffsetRange;
-pub use region::{LocalRegion, RegionSlice, RemoteId};
-pub use remote::{COPY_MAX, RemoteElements, RemoteRegion, RemoteSignal};
+pub use region::{LocalRegion, RegionSlice};
 pub use scope::Scope;
 
 use crate::{Job, Result};

@@ -1,7 +1,7 @@
 //! Handle of a shared array.
 
 use super::block::ArrayBlock;
-use super::distribution::Distribution;
+use super::builder::distribution::Distribution;
 use super::element::{Element, ElementLayout};
 use super::part::Part;
 use super::shape::{ElementIndex, Extents};
@@ -279,7 +279,7 @@ impl<T: Element> SharedArray<T> {
     ///
     /// ```
     /// use oikaze::prelude::*;
-    /// use oikaze::shared::Distribution;
+    /// use oikaze::shared::builder::Distribution;
     /// # fn main() -> oikaze::Result<()> {
     /// let job = oikaze::join()?;
     /// let dealt = job

@@ -1,12 +1,8 @@
 //! Shared arrays: the same memory on every node, read and written with plain loads and stores.
 
 mod array;
-mod block;
-#[path = "block/guard.rs"]
-mod block_guard;
-mod builder;
-#[path = "builder/distribution.rs"]
-mod distribution;
+pub mod block;
+pub mod builder;
 mod element;
 mod files;
 mod guard;
@@ -20,10 +16,6 @@ mod targets;
 pub(crate) mod untyped;
 
 pub use array::SharedArray;
-pub use block::ArrayBlock;
-pub use block_guard::{BlockReadGuard, BlockWriteGuard};
-pub use builder::ArrayBuilder;
-pub use distribution::Distribution;
 #[doc(hidden)]
 pub use element::derive;
 pub use element::{Element, ElementField};
@@ -63,37 +55,12 @@ pub use oikaze_macros::Element;
 /// ```
 #[doc(inline)]
 pub use oikaze_protocol::coherence::ArrayStatistics;
-/// How transfers of a shared array end at their receiver: the five deliveries of the Wind paper,
-/// for experiments. The runtime chooses well without a setting.
-///
-/// ```
-/// use oikaze::shared::Delivery;
-/// # fn main() {
-/// assert_eq!(Delivery::from_name("direct_map"), Some(Delivery::DirectMap));
-/// # }
-/// ```
-#[doc(inline)]
-pub use oikaze_protocol::coherence::Delivery;
-/// Assignment of the pages of a shared array to nodes.
-///
-/// ```
-/// use oikaze::shared::Homes;
-/// # fn main() -> oikaze::Result<()> {
-/// let job = oikaze::join()?;
-/// let dealt = job.array_with_homes::<u8>("dealt", 1 << 20, Homes::Cyclic { pages: 1 })?;
-/// assert_eq!(dealt.home_of(0), Some(0));
-/// # Ok(())
-/// # }
-/// ```
-///
-/// [`Distribution`] assigns elements along an axis instead.
-#[doc(inline)]
-pub use oikaze_protocol::coherence::Homes;
 pub use part::Part;
 pub use shape::{ElementIndex, Extents, Shape};
 
 use crate::Result;
 use crate::job::Job;
+use builder::{ArrayBuilder, Homes};
 use std::time::Duration;
 
 impl Job {

@@ -1,7 +1,7 @@
 //! Parts of a shared array that guards can cover.
 
 use super::block::ArrayBlock;
-use super::block_guard::{BlockReadGuard, BlockWriteGuard};
+use super::block::guard::{BlockReadGuard, BlockWriteGuard};
 use super::{Element, ReadGuard, SharedArray, WriteGuard};
 use crate::Result;
 use oikaze_protocol::coherence::Ownership;

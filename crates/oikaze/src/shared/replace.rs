@@ -1,9 +1,10 @@
 //! Operations that replace an array by another one with the same content.
 
 use super::array::Settings;
-use super::distribution::Distribution;
+use super::block::ArrayBlock;
+use super::builder::distribution::Distribution;
 use super::shape::{Extents, Shape};
-use super::{ArrayBlock, Element, SharedArray};
+use super::{Element, SharedArray};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl<T: Element> SharedArray<T> {
     ///
     /// ```
     /// use oikaze::prelude::*;
-    /// use oikaze::shared::Distribution;
+    /// use oikaze::shared::builder::Distribution;
     /// # fn main() -> oikaze::Result<()> {
     /// let job = oikaze::join()?;
     /// let mut grid = job.array::<f64>("grid", [64, 64])?;

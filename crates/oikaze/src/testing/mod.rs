@@ -190,7 +190,7 @@ fn seats(machines: &[Option<String>], settings: &Settings) -> Result<Vec<Seat>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::Sum;
+    use crate::collective::operator::Sum;
     use crate::job::Feature;
     use std::time::Duration;
 

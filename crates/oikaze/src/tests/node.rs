@@ -5,8 +5,7 @@ use crate::completion::operation::Operation;
 use crate::completion::{CompletionQueue, Counter};
 use crate::memory::region::LocalRegion;
 use crate::node::{
-    EngineMode, Faults, Helper, Inline, LEFT_MAX, Node, RealEngine, WaitMode, WaitPolicy, Waits,
-    lock,
+    EngineMode, Faults, Helper, LEFT_MAX, Node, RealEngine, WaitMode, WaitPolicy, Waits, lock,
 };
 use crate::observe::Publisher;
 use crossbeam_queue::SegQueue;

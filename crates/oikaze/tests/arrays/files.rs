@@ -1,7 +1,8 @@
 //! Files of arrays: raw bytes and `.npy`.
 
 use super::failure;
-use oikaze::shared::{Distribution, Element};
+use oikaze::shared::Element;
+use oikaze::shared::builder::Distribution;
 use oikaze::testing::cluster;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -35,7 +35,7 @@ fn descriptors(name: &str) -> usize {
 fn until_gone(job: &Job, name: &str) {
     let begun = std::time::Instant::now();
     let left = || (mappings(name) + descriptors(name)) as u64;
-    while job.barrier_reduce(left(), oikaze::collective::Max).unwrap() > 0 {
+    while job.barrier_reduce(left(), oikaze::collective::operator::Max).unwrap() > 0 {
         assert!(begun.elapsed().as_secs() < 20, "array {name} is still there");
     }
 }

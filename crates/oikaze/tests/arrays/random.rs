@@ -5,7 +5,9 @@
 use super::cuts::cuts;
 use super::files::Folder;
 use oikaze::prelude::*;
-use oikaze::shared::{ArrayBlock, Distribution, Element, Homes, Shape};
+use oikaze::shared::block::ArrayBlock;
+use oikaze::shared::builder::{Distribution, Homes};
+use oikaze::shared::{Element, Shape};
 use oikaze::testing::cluster_with;
 use oikaze_protocol::random::{Random, mix};
 use std::error::Error;

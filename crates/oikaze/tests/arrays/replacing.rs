@@ -1,7 +1,8 @@
 //! `fill`, `resize`, `redistribute` and halos.
 
 use super::failure;
-use oikaze::shared::{Distribution, Homes, SharedArray};
+use oikaze::shared::SharedArray;
+use oikaze::shared::builder::{Distribution, Homes};
 use oikaze::testing::cluster;
 
 fn number(i: usize, j: usize) -> u64 {

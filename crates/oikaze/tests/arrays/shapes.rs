@@ -1,7 +1,8 @@
 //! Arrays of several dimensions, and guards over blocks of them.
 
 use super::failure;
-use oikaze::shared::{ArrayBlock, BlockReadGuard, BlockWriteGuard, Distribution, Homes};
+use oikaze::shared::block::{ArrayBlock, BlockReadGuard, BlockWriteGuard};
+use oikaze::shared::builder::{Distribution, Homes};
 use oikaze::testing::cluster;
 
 const SHAPE: [usize; 3] = [13, 10, 37];

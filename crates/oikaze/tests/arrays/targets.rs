@@ -2,7 +2,7 @@
 
 use super::failure;
 use oikaze::prelude::*;
-use oikaze::shared::Homes;
+use oikaze::shared::builder::Homes;
 use oikaze::testing::cluster;
 
 /// All nodes change the same elements. Reads after the barrier see all changes, on every node, also
@@ -49,12 +49,12 @@ fn exchanges_have_one_winner_and_every_ticket_is_taken_once() {
         let words = job.array::<u32>("words", [2, 3000])?;
         let old = words.compare_exchange([1, 2999], 0, job.rank() + 1)?;
         let won = u64::from(old == 0);
-        assert_eq!(job.barrier_reduce(won, oikaze::collective::Sum)?, 1);
+        assert_eq!(job.barrier_reduce(won, oikaze::collective::operator::Sum)?, 1);
         let taken = (0..50).map(|_| words.fetch_add([0, 7], 1));
         let taken = taken.collect::<oikaze::Result<Vec<u32>>>()?;
         assert!(taken.is_sorted_by(|one, next| one < next));
         let sum = taken.into_iter().map(u64::from).sum::<u64>();
-        let sum = job.barrier_reduce(sum, oikaze::collective::Sum)?;
+        let sum = job.barrier_reduce(sum, oikaze::collective::operator::Sum)?;
         assert_eq!(sum, (0..200).sum::<u64>(), "each ticket once");
         assert_eq!(words.read(words.whole())?[[0, 7]], 200);
         // Under a lock, the next holder sees what the one before has put.

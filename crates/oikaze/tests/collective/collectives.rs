@@ -1,7 +1,8 @@
 //! Collectives and teams on several nodes of this process, over UDP and through shared memory.
 
 use crate::everywhere::{LIMIT, everywhere};
-use oikaze::collective::{Pending, commuting, ordered};
+use oikaze::collective::Pending;
+use oikaze::collective::operator::{commuting, ordered};
 use oikaze::job::Feature;
 use oikaze::prelude::*;
 use oikaze::testing::{self, cluster, cluster_with};
@@ -341,7 +342,7 @@ fn block_on<F: IntoFuture>(future: F) -> F::Output {
 }
 
 /// Returns the error of a collective that must fail, or of the next one.
-fn failure_of<T: oikaze::collective::Item>(
+fn failure_of<T: oikaze::collective::operator::Item>(
     job: &Job,
     learns: Learns,
     pending: Pending<Vec<T>>,

@@ -2,7 +2,8 @@
 
 use super::{LIMIT, TRANSPORTS, all_said, run, say, say_error};
 use crate::block_on::block_on;
-use oikaze::collective::{Pending, commuting};
+use oikaze::collective::Pending;
+use oikaze::collective::operator::commuting;
 use oikaze::prelude::*;
 
 /// Words of the error of each mistake, in the order in which [`play`] makes them.
@@ -35,7 +36,7 @@ fn mistakes_are_told_to_all_processes() {
 const WAYS: [&str; 3] = ["wait", "await", "queue"];
 
 /// Says the error of a collective, or of the next one.
-fn learn<T: oikaze::collective::Item>(job: &Job, way: &str, pending: Pending<Vec<T>>) {
+fn learn<T: oikaze::collective::operator::Item>(job: &Job, way: &str, pending: Pending<Vec<T>>) {
     let outcome = match way {
         "wait" => pending.wait_for(LIMIT).map(drop),
         "await" => block_on(pending).map(drop),

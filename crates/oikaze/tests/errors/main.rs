@@ -8,11 +8,11 @@ mod remote;
 mod support;
 
 use oikaze::atomic::Combine;
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::completion::Operation;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
-use oikaze::shared::Homes;
+use oikaze::shared::builder::Homes;
 use oikaze::{Error, Job, Result};
 use oikaze_launch::{Seal, Secret, Settings};
 use std::time::{Duration, Instant};

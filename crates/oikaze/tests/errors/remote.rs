@@ -6,7 +6,7 @@ use super::*;
 fn remote(
     words: &[&str],
     rights: Rights,
-    operation: impl Fn(&Job, &oikaze::memory::RemoteRegion) -> Operation<u64> + Sync,
+    operation: impl Fn(&Job, &oikaze::memory::remote::RemoteRegion) -> Operation<u64> + Sync,
 ) {
     cluster(2, &Settings::default(), |job| {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), rights).unwrap();
@@ -161,7 +161,7 @@ fn memory_that_cannot_be_had() {
 
 #[test]
 fn arrays_that_cannot_be_accumulated() {
-    use oikaze::collective::{Max, Sum};
+    use oikaze::collective::operator::{Max, Sum};
     cluster(2, &Settings::default(), |job| {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
         let _closed = job.publish("closed", Region::zeroed(4096).unwrap(), Rights::WRITE).unwrap();

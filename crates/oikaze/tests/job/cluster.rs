@@ -1,7 +1,7 @@
 //! Whole nodes over loopback UDP, with real sockets, real threads and real page faults.
 
 use crate::support::cluster;
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::{Seal, Settings};

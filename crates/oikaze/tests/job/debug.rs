@@ -1,7 +1,7 @@
 //! `Debug` of the public types.
 
 use oikaze::memory::{Region, Rights};
-use oikaze::shared::Homes;
+use oikaze::shared::builder::Homes;
 use std::fmt::Debug;
 
 /// Each kind of object shows its name and identity, and does not block.

@@ -3,7 +3,8 @@
 
 use crate::operations::{Source, Target, Waits};
 use crate::round::{MARK, NODES};
-use oikaze::memory::{LocalRegion, RefusalReason, Region, Rights};
+use oikaze::memory::remote::RefusalReason;
+use oikaze::memory::{LocalRegion, Region, Rights};
 use oikaze::message::{Class, Fifo};
 use oikaze::shared::SharedArray;
 use oikaze::{Error, Job, Peer, Result};
@@ -287,7 +288,7 @@ fn together(job: &Job, array: &SharedArray<u64>, witness: &Witness) {
         let sum: u64 = (0..array.len()).step_by(512).map(|at| lazy[at]).sum();
         drop(lazy);
         drop(array.read(0..array.len())?);
-        job.barrier_reduce(sum, oikaze::collective::Sum)?;
+        job.barrier_reduce(sum, oikaze::collective::operator::Sum)?;
         for lock in 0..u64::from(NODES) {
             let held = job.lock(lock)?;
             array.write(lock as usize..lock as usize + 1)?[0] += 1;

@@ -1,8 +1,9 @@
 //! One-sided operations and messages of every kind.
 
-use oikaze::collective::{Max, Sum};
+use oikaze::collective::operator::{Max, Sum};
 use oikaze::completion::{Operation, Outcome};
-use oikaze::memory::{Block, LocalRegion, Region, RegionSlice, RemoteRegion};
+use oikaze::memory::remote::RemoteRegion;
+use oikaze::memory::{Block, LocalRegion, Region, RegionSlice};
 use oikaze::message::{Class, RemoteFifo};
 use oikaze::{Job, Peer, Result};
 

@@ -2,8 +2,9 @@
 
 use crate::support::cluster;
 use oikaze::Job;
-use oikaze::collective::Sum;
-use oikaze::memory::{RefusalReason, Region, Rights};
+use oikaze::collective::operator::Sum;
+use oikaze::memory::remote::RefusalReason;
+use oikaze::memory::{Region, Rights};
 use oikaze_launch::Settings;
 use oikaze_os::memory::{TruncatedFile, nameless_file};
 use std::fs::File;

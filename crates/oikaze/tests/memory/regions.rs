@@ -4,7 +4,8 @@
 use crate::support::{Until, cluster};
 use oikaze::Job;
 use oikaze::ffi::RegionId;
-use oikaze::memory::{RefusalReason, Region, RemoteId, Rights};
+use oikaze::memory::remote::{RefusalReason, RemoteId};
+use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,7 +6,8 @@
 use crate::support::{Until, cluster, cluster_once, over_the_network};
 use oikaze::Job;
 use oikaze::completion::Operation;
-use oikaze::memory::{LocalRegion, RefusalReason, Region, RemoteId, RemoteRegion, Rights};
+use oikaze::memory::remote::{RefusalReason, RemoteId, RemoteRegion};
+use oikaze::memory::{LocalRegion, Region, Rights};
 use oikaze_launch::Settings;
 use oikaze_protocol::random::Random;
 use std::collections::VecDeque;

@@ -37,7 +37,7 @@ fn full(sender: u32, settings: &Settings) {
         let _published = job.publish("words", region, oikaze::memory::Rights::ALL).unwrap();
         let taken = if job.rank() == sender { fill(&job, receiver) } else { 0 };
         job.barrier().unwrap();
-        let taken = job.barrier_reduce(taken, oikaze::collective::Max).unwrap();
+        let taken = job.barrier_reduce(taken, oikaze::collective::operator::Max).unwrap();
         drop(job.lock(3).unwrap());
         if job.rank() == receiver {
             // The sender answers, although its queue to this node is full.

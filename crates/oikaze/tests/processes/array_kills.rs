@@ -4,7 +4,7 @@
 
 use crate::process_job::ProcessJob;
 use oikaze::prelude::*;
-use oikaze::shared::Distribution;
+use oikaze::shared::builder::Distribution;
 use oikaze_launch::Settings;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 use crate::cuts::cuts;
 use crate::nodes::{PART, run_nodes};
 use oikaze::prelude::*;
-use oikaze::shared::{Delivery, Homes};
+use oikaze::shared::builder::{Delivery, Homes};
 use oikaze_launch::Settings;
 use oikaze_protocol::random::Random;
 use std::ops::Range;

@@ -3,7 +3,8 @@
 use crate::block_on::block_on;
 use crate::support::{cluster_once, over_the_network};
 use oikaze::Job;
-use oikaze::memory::{RefusalReason, Region, Rights};
+use oikaze::memory::remote::RefusalReason;
+use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::{Seal, Settings};
 use std::collections::BTreeSet;

@@ -2,7 +2,8 @@
 
 use crate::support::cluster;
 use oikaze::completion::{Completed, Operation};
-use oikaze::memory::{Region, RemoteRegion, Rights};
+use oikaze::memory::remote::RemoteRegion;
+use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze::{Error, Job, Result};
 use oikaze_launch::Settings;

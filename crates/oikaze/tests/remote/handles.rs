@@ -6,9 +6,8 @@ use oikaze::Job;
 use oikaze::atomic::Combine;
 use oikaze::completion::{CompletionQueue, Counter, Operation};
 use oikaze::ffi::{Accumulation, AtomicOp, Change, Handle, NumberKind, RegionId, Width};
-use oikaze::memory::{
-    Block, LocalRegion, Region, RegionSlice, RemoteId, RemoteRegion, Rights, page_size,
-};
+use oikaze::memory::remote::{RemoteId, RemoteRegion};
+use oikaze::memory::{Block, LocalRegion, Region, RegionSlice, Rights, page_size};
 use oikaze::message::{Class, Fifo, RemoteFifo};
 use oikaze_launch::Settings;
 use std::time::Duration;

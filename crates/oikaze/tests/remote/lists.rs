@@ -2,7 +2,8 @@
 
 use crate::support::{cluster_once, over_the_network};
 use oikaze::Job;
-use oikaze::memory::{LocalRegion, RefusalReason, Region, RegionSlice, RemoteRegion, Rights};
+use oikaze::memory::remote::{RefusalReason, RemoteRegion};
+use oikaze::memory::{LocalRegion, Region, RegionSlice, Rights};
 use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::time::Duration;

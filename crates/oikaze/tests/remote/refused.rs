@@ -6,10 +6,8 @@ use crate::support::{cluster_once, over_the_network};
 use oikaze::atomic::Combine;
 use oikaze::completion::Operation;
 use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
-use oikaze::memory::{
-    Block, LocalRegion, RefusalReason, RefusedAccess, Region, RegionSlice, RemoteId, RemoteRegion,
-    Rights,
-};
+use oikaze::memory::remote::{RefusalReason, RemoteId, RemoteRegion};
+use oikaze::memory::{Block, LocalRegion, RefusedAccess, Region, RegionSlice, Rights};
 use oikaze::{Job, Result};
 use oikaze_launch::Settings;
 use std::sync::Mutex;

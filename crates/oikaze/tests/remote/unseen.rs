@@ -31,7 +31,7 @@ fn failure_that_nobody_waited_for_is_reported_once_by_flush() {
             error.to_string().contains("3 operations have failed that nobody waited for"),
             "{error}"
         );
-        assert_eq!(error.refusal(), Some(oikaze::memory::RefusalReason::NotPermitted));
+        assert_eq!(error.refusal(), Some(oikaze::memory::remote::RefusalReason::NotPermitted));
         assert_eq!(unseen(job.flush()), 0, "reported once");
         kept.wait().unwrap_err();
         there.put_copy(0, b"x").unwrap().wait().unwrap_err();
@@ -63,7 +63,10 @@ fn scope_returns_the_failure_of_an_operation_that_was_dropped() {
         let there = job.peer(1 - job.rank()).unwrap().region("read").unwrap();
         let bytes = [1; 100];
         let ended = job.scope(|scope| scope.put(&there, 0, &bytes).map(drop));
-        assert_eq!(ended.unwrap_err().refusal(), Some(oikaze::memory::RefusalReason::NotPermitted));
+        assert_eq!(
+            ended.unwrap_err().refusal(),
+            Some(oikaze::memory::remote::RefusalReason::NotPermitted)
+        );
         job.scope(|scope| Ok(scope.put(&there, 0, &bytes)?.wait().is_err())).unwrap();
         assert_eq!(unseen(job.flush()), 0);
         job.barrier().unwrap();

@@ -2,9 +2,10 @@
 //! network, through rings, into mapped memory.
 
 use crate::support::{cluster_once, over_the_network};
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::completion::Operation;
-use oikaze::memory::{LocalRegion, RefusalReason, Region, RemoteRegion, Rights};
+use oikaze::memory::remote::{RefusalReason, RemoteRegion};
+use oikaze::memory::{LocalRegion, Region, Rights};
 use oikaze::message::Class;
 use oikaze::{Error, Job, Peer};
 use oikaze_launch::Settings;

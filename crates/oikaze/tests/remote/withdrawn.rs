@@ -1,7 +1,8 @@
 //! Lookups of withdrawn names fail at once.
 
 use crate::support::cluster;
-use oikaze::memory::{RefusalReason, Region, Rights};
+use oikaze::memory::remote::RefusalReason;
+use oikaze::memory::{Region, Rights};
 use oikaze_launch::Settings;
 use std::time::Duration;
 

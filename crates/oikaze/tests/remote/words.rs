@@ -1,8 +1,9 @@
 //! Words of remote memory over loopback UDP.
 
 use crate::support::cluster;
-use oikaze::collective::{Max, Sum};
-use oikaze::memory::{RefusalReason, Region, Rights};
+use oikaze::collective::operator::{Max, Sum};
+use oikaze::memory::remote::RefusalReason;
+use oikaze::memory::{Region, Rights};
 use oikaze_launch::Settings;
 use std::time::{Duration, Instant};
 

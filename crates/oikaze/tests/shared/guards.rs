@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::support::cluster;
-use oikaze::collective::Sum;
+use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
 use oikaze_launch::Settings;
 use std::hint::black_box;

@@ -5,7 +5,8 @@ use oikaze::atomic::Combine;
 use oikaze::collective::Collectives;
 use oikaze::ffi::{CollectiveKind, ElementKind, ElementType, Untyped, UntypedOperator};
 use oikaze::prelude::*;
-use oikaze::shared::{Distribution, Element, ElementField};
+use oikaze::shared::builder::Distribution;
+use oikaze::shared::{Element, ElementField};
 use oikaze::testing::cluster;
 
 fn bytes_of<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {

@@ -5,7 +5,8 @@
 use crate::processes::run_two_nodes;
 use crate::support::cluster;
 use oikaze::Job;
-use oikaze::shared::{Homes, SharedArray};
+use oikaze::shared::SharedArray;
+use oikaze::shared::builder::Homes;
 use oikaze_launch::Settings;
 use std::time::Duration;
 

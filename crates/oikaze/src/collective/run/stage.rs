@@ -2,7 +2,7 @@
 
 use super::slot::{CollectiveFailure, Fail};
 use super::work::{Output, PartBytes, Work};
-use crate::collective::{Item, Operator};
+use crate::collective::operator::{Item, Operator};
 use crate::node::WorkPool;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;

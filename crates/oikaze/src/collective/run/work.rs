@@ -1,7 +1,7 @@
 //! The work buffer of a plan, and its result.
 
 use super::rope::Rope;
-use crate::collective::Item;
+use crate::collective::operator::Item;
 use crate::node::{POOLED_MIN, WorkPool};
 use oikaze_protocol::collective::{Part, Plan};
 use oikaze_protocol::wind::SharedBytes;

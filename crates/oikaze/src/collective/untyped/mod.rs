@@ -5,9 +5,10 @@ mod operator;
 
 pub use operator::UntypedOperator;
 
+use super::operator::Item;
 use super::operator::NoOperator;
 use super::run::Output;
-use super::{Collectives, Item, Pending, Start};
+use super::{Collectives, Pending, Start};
 use crate::tables::ElementKind;
 use crate::{Error, Rank, Result};
 use bytemuck::cast_slice;

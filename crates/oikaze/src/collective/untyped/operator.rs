@@ -1,7 +1,9 @@
 //! Operators that are known at run time only.
 
 use crate::collective::operator::OperatorCode;
-use crate::collective::{And, Max, MaxLocation, Min, MinLocation, Operator, Or, Product, Sum, Xor};
+use crate::collective::operator::{
+    And, Max, MaxLocation, Min, MinLocation, Operator, Or, Product, Sum, Xor,
+};
 use crate::tables::{ElementKind, KindClass};
 use oikaze_protocol::rma::Combine;
 

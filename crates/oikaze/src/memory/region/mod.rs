@@ -8,7 +8,7 @@ mod waiting;
 pub(crate) use remote_id::NAMELESS;
 pub use remote_id::RemoteId;
 
-use crate::memory::Arrivals;
+use crate::memory::arrivals::Arrivals;
 use crate::memory::range::{OffsetRange, resolve};
 use crate::node::{Node, RealEngine, ReceiveMemory, RegisteredMemory};
 use crate::{Error, Result};
@@ -153,8 +153,8 @@ impl LocalRegion {
         Self { inner }
     }
 
-    /// Returns the key by which peers name the region ([`RemoteId`](super::RemoteId)), and entries
-    /// of the arrival queue ([`Arrival::key`](super::Arrival::key)).
+    /// Returns the key by which peers name the region ([`RemoteId`](super::remote::RemoteId)), and
+    /// entries of the arrival queue ([`Arrival::key`](super::arrivals::Arrival::key)).
     #[must_use]
     pub fn key(&self) -> u64 {
         self.inner.registered.key

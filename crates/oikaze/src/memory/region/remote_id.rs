@@ -2,7 +2,8 @@
 //! message.
 
 use super::LocalRegion;
-use crate::memory::{RemoteRegion, Rights};
+use crate::memory::Rights;
+use crate::memory::remote::RemoteRegion;
 use crate::{Job, Rank, Result};
 use arrayvec::ArrayVec;
 use oikaze_protocol::bytes::{ByteReader, ByteWriter, Invalid};
@@ -17,7 +18,7 @@ pub(crate) static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| "(by number)".
 /// [`Job::remote`].
 ///
 /// ```
-/// use oikaze::memory::RemoteId;
+/// use oikaze::memory::remote::RemoteId;
 /// use oikaze::prelude::*;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;

@@ -60,8 +60,8 @@ impl RemoteRegion {
     }
 
     /// Writes slices as [`RemoteRegion::put_list`] does. Once *all* of them are in place, an entry
-    /// with this tag appears in the peer's [`Arrivals`](crate::memory::Arrivals), with offset and
-    /// length of the last slice of the list. If one of them fails, there is no entry.
+    /// with this tag appears in the peer's [`Arrivals`](crate::memory::arrivals::Arrivals), with
+    /// offset and length of the last slice of the list. If one of them fails, there is no entry.
     ///
     /// ```
     /// use oikaze::prelude::*;

@@ -47,7 +47,7 @@ impl RemoteRegion {
 
     /// Writes a counted slice to `offset`, as [`RemoteRegion::put`] does. Once *all* of the slice
     /// is in place, an entry with this tag appears in the peer's
-    /// [`Arrivals`](crate::memory::Arrivals).
+    /// [`Arrivals`](crate::memory::arrivals::Arrivals).
     ///
     /// Entries of one sender may come in another order than their puts were begun, as the bytes of
     /// different puts may. [`Peer::fence`](crate::Peer::fence) orders them. A put with notice waits

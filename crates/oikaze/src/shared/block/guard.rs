@@ -1,8 +1,8 @@
 //! Guards over rectangular blocks of a shared array.
 
-use super::block::ArrayBlock;
-use super::{Element, SharedArray};
+use super::array_block::ArrayBlock;
 use crate::Result;
+use crate::shared::{Element, SharedArray};
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{AXES_MAX, Ownership, Spans, WriteId};
@@ -10,7 +10,8 @@ use std::fmt;
 use std::ops::{Index, IndexMut, Range};
 
 /// Guard of a block that may be read. It is indexed by the indices of the array, as
-/// `guard[[i, j, k]]`. [`ReadGuard`](super::ReadGuard) says what holds while a guard is alive.
+/// `guard[[i, j, k]]`. [`ReadGuard`](crate::shared::ReadGuard) says what holds while a guard is
+/// alive.
 ///
 /// ```
 /// use oikaze::prelude::*;
@@ -40,7 +41,8 @@ pub struct BlockReadGuard<'a, T> {
 }
 
 /// Guard of a block that may be written. It is indexed by the indices of the array, as
-/// `guard[[i, j, k]]`. [`WriteGuard`](super::WriteGuard) says what holds while a guard is alive.
+/// `guard[[i, j, k]]`. [`WriteGuard`](crate::shared::WriteGuard) says what holds while a guard is
+/// alive.
 /// The guard owns the bytes of its block alone, and not the bytes between its rows.
 ///
 /// ```
@@ -147,11 +149,11 @@ impl<'a, T: Element> BlockReadGuard<'a, T> {
     }
 
     /// Returns the rows of elements that lie side by side, in row-major order.
-    pub(super) fn slices(&self) -> &[&[T]] {
+    pub(crate) fn slices(&self) -> &[&[T]] {
         self.guard.rows()
     }
 
-    /// Ends the guard, as [`ReadGuard::release`](super::ReadGuard::release).
+    /// Ends the guard, as [`ReadGuard::release`](crate::shared::ReadGuard::release).
     ///
     /// # Errors
     /// A page was lost with its home, and the guard has shown old bytes of the page.
@@ -224,7 +226,7 @@ impl<'a, T: Element> BlockWriteGuard<'a, T> {
     }
 
     /// Returns the rows of elements that lie side by side, in row-major order.
-    pub(super) fn slices_mut(&mut self) -> &mut [&'a mut [T]] {
+    pub(crate) fn slices_mut(&mut self) -> &mut [&'a mut [T]] {
         self.guard.rows_mut()
     }
 
@@ -251,7 +253,7 @@ impl<'a, T: Element> BlockWriteGuard<'a, T> {
     }
 
     /// Sends what this guard writes to these nodes with the next barrier, as
-    /// [`WriteGuard::push_to`](super::WriteGuard::push_to) does.
+    /// [`WriteGuard::push_to`](crate::shared::WriteGuard::push_to) does.
     ///
     /// # Errors
     /// A rank is not in the job, or the guard is one of [`SharedArray::write_merged`].
@@ -261,7 +263,7 @@ impl<'a, T: Element> BlockWriteGuard<'a, T> {
         Ok(())
     }
 
-    /// Ends the guard, as [`WriteGuard::release`](super::WriteGuard::release).
+    /// Ends the guard, as [`WriteGuard::release`](crate::shared::WriteGuard::release).
     ///
     /// # Errors
     /// A page was lost with its home. No node sees the writes to it.
@@ -318,7 +320,7 @@ impl<T: Element> fmt::Debug for BlockWriteGuard<'_, T> {
 
 impl<T: Element> SharedArray<T> {
     #[track_caller]
-    pub(super) fn read_block(&self, block: ArrayBlock) -> Result<BlockReadGuard<'_, T>> {
+    pub(crate) fn read_block(&self, block: ArrayBlock) -> Result<BlockReadGuard<'_, T>> {
         self.check_block(&block)?;
         let rows = block.rows();
         self.make_readable(&rows)?;
@@ -328,7 +330,7 @@ impl<T: Element> SharedArray<T> {
     }
 
     #[track_caller]
-    pub(super) fn write_block(
+    pub(crate) fn write_block(
         &self,
         block: ArrayBlock,
         ownership: Ownership,
@@ -352,7 +354,7 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// Returns the bytes of rows.
-    pub(super) fn spans(&self, rows: &[Range<usize>]) -> Spans {
+    pub(crate) fn spans(&self, rows: &[Range<usize>]) -> Spans {
         match rows {
             [row] => Spans::One(self.bytes_of(row)),
             rows => Spans::Many(rows.iter().map(|row| self.bytes_of(row)).collect()),

@@ -1,7 +1,7 @@
 //! Distribution of an array's elements over the nodes.
 
-use super::block::ArrayBlock;
-use super::shape::Extents;
+use crate::shared::block::array_block::ArrayBlock;
+use crate::shared::shape::Extents;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{AxisHomes, Homes, Spread};
 
@@ -13,7 +13,7 @@ use oikaze_protocol::coherence::{AxisHomes, Homes, Spread};
 ///
 /// ```
 /// use oikaze::prelude::*;
-/// use oikaze::shared::Distribution;
+/// use oikaze::shared::builder::Distribution;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
 /// let columns = job
@@ -58,7 +58,7 @@ impl From<Homes> for Distribution {
 
 impl Distribution {
     /// Returns the distribution of an array of this shape for which the program chose none.
-    pub(super) fn of(extents: &Extents) -> Self {
+    pub(crate) fn of(extents: &Extents) -> Self {
         match extents.dimensions() {
             1 => Distribution::Pages(Homes::Block),
             _ => Distribution::Block { axis: 0 },
@@ -66,7 +66,7 @@ impl Distribution {
     }
 
     /// Returns the axis along which blocks are cut.
-    pub(super) fn axis(&self) -> usize {
+    pub(crate) fn axis(&self) -> usize {
         match self {
             Distribution::Pages(_) => 0,
             Distribution::Block { axis }
@@ -86,7 +86,7 @@ impl Distribution {
 
     /// Returns the homes of the pages of an array of this shape, with elements of `size` bytes. The
     /// error says why there are none.
-    pub(super) fn homes(&self, extents: &Extents, size: usize) -> Result<Homes, String> {
+    pub(crate) fn homes(&self, extents: &Extents, size: usize) -> Result<Homes, String> {
         let axis = self.axis();
         let spread = match (self, self.spread()) {
             (Distribution::Pages(homes), _) => return Ok(homes.clone()),
@@ -105,7 +105,7 @@ impl Distribution {
     }
 
     /// Returns the blocks of one node. The blocks of all nodes hold each element once.
-    pub(super) fn blocks(
+    pub(crate) fn blocks(
         &self,
         rank: Rank,
         extents: &Extents,

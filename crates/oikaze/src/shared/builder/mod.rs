@@ -1,14 +1,42 @@
-//! Settings of a shared array.
+//! Settings of a shared array: where its pages live, and how its transfers end.
+
+pub(super) mod distribution;
+
+pub use distribution::Distribution;
+/// How transfers of a shared array end at their receiver: the five deliveries of the Wind paper,
+/// for experiments. The runtime chooses well without a setting.
+///
+/// ```
+/// use oikaze::shared::builder::Delivery;
+/// # fn main() {
+/// assert_eq!(Delivery::from_name("direct_map"), Some(Delivery::DirectMap));
+/// # }
+/// ```
+#[doc(inline)]
+pub use oikaze_protocol::coherence::Delivery;
+/// Assignment of the pages of a shared array to nodes.
+///
+/// ```
+/// use oikaze::shared::builder::Homes;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let dealt = job.array_with_homes::<u8>("dealt", 1 << 20, Homes::Cyclic { pages: 1 })?;
+/// assert_eq!(dealt.home_of(0), Some(0));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`Distribution`] assigns elements along an axis instead.
+#[doc(inline)]
+pub use oikaze_protocol::coherence::Homes;
 
 use super::array::Settings;
-use super::distribution::Distribution;
 use super::element::ElementLayout;
 use super::shape::{Extents, Shape};
-use super::{Element, Homes, SharedArray};
+use super::{Element, SharedArray};
 use crate::job::Job;
 use crate::message::Class;
 use crate::{Error, Result};
-use oikaze_protocol::coherence::Delivery;
 
 /// Environment variable that sets the delivery of all arrays that do not set their own.
 const DELIVERY: &str = "OIKAZE_DELIVERY";
@@ -19,7 +47,7 @@ const CLASS: &str = "OIKAZE_UPDATE_CLASS";
 ///
 /// ```
 /// use oikaze::prelude::*;
-/// use oikaze::shared::{Delivery, Homes};
+/// use oikaze::shared::builder::{Delivery, Homes};
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
 /// let field = job
@@ -46,12 +74,12 @@ pub struct ArrayBuilder<'a, T> {
 }
 
 impl<'a, T: Element> ArrayBuilder<'a, T> {
-    pub(super) fn new(job: &'a Job, name: &str, shape: impl Shape) -> Self {
+    pub(crate) fn new(job: &'a Job, name: &str, shape: impl Shape) -> Self {
         Self::of_extents(job, name, Ok(shape.extents()), ElementLayout::of::<T>())
     }
 
     /// Returns a builder of an array whose elements and shape are known at run time only.
-    pub(super) fn with_layout(
+    pub(crate) fn with_layout(
         job: &'a Job,
         name: &str,
         shape: &[usize],

@@ -7,11 +7,12 @@ mod guard;
 pub use element::ElementType;
 pub use guard::{PlainMemory, UntypedReadGuard, UntypedWriteGuard};
 
+use super::ArrayStatistics;
 use super::array::SharedArray;
 use super::block::ArrayBlock;
 use super::builder::ArrayBuilder;
+use super::builder::{Delivery, Distribution, Homes};
 use super::shape::Extents;
-use super::{ArrayStatistics, Delivery, Distribution, Homes};
 use crate::message::Class;
 use crate::tables::ElementKind;
 use crate::{Error, Job, Rank, Result};
@@ -42,7 +43,7 @@ impl Job {
 ///
 /// ```
 /// use oikaze::ffi::{ElementKind, UntypedArrayBuilder};
-/// use oikaze::shared::Homes;
+/// use oikaze::shared::builder::Homes;
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
 /// let element = ElementKind::F32.into();
