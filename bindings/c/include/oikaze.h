@@ -1727,7 +1727,7 @@ oik_status oik_remote_region_for(oik_job *job,
 /**
  * Makes a region of a peer from the id that its owner got by `oik_region_id`. Thread-safe.
  *
- * Errors: `OIK_INVALID` if the bytes are no id, or name a rank that the job does not have.
+ * Errors: `OIK_INVALID` if the bytes are not an id, or name a rank that the job does not have.
  */
 oik_status oik_remote_region_by_id(oik_job *job, const oik_remote_id *id, oik_remote **there);
 
@@ -2245,8 +2245,8 @@ oik_status oik_remote_fifo_find_for(oik_job *job,
 /**
  * Makes a FIFO of a peer from the id that its owner got by `oik_fifo_id`. Thread-safe.
  *
- * Errors: `OIK_INVALID` if the bytes are no id, or that of something else, or name a rank that the
- * job does not have.
+ * Errors: `OIK_INVALID` if the bytes are not an id, or that of something else, or name a rank that
+ * the job does not have.
  */
 oik_status oik_remote_fifo_by_id(oik_job *job, const oik_remote_id *id, oik_remote_fifo **fifo);
 

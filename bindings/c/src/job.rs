@@ -86,7 +86,7 @@ pub fn abort_all(reason: &str) {
     jobs.iter().for_each(|job| job.job.end_with_reason(reason));
 }
 
-/// Makes a time limit of seconds. Infinity is no limit.
+/// Makes a time limit of seconds. Infinity means that there is no limit.
 pub fn limit(seconds: f64) -> CallResult<Duration> {
     if seconds == f64::INFINITY {
         return Ok(Duration::MAX);

@@ -664,8 +664,8 @@ pub extern "C" fn oik_remote_fifo_find_for(
 
 /// Makes a FIFO of a peer from the id that its owner got by `oik_fifo_id`. Thread-safe.
 ///
-/// Errors: `OIK_INVALID` if the bytes are no id, or that of something else, or name a rank that the
-/// job does not have.
+/// Errors: `OIK_INVALID` if the bytes are not an id, or that of something else, or name a rank that
+/// the job does not have.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_remote_fifo_by_id(
     job: *mut oik_job,

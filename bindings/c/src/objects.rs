@@ -1,5 +1,5 @@
 //! Objects by handle. The header declares a type for each kind of object, so that a C compiler
-//! finds mistakes. A pointer to such a type is no address but a handle: it is never dereferenced,
+//! finds mistakes. A pointer to such a type is a handle, not an address: it is never dereferenced,
 //! and a stale one is an error and not a crash.
 
 use crate::call::{CallError, CallResult};

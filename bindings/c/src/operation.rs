@@ -77,7 +77,7 @@ pub fn finish_receive(
     let message = place(message, "message")?;
     let kept = find(handle)?;
     let KeptOperation::Receive(receive, _) = &*kept else {
-        let why = "the operation is no posted receive; wait for it by oik_wait";
+        let why = "the operation is not a posted receive; wait for it by oik_wait";
         return Err(CallError::invalid(why));
     };
     let outcome = wait(receive).ok_or_else(CallError::not_ready)?;

@@ -74,7 +74,7 @@ pub extern "C" fn oik_remote_region_for(
 
 /// Makes a region of a peer from the id that its owner got by `oik_region_id`. Thread-safe.
 ///
-/// Errors: `OIK_INVALID` if the bytes are no id, or name a rank that the job does not have.
+/// Errors: `OIK_INVALID` if the bytes are not an id, or name a rank that the job does not have.
 #[unsafe(no_mangle)]
 pub extern "C" fn oik_remote_region_by_id(
     job: *mut oik_job,

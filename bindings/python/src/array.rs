@@ -141,7 +141,7 @@ impl ArrayPlan {
         let element = match elements {
             Elements::Kind(name) => ElementKind::from_name(&name)
                 .map(ElementType::from)
-                .ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of numbers")))?,
+                .ok_or_else(|| PyValueError::new_err(format!("{name} is not a kind of numbers")))?,
             Elements::Fields(fields) => {
                 let field = |(name, kind)| ElementField { name, kind };
                 let fields = fields.into_iter().map(field).collect();

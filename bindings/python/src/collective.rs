@@ -64,7 +64,7 @@ pub fn kinds() -> Vec<(&'static str, &'static str)> {
 
 fn kind_of(name: &str) -> PyResult<ElementKind> {
     ElementKind::from_name(name)
-        .ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of numbers")))
+        .ok_or_else(|| PyValueError::new_err(format!("{name} is not a kind of numbers")))
 }
 
 /// Begins a collective of equal parts, over the bytes of `data`. The result is a `bytearray`, or is
@@ -198,7 +198,7 @@ pub fn shrink(py: Python<'_>, members: Members<'_>) -> PyResult<Team> {
 }
 
 fn unknown(collective: &str) -> PyErr {
-    PyValueError::new_err(format!("{collective} is no collective (a defect)"))
+    PyValueError::new_err(format!("{collective} is not a collective (a defect)"))
 }
 
 #[pymethods]

@@ -23,7 +23,7 @@ pub fn rights_of(bits: u8) -> PyResult<Rights> {
     if Rights::ALL.contains(Rights(bits)) {
         return Ok(Rights(bits));
     }
-    Err(PyValueError::new_err(format!("{bits} are no rights; combine members of oikaze.Rights")))
+    Err(PyValueError::new_err(format!("{bits} are not rights; combine members of oikaze.Rights")))
 }
 
 /// Returns the number of bytes that an object asks for, unless it has memory of its own. An array

@@ -52,7 +52,8 @@ impl WordType {
             "u4" | "uint32" => (32, false),
             "i4" | "int32" => (32, true),
             _ => {
-                let text = format!("{name:?} is no type of a word; give 'u8', 'i8', 'u4' or 'i4'");
+                let text =
+                    format!("{name:?} is not a type of a word; give 'u8', 'i8', 'u4' or 'i4'");
                 return Err(PyValueError::new_err(text));
             }
         };
@@ -147,7 +148,7 @@ impl RemoteRegion {
         for entry in list.try_iter()?.take(LIST_MAX + 1) {
             let entry = entry?;
             let Ok((offset, data)) = entry.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
-                let cause = format!("{} is no entry of a list", entry.repr()?);
+                let cause = format!("{} is not an entry of a list", entry.repr()?);
                 return Err(invalid(py, operation, &cause, "give pairs of an offset and memory"));
             };
             let (slice, loan) = if let Ok(region) = data.cast::<Region>() {

@@ -85,7 +85,7 @@ pub fn wait<T: Send>(
 /// Runs `work` as [`wait()`] does, whatever its result is.
 pub fn wait_for<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     detached(py, || {
-        // A thread whose thread-locals were destroyed is no main thread.
+        // A thread whose thread-locals were destroyed is not a main thread.
         let Some(check) = CHECK.try_with(Clone::clone).unwrap_or_default() else {
             return Ok(work());
         };

@@ -36,8 +36,8 @@ const REPORT_TIME: Duration = Duration::from_millis(10);
 /// The text says what the server does not open (SERVE-2.4).
 pub(super) fn ask_of(request: &OpenRequest, user: u32) -> Result<Bind, String> {
     let (first, last) = request.ports;
-    let ports =
-        Ports::range(first, last).ok_or_else(|| format!("{first}-{last} is no range of ports"))?;
+    let ports = Ports::range(first, last)
+        .ok_or_else(|| format!("{first}-{last} is not a range of ports"))?;
     let low = [first, request.bulk_port].into_iter().find(|port| (1..1024).contains(port));
     if let Some(port) = low.filter(|_| user != 0) {
         return Err(format!("port {port} is not for user {user}; use ports from 1024 on"));

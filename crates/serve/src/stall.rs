@@ -72,7 +72,7 @@ mod tests {
         look(&mut watch, ms(5000), 64, true);
         assert_eq!(watch.tell(), None, "nothing was there to take");
         look(&mut watch, ms(5040), 64, true);
-        assert_eq!((watch.tell(), watch.count()), (None, 0), "a short delay is no stall");
+        assert_eq!((watch.tell(), watch.count()), (None, 0), "a short delay is not a stall");
         look(&mut watch, ms(5160), 64, true);
         assert_eq!(watch.tell(), Some((ms(160), true)));
         look(&mut watch, ms(5360), 64, true);

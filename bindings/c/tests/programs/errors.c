@@ -225,7 +225,7 @@ static void collectives(void) {
     OK(oik_world(job, &all));
     int32_t numbers[4] = {1, 2, 3, 4};
     float floats[2] = {1, 2};
-    FAILS(oik_broadcast(all, 2, OIK_I32, numbers, 4, NULL), OIK_MISMATCH, "root 2 is no rank");
+    FAILS(oik_broadcast(all, 2, OIK_I32, numbers, 4, NULL), OIK_MISMATCH, "root 2 is not a rank");
     FAILS(oik_all_reduce(all, OIK_F32, OIK_XOR, floats, 2, NULL), OIK_MISMATCH, "does not combine");
     FAILS(oik_all_reduce(all, OIK_F32, 99, floats, 2, NULL), OIK_INVALID, "operator 99");
     FAILS(oik_all_reduce(all, OIK_F32, OIK_SUM, floats, SIZE_MAX, NULL), OIK_INVALID, "too many");

@@ -136,7 +136,7 @@ def holds_integers(values: Any, operation: str) -> bool:
                 found.add(isinstance(value, np.integer | int))
                 is_truth = is_truth and isinstance(value, np.bool_)
             else:
-                cause = f"a list holds an object of type {kind.__qualname__}, which is no number"
+                cause = f"a list holds an object of type {kind.__qualname__}, which is not a number"
                 raise invalid(operation, cause, "pass numbers, or give a function as the operator")
     return found == {True} and not is_truth
 

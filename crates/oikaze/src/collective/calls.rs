@@ -42,8 +42,8 @@ pub trait Collectives {
     /// Sends the root's elements to all ranks. The argument counts only at the root.
     ///
     /// # Errors
-    /// The ranks do not call the same; a root is no rank of the team; a node is lost; or the job's
-    /// time limit passed, after which the collective goes on without its caller.
+    /// The ranks do not call the same; a root is not a rank of the team; a node is lost; or the
+    /// job's time limit passed, after which the collective goes on without its caller.
     #[track_caller]
     fn broadcast<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
         self.start().broadcast(root, values).wait()

@@ -147,7 +147,7 @@ impl Accumulator {
         self.words.get(what).is_some_and(|count| *count != 0)
     }
 
-    /// Returns the sum if it is no finite number, or a zero of negative terms only.
+    /// Returns the sum if it is not a finite number, or a zero of negative terms only.
     fn special(&self) -> Option<f64> {
         match (self.has(INFINITIES), self.has(NEGATIVE_INFINITIES)) {
             _ if self.has(NANS) => Some(f64::NAN),

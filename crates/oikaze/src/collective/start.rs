@@ -112,7 +112,10 @@ impl<'t> Start<'t> {
         if root < size {
             return Ok(());
         }
-        Err(format!("root {root} is no rank of this team of {size}; ranks are 0 to {}", size - 1))
+        Err(format!(
+            "root {root} is not a rank of this team of {size}; ranks are 0 to {}",
+            size - 1
+        ))
     }
 
     fn begin<T: Item, O: Operator<T>, R: Send + 'static>(

@@ -121,7 +121,7 @@ impl<T: Element> SharedArray<T> {
         // Opening a pipe would wait for its writer.
         let metadata = fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() {
-            return Err(Error::invalid(what, format!("{} is no file", path.display())));
+            return Err(Error::invalid(what, format!("{} is not a file", path.display())));
         }
         let file = File::open(path).map_err(failed)?;
         let header = if is_npy(path, what)? { self.check_header(&file, what, path)? } else { 0 };
@@ -152,7 +152,7 @@ impl<T: Element> SharedArray<T> {
                 for (slot, bytes) in part.iter_mut().zip(bytes.chunks_exact(size)) {
                     *slot = bytemuck::checked::try_pod_read_unaligned(bytes).map_err(|_| {
                         let kind = std::any::type_name::<T>();
-                        Error::invalid(what, format!("the bytes of an element are no {kind}"))
+                        Error::invalid(what, format!("the bytes of an element are not a {kind}"))
                     })?;
                 }
                 at += size_of_val(part) as u64;

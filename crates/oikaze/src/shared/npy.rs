@@ -71,7 +71,7 @@ impl Descr {
                     };
                     let name = match name {
                         Value::Text(name) => name.clone(),
-                        // A title stands before the name. It is no name, and is kept as text.
+                        // A title stands before the name. It is not a name, and is kept as text.
                         other => other.to_string(),
                     };
                     Some(NamedField { name, descr: Self::read(descr)?, shape })
@@ -330,7 +330,7 @@ pub(super) fn check(
     format: &ElementFormat,
     shape: &[usize],
 ) -> Result<usize, String> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or("the file is no .npy file")?;
+    let rest = bytes.strip_prefix(MAGIC).ok_or("the file is not an .npy file")?;
     let (is_utf8, start, count) = match rest {
         [1, _, a, b, ..] => (false, MAGIC.len() + 4, usize::from(u16::from_le_bytes([*a, *b]))),
         [version @ (2 | 3), _, a, b, c, d, ..] => {

@@ -75,7 +75,7 @@ impl<T: Element> SharedArray<T> {
             for element in bytes.chunks_exact(size_of::<T>()) {
                 got.push(bytemuck::checked::try_pod_read_unaligned(element).map_err(|_| {
                     let kind = std::any::type_name::<T>();
-                    Error::invalid("get", format!("the bytes of an element are no {kind}"))
+                    Error::invalid("get", format!("the bytes of an element are not a {kind}"))
                 })?);
             }
             Ok(())

@@ -152,7 +152,7 @@ fn files_that_do_not_fit_are_refused_on_all_nodes() {
         job.barrier()?;
         told(array.load(&raw), &["799 bytes", "800"]);
         told(array.load(folder.0.join("absent")), &["absent", "share"]);
-        told(array.load(&folder.0), &["is no file"]);
+        told(array.load(&folder.0), &["is not a file"]);
         told(array.save(folder.0.join("absent/a.npy")), &["absent", "share"]);
         // One node names another file.
         let name = if job.rank() == 0 { "a.npy" } else { "b.npy" };

@@ -428,7 +428,7 @@ fn mistakes_are_found_however_programs_wait() {
 #[test]
 fn arguments_that_do_not_fit_fail_everywhere() {
     let roots = texts(2, |job| job.broadcast(5, &[1]).map(drop));
-    all_say(&roots, &["root 5 is no rank of this team of 2", "ranks are 0 to 1"]);
+    all_say(&roots, &["root 5 is not a rank of this team of 2", "ranks are 0 to 1"]);
     let one =
         texts(3, |job| job.scatter(0, &vec![1_u8; if job.rank() == 0 { 7 } else { 0 }]).map(drop));
     all_say(&one, &["on rank 0: 7 elements cannot be divided among 3 ranks equally"]);

@@ -14,7 +14,7 @@ const SAID: &[&[&str]] = &[
     &["calls scan of 2 i64 with Max", "rank 0 calls scan of 2 i64 with Min"],
     &["rank 1 calls all_to_all of 1 u16", "calls all_gather of 3 u16"],
     &["rank 2 calls reduce_scatter_uneven of 6 u8 in blocks number", "8426e427 with Sum"],
-    &["root 3 is no rank of this team of 3", "ranks are 0 to 2"],
+    &["root 3 is not a rank of this team of 3", "ranks are 0 to 2"],
     &["2 vectors are given for 3 ranks"],
     &["7 elements cannot be divided among 3 ranks equally"],
     &["the operator panicked on rank", "it is wrong"],

@@ -20,9 +20,9 @@ use std::fmt;
 /// Collectives of elements of one kind, over bytes. [`Untyped::of`] makes one. Methods have the
 /// names that they have in [`Start`]; those whose name ends in `_into` wait.
 ///
-/// Bytes need no alignment. They are the numbers of this machine's byte order. If they are no whole
-/// number of elements, or the operator does not combine such elements, the collective fails on all
-/// ranks.
+/// Bytes need no alignment. They are the numbers of this machine's byte order. If they are not a
+/// whole number of elements, or the operator does not combine such elements, the collective fails
+/// on all ranks.
 ///
 /// ```
 /// use oikaze::ffi::{ElementKind, Untyped, UntypedOperator};
@@ -208,13 +208,13 @@ impl<'t> Untyped<'t> {
         self.kind.size() * if self.pairs { 2 } else { 1 }
     }
 
-    /// Refuses bytes that are no whole number of elements.
+    /// Refuses bytes that are not a whole number of elements.
     fn check(&self, bytes: &[u8]) -> std::result::Result<(), String> {
         if bytes.len().is_multiple_of(self.element_size()) {
             return Ok(());
         }
         Err(format!(
-            "{} bytes are no whole number of elements of {} bytes ({}{})",
+            "{} bytes are not a whole number of elements of {} bytes ({}{})",
             bytes.len(),
             self.element_size(),
             if self.pairs { "pairs of " } else { "" },

@@ -128,9 +128,9 @@ impl Helper<'_> {
                 let before = std::mem::replace(&mut fetched, self.fetched_pages());
                 if work.settled > 0 || fetched > before {
                     // A thread of this node goes on with the result, and may wait for this core.
-                    // Accesses of peers to the memory are no reason to yield. A thread that sleeps
-                    // keeps a claim to its core, and yielding would lose that claim and the next
-                    // few milliseconds.
+                    // Accesses of peers to the memory are not a reason to yield. A thread that
+                    // sleeps keeps a claim to its core, and yielding would lose that claim and the
+                    // next few milliseconds.
                     yield_core();
                 }
             }

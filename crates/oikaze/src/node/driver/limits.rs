@@ -55,7 +55,7 @@ pub(crate) const STREAM_BATCH_MIN: usize = 16;
 /// take less.
 pub(crate) const PREEMPTED_MIN: Duration = Duration::from_millis(1);
 /// Number of preemptions in a row, each within `PREEMPTED_AGAIN_MAX` of the one before, that end
-/// spinning. A process that begins or ends is no reason to stop spinning.
+/// spinning. A process that begins or ends is not a reason to stop spinning.
 pub(crate) const PREEMPTED_TIMES: u32 = 3;
 /// Longest time between two preemptions in a row.
 pub(crate) const PREEMPTED_AGAIN_MAX: Duration = Duration::from_millis(50);

@@ -413,7 +413,7 @@ mod tests {
         let mut idle = idle(&limit);
         assert_eq!(idle.next(at(0)), IdleStep::Sleep);
         idle.slept();
-        assert_eq!(idle.next(at(500)), IdleStep::Sleep, "a timer is no news");
+        assert_eq!(idle.next(at(500)), IdleStep::Sleep, "a timer is not news");
         idle.slept();
         idle.ends(at(1000));
         for news in [1090, 1180, 1270] {

@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn thread_that_has_not_waited_spins_for_the_longest_time() {
         assert_eq!(after([]).limit(), SPIN_TIME);
-        assert_eq!(after([1_000_000; 7]).limit(), SPIN_TIME, "a start-up is no habit");
+        assert_eq!(after([1_000_000; 7]).limit(), SPIN_TIME, "a start-up is not a habit");
     }
 
     #[test]

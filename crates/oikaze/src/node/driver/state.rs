@@ -144,7 +144,7 @@ impl<B: Bell> Driver<B> {
     }
 
     /// Becomes the driver again for a task that polls on, if there is none. The time since its last
-    /// poll is no gap between two waits.
+    /// poll is not a gap between two waits.
     pub fn drive_on(&self) -> Option<DriverGuard<'_, B>> {
         self.take()
     }

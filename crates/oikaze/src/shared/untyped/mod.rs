@@ -357,7 +357,7 @@ impl UntypedArray {
     /// [`SharedArray::put`].
     ///
     /// # Errors
-    /// As [`SharedArray::put`]; or the bytes are no whole number of elements.
+    /// As [`SharedArray::put`]; or the bytes are not a whole number of elements.
     pub fn put(&self, first: usize, elements: &[u8]) -> Result<()> {
         self.check_whole("put", elements.len())?;
         self.array.change_many("put", first, TargetOp::Write, elements)
@@ -381,7 +381,7 @@ impl UntypedArray {
     /// as [`SharedArray::fetch_combine`].
     ///
     /// # Errors
-    /// As [`SharedArray::fetch_combine`]; or elements are no numbers of 32 or 64 bits, or the
+    /// As [`SharedArray::fetch_combine`]; or elements are not numbers of 32 or 64 bits, or the
     /// number is not as long as an element.
     pub fn fetch_combine(
         &self,
@@ -418,8 +418,8 @@ impl UntypedArray {
     /// [`SharedArray::accumulate`].
     ///
     /// # Errors
-    /// As [`SharedArray::accumulate`]; or elements are no numbers of 32 or 64 bits, or the bytes
-    /// are no whole number of elements.
+    /// As [`SharedArray::accumulate`]; or elements are not numbers of 32 or 64 bits, or the bytes
+    /// are not a whole number of elements.
     pub fn accumulate(&self, first: usize, combine: Combine, numbers: &[u8]) -> Result<()> {
         let op = TargetOp::Accumulate(self.accumulation("accumulate", combine)?);
         self.check_whole("accumulate", numbers.len())?;

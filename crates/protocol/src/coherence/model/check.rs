@@ -320,7 +320,7 @@ pub fn replay(text: &str, cases: &[Case]) -> Result<(), String> {
     let (name, seed) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let case = cases.iter().find(|case| case.name == name);
     let case = case.ok_or_else(|| format!("no case is called {name}"))?;
-    let seed: u64 = seed.parse().map_err(|_| format!("{seed} is no seed"))?;
+    let seed: u64 = seed.parse().map_err(|_| format!("{seed} is not a seed"))?;
     let Some(places) = parts.next() else {
         let found = case.check(seed, &mut Sums::default());
         return found.map_err(|violation| case.shorten(violation).to_string());
@@ -331,7 +331,7 @@ pub fn replay(text: &str, cases: &[Case]) -> Result<(), String> {
     for place in places.split('.').filter(|place| !place.is_empty()) {
         let mut steps = Vec::new();
         state.steps(&mut steps);
-        let place: usize = place.parse().map_err(|_| format!("{place} is no number"))?;
+        let place: usize = place.parse().map_err(|_| format!("{place} is not a number"))?;
         let step = steps.get(place).copied();
         let step = step.ok_or_else(|| format!("only {} steps are possible", steps.len()))?;
         std::eprintln!("{}", state.describe(step));

@@ -31,7 +31,7 @@ impl Hash for Coherence {
 }
 
 /// Returns the place of a diff message among a node's diffs that are not settled, or `None` if the
-/// message is no diff.
+/// message is not a diff.
 pub fn place_of_diff(of: &Coherence, token: Token) -> Option<usize> {
     let number = Mailbox::number(token)?;
     let numbers = &of.mail.diffs.numbers;

@@ -260,8 +260,8 @@ impl Arrays {
         }
     }
 
-    /// Writes bytes of another node into a page, and into its twin, because they are no change of
-    /// this node's.
+    /// Writes bytes of another node into a page, and into its twin, because they are not a change
+    /// of this node's.
     pub fn apply_change(&mut self, id: PageId, at: usize, bytes: &[u8], pages: &mut dyn Pages) {
         pages.merge(id.0, id.1 * PAGE as u64 + at as u64, bytes);
         let twin = self.get_mut(id.0).and_then(|array| array.twins.get_mut(&id.1));
