@@ -8,10 +8,12 @@
 //! [`UntypedArray`], [`Untyped`].
 
 mod calls;
+#[path = "../../../runtime/src/error/class.rs"]
 mod class;
 mod handles;
 mod jobs;
 mod leave;
+#[path = "../../../runtime/src/error/parts.rs"]
 mod parts;
 mod readiness;
 mod regions;
