@@ -145,8 +145,17 @@ pub fn add(report: &mut Report, seeds: u64) {
 pub fn models(seeds: u64) -> Result<(), String> {
     let protocol = protocol_tests()?;
     let mut report = Report::default();
-    let loom =
-        cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--profile", "loom", "--lib", "loom"]);
+    let loom = cargo(&[
+        "test",
+        "-p",
+        "oikaze-os",
+        "-p",
+        "oikaze-runtime",
+        "--profile",
+        "loom",
+        "--lib",
+        "loom",
+    ]);
     report.tests("loom", loom.env("RUSTFLAGS", "--cfg loom"));
     // The switch for a planted bug applies to the whole process, so Wind's tests of such bugs run
     // alone.

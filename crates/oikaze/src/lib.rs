@@ -37,7 +37,6 @@ mod book;
 pub mod collective;
 pub mod completion;
 mod debug;
-#[path = "../../runtime/src/error/mod.rs"]
 mod error;
 #[doc(hidden)]
 pub mod ffi;
@@ -47,20 +46,9 @@ pub mod job;
 pub mod limits;
 pub mod memory;
 pub mod message;
-#[path = "../../runtime/src/node/mod.rs"]
-mod node;
-#[doc(hidden)]
-#[path = "../../runtime/src/observe/mod.rs"]
-pub mod observe;
 pub mod prelude;
-#[path = "../../runtime/src/received.rs"]
-mod received;
 mod rules;
 pub mod shared;
-#[path = "../../runtime/src/shm_setup/mod.rs"]
-pub(crate) mod shm_setup;
-#[path = "../../runtime/src/sync/mod.rs"]
-mod sync;
 pub mod testing;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -73,5 +61,7 @@ pub use job::run::run;
 pub use job::{Job, Peer};
 pub use oikaze_macros::main;
 pub use oikaze_protocol::Rank;
+#[doc(hidden)]
+pub use oikaze_runtime::observe;
 #[doc(no_inline)]
 pub use shared::Element;

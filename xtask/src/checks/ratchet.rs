@@ -78,12 +78,19 @@ pub fn history() -> Result<(), String> {
 }
 
 /// Returns a line whose value is greater in the newer file. A new measure may begin with any
-/// values.
+/// values. A crate that was split off another may begin with any value below the other's, if the
+/// other's has fallen with it.
 fn raised(older: &Ceilings, newer: &Ceilings) -> Option<String> {
     let is_known = |measure: &str| older.keys().any(|(known, _)| known == measure);
+    let is_split_off = |measure: &str, value: usize| {
+        older.iter().any(|(key, before)| {
+            key.0 == measure && value < *before && newer.get(key).is_none_or(|now| now < before)
+        })
+    };
     newer.iter().find_map(|((measure, of), value)| {
         let before = older.get(&(measure.clone(), of.clone()));
-        let is_raised = before.map_or(is_known(measure), |before| value > before);
+        let is_new = || is_known(measure) && !is_split_off(measure, *value);
+        let is_raised = before.map_or_else(is_new, |before| value > before);
         is_raised.then(|| format!("{measure} {of} {value}"))
     })
 }
@@ -139,7 +146,16 @@ mod tests {
         };
         assert_eq!(raised("circle a 3\n", "circle a 2\nfiles b 20\n"), None);
         assert_eq!(raised("circle a 3\n", "circle a 4\n").unwrap(), "circle a 4");
-        assert_eq!(raised("circle a 3\n", "circle b 2\n").unwrap(), "circle b 2");
+        assert_eq!(raised("circle a 3\n", "circle a 3\ncircle b 2\n").unwrap(), "circle b 2");
+        assert_eq!(raised("circle a 3\n", "circle a 2\ncircle b 3\n").unwrap(), "circle b 3");
+    }
+
+    #[test]
+    fn crate_split_off_another_may_have_circles_shorter_than_the_others_was() {
+        let raised = |older: &str, newer: &str| {
+            super::raised(&parse(older).unwrap(), &parse(newer).unwrap())
+        };
+        assert_eq!(raised("circle a 9\n", "circle a 7\ncircle b 4\n"), None);
     }
 
     #[test]

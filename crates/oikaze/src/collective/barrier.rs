@@ -1,6 +1,7 @@
 //! Barriers of all nodes, which make writes to shared arrays visible, and reductions with them.
 
-use crate::{Error, Job, Result};
+use crate::Job;
+use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::{ReduceOp, Reduction, Values};
 use oikaze_protocol::rma::{Combine, Number, NumberKind};

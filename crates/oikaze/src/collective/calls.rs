@@ -4,7 +4,8 @@ use super::exact::{Accumulator, Float};
 use super::operator::SumExact;
 use super::operator::{Item, Operator};
 use super::{Start, Team};
-use crate::{Job, Rank, Result};
+use crate::error::Result;
+use crate::{Job, Rank};
 use oikaze_protocol::collective::CollectiveKind;
 
 /// Collectives of a [`Team`], and of a [`Job`] as the team of all its nodes.

@@ -1,8 +1,9 @@
 //! Notifications: one node makes what it wrote visible to one other node (COH-15.4).
 
 use super::{Collectives, Pending, Team};
-use crate::node::{WaitSubject, lock};
-use crate::{Error, Job, Rank, Result};
+use crate::error::{Error, Result};
+use crate::{Job, Rank};
+use oikaze_runtime::node::{WaitSubject, lock};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -2,10 +2,10 @@
 
 use super::run::{Listener, Slot};
 use crate::completion::{CompletionQueue, Counter, Explanation};
-use crate::node::{self, Node, TaskWait, WaitSubject, line_of};
+use crate::error::{Error, Result};
 use crate::tables::named;
-use crate::{Error, Result};
 use oikaze_protocol::collective::CollectiveCall;
+use oikaze_runtime::node::{self, Node, TaskWait, WaitSubject, line_of};
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::panic::Location;

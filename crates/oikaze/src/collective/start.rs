@@ -5,11 +5,11 @@ use super::operator::{Item, Operator};
 use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
 use super::{Pending, Team};
 use crate::Rank;
-use crate::node::WORLD;
 use oikaze_engine::Body;
 use oikaze_protocol::collective::{
     Arrival, CollectiveCall, CollectiveKind, ElementCode, Order, Part, Plan, hash_of_lengths,
 };
+use oikaze_runtime::node::WORLD;
 use std::sync::Arc;
 use std::task::Waker;
 

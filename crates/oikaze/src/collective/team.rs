@@ -2,11 +2,12 @@
 
 use super::run::{GoneSlot, TeamCore};
 use super::{Pending, Start};
-use crate::node::{Node, WORLD, lock};
-use crate::{Error, Rank, Result};
+use crate::Rank;
+use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, Facts, choose};
 use oikaze_protocol::fnv::fnv1a;
+use oikaze_runtime::node::{Node, WORLD, lock};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -301,7 +302,7 @@ mod tests {
             }
             // The last parcels of other ranks may still come, for a team that is gone.
             job.all_gather(&[0])?;
-            assert_eq!(job.node.collectives.len(), 1);
+            assert_eq!(job.node.collectives.all().len(), 1);
             Ok(())
         });
     }

@@ -1,8 +1,8 @@
 //! Completion counters. A thread that waits for the last of many operations is woken once.
 
-use crate::Result;
-use crate::node::{Node, WaitSubject, Waiters, lock};
+use crate::error::Result;
 use oikaze_engine::{Outcome, Sink};
+use oikaze_runtime::node::{Node, WaitSubject, Waiters, lock};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -18,10 +18,10 @@ pub use operation::{Operation, OperationFuture, Outcome};
 pub(crate) use queue::Explanation;
 pub use queue::{Completed, CompletionQueue};
 
-use crate::Result;
+use crate::error::Result;
 use crate::job::{Job, Peer};
-use crate::node::WaitSubject;
 use oikaze_engine::Request;
+use oikaze_runtime::node::WaitSubject;
 use std::time::Duration;
 
 impl Job {

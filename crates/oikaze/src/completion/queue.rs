@@ -1,10 +1,10 @@
 //! Completion queues. A queue reports each ended operation once, with the number that its caller
 //! gave to it.
 
-use crate::node::{Node, WaitSubject, Waiters, lock};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use oikaze_engine::OperationLabel;
 use oikaze_engine::{Failure, Outcome, Sink, Value};
+use oikaze_runtime::node::{Node, WaitSubject, Waiters, lock};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -5,13 +5,14 @@
 //! finds the object by that handle ([`Job::kept`]). All bindings share this one set of types and
 //! calls (MEM-19.3).
 
+use crate::Job;
 use crate::completion::operation::Operation;
 use crate::completion::{CompletionQueue, Counter};
+use crate::error::{Error, Result};
 use crate::memory::region::LocalRegion;
 use crate::memory::remote::RemoteRegion;
 use crate::message::{Fifo, RemoteFifo};
-use crate::node::{check_not_forked, lock};
-use crate::{Error, Job, Result};
+use oikaze_runtime::node::{check_not_forked, lock};
 use std::any::Any;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};

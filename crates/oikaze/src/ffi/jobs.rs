@@ -1,6 +1,7 @@
 //! State of a job that bindings need.
 
-use crate::{Error, Job};
+use crate::Job;
+use crate::error::Error;
 use oikaze_engine::Request;
 
 impl Job {

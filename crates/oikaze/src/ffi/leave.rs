@@ -1,6 +1,7 @@
 //! Ends of a job that other threads may still use.
 
-use crate::{Job, Result};
+use crate::Job;
+use crate::error::Result;
 
 impl Job {
     /// Leaves the job as [`Job::leave`] does, for bindings whose other threads may still hold the

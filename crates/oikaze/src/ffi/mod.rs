@@ -8,27 +8,20 @@
 //! [`UntypedArray`], [`Untyped`].
 
 mod calls;
-#[path = "../../../runtime/src/error/class.rs"]
-mod class;
 mod handles;
 mod jobs;
 mod leave;
-#[path = "../../../runtime/src/error/parts.rs"]
-mod parts;
 mod readiness;
 mod regions;
 mod words;
 
 pub use crate::collective::untyped::{Untyped, UntypedOperator, UntypedResult};
-pub use crate::node::{InterruptionCheck, interruptible};
-pub use crate::node::{PlaceFinder, find_places_by};
 pub use crate::shared::untyped::{
     ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
     UntypedWriteGuard,
 };
 pub use crate::tables::{ElementKind, KindClass};
 pub use calls::{CallCounter, CallCounts};
-pub use class::ErrorClass;
 pub use handles::{Handle, HandleTable, Keepable};
 #[doc(inline)]
 pub use oikaze_os::memory::RegionId;
@@ -36,7 +29,9 @@ pub use oikaze_os::memory::RegionId;
 pub use oikaze_protocol::collective::CollectiveKind;
 #[doc(inline)]
 pub use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, NumberKind, Width};
-pub use parts::ErrorParts;
+pub use oikaze_runtime::error::{ErrorClass, ErrorParts};
+pub use oikaze_runtime::node::{InterruptionCheck, interruptible};
+pub use oikaze_runtime::node::{PlaceFinder, find_places_by};
 
 /// Changes fault handlers (SIGSEGV, SIGBUS) by `change`, which finds the handlers of the program
 /// in place of those of Oikaze. Afterwards Oikaze's handlers are in front of them again, and this
@@ -53,10 +48,11 @@ pub use parts::ErrorParts;
 ///
 /// # Errors
 /// The handlers cannot be installed again.
-pub fn change_fault_handlers<R>(change: impl FnOnce() -> R) -> crate::Result<R> {
+pub fn change_fault_handlers<R>(change: impl FnOnce() -> R) -> crate::error::Result<R> {
     oikaze_os::memory::tracking::set_aside();
     let result = change();
-    oikaze_os::memory::tracking::put_back()
-        .map_err(|error| crate::Error::system("installing the handler for page faults", error))?;
+    oikaze_os::memory::tracking::put_back().map_err(|error| {
+        crate::error::Error::system("installing the handler for page faults", error)
+    })?;
     Ok(result)
 }

@@ -6,9 +6,10 @@
 //! [`Job::probe`] for that.
 
 use crate::completion::{Completed, CompletionQueue};
+use crate::error::Result;
 use crate::memory::arrivals::Arrivals;
 use crate::message::{Fifo, Message};
-use crate::{Job, Rank, Result};
+use crate::{Job, Rank};
 use std::time::{Duration, Instant};
 
 impl Fifo {

@@ -1,10 +1,11 @@
 //! Regions of this node by number, and operations on regions by numbers.
 
 use super::RegionId;
+use crate::Job;
 use crate::completion::Operation;
+use crate::error::{Error, Result};
 use crate::memory::Rights;
 use crate::memory::region::{Inner, LocalRegion, NAMELESS, RemoteId};
-use crate::{Error, Job, Result};
 use oikaze_engine::{OperationKind, OperationLabel, Request};
 use oikaze_os::memory::{Holder, MemoryError};
 use oikaze_protocol::wind::{Body, Segment};

@@ -1,8 +1,8 @@
 //! Atomics and accumulates on types that are known at run time only, and copies at once.
 
 use super::{Accumulation, AtomicOp};
-use crate::Result;
 use crate::completion::Operation;
+use crate::error::Result;
 use crate::memory::RegionSlice;
 use crate::memory::remote::{COPY_MAX, RemoteRegion};
 use oikaze_engine::OperationKind;

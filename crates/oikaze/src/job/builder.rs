@@ -1,12 +1,13 @@
 //! Settings of a job that its program gives when it joins.
 
-use crate::node::{EngineMode, WaitMode, WaitSettings};
+use crate::Job;
+use crate::error::{Error, Result};
 use crate::testing::Seat;
-use crate::{Error, Job, Result};
 use oikaze_launch::{Ports, Seal, Settings};
 use oikaze_os::cpu::Priority;
 use oikaze_os::features::{DisabledFeatures, Feature};
 use oikaze_protocol::wind::congestion::Algorithm as CongestionControl;
+use oikaze_runtime::node::{EngineMode, WaitMode, WaitSettings};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

@@ -1,14 +1,12 @@
 //! Joins a job: from the launcher's environment variables to a node that is connected to all
 //! others.
 
+use crate::Job;
 use crate::collective::{Channels, Team};
+use crate::error::{Error, Result};
 use crate::job::JobBuilder;
 use crate::job::meeting::Meeting;
 use crate::job::membership::Claim;
-use crate::node::{EngineMode, NoLink, Node, RealEngine, Waits, check_not_forked, note_joined};
-use crate::observe::Publisher;
-use crate::shm_setup::LocalPeerSetup;
-use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Engine, KeyOptions, Setup, seal};
 use oikaze_launch::addresses::Candidate;
@@ -22,6 +20,11 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Settings;
+use oikaze_runtime::node::{
+    EngineMode, NoLink, Node, RealEngine, Waits, check_not_forked, note_joined,
+};
+use oikaze_runtime::observe::Publisher;
+use oikaze_runtime::shm_setup::LocalPeerSetup;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};

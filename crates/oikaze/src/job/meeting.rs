@@ -1,7 +1,6 @@
 //! Meeting of a job's nodes: each publishes where it can be reached, and connects to all others.
 
-use crate::Result;
-use crate::node::{CallPlace, Node, WaitSubject, Waits};
+use crate::error::Result;
 use oikaze_launch::addresses::{
     Callable, Candidate, Likelihood, Reachable, Unreachable, choose as choose_candidates,
     processors_here,
@@ -11,6 +10,7 @@ use oikaze_os::cpu::{CpuId, Topology, cpulist};
 use oikaze_os::net::narrow_path;
 use oikaze_protocol::limits::JOIN_CONNECT_TIME;
 use oikaze_protocol::wind::Death;
+use oikaze_runtime::node::{CallPlace, Node, WaitSubject, Waits};
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Claim of a process on the job of its launcher, which it joins once. `join` makes the claim, and
 //! the process keeps it for life.
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Clone, Copy)]

@@ -1,12 +1,12 @@
 //! Another node of the job.
 
 use crate::Rank;
-use crate::Result;
 use crate::completion::operation::{Begun, Operation, Outcome};
+use crate::error::Result;
 use crate::job::Job;
-use crate::node::{Node, ShmRoute};
-use crate::observe::page::PeerPage;
 use oikaze_engine::{Keep, OperationLabel, Request};
+use oikaze_runtime::node::{Node, ShmRoute};
+use oikaze_runtime::observe::page::PeerPage;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Counters of a node's activity.
 
-use crate::node::RealEngine;
 use oikaze_protocol::{coherence, wind};
+use oikaze_runtime::node::RealEngine;
 use serde::Serialize;
 
 /// One node's counters, all of them from its start.

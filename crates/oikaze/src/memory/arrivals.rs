@@ -1,10 +1,11 @@
 //! Arrivals: puts with notice, as their target learns of them.
 
 use super::region::LocalRegion;
-use crate::node::{Needs, Node, TaskWait, WaitSubject, pending};
-use crate::{Job, Rank, Result};
+use crate::error::Result;
+use crate::{Job, Rank};
 use oikaze_engine::Placed;
 use oikaze_protocol::rma::Notice;
+use oikaze_runtime::node::{Needs, Node, TaskWait, WaitSubject, pending};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

@@ -158,7 +158,8 @@ pub use range::OffsetRange;
 pub use region::{LocalRegion, RegionSlice};
 pub use scope::Scope;
 
-use crate::{Job, Result};
+use crate::Job;
+use crate::error::Result;
 use oikaze_protocol::rma::Published;
 
 impl Job {

@@ -1,6 +1,6 @@
 //! Ranges of offsets, in integers of any type.
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 /// A range of offsets in a region: of any integers, and open or closed at each end.

@@ -3,15 +3,16 @@
 
 use crate::atomic::{Combine, Number};
 use crate::completion::{Operation, Outcome};
+use crate::error::Result;
 use crate::memory::region::{LocalRegion, RegionSlice};
 use crate::memory::remote::{COPY_MAX, RemoteRegion};
 use crate::memory::{Block, Rights};
 use crate::message::Received;
-use crate::node::WaitSubject;
-use crate::{Job, Rank, Result};
+use crate::{Job, Rank};
 use bytemuck::NoUninit;
 use oikaze_engine::{Completion, Failure, OperationKind, Request};
 use oikaze_os::memory as os;
+use oikaze_runtime::node::WaitSubject;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -28,15 +28,16 @@ pub use posted::Received;
 pub use received::Message;
 pub use remote_fifo::RemoteFifo;
 
+use crate::Rank;
 use crate::completion::Operation;
 use crate::completion::operation::Begun;
+use crate::error::Result;
 use crate::job::{Job, Peer};
 use crate::memory::{RegionSlice, Rights};
-use crate::node::{Needs, WaitSubject};
-use crate::{Rank, Result};
 use oikaze_engine::{Completion, Failure, OperationKind, OperationLabel, Request};
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Body;
+use oikaze_runtime::node::{Needs, WaitSubject};
 use std::time::{Duration, Instant};
 
 impl Peer {

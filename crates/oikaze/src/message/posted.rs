@@ -3,11 +3,11 @@
 use crate::completion::operation::Begun;
 use crate::completion::{Operation, Outcome};
 use crate::memory::{RegionSlice, Rights};
-use crate::node::PostedReceive;
-pub use crate::received::Received;
 use crate::{Job, Rank};
 use oikaze_engine::{ANY_PEER, Completion, OperationKind, OperationLabel, Value};
 use oikaze_protocol::rma::Pattern;
+use oikaze_runtime::node::PostedReceive;
+pub use oikaze_runtime::received::Received;
 use std::borrow::Borrow;
 use std::sync::Arc;
 

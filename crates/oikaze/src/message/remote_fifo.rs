@@ -1,16 +1,17 @@
 //! Pushes into a peer's FIFO. Each push takes place at most once, whatever the network does.
 
+use crate::Job;
 use crate::completion::operation::Operation;
+use crate::error::{Error, Result};
 use crate::job::Peer;
 use crate::memory::Rights;
 use crate::memory::region::{NAMELESS, RemoteId};
-use crate::node::{LongWait, WaitSubject};
-use crate::{Error, Job, Result};
 use oikaze_engine::{Failure, Request};
 use oikaze_engine::{OperationKind, OperationLabel};
 use oikaze_protocol::limits::{PUSH_PAUSE_MAX, PUSH_PAUSE_MIN};
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::Body;
+use oikaze_runtime::node::{LongWait, WaitSubject};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

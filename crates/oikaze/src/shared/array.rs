@@ -6,9 +6,8 @@ use super::element::{Element, ElementLayout};
 use super::part::Part;
 use super::shape::{ElementIndex, Extents};
 use super::{ReadGuard, WriteGuard};
+use crate::error::{Error, Result};
 use crate::message::Class;
-use crate::node::{Node, WaitSubject};
-use crate::{Error, Result};
 use oikaze_engine::{Failure, Request, Value};
 use oikaze_os::memory::tracking::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
@@ -17,6 +16,7 @@ use oikaze_protocol::coherence::{
     Ownership, WriteId,
 };
 use oikaze_protocol::limits::PAGE;
+use oikaze_runtime::node::{Node, WaitSubject};
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -3,7 +3,7 @@
 use super::block::ArrayBlock;
 use super::npy::{self, ElementFormat};
 use super::{Element, SharedArray};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use oikaze_os::replace_file::{FileRights, PartFile};
 use std::fs::{self, File};
 use std::io;

@@ -1,7 +1,7 @@
 //! Guards over ranges of a shared array.
 
 use super::{Element, SharedArray};
-use crate::Result;
+use crate::error::Result;
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::WriteId;

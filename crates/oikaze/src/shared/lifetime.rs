@@ -1,7 +1,7 @@
 //! Operations of all nodes on a whole array: the end of it, and what each does for its blocks.
 
 use super::{Element, SharedArray};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::{CoherenceError, ReduceOp, Reduction, Values};
 use oikaze_protocol::fnv::fnv1a;

@@ -1,8 +1,8 @@
 //! Locks between nodes.
 
-use crate::Result;
-use crate::node::{Node, WaitSubject};
+use crate::error::Result;
 use oikaze_engine::Request;
+use oikaze_runtime::node::{Node, WaitSubject};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

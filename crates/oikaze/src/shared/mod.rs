@@ -58,7 +58,7 @@ pub use oikaze_protocol::coherence::ArrayStatistics;
 pub use part::Part;
 pub use shape::{ElementIndex, Extents, Shape};
 
-use crate::Result;
+use crate::error::Result;
 use crate::job::Job;
 use builder::{ArrayBuilder, Homes};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::block::ArrayBlock;
 use super::block::guard::{BlockReadGuard, BlockWriteGuard};
 use super::{Element, ReadGuard, SharedArray, WriteGuard};
-use crate::Result;
+use crate::error::Result;
 use oikaze_protocol::coherence::Ownership;
 use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,

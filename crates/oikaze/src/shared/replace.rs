@@ -5,7 +5,7 @@ use super::block::ArrayBlock;
 use super::builder::distribution::Distribution;
 use super::shape::{Extents, Shape};
 use super::{Element, SharedArray};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::sync::Arc;
 
 impl<T: Element> SharedArray<T> {

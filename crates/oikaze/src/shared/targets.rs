@@ -1,11 +1,11 @@
 //! Shared arrays as targets of one-sided operations, which act at the homes of the elements.
 
 use super::{Element, SharedArray};
-use crate::node::WaitSubject;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::TargetOp;
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
+use oikaze_runtime::node::WaitSubject;
 use std::fmt;
 use std::ops::Range;
 

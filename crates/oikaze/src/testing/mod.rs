@@ -18,9 +18,9 @@ pub use seat::{Seat, SeatStore};
 
 use crate::job::JobBuilder;
 use crate::job::run::message_of_panic;
-use crate::node::lock;
 use crate::{Job, Rank};
 use oikaze_launch::{Secret, Settings};
+use oikaze_runtime::node::lock;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -168,10 +168,14 @@ fn try_cluster<T: Send>(
 }
 
 /// Returns the places of all nodes of one job, which meet in one store.
-fn seats(machines: &[Option<String>], settings: &Settings) -> Result<Vec<Seat>, crate::Error> {
+fn seats(
+    machines: &[Option<String>],
+    settings: &Settings,
+) -> Result<Vec<Seat>, crate::error::Error> {
     let (store, secret) = (
         Arc::new(SeatStore::default()),
-        Secret::random().map_err(|why| crate::Error::system("drawing the job's secret", why))?,
+        Secret::random()
+            .map_err(|why| crate::error::Error::system("drawing the job's secret", why))?,
     );
     let size = Rank::try_from(machines.len()).unwrap_or(Rank::MAX);
     let seat = |(rank, machine): (Rank, &Option<String>)| Seat {

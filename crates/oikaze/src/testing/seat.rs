@@ -1,7 +1,7 @@
 //! Places in a job whose nodes are threads of one process.
 
-use crate::node::lock;
 use oikaze_launch::{Bootstrap, JobError, Secret, Settings};
+use oikaze_runtime::node::lock;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

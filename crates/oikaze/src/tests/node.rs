@@ -4,10 +4,6 @@
 use crate::completion::operation::Operation;
 use crate::completion::{CompletionQueue, Counter};
 use crate::memory::region::LocalRegion;
-use crate::node::{
-    EngineMode, Faults, Helper, LEFT_MAX, Node, RealEngine, WaitMode, WaitPolicy, Waits, lock,
-};
-use crate::observe::Publisher;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Completion, Engine, KeyOptions, Request, Setup, Submission, Value};
 use oikaze_launch::{Alone, Secret, Settings};
@@ -20,6 +16,10 @@ use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
 use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class};
+use oikaze_runtime::node::{
+    EngineMode, Faults, Helper, LEFT_MAX, Node, RealEngine, WaitMode, WaitPolicy, Waits, lock,
+};
+use oikaze_runtime::observe::Publisher;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -2,12 +2,12 @@
 
 use super::node::node_and_local_peer;
 use crate::memory::LocalRegion;
-use crate::node::{Node, PostedReceive};
 use oikaze_engine::{Arrived, Completion, Failure, MessagePlacement, PostedMemory, Value};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::scope as lend;
 use oikaze_protocol::rma::{Pattern, Rights, RmaError};
 use oikaze_protocol::wind::Class;
+use oikaze_runtime::node::{Node, PostedReceive};
 use std::sync::Arc;
 
 const ANY: Pattern = Pattern { from: None, tag: 0, mask: 0 };

@@ -1,7 +1,6 @@
 //! Classes of errors, for bindings that give each class a status or an exception of its own.
 
-use crate::Error;
-use crate::error::Cause;
+use super::{Cause, Error};
 use oikaze_engine::Failure;
 use oikaze_launch::JobError;
 use oikaze_os::memory::MemoryError;

@@ -1,6 +1,10 @@
 //! The error type of the public interface. An error names the operation, the cause and the remedy.
 
+mod class;
+mod parts;
+
 use crate::received::Received;
+pub use class::ErrorClass;
 use oikaze_engine::Failure;
 use oikaze_launch::JobError;
 use oikaze_os::memory::fifo::FifoError;
@@ -11,6 +15,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Refusal;
+pub use parts::ErrorParts;
 use std::fmt;
 use std::time::Duration;
 
@@ -37,7 +42,7 @@ pub struct Error(Box<Cause>);
 
 /// Cause of an [`Error`].
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// The time limit of a wait has passed. An `Operation` goes on
     /// and may be waited for again. A collective goes on without its caller. A lock is no longer
     /// asked for.
@@ -148,7 +153,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    pub(crate) fn failed(what: impl Into<String>, failure: Failure) -> Self {
+    pub fn failed(what: impl Into<String>, failure: Failure) -> Self {
         Cause::Failed { what: what.into(), failure, told: None }.into()
     }
 
@@ -159,7 +164,7 @@ impl Error {
     }
 
     /// Adds the launcher's words on how the lost node ended.
-    pub(crate) fn with_reason(mut self, reason: Option<String>) -> Self {
+    pub fn with_reason(mut self, reason: Option<String>) -> Self {
         if let Cause::Failed { told, .. } = &mut *self.0 {
             *told = reason;
         }
@@ -167,7 +172,7 @@ impl Error {
     }
 
     /// Names the operation by what the caller has called.
-    pub(crate) fn renamed(mut self, name: &str) -> Self {
+    pub fn renamed(mut self, name: &str) -> Self {
         if let Cause::Timeout { what, .. }
         | Cause::Failed { what, .. }
         | Cause::Invalid { what, .. } = &mut *self.0
@@ -178,7 +183,7 @@ impl Error {
     }
 
     /// Adds where the program has called the operation, if it is known.
-    pub(crate) fn at(mut self, place: Option<impl fmt::Display>) -> Self {
+    pub fn at(mut self, place: Option<impl fmt::Display>) -> Self {
         if let (
             Some(place),
             Cause::Timeout { what, .. } | Cause::Failed { what, .. } | Cause::Invalid { what, .. },
@@ -190,12 +195,12 @@ impl Error {
     }
 
     /// Returns the cause.
-    pub(crate) fn cause(&self) -> &Cause {
+    pub fn cause(&self) -> &Cause {
         &self.0
     }
 
     /// Returns the cause, for a new error.
-    pub(crate) fn into_cause(self) -> Cause {
+    pub fn into_cause(self) -> Cause {
         *self.0
     }
 
@@ -241,7 +246,7 @@ impl Error {
 
     /// Returns `true` if the nodes did not agree on a collective operation, which then failed on
     /// all of them.
-    pub(crate) fn is_mismatch(&self) -> bool {
+    pub fn is_mismatch(&self) -> bool {
         matches!(
             *self.0,
             Cause::Failed { failure: Failure::Coherence(CoherenceError::Mismatch(_)), .. }
@@ -249,7 +254,7 @@ impl Error {
     }
 
     /// Adds what the loss of a node leaves unknown about the operation.
-    pub(crate) fn of_unknown_fate(mut self, fate: Option<&str>) -> Self {
+    pub fn of_unknown_fate(mut self, fate: Option<&str>) -> Self {
         if let (Cause::Failed { what, failure: Failure::PeerLost { .. }, .. }, Some(fate)) =
             (&mut *self.0, fate)
         {
@@ -259,7 +264,7 @@ impl Error {
     }
 
     /// Adds the time for which the operation was tried again and again.
-    pub(crate) fn after(mut self, limit: Duration) -> Self {
+    pub fn after(mut self, limit: Duration) -> Self {
         if let Cause::Failed { what, .. } = &mut *self.0 {
             *what = format!("{what}, waited for {} s", limit.as_secs_f64());
         }
@@ -338,7 +343,7 @@ fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
     }
 }
 
-pub(crate) fn advice(failure: &Failure) -> &'static str {
+pub fn advice(failure: &Failure) -> &'static str {
     match failure {
         Failure::Remote(RmaError::Refused(Refusal::UnknownKey)) => {
             ". Ask the peer for the region again, by its name"

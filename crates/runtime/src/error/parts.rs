@@ -1,7 +1,6 @@
 //! Parts of the texts of errors, for languages whose exceptions have attributes.
 
-use crate::Error;
-use crate::error::{Cause, advice};
+use super::{Cause, Error, advice};
 
 /// Parts of the text of an [`Error`].
 ///

@@ -16,7 +16,7 @@ static JOINED: OnceLock<(Origin, Rank)> = OnceLock::new();
 
 /// Access of the calling thread to a node's engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
     /// The thread may run turns, as any other thread of this node.
     Turns,
     /// The thread is the engine's own, and only it runs turns.
@@ -37,6 +37,7 @@ impl Access {
 
 impl Node {
     /// Returns the rank of this node.
+    #[inline]
     pub fn rank(&self) -> Rank {
         self.bootstrap.rank()
     }
@@ -70,7 +71,7 @@ impl Node {
 }
 
 /// Fails in a child of fork of a process that has joined; `what` is the operation.
-pub(crate) fn check_not_forked(what: impl FnOnce() -> String) -> Result<()> {
+pub fn check_not_forked(what: impl FnOnce() -> String) -> Result<()> {
     match JOINED.get() {
         Some((origin, rank)) if !origin.is_here() => {
             Err(Error::failed(what(), Failure::Forked { rank: *rank }))
@@ -80,6 +81,6 @@ pub(crate) fn check_not_forked(what: impl FnOnce() -> String) -> Result<()> {
 }
 
 /// Notes that this process joins, under this rank.
-pub(crate) fn note_joined(rank: Rank) {
+pub fn note_joined(rank: Rank) {
     JOINED.get_or_init(|| (Origin::here(), rank));
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Clock of a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeClock {
+pub struct NodeClock {
     pub start: Instant,
 }
 

@@ -23,7 +23,7 @@ const WORDS_LIMIT: Duration = Duration::from_millis(300);
 
 /// Part of another node's work that a wait needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub enum Needs {
     /// Needs a message.
     Messages,
     /// Needs a change of this node's memory: a word, a FIFO.
@@ -31,7 +31,7 @@ pub(crate) enum Needs {
 }
 
 /// Ends of other nodes, as far as they are known, and of this one.
-pub(crate) struct Departures {
+pub struct Departures {
     /// Source of the reason why another node ended, for a node that a launcher started.
     bootstrap: Arc<dyn Bootstrap>,
     /// Set if survivors go on after the death of a node.
@@ -119,6 +119,7 @@ impl Departures {
         self.any.store(true, Ordering::Release);
     }
 
+    #[inline]
     fn look<T>(&self, look: impl FnOnce(&DeparturesState) -> Option<T>) -> Option<T> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -176,6 +177,7 @@ impl Departures {
 
     /// Returns why a wait for this peer, or for any other node, is in vain. A wait for any node is
     /// in vain if all others are leaving or dead (END-2.2).
+    #[inline]
     pub fn loss_of(&self, peer: Option<Rank>, needs: Needs) -> Option<Failure> {
         let loss = self.look(|inside| match peer {
             Some(peer) => inside.end_of(peer, needs),
@@ -274,6 +276,7 @@ impl Departures {
     }
 
     /// Returns `true` if survivors go on after the death of a node.
+    #[inline]
     pub fn keeps_going(&self) -> bool {
         self.keeps_going.load(Ordering::Relaxed)
     }
@@ -297,6 +300,7 @@ impl Departures {
     }
 
     /// Returns `true` if the program has got an error that concerns all nodes.
+    #[inline]
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }

@@ -29,7 +29,7 @@ thread_local! {
 
 /// State of the engine's own thread, as other threads see it.
 #[derive(Debug)]
-pub(crate) struct EngineThread {
+pub struct EngineThread {
     /// Set while the engine has a thread of its own, from before that thread begins until it ends.
     runs: AtomicBool,
     /// Number of threads that are in the engine between two turns, or want to be.
@@ -114,7 +114,7 @@ pub(super) fn stand_aside(times: &mut u32) {
 }
 
 /// Time in which a thread is a visitor.
-pub(crate) struct Visit<'e>(&'e AtomicUsize);
+pub struct Visit<'e>(&'e AtomicUsize);
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {

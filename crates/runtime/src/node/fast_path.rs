@@ -61,7 +61,7 @@ impl Pace {
 
 /// Fast path of a node: the rings to local peers, seen from outside, and the state of messages that
 /// go into them without a turn.
-pub(crate) struct FastPath {
+pub struct FastPath {
     pub(super) channels: ShmChannels,
     pace: Pace,
     pub(super) fences: Arc<Fences>,
@@ -74,6 +74,7 @@ impl FastPath {
     }
 
     /// Returns `true` if this node shares memory with that one, or did so when the job began.
+    #[inline]
     pub fn has_local_peer(&self, rank: Rank) -> bool {
         self.channels.of(rank).is_some()
     }
@@ -147,6 +148,7 @@ impl FastPath {
     }
 
     /// Takes a message if there is one.
+    #[inline]
     pub fn take_if_there(&self, node: &Node, from: Option<Rank>) -> Option<Arrived> {
         self.take_within(node, 1, from)
     }

@@ -24,25 +24,22 @@ mod submitting;
 mod threads;
 mod waits;
 
-pub(crate) use crate::sync::lock;
-pub(crate) use access::{check_not_forked, note_joined};
-pub(crate) use collectives::{POOLED_MIN, PooledBytes, RegisteredTeam, Registry, WORLD, WorkPool};
-pub(crate) use departures::Needs;
-#[cfg(all(test, not(loom)))]
-pub(crate) use driver::helper::Helper;
+pub use crate::sync::lock;
+pub use access::{check_not_forked, note_joined};
+pub use collectives::{POOLED_MIN, PooledBytes, RegisteredTeam, Registry, WORLD, WorkPool};
+pub use departures::Needs;
+pub use driver::helper::Helper;
 pub use driver::mode::EngineMode;
-pub(crate) use driver::mode::NoLink;
+pub use driver::mode::NoLink;
 pub use driver::task::LoopProgress;
-pub(crate) use driver::task::{TaskWait, pending};
+pub use driver::task::{TaskWait, pending};
 pub use driver::wait_policy::{WaitMode, WaitPolicy, WaitSettings};
-pub(crate) use driver::waiters::Waiters;
-pub(crate) use mail::{PostedReceive, ReceiveMemory, RegisteredMemory, next_or_end};
-pub(crate) use shm_route::ShmRoute;
-#[cfg(all(test, not(loom)))]
-pub(crate) use submitting::LEFT_MAX;
-#[cfg(all(test, not(loom)))]
-pub(crate) use waits::Faults;
-pub(crate) use waits::{BOARD_BYTES, CallPlace, LongWait, WaitSubject, Waits, line_of};
+pub use driver::waiters::Waiters;
+pub use mail::{PostedReceive, ReceiveMemory, RegisteredMemory, next_or_end};
+pub use shm_route::ShmRoute;
+pub use submitting::LEFT_MAX;
+pub use waits::Faults;
+pub use waits::{CallPlace, LongWait, WaitSubject, Waits, line_of};
 pub use waits::{InterruptionCheck, PlaceFinder, find_places_by, interruptible};
 
 use crate::error::{Error, Result};
@@ -71,27 +68,27 @@ use submitting::Requests;
 use threads::Threads;
 
 /// Engine of a real node.
-pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
+pub type RealEngine = Engine<Box<dyn Link>, PageSet>;
 
 /// A node, shared by all its threads.
-pub(crate) struct Node {
+pub struct Node {
     /// The process that joined.
     origin: Origin,
     clock: NodeClock,
     /// Source of the reason why another node ended, for a node that a launcher started.
-    pub(crate) bootstrap: Arc<dyn Bootstrap>,
-    pub(crate) engine: OriginBound<CombiningLock<RealEngine>>,
-    pub(crate) requests: Requests,
-    pub(crate) threads: Threads,
-    pub(crate) tasks: Tasks,
-    pub(crate) fast: fast_path::FastPath,
-    pub(crate) mail: MailQueues,
-    pub(crate) coherence: CoherenceCalls,
-    pub(crate) collectives: Arc<Registry>,
-    pub(crate) departures: Departures,
-    pub(crate) waits: Arc<Waits>,
-    pub(crate) publisher: Publisher,
-    pub(crate) closing: AtomicBool,
+    pub bootstrap: Arc<dyn Bootstrap>,
+    pub engine: OriginBound<CombiningLock<RealEngine>>,
+    pub requests: Requests,
+    pub threads: Threads,
+    pub tasks: Tasks,
+    pub fast: fast_path::FastPath,
+    pub mail: MailQueues,
+    pub coherence: CoherenceCalls,
+    pub collectives: Arc<Registry>,
+    pub departures: Departures,
+    pub waits: Arc<Waits>,
+    pub publisher: Publisher,
+    pub closing: AtomicBool,
 }
 
 impl Node {
@@ -298,6 +295,7 @@ impl Node {
     }
 
     /// Returns `true` if any node shares memory with this one.
+    #[inline]
     pub fn has_local_peers(&self) -> bool {
         self.threads.descriptors.has_local_peers()
     }
@@ -311,6 +309,7 @@ impl Node {
 
     /// Fences the operations to this peer, or to each. Operations that need no engine go through
     /// the engine from here on, until nothing earlier may hold them back.
+    #[inline]
     pub fn fence(&self, peer: Option<Rank>) {
         self.fast.fences.ask();
         self.note(Request::Fence { peer });

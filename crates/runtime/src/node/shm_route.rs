@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Route to one local peer, with one time limit.
-pub(crate) struct ShmRoute {
+pub struct ShmRoute {
     node: Weak<Node>,
     peer: Rank,
     channel: Arc<ShmChannel>,
@@ -17,11 +17,13 @@ pub(crate) struct ShmRoute {
 
 impl ShmRoute {
     /// Returns the node that sent the messages, if this process still has it.
+    #[inline]
     pub fn node(&self) -> Option<Arc<Node>> {
         self.node.upgrade()
     }
 
     /// Returns the peer that got the messages.
+    #[inline]
     pub fn peer(&self) -> Rank {
         self.peer
     }
@@ -33,11 +35,13 @@ impl ShmRoute {
     }
 
     /// Returns the rings, for the caller to keep.
+    #[inline]
     pub fn shared_channel(&self) -> Arc<ShmChannel> {
         Arc::clone(&self.channel)
     }
 
     /// Returns the default time limit of waits.
+    #[inline]
     pub fn limit(&self) -> Option<Duration> {
         self.limit
     }

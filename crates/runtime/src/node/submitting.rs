@@ -15,13 +15,13 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Maximum number of requests that wait for the thread in the engine. Each other thread may add one
 /// more.
-pub(crate) const LEFT_MAX: usize = 4096;
+pub const LEFT_MAX: usize = 4096;
 
 /// Checks of a thread that has submitted too much for the moment, before it begins requests itself.
 const ROOM_POLLS: u32 = 1024;
 
 /// Requests that wait for the engine, and failures that wait for the program.
-pub(crate) struct Requests {
+pub struct Requests {
     /// Requests that were made while the engine was taken.
     pub submissions: Arc<SegQueue<Submission>>,
     /// Failures that no caller has been told of.
@@ -79,6 +79,7 @@ impl Requests {
 
 impl Node {
     /// Submits a request, and returns the completion to wait for.
+    #[inline]
     pub fn submit(&self, request: Request, keep: Keep) -> Arc<Completion> {
         let (submission, completion) = tracked(request, keep);
         self.push(submission);
@@ -87,6 +88,7 @@ impl Node {
 
     /// Begins an operation for a caller. Its failure is kept until the caller is told of it
     /// (MEM-15.5).
+    #[inline]
     pub fn begin(&self, what: OperationLabel, request: Request, keep: Keep) -> Arc<Completion> {
         let completion = Completion::begun(what, &self.requests.untaken);
         self.push(tracked_by(Arc::clone(&completion), request, keep));
@@ -94,6 +96,7 @@ impl Node {
     }
 
     /// Submits a request that no caller waits for.
+    #[inline]
     pub fn tell(&self, request: Request) {
         self.push(Submission { request, completion: None, keep: None });
     }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 
 /// Threads of a node.
-pub(crate) struct Threads {
+pub struct Threads {
     pub driver: Driver,
     pub engine_thread: EngineThread,
     pub descriptors: Descriptors,

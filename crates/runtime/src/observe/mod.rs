@@ -15,7 +15,7 @@ mod traffic;
 mod watch;
 mod words;
 
-pub(crate) use publish::Publisher;
+pub use publish::Publisher;
 pub use publish::VARIABLE;
 pub use slow::{PathStates, SlowPath, slow_paths};
 pub use traffic::{ArrayTraffic, DatagramCounts, SizeCounts, TrafficReport};

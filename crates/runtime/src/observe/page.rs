@@ -2,7 +2,6 @@
 
 use super::slow::PathStates;
 use super::words::{Reader, Row};
-use crate::node::BOARD_BYTES;
 use oikaze_engine::{Counters, Engine};
 use oikaze_launch::Seal;
 use oikaze_os::net::{self, Link};
@@ -24,6 +23,8 @@ pub const BOARD: &str = "oikaze-statistics";
 const FORMAT: u64 = 4;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
+/// Maximum number of bytes that a page shows of all waits.
+pub const BOARD_BYTES: usize = 384;
 /// Words of the text about waits.
 const WAITS_WORDS: usize = BOARD_BYTES / 8;
 /// Words of the first reason of a kind.
@@ -354,7 +355,7 @@ pub struct PeerPage {
 impl PeerPage {
     /// Returns the page of a peer in this engine. Returns `None` at the engine's own rank, and
     /// where there is no peer.
-    pub(crate) fn of<L: Link, P: Pages>(engine: &Engine<L, P>, rank: Rank) -> Option<Self> {
+    pub fn of<L: Link, P: Pages>(engine: &Engine<L, P>, rank: Rank) -> Option<Self> {
         let latencies = engine.peers().latencies(rank)?;
         let snapshot = engine.peers().snapshot(rank)?;
         let copy = |latency: &wind::Latency| latency.histogram().cloned().unwrap_or_default();

@@ -36,7 +36,7 @@ fn identity(job: &dyn Bootstrap) -> NodePage {
 
 /// Publisher of a node's page, or of nothing if the user does not want it.
 #[derive(Debug, Default)]
-pub(crate) struct Publisher {
+pub struct Publisher {
     /// Time of the next write, in nanoseconds since the node's start; `u64::MAX` if never.
     next: AtomicU64,
     /// Board of the node. Only the thread in the engine writes, so no thread waits for this lock.

@@ -66,7 +66,7 @@ impl PathStates {
 
 /// Notes on a node's paths that are made outside the turns. No thread waits for another here.
 #[derive(Debug, Default)]
-pub(crate) struct PathNotes {
+pub struct PathNotes {
     page_tracking: AtomicU64,
     unshared: Reasons,
     unpinned: AtomicU64,

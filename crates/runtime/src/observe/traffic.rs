@@ -129,7 +129,7 @@ const OTHER_FREED: &str = "(other freed arrays)";
 
 impl TrafficReport {
     /// Returns the traffic of this node since its start.
-    pub(crate) fn of<L: Link, P: Pages>(rank: Rank, engine: &mut Engine<L, P>) -> Self {
+    pub fn of<L: Link, P: Pages>(rank: Rank, engine: &mut Engine<L, P>) -> Self {
         let purposes = MessagePurpose::ALL.into_iter().filter_map(|purpose| {
             let counts = engine.traffic().of(purpose);
             let row = SizeCounts {
@@ -211,14 +211,14 @@ impl TrafficReport {
 
     /// Publishes the traffic of this node for the launcher. A node whose store is lost reports
     /// nothing.
-    pub(crate) fn publish(self, bootstrap: &dyn Bootstrap) {
+    pub fn publish(self, bootstrap: &dyn Bootstrap) {
         if let Some(line) = self.line(VALUE_MAX) {
             let _ = bootstrap.put(&traffic_key(bootstrap.rank()), line.as_bytes());
         }
     }
 
     /// Returns `true` if the launcher asks for reports.
-    pub(crate) fn is_wanted() -> bool {
+    pub fn is_wanted() -> bool {
         std::env::var_os(REPORT_TRAFFIC).is_some_and(|value| value == "1")
     }
 }

@@ -29,7 +29,7 @@ pub const VARIABLE: &str = "OIKAZE_SHM_DIR";
 type Why = String;
 
 /// Listener of this node, or the reason why it has none.
-pub(crate) struct LocalPeerSetup {
+pub struct LocalPeerSetup {
     listener: Result<(Listener, Callable), Why>,
     /// Messages about failures that do not keep the node from joining.
     notices: Vec<String>,
@@ -37,7 +37,7 @@ pub(crate) struct LocalPeerSetup {
 
 /// Nodes that share memory with this one, and what a person should know about the others.
 #[derive(Default)]
-pub(crate) struct Found {
+pub struct Found {
     pub pairs: Vec<(Rank, Pair)>,
     pub notices: Vec<String>,
     /// Number of nodes of this machine that share no memory with this one.

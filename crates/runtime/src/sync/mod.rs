@@ -36,5 +36,5 @@ mod chosen {
     pub use std::sync::{Arc, Mutex, MutexGuard};
 }
 
-pub(crate) use chosen::*;
-pub(crate) use mutex::lock;
+pub use chosen::*;
+pub use mutex::lock;

@@ -4,6 +4,6 @@ use oikaze_os::signals::{Locked, locked};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks the mutex, also after a thread has panicked inside.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Locked<MutexGuard<'_, T>> {
+pub fn lock<T>(mutex: &Mutex<T>) -> Locked<MutexGuard<'_, T>> {
     locked(|| mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }

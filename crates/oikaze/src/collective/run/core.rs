@@ -6,7 +6,6 @@ use super::shrink::{GoneSlot, Shrinks};
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
-use crate::node::{Needs, Node, POOLED_MIN, RegisteredTeam, WORLD, lock};
 use crate::tables::named;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel, Request};
@@ -17,6 +16,7 @@ use oikaze_protocol::collective::{
 };
 use oikaze_protocol::limits::RECORD_BODY;
 use oikaze_protocol::wind::{Body, SharedBytes};
+use oikaze_runtime::node::{Needs, Node, POOLED_MIN, RegisteredTeam, WORLD, lock};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -4,8 +4,8 @@
 //! then runs the teams that have news ([`Registry::run`]), outside of the engine. So collectives
 //! advance whenever any thread of this node drives the engine.
 //!
-//! [`Registry::deposit`]: crate::node::Registry::deposit
-//! [`Registry::run`]: crate::node::Registry::run
+//! [`Registry::deposit`]: oikaze_runtime::node::Registry::deposit
+//! [`Registry::run`]: oikaze_runtime::node::Registry::run
 //!
 //! | file | part |
 //! |---|---|

@@ -3,8 +3,8 @@
 //! A received part stays in the memory that it was received into, and is sent on from there. A part
 //! that is sent is shared with the sender and not copied. The result is copied once.
 
-use crate::node::{PooledBytes, WorkPool};
 use oikaze_protocol::wind::SharedBytes;
+use oikaze_runtime::node::{PooledBytes, WorkPool};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 
 use super::TeamCore;
 use super::slot::{CollectiveFailure, Slot};
-use crate::node::Node;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{Agreed, Agreement, CollectiveCall, GoneView, ParcelPurpose};
+use oikaze_runtime::node::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;

@@ -1,11 +1,11 @@
 //! Slots: where the outcome of a collective appears.
 
-use crate::Error;
-use crate::node::{Node, lock};
+use crate::error::Error;
 use crate::tables::named;
 use oikaze_engine::Failure;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::collective::CollectiveCall;
+use oikaze_runtime::node::{Node, lock};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;

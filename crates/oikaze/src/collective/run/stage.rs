@@ -3,12 +3,12 @@
 use super::slot::{CollectiveFailure, Fail};
 use super::work::{Output, PartBytes, Work};
 use crate::collective::operator::{Item, Operator};
-use crate::node::WorkPool;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveKind, Facts, Lengths, Order, Part, Plan, PlanRequest, PlanStep, choose, plan,
 };
+use oikaze_runtime::node::WorkPool;
 use std::sync::Arc;
 use std::task::Waker;
 

@@ -6,13 +6,13 @@ use super::mail::Mail;
 use super::slot::CollectiveFailure;
 use super::stage::{End, Stage};
 use crate::job::run::message_of_panic;
-use crate::node::Node;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveCall, ParcelPurpose, Plan, PlanStep, RoundNumber,
 };
 use oikaze_protocol::limits::MESSAGE_MAX;
+use oikaze_runtime::node::Node;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 

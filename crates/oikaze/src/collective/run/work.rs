@@ -2,9 +2,9 @@
 
 use super::rope::Rope;
 use crate::collective::operator::Item;
-use crate::node::{POOLED_MIN, WorkPool};
 use oikaze_protocol::collective::{Part, Plan};
 use oikaze_protocol::wind::SharedBytes;
+use oikaze_runtime::node::{POOLED_MIN, WorkPool};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 

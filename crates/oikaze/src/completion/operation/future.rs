@@ -1,9 +1,9 @@
 //! Operations as futures: `operation.await`.
 
 use super::{Operation, Outcome};
-use crate::Result;
-use crate::node::{TaskWait, lock, pending};
+use crate::error::Result;
 use oikaze_engine::Sink;
+use oikaze_runtime::node::{TaskWait, lock, pending};
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;

@@ -2,9 +2,9 @@
 //! knows them.
 
 use super::Outcome;
-use crate::node::{ShmRoute, WaitSubject};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use oikaze_engine::{Completion, Failure, OperationKind, OperationLabel, Request, Sink, Value};
+use oikaze_runtime::node::{ShmRoute, WaitSubject};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 

@@ -5,11 +5,11 @@ mod future;
 mod in_ring;
 
 use crate::completion::{CompletionQueue, Counter};
-use crate::node::{Node, ShmRoute, WaitSubject};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use in_ring::InRing;
 use oikaze_engine::{Completion, OperationKind, OperationLabel, Request, Sink, Value};
 use oikaze_protocol::rma::Word;
+use oikaze_runtime::node::{Node, ShmRoute, WaitSubject};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Exchange of a region's pages with those of a local peer's region, at this node.
 
 use super::LocalRegion;
-use crate::Result;
+use crate::error::Result;
 use oikaze_engine::{Request, Swap, Value};
 use oikaze_protocol::Rank;
 

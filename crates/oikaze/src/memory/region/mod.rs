@@ -8,15 +8,15 @@ mod waiting;
 pub(crate) use remote_id::NAMELESS;
 pub use remote_id::RemoteId;
 
+use crate::error::{Error, Result};
 use crate::memory::arrivals::Arrivals;
 use crate::memory::range::{OffsetRange, resolve};
-use crate::node::{Node, RealEngine, ReceiveMemory, RegisteredMemory};
-use crate::{Error, Result};
 use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
 use oikaze_os::sync::Rundown;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
+use oikaze_runtime::node::{Node, RealEngine, ReceiveMemory, RegisteredMemory};
 use std::any::Any;
 use std::ops::{Deref, Range};
 use std::sync::atomic::AtomicBool;

@@ -1,12 +1,12 @@
 //! Changes of a registration: rights, length, its end, and a new registration in its place.
 
 use super::{Inner, LocalRegion};
+use crate::error::{Error, Result};
 use crate::memory::range::{OffsetRange, resolve};
-use crate::node::{RealEngine, RegisteredMemory, WaitSubject};
-use crate::{Error, Result};
 use oikaze_engine::Failure;
 use oikaze_os::memory::{Holder, MemoryError, Region};
 use oikaze_protocol::rma::{Published, Rights};
+use oikaze_runtime::node::{RealEngine, RegisteredMemory, WaitSubject};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,9 +2,10 @@
 //! message.
 
 use super::LocalRegion;
+use crate::error::Result;
 use crate::memory::Rights;
 use crate::memory::remote::RemoteRegion;
-use crate::{Job, Rank, Result};
+use crate::{Job, Rank};
 use arrayvec::ArrayVec;
 use oikaze_protocol::bytes::{ByteReader, ByteWriter, Invalid};
 use oikaze_protocol::rma::Published;

@@ -1,12 +1,12 @@
 //! Waits for a word of a region that peers change.
 
 use super::{Inner, LocalRegion};
-use crate::Result;
-use crate::node::{LongWait, Needs, WaitSubject, next_or_end};
+use crate::error::Result;
 use oikaze_engine::Failure;
 use oikaze_os::cpu::between_looks;
 use oikaze_os::memory::{MemoryError, RegionKind};
 use oikaze_protocol::Rank;
+use oikaze_runtime::node::{LongWait, Needs, WaitSubject, next_or_end};
 use std::time::{Duration, Instant};
 
 impl LocalRegion {

@@ -3,9 +3,9 @@
 
 use super::{RemoteRegion, RemoteSignal};
 use crate::completion::operation::Operation;
+use crate::error::{Error, Result};
 use crate::memory::Block;
 use crate::memory::region::RegionSlice;
-use crate::{Error, Result};
 use oikaze_engine::OperationKind;
 use oikaze_engine::Request;
 use oikaze_protocol::block::BadBlock;

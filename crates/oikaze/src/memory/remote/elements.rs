@@ -2,9 +2,9 @@
 
 use super::RemoteRegion;
 use crate::completion::operation::Operation;
+use crate::error::{Error, Result};
 use crate::memory::range::{OffsetRange, resolve};
 use crate::memory::region::{LocalRegion, RegionSlice};
-use crate::{Error, Result};
 use bytemuck::{NoUninit, Pod};
 use oikaze_engine::OperationKind;
 use oikaze_os::memory::Region;

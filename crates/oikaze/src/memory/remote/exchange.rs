@@ -1,7 +1,7 @@
 //! Exchange of pages between regions of this node and of another (spec/memory.md, MEM-20).
 
 use super::RemoteRegion;
-use crate::Result;
+use crate::error::Result;
 use crate::memory::LocalRegion;
 use oikaze_os::memory::placement::{
     PageRange, Placed, Placement, PlacementError, PlacementMethod, check, page_size, whole_units,

@@ -1,12 +1,12 @@
 //! Regions of a peer, found by their names.
 
 use super::RemoteRegion;
-use crate::error::Cause;
+use crate::error::{Error, Result};
 use crate::job::Peer;
-use crate::node::{LongWait, WaitSubject};
-use crate::{Error, Result};
 use oikaze_engine::{Failure, Request, Value};
 use oikaze_protocol::rma::{Published, RmaError};
+use oikaze_runtime::error::Cause;
+use oikaze_runtime::node::{LongWait, WaitSubject};
 use std::time::{Duration, Instant};
 
 /// Time for which [`Peer::region`] waits for a name if the job has no time limit. Publishing takes

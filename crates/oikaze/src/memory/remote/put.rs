@@ -2,8 +2,8 @@
 
 use super::RemoteRegion;
 use crate::completion::operation::Operation;
+use crate::error::{Error, Result};
 use crate::memory::region::RegionSlice;
-use crate::{Error, Result};
 use oikaze_engine::OperationKind;
 use oikaze_engine::{Keep, Request};
 use oikaze_protocol::rma::{Rights, Signal};

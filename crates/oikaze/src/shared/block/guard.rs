@@ -1,7 +1,7 @@
 //! Guards over rectangular blocks of a shared array.
 
 use super::array_block::ArrayBlock;
-use crate::Result;
+use crate::error::Result;
 use crate::shared::{Element, SharedArray};
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
@@ -241,7 +241,7 @@ impl<'a, T: Element> BlockWriteGuard<'a, T> {
     /// There are not as many elements as the block has. Nothing is copied then.
     pub fn copy_from_slice(&mut self, elements: &[T]) -> Result<()> {
         if elements.len() != self.block.len() {
-            return Err(crate::Error::invalid(
+            return Err(crate::error::Error::invalid(
                 format!("copy {} elements to block {:?}", elements.len(), self.block),
                 format!("the block has {} elements", self.block.len()),
             ));

@@ -34,9 +34,9 @@ use super::array::Settings;
 use super::element::ElementLayout;
 use super::shape::{Extents, Shape};
 use super::{Element, SharedArray};
+use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::message::Class;
-use crate::{Error, Result};
 
 /// Environment variable that sets the delivery of all arrays that do not set their own.
 const DELIVERY: &str = "OIKAZE_DELIVERY";

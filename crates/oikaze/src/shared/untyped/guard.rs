@@ -1,9 +1,10 @@
 //! Guards of arrays whose element type is known at run time only. They give addresses.
 
 use super::{ranges, strides};
+use crate::Rank;
+use crate::error::Result;
 use crate::shared::SharedArray;
 use crate::shared::block::ArrayBlock;
-use crate::{Rank, Result};
 use oikaze_os::memory::tracking::{LentBytes, SharedMemory};
 use oikaze_protocol::coherence::WriteId;
 use std::fmt;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counts of this node's collectives of coherence, and hints that their order may be wrong.
 #[derive(Debug, Default)]
-pub(crate) struct CallOrder {
+pub struct CallOrder {
     /// Number of barriers of the job that this node has called.
     barriers: AtomicU64,
     /// Number of calls, including those that this node only joins to make them fail.
@@ -27,6 +27,7 @@ pub(crate) struct CallOrder {
 
 impl CallOrder {
     /// Returns the number of collectives of coherence that this node has called.
+    #[inline]
     pub fn coherence_calls(&self) -> u64 {
         self.called.load(Ordering::SeqCst)
     }
@@ -52,6 +53,7 @@ impl CallOrder {
     }
 
     /// Returns the number of this node's next barrier. All nodes count alike, from 1.
+    #[inline]
     pub fn next_barrier(&self) -> u64 {
         self.barriers.fetch_add(1, Ordering::Relaxed) + 1
     }

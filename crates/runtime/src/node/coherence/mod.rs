@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const SEND_REST_MAX: Duration = Duration::from_millis(2);
 
 /// Collectives of coherence of a node.
-pub(crate) struct CoherenceCalls {
+pub struct CoherenceCalls {
     /// Guards of this node's arrays that are alive.
     guards: Arc<LiveGuards>,
     pub order: CallOrder,
@@ -115,16 +115,19 @@ impl CoherenceCalls {
     }
 
     /// Returns the counter of the guards of this node's arrays.
+    #[inline]
     pub fn guards(&self) -> &Arc<LiveGuards> {
         &self.guards
     }
 
     /// Refuses a collective while any guard of this node is alive (COH-6.10).
+    #[inline]
     pub fn check_no_guard(&self, node: &Node, doing: &str) -> Result<()> {
         if self.guards.are_any() { self.refuse_for_guard(node, doing, false) } else { Ok(()) }
     }
 
     /// Refuses a lock while a guard that the calling thread took is alive (COH-7.7).
+    #[inline]
     pub fn check_no_guard_of_this_thread(
         &self,
         node: &Node,

@@ -13,7 +13,7 @@ const HELPER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time of the next check of the program's handlers, in nanoseconds of the node's time.
 #[derive(Debug)]
-pub(crate) struct HandlerCheck {
+pub struct HandlerCheck {
     due: AtomicU64,
 }
 
@@ -26,6 +26,7 @@ impl Default for HandlerCheck {
 
 impl HandlerCheck {
     /// Checks whether the program has handlers by now, at most once per `CHECK_INTERVAL`.
+    #[inline]
     pub fn look_soon(&self, now: impl FnOnce() -> Time) {
         self.look_after(Duration::ZERO, now);
     }

@@ -3,5 +3,5 @@
 mod pool;
 mod registry;
 
-pub(crate) use pool::{POOLED_MIN, PooledBytes, WorkPool};
-pub(crate) use registry::{RegisteredTeam, Registry, WORLD};
+pub use pool::{POOLED_MIN, PooledBytes, WorkPool};
+pub use registry::{RegisteredTeam, Registry, WORLD};

@@ -10,13 +10,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// Minimum length of a pooled buffer in bytes. Fresh memory is cheap below it.
-pub(crate) const POOLED_MIN: usize = 32 << 10;
+pub const POOLED_MIN: usize = 32 << 10;
 /// Maximum number of bytes that a pool keeps.
 const POOL_BYTES_MAX: usize = 64 << 20;
 
 /// Buffers that no collective of this node uses at present.
 #[derive(Default)]
-pub(crate) struct WorkPool(Mutex<IdleBuffers>);
+pub struct WorkPool(Mutex<IdleBuffers>);
 
 #[derive(Default)]
 struct IdleBuffers {
@@ -100,7 +100,7 @@ impl WorkPool {
 }
 
 /// Bytes in a buffer of a pool.
-pub(crate) struct PooledBytes {
+pub struct PooledBytes {
     bytes: Vec<u8>,
     home: Arc<WorkPool>,
 }

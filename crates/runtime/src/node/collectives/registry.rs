@@ -27,10 +27,10 @@ const EARLY_TEAMS_MAX: usize = 4096;
 const EARLY_BYTES_MAX: u64 = 2 * MESSAGE_MAX;
 
 /// Number of the team of all nodes.
-pub(crate) const WORLD: u64 = 0;
+pub const WORLD: u64 = 0;
 
 /// Team of a node, as its registry sees it.
-pub(crate) trait RegisteredTeam: Send + Sync {
+pub trait RegisteredTeam: Send + Sync {
     /// Returns the team's number.
     fn id(&self) -> u64;
 
@@ -60,7 +60,7 @@ pub(crate) trait RegisteredTeam: Send + Sync {
 
 /// Teams of a node, by number.
 #[derive(Default)]
-pub(crate) struct Registry {
+pub struct Registry {
     teams: Mutex<Teams>,
     /// Teams with news.
     due: SegQueue<Arc<dyn RegisteredTeam>>,
@@ -109,6 +109,7 @@ std::thread_local! {
 
 impl Registry {
     /// Returns the memory of long work buffers.
+    #[inline]
     pub fn pool(&self) -> &Arc<WorkPool> {
         &self.pool
     }
@@ -143,12 +144,6 @@ impl Registry {
         if teams.gone.len() > GONE_MAX {
             teams.gone.pop_front();
         }
-    }
-
-    /// Returns the number of teams.
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        lock(&self.teams).here.len()
     }
 
     /// Takes a parcel from the engine.
@@ -199,6 +194,7 @@ impl Registry {
     }
 
     /// Makes a team run soon.
+    #[inline]
     pub fn ask(&self, core: Arc<dyn RegisteredTeam>) {
         core.ask();
         self.due.push(core);

@@ -62,7 +62,7 @@ impl Node {
 
     /// Runs a turn. The turn may end at the first news, unless the helper is asleep and would run
     /// the rest too late, or this thread is likely to compute for long after the news.
-    pub(crate) fn turn_until_news(&self, now: Time) -> Option<Work> {
+    pub fn turn_until_news(&self, now: Time) -> Option<Work> {
         if self.threads.driver.helper.is_watching() || !self.threads.driver.comes_soon() {
             return self.run_turns(now, RealEngine::turn);
         }
@@ -88,7 +88,7 @@ impl Node {
 
     /// Returns the time at which the engine must turn again at the latest. Called by a thread that
     /// is about to sleep until then, and tells local peers.
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
+    pub fn next_timeout(&self) -> Option<Time> {
         self.with_engine(|engine| {
             let told = self.mail.give_credit_back(engine, self.now());
             if self.has_local_peers() && engine.shm_mut().doze() || told {

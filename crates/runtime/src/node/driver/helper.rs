@@ -23,11 +23,11 @@ thread_local! {
 }
 
 /// Returns `true` if the calling thread is the helper of this node.
-pub(crate) fn is_of(node: &Node) -> bool {
+pub fn is_of(node: &Node) -> bool {
     HELPS.get() == std::ptr::from_ref(node).addr()
 }
 
-pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
+pub fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     oikaze_os::signals::spawn("oikaze", move || {
         let _guard = EndTogether;
         HELPS.set(Arc::as_ptr(&node).addr());
@@ -56,7 +56,7 @@ impl Drop for EndTogether {
 }
 
 /// Work of the helper thread of a node.
-pub(crate) struct Helper<'n>(pub &'n Node);
+pub struct Helper<'n>(pub &'n Node);
 
 impl Helper<'_> {
     /// Gives the calling thread the priority of the settings. The node works without it.

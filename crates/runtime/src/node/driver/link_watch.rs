@@ -7,7 +7,7 @@ use oikaze_os::net::Link;
 use std::time::Duration;
 
 /// One thread's claim on the link's descriptor; given back when dropped.
-pub(crate) struct LinkWatch<'n> {
+pub struct LinkWatch<'n> {
     node: &'n Node,
     state: WatchState,
 }

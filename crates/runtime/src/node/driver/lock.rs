@@ -17,10 +17,10 @@ use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicBool as StdAtomicBool, Ordering as StdOrdering};
 
 /// Guard of the thread that is inside.
-pub(crate) type CombiningLockGuard<'t, T> = BiasedLockGuard<'t, T>;
+pub type CombiningLockGuard<'t, T> = BiasedLockGuard<'t, T>;
 
 /// Combining lock around a value that one thread at a time may enter.
-pub(crate) struct CombiningLock<T> {
+pub struct CombiningLock<T> {
     lock: BiasedLock<T>,
     /// Set once arrays exist. The thread inside then runs no signal handlers. A handler that
     /// touches a page of an array would wait for a turn, and so for its own thread (COH-8.7).

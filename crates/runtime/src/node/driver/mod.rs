@@ -57,20 +57,20 @@
 //! 5. Requests left to the thread in the engine are taken up by a turn that begins afterwards.
 //! 6. No thread sleeps past the time at which the next turn is due.
 
-pub(crate) mod drive;
-pub(crate) mod helper;
-pub(crate) mod limits;
-pub(crate) mod link_watch;
-pub(crate) mod lock;
-pub(crate) mod mode;
-pub(crate) mod sleeper;
-pub(crate) mod spin;
-pub(crate) mod spin_history;
-pub(crate) mod state;
-pub(crate) mod task;
-pub(crate) mod wait_policy;
-pub(crate) mod waiters;
+pub mod drive;
+pub mod helper;
+pub mod limits;
+pub mod link_watch;
+pub mod lock;
+pub mod mode;
+pub mod sleeper;
+pub mod spin;
+pub mod spin_history;
+pub mod state;
+pub mod task;
+pub mod wait_policy;
+pub mod waiters;
 
-pub(crate) use sleeper::{Descriptors, Wakeup};
-pub(crate) use spin::{Idle, IdleStep, SpinLimit};
-pub(crate) use state::{Driver, HelperSleep, Wakes};
+pub use sleeper::{Descriptors, Wakeup};
+pub use spin::{Idle, IdleStep, SpinLimit};
+pub use state::{Driver, HelperSleep, Wakes};

@@ -90,7 +90,7 @@ impl EngineMode {
     }
 
     /// Returns the way in which the engine is driven.
-    pub(crate) fn drive(&self) -> &dyn Drive {
+    pub fn drive(&self) -> &dyn Drive {
         match &self.0 {
             Mode::Inline(inline) => inline,
             Mode::Thread(thread) => thread,
@@ -99,7 +99,7 @@ impl EngineMode {
     }
 
     /// Returns the processors to which the engine's own thread is bound.
-    pub(crate) fn cores(&self) -> &[CpuId] {
+    pub fn cores(&self) -> &[CpuId] {
         self.drive().own_thread().unwrap_or_default()
     }
 }
@@ -159,7 +159,7 @@ impl fmt::Display for EngineMode {
 }
 
 /// Way in which a node's engine is driven.
-pub(crate) trait Drive {
+pub trait Drive {
     /// Returns the processors to which the engine's own thread is bound (none: those of the
     /// application). Returns `None` if the engine has no thread of its own.
     fn own_thread(&self) -> Option<&[CpuId]> {
@@ -179,7 +179,7 @@ pub(crate) trait Drive {
 
 /// Error: the link could not be opened.
 #[derive(Debug)]
-pub(crate) struct NoLink {
+pub struct NoLink {
     /// Operation that failed.
     pub operation: &'static str,
     /// Why the operation failed.

@@ -16,7 +16,7 @@ use std::time::Duration;
 const AWAY: u64 = 1 << 63;
 
 /// Signal that ends a sleep.
-pub(crate) trait Bell {
+pub trait Bell {
     fn signal(&self);
     fn clear(&self);
 }
@@ -34,7 +34,7 @@ impl Bell for Event {
 /// Sleep of the driver or of the helper. The thread is awake, watches the socket until a time, or
 /// is away from the socket until a time.
 #[derive(Debug)]
-pub(crate) struct Sleeper<B = Event> {
+pub struct Sleeper<B = Event> {
     /// Ends the sleep.
     pub event: B,
     /// End of the sleep in nanoseconds of the node's clock, with [`AWAY`] if away; 0 if awake.
@@ -119,7 +119,7 @@ fn is_watch(until: u64) -> bool {
 }
 
 /// Descriptors on which threads of a node sleep.
-pub(crate) struct Descriptors {
+pub struct Descriptors {
     /// The socket of the link.
     socket: Option<OwnedFd>,
     /// Is readable when a local peer has woken this node, or has ended.
@@ -189,7 +189,7 @@ impl Descriptors {
 
 /// End of a sleep.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wakeup {
+pub struct Wakeup {
     /// Something has arrived on the socket, or a local peer has woken this node.
     pub arrivals: bool,
     /// Page faults wait to be served.

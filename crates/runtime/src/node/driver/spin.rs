@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Time for which threads of a node may spin.
 #[derive(Debug)]
-pub(crate) struct SpinLimit {
+pub struct SpinLimit {
     mode: WaitMode,
     /// The machine has cores for the adaptive policy to spin on.
     has_room: bool,
@@ -122,7 +122,7 @@ impl SpinLimit {
 /// Next step of an idle thread. A thread that is to yield sleeps instead if
 /// [`yield_core`](oikaze_os::cpu::yield_core) says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IdleStep {
+pub enum IdleStep {
     /// Polls again at once.
     Spin,
     /// Polls again after other threads have had the core.
@@ -142,7 +142,7 @@ impl IdleSpan {
 
 /// Idle spans of a waiting thread, one after another.
 #[derive(Debug)]
-pub(crate) struct Idle<'s> {
+pub struct Idle<'s> {
     spin_limit: &'s SpinLimit,
     /// Returns how often this thread was preempted so far.
     count: fn() -> u64,
@@ -154,7 +154,7 @@ pub(crate) struct Idle<'s> {
 
 /// Time since which a waiting thread, or a task, has found nothing to do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct IdleSpan {
+pub struct IdleSpan {
     since: Time,
     latest: Time,
     /// Preemptions of the thread at some moment of this span.

@@ -29,7 +29,7 @@ thread_local! {
 
 /// Lengths of one thread's latest waits, and the limit of spinning that they suggest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SpinHistory {
+pub struct SpinHistory {
     waits: [u16; CLASSES],
     until_choice: u16,
     until_trial: u16,

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// State machine of one node's driver, waiters and helper.
 #[derive(Debug)]
-pub(crate) struct Driver<B = Event> {
+pub struct Driver<B = Event> {
     /// Set while a thread drives. Set by compare-and-swap without the lock; cleared only under it.
     driven: AtomicBool,
     /// Number of parked waiters, so that [`Driver::wake_waiters`] is one load when there is none.
@@ -63,7 +63,7 @@ struct Waiter {
 
 /// Event that ends a waiter's sleep, besides the role and the waiter's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wakes {
+pub enum Wakes {
     /// Woken by [`Driver::wake_waiters`].
     WithAll,
     /// Woken only by the thread that makes its condition true, and unparks it then.
@@ -74,14 +74,14 @@ pub(crate) enum Wakes {
 /// back without waking the helper.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct DriverGuard<'a, B: Bell = Event> {
+pub struct DriverGuard<'a, B: Bell = Event> {
     driver: &'a Driver<B>,
     left: bool,
 }
 
 /// Time at which a leaving driver comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Back {
+enum DriverReturn {
     /// After a gap as those before, if it waits again.
     MaybeSoon,
     /// When somebody wakes it.
@@ -90,7 +90,7 @@ enum Back {
 
 /// Way in which the helper is to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HelperSleep {
+pub enum HelperSleep {
     /// Sleeps on the socket, its event and all else, until the engine's next timer.
     Watch,
     /// Sleeps off the socket, for this long at most.
@@ -312,7 +312,7 @@ impl<B: Bell> Driver<B> {
         None
     }
 
-    fn release(&self, now: Option<Time>, back: Back) {
+    fn release(&self, now: Option<Time>, back: DriverReturn) {
         let mut state = self.lock();
         if let Some(waiter) = state.waiters.pop_front() {
             self.parked.store(state.waiters.len(), Ordering::Relaxed);
@@ -322,9 +322,9 @@ impl<B: Bell> Driver<B> {
         }
         let Some(now) = now else { return self.driven.store(false, Ordering::Release) };
         // The helper must not wait for a driver that sleeps. Zero means that it left long ago.
-        let left_at = if back == Back::WhenWoken { 0 } else { now.0 };
+        let left_at = if back == DriverReturn::WhenWoken { 0 } else { now.0 };
         self.left_at.store(left_at, Ordering::Relaxed);
-        let gaps_are_short = back == Back::MaybeSoon && self.gaps_are_short();
+        let gaps_are_short = back == DriverReturn::MaybeSoon && self.gaps_are_short();
         self.driven.store(false, Ordering::Release);
         let Some(until) = self.helper.away_until() else { return };
         if gaps_are_short && until <= now + HELPER_SLEEP {
@@ -351,14 +351,14 @@ impl<B: Bell> DriverGuard<'_, B> {
     /// helper if nobody else would watch the socket soon.
     pub fn leave(mut self, now: Time) {
         self.left = true;
-        self.driver.release(Some(now), Back::MaybeSoon);
+        self.driver.release(Some(now), DriverReturn::MaybeSoon);
     }
 
     /// Leaves the role as [`DriverGuard::leave`] does, for a task that sleeps from here on until it
     /// is woken. The helper watches the socket if no waiter takes the role.
     pub fn leave_to_helper(mut self, now: Time) {
         self.left = true;
-        self.driver.release(Some(now), Back::WhenWoken);
+        self.driver.release(Some(now), DriverReturn::WhenWoken);
     }
 }
 
@@ -366,7 +366,7 @@ impl<B: Bell> Drop for DriverGuard<'_, B> {
     fn drop(&mut self) {
         if !self.left {
             // A helper that is away polls by itself, because its sleeps are limited.
-            self.driver.release(None, Back::MaybeSoon);
+            self.driver.release(None, DriverReturn::MaybeSoon);
         }
     }
 }

@@ -28,7 +28,7 @@ use std::task::{Context, Poll};
 
 /// Wait of one task, from its first poll on.
 #[derive(Debug, Default)]
-pub(crate) enum TaskWait {
+pub enum TaskWait {
     #[default]
     New,
     /// Drives, and is polled again soon.
@@ -48,6 +48,7 @@ impl TaskWait {
     }
 
     /// Returns `true` if the task has found nothing at least once.
+    #[inline]
     pub fn is_under_way(&self) -> bool {
         !matches!(self, Self::New)
     }
@@ -64,7 +65,7 @@ pub struct LoopProgress {
 
 /// Ends the poll of a task that has found nothing. A task that `polls_on` is polled again after the
 /// other tasks of its executor.
-pub(crate) fn pending<T>(polls_on: bool, context: &Context<'_>) -> Poll<T> {
+pub fn pending<T>(polls_on: bool, context: &Context<'_>) -> Poll<T> {
     if polls_on {
         context.waker().wake_by_ref();
     }
@@ -73,7 +74,7 @@ pub(crate) fn pending<T>(polls_on: bool, context: &Context<'_>) -> Poll<T> {
 
 /// Sleep of a program's event loops on the node's descriptor.
 #[derive(Debug)]
-pub(crate) struct LoopWatch {
+pub struct LoopWatch {
     /// Is readable while there is an unseen message, outcome or death.
     news: Event,
     /// There is a loop, which may sleep on the descriptor.
@@ -111,7 +112,6 @@ impl LoopWatch {
     }
 
     /// Returns the event of news.
-    #[cfg(all(test, not(loom)))]
     pub fn news(&self) -> &Event {
         &self.news
     }
@@ -169,7 +169,7 @@ impl TaskTurns {
 
 /// Tasks that await in a node, and event loops that sleep on its descriptor.
 #[derive(Debug)]
-pub(crate) struct Tasks {
+pub struct Tasks {
     pub watch_loop: LoopWatch,
     turns: TaskTurns,
 }

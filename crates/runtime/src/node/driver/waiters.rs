@@ -4,7 +4,7 @@ use crate::sync::{Thread, current};
 
 /// Waiting threads, under the lock of the counted items, so that no wakeup is missed.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters(Vec<(u64, Thread)>);
+pub struct Waiters(Vec<(u64, Thread)>);
 
 impl Waiters {
     /// Enlists the calling thread until `wanted` is reached. The thread itself checks whether it is
@@ -22,12 +22,14 @@ impl Waiters {
     }
 
     /// Returns the greatest number that a thread waits for.
+    #[inline]
     pub fn most(&self) -> u64 {
         self.0.iter().map(|(wanted, _)| *wanted).max().unwrap_or(0)
     }
 
     /// Wakes the threads whose number is reached. They stay enlisted until they check, because
     /// another thread may have taken the items by then.
+    #[inline]
     pub fn wake(&self, there: u64) {
         self.0
             .iter()

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
 #[derive(Default)]
-pub(crate) struct ArrivalQueue {
+pub struct ArrivalQueue {
     inside: Mutex<ArrivalState>,
     /// Number of entries, so that a check costs one load.
     waiting: AtomicUsize,
@@ -29,7 +29,7 @@ struct ArrivalState {
 /// Guard of a queue that has got the entries of a turn.
 #[derive(Default)]
 #[must_use = "the queue is closed until this is dropped"]
-pub(crate) struct DepositedArrivals<'q> {
+pub struct DepositedArrivals<'q> {
     inside: Option<Locked<MutexGuard<'q, ArrivalState>>>,
     /// Tasks to wake once the queue is open.
     wakers: Vec<Waker>,

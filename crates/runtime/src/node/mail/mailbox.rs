@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
-pub(crate) struct Mailbox {
+pub struct Mailbox {
     inside: Mutex<MailboxState>,
     /// Number of messages, so that a check costs one load.
     waiting: AtomicUsize,
@@ -27,7 +27,7 @@ pub(crate) struct Mailbox {
 }
 
 /// The posted receives of a node, as its engine sees them.
-pub(crate) struct Receives(pub Arc<Mailbox>);
+pub struct Receives(pub Arc<Mailbox>);
 
 impl PostedMemory for Receives {
     fn begin(&self, from: Rank, tag: u64, len: u64) -> Option<Box<dyn MessagePlacement>> {
@@ -115,7 +115,7 @@ struct MailboxState {
 /// Returns the next item, or else the end. A turn deposits the items that came before an end, and
 /// then reports the end. Both may happen between two calls of `next`, so this function calls it
 /// again after an end.
-pub(crate) fn next_or_end<T, E>(
+pub fn next_or_end<T, E>(
     mut next: impl FnMut() -> Option<T>,
     end: impl FnOnce() -> Option<E>,
 ) -> Option<Result<T, E>> {
@@ -176,7 +176,6 @@ impl Mailbox {
     }
 
     /// Deposits the messages of a turn without entries.
-    #[cfg(test)]
     pub fn deposit(&self, next: impl FnMut() -> Option<Arrived>) -> Vec<Request> {
         self.deposit_with(next, ())
     }
@@ -212,7 +211,6 @@ impl Mailbox {
     }
 
     /// Returns `true` if a message is being placed into posted memory.
-    #[cfg(all(test, not(loom)))]
     pub fn is_placing(&self) -> bool {
         !lock(&self.inside).placing.is_empty()
     }

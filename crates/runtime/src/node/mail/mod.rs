@@ -5,8 +5,8 @@ mod mailbox;
 mod posted;
 mod read_credit;
 
-pub(crate) use mailbox::next_or_end;
-pub(crate) use posted::{PostedReceive, ReceiveMemory, RegisteredMemory};
+pub use mailbox::next_or_end;
+pub use posted::{PostedReceive, ReceiveMemory, RegisteredMemory};
 
 use super::{Needs, Node, RealEngine, WaitSubject, Waiters};
 use arrivals::ArrivalQueue;
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// Mail of a node.
 #[derive(Default)]
-pub(crate) struct MailQueues {
+pub struct MailQueues {
     pub mailbox: Arc<Mailbox>,
     pub arrivals: ArrivalQueue,
 }
@@ -42,6 +42,7 @@ impl MailQueues {
     }
 
     /// Describes the message that [`MailQueues::take`] would take: sender, tag and length.
+    #[inline]
     pub fn probe(&self, from: Option<Rank>) -> Option<(Rank, u64, u64)> {
         self.mailbox.probe(from)
     }

@@ -6,7 +6,7 @@ use oikaze_protocol::rma::{Rights, RmaError};
 use std::sync::Arc;
 
 /// Memory of this node that a thread may touch while it is registered.
-pub(crate) trait RegisteredMemory: Send + Sync {
+pub trait RegisteredMemory: Send + Sync {
     /// Calls `act` with the memory. Returns `false` if the memory is no longer registered, or `act`
     /// returns `false`.
     fn use_directly(&self, act: &mut dyn FnMut(&Region) -> bool) -> bool;
@@ -14,7 +14,7 @@ pub(crate) trait RegisteredMemory: Send + Sync {
 
 /// Part of registered memory, for a message.
 #[derive(Clone)]
-pub(crate) struct ReceiveMemory {
+pub struct ReceiveMemory {
     pub memory: Arc<dyn RegisteredMemory>,
     pub offset: u64,
     pub len: u64,
@@ -44,7 +44,7 @@ impl ReceiveMemory {
 
 /// A posted receive, which waits for a message.
 #[derive(Clone)]
-pub(crate) struct PostedReceive {
+pub struct PostedReceive {
     pub into: ReceiveMemory,
     pub completion: Arc<Completion>,
 }

@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Page faults that may not have been served. Owned by the thread that takes them.
 #[derive(Default)]
-pub(crate) struct Faults {
+pub struct Faults {
     open: Vec<OpenFault>,
     looked: Option<Instant>,
 }

@@ -55,7 +55,7 @@ pub fn interruptible<T>(check: InterruptionCheck, work: impl FnOnce() -> T) -> T
 }
 
 /// Interruption of one wait of the calling thread.
-pub(crate) struct Interruption {
+pub struct Interruption {
     check: Option<InterruptionCheck>,
     due: Time,
     is_over: bool,

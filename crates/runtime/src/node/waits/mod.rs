@@ -17,15 +17,16 @@ mod subject;
 mod tests;
 mod watcher;
 
-pub(crate) use faults::Faults;
+pub use faults::Faults;
 pub use interruption::{InterruptionCheck, interruptible};
-pub(crate) use place::{CallPlace, line_of};
+pub use place::{CallPlace, line_of};
 pub use place::{PlaceFinder, find_places_by};
-pub(crate) use subject::WaitSubject;
+pub use subject::WaitSubject;
 
 use super::Node;
 use crate::error::Cause;
 use crate::error::{Error, Result};
+use crate::observe::page::BOARD_BYTES;
 use crate::sync::lock;
 use interruption::Interruption;
 use oikaze_launch::Bootstrap;
@@ -47,11 +48,9 @@ const LOCK_NAMES_MAX: usize = 4096;
 /// Maximum time that an error of a wait which took too long spends on asking other nodes why. A
 /// shorter wait asks for no longer than it lasted, so that a program may poll with short limits.
 const CAUSE_TIME: Duration = Duration::from_millis(500);
-/// Maximum number of bytes that the board shows of all waits.
-pub(crate) const BOARD_BYTES: usize = 384;
 
 /// The registry of a node's waits.
-pub(crate) struct Waits {
+pub struct Waits {
     bootstrap: Arc<dyn Bootstrap>,
     /// Set once the engine runs; before that, the node waits for others to join.
     node: OnceLock<Weak<Node>>,
@@ -302,7 +301,7 @@ impl Wait {
 }
 
 /// An entry in the registry; dropping it removes the entry.
-pub(crate) struct Registered {
+pub struct Registered {
     waits: Arc<Waits>,
     wait: Arc<Wait>,
 }
@@ -316,7 +315,7 @@ impl Drop for Registered {
 }
 
 /// A wait of the calling thread that is registered if it lasts.
-pub(crate) struct LongWait<'s> {
+pub struct LongWait<'s> {
     waits: &'s Arc<Waits>,
     subject: Option<&'s dyn Fn() -> WaitSubject>,
     begun: Instant,

@@ -8,7 +8,7 @@ use std::fmt;
 /// Subject of a blocked thread's wait. Displayed, it ends the sentence "node 1 has waited 5 s for
 /// …".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WaitSubject {
+pub enum WaitSubject {
     /// All nodes, in a collective operation.
     Collective(String),
     /// A lock of the job: its number, and how the node's texts name it.
@@ -35,7 +35,7 @@ pub(crate) enum WaitSubject {
 
 impl WaitSubject {
     /// Returns the subject of a wait for the end of an operation.
-    pub(crate) fn of_operation(label: &OperationLabel) -> Self {
+    pub fn of_operation(label: &OperationLabel) -> Self {
         let peer = Some(label.peer).filter(|peer| *peer != ANY_PEER);
         WaitSubject::Operation { what: label.to_string(), peer }
     }
