@@ -360,10 +360,15 @@ impl Job {
 
     /// Waits for all other nodes to leave, then says goodbye. Later calls raise `LeftError`.
     ///
-    /// A second call does nothing.
+    /// A second call does nothing. After an exception of a signal's handler, this process has not
+    /// left, and the next call goes on.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
         let Some(job) = self.cell.take() else { return Ok(()) };
         let outcome = wait(py, || job.leave_shared());
+        if outcome.is_err() && !job.has_left() {
+            *lock(&self.cell.job) = Some(job);
+            return outcome;
+        }
         // All operations have ended, and no region is registered any more.
         let (running, regions) = (
             std::mem::take(&mut *lock(&self.cell.running)),

@@ -389,3 +389,62 @@ def test_abort_has_status_1_by_default_and_no_other_than_a_failure(alone):
         succeeds=False,
     )
     assert done.status == 1, done.err
+
+
+LEAVING = """
+    import pathlib, signal, sys, time
+    class Stop(Exception):
+        pass
+    def handler(*_):
+        raise Stop
+    job = oikaze.join()
+    stopped = pathlib.Path("stopped")
+    signal.signal(signal.SIGALRM, handler)
+    job.barrier()
+    if job.rank == 1:
+        while not stopped.exists():
+            time.sleep(0.01)
+        sys.exit()
+"""
+
+
+def test_interrupted_leave_is_repeated_and_completes(run):
+    """MEM-19.4: the process has not left after the exception of a handler."""
+    done = run(
+        2,
+        LEAVING
+        + """
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        job.leave()
+    except Stop:
+        print(job.has_left)
+    stopped.touch()
+    job.leave()
+    print(job.has_left)
+    """,
+    )
+    assert done.lines() == ["False", "True"], done.out + done.err
+
+
+@pytest.mark.parametrize("options", [[], ["--keep-going"]])
+def test_interrupted_leave_at_exit_fails_the_job(run, options):
+    """LAUNCH-3.4: a node that ends without leaving has failed."""
+    done = run(
+        2,
+        LEAVING
+        + """
+    import atexit
+    # Functions of atexit run in the opposite order: this one runs after the automatic leave.
+    def touch():
+        stopped.touch()
+    atexit.unregister(oikaze._ending._leave_all)
+    atexit.register(touch)
+    atexit.register(oikaze._ending._leave_all)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    """,
+        *options,
+        succeeds=False,
+    )
+    assert done.status == 1, done.out + done.err
+    assert "Stop" in done.err

@@ -172,6 +172,14 @@ def _leave_all() -> None:
             pass
         except _errors.Error as error:
             print(f"oikaze: node {job.rank}: {error}", file=sys.stderr)
+        except BaseException as error:
+            # A signal's handler raised it. The process ends without waiting any longer.
+            if job.keeps_going:
+                job._abandon()
+                left(job)
+            else:
+                _abort_all(type(error), error, error.__traceback__)
+            raise
 
 
 def _refuse_fork(event: str, _arguments: tuple[Any, ...]) -> None:

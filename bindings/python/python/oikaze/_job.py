@@ -43,7 +43,8 @@ class Job(_native.Job, Collectives):
         """Waits for all other nodes to leave, then says goodbye. Later calls raise `LeftError`.
 
         A process leaves at its end in any case. This call also raises errors, such as those of
-        operations that nobody waited for. A second call does nothing.
+        operations that nobody waited for. A second call does nothing. If a signal's handler raises
+        an exception meanwhile, the process has not left, and the next call goes on.
         """
         if self.has_left:
             return

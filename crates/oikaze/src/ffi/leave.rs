@@ -2,10 +2,13 @@
 
 use crate::Job;
 use crate::error::Result;
+use std::sync::atomic::Ordering;
 
 impl Job {
     /// Leaves the job as [`Job::leave`] does, for bindings whose other threads may still hold the
-    /// job. Calls of these threads fail from then on. Later calls of this method do nothing.
+    /// job. Calls of these threads fail from then on. Later calls of this method do nothing, unless
+    /// the leave was interrupted ([`interruptible`](super::interruptible)): the node has not left
+    /// then, and the next call goes on with the leave.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -21,6 +24,22 @@ impl Job {
     /// As [`Job::leave`].
     pub fn leave_shared(&self) -> Result<()> {
         self.leave_once()
+    }
+
+    /// Returns `true` once this node has left, or while it leaves.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// assert!(!job.has_left());
+    /// job.leave_shared()?;
+    /// assert!(job.has_left());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Ends the job for all nodes as [`Job::abort`] does, and returns, for bindings that end the

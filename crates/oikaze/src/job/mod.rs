@@ -21,7 +21,7 @@ pub use statistics::NodeStatistics;
 
 use crate::Rank;
 use crate::collective::{Channels, Team};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ffi::HandleTable;
 use oikaze_launch::Bootstrap;
 use oikaze_os::memory::tracking::Tracker;
@@ -30,7 +30,7 @@ use oikaze_runtime::observe::TrafficReport;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Status of a process that aborts its job and names no status.
 const STATUS_ABORTED: u8 = 1;
@@ -59,7 +59,7 @@ pub struct Job {
     pub(crate) world: Team,
     /// Notifications between this node and others.
     pub(crate) channels: Channels,
-    /// Set when the node begins to leave.
+    /// Set when the node begins to leave, and cleared again if the leave is interrupted.
     pub(crate) left: AtomicBool,
     pub(crate) handles: HandleTable,
 }
@@ -300,11 +300,15 @@ impl Job {
             // The others cannot do without this node's arrival, so a guard that is alive is an
             // error only afterwards.
             let guards = self.node.coherence.check_no_guard(&self.node, "leave");
-            self.node
-                .departures
-                .leave_job(&self.node, self.limit)
-                .and_then(|()| self.node.departures.report_untaken(&self.node, None))
-                .and(guards)
+            let begun = Instant::now();
+            let left = self.node.departures.leave_job(&self.node, begun, self.limit);
+            let is_late = self.limit.is_some_and(|limit| begun.elapsed() >= limit);
+            if !is_late && left.as_ref().is_err_and(Error::is_timeout) {
+                // Interrupted (MEM-19.4).
+                self.left.store(false, Ordering::Relaxed);
+                return left;
+            }
+            left.and_then(|()| self.node.departures.report_untaken(&self.node, None)).and(guards)
         };
         self.part();
         self.bootstrap.tell_left();

@@ -6,6 +6,7 @@ use oikaze::testing::cluster;
 use oikaze::{Error, Job};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::{Mutex, mpsc};
 
 /// Runs `work`, which waits for something that never comes, with an interruption at the third
 /// question. Returns its error, and the number of questions.
@@ -76,5 +77,31 @@ fn check_concerns_waits_of_its_call_alone() {
         assert!(job.receive_for(None, limit).unwrap_err().is_timeout());
         assert!(!asked.get());
         Ok(())
+    });
+}
+
+/// MEM-19.4, END-1.2: the node has not left after the interruption, and the next call leaves.
+#[test]
+fn interrupted_leave_is_repeated_and_completes() {
+    let (sender, interruptions) = mpsc::channel();
+    let ends = [Mutex::new((Some(sender), None)), Mutex::new((None, Some(interruptions)))];
+    cluster(2, |job| {
+        // A rank that fails drops its end, and the other one goes on.
+        let (sender, interruptions) =
+            std::mem::take(&mut *ends[job.rank() as usize].lock().unwrap());
+        if let Some(sender) = sender {
+            for _ in 0..2 {
+                let (error, asked) = interrupted(|| job.leave_shared());
+                assert!(error.is_some_and(|error| error.is_timeout()));
+                assert_eq!((asked, job.has_left()), (3, false));
+            }
+            sender.send(())?;
+        }
+        if let Some(interruptions) = interruptions {
+            interruptions.recv()?;
+        }
+        job.leave_shared()?;
+        assert!(job.has_left());
+        Ok(job.leave_shared()?)
     });
 }

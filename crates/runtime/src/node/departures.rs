@@ -8,13 +8,13 @@ use super::mail::next_or_end;
 use crate::error::Cause;
 use crate::error::{Error, Result};
 use crate::sync::lock;
-use oikaze_engine::{Failure, Request};
+use oikaze_engine::{Completion, Failure, Request};
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Maximum time for which an error waits for the launcher's words. The launcher sees the end of a
@@ -45,6 +45,8 @@ pub struct Departures {
     inside: Mutex<DeparturesState>,
     /// Notified when the launcher has sent news.
     told: Condvar,
+    /// The leave that this node has begun.
+    pub(super) leaving: OnceLock<Arc<Completion>>,
 }
 
 #[derive(Default)]
@@ -95,6 +97,7 @@ impl Departures {
             any: AtomicBool::new(false),
             inside: Mutex::default(),
             told: Condvar::new(),
+            leaving: OnceLock::new(),
             keeps_going: AtomicBool::new(false),
             left: AtomicBool::new(false),
             failed: AtomicBool::new(false),

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 const LEAVE_QUIET: Duration = Duration::from_secs(2);
 
 impl Departures {
-    /// Waits until all other nodes leave, too.
+    /// Waits from `begun` on until all other nodes leave, too. A call after an interruption goes on
+    /// with the leave that the first call has begun.
     #[track_caller]
-    pub fn leave_job(&self, node: &Node, limit: Option<Duration>) -> Result<()> {
-        let begun = Instant::now();
-        let completion = node.submit(Request::Leave, None);
+    pub fn leave_job(&self, node: &Node, begun: Instant, limit: Option<Duration>) -> Result<()> {
+        let completion = self.leaving.get_or_init(|| node.submit(Request::Leave, None));
         let left = self.wait_in_leave(node, begun, limit, || completion.outcome());
         match left {
             // A collective of all nodes ends once one node is dead. Survivors still wait for one
@@ -42,7 +42,9 @@ impl Departures {
         let until = [deadline, quiet].into_iter().flatten().min();
         let subject = || WaitSubject::Collective("leave".into());
         let mut outcome = node.wait_on(&subject, until, &mut ready);
-        if outcome.is_none() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        let now = Instant::now();
+        let is_quiet = quiet.is_some_and(|quiet| now >= quiet);
+        if outcome.is_none() && is_quiet && deadline.is_none_or(|deadline| now < deadline) {
             self.say_who_is_waited_for(node);
             outcome = node.wait_on(&subject, deadline, &mut ready);
         }
