@@ -7,11 +7,42 @@ use crate::error::{Error, Result};
 use oikaze_os::replace_file::{FileRights, PartFile};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// Number of bytes that are read from a file at a time.
 const CHUNK: usize = 1 << 20;
+/// Maximum number of times that the nodes open a file which is replaced meanwhile.
+const OPENINGS_MAX: u32 = 16;
+
+/// A file that has the elements of an array.
+struct OpenedFile {
+    file: File,
+    version: FileVersion,
+    /// Length of the header in bytes.
+    header: u64,
+}
+
+/// Attributes of a file that change when it is replaced or written.
+#[derive(PartialEq, Eq)]
+struct FileVersion {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+}
+
+impl FileVersion {
+    fn of(file: &File) -> io::Result<FileVersion> {
+        let metadata = file.metadata()?;
+        Ok(FileVersion {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+}
 
 impl<T: Element> SharedArray<T> {
     /// Writes all elements to a file. Collective, and a barrier: all nodes name the same file, on a
@@ -94,43 +125,73 @@ impl<T: Element> SharedArray<T> {
 
     /// Reads all elements from a file that [`save`](Self::save) or NumPy has written. Collective,
     /// with a barrier at its begin and its end: all nodes name the same file. Each node reads the
-    /// elements of its own blocks when no node reads the old elements any more.
+    /// elements of its own blocks when no node reads the old elements any more. If another program
+    /// replaces the file meanwhile, as [`save`](Self::save) does, all nodes read the old elements
+    /// or all read the new ones. Nodes may have copies of the file on disks of their own.
     ///
     /// # Errors
     /// The file has another size, element type or shape than the array, or cannot be opened on a
-    /// node (all nodes get the error, and the elements stay); reading fails (all nodes get the
-    /// error, and some elements are read); a node is lost; a guard of any array of this node is
+    /// node, or is replaced again and again (all nodes get the error, and the elements stay);
+    /// reading fails, or the file is written meanwhile (all nodes get the error, and some elements
+    /// are read); a node is lost; a guard of any array of this node is
     /// alive.
     #[track_caller]
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let what = format!("load array \"{}\" from {}", self.name, path.display());
-        let opened = self.together_alike("load", &[], || Ok((0, self.open(path, &what)?)))?;
-        let (_, (file, header)) = opened;
-        self.together("load", || {
-            let blocks = self.home_blocks(self.node.rank());
-            blocks
-                .into_iter()
-                .try_for_each(|block| self.load_block(&file, header, block, &what, path))
-        })
+        let open = || Ok((0, self.open(path, &what)?));
+        let (_, mut opened) = self.together_alike("load", &[], open)?;
+        // All nodes have opened the file before any node opens it again. If each node finds the
+        // file that it has open, then all of them had that file at the time between. So no node
+        // has another version, whether they share the file or have copies of it.
+        for _ in 0..OPENINGS_MAX {
+            let (replaced, again) = self.together_alike("load", &[], || {
+                let again = self.open(path, &what)?;
+                Ok((u64::from(again.version != opened.version), again))
+            })?;
+            if replaced == 0 {
+                return self.together("load", || self.load_blocks(&opened, &what, path));
+            }
+            opened = again;
+        }
+        let why = format!(
+            "{} was replaced whenever the nodes opened it: load it when nothing saves to that name",
+            path.display()
+        );
+        Err(Error::invalid(what, why))
     }
 
-    /// Opens a file that has the elements of this array. Returns also the length of its header.
-    fn open(&self, path: &Path, what: &str) -> Result<(File, u64)> {
+    /// Opens a file that has the elements of this array.
+    fn open(&self, path: &Path, what: &str) -> Result<OpenedFile> {
         let failed = |why: io::Error| file_error(what, path, &why);
         // Opening a pipe would wait for its writer.
-        let metadata = fs::metadata(path).map_err(failed)?;
-        if !metadata.is_file() {
+        if !fs::metadata(path).map_err(failed)?.is_file() {
             return Err(Error::invalid(what, format!("{} is not a file", path.display())));
         }
         let file = File::open(path).map_err(failed)?;
+        let version = FileVersion::of(&file).map_err(failed)?;
         let header = if is_npy(path, what)? { self.check_header(&file, what, path)? } else { 0 };
-        let (len, expected) = (metadata.len(), header + self.byte_len() as u64);
-        if len != expected {
-            let why = format!("the file has {len} bytes, the array needs {expected}");
+        let expected = header + self.byte_len() as u64;
+        if version.len != expected {
+            let why = format!("the file has {} bytes, the array needs {expected}", version.len);
             return Err(Error::invalid(what, why));
         }
-        Ok((file, header))
+        Ok(OpenedFile { file, version, header })
+    }
+
+    fn load_blocks(&self, opened: &OpenedFile, what: &str, path: &Path) -> Result<()> {
+        let OpenedFile { file, version, header } = opened;
+        for block in self.home_blocks(self.node.rank()) {
+            self.load_block(file, *header, block, what, path)?;
+        }
+        if FileVersion::of(file).map_err(|why| file_error(what, path, &why))? != *version {
+            let why = format!(
+                "{} was written while it was read: load it when nothing writes to it",
+                path.display()
+            );
+            return Err(Error::invalid(what, why));
+        }
+        Ok(())
     }
 
     fn load_block(

@@ -7,6 +7,8 @@ use oikaze::testing::cluster;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
 #[repr(C)]
@@ -191,4 +193,64 @@ fn save_to_link_or_file_of_mode_600_keeps_them_and_device_or_pipe_is_refused_on_
     let real = std::fs::metadata(at("real.npy")).unwrap();
     assert_eq!((real.permissions().mode() & 0o777, real.len()), (0o600, 128 + 100));
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3);
+}
+
+/// Sets a flag at its end, in whatever way the test ends.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn load_of_a_file_that_is_replaced_meanwhile_reads_one_version() {
+    const LEN: usize = 3 * 4096;
+    let folder = Folder::new("versions");
+    let (path, part) = (folder.0.join("a.raw"), folder.0.join("part"));
+    let replace = |version: u8| {
+        std::fs::write(&part, vec![version; LEN]).unwrap();
+        std::fs::rename(&part, &path).unwrap();
+    };
+    replace(0);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = SetAtEnd(&is_over);
+        scope.spawn(|| {
+            (0..=u8::MAX)
+                .cycle()
+                .take_while(|_| !is_over.load(Ordering::Relaxed))
+                .for_each(replace);
+        });
+        cluster(3, |job| {
+            let array = job.array::<u8>("a", LEN)?;
+            for _ in 0..100 {
+                match array.load(&path) {
+                    Ok(()) => {
+                        let all = array.read(array.whole())?;
+                        let first = all[[0]];
+                        assert!(all.iter().all(|element| *element == first));
+                    }
+                    Err(error) => assert!(error.to_string().contains("was replaced"), "{error}"),
+                }
+            }
+            Ok(())
+        });
+    });
+}
+
+#[test]
+fn load_of_copies_on_other_disks_succeeds() {
+    let folder = Folder::new("copies");
+    let paths: Vec<PathBuf> = (0..3).map(|rank| folder.0.join(format!("{rank}.raw"))).collect();
+    for path in &paths {
+        std::fs::write(path, [7; 300]).unwrap();
+    }
+    cluster(3, |job| {
+        let array = job.array::<u8>("a", 300)?;
+        array.load(&paths[job.rank() as usize])?;
+        assert!(array.read(array.whole())?.iter().all(|element| *element == 7));
+        Ok(())
+    });
 }
