@@ -998,12 +998,12 @@ typedef struct {
 #define OIK_PRODUCT 2
 
 /**
- * Minimum. A NaN gives way to a number.
+ * Minimum. A NaN stays a NaN.
  */
 #define OIK_MIN 3
 
 /**
- * Maximum. A NaN gives way to a number.
+ * Maximum. A NaN stays a NaN.
  */
 #define OIK_MAX 4
 

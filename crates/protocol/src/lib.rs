@@ -39,6 +39,7 @@ pub mod bytes;
 pub mod coherence;
 pub mod collective;
 pub mod counters;
+pub mod extremes;
 pub mod fnv;
 pub mod limits;
 pub mod planted;

@@ -2,7 +2,7 @@
 //!
 //! | call | result | makes writes to arrays visible |
 //! |---|---|---|
-//! | [`Job::barrier`](crate::Job::barrier), [`Job::barrier_reduce`](crate::Job::barrier_reduce) | nothing; combined values | yes |
+//! | [`Job::barrier`](crate::Job::barrier), [`Job::barrier_reduce`](crate::Job::barrier_reduce) | nothing; combined numbers of 64 bits | yes |
 //! | [`Team::barrier`] | nothing | yes, among its ranks |
 //! | [`Job::notify`](crate::Job::notify) with [`Job::wait_notify`](crate::Job::wait_notify), of two nodes | nothing | yes, of one to the other |
 //! | [`Collectives`] of a job or a [`Team`] | moved and combined elements | no |
@@ -15,6 +15,7 @@ mod exact;
 mod notify;
 pub mod operator;
 mod pending;
+mod reducible;
 mod run;
 mod start;
 mod team;
@@ -26,5 +27,6 @@ pub use exact::Accumulator;
 pub use exact::Float;
 pub(crate) use notify::Channels;
 pub use pending::{Pending, PendingFuture};
+pub use reducible::Reducible;
 pub use start::Start;
 pub use team::Team;

@@ -2,6 +2,7 @@
 
 pub(crate) use oikaze_protocol::collective::Operator as OperatorCode;
 
+use oikaze_protocol::extremes::{maximum, minimum};
 use oikaze_protocol::rma::Combine;
 
 /// Element of a collective: any plain type, as [`bytemuck::Pod`] says. The ranks compare its name
@@ -210,24 +211,18 @@ macro_rules! combined {
     (float $type:ty) => {
         implement!(Sum for $type: |first, second| first + second);
         implement!(Product for $type: |first, second| first * second);
-        implement!(Min for $type: |first, second| {
-            let is_less = first < second || first == second && first.is_sign_negative();
-            if is_less || second.is_nan() { first } else { second }
-        });
-        implement!(Max for $type: |first, second| {
-            let is_more = first > second || first == second && first.is_sign_positive();
-            if is_more || second.is_nan() { first } else { second }
-        });
+        implement!(Min for $type: |first, second| minimum(first, second));
+        implement!(Max for $type: |first, second| maximum(first, second));
         combined!(location $type);
     };
     (location $type:ty) => {
         implement!(MinLocation for [$type; 2]: |first, second| {
             let [(one, at), (other, there)] = [(first[0], first[1]), (second[0], second[1])];
-            if one < other || one == other && at <= there || is_nan(other) { first } else { second }
+            if is_before(one < other, (one, at), (other, there)) { first } else { second }
         });
         implement!(MaxLocation for [$type; 2]: |first, second| {
             let [(one, at), (other, there)] = [(first[0], first[1]), (second[0], second[1])];
-            if one > other || one == other && at <= there || is_nan(other) { first } else { second }
+            if is_before(one > other, (one, at), (other, there)) { first } else { second }
         });
     };
     // Truth values are bytes in collectives, and complex numbers are not typed.
@@ -252,10 +247,17 @@ macro_rules! integers_of_rust {
 }
 for_each_integer_of_rust!(integers_of_rust);
 
-/// Returns `true` for a number that does not equal itself.
+/// Returns `true` if the first value and location count, `is_beyond` or not. A NaN counts before
+/// any number, and the lower location of equal values, or of NaNs, counts.
 #[expect(clippy::eq_op, reason = "only a NaN differs from itself, and integers have none")]
-fn is_nan<T: PartialEq>(value: T) -> bool {
-    value != value
+fn is_before<T: PartialOrd>(is_beyond: bool, first: (T, T), second: (T, T)) -> bool {
+    let is_nan = [first.0 != first.0, second.0 != second.0];
+    match is_nan {
+        [true, false] => true,
+        [false, true] => false,
+        [true, true] => first.1 <= second.1,
+        [false, false] => is_beyond || first.0 == second.0 && first.1 <= second.1,
+    }
 }
 
 #[cfg(test)]
@@ -263,14 +265,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extremes_of_floats_prefer_numbers_and_know_signed_zeros() {
+    fn extremes_of_floats_keep_nans_and_know_signed_zeros() {
         let nan = f64::NAN;
-        assert_eq!([Min.combine(nan, 1.0), Min.combine(1.0, nan)], [1.0, 1.0]);
-        assert_eq!([Max.combine(nan, 1.0), Max.combine(1.0, nan)], [1.0, 1.0]);
+        let extremes = [
+            Min.combine(nan, 1.0),
+            Min.combine(1.0, nan),
+            Max.combine(nan, 1.0),
+            Max.combine(1.0, nan),
+        ];
+        assert!(extremes.into_iter().all(f64::is_nan));
         let signs = |zeros: [f64; 2]| zeros.map(f64::is_sign_negative);
         assert_eq!(signs([Min.combine(0.0, -0.0), Min.combine(-0.0, 0.0)]), [true, true]);
         assert_eq!(signs([Max.combine(0.0, -0.0), Max.combine(-0.0, 0.0)]), [false, false]);
-        assert!(Operator::<f64>::combine(&Min, nan, nan).is_nan());
     }
 
     #[test]
@@ -278,7 +284,11 @@ mod tests {
         assert_eq!(MinLocation.combine([1, 5], [1, 3]), [1, 3]);
         assert_eq!(MaxLocation.combine([1, 2], [1, 3]), [1, 2]);
         assert_eq!(MaxLocation.combine([1, 2], [4, 3]), [4, 3]);
-        assert_eq!(MinLocation.combine([f64::NAN, 0.0], [4.0, 3.0]), [4.0, 3.0]);
+        let of_nan = |location| [f64::NAN, location];
+        let location = |[value, location]: [f64; 2]| (value.is_nan(), location);
+        assert_eq!(location(MinLocation.combine(of_nan(5.0), [4.0, 3.0])), (true, 5.0));
+        assert_eq!(location(MaxLocation.combine([4.0, 3.0], of_nan(5.0))), (true, 5.0));
+        assert_eq!(location(MaxLocation.combine(of_nan(7.0), of_nan(5.0))), (true, 5.0));
     }
 
     #[test]

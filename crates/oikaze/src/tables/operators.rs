@@ -22,12 +22,12 @@ macro_rules! for_each_operator {
             Sum: "sum", number, (Sum), { OIK_SUM = 1, "Sum. Integers wrap." };
             /// Product. Integers wrap.
             Product: "product", number, (), { OIK_PRODUCT = 2, "Product. Integers wrap." };
-            /// Minimum. A NaN gives way to a number, and −0 is smaller than +0.
+            /// Minimum. A NaN stays a NaN, and −0 is smaller than +0.
             Min: "min", number, (Min),
-                { OIK_MIN = 3, "Minimum. A NaN gives way to a number." };
-            /// Maximum. A NaN gives way to a number, and +0 is greater than −0.
+                { OIK_MIN = 3, "Minimum. A NaN stays a NaN." };
+            /// Maximum. A NaN stays a NaN, and +0 is greater than −0.
             Max: "max", number, (Max),
-                { OIK_MAX = 4, "Maximum. A NaN gives way to a number." };
+                { OIK_MAX = 4, "Maximum. A NaN stays a NaN." };
             /// Bitwise and of integers.
             And: "and", number, (), { OIK_AND = 5, "Bits that are set in both." };
             /// Bitwise or of integers.
@@ -35,12 +35,12 @@ macro_rules! for_each_operator {
             /// Bitwise exclusive or of integers.
             Xor: "xor", number, (), { OIK_XOR = 7, "Bits that differ." };
             /// Minimum of values with their locations: elements are `[value, location]`. Of equal
-            /// values, the lower location counts.
+            /// values, the lower location counts. A NaN counts before any number.
             MinLocation: "min_location", pair, (),
                 { OIK_MIN_LOCATION = 8, "Minimum, with its location. Elements are pairs of a value \
                   and a location of the same kind." };
             /// Maximum of values with their locations: elements are `[value, location]`. Of equal
-            /// values, the lower location counts.
+            /// values, the lower location counts. A NaN counts before any number.
             MaxLocation: "max_location", pair, (),
                 { OIK_MAX_LOCATION = 9, "Maximum, with its location. Elements are pairs of a value \
                   and a location of the same kind." };

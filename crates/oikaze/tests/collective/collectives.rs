@@ -696,3 +696,45 @@ fn ranks_that_stay_make_a_team_without_those_that_leave() {
         Ok(())
     });
 }
+
+/// COLL-2.6: in all algorithms, whichever rank has the NaN, all ranks get the same bits.
+#[test]
+fn extremes_with_a_nan_are_the_same_nan_on_all_ranks() {
+    macro_rules! check {
+        ($job:ident, $type:ty, $len:expr) => {
+            let quiet = <$type as oikaze_protocol::extremes::Comparable>::QUIET_NAN.to_bits();
+            let size = $job.size() as usize;
+            for with_nan in 0..$job.size() {
+                let mut mine = vec![$job.rank() as $type; $len * size];
+                if $job.rank() == with_nan {
+                    mine.fill(-<$type>::NAN);
+                }
+                let is_quiet = |all: &[$type]| all.iter().all(|value| value.to_bits() == quiet);
+                for all in
+                    [$job.start().all_reduce(&mine, Min), $job.start().all_reduce(&mine, Max)]
+                {
+                    assert!(is_quiet(&all.wait()?));
+                }
+                assert!(is_quiet(&$job.reduce(0, &mine, Max)?));
+                assert!(is_quiet(&$job.reduce_scatter(&mine, Min)?));
+                let scanned = $job.scan(&mine, Max)?;
+                assert_eq!(scanned.iter().all(|value| value.is_nan()), with_nan <= $job.rank());
+                let first = $job.all_reduce([mine[0], $job.rank() as $type], MaxLocation)?;
+                assert!(first[0].is_nan() && first[1] == with_nan as $type);
+            }
+        };
+    }
+    for nodes in [2, 3, 5] {
+        cluster(nodes, |job| {
+            for len in [1, 300, 20_000] {
+                check!(job, f32, len);
+                check!(job, f64, len);
+            }
+            let mine = if job.rank() == 1 { -f64::NAN } else { 1.0 };
+            let quiet = <f64 as oikaze_protocol::extremes::Comparable>::QUIET_NAN.to_bits();
+            assert_eq!(job.barrier_reduce(mine, Max)?.to_bits(), quiet);
+            assert_eq!(job.barrier_reduce(mine, Min)?.to_bits(), quiet);
+            Ok(())
+        });
+    }
+}

@@ -53,9 +53,9 @@ crate::wire_enum! {
     pub enum ReduceOp {
         /// Sum; integers wrap.
         Sum = 0,
-        /// Minimum; a NaN stays a NaN.
+        /// Minimum (COLL-2.6).
         Min = 1,
-        /// Maximum; a NaN stays a NaN.
+        /// Maximum (COLL-2.6).
         Max = 2,
     }
 }

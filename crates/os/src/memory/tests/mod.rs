@@ -117,7 +117,7 @@ fn elements_are_combined_as_their_type_says() {
     let float = |offset| f64::from_bits(region.load_u64(offset).unwrap());
     assert!(float(8) == 1.75 && float(16) == 0.0 && float(24).is_nan());
     region.accumulate(24, Combine::Max, &[-1.0_f64]).unwrap();
-    assert_eq!(float(24), -1.0, "a NaN gives way");
+    assert!(float(24).is_nan(), "a NaN stays a NaN");
     region.accumulate(100, Combine::Min, &[-3_i32, 4]).unwrap();
     region.accumulate(100, Combine::Max, &[0xFFFF_FFF0_u32, 3]).unwrap();
     assert_eq!((region.word::<i32>(100).load(), region.word::<i32>(104).load()), (Ok(-3), Ok(3)));

@@ -6,6 +6,7 @@ use crate::coherence::failing::doing::Doing;
 use crate::coherence::pages::homes::{Homes, Spread};
 use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::types::{Declaration, Element, Field, ReduceOp, Reduction, Values};
+use crate::extremes::{maximum, minimum};
 use crate::fnv::fnv1a;
 use crate::limits::{NAME_MAX, PAGE};
 use crate::wind::Refusal;
@@ -389,7 +390,11 @@ fn combine(op: ReduceOp, sum: Option<&mut Values>, with: &Values) -> bool {
         sum.len() == with.len()
     }
     match (sum, with) {
-        (Some(Values::F64(sum)), Values::F64(with)) => each(sum, with, |a, b| float(op, a, b)),
+        (Some(Values::F64(sum)), Values::F64(with)) => each(sum, with, |a, b| match op {
+            ReduceOp::Sum => a + b,
+            ReduceOp::Min => minimum(a, b),
+            ReduceOp::Max => maximum(a, b),
+        }),
         (Some(Values::I64(sum)), Values::I64(with)) => each(sum, with, |a, b| match op {
             ReduceOp::Sum => a.wrapping_add(b),
             ReduceOp::Min => a.min(b),
@@ -401,30 +406,5 @@ fn combine(op: ReduceOp, sum: Option<&mut Values>, with: &Values) -> bool {
             ReduceOp::Max => a.max(b),
         }),
         _ => false,
-    }
-}
-
-/// Returns the minimum or maximum by total order, so that −0 and 0 give the same bits everywhere. A
-/// NaN stays a NaN.
-fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
-    let smaller = a.total_cmp(&b).is_le();
-    match op {
-        ReduceOp::Sum => a + b,
-        _ if a.is_nan() => a,
-        _ if b.is_nan() => b,
-        ReduceOp::Min => {
-            if smaller {
-                a
-            } else {
-                b
-            }
-        }
-        ReduceOp::Max => {
-            if smaller {
-                b
-            } else {
-                a
-            }
-        }
     }
 }
