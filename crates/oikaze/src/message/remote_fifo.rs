@@ -66,7 +66,7 @@ impl Peer {
         if !published.rights.contains(Rights::PUSH) {
             return Err(Error::invalid(
                 what,
-                "what is published under this name grants no pushing; Job::fifo makes what does",
+                "what is published under this name grants no pushing; its owner makes a FIFO under this name",
             ));
         }
         Ok(RemoteFifo { peer: self.clone(), name: name.into(), published })

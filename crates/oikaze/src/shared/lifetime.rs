@@ -7,8 +7,7 @@ use oikaze_protocol::coherence::{CoherenceError, ReduceOp, Reduction, Values};
 use oikaze_protocol::fnv::fnv1a;
 
 /// Why a call fails whose arguments differ between the nodes.
-const DIFFERENT: &str = "the nodes name different arrays, or pass different values: all nodes pass \
-                         the same array and the same value";
+const DIFFERENT: &str = "the nodes name different arrays, or pass different values";
 
 impl<T: Element> SharedArray<T> {
     /// Frees the array on all nodes: its memory, its address space and its name. Collective, and a

@@ -76,7 +76,7 @@ fn offsets_outside_a_region() {
             [(4095, 2), (0, 4097), (0, 100_000), (u64::MAX, 1), (u64::MAX - 4096, 8192), (5000, 0)]
         {
             let place = format!("of {len} bytes at offset {offset} of region \"inbox\"");
-            let words = [place.as_str(), "outside", "RemoteRegion::len"];
+            let words = [place.as_str(), "outside", "length of the region"];
             failure(there.put(offset, local.slice(0..len).unwrap()).wait_for(PATIENCE), &words);
             failure(there.get(offset, local.slice(0..len).unwrap()).wait_for(PATIENCE), &words);
         }
@@ -183,7 +183,7 @@ fn arrays_that_cannot_be_accumulated() {
         };
         for len in [8, 2048] {
             failure(sum(4, len), &["accumulate", "at offset 4 of region \"inbox\"", "aligned"]);
-            failure(sum(4096, len), &["outside the region", "RemoteRegion::len"]);
+            failure(sum(4096, len), &["outside the region", "length of the region"]);
             failure(sum(u64::MAX - 7, len), &["outside the region"]);
             let refused = closed.accumulate::<f32>(0, Max, slice(len)).unwrap();
             failure(
@@ -211,7 +211,10 @@ fn what_can_go_wrong_with_a_fifo() {
             &["FIFO \"none\" of 2 slots of 0 bytes", "1 to 1048576 bytes"],
         );
         failure(job.fifo("many", 1 << 25, 8).map(drop), &["16777216 slots"]);
-        failure(peer.fifo("inbox").map(drop), &["FIFO \"inbox\" of node", "Job::fifo"]);
+        failure(
+            peer.fifo("inbox").map(drop),
+            &["FIFO \"inbox\" of node", "its owner makes a FIFO"],
+        );
         failure(peer.fifo("all").unwrap().try_push(b"x"), &["push of 1 bytes", "there is no FIFO"]);
         failure(
             fifo.pop_for(&mut Vec::new(), SHORT),

@@ -239,7 +239,7 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
         add(
             "mapped regions",
             cause,
-            "make regions by Region::shared; RemoteRegion::why_not_mapped explains each",
+            "make regions of new memory, by their length; each remote region says why it is not mapped",
         );
     }
     if paths.unpinned_threads > 0 {

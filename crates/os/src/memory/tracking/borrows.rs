@@ -134,7 +134,7 @@ impl Held {
         if let Some(guard) = guard.filter(|_| !self.is_reported) {
             crate::processes::signals::say(&format!(
                 "oikaze: data race on array {array:?}: another node has changed byte {at} while {} is alive in this process. The \
-                 guard keeps the old bytes until it ends; drop it before other nodes write there",
+                 guard keeps the old bytes until it ends; end it before other nodes write there",
                 guard.describe()
             ));
             self.is_reported = true;
