@@ -6,7 +6,7 @@ use crate::buffer::{show, with_bytes_of};
 use crate::error::{OrRaise, exception};
 use crate::finalization::detached;
 use crate::job::{Job, JobCell};
-use crate::number::{number, optional};
+use crate::number::{number, numbers, optional};
 use crate::remote::combine_of;
 use crate::wait::wait;
 use oikaze::Error;
@@ -49,42 +49,55 @@ pub struct Distribution {
 impl Distribution {
     /// One block of indices along the axis for each node, of lengths as equal as possible.
     #[staticmethod]
-    #[pyo3(signature = (axis = 0))]
-    fn block(#[pyo3(from_py_with = number)] axis: usize) -> Self {
-        Self { distribution: oikaze::shared::builder::Distribution::Block { axis } }
+    #[pyo3(signature = (axis = None))]
+    fn block(axis: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let axis: usize = optional(axis, "Distribution.block", "axis")?.unwrap_or(0);
+        Ok(Self { distribution: oikaze::shared::builder::Distribution::Block { axis } })
     }
 
     /// Blocks of `indices` indices along the axis for each node in turn.
     #[staticmethod]
-    #[pyo3(signature = (indices = 1, axis = 0))]
+    #[pyo3(signature = (indices = None, axis = None))]
     fn cyclic(
-        #[pyo3(from_py_with = number)] indices: usize,
-        #[pyo3(from_py_with = number)] axis: usize,
-    ) -> Self {
-        Self { distribution: oikaze::shared::builder::Distribution::Cyclic { axis, indices } }
+        indices: Option<&Bound<'_, PyAny>>,
+        axis: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let indices: usize = optional(indices, "Distribution.cyclic", "indices")?.unwrap_or(1);
+        let axis: usize = optional(axis, "Distribution.cyclic", "axis")?.unwrap_or(0);
+        Ok(Self { distribution: oikaze::shared::builder::Distribution::Cyclic { axis, indices } })
     }
 
     /// One rank for each index along the axis.
     #[staticmethod]
-    #[pyo3(signature = (owners, axis = 0))]
-    fn explicit(
-        #[pyo3(from_py_with = number)] owners: Vec<u32>,
-        #[pyo3(from_py_with = number)] axis: usize,
-    ) -> Self {
-        Self { distribution: oikaze::shared::builder::Distribution::Explicit { axis, owners } }
+    #[pyo3(signature = (owners, axis = None))]
+    fn explicit(owners: &Bound<'_, PyAny>, axis: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let owners: Vec<u32> = numbers(owners, "Distribution.explicit", "owners")?;
+        let axis: usize = optional(axis, "Distribution.explicit", "axis")?.unwrap_or(0);
+        Ok(Self { distribution: oikaze::shared::builder::Distribution::Explicit { axis, owners } })
     }
 
     /// Homes by pages of 4096 bytes: one run of pages for each node, or, if `pages` is given, runs
     /// of so many pages for each node in turn.
     #[staticmethod]
     #[pyo3(signature = (pages = None))]
-    fn by_pages(#[pyo3(from_py_with = optional)] pages: Option<u64>) -> Self {
+    fn by_pages(pages: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let pages: Option<u64> = optional(pages, "Distribution.by_pages", "pages")?;
         let homes = pages.map_or(Homes::Block, |pages| Homes::Cyclic { pages });
-        Self { distribution: oikaze::shared::builder::Distribution::Pages(homes) }
+        Ok(Self { distribution: oikaze::shared::builder::Distribution::Pages(homes) })
     }
 
     fn __repr__(&self) -> String {
-        format!("<oikaze.Distribution {:?}>", self.distribution)
+        use oikaze::shared::builder::Distribution as D;
+        let how = match &self.distribution {
+            D::Block { axis } => format!("block(axis={axis})"),
+            D::Cyclic { axis, indices } => format!("cyclic(indices={indices}, axis={axis})"),
+            D::Explicit { axis, owners } => {
+                format!("explicit({} ranks, axis={axis})", owners.len())
+            }
+            D::Pages(Homes::Cyclic { pages }) => format!("by_pages(pages={pages})"),
+            _ => "by_pages()".to_owned(),
+        };
+        format!("<oikaze.Distribution.{how}>")
     }
 }
 
@@ -131,13 +144,14 @@ impl ArrayPlan {
     fn new(
         py: Python<'_>,
         name: String,
-        #[pyo3(from_py_with = number)] shape: Vec<usize>,
+        shape: &Bound<'_, PyAny>,
         elements: Elements,
         size: usize,
         distribution: Option<&Distribution>,
         delivery: Option<&str>,
         unordered_updates: bool,
     ) -> PyResult<Self> {
+        let shape: Vec<usize> = numbers(shape, "array", "shape")?;
         let element = match elements {
             Elements::Kind(name) => ElementKind::from_name(&name)
                 .map(ElementType::from)
@@ -218,10 +232,22 @@ impl Job {
     }
 
     /// Tells the other nodes, which make an array, that this node refuses its own call.
-    fn _refuse_array(&self, py: Python<'_>, why: &str) -> PyResult<()> {
+    fn _refuse_array(&self, py: Python<'_>, what: &str, why: &str) -> PyResult<()> {
         let job = self.get(py)?;
-        let _own_error_says_why = detached(py, || job.refuse_array("make an array", why));
-        Ok(())
+        wait(py, || {
+            let _own_error_says_why = job.refuse_array(what, why);
+            Ok(())
+        })
+    }
+
+    /// Tells the other nodes, which come to another call of all nodes, that this node refuses its
+    /// own call.
+    pub fn _refuse_collective(&self, py: Python<'_>, what: &str, why: &str) -> PyResult<()> {
+        let job = self.get(py)?;
+        wait(py, || {
+            let _own_error_says_why = job.refuse_collective(what, why);
+            Ok(())
+        })
     }
 }
 
@@ -238,29 +264,20 @@ impl Array {
     }
 
     /// Block of elements whose home is the node, of which there may be no more than one.
-    fn home_block(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = number)] rank: u32,
-    ) -> PyResult<Part> {
+    fn home_block(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<Part> {
+        let rank: u32 = number(rank, "home_block", "rank")?;
         self.look(py, |array| part(array.home_block(rank)))
     }
 
     /// All blocks of elements whose home is the node.
-    fn home_blocks(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = number)] rank: u32,
-    ) -> PyResult<Vec<Part>> {
+    fn home_blocks(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<Vec<Part>> {
+        let rank: u32 = number(rank, "home_blocks", "rank")?;
         self.look(py, |array| array.home_blocks(rank).into_iter().map(part).collect())
     }
 
     /// Rank of the home of an element, or `None` if there is no such element.
-    fn home_of(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = number)] index: Vec<usize>,
-    ) -> PyResult<Option<u32>> {
+    fn home_of(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+        let index: Vec<usize> = numbers(index, "home_of", "index")?;
         self.look(py, |array| array.home_of(&index))
     }
 
@@ -301,12 +318,8 @@ impl Array {
         self.call(py, |array| array.unsubscribe(&part))
     }
 
-    fn halo(
-        &self,
-        py: Python<'_>,
-        part: Part,
-        #[pyo3(from_py_with = number)] n: usize,
-    ) -> PyResult<()> {
+    fn halo(&self, py: Python<'_>, part: Part, n: &Bound<'_, PyAny>) -> PyResult<()> {
+        let n: usize = number(n, "subscribe_halo", "n")?;
         let part = ranges(part);
         self.call(py, |array| array.halo(&part, n))
     }
@@ -319,11 +332,8 @@ impl Array {
         self.call(py, UntypedArray::free)
     }
 
-    fn resize(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = number)] shape: Vec<usize>,
-    ) -> PyResult<()> {
+    fn resize(&self, py: Python<'_>, shape: &Bound<'_, PyAny>) -> PyResult<()> {
+        let shape: Vec<usize> = numbers(shape, "resize", "shape")?;
         self.replace(py, |array| array.resize(&shape))
     }
 
@@ -342,9 +352,10 @@ impl Array {
     fn put(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] first: usize,
+        first: &Bound<'_, PyAny>,
         elements: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let first: usize = number(first, "put_elements", "first")?;
         let bytes = copied(elements, "put")?;
         self.call(py, |array| array.put(first, &bytes))
     }
@@ -352,9 +363,11 @@ impl Array {
     fn get(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] first: usize,
-        #[pyo3(from_py_with = number)] end: usize,
+        first: &Bound<'_, PyAny>,
+        end: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyByteArray>> {
+        let first: usize = number(first, "get_elements", "first")?;
+        let end: usize = number(end, "get_elements", "end")?;
         let bytes = self.call(py, |array| array.get(first..end))?;
         Ok(PyByteArray::new(py, &bytes).unbind())
     }
@@ -362,11 +375,12 @@ impl Array {
     fn fetch_combine(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] index: Vec<usize>,
-        combine: &str,
+        index: &Bound<'_, PyAny>,
+        combine: &Bound<'_, PyAny>,
         number: &[u8],
     ) -> PyResult<Py<PyByteArray>> {
-        let combine = combine_of(combine)?;
+        let index: Vec<usize> = numbers(index, "fetch_combine", "index")?;
+        let combine = combine_of(combine, "fetch_combine")?;
         let before = self.call(py, |array| array.fetch_combine(&index, combine, number))?;
         Ok(PyByteArray::new(py, &before).unbind())
     }
@@ -374,10 +388,11 @@ impl Array {
     fn compare_exchange(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] index: Vec<usize>,
+        index: &Bound<'_, PyAny>,
         expected: &[u8],
         new: &[u8],
     ) -> PyResult<Py<PyByteArray>> {
+        let index: Vec<usize> = numbers(index, "compare_exchange", "index")?;
         let before = self.call(py, |array| array.compare_exchange(&index, expected, new))?;
         Ok(PyByteArray::new(py, &before).unbind())
     }
@@ -385,11 +400,12 @@ impl Array {
     fn accumulate(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] first: usize,
-        combine: &str,
+        first: &Bound<'_, PyAny>,
+        combine: &Bound<'_, PyAny>,
         numbers: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (combine, bytes) = (combine_of(combine)?, copied(numbers, "accumulate")?);
+        let first: usize = number(first, "accumulate", "first")?;
+        let (combine, bytes) = (combine_of(combine, "accumulate")?, copied(numbers, "accumulate")?);
         self.call(py, |array| array.accumulate(first, combine, &bytes))
     }
 
@@ -487,11 +503,8 @@ impl Guard {
         self.strides.clone()
     }
 
-    fn push_to(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = number)] ranks: Vec<u32>,
-    ) -> PyResult<()> {
+    fn push_to(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<()> {
+        let ranks: Vec<u32> = numbers(ranks, "push_to", "ranks")?;
         match &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(Held::Write(guard)) => guard.push_to(&ranks).or_raise(py),
             _ => {

@@ -1,7 +1,7 @@
 //! Puts with notice, as their target learns of them.
 
 use crate::job::JobCell;
-use crate::wait::{Timeout, taken};
+use crate::wait::{limit_of, taken};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ impl Arrivals {
     /// `timeout` is in seconds; without one, the limit of the job holds. Raises `PeerLostError` if
     /// no put can come any more.
     #[pyo3(signature = (timeout = None))]
-    fn next(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Arrival> {
+    fn next(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Arrival> {
+        let timeout = limit_of(timeout, "next")?;
         self.job.get(py)?;
         taken(py, timeout, || self.try_next(py), |limit| self.arrivals.wait_ready(limit))
     }
@@ -55,6 +56,10 @@ impl Arrivals {
 
     fn __len__(&self) -> usize {
         self.arrivals.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<oikaze.Arrivals, {} entries>", self.arrivals.len())
     }
 
     /// The job of the queue's node, for `asyncio`.

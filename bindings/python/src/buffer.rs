@@ -6,7 +6,7 @@
 //!   A [`Loan`] holds the buffer until the library has taken the memory back out of use.
 //! - A view that Python gets of the library's memory holds a reference to the object that owns it.
 
-use crate::error::{OrRaise, invalid};
+use crate::error::{OrRaise, invalid, wrong_type};
 use oikaze::Job;
 use oikaze::memory::{LocalRegion, Region};
 use pyo3::buffer::PyUntypedBuffer;
@@ -183,16 +183,14 @@ fn buffer_of(
             Err(invalid(py, operation, cause, "send numbers, or pickle.dumps(object)"))
         }
         Ok(buffer) => Ok(buffer),
-        // A buffer without axes has no shape. One element along one axis is the same memory.
+        // A buffer without axes has no shape, and one of ctypes has no strides.
         Err(error)
             if error.is_instance_of::<PyBufferError>(py)
-                && object.hasattr("__setitem__")?
-                && object.getattr_opt("ndim")?.is_some_and(|axes| axes.eq(0).unwrap_or(false)) =>
+                || object.hasattr("__array_interface__")? =>
         {
-            PyUntypedBuffer::get(&object.call_method1("reshape", (1,))?)
+            let made = py.import(VALUES)?.call_method1("with_axes", (object, operation));
+            PyUntypedBuffer::get(&made?)
         }
-        // The object has a buffer, and says why it does not give it.
-        Err(error) if error.is_instance_of::<PyBufferError>(py) => Err(error),
         Err(_) if object.hasattr("__dlpack__")? => {
             let made = py.import(VALUES)?.call_method1("of_dlpack", (object, writable, operation));
             PyUntypedBuffer::get(&made?)
@@ -201,7 +199,7 @@ fn buffer_of(
             let kind = object.get_type().name()?;
             let cause = format!("an object of type {kind} has no buffer");
             let remedy = "pass bytes, a bytearray, a memoryview, a NumPy array or a tensor";
-            Err(invalid(py, operation, &cause, remedy))
+            Err(wrong_type(py, operation, &cause, remedy))
         }
     }
 }

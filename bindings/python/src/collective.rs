@@ -71,7 +71,7 @@ fn kind_of(name: &str) -> PyResult<ElementKind> {
 /// copied into `out`. The ranks compare `meaning`, which says what the bytes are.
 #[pyfunction]
 #[pyo3(signature = (
-    members, collective, kind, data, root = 0, operator = None, out = None, meaning = ""
+    members, collective, kind, data, root, operator = None, out = None, meaning = ""
 ))]
 #[allow(clippy::too_many_arguments)] // Called by the package alone.
 pub fn start_even(
@@ -80,11 +80,12 @@ pub fn start_even(
     collective: &str,
     kind: &str,
     data: &Bound<'_, PyAny>,
-    #[pyo3(from_py_with = number)] root: u32,
+    root: &Bound<'_, PyAny>,
     operator: Option<&str>,
     out: Option<Bound<'_, PyAny>>,
     meaning: &str,
 ) -> PyResult<Operation> {
+    let root: u32 = number(root, collective, "root")?;
     let (kind, memory) = (kind_of(kind)?, Memory::readable(data, collective)?);
     let outcome = match out {
         Some(out) => {
@@ -116,15 +117,16 @@ pub fn start_even(
 /// Begins a collective of parts that may differ in length. The result is a list of `bytearray`s, or
 /// one for a scatter. The ranks compare `meaning`, as for `start_even`.
 #[pyfunction]
-#[pyo3(signature = (members, collective, data, root = 0, meaning = ""))]
+#[pyo3(signature = (members, collective, data, root, meaning = ""))]
 pub fn start_uneven(
     py: Python<'_>,
     members: Members<'_>,
     collective: &str,
     data: Vec<Bound<'_, PyAny>>,
-    #[pyo3(from_py_with = number)] root: u32,
+    root: &Bound<'_, PyAny>,
     meaning: &str,
 ) -> PyResult<Operation> {
+    let root: u32 = number(root, collective, "root")?;
     let parts: Vec<Vec<u8>> = data
         .iter()
         .map(|part| Ok(Memory::readable(part, collective)?.with_bytes(py, <[u8]>::to_vec)))
@@ -179,9 +181,11 @@ pub fn sum_exact(
 pub fn split(
     py: Python<'_>,
     members: Members<'_>,
-    #[pyo3(from_py_with = optional)] color: Option<u32>,
-    #[pyo3(from_py_with = number)] key: i64,
+    color: Option<&Bound<'_, PyAny>>,
+    key: &Bound<'_, PyAny>,
 ) -> PyResult<Option<Team>> {
+    let color: Option<u32> = optional(color, "split", "color")?;
+    let key: i64 = number(key, "split", "key")?;
     let job = members.cell().get(py)?;
     let team = members.team(&job);
     let part = wait(py, || team.split(color, key))?;
@@ -218,12 +222,9 @@ impl Team {
         self.team.ranks().to_vec()
     }
 
-    fn algorithm(
-        &self,
-        collective: &str,
-        #[pyo3(from_py_with = number)] length: usize,
-    ) -> &'static str {
-        self.team.algorithm(collective, length)
+    fn algorithm(&self, collective: &str, length: &Bound<'_, PyAny>) -> PyResult<&'static str> {
+        let length: usize = number(length, "algorithm", "length")?;
+        Ok(self.team.algorithm(collective, length))
     }
 
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {

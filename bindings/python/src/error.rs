@@ -76,6 +76,15 @@ pub fn invalid(py: Python<'_>, operation: &str, cause: &str, remedy: &str) -> Py
     exception(py, &Error::invalid(operation, format!("{cause}; {remedy}")))
 }
 
+/// Makes the exception of an argument of another type than the call takes.
+pub fn wrong_type(py: Python<'_>, operation: &str, cause: &str, remedy: &str) -> PyErr {
+    let made = maker(py).and_then(|maker| {
+        let text = format!("{operation}: {cause}; {remedy}");
+        maker.call1(("ArgumentTypeError", text, operation, cause, remedy))
+    });
+    made.map_or_else(|failed| failed, PyErr::from_value)
+}
+
 /// Results of the library as results of Python.
 pub trait OrRaise<T> {
     /// Returns the value, or the exception of the error.

@@ -3,7 +3,7 @@
 use crate::buffer::with_bytes_of;
 use crate::job::JobCell;
 use crate::operation::{Operation, Outcome, bytes};
-use crate::wait::{OrOfJob, Timeout, taken, wait};
+use crate::wait::{OrOfJob, limit_of, taken, wait};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -34,9 +34,14 @@ impl Fifo {
         self.fifo.longest()
     }
 
+    fn __repr__(&self) -> String {
+        format!("<oikaze.Fifo of {} slots of {} bytes>", self.fifo.slots(), self.fifo.longest())
+    }
+
     /// Waits for an element and returns it, as `bytes`. `timeout` is in seconds.
     #[pyo3(signature = (timeout = None))]
-    fn pop(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Py<PyAny>> {
+    fn pop(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        let timeout = limit_of(timeout, "pop")?;
         taken(py, timeout, || self.try_pop(py), |limit| self.fifo.wait_ready(limit))
     }
 
@@ -70,6 +75,10 @@ impl RemoteFifo {
         self.fifo.peer().rank()
     }
 
+    fn __repr__(&self) -> String {
+        format!("<oikaze.RemoteFifo at node {}>", self.fifo.peer().rank())
+    }
+
     /// Pushes an element and waits until it is in the FIFO, while the FIFO is full, too.
     ///
     /// `timeout` is in seconds. Raises `FullError` if the FIFO was full for all of that time.
@@ -78,8 +87,9 @@ impl RemoteFifo {
         &self,
         py: Python<'_>,
         element: &Bound<'_, PyAny>,
-        timeout: Option<Timeout>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
+        let timeout = limit_of(timeout, "push")?;
         self.job.get(py)?;
         let element = with_bytes_of(element, "pushing an element", <[u8]>::to_vec)?;
         let within = |limit| self.fifo.push_for(&element, limit);

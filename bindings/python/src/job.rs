@@ -6,19 +6,19 @@ use crate::error::{OrRaise, invalid, left};
 use crate::fifo::Fifo;
 use crate::finalization::{call, detached};
 use crate::message::{Message, Received};
-use crate::number::{number, optional};
+use crate::number::{Named, number, optional, text};
 use crate::operation::{Operation, Outcome, Running};
 use crate::peer::Peer;
 use crate::queue::CompletionQueue;
 use crate::region::{Region, rights_of};
 use crate::remote::RemoteRegion;
-use crate::wait::{OrOfJob, TimeLeft, Timeout, taken, wait, wait_for, wait_in_thread};
+use crate::wait::{OrOfJob, TimeLeft, limit_of, taken, wait, wait_for, wait_in_thread};
 use oikaze::ffi::CallCounter;
 use oikaze::job::{CongestionControl, EngineMode, Feature, JobBuilder, LoopProgress};
 use oikaze::memory::remote::RemoteId;
 use oikaze::memory::{LocalRegion, RegionSlice};
 use oikaze::shared::LockGuard;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -154,12 +154,10 @@ struct Settings {
     keep_going: Option<bool>,
     seal: Option<String>,
     cubic_congestion_control: bool,
-    #[pyo3(from_py_with = optional)]
-    ports: Option<(u16, u16)>,
+    ports: Option<Py<PyAny>>,
     waiting: Option<String>,
     engine: Option<String>,
-    #[pyo3(from_py_with = optional)]
-    engine_core: Option<usize>,
+    engine_core: Option<Py<PyAny>>,
     engine_priority: Option<String>,
     without: Option<String>,
 }
@@ -171,7 +169,11 @@ fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
 }
 
 impl Settings {
-    fn builder(self) -> PyResult<JobBuilder> {
+    fn builder(self, py: Python<'_>) -> PyResult<JobBuilder> {
+        let ports = self.ports.as_ref().map(|ports| ports.bind(py));
+        let ports: Option<(u16, u16)> = optional(ports, "join", "ports")?;
+        let core = self.engine_core.as_ref().map(|core| core.bind(py));
+        let core: Option<usize> = optional(core, "join", "engine_core")?;
         let mut builder = oikaze::Job::builder();
         if let Some(limit) = self.time_limit {
             builder = builder.time_limit(seconds("time_limit", limit)?);
@@ -191,14 +193,14 @@ impl Settings {
         if self.cubic_congestion_control {
             builder = builder.congestion(CongestionControl::Cubic);
         }
-        if let Some((first, last)) = self.ports {
+        if let Some((first, last)) = ports {
             builder = builder.ports(first..=last);
         }
         if let Some(words) = self.waiting.as_deref() {
             let mode = words.parse().map_err(|why: String| unknown("waiting", words, &why))?;
             builder = builder.waiting(mode);
         }
-        builder = match (self.engine.as_deref(), self.engine_core) {
+        builder = match (self.engine.as_deref(), core) {
             (None, None) => builder,
             (Some(words), None) => {
                 let mode = words.parse().map_err(|why: String| unknown("engine", words, &why))?;
@@ -235,12 +237,15 @@ fn unknown(name: &str, words: &str, why: &str) -> PyErr {
 impl Job {
     #[new]
     fn join(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Self> {
-        // The cause says why a number is wrong.
-        let of_package = |error: PyErr| match error.cause(py) {
-            Some(cause) if cause.is_instance_of::<PyValueError>(py) => cause,
-            _ => error,
+        // The cause says what is wrong, and the error which setting.
+        let of_setting = |error: PyErr| match error.cause(py) {
+            Some(cause) => {
+                PyTypeError::new_err(format!("{}: {}", error.value(py), cause.value(py)))
+            }
+            None => error,
         };
-        let builder = settings.extract::<Settings>().map_err(of_package)?.builder()?;
+        let settings = settings.extract::<Settings>().map_err(of_setting).named(py, "join")?;
+        let builder = settings.builder(py).named(py, "join")?;
         // In a thread of its own, so that a signal ends the wait of this one for other nodes.
         let job = wait_in_thread(py, "oikaze-join", move || builder.join())?;
         let (rank, size) = (job.rank(), job.size());
@@ -340,8 +345,16 @@ impl Job {
     ///
     /// `timeout` is in seconds. Raises `PeerLostError` if a node is lost.
     #[pyo3(signature = (timeout = None))]
-    fn barrier(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
+    fn barrier(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let job = self.get(py)?;
+        let timeout = match limit_of(timeout, "barrier") {
+            Ok(timeout) => timeout,
+            Err(error) => {
+                // Otherwise the others would wait for this node.
+                self._refuse_collective(py, "barrier", &error.value(py).to_string())?;
+                return Err(error);
+            }
+        };
         wait(py, || timeout.choose(|limit| job.barrier_for(limit), || job.barrier()))
     }
 
@@ -388,7 +401,8 @@ impl Job {
     }
 
     /// Returns the node of this rank. Operations work on a node's own memory, too.
-    fn peer(&self, py: Python<'_>, #[pyo3(from_py_with = number)] rank: u32) -> PyResult<Peer> {
+    fn peer(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<Peer> {
+        let rank: u32 = number(rank, "peer", "rank")?;
         let peer = self.get(py)?.peer(rank).or_raise(py)?;
         Ok(Peer::new(&self.cell, peer))
     }
@@ -400,9 +414,11 @@ impl Job {
     fn receive(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = optional)] source: Option<u32>,
-        timeout: Option<Timeout>,
+        source: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Message> {
+        let source: Option<u32> = optional(source, "receive", "source")?;
+        let timeout = limit_of(timeout, "receive")?;
         let job = self.get(py)?;
         taken(
             py,
@@ -420,8 +436,9 @@ impl Job {
     fn try_receive(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = optional)] source: Option<u32>,
+        source: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Message>> {
+        let source: Option<u32> = optional(source, "try_receive", "source")?;
         Ok(self.get(py)?.try_receive(source).map(Message::new))
     }
 
@@ -434,9 +451,11 @@ impl Job {
     fn probe(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = optional)] source: Option<u32>,
-        timeout: Option<Timeout>,
+        source: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Received> {
+        let source: Option<u32> = optional(source, "probe", "source")?;
+        let timeout = limit_of(timeout, "probe")?;
         let job = self.get(py)?;
         let within = |limit| job.probe_for(source, limit);
         wait(py, || timeout.choose(within, || job.probe(source))).map(Received::new)
@@ -447,8 +466,9 @@ impl Job {
     fn try_probe(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = optional)] source: Option<u32>,
+        source: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Received>> {
+        let source: Option<u32> = optional(source, "try_probe", "source")?;
         Ok(self.get(py)?.try_probe(source).map(Received::new))
     }
 
@@ -458,9 +478,11 @@ impl Job {
     fn receive_batch(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] count: usize,
-        timeout: Option<Timeout>,
+        count: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<Message>> {
+        let count: usize = number(count, "receive_batch", "count")?;
+        let timeout = limit_of(timeout, "receive_batch")?;
         let job = self.get(py)?;
         let mut left = TimeLeft::new(timeout);
         let mut at_least = count;
@@ -490,10 +512,13 @@ impl Job {
         &self,
         py: Python<'_>,
         into: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = optional)] source: Option<u32>,
-        #[pyo3(from_py_with = optional)] tag: Option<u64>,
-        #[pyo3(from_py_with = optional)] mask: Option<u64>,
+        source: Option<&Bound<'_, PyAny>>,
+        tag: Option<&Bound<'_, PyAny>>,
+        mask: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
+        let source: Option<u32> = optional(source, "post_receive", "source")?;
+        let tag: Option<u64> = optional(tag, "post_receive", "tag")?;
+        let mask: Option<u64> = optional(mask, "post_receive", "mask")?;
         let job = self.get(py)?;
         let (slice, loan) = if let Ok(region) = into.cast::<Region>() {
             (region.get().all(py)?, None)
@@ -518,11 +543,12 @@ impl Job {
     fn publish(
         &self,
         py: Python<'_>,
-        name: &str,
+        name: &Bound<'_, PyAny>,
         memory: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = number)] rights: u8,
+        rights: &Bound<'_, PyAny>,
     ) -> PyResult<Region> {
-        let (job, rights) = (self.get(py)?, rights_of(rights)?);
+        let name = text(name, "publish", "name")?;
+        let (job, rights) = (self.get(py)?, rights_of(rights, "publish")?);
         Region::make(&self.cell, memory, |region| job.publish(name, region, rights))
     }
 
@@ -539,14 +565,15 @@ impl Job {
         &self,
         py: Python<'_>,
         memory: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = number)] rights: u8,
+        rights: &Bound<'_, PyAny>,
     ) -> PyResult<Region> {
-        let (job, rights) = (self.get(py)?, rights_of(rights)?);
+        let (job, rights) = (self.get(py)?, rights_of(rights, "expose")?);
         Region::make(&self.cell, memory, |region| job.expose(region, rights))
     }
 
     /// Returns the region of a peer whose id, of 24 bytes, another node has sent to this one.
-    fn remote(&self, py: Python<'_>, id: &[u8]) -> PyResult<RemoteRegion> {
+    fn remote(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<RemoteRegion> {
+        let id: &[u8] = id.extract().map_err(PyErr::from).named(py, "remote")?;
         let job = self.get(py)?;
         let Some(id) = RemoteId::from_bytes(id) else {
             let why = format!("an id has {} bytes, this one has {}", RemoteId::BYTES, id.len());
@@ -560,10 +587,13 @@ impl Job {
     fn fifo(
         &self,
         py: Python<'_>,
-        name: &str,
-        #[pyo3(from_py_with = number)] slots: u64,
-        #[pyo3(from_py_with = number)] longest: u64,
+        name: &Bound<'_, PyAny>,
+        slots: &Bound<'_, PyAny>,
+        longest: &Bound<'_, PyAny>,
     ) -> PyResult<Fifo> {
+        let name = text(name, "fifo", "name")?;
+        let slots: u64 = number(slots, "fifo", "slots")?;
+        let longest: u64 = number(longest, "fifo", "longest")?;
         let job = self.get(py)?;
         Ok(Fifo::new(wait(py, || job.fifo(name, slots, longest))?))
     }
@@ -586,7 +616,7 @@ impl Job {
         py: Python<'_>,
         counts: BTreeMap<(String, u64), u64>,
         why: &str,
-        limit: Timeout,
+        limit: f64,
     ) -> PyResult<()> {
         let job = self.get(py)?;
         let counter = |((name, id), count): ((String, u64), u64)| {
@@ -600,7 +630,7 @@ impl Job {
             Some((counter, count))
         };
         let counts = counts.into_iter().filter_map(counter).collect();
-        wait(py, || job.catch_up(&counts, why, limit.0))
+        wait(py, || job.catch_up(&counts, why, Duration::from_secs_f64(limit)))
     }
 
     /// Makes a queue in which operations report their end.
@@ -624,7 +654,8 @@ impl Job {
     ///
     /// Raises `UnreportedError` if some have failed that nobody waited for.
     #[pyo3(signature = (timeout = None))]
-    fn flush(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
+    fn flush(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let timeout = limit_of(timeout, "flush")?;
         let job = self.get(py)?;
         wait(py, || timeout.choose(|limit| job.flush_for(limit), || job.flush()))?;
         self.cell.release_ended();
@@ -632,7 +663,8 @@ impl Job {
     }
 
     /// Tells another node that what this node wrote to shared arrays is complete.
-    fn notify(&self, py: Python<'_>, #[pyo3(from_py_with = number)] to: u32) -> PyResult<()> {
+    fn notify(&self, py: Python<'_>, to: &Bound<'_, PyAny>) -> PyResult<()> {
+        let to: u32 = number(to, "notify", "to")?;
         let job = self.get(py)?;
         wait(py, || job.notify(to))
     }
@@ -642,9 +674,11 @@ impl Job {
     fn wait_notify(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] source: u32,
-        timeout: Option<Timeout>,
+        source: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
+        let source: u32 = number(source, "wait_notify", "source")?;
+        let timeout = limit_of(timeout, "wait_notify")?;
         let job = self.get(py)?;
         let take = || match wait_for(py, || job.wait_notify_for(source, Duration::ZERO))? {
             Err(error) if error.is_timeout() => Ok(None),
@@ -691,9 +725,10 @@ impl Job {
     fn _lock(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] number: u64,
+        number: &Bound<'_, PyAny>,
         name: Option<&str>,
     ) -> PyResult<Lock> {
+        let number: u64 = crate::number::number(number, "lock", "name")?;
         if let Some(name) = name {
             self.get(py)?.name_lock(number, name);
         }
@@ -715,7 +750,8 @@ impl Lock {
     ///
     /// `timeout` is in seconds; after a `TimeoutError` the lock is no longer asked for.
     #[pyo3(signature = (timeout = None))]
-    fn acquire(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
+    fn acquire(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let timeout = limit_of(timeout, "acquire")?;
         if lock(&self.held).is_some() {
             let why = "this object holds it already";
             let remedy = "release it first; another thread waits with an object of its own";
@@ -739,6 +775,11 @@ impl Lock {
             return Err(invalid(py, "releasing a lock", why, "acquire it first"));
         };
         wait(py, || guard.release())
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.held() { "held" } else { "free" };
+        format!("<oikaze.Lock {}, {state}>", self.number)
     }
 
     /// Whether this object holds the lock.

@@ -59,7 +59,7 @@ fn check_interpreter(py: Python<'_>) -> PyResult<()> {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     check_interpreter(module.py())?;
     wait::note_main_thread(module.py())?;
-    place::name_calls();
+    place::name_calls(wait::keep_raised);
     module.add_class::<job::Job>()?;
     module.add_class::<peer::Peer>()?;
     module.add_class::<message::Message>()?;

@@ -5,9 +5,9 @@ use crate::error::{OrRaise, exception_of_call, invalid};
 use crate::finalization::{call, detached};
 use crate::job::JobCell;
 use crate::message::Received;
-use crate::number::number;
+use crate::number::{number, object};
 use crate::queue::CompletionQueue;
-use crate::wait::{OrOfJob, Timeout, wait};
+use crate::wait::{OrOfJob, Timeout, limit_of, wait};
 use oikaze::collective::Pending;
 use oikaze::ffi::UntypedResult;
 use pyo3::prelude::*;
@@ -331,7 +331,8 @@ impl Operation {
     /// `TimeoutError` the operation goes on, and may be waited for again. An operation that has
     /// failed raises an `oikaze.Error` with operation, cause and remedy.
     #[pyo3(signature = (timeout = None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<Py<PyAny>> {
+    fn wait(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        let timeout = limit_of(timeout, "waiting")?;
         if let Some(result) = self.result(py) {
             return Ok(result);
         }
@@ -361,10 +362,13 @@ impl Operation {
     fn report_to(
         &self,
         py: Python<'_>,
-        queue: &CompletionQueue,
-        #[pyo3(from_py_with = number)] context: u64,
+        queue: &Bound<'_, PyAny>,
+        context: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        self.work.report_to(queue, context).or_raise(py)
+        let context: u64 = number(context, "report_to", "context")?;
+        let what = "job.completion_queue()";
+        let queue = object::<CompletionQueue>(queue, "report_to", "queue", what)?;
+        self.work.report_to(queue.get(), context).or_raise(py)
     }
 
     /// Makes `wait` return what `function` makes of the result. Returns this object.

@@ -3,10 +3,10 @@
 use crate::buffer::with_bytes_of;
 use crate::fifo::RemoteFifo;
 use crate::job::JobCell;
-use crate::number::number;
+use crate::number::{Named, optional, text};
 use crate::operation::{Operation, Outcome};
 use crate::remote::RemoteRegion;
-use crate::wait::{OrOfJob, Timeout, wait};
+use crate::wait::{OrOfJob, limit_of, wait};
 use oikaze::message::Class;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -27,8 +27,8 @@ impl Peer {
 }
 
 /// Class of a message, from its name.
-fn class_of(name: Option<&str>) -> PyResult<Class> {
-    match name {
+fn class_of(name: Option<&Bound<'_, PyAny>>) -> PyResult<Class> {
+    match name.map(|name| text(name, "send", "message_class")).transpose()? {
         None | Some("ordered") => Ok(Class::Ordered),
         Some("unordered") => Ok(Class::Unordered),
         Some("sync") => Ok(Class::Sync),
@@ -59,16 +59,17 @@ impl Peer {
     ///
     /// `data` is any contiguous buffer. `tag` is a number that the receiver sees. `message_class`
     /// is `"ordered"`, `"unordered"` or `"sync"`, whose wait ends when the peer has accepted it.
-    #[pyo3(signature = (data, tag = 0, message_class = None))]
+    #[pyo3(signature = (data, tag = None, message_class = None))]
     fn send(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = number)] tag: u64,
-        message_class: Option<&str>,
+        tag: Option<&Bound<'_, PyAny>>,
+        message_class: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
+        let tag: u64 = optional(tag, "send", "tag")?.unwrap_or(0);
         self.job.get(py)?;
-        let class = class_of(message_class)?;
+        let class = class_of(message_class).named(py, "send")?;
         let send = |bytes: &[u8]| self.peer.send(class, tag, bytes);
         let sent = with_bytes_of(data, "sending a message", send)?;
         Ok(Operation::new(&self.job, sent, Outcome::Nothing, None))
@@ -81,9 +82,11 @@ impl Peer {
     fn region(
         &self,
         py: Python<'_>,
-        name: &str,
-        timeout: Option<Timeout>,
+        name: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RemoteRegion> {
+        let name = text(name, "region", "name")?;
+        let timeout = limit_of(timeout, "region")?;
         self.job.get(py)?;
         let within = |limit| self.peer.region_for(name, limit);
         let region = wait(py, || timeout.choose(within, || self.peer.region(name)))?;
@@ -92,7 +95,14 @@ impl Peer {
 
     /// Returns the FIFO that this peer has made under a name. Waits until it is made.
     #[pyo3(signature = (name, timeout = None))]
-    fn fifo(&self, py: Python<'_>, name: &str, timeout: Option<Timeout>) -> PyResult<RemoteFifo> {
+    fn fifo(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<RemoteFifo> {
+        let name = text(name, "fifo", "name")?;
+        let timeout = limit_of(timeout, "fifo")?;
         self.job.get(py)?;
         let within = |limit| self.peer.fifo_for(name, limit);
         let fifo = wait(py, || timeout.choose(within, || self.peer.fifo(name)))?;
@@ -108,7 +118,8 @@ impl Peer {
 
     /// Waits until all operations and messages to this peer have ended.
     #[pyo3(signature = (timeout = None))]
-    fn flush(&self, py: Python<'_>, timeout: Option<Timeout>) -> PyResult<()> {
+    fn flush(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let timeout = limit_of(timeout, "flush")?;
         self.job.get(py)?;
         wait(py, || timeout.choose(|limit| self.peer.flush_for(limit), || self.peer.flush()))
     }

@@ -1,8 +1,8 @@
 //! Completion queues, as Python objects.
 
 use crate::error::exception;
-use crate::number::number;
-use crate::wait::{Timeout, taken};
+use crate::number::optional;
+use crate::wait::{limit_of, taken};
 use oikaze::completion::Completed;
 use pyo3::prelude::*;
 
@@ -50,13 +50,15 @@ impl CompletionQueue {
     /// Waits until at least `at_least` operations have ended, and takes all as `poll` does.
     ///
     /// `timeout` is in seconds. After a `TimeoutError` the operations stay in the queue.
-    #[pyo3(signature = (at_least = 1, timeout = None))]
+    #[pyo3(signature = (at_least = None, timeout = None))]
     fn wait(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] at_least: usize,
-        timeout: Option<Timeout>,
+        at_least: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<Ended>> {
+        let at_least: usize = optional(at_least, "wait", "at_least")?.unwrap_or(1);
+        let timeout = limit_of(timeout, "wait")?;
         let take = || {
             let mut ended = Vec::new();
             Ok(self.queue.poll_if(at_least, &mut ended).then(|| told(py, ended)))
@@ -66,5 +68,9 @@ impl CompletionQueue {
 
     fn __len__(&self) -> usize {
         self.queue.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<oikaze.CompletionQueue, {} operations have ended>", self.queue.len())
     }
 }

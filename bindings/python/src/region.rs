@@ -2,16 +2,15 @@
 
 use crate::arrival::Arrivals;
 use crate::buffer::{Loan, Memory, show};
-use crate::error::{OrRaise, exception};
+use crate::error::{OrRaise, exception, invalid};
 use crate::finalization::{attached, call, detached};
 use crate::job::JobCell;
 use crate::number::{number, optional, word};
 use crate::operation::bytes;
-use crate::wait::{OrOfJob, Timeout, wait};
+use crate::wait::{OrOfJob, limit_of, wait};
 use oikaze::Error;
 use oikaze::ffi::{AtomicOp, Change, Width};
 use oikaze::memory::{LocalRegion, Region as Allocated, RegionSlice, Rights};
-use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
@@ -19,11 +18,13 @@ use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Returns the rights that these bits are.
-pub fn rights_of(bits: u8) -> PyResult<Rights> {
+pub fn rights_of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Rights> {
+    let bits = number(object, operation, "rights")?;
     if Rights::ALL.contains(Rights(bits)) {
         return Ok(Rights(bits));
     }
-    Err(PyValueError::new_err(format!("{bits} are not rights; combine members of oikaze.Rights")))
+    let cause = format!("{bits} are not rights");
+    Err(invalid(object.py(), operation, &cause, "combine members of oikaze.Rights"))
 }
 
 /// Returns the number of bytes that an object asks for, unless it has memory of its own. An array
@@ -31,7 +32,7 @@ pub fn rights_of(bits: u8) -> PyResult<Rights> {
 fn length_of(object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     let is_number = object.is_instance_of::<PyInt>()
         || (object.hasattr("__index__")? && !object.hasattr("__setitem__")?);
-    if is_number { number(object).map(Some) } else { Ok(None) }
+    if is_number { number(object, "registering memory", "memory").map(Some) } else { Ok(None) }
 }
 
 /// Memory of this node that operations may use, and that peers may reach if it is published.
@@ -174,12 +175,8 @@ impl Region {
     }
 
     /// Changes the rights of peers to the whole region.
-    fn set_rights(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = number)] rights: u8,
-    ) -> PyResult<()> {
-        let (region, rights) = (self.registered(py)?, rights_of(rights)?);
+    fn set_rights(&self, py: Python<'_>, rights: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (region, rights) = (self.registered(py)?, rights_of(rights, "set_rights")?);
         wait(py, || region.set_rights(rights))
     }
 
@@ -187,11 +184,13 @@ impl Region {
     fn protect(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] start: u64,
-        #[pyo3(from_py_with = number)] end: u64,
-        #[pyo3(from_py_with = number)] rights: u8,
+        start: &Bound<'_, PyAny>,
+        end: &Bound<'_, PyAny>,
+        rights: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (region, rights) = (self.registered(py)?, rights_of(rights)?);
+        let start: u64 = number(start, "protect", "start")?;
+        let end: u64 = number(end, "protect", "end")?;
+        let (region, rights) = (self.registered(py)?, rights_of(rights, "protect")?);
         wait(py, || region.protect(start..end, rights))
     }
 
@@ -199,9 +198,11 @@ impl Region {
     fn read(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] length: usize,
+        offset: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
+        let offset: u64 = number(offset, "read", "offset")?;
+        let length: usize = number(length, "read", "length")?;
         let region = self.registered(py)?;
         let end = offset.checked_add(length as u64);
         if end.is_none_or(|end| end > region.len() as u64) {
@@ -220,16 +221,18 @@ impl Region {
     fn write(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
+        offset: &Bound<'_, PyAny>,
         data: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let offset: u64 = number(offset, "write", "offset")?;
         let region = self.registered(py)?;
         let memory = Memory::readable(data, "writing a region")?;
         memory.with_bytes(py, |bytes| region.write(offset, bytes)).or_raise(py)
     }
 
     /// Reads the 64-bit word at `offset` atomically.
-    fn load(&self, py: Python<'_>, #[pyo3(from_py_with = number)] offset: u64) -> PyResult<u64> {
+    fn load(&self, py: Python<'_>, offset: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let offset: u64 = number(offset, "load", "offset")?;
         self.registered(py)?.load_u64(offset).or_raise(py)
     }
 
@@ -237,9 +240,11 @@ impl Region {
     fn store(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = word)] value: u64,
+        offset: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let offset: u64 = number(offset, "store", "offset")?;
+        let value: u64 = word(value, "store", "value")?;
         self.registered(py)?.store_u64(offset, value).or_raise(py)
     }
 
@@ -247,9 +252,11 @@ impl Region {
     fn fetch_add(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = word)] add: u64,
+        offset: &Bound<'_, PyAny>,
+        add: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
+        let offset: u64 = number(offset, "fetch_add", "offset")?;
+        let add: u64 = word(add, "fetch_add", "add")?;
         let op = AtomicOp::new(Width::W64, Change::Add(add));
         self.registered(py)?.atomic(offset, op).or_raise(py)
     }
@@ -267,13 +274,18 @@ impl Region {
     fn wait_until(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = optional)] at_least: Option<u64>,
-        #[pyo3(from_py_with = optional)] equal: Option<u64>,
+        offset: &Bound<'_, PyAny>,
+        at_least: Option<&Bound<'_, PyAny>>,
+        equal: Option<&Bound<'_, PyAny>>,
         condition: Option<Py<PyAny>>,
-        #[pyo3(from_py_with = optional)] source: Option<u32>,
-        timeout: Option<Timeout>,
+        source: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
+        let offset: u64 = number(offset, "wait_until", "offset")?;
+        let at_least: Option<u64> = optional(at_least, "wait_until", "at_least")?;
+        let equal: Option<u64> = optional(equal, "wait_until", "equal")?;
+        let source: Option<u32> = optional(source, "wait_until", "source")?;
+        let timeout = limit_of(timeout, "wait_until")?;
         let region = self.registered(py)?;
         let failed = Arc::new(Mutex::new(None));
         let condition = match (at_least, equal, condition) {
@@ -281,8 +293,9 @@ impl Region {
             (None, Some(value), None) => Condition::Equal(value),
             (None, None, Some(function)) => Condition::Function(function, Arc::clone(&failed)),
             _ => {
-                let text = "give one of the keywords at_least, equal and condition";
-                return Err(PyValueError::new_err(text));
+                let cause = "no condition, or more than one, is given";
+                let remedy = "give one of the keywords at_least, equal and condition";
+                return Err(invalid(py, "wait_until", cause, remedy));
             }
         };
         let holds = |word| condition.holds(word);

@@ -4,7 +4,7 @@ use crate::block::block_of;
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid};
 use crate::job::JobCell;
-use crate::number::{number, optional, word};
+use crate::number::{Named, number, numbers, object, optional, text, word};
 use crate::operation::{Operation, Outcome, bytes};
 use crate::region::Region;
 use oikaze::atomic::Combine;
@@ -32,6 +32,17 @@ pub struct RemoteRegion {
 #[pyclass(module = "oikaze", frozen)]
 pub struct RemoteSignal {
     signal: oikaze::memory::remote::RemoteSignal,
+    /// Offset of the word, and what is added.
+    adds: (u64, u64),
+    rank: u32,
+}
+
+#[pymethods]
+impl RemoteSignal {
+    fn __repr__(&self) -> String {
+        let ((offset, add), rank) = (self.adds, self.rank);
+        format!("<oikaze.RemoteSignal of {add} at offset {offset} of node {rank}>")
+    }
 }
 
 /// Entries of a list: an offset of the peer's region, and memory of this node.
@@ -84,10 +95,25 @@ impl WordType {
     }
 }
 
+/// Returns the signal that an argument is, or `None`.
+fn signal_of<'a>(
+    object: Option<&'a Bound<'_, PyAny>>,
+    operation: &str,
+) -> PyResult<Option<&'a RemoteSignal>> {
+    let signal = |given| {
+        let signal =
+            self::object::<RemoteSignal>(given, operation, "signal", "region.signal(offset)");
+        signal.map(Bound::get)
+    };
+    object.filter(|object| !object.is_none()).map(signal).transpose()
+}
+
 /// Returns the operation that combines elements, from its name.
-pub fn combine_of(name: &str) -> PyResult<Combine> {
+pub fn combine_of(name: &Bound<'_, PyAny>, operation: &str) -> PyResult<Combine> {
+    let (py, name) = (name.py(), text(name, operation, "combine")?);
     UntypedOperator::from_name(name).and_then(UntypedOperator::fused).ok_or_else(|| {
-        PyValueError::new_err(format!("{name:?} is not known here; give 'sum', 'min' or 'max'"))
+        let cause = format!("combine is {name:?}, which is not known here");
+        invalid(py, operation, &cause, "give 'sum', 'min' or 'max'")
     })
 }
 
@@ -145,7 +171,7 @@ impl RemoteRegion {
         let job = self.job.get(py)?;
         let (mut entries, mut loans) = (Vec::new(), Vec::new());
         // The library refuses a list that is too long as a whole.
-        for entry in list.try_iter()?.take(LIST_MAX + 1) {
+        for entry in list.try_iter().named(py, operation)?.take(LIST_MAX + 1) {
             let entry = entry?;
             let Ok((offset, data)) = entry.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
                 let cause = format!("{} is not an entry of a list", entry.repr()?);
@@ -160,7 +186,7 @@ impl RemoteRegion {
                 };
                 self.job.lend(py, &job, memory, writable)?
             };
-            entries.push((number(&offset)?, slice));
+            entries.push((number(&offset, operation, "offset")?, slice));
             loans.extend(loan);
         }
         Ok((entries, Loan::join(loans)))
@@ -175,17 +201,19 @@ impl RemoteRegion {
         Operation::new(&self.job, operation, outcome, loan)
     }
 
+    /// Begins an atomic on a word. `dtype` is a text, or `None` for an unsigned word of 64 bits.
     fn change(
         &self,
-        py: Python<'_>,
+        (py, name): (Python<'_>, &str),
         offset: u64,
-        dtype: &str,
+        dtype: Option<&Bound<'_, PyAny>>,
         change: impl FnOnce(WordType) -> PyResult<Change>,
         fetch: bool,
     ) -> PyResult<Operation> {
         self.job.get(py)?;
-        let word = WordType::of(dtype)?;
-        let op = AtomicOp::new(word.width(), change(word)?);
+        let dtype = dtype.map(|dtype| text(dtype, name, "dtype")).transpose()?;
+        let word = WordType::of(dtype.unwrap_or("u8")).named(py, name)?;
+        let op = AtomicOp::new(word.width(), change(word).named(py, name)?);
         let begun = self.region.change(offset, op, fetch);
         let outcome = if fetch { word.outcome() } else { Outcome::Nothing };
         Ok(self.operation(begun, outcome, None))
@@ -238,11 +266,14 @@ impl RemoteRegion {
     fn put(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
+        offset: &Bound<'_, PyAny>,
         data: &Bound<'_, PyAny>,
-        signal: Option<&RemoteSignal>,
-        #[pyo3(from_py_with = optional)] notify: Option<u64>,
+        signal: Option<&Bound<'_, PyAny>>,
+        notify: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
+        let signal = signal_of(signal, "put")?;
+        let offset: u64 = number(offset, "put", "offset")?;
+        let notify: Option<u64> = optional(notify, "put", "notify")?;
         let job = self.job.get(py)?;
         if signal.is_some() && notify.is_some() {
             let remedy = "give one of the two, and put no bytes with the other";
@@ -279,9 +310,9 @@ impl RemoteRegion {
     fn put_signal(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
+        offset: &Bound<'_, PyAny>,
         data: &Bound<'_, PyAny>,
-        signal: &RemoteSignal,
+        signal: &Bound<'_, PyAny>,
     ) -> PyResult<Operation> {
         self.put(py, offset, data, Some(signal), None)
     }
@@ -296,16 +327,20 @@ impl RemoteRegion {
     fn put_block(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
+        offset: &Bound<'_, PyAny>,
         data: &Bound<'_, PyAny>,
-        strides: Vec<isize>,
-        signal: Option<&RemoteSignal>,
+        strides: &Bound<'_, PyAny>,
+        signal: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
+        let strides: Vec<isize> = numbers(strides, "put_block", "strides")?;
+        let given = (offset, signal);
+        let signal = signal_of(signal, "put_block")?;
+        let offset: u64 = number(offset, "put_block", "offset")?;
         let job = self.job.get(py)?;
         let memory = Memory::strided(data, false, "put_block")?;
         let (here, there) = Self::blocks(py, "put_block", &memory, offset, &strides)?;
         if here.is_empty() {
-            return self.put(py, offset, PyBytes::new(py, &[]).as_any(), signal, None);
+            return self.put(py, given.0, PyBytes::new(py, &[]).as_any(), given.1, None);
         }
         let (slice, loan) = self.job.lend(py, &job, memory, false)?;
         let begun = match signal {
@@ -322,10 +357,12 @@ impl RemoteRegion {
     fn get_block_into(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
+        offset: &Bound<'_, PyAny>,
         into: &Bound<'_, PyAny>,
-        strides: Vec<isize>,
+        strides: &Bound<'_, PyAny>,
     ) -> PyResult<Operation> {
+        let strides: Vec<isize> = numbers(strides, "get_block_into", "strides")?;
+        let offset: u64 = number(offset, "get_block_into", "offset")?;
         let job = self.job.get(py)?;
         let memory = Memory::strided(into, true, "get_block_into")?;
         let (here, there) = Self::blocks(py, "get_block_into", &memory, offset, &strides)?;
@@ -352,9 +389,11 @@ impl RemoteRegion {
         &self,
         py: Python<'_>,
         entries: &Bound<'_, PyAny>,
-        signal: Option<&RemoteSignal>,
-        #[pyo3(from_py_with = optional)] notify: Option<u64>,
+        signal: Option<&Bound<'_, PyAny>>,
+        notify: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
+        let signal = signal_of(signal, "put_list")?;
+        let notify: Option<u64> = optional(notify, "put_list", "notify")?;
         if signal.is_some() && notify.is_some() {
             let remedy = "give one of the two, and put no bytes with the other";
             return Err(invalid(py, "put_list", "it has both a signal and a notice", remedy));
@@ -380,22 +419,27 @@ impl RemoteRegion {
     }
 
     /// Describes a signal: add `add` to the 64-bit word at `offset` of this region.
-    #[pyo3(signature = (offset, add = 1))]
+    #[pyo3(signature = (offset, add = None))]
     fn signal(
         &self,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = word)] add: u64,
-    ) -> RemoteSignal {
-        RemoteSignal { signal: self.region.signal(offset, add) }
+        offset: &Bound<'_, PyAny>,
+        add: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<RemoteSignal> {
+        let offset: u64 = number(offset, "signal", "offset")?;
+        let add: u64 = optional(add, "signal", "add")?.unwrap_or(1);
+        let (signal, rank) = (self.region.signal(offset, add), self.rank());
+        Ok(RemoteSignal { signal, adds: (offset, add), rank })
     }
 
     /// Reads `length` bytes from `offset`. The operation's result is a `bytes` or a `bytearray`.
     fn get(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = number)] length: usize,
+        offset: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
     ) -> PyResult<Operation> {
+        let offset: u64 = number(offset, "get", "offset")?;
+        let length: usize = number(length, "get", "length")?;
         let job = self.job.get(py)?;
         if let Some(copy) = self.region.copy_at_once(offset, length) {
             let done = oikaze::completion::Operation::ended(0);
@@ -420,9 +464,10 @@ impl RemoteRegion {
     fn get_into(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
+        offset: &Bound<'_, PyAny>,
         into: &Bound<'_, PyAny>,
     ) -> PyResult<Operation> {
+        let offset: u64 = number(offset, "get_into", "offset")?;
         let job = self.job.get(py)?;
         let result = Outcome::Object(into.clone().unbind());
         if let Ok(region) = into.cast::<Region>() {
@@ -445,91 +490,118 @@ impl RemoteRegion {
     /// Adds to the word at `offset`, wrapping. The result is the previous value.
     ///
     /// `dtype` is the type of the word: `"u8"`, `"i8"`, `"u4"` or `"i4"`, as NumPy writes it.
-    #[pyo3(signature = (offset, add, dtype = "u8"))]
+    #[pyo3(signature = (offset, add, dtype = None))]
     fn fetch_add(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = word)] add: i128,
-        dtype: &str,
+        offset: &Bound<'_, PyAny>,
+        add: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
-        self.change(py, offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), true)
+        let offset: u64 = number(offset, "fetch_add", "offset")?;
+        let add: i128 = word(add, "fetch_add", "add")?;
+        self.change(
+            (py, "fetch_add"),
+            offset,
+            dtype,
+            |word| Ok(Change::Add(word.bits_of(add)?)),
+            true,
+        )
     }
 
     /// Stores `new` if the word at `offset` is `expected`. The result is the previous value.
-    #[pyo3(signature = (offset, expected, new, dtype = "u8"))]
+    #[pyo3(signature = (offset, expected, new, dtype = None))]
     fn compare_exchange(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = word)] expected: i128,
-        #[pyo3(from_py_with = word)] new: i128,
-        dtype: &str,
+        offset: &Bound<'_, PyAny>,
+        expected: &Bound<'_, PyAny>,
+        new: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
+        let offset: u64 = number(offset, "compare_exchange", "offset")?;
+        let expected: i128 = word(expected, "compare_exchange", "expected")?;
+        let new: i128 = word(new, "compare_exchange", "new")?;
         let change = |word: WordType| {
             Ok(Change::CompareSwap { expected: word.bits_of(expected)?, new: word.bits_of(new)? })
         };
-        self.change(py, offset, dtype, change, true)
+        self.change((py, "compare_exchange"), offset, dtype, change, true)
     }
 
     /// Stores `new` into the word at `offset`. The result is the previous value.
-    #[pyo3(signature = (offset, new, dtype = "u8"))]
+    #[pyo3(signature = (offset, new, dtype = None))]
     fn swap(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = word)] new: i128,
-        dtype: &str,
+        offset: &Bound<'_, PyAny>,
+        new: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
-        self.change(py, offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), true)
+        let offset: u64 = number(offset, "swap", "offset")?;
+        let new: i128 = word(new, "swap", "new")?;
+        self.change((py, "swap"), offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), true)
     }
 
     /// Reads the word at `offset` atomically.
-    #[pyo3(signature = (offset, dtype = "u8"))]
+    #[pyo3(signature = (offset, dtype = None))]
     fn load(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        dtype: &str,
+        offset: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
-        self.change(py, offset, dtype, |_| Ok(Change::Or(0)), true)
+        let offset: u64 = number(offset, "load", "offset")?;
+        self.change((py, "load"), offset, dtype, |_| Ok(Change::Or(0)), true)
     }
 
     /// Stores `new` into the word at `offset`, without an answer.
-    #[pyo3(signature = (offset, new, dtype = "u8"))]
+    #[pyo3(signature = (offset, new, dtype = None))]
     fn store(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = word)] new: i128,
-        dtype: &str,
+        offset: &Bound<'_, PyAny>,
+        new: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
-        self.change(py, offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), false)
+        let offset: u64 = number(offset, "store", "offset")?;
+        let new: i128 = word(new, "store", "new")?;
+        self.change(
+            (py, "store"),
+            offset,
+            dtype,
+            |word| Ok(Change::Swap(word.bits_of(new)?)),
+            false,
+        )
     }
 
     /// Adds to the word at `offset`, wrapping, without an answer.
-    #[pyo3(signature = (offset, add, dtype = "u8"))]
+    #[pyo3(signature = (offset, add, dtype = None))]
     fn add(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        #[pyo3(from_py_with = word)] add: i128,
-        dtype: &str,
+        offset: &Bound<'_, PyAny>,
+        add: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
-        self.change(py, offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), false)
+        let offset: u64 = number(offset, "add", "offset")?;
+        let add: i128 = word(add, "add", "add")?;
+        self.change((py, "add"), offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), false)
     }
 
     /// Combines the word at `offset` with `other`: `"and"`, `"or"`, `"xor"`, `"min"` or `"max"`.
     /// The result is the previous value.
-    #[pyo3(signature = (offset, combine, other, dtype = "u8"))]
+    #[pyo3(signature = (offset, combine, other, dtype = None))]
     fn fetch_combine(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
-        combine: &str,
-        #[pyo3(from_py_with = word)] other: i128,
-        dtype: &str,
+        offset: &Bound<'_, PyAny>,
+        combine: &Bound<'_, PyAny>,
+        other: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
+        let offset: u64 = number(offset, "fetch_combine", "offset")?;
+        let other: i128 = word(other, "fetch_combine", "other")?;
+        let combine = text(combine, "fetch_combine", "combine")?;
         let change = |word: WordType| {
             let bits = word.bits_of(other)?;
             Ok(match (combine, word.signed) {
@@ -548,24 +620,27 @@ impl RemoteRegion {
                 }
             })
         };
-        self.change(py, offset, dtype, change, true)
+        self.change((py, "fetch_combine"), offset, dtype, change, true)
     }
 
     /// Combines the numbers of an array with those at `offset`, each atomically.
     ///
     /// `numbers` is a buffer of uint32, int32, uint64, int64, float32 or float64. `combine` is
     /// `"sum"`, `"min"` or `"max"`. The memory must not change before the operation has ended.
-    #[pyo3(signature = (offset, numbers, combine = "sum"))]
+    #[pyo3(signature = (offset, numbers, combine = None))]
     fn accumulate(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number)] offset: u64,
+        offset: &Bound<'_, PyAny>,
         numbers: &Bound<'_, PyAny>,
-        combine: &str,
+        combine: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Operation> {
+        let combine =
+            combine.map_or(Ok(Combine::Sum), |combine| combine_of(combine, "accumulate"))?;
+        let offset: u64 = number(offset, "accumulate", "offset")?;
         let job = self.job.get(py)?;
         let memory = Memory::readable(numbers, "accumulate")?;
-        let how = Accumulation { element: kind_of(py, &memory)?, combine: combine_of(combine)? };
+        let how = Accumulation { element: kind_of(py, &memory)?, combine };
         let (slice, loan) = self.job.lend(py, &job, memory, false)?;
         let begun = self.region.accumulate_as(offset, how, slice).or_raise(py)?;
         Ok(self.operation(begun, Outcome::Nothing, loan))

@@ -6,11 +6,11 @@
 //! exception, such as `KeyboardInterrupt`. The exception takes the place of the wait's result. So a
 //! wait for a value that is taken once, such as a message, takes nothing by itself ([`taken()`]).
 
-use crate::error::OrRaise;
+use crate::error::{OrRaise, invalid, wrong_type};
 use crate::finalization::detached;
 use crate::place;
 use oikaze::ffi::{InterruptionCheck, interruptible};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::rc::Rc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -59,6 +59,13 @@ pub fn change_fault_handlers<'py>(change: &Bound<'py, PyAny>) -> PyResult<Bound<
 
 fn raised() -> std::sync::MutexGuard<'static, Option<PyErr>> {
     RAISED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps an exception of a signal's handler for the wait of the main thread. It ends that wait.
+pub fn keep_raised(error: PyErr) {
+    if MAIN_THREAD.get().is_some_and(|main| *main == std::thread::current().id()) {
+        raised().get_or_insert(error);
+    }
 }
 
 /// Runs handlers of signals that have arrived. Returns `true` if one has raised an exception.
@@ -150,7 +157,7 @@ pub fn wait_in_thread<T: Send + 'static>(
     let (sender, receiver) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name(name.to_owned());
     // Nobody takes what is sent after an exception. It is dropped there.
-    let caller = place::of_call(py);
+    let caller = place::of_call(py)?;
     let begun = thread.spawn(move || {
         place::work_for(caller);
         sender.send(work()).map_err(drop)
@@ -191,15 +198,16 @@ impl OrOfJob for Option<Timeout> {
     }
 }
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Timeout {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        let seconds: f64 = object.extract()?;
-        if seconds.is_nan() || seconds < 0.0 {
-            let text = format!("timeout is {seconds}; give seconds, 0 or more, or None");
-            return Err(PyValueError::new_err(text));
-        }
-        Ok(Self(Duration::from_secs_f64(seconds.min(SECONDS_MAX))))
+/// Returns the time limit that an argument is, or `None`.
+pub fn limit_of(object: Option<&Bound<'_, PyAny>>, operation: &str) -> PyResult<Option<Timeout>> {
+    let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
+    let (py, remedy) = (object.py(), "give seconds, 0 or more, or None");
+    let Ok(seconds) = object.extract::<f64>() else {
+        let cause = format!("timeout is {}, which is not a number", object.repr()?);
+        return Err(wrong_type(py, operation, &cause, remedy));
+    };
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(invalid(py, operation, &format!("timeout is {seconds}"), remedy));
     }
+    Ok(Some(Timeout(Duration::from_secs_f64(seconds.min(SECONDS_MAX)))))
 }

@@ -283,6 +283,9 @@ def test_objects_that_cannot_be_sent_are_errors_and_the_pool_lives_on(program):
                 (RuntimeError, "KeyboardInterrupt", interrupt_itself),
                 (oikaze.InvalidError, "returning a result", lambda: (n for n in range(3))),
                 (oikaze.InvalidError, "returning a result", lambda: J()),
+                (oikaze.InvalidError, "asyncio.run", lambda: J().barrier_async()),
+                (oikaze.InvalidError, "within another", len, [oikaze.by_rank([1, 2])]),
+                (TypeError, "is not a function", 5),
                 (oikaze.InvalidError, "sending a function", len, threading.Lock()),
                 (oikaze.InvalidError, "sending a pool", lambda: pool.run(len, "abc")),
                 (oikaze.InvalidError, "by_rank", len, oikaze.by_rank(["one"])),
@@ -745,3 +748,238 @@ def test_notebook_runs(tmp_path):
         for output in cell.outputs
     )
     assert "residual" in printed and "AssertionError" not in printed
+
+
+def test_exception_of_a_signal_handler_is_raised_at_once_and_the_next_call_says_why_it_waits(program):
+    done = program(
+        """
+        import signal
+
+        class OfHandler(Exception):
+            pass
+
+        def handler(number, frame):
+            raise OfHandler
+
+        signal.signal(signal.SIGUSR1, handler)
+        main = threading.main_thread().ident
+        hit = lambda: signal.pthread_kill(main, signal.SIGUSR1)
+        hurt = lambda: signal.pthread_kill(main, signal.SIGINT)
+
+        def waits():
+            print("begun")
+            J().receive()
+
+        with oikaze.local(2) as pool:
+            out = sys.stdout
+            ways = {
+                "run": (OfHandler, hit, lambda: pool.run(waits)),
+                "push": (OfHandler, hit, lambda: (pool.submit(waits), pool.push(a=1))),
+                "result": (OfHandler, hit, lambda: pool.submit(waits).result()),
+                "result, Ctrl-C": (KeyboardInterrupt, hurt, lambda: pool.submit(waits).result()),
+            }
+            for way, (kind, strike, call) in ways.items():
+                once = iter([strike])
+                sys.stdout = On("begun", lambda: next(once, bool)())
+                raised(kind, call)
+                text = io.StringIO()
+                sys.stdout = On("waits for an earlier call on nodes 0, 1", pool.interrupt)
+                sys.stdout.out = text
+                assert pool.run(len, "abc") == [3, 3]
+                sys.stdout = out
+                assert text.getvalue().count("earlier call") == 1, text.getvalue()
+                assert "pool.kill()" in text.getvalue()
+                works(pool)
+                print("after", way)
+        """
+    )
+    assert done.out.count("after") == 4
+
+
+def test_stopped_node_closes_the_pool_with_a_remedy(program):
+    program(
+        """
+        import signal
+        def meets():
+            J().barrier()
+        def meets_and_catches():
+            try:
+                J().barrier()
+            except oikaze.PeerLostError:
+                pass
+        for function in (meets, meets_and_catches):
+            pool = oikaze.local(2)
+            assert not pool.closed and "closed" not in repr(pool)
+            pids = pool.run(os.getpid)
+            os.kill(pids[1], signal.SIGSTOP)
+            error = raised(oikaze.PeerLostError, pool.run, meets)
+            for one in (error, raised(oikaze.PeerLostError, pool.run, meets)):
+                assert one.peer == 1 and "another pool" in one.remedy, one
+                assert "node 1" in one.cause, one
+            assert pool.closed and "closed" in repr(pool)
+            pool.close()
+        """,
+        OIKAZE_FAILURE_TIME="2000",
+    )
+
+
+def test_close_ends_a_stopped_node(program):
+    done = program(
+        """
+        import signal
+        pool = oikaze.local(2)
+        pids = pool.run(os.getpid)
+        print("pids", *pids)
+        os.kill(pids[1], signal.SIGSTOP)
+        pool.close()
+        assert pool.closed and "closed" in repr(pool)
+        pool = oikaze.local(1)
+        pool.kill()
+        assert pool.closed
+        """
+    )
+    assert are_gone(done.out.split()[1:])
+
+
+def test_job_that_a_function_has_ended_closes_the_pool(program):
+    program(
+        """
+        def ends():
+            if J().rank:
+                J()._end("enough")
+            J().barrier()
+
+        pool = oikaze.local(2)
+        error = raised(oikaze.PeerLostError, pool.run, ends)
+        assert "another pool" in error.remedy and pool.closed, error
+        raised(oikaze.PeerLostError, pool.run, len, "abc")
+        """
+    )
+
+
+def test_leave_in_a_function_of_a_pool_is_refused(program):
+    program(
+        """
+        def leaves_block():
+            with J() as job:
+                job.barrier()
+
+        def fails_in_block():
+            with J():
+                sys.exit(3)
+
+        with oikaze.local(2) as pool:
+            assert "SystemExit: 3" in str(raised(RuntimeError, pool.run, fails_in_block))
+            works(pool)
+            for leaves in (lambda: J().leave(), leaves_block):
+                error = raised(oikaze.InvalidError, pool.run, leaves)
+                assert error.operation == "leaving the job" and "pool.close()" in error.remedy
+                works(pool)
+        """
+    )
+
+
+@pytest.mark.parametrize("then", ["pass", "J().barrier()", "print('more')"])
+def test_function_that_closes_all_descriptors_is_an_error_that_names_the_node(program, then):
+    program(
+        f"""
+        def closes():
+            if J().rank == 1:
+                os.closerange(3, 256)
+            {then}
+
+        pool = oikaze.local(2)
+        error = raised(oikaze.PeerLostError, pool.run, closes)
+        assert "node 1" in str(error) and "another pool" in error.remedy, error
+        assert pool.closed
+        pool.close()
+        """,
+        OIKAZE_FAILURE_TIME="2000",
+    )
+
+
+def test_traceback_of_a_node_names_the_file_and_the_line(program, tmp_path):
+    program(
+        """
+        import linecache, runpy
+        source = "def divides(n):\\n    return n / 0  # here\\n"
+        open("script.py", "w").write(source)
+        cell = "a cell that is no file"
+        linecache.cache[cell] = (len(source), None, source.splitlines(True), cell)
+        for name in ("script.py", cell):
+            namespace = sys.modules["__main__"].__dict__
+            exec(compile(source, name, "exec"), namespace)
+            with oikaze.local(1) as pool:
+                cause = str(raised(ZeroDivisionError, pool.run, divides, 1).__cause__)
+            assert f'"{name}", line 2, in divides' in cause and "n / 0  # here" in cause, cause
+        """
+    )
+
+
+def test_variable_that_cannot_be_sent_is_named(program):
+    program(
+        """
+        guard = threading.Lock()
+
+        def inner():
+            return guard
+
+        def outer():
+            return inner()
+
+        def made():
+            captured = threading.Lock()
+            return lambda: captured
+
+        with oikaze.local(1) as pool:
+            for words, call, *arguments in [
+                ("'guard'", lambda: guard),
+                ("'guard'", outer),
+                ("'guard'", lambda: [guard for _ in range(3)]),
+                ("'captured'", made()),
+                ("argument 2", len, 1, guard),
+            ]:
+                error = raised(oikaze.InvalidError, pool.run, call, *arguments)
+                assert words in error.cause and error.remedy, error
+            error = raised(oikaze.InvalidError, lambda: pool.run(len, key=guard))
+            assert "argument 'key'" in error.cause, error
+            assert pool.run(len, "abc") == [3]
+        """
+    )
+
+
+def test_pool_without_references_closes_itself(program):
+    done = program(
+        """
+        import gc
+
+        def forgets():
+            pool = oikaze.local(1)
+            print("pids", *pool.run(os.getpid))
+            pool.itself = pool
+            pool.run(lambda: 1 / 0)
+
+        for _ in range(2):
+            try:
+                forgets()
+            except ZeroDivisionError as error:
+                kept = error
+            del kept
+            gc.collect()
+            live = [one for one in gc.get_objects() if type(one) is oikaze.Pool and not one.closed]
+            assert not live
+            assert not [one for one in threading.enumerate() if one.name == "oikaze-pool"]
+        """
+    )
+    lines = [line.split()[1:] for line in done.out.splitlines() if line.startswith("pids")]
+    assert len(lines) == 2 and are_gone([pid for line in lines for pid in line])
+
+
+@pytest.mark.parametrize("nodes", ['"2"', "2.5", "None", "True", "-1", "10**30"])
+def test_number_of_nodes_that_makes_no_sense_is_an_error(program, nodes):
+    program(
+        f"""
+        error = raised(oikaze.InvalidError, oikaze.local, {nodes})
+        assert error.operation == "starting nodes" and error.remedy
+        """
+    )

@@ -15,6 +15,7 @@ from ._array import Array, SharedArray, ViewWarning
 from ._collectives import Team
 from ._errors import (
     AbortedError,
+    ArgumentTypeError,
     CancelledError,
     Error,
     ForkedError,
@@ -53,6 +54,7 @@ from ._native import (
 
 __all__ = [
     "AbortedError",
+    "ArgumentTypeError",
     "Array",
     "Arrival",
     "Arrivals",

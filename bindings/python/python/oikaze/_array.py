@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
-import operator
 import os
 import sys
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -17,13 +17,15 @@ import numpy.typing as npt
 
 from . import _faults
 from ._dtype import elements_of
-from ._errors import invalid
+from ._errors import Error, LeftError, invalid, named, whole_number, wrong_type
 from ._native import ArrayPlan, Distribution, Guard, SharedMemory
 from ._values import PLAIN, array_of, check_plain, holds_integers
 
 if TYPE_CHECKING:
     from ._job import Job
 
+#: Path of a file.
+Path = str | bytes | os.PathLike[Any]
 #: Selects part of an array: a slice or an index for each axis.
 Index = Any
 
@@ -96,11 +98,16 @@ class Reading:
     def __init__(self, array: SharedArray, guard: Guard) -> None:
         self._guard = guard
         self._array = array
+        self._is_released = False
         memory: npt.NDArray[Any] = np.ndarray(
             guard.shape, array.dtype, cast(Any, guard), strides=guard.strides
         )
         self._root = _Root(memory) if memory.flags.writeable else None
         self._part = self._root.view() if self._root else memory
+
+    def __repr__(self) -> str:
+        kind, state = type(self).__name__.lower(), ", released" if self._is_released else ""
+        return f"<oikaze.SharedArray.{kind} of {self._array.name!r}, shape {self._part.shape}{state}>"
 
     @property
     def part(self) -> npt.NDArray[Any]:
@@ -119,6 +126,7 @@ class Reading:
         if self._root:
             self._part.flags.writeable = False
         self._guard.release()
+        self._is_released = True
         root, self._root = self._root, None
         if warned and root:
             remedy = "delete slices and loop variables before, or take copies: part[0].copy()"
@@ -146,7 +154,11 @@ class Writing(Reading):
 
     def push_to(self, ranks: Iterable[int]) -> None:
         """Sends the bytes to these nodes when the guard ends, without being asked."""
-        self._guard.push_to(list(ranks))
+        try:
+            given = list(ranks)
+        except TypeError as error:
+            raise named(error, "push_to") from error
+        self._guard.push_to(given)
 
 
 class _Selector:
@@ -154,6 +166,9 @@ class _Selector:
 
     def __init__(self, array: SharedArray, how: Literal["read", "write", "merge"]) -> None:
         self._array, self._how = array, how
+
+    def __repr__(self) -> str:
+        return f"<oikaze.SharedArray selector of guards that {self._how}, of {self._array.name!r}>"
 
     def __getitem__(self, index: Index) -> Any:
         array, memory = self._array, self._array._memory
@@ -226,14 +241,17 @@ class SharedArray:
 
     def home_of(self, index: int | tuple[int, ...]) -> int | None:
         """Rank of the home of an element, or ``None`` if there is no such element."""
-        indices = index if isinstance(index, tuple) else (index,)
+        given = index if isinstance(index, tuple) else (index,)
+        indices = [whole_number(one, "home_of", "an index") for one in given]
         if any(not -extent <= at < extent for at, extent in zip(indices, self.shape, strict=False)):
             return None
         return self._memory.home_of(self._place(index))
 
     def fill_all(self, value: Any) -> None:
         """Sets all elements on all nodes. Collective."""
-        self._memory.fill(self._bytes(value))
+        with self._told_to_all("fill"):
+            element = self._bytes(value)
+        self._memory.fill(element)
 
     def free(self) -> None:
         """Ends the array on all nodes. Collective. Do not touch its memory afterwards."""
@@ -243,6 +261,11 @@ class SharedArray:
 
     def redistribute(self, distribution: Distribution) -> None:
         """Gives the elements other homes. Collective. Views of the array are old afterwards."""
+        with self._told_to_all("redistribute", declares=True):
+            if not isinstance(distribution, Distribution):
+                cause = f"{distribution!r} is not a distribution"
+                remedy = "give one, such as oikaze.Distribution.block()"
+                raise wrong_type(self._named("redistribute"), cause, remedy)
         self._memory.redistribute(distribution)
         self._end_views("redistributing the array")
 
@@ -251,21 +274,49 @@ class SharedArray:
 
         Elements keep their indices. New ones are zero.
         """
-        self._memory.resize(_extents(shape, f"resizing array {self.name!r}"))
+        with self._told_to_all("resize", declares=True):
+            extents = _extents(shape, self._named("resize"))
+        self._memory.resize(extents)
         self._note_shape()
         self._end_views("resizing the array")
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: Path) -> None:
         """Writes the array to a ``.npy`` file. Collective: each node writes its own elements.
 
         The file replaces an older one when it is whole. Its mode and symbolic links stay. Devices
         and pipes are refused.
         """
-        self._memory.save(os.fspath(path))
+        with self._told_to_all("save"):
+            place = _path(path, self._named("save"))
+        self._memory.save(place)
 
-    def load(self, path: str | os.PathLike[str]) -> None:
+    def load(self, path: Path) -> None:
         """Reads the array from a ``.npy`` file of the same shape and dtype. Collective."""
-        self._memory.load(os.fspath(path))
+        with self._told_to_all("load"):
+            place = _path(path, self._named("load"))
+        self._memory.load(place)
+
+    def _named(self, doing: str) -> str:
+        return f"{doing} array {self.name!r}"
+
+    @contextlib.contextmanager
+    def _told_to_all(self, doing: str, declares: bool = False) -> Iterator[None]:
+        """Checks arguments of a call of all nodes. If they are refused, it fails on all of them.
+
+        Otherwise the other nodes would wait for this one. ``declares`` says that the call begins with
+        the declaration of another array.
+        """
+        try:
+            yield
+        except Exception as error:
+            what = self._named(doing)
+            of_package = named(error, what)
+            why = of_package.cause if isinstance(of_package, Error) else str(error)
+            with contextlib.suppress(LeftError):
+                (self._job._refuse_array if declares else self._job._refuse_collective)(what, why)
+            if of_package is error:
+                raise
+            raise of_package from error
 
     def prefetch(self, index: Index) -> None:
         """Begins to fetch elements that will be read soon."""
@@ -285,8 +336,7 @@ class SharedArray:
 
     def put_elements(self, first: int, values: npt.ArrayLike) -> None:
         """Writes elements at their homes at once, counted in row-major order from ``first`` on."""
-        values = _plain(values, "put_elements")
-        self._memory.put(first, np.ascontiguousarray(values, self.dtype).reshape(-1).view("u1"))
+        self._memory.put(first, self._elements(values, "put_elements").view("u1"))
 
     def get_elements(self, first: int, end: int) -> npt.NDArray[Any]:
         """Reads elements from their homes, counted in row-major order."""
@@ -316,18 +366,34 @@ class SharedArray:
         self, first: int, numbers: npt.ArrayLike, combine: Literal["sum", "min", "max"] = "sum"
     ) -> None:
         """Combines numbers with elements from ``first`` on, each atomically."""
-        numbers = np.ascontiguousarray(_plain(numbers, "accumulate"), self.dtype).reshape(-1)
-        self._memory.accumulate(first, combine, numbers.view("u1"))
+        elements = self._elements(numbers, "accumulate")
+        self._memory.accumulate(first, combine, elements.view("u1"))
 
     def statistics(self) -> dict[str, int]:
         """Counters of this array on this node."""
         return self._memory.statistics()
 
+    def __repr__(self) -> str:
+        state = ", freed" if self._is_freed else ""
+        return f"<oikaze.SharedArray {self.name!r}, {self.dtype} of shape {self.shape}{state}>"
+
     def _rank(self, rank: int | None) -> int:
-        return self._job.rank if rank is None else rank
+        return self._job.rank if rank is None else whole_number(rank, "home", "rank")
 
     def _bytes(self, value: Any) -> bytes:
-        return np.asarray(_plain(value, "storing an element"), self.dtype).tobytes()
+        try:
+            element = np.asarray(_plain(value, "storing an element"), self.dtype)
+            if element.size != 1:
+                raise ValueError(f"a value of shape {element.shape} is not an element; give one number")
+            return element.tobytes()
+        except (TypeError, ValueError, OverflowError) as error:
+            raise named(error, f"storing {value!r} as {self.dtype}") from error
+
+    def _elements(self, values: npt.ArrayLike, operation: str) -> npt.NDArray[Any]:
+        try:
+            return np.ascontiguousarray(_plain(values, operation), self.dtype).reshape(-1)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise named(error, operation) from error
 
     def _end_views(self, operation: str) -> None:
         root, self._root = self._root, None
@@ -457,11 +523,11 @@ class Array(np.ndarray[Any, Any]):
         """Sets all elements on all nodes. Collective."""
         self._of_job().fill_all(value)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: Path) -> None:
         """Writes the array to a ``.npy`` file. Collective."""
         self._of_job().save(path)
 
-    def load(self, path: str | os.PathLike[str]) -> None:
+    def load(self, path: Path) -> None:
         """Reads the array from a ``.npy`` file. Collective."""
         self._of_job().load(path)
 
@@ -524,8 +590,12 @@ def make(
         )
     except Exception as error:
         # Otherwise the others would wait for this node.
-        job._refuse_array(f"{type(error).__name__}: {error}")
-        raise
+        why = error.cause if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+        job._refuse_array("make an array", why)
+        of_package = named(error, f"making array {name!r}")
+        if of_package is error:
+            raise
+        raise of_package from error
     return SharedArray(job, job._array(plan), kind)
 
 
@@ -540,27 +610,25 @@ def _plain(value: Any, operation: str) -> Any:
 
 
 def _within(index: Any, extent: int) -> int:
-    at = _integer(index, "selecting part of an array")
+    at = whole_number(index, "selecting part of an array", "an index")
     if not -extent <= at < extent:
         cause = f"index {at} is outside of {extent} elements"
         raise invalid("selecting part of an array", cause, "see array.shape")
     return at % extent
 
 
-def _integer(value: Any, operation: str) -> int:
-    """Returns a whole number. A truth value is none, as NumPy would take it for a mask."""
-    if isinstance(value, bool | np.bool_):
-        raise invalid(operation, f"{value} is a truth value", "give a whole number")
-    return operator.index(value)
+def _path(path: Any, operation: str) -> str:
+    """Returns the path of a file."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        cause = f"the path is {path!r}, which is not a path"
+        raise wrong_type(operation, cause, "give a str, bytes or a pathlib.Path") from None
 
 
 def _extents(shape: int | tuple[int, ...], operation: str) -> list[int]:
     given = shape if isinstance(shape, tuple | list) else (shape,)
-    try:
-        extents = [_integer(extent, operation) for extent in given]
-    except TypeError:
-        cause = f"the shape {shape!r} holds something else than whole numbers"
-        raise invalid(operation, cause, "give whole numbers, such as int(extent)") from None
+    extents = [whole_number(extent, operation, "an extent") for extent in given]
     if any(extent < 0 for extent in extents):
         raise invalid(operation, f"an extent of {shape} is negative", "give 1 or more")
     return extents

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import operator as operators
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from . import _native
 from ._dtype import is_number, kind_of
-from ._errors import Error, LeftError, invalid
+from ._errors import Error, LeftError, invalid, named, whole_number
 from ._native import Operation
 from ._values import (
     PLAIN,
@@ -41,12 +40,13 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Into = TypeVar("_Into")
 
 
-def _of_all(collective: str) -> Callable[[_Call], _Call]:
+def _of_all(collective: str, operation: str = "") -> Callable[[_Call], _Call]:
     """Makes a call of this rank count if its arguments are refused, too.
 
     The other ranks are told then, and get an error. Without it, this rank would be one collective
     behind them, and later results would be wrong. A decorated method raises an exception only
-    before it has begun its collective, and calls no other decorated method.
+    before it has begun its collective, and calls no other decorated method. ``operation`` is the
+    call of the program, if it has another name than the collective.
     """
 
     def of_all(call: _Call) -> _Call:
@@ -58,10 +58,10 @@ def _of_all(collective: str) -> Callable[[_Call], _Call]:
                 why = error.cause if isinstance(error, Error) else f"{type(error).__name__}: {error}"
                 with contextlib.suppress(LeftError):
                     _native.refuse(self._members(), collective, why)
-                if isinstance(error, ValueError) and not isinstance(error, Error):
-                    cause, _, remedy = str(error).partition("; ")
-                    raise invalid(collective, cause, remedy or "see help(oikaze.Job)") from error
-                raise
+                of_package = named(error, operation or collective)
+                if of_package is error:
+                    raise
+                raise of_package from error
 
         return cast(_Call, called)
 
@@ -308,7 +308,7 @@ class Collectives:
         """
         return _native.sum_exact(self._members(), *self._summands(values))
 
-    @_of_all("all_reduce")
+    @_of_all("all_reduce", "sum_exact")
     def _summands(self, values: npt.ArrayLike) -> tuple[str, npt.NDArray[Any]]:
         if isinstance(values, list | tuple):
             holds_integers(values, "sum_exact")
@@ -327,9 +327,11 @@ class Collectives:
         part = _native.split(self._members(), *self._parts(color, key))
         return None if part is None else Team(part)
 
-    @_of_all("all_gather")
+    @_of_all("all_gather", "split")
     def _parts(self, color: int | None, key: int) -> tuple[int | None, int]:
-        color, key = None if color is None else operators.index(color), operators.index(key)
+        if color is not None:
+            color = whole_number(color, "split", "the colour")
+        key = whole_number(key, "split", "key")
         if color is not None and not 0 <= color < 1 << 32:
             raise invalid("split", f"colour {color} is out of range", "give 0 to 2**32 - 1")
         if not -(1 << 63) <= key < 1 << 63:

@@ -39,6 +39,8 @@ def kind_of(dtype: np.dtype[Any], operation: str) -> str:
 
 def elements_of(dtype: np.dtype[Any], operation: str) -> str | list[tuple[str, str]]:
     """Returns a kind of numbers, or the fields of a structure with their kinds."""
+    if dtype.itemsize == 0:
+        raise invalid(operation, f"elements of {dtype!r} have no bytes", "use numbers")
     if dtype.fields is None and dtype.subdtype is None:
         return kind_of(dtype, operation)
     fields = list(_fields("", 0, dtype, operation))

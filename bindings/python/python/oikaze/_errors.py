@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator as operators
 from typing import Any
 
 
@@ -86,6 +87,10 @@ class InvalidError(Error, builtins.ValueError):
     """The arguments do not fit."""
 
 
+class ArgumentTypeError(InvalidError, builtins.TypeError):
+    """An argument is of another type than the call takes."""
+
+
 class SystemCallError(Error, builtins.RuntimeError):
     """A system call failed."""
 
@@ -108,6 +113,7 @@ _CLASSES: dict[str, type[Error]] = {
         JoinError,
         OutOfMemoryError,
         InvalidError,
+        ArgumentTypeError,
         SystemCallError,
     )
 }
@@ -138,6 +144,33 @@ def make(
 def invalid(operation: str, cause: str, remedy: str) -> Error:
     """Returns the exception of arguments that do not fit."""
     return make("InvalidError", f"{operation}: {cause}; {remedy}", operation, cause, remedy)
+
+
+def wrong_type(operation: str, cause: str, remedy: str) -> Error:
+    """Returns the exception of an argument of another type than it takes."""
+    return make("ArgumentTypeError", f"{operation}: {cause}; {remedy}", operation, cause, remedy)
+
+
+def named(error: Exception, operation: str) -> Exception:
+    """Returns an exception that names the operation, of one that says only what does not fit."""
+    if isinstance(error, Error) or not isinstance(error, TypeError | ValueError | OverflowError):
+        return error
+    cause, _, remedy = str(error).partition("; ")
+    made = wrong_type if isinstance(error, TypeError) else invalid
+    of_package = made(operation, cause, remedy or "see help(oikaze)")
+    of_package.__cause__ = error
+    return of_package
+
+
+def whole_number(value: Any, operation: str, argument: str) -> int:
+    """Returns a whole number. A truth value is none, as NumPy would take it for a mask."""
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
+        try:
+            return operators.index(value)
+        except TypeError:
+            pass
+    cause = f"{argument} is {value!r}, which is not a whole number"
+    raise wrong_type(operation, cause, "give a whole number, such as int(value)")
 
 
 def _restored(name: str, text: str, attributes: dict[str, Any]) -> Error:

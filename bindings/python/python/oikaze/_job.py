@@ -13,6 +13,7 @@ import numpy.typing as npt
 from . import _aio, _array, _ending, _native
 from ._array import Array, SharedArray
 from ._collectives import Collectives
+from ._errors import invalid, whole_number, wrong_type
 
 
 class Rights(enum.IntFlag):
@@ -63,10 +64,14 @@ class Job(_native.Job, Collectives):
         with the reason. The job's status is this one.
 
         Raises:
-            ValueError: the status is not 1 to 255.
+            InvalidError: the status is not 1 to 255.
         """
+        status = whole_number(status, "abort", "status")
         if not 1 <= status <= 255:
-            raise ValueError(f"status is {status}; give 1 to 255, as an aborted job has failed")
+            remedy = "give 1 to 255, as an aborted job has failed"
+            raise invalid("abort", f"status is {status}", remedy)
+        if not isinstance(reason, str):
+            raise wrong_type("abort", f"reason is {reason!r}, which is not a text", "give a str")
         _ending.flush_output()
         self._abort(reason, status)
 
@@ -93,7 +98,7 @@ class Job(_native.Job, Collectives):
         if isinstance(name, str):
             digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
             return self._lock(int.from_bytes(digest, "little"), name)
-        return self._lock(name)
+        return self._lock(whole_number(name, "lock", "name"))
 
     def array(
         self,
@@ -163,7 +168,7 @@ class Job(_native.Job, Collectives):
         await asyncio.to_thread(self.barrier)
 
     def __repr__(self) -> str:
-        return f"<oikaze.Job, node {self.rank} of {self.size}>"
+        return f"<oikaze.Job, node {self.rank} of {self.size}{', left' if self.has_left else ''}>"
 
 
 def join(

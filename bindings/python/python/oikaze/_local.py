@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._errors import invalid
+from ._errors import invalid, whole_number, wrong_type
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 #: Time in seconds after an interrupt after which nodes that go on are named.
 HINT_AFTER = 2.0
+#: Maximum number of nodes of a job.
+NODES_MAX = 4096
+#: Time in seconds after which a call that waits for an earlier one says so.
+EARLIER_AFTER = 1.0
 #: Time in seconds after which a wait sees interrupts that are no signals, such as those of
 #: `_thread.interrupt_main`.
 POLL_INTERVAL = 0.2
@@ -35,6 +39,13 @@ class ByRank:
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = list(values)
+
+    def __reduce__(self) -> Any:
+        cause, remedy = "by_rank is within another value", "pass it as an argument of its own"
+        raise invalid("running a function", cause, remedy)
+
+    def __repr__(self) -> str:
+        return f"<oikaze.by_rank of {len(self.values)} values>"
 
 
 def by_rank(values: Sequence[Any]) -> ByRank:
@@ -47,7 +58,11 @@ def by_rank(values: Sequence[Any]) -> ByRank:
 
         pool.run(solve, oikaze.by_rank(np.array_split(data, pool.size)))
     """
-    return ByRank(values)
+    try:
+        return ByRank(values)
+    except TypeError:
+        cause = f"{values!r} is not a sequence"
+        raise wrong_type("by_rank", cause, "give one value for each rank") from None
 
 
 class Pool:
@@ -61,10 +76,11 @@ class Pool:
     def __init__(self, nodes: int) -> None:
         from ._pool_io import Nodes
 
-        if nodes < 1:
-            raise invalid("starting nodes", f"{nodes} nodes are asked for", "give 1 or more")
-        self.size = nodes
-        self._pushed: frozenset[str] = frozenset()
+        self.size = nodes = whole_number(nodes, "starting nodes", "nodes")
+        if not 1 <= nodes <= NODES_MAX:
+            remedy = f"give 1 to {NODES_MAX}"
+            raise invalid("starting nodes", f"{nodes} nodes are asked for", remedy)
+        self._pushed: set[str] = set()
         self._nodes = Nodes(nodes)
         # The thread holds the nodes and not the pool, which ends with its last reference.
         self._end = weakref.finalize(self, self._nodes.close)
@@ -87,7 +103,8 @@ class Pool:
         function has received are discarded.
 
         ``KeyboardInterrupt`` is raised in the function on all nodes, and then here. A second one
-        returns at once, while the nodes still run.
+        returns at once, while the nodes still run. So does an exception of another signal's handler.
+        A later call waits for that function, and says so.
 
         Example::
 
@@ -130,8 +147,16 @@ class Pool:
             pool.run(lambda: (part, data.sum()))
         """
         self._nodes.check_thread()
-        self._wait(self._submit(_push, (), values, is_watched=True))
-        self._pushed |= values.keys()
+        pushed, names = self._pushed, values.keys()
+        call = self._submit(_push, (), values, is_watched=True)
+
+        def note(future: Future[list[Any]]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                pushed.update(names)
+
+        # Also if an exception of a signal's handler ends the wait below.
+        call.future.add_done_callback(note)
+        self._wait(call)
 
     def pull(self, name: str) -> list[Any]:
         """Returns the values of a global name of the nodes, by rank.
@@ -145,6 +170,11 @@ class Pool:
             NameError: a node has no such name.
         """
         return self.run(_pull, name)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the pool is closed, by `close` or `kill` or because a node is lost."""
+        return self._nodes.is_closed
 
     def interrupt(self) -> None:
         """Interrupts the function that runs on the nodes, as Ctrl-C does."""
@@ -172,6 +202,9 @@ class Pool:
         from ._calls import pickled_call
         from ._pool_io import Call
 
+        if not callable(function):
+            cause = f"{function!r} is not a function"
+            raise wrong_type("running a function", cause, "pass a function, and its arguments")
         ranks: Sequence[int] = range(self.size)
         given = [*arguments, *keywords.values()]
         lists = [one.values for one in given if isinstance(one, ByRank)]
@@ -202,7 +235,7 @@ class Pool:
         try:
             while True:
                 try:
-                    _show_news(call, interrupts > 0)
+                    self._show_news(call, interrupts > 0)
                     break
                 except KeyboardInterrupt:
                     interrupts += 1
@@ -211,6 +244,10 @@ class Pool:
                     if interrupts > 1:
                         raise KeyboardInterrupt(f"{_still(call)}; pool.kill() ends them") from None
                     self._nodes.interrupt(call)
+        except BaseException:
+            # The caller gets an exception of a signal's handler, and not the results.
+            call.future.cancel()
+            raise
         finally:
             call.is_watched = False
             while not call.news.empty():
@@ -225,6 +262,30 @@ class Pool:
                 # The traceback holds this frame.
                 del error
         return call.future.result()
+
+    def _show_news(self, call: Call, is_interrupted: bool) -> None:
+        """Prints the output of a call until it has ended."""
+        from ._pool_io import show
+
+        now = time.monotonic()
+        hint_at = now + HINT_AFTER if is_interrupted else math.inf
+        earlier_at = now + EARLIER_AFTER
+        while True:
+            now = time.monotonic()
+            if hint_at <= now:
+                hint_at = math.inf
+                show(f"oikaze: {_still(call)}; interrupt again to return without them\n")
+            if earlier_at <= now and (earlier := self._nodes.earlier_than(call)):
+                earlier_at = math.inf
+                show(
+                    f"oikaze: pool: this call waits for an earlier call on {earlier}; "
+                    "pool.interrupt() ends that call, pool.kill() ends the nodes\n"
+                )
+            with contextlib.suppress(queue.Empty):
+                news = call.news.get(timeout=POLL_INTERVAL)
+                if news is None:
+                    return
+                show(news)
 
     def __enter__(self) -> Pool:
         return self
@@ -242,23 +303,7 @@ class Pool:
         raise invalid("sending a pool", "it is no object of its nodes", remedy)
 
     def __repr__(self) -> str:
-        return f"<oikaze.Pool of {self.size} nodes>"
-
-
-def _show_news(call: Call, is_interrupted: bool) -> None:
-    """Prints the output of a call until it has ended."""
-    from ._pool_io import show
-
-    hint_at = time.monotonic() + HINT_AFTER if is_interrupted else math.inf
-    while True:
-        if hint_at <= time.monotonic():
-            hint_at = math.inf
-            show(f"oikaze: {_still(call)}; interrupt again to return without them\n")
-        with contextlib.suppress(queue.Empty):
-            news = call.news.get(timeout=POLL_INTERVAL)
-            if news is None:
-                return
-            show(news)
+        return f"<oikaze.Pool of {self.size} nodes{', closed' if self.closed else ''}>"
 
 
 def _still(call: Call) -> str:

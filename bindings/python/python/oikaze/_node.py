@@ -25,7 +25,7 @@ import numpy as np
 
 from . import _calls
 from ._array import Array, SharedArray, view_of
-from ._errors import Error, invalid
+from ._errors import AbortedError, Error, invalid
 from ._job import Job, join
 
 #: Time limit in seconds for the other nodes to come in step.
@@ -45,10 +45,23 @@ class _NodeJob(Job):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._call = 0
+        #: Whether functions of a pool run, none of which may leave.
+        self.is_served = False
         #: Arrays that all nodes held after the previous call.
         self._kept: frozenset[str] = frozenset()
         self._arrays: dict[str, tuple[int, str, weakref.ref[SharedArray]]] = {}
         self._others: dict[tuple[str, str], tuple[int, str, weakref.ref[Any]]] = {}
+
+    def leave(self) -> None:
+        if self.is_served:
+            cause = "this process is a node of a pool, which leaves when the pool closes"
+            raise invalid("leaving the job", cause, "call pool.close() in the program of the pool")
+        super().leave()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        # An exception is one of the call, also `SystemExit`, and ends no job.
+        if not self.is_served or kind is None:
+            super().__exit__(kind, error, trace)
 
     def begin_call(self, number: int, kept: frozenset[str]) -> None:
         """Notes that a call begins."""
@@ -109,7 +122,7 @@ class _NodeJob(Job):
         kept = f"{array.dtype} of shape {array.shape}"
         cause = f"an earlier call keeps the array of this name, {kept}{_holders(array)}"
         remedy = "free it on all nodes (array.free(), or del), or take another name"
-        self._refuse_array(f"{cause}; {remedy}")
+        self._refuse_array("make an array", f"{cause}; {remedy}")
         raise invalid(f"making array {name!r}", cause, remedy)
 
     def _local(self, kind: str, name: str, arguments: tuple[Any, ...], make: Any) -> Any:
@@ -121,7 +134,7 @@ class _NodeJob(Job):
             if declared == before:
                 return held
             cause = f"an earlier call keeps the {kind} of this name, {before}{_holders(held)}"
-            raise invalid(f"making {kind} {name!r}", cause, "drop it first, or take another name")
+            raise invalid(f"making {kind} {name!r}", cause, "del that name first, or take another")
         held = make(name, *arguments)
         self._others[kind, name] = (self._call, declared, weakref.ref(held))
         return held
@@ -152,6 +165,7 @@ class _Server:
 
     def __init__(self, link: socket.socket, job: _NodeJob) -> None:
         self._link, self._job = link, job
+        self._link_stat = os.fstat(link.fileno())
         self._frames: queue.SimpleQueue[tuple[int, int, bytes] | None] = queue.SimpleQueue()
         #: Call whose function runs, and call that is to be interrupted.
         self._running: int | None = None
@@ -213,14 +227,29 @@ class _Server:
         # The program may have changed it.
         signal.signal(signal.SIGINT, self._on_signal)
         outcome = self._outcome(number, body)
+        self._check_link()
         outcome.kept = self._job.end_call()
         # A function may have left the job.
         with contextlib.suppress(Error):
             outcome.counts = self._job._call_counts()
+            outcome.lost = self._job.lost
         for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
             with contextlib.suppress(Exception):
                 stream.flush()  # type: ignore[union-attr]
         return outcome
+
+    def _check_link(self) -> None:
+        """Ends this process if a function has closed the socket to the pool."""
+        try:
+            if os.path.samestat(os.fstat(self._link.fileno()), self._link_stat):
+                return
+        except OSError:
+            pass
+        # The thread that reads keeps the socket open, and the pool would wait for ever.
+        why = "the function has closed descriptors of this process, the one of the pool among them"
+        with contextlib.suppress(Exception):
+            print(f"oikaze: node {self._job.rank}: {why}", file=sys.stderr, flush=True)
+        os._exit(1)
 
     def _outcome(self, number: int, body: bytes) -> _calls.Outcome:
         try:
@@ -238,7 +267,9 @@ class _Server:
             if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
                 error.__traceback__ = error.__traceback__.tb_next
             is_asked = isinstance(error, KeyboardInterrupt) and self._interrupted == number
-            return _calls.outcome_of_error(error, "interrupted" if is_asked else "error")
+            outcome = _calls.outcome_of_error(error, "interrupted" if is_asked else "error")
+            outcome.has_ended_job = isinstance(error, AbortedError)
+            return outcome
         return _calls.outcome_of_value(value)
 
     def _repair(self, step: int, body: bytes) -> str:
@@ -280,7 +311,9 @@ def main() -> None:
     main_of_pool = types.ModuleType("__main__")
     main_of_pool.__dict__["__builtins__"] = builtins
     main_of_node, sys.modules["__main__"] = sys.modules["__main__"], main_of_pool
+    job.is_served = True
     _Server(link, job).serve()
+    job.is_served = False
     sys.modules["__main__"] = main_of_node
     # Errors of functions were errors of their calls.
     with contextlib.suppress(Error):

@@ -14,19 +14,21 @@ import os
 import pickle
 import queue
 import selectors
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
 from . import _calls
 from ._command import find
-from ._errors import invalid, make
+from ._errors import AbortedError, PeerLostError, invalid, make
 
 #: Time in seconds for which a call waits for the other nodes after one has failed. Then they are
 #: interrupted, and again after each further interval.
@@ -72,13 +74,27 @@ def show(text: str) -> None:
     if out is None:
         return
     # The standard output may be closed, full, or take ASCII alone. The results are more important.
-    with contextlib.suppress(Exception):
+    with _lost_unless_of_handler():
         try:
             out.write(text)
         except UnicodeEncodeError:
             encoding = getattr(out, "encoding", None) or "ascii"
             out.write(text.encode(encoding, "backslashreplace").decode(encoding))
         out.flush()
+
+
+@contextlib.contextmanager
+def _lost_unless_of_handler() -> Iterator[None]:
+    """Suppresses exceptions, but those that a signal's handler raises meanwhile."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever the program's stream raises
+        handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+        # A handler is a function, a method, or an object with a method for its calls.
+        handlers += [getattr(handler, "__call__", None) for handler in handlers]  # noqa: B004
+        codes = [getattr(handler, "__code__", None) for handler in handlers]
+        if any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)):
+            raise
 
 
 class _Lines:
@@ -224,6 +240,8 @@ class Nodes:
         self._repair: tuple[int, set[int], float] | None = None
         #: Steps of the end, with their times.
         self._ends: deque[tuple[float, Callable[[], None]]] = deque()
+        #: Nodes that others have lost, although their processes may go on.
+        self._silent: frozenset[int] = frozenset()
         #: Why the pool has ended by itself, and the rank of the node that has.
         self._lost: tuple[str, int | None] | None = None
         self._is_closing = False
@@ -248,6 +266,19 @@ class Nodes:
     def kill(self) -> None:
         """Kills the nodes."""
         self._finish(self._begin_kill)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no call can run any more."""
+        return self._is_closing or self._lost is not None
+
+    def earlier_than(self, call: Call) -> str:
+        """Returns in words which nodes run an earlier call, or an empty text if none does."""
+        current = self._current
+        if current is None or current is call:
+            return ""
+        ranks = _words(current.waiting.copy())
+        return f"nodes {ranks}" if ranks else "the nodes"
 
     def check_thread(self) -> None:
         """Refuses a wait of the thread that everything is waited for."""
@@ -423,7 +454,8 @@ class Nodes:
         outcome = pickle.loads(body) if kind == _calls.OUTCOME else _calls.Outcome("value")
         call.outcomes[node.rank] = outcome
         call.waiting.discard(node.rank)
-        if outcome.status != "value" and self._interrupt_at is None:
+        self._silent = self._silent or frozenset(outcome.lost)
+        if (outcome.status != "value" or self._silent) and self._interrupt_at is None:
             self._interrupt_at = time.monotonic() + GRACE
         if not call.waiting:
             self._all_have_ended(call)
@@ -431,14 +463,14 @@ class Nodes:
     # Calls.
 
     def _enqueue(self, call: Call) -> None:
-        if self._is_closing or self._lost is not None:
+        if self.is_closed:
             self._settle(call, self._why_closed())
             return
         self._queue.append(call)
         self._begin_next()
 
     def _begin_next(self) -> None:
-        if self._is_closing or self._lost is not None:
+        if self.is_closed:
             self._end_calls(self._why_closed())
         while self._current is None and self._queue:
             call = self._queue.popleft()
@@ -465,6 +497,12 @@ class Nodes:
 
     def _all_have_ended(self, call: Call) -> None:
         self._interrupt_at = None
+        if self._silent:
+            self._end_with_silent_nodes(call)
+            return
+        if any(outcome.has_ended_job for outcome in call.outcomes.values()):
+            self._end_lost(call, "the job was ended by an earlier call, and the pool with it", None)
+            return
         counts = [outcome.counts for outcome in call.outcomes.values()]
         are_well = all(outcome.status == "value" for outcome in call.outcomes.values())
         if are_well and all(one == counts[0] for one in counts):
@@ -509,6 +547,18 @@ class Nodes:
             self._end_call(self._current)
         self._begin_kill()
 
+    def _end_with_silent_nodes(self, call: Call) -> None:
+        """Ends the nodes, because some of them were silent for longer than the failure time."""
+        ranks = sorted(self._silent)
+        those = f"node {ranks[0]} was" if len(ranks) == 1 else f"nodes {_words(ranks)} were"
+        why = "silent for longer than the failure time (stopped or overloaded)"
+        self._end_lost(call, f"{those} {why}, and the pool and its data end", ranks[0])
+
+    def _end_lost(self, call: Call, why: str, rank: int | None) -> None:
+        self._lost = (why, rank)
+        self._end_call(call)
+        self._begin_kill()
+
     def _end_call(self, call: Call) -> None:
         """Gives a call its results or its exception, and begins the next one."""
         self._current = None
@@ -516,7 +566,12 @@ class Nodes:
         kept = [set(outcome.kept.items()) for outcome in outcomes.values()]
         self._kept = frozenset(name for name, _ in set.intersection(*kept)) if kept else frozenset()
         try:
-            self._settle(call, *_result_of(call))
+            error, results = _result_of(call)
+            if self._lost is not None and isinstance(error, PeerLostError | AbortedError):
+                # The remedy of the node's error is none for a pool.
+                cause, error = error.__cause__, self._why_closed()
+                error.__cause__ = cause
+            self._settle(call, error, results)
         except BaseException as error:  # noqa: BLE001 - the caller gets it
             self._settle(call, error)
         self._begin_next()
@@ -544,7 +599,7 @@ class Nodes:
     def _has_ended(self, node: _Node) -> None:
         """Called when the process of a node has ended."""
         self._say(node.lines.read_all())
-        if self._is_closing or self._lost is not None or self._current is self.start:
+        if self.is_closed or self._current is self.start:
             return
         self._lost = (
             f"the process of node {node.rank} has ended, and the pool and its data with it",
@@ -597,11 +652,14 @@ class Nodes:
         call = self._current
         if self._interrupt_at is not None and self._interrupt_at <= now and call is not None:
             self._interrupt_at = now + INTERRUPT_INTERVAL
+            if self._lost is None and call.waiting <= self._silent:
+                # A stopped process does not answer.
+                self._end_with_silent_nodes(call)
+                return
             for rank in call.waiting:
                 self._send(rank, _calls.INTERRUPT, call.number)
         if self._repair is not None and self._repair[2] <= now:
-            missing = ", ".join(map(str, sorted(self._repair[1])))
-            self._give_up(f"nodes {missing} do not answer")
+            self._give_up(f"nodes {_words(self._repair[1])} do not answer")
         while self._ends and self._ends[0][0] <= now:
             self._ends.popleft()[1]()
 
@@ -644,6 +702,10 @@ class Nodes:
         self._selector.close()
         self._wakeup.close()
         self._waker.close()
+
+
+def _words(ranks: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)))
 
 
 def _failed(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._errors import Error, invalid
+from ._errors import Error, invalid, wrong_type
 
 #: Classes of arrays that mean what their elements are. `oikaze.Array` adds itself.
 PLAIN: set[type] = {np.ndarray, np.memmap}
@@ -50,10 +50,35 @@ def array_of(value: Any, operation: str, writable: bool = False) -> npt.NDArray[
         return np.asarray(memoryview(value))
     except TypeError:
         pass
+    except (BufferError, ValueError):
+        return with_axes(value, operation)
     if hasattr(type(value), "__dlpack__"):
         return of_dlpack(value, writable, operation)
+    if hasattr(value, "__array_interface__"):
+        return with_axes(value, operation)
     cause = f"an object of type {type(value).__qualname__} is neither a number nor an array"
-    raise invalid(operation, cause, "pass numbers, a NumPy array or a tensor")
+    raise wrong_type(operation, cause, "pass numbers, a NumPy array or a tensor")
+
+
+def with_axes(value: Any, operation: str) -> npt.NDArray[Any]:
+    """Returns an array over the memory of an object, with one axis at least. Called by the native
+    module for objects of ctypes, numbers of NumPy and arrays without axes."""
+    try:
+        has_interface = hasattr(value, "__array_interface__")
+        array = np.atleast_1d(np.asarray(value if has_interface else memoryview(value)))
+        if array.dtype.hasobject:
+            raise TypeError("its elements are Python objects")
+        if array.dtype.kind in "mM":
+            # Times have no buffer of their own.
+            array = array.view("i8")
+    except (BufferError, TypeError, ValueError) as error:
+        cause = f"the memory of an object of type {type(value).__qualname__} cannot be had ({error})"
+        remedy = "pass bytes, a bytearray, a memoryview or a NumPy array of numbers"
+        raise wrong_type(operation, cause, remedy) from error
+    if isinstance(value, np.generic):
+        # This memory is a copy.
+        array.flags.writeable = False
+    return array
 
 
 class _Alias:
@@ -120,6 +145,7 @@ def holds_integers(values: Any, operation: str) -> bool:
     """
     found: set[bool] = set()
     is_truth = True
+    inexact: int | None = None
     open_ = [values]
     while open_:
         for value in open_.pop():
@@ -127,6 +153,8 @@ def holds_integers(values: Any, operation: str) -> bool:
             if kind in (int, float, complex, bool):
                 found.add(kind in (int, bool))
                 is_truth = is_truth and kind is bool
+                if kind is int and not _fits(value):
+                    inexact = value
             elif isinstance(value, list | tuple):
                 open_.append(value)
             elif isinstance(value, np.ndarray):
@@ -134,11 +162,25 @@ def holds_integers(values: Any, operation: str) -> bool:
                 found.add(False)
             elif isinstance(value, np.generic | int | float | complex):
                 found.add(isinstance(value, np.integer | int))
+                if isinstance(value, np.integer | int) and not _fits(int(value)):
+                    inexact = int(value)
                 is_truth = is_truth and isinstance(value, np.bool_)
             else:
                 cause = f"a list holds an object of type {kind.__qualname__}, which is not a number"
                 raise invalid(operation, cause, "pass numbers, or give a function as the operator")
+    if inexact is not None and False in found:
+        cause = f"a list holds floats and the whole number {inexact}, which no float64 is"
+        remedy = "pass whole numbers alone, float(number), or a function as the operator"
+        raise invalid(operation, cause, remedy)
     return found == {True} and not is_truth
+
+
+def _fits(number: int) -> bool:
+    """Returns whether a whole number is exact as float64."""
+    try:
+        return -(1 << 53) <= number <= 1 << 53 or int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def array_of_list(values: Any, operation: str) -> npt.NDArray[Any]:
