@@ -349,10 +349,10 @@ pub fn advice(failure: &Failure) -> &'static str {
             ". Ask the peer for the region again, by its name"
         }
         Failure::Remote(RmaError::Refused(Refusal::OutOfBounds)) => {
-            ". See the region's length: RemoteRegion::len"
+            ". Compare with the length of the region"
         }
         Failure::Remote(RmaError::Refused(Refusal::NotPermitted)) => {
-            ". Puts take the right write, gets read, atomics and signals atomic. Its owner decides, when it publishes the region and while it is used, and sees what it has refused (Job::refused_accesses)"
+            ". Puts take the right write, gets read, atomics and signals atomic. Its owner decides, when it publishes the region and while it is used, and sees what it has refused among the refused accesses of its job"
         }
         Failure::Remote(RmaError::Refused(Refusal::Misaligned)) => {
             ". Use an offset that is a multiple of 8 (of 4 for words of 32 bits)"
@@ -361,7 +361,7 @@ pub fn advice(failure: &Failure) -> &'static str {
             ". Try again later, or take elements out faster, or make it with more slots"
         }
         Failure::Remote(RmaError::Refused(Refusal::NoFifo)) => {
-            ". Its owner makes it by Job::fifo; nobody else may write its region"
+            ". Its owner makes the FIFO under this name; nobody else may write its region"
         }
         Failure::Remote(RmaError::Refused(Refusal::TooLong)) => {
             ". Its owner decides how long elements may be, when it makes the FIFO"
@@ -387,6 +387,9 @@ pub fn advice(failure: &Failure) -> &'static str {
         Failure::PeerLost { .. } => {
             ". Its own output says why it ended (a program that exits without leaving its job is lost to the others, too); a node \
              that only stalls needs a longer OIKAZE_FAILURE_TIME"
+        }
+        Failure::Coherence(CoherenceError::Mismatch(_)) => {
+            ". All nodes make the same calls in the same order, with arguments that fit together"
         }
         _ => "",
     }
