@@ -61,10 +61,10 @@ fn main() -> ExitCode {
         Subcommand::Digest => {
             let digest = launcher::digest(std::io::stdin().lock());
             let doing = "read standard input".into();
-            finish(match digest.and_then(|digest| standard_output::print(&(digest + "\n"))) {
-                Ok(()) => Ok(0),
-                Err(source) => Err(LaunchError::System { doing, source }),
-            })
+            match digest {
+                Ok(digest) => end_of_print(standard_output::print(&(digest + "\n"))),
+                Err(source) => finish(Err(LaunchError::System { doing, source })),
+            }
         }
     }
 }
@@ -89,12 +89,19 @@ fn end(told: &clap::Error) -> ExitCode {
         // Standard error may be full or closed.
         return ExitCode::from(2);
     }
-    finish(match standard_output::finish(printed) {
-        Ok(()) => Ok(0),
-        Err(source) => {
-            Err(LaunchError::System { doing: "write to standard output".into(), source })
+    end_of_print(standard_output::finish(printed))
+}
+
+/// Returns the status of a command that has printed all that it prints.
+fn end_of_print(printed: std::io::Result<()>) -> ExitCode {
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // Standard error may be full or closed.
+            let _ = writeln!(std::io::stderr(), "oikaze: cannot write to standard output: {why}");
+            ExitCode::FAILURE
         }
-    })
+    }
 }
 
 /// Prints text on standard output. A reader that closes the pipe is not an error.

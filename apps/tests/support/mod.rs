@@ -31,26 +31,15 @@ pub fn python() -> Command {
     Command::new(found.expect("Python with NumPy is missing: install the package python3-numpy"))
 }
 
-/// Returns the `oikaze` command, built with the profile of these programs. It belongs to another
-/// package, so cargo sets no variable for it. `cargo xtask test` passes its path instead, because a
-/// build of that package alone lacks the workspace's features and would build nearly everything
-/// again.
+/// Returns the `oikaze` command, which a build of the workspace has put beside these programs.
+/// `cargo xtask test` passes its path.
 pub fn oikaze() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        if let Some(command) = std::env::var_os("OIKAZE_TEST_COMMAND") {
-            return command.into();
-        }
-        let folder = Path::new(HIMENO).parent().expect("a program lies in a folder");
-        let target = folder.parent().expect("a profile's folder lies in the target folder");
-        let release = folder.file_name().is_some_and(|name| name == "release");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args(["build", "--quiet", "-p", "oikaze-cli", "--target-dir"])
-            .arg(target)
-            .args(release.then_some("--release"));
-        let built = cargo.status().expect("cargo starts");
-        assert!(built.success(), "{cargo:?}: {built}");
-        folder.join("oikaze")
+    static COMMAND: OnceLock<PathBuf> = OnceLock::new();
+    COMMAND.get_or_init(|| {
+        let given = std::env::var_os("OIKAZE_TEST_COMMAND").map(PathBuf::from);
+        let command = given.unwrap_or_else(|| Path::new(HIMENO).with_file_name("oikaze"));
+        let remedy = "run `cargo build --workspace --bin oikaze` first";
+        assert!(command.exists(), "{} is missing: {remedy}", command.display());
+        command
     })
 }

@@ -4,6 +4,7 @@ use crate::support::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 type Line = BTreeMap<String, String>;
 
@@ -114,4 +115,26 @@ fn a_damaged_measurement_is_told_and_harms_nothing() {
         );
     }
     fs::remove_dir_all(&cache).unwrap();
+}
+
+/// A closed standard output is an error for each command that prints, help texts included.
+#[test]
+fn output_to_a_closed_descriptor_is_an_error() {
+    for arguments in [
+        &["--help"][..],
+        &["--version"],
+        &["run", "--help"],
+        &["completions", "bash"],
+        &["doctor"],
+        &["hello"],
+        &["digest"],
+    ] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_oikaze")]).args(arguments);
+        let (status, _, err) = finish(shell.stdin(Stdio::null()));
+        assert!(
+            status == Some(1) && err.contains("Bad file descriptor") && !err.contains("panicked"),
+            "{arguments:?} {status:?} {err}"
+        );
+    }
 }

@@ -109,19 +109,14 @@ pub fn example(name: &str) -> PathBuf {
     compile(&sources().join("examples").join(name))
 }
 
-/// Returns the `oikaze` command. It belongs to another package. `cargo xtask test` passes its path,
-/// because a build of that package alone would build nearly everything again.
+/// Returns the `oikaze` command, which a build of the workspace has put beside these tests. `cargo
+/// xtask test` passes its path.
 pub fn oikaze() -> PathBuf {
-    if let Some(command) = std::env::var_os("OIKAZE_TEST_COMMAND") {
-        return command.into();
-    }
-    let profile = built().parent().unwrap().to_owned();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "-p", "oikaze-cli", "--target-dir"]);
-    cargo.arg(profile.parent().unwrap());
-    cargo.args(profile.ends_with("release").then_some("--release"));
-    succeed(&mut cargo);
-    profile.join("oikaze")
+    let given = std::env::var_os("OIKAZE_TEST_COMMAND").map(PathBuf::from);
+    let command = given.unwrap_or_else(|| built().parent().unwrap().join("oikaze"));
+    let remedy = "run `cargo build --workspace --bin oikaze` first";
+    assert!(command.exists(), "{} is missing: {remedy}", command.display());
+    command
 }
 
 /// Returns the command that runs a program as `nodes` nodes.
