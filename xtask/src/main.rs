@@ -1,8 +1,8 @@
 //! Chores: `cargo xtask test | test-all | models | soak | fuzz | miri | dist | deb | wheel | header
-//! | install | python | clauses | prose | imports | folders | names
-//! | bench`.
+//! | api | install | python | clauses | prose | imports | folders | names | bench`.
 #![forbid(unsafe_code)]
 
+mod api;
 mod checks;
 mod command;
 mod deb;
@@ -73,6 +73,12 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Write the faces of Rust and Python to docs/api.
+    Api {
+        /// Only check that the files are what the sources say.
+        #[arg(long)]
+        check: bool,
+    },
     /// Install the C libraries, the header and oikaze.pc.
     Install(install::Settings),
     /// The tests of the Python package: type stubs, and `bindings/python/tests`.
@@ -109,6 +115,7 @@ fn main() -> ExitCode {
         Chore::Folders => checks::folders::run(),
         Chore::Names => checks::names::run(),
         Chore::Header { check } => header::run(check),
+        Chore::Api { check } => api::run(check),
         Chore::Install(settings) => install::run(&settings),
         Chore::Python { all, arguments } => python::run(all, &arguments),
         Chore::Bench { arguments } => bench(&arguments),

@@ -1,5 +1,6 @@
 //! Runs all tests and adds up their results.
 
+use crate::api;
 use crate::checks::clauses;
 use crate::command::{Step, cargo, target};
 use crate::python;
@@ -134,6 +135,7 @@ pub fn add(report: &mut Report, seeds: u64) {
     report.tests("workspace", workspace.env("OIKAZE_TEST_COMMAND", target().join("debug/oikaze")));
     report.step("Python", || python::run(false, &[]));
     report.step("clauses", clauses::run);
+    report.step("faces", || api::run(true));
     report.step("rest of the models", || models?.finish());
 }
 

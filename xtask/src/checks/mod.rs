@@ -5,4 +5,4 @@ pub mod folders;
 pub mod imports;
 pub mod names;
 pub mod prose;
-mod ratchet;
+pub mod ratchet;
