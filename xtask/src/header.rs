@@ -1,11 +1,15 @@
 //! Header of the C binding, written by cbindgen from the sources of `bindings/c`.
 //!
-//! cbindgen does not expand macros. Constants that `bindings/c` makes of tables are therefore
-//! written out for it first, in the place of the macro's call.
+//! cbindgen does not expand macros. Constants that `bindings/c` makes of tables, and functions that
+//! it makes of rows, are therefore written out for it first, in the place of the macro's call.
+
+mod rows;
 
 use crate::command::root;
+use quote::ToTokens;
+use rows::Types;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 // Tables of the library, from which `bindings/c` makes constants.
 #[macro_use]
@@ -92,8 +96,15 @@ fn generate() -> Result<String, String> {
     let sources = root().join("target/header");
     fs::create_dir_all(&sources).map_err(|why| format!("{}: {why}", sources.display()))?;
     let mut builder = cbindgen::Builder::new().with_config(config.map_err(|why| failed(&why))?);
-    for module in modules()? {
-        builder = builder.with_src(write_out(&module, &sources)?);
+    let modules = modules()?.into_iter().map(|name| Ok((read(&name)?, name)));
+    let modules: Vec<(syn::File, String)> = modules.collect::<Result<_, String>>()?;
+    let types = Types::of(modules.iter().map(|(file, _)| file));
+    for (mut file, name) in modules {
+        types.expand(&mut file).map_err(|why| format!("src/{name}.rs: {why}"))?;
+        let path = sources.join(format!("{name}.rs"));
+        fs::write(&path, file.to_token_stream().to_string())
+            .map_err(|why| format!("{}: {why}", path.display()))?;
+        builder = builder.with_src(path);
     }
     let bindings = builder.generate().map_err(|why| failed(&why))?;
     let mut text = Vec::new();
@@ -110,8 +121,8 @@ fn modules() -> Result<Vec<String>, String> {
     Ok(text.lines().filter_map(name).collect())
 }
 
-/// Writes a module with the constants of tables, and returns its path.
-fn write_out(module: &str, folder_of_sources: &Path) -> Result<PathBuf, String> {
+/// Reads a module, with the constants of tables.
+fn read(module: &str) -> Result<syn::File, String> {
     let path = folder().join(format!("src/{module}.rs"));
     let mut text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
     for (call, constants) in tables() {
@@ -120,9 +131,7 @@ fn write_out(module: &str, folder_of_sources: &Path) -> Result<PathBuf, String> 
         });
         text = text.replace(call, &constants.collect::<String>());
     }
-    let path = folder_of_sources.join(format!("{module}.rs"));
-    fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))?;
-    Ok(path)
+    syn::parse_file(&text).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 /// Joins stars to the names behind them. Types that cbindgen renames end with a star, and it sets a

@@ -339,6 +339,25 @@ typedef struct {
 } oik_statistics;
 
 /**
+ * An operation that has ended.
+ */
+typedef struct {
+  /**
+   * Context that the program gave to the operation.
+   */
+  uint64_t context;
+  /**
+   * Previous value, for an atomic (its bits, if it has 32). Length, for a posted receive.
+   * Otherwise 0.
+   */
+  uint64_t value;
+  /**
+   * Outcome of the operation.
+   */
+  oik_status status;
+} oik_completed;
+
+/**
  * Numbers of operations that have ended since a counter was made.
  */
 typedef struct {
@@ -468,6 +487,24 @@ typedef struct {
 } oik_block;
 
 /**
+ * A piece of a list: a range of a peer's region, and one of a region of this node.
+ */
+typedef struct {
+  /**
+   * Offset in the peer's region.
+   */
+  uint64_t offset;
+  /**
+   * Offset in the region of this node.
+   */
+  size_t at;
+  /**
+   * Length in bytes.
+   */
+  size_t len;
+} oik_piece;
+
+/**
  * Type of elements. Values of another type, such as a struct, are moved as `OIK_U8`, and the count
  * is then their size in bytes.
  */
@@ -477,6 +514,36 @@ typedef uint32_t oik_kind;
  * Operator that combines two elements.
  */
 typedef uint32_t oik_operator;
+
+/**
+ * An access of a peer to this node's memory that this node refused. It had no effect.
+ */
+typedef struct {
+  /**
+   * Serial number among all refused accesses, from 1 on. A gap shows how many lie between.
+   */
+  uint64_t serial;
+  /**
+   * Rank of the peer.
+   */
+  uint32_t from;
+  /**
+   * Right that the access needs.
+   */
+  oik_rights right;
+  /**
+   * Offset from the region's start, in bytes.
+   */
+  uint64_t offset;
+  /**
+   * Length of the access in bytes.
+   */
+  uint64_t len;
+  /**
+   * Operation, region and reason, as a text that ends with a zero byte. A longer text is cut.
+   */
+  char text[256];
+} oik_refused_access;
 
 /**
  * Class of a message: order, and the meaning of "done".
@@ -734,73 +801,6 @@ typedef struct {
    */
   size_t count;
 } oik_vector;
-
-/**
- * An operation that has ended.
- */
-typedef struct {
-  /**
-   * Context that the program gave to the operation.
-   */
-  uint64_t context;
-  /**
-   * Previous value, for an atomic (its bits, if it has 32). Length, for a posted receive.
-   * Otherwise 0.
-   */
-  uint64_t value;
-  /**
-   * Outcome of the operation.
-   */
-  oik_status status;
-} oik_completed;
-
-/**
- * A piece of a list: a range of a peer's region, and one of a region of this node.
- */
-typedef struct {
-  /**
-   * Offset in the peer's region.
-   */
-  uint64_t offset;
-  /**
-   * Offset in the region of this node.
-   */
-  size_t at;
-  /**
-   * Length in bytes.
-   */
-  size_t len;
-} oik_piece;
-
-/**
- * An access of a peer to this node's memory that this node refused. It had no effect.
- */
-typedef struct {
-  /**
-   * Serial number among all refused accesses, from 1 on. A gap shows how many lie between.
-   */
-  uint64_t serial;
-  /**
-   * Rank of the peer.
-   */
-  uint32_t from;
-  /**
-   * Right that the access needs.
-   */
-  oik_rights right;
-  /**
-   * Offset from the region's start, in bytes.
-   */
-  uint64_t offset;
-  /**
-   * Length of the access in bytes.
-   */
-  uint64_t len;
-  /**
-   * Operation, region and reason, as a text that ends with a zero byte. A longer text is cut.
-   */
-  char text[256];
-} oik_refused_access;
 
 /**
  * No right at all.
@@ -1315,8 +1315,8 @@ oik_status oik_settings_engine_inline(oik_settings *settings);
 oik_status oik_settings_engine_thread(oik_settings *settings);
 
 /**
- * Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). The core
- * may lie outside the affinity mask of the program. `oik_settings_engine` takes sets of cores.
+ * Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`). The core may
+ * lie outside the affinity mask of the program. `oik_settings_engine` takes sets of cores.
  * Thread-safe.
  */
 oik_status oik_settings_engine_thread_on(oik_settings *settings, size_t core);
@@ -1324,8 +1324,8 @@ oik_status oik_settings_engine_thread_on(oik_settings *settings, size_t core);
 /**
  * Runs the engine in the words of `OIKAZE_ENGINE`: "inline", "thread[:CORES]", such as
  * "thread:0,2-3", or "process[:NAME][@CORES]", such as "process:io@3". In mode "process" a server
- * of this machine sends and receives (`oikaze serve --help`); it is started if it does not run.
- * A core that the machine does not have is an error when the job is joined. Thread-safe.
+ * of this machine sends and receives (`oikaze serve --help`); it is started if it does not run. A
+ * core that the machine does not have is an error when the job is joined. Thread-safe.
  */
 oik_status oik_settings_engine(oik_settings *settings, const char *words);
 

@@ -1,13 +1,11 @@
 //! Arrays that all nodes read and write.
 
-use crate::call::{CallError, CallResult, run};
+use crate::call::{CallError, CallResult, Output, Raw, copied, functions};
 use crate::job::{JoinedJob, check_joined, oik_job};
 use crate::kinds::{bytes_of, combine_of, kind_of, oik_kind, oik_operator};
 use crate::message::{class_of, oik_class};
-use crate::objects::{HandlePlace, find, handled, keep, take};
-use crate::pointers::{
-    Bytes, BytesMut, Fields, Ranges, RangesOut, Ranks, Sizes, SizesOut, Text, give, given, place,
-};
+use crate::objects::{HandlePlace, New, Released, handled, keep};
+use crate::pointers::{Bytes, BytesMut, Filled, Input, Optional, Part, Room, Text, fill};
 use crate::status::oik_status;
 use oikaze::ffi::{ElementType, PlainMemory, UntypedArray, UntypedReadGuard, UntypedWriteGuard};
 use oikaze::shared::ElementField;
@@ -68,7 +66,7 @@ pub struct oik_array_options {
     /// Size of a struct that is the element, in bytes, without padding.
     pub element_size: usize,
     /// Fields of the struct.
-    pub fields: *const oik_field,
+    pub fields: Input<oik_field>,
     /// Number of fields.
     pub field_count: usize,
     /// Distribution: `OIK_DEFAULT` …
@@ -78,7 +76,7 @@ pub struct oik_array_options {
     /// Number of consecutive indices (or pages) of one node.
     pub indices: usize,
     /// Ranks of the owners.
-    pub owners: Ranks,
+    pub owners: Input<u32>,
     /// Number of owners.
     pub owner_count: usize,
     /// Delivery of updates: `OIK_DELIVERY_DEFAULT` …
@@ -121,12 +119,12 @@ fn plain_options(kind: oik_kind) -> oik_array_options {
     oik_array_options {
         kind,
         element_size: 0,
-        fields: std::ptr::null(),
+        fields: Input::NULL,
         field_count: 0,
         distribution: OIK_DEFAULT,
         axis: 0,
         indices: 0,
-        owners: Ranks::default(),
+        owners: Input::NULL,
         owner_count: 0,
         delivery: OIK_DELIVERY_DEFAULT,
         update_class: 0,
@@ -138,8 +136,7 @@ fn element_of(options: &oik_array_options) -> CallResult<ElementType> {
     if options.field_count == 0 && options.element_size == 0 {
         return Ok(kind_of(options.kind)?.into());
     }
-    let fields = Fields::of(options.fields);
-    let fields = fields.get(options.field_count, "fields")?.iter();
+    let fields = options.fields.slice(options.field_count, "fields")?.iter();
     let field = |field: &oik_field| {
         let name = field.name.get("name of a field")?.to_owned();
         Ok(ElementField { name, kind: kind_of(field.kind)?.name().to_owned() })
@@ -151,7 +148,7 @@ fn element_of(options: &oik_array_options) -> CallResult<ElementType> {
 fn distribution_of(options: &oik_array_options) -> CallResult<Option<Distribution>> {
     let &oik_array_options { axis, indices, distribution, .. } = options;
     let owners = || -> CallResult<Vec<u32>> {
-        Ok(options.owners.get(options.owner_count, "owners")?.to_vec())
+        Ok(options.owners.slice(options.owner_count, "owners")?.to_vec())
     };
     Ok(Some(match distribution {
         OIK_DEFAULT => return Ok(None),
@@ -186,13 +183,12 @@ fn delivery_of(delivery: oik_delivery) -> CallResult<Option<Delivery>> {
 /// Makes an array. A node whose arguments make no sense comes to the collective all the same, which
 /// then fails on all nodes.
 fn declare(
-    job: *mut oik_job,
+    job: &Arc<JoinedJob>,
     name: &Text,
     shape: CallResult<&[usize]>,
     options: CallResult<&oik_array_options>,
     out: CallResult<HandlePlace<'_, oik_array>>,
 ) -> CallResult {
-    let job = find(job)?;
     let builder = || -> CallResult<_> {
         let (out, options) = (out?, options?);
         let mut builder = job.job.untyped_array(name.get("name")?, shape?, element_of(options)?);
@@ -209,224 +205,114 @@ fn declare(
     };
     let (builder, out) = builder().inspect_err(|error| job.refuse_array(error))?;
     let array = RwLock::new(builder.build()?);
-    let (job, plain) = (Arc::downgrade(&job), Mutex::default());
+    let (job, plain) = (Arc::downgrade(job), Mutex::default());
     keep(out, KeptArray { job, array, plain }).map(drop)
 }
 
-/// Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements of
-/// one kind. All nodes make the same arrays in the same order, in C or in another language.
-/// Elements are 0 at first. Rows are contiguous: the last axis is the innermost one. Thread-safe,
-/// but one collective at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_new(
-    job: *mut oik_job,
-    name: Text,
-    shape: Sizes,
-    axes: usize,
-    kind: oik_kind,
-    array: Option<&mut MaybeUninit<*mut oik_array>>,
-) -> oik_status {
-    run(|| {
-        let (out, options) = (place(array, "array"), plain_options(kind));
-        declare(job, &name, shape.get(axes, "shape"), Ok(&options), out)
-    })
+functions! {
+    /// Makes an array of this name, with `axes` axes (1 to 4) of the extents `shape`, and elements
+    /// of one kind. All nodes make the same arrays in the same order, in C or in another language.
+    /// Elements are 0 at first. Rows are contiguous: the last axis is the innermost one.
+    /// Thread-safe, but one collective at a time.
+    oik_array_new(job: *mut oik_job, name: Raw<Text>, shape: Raw<Input<usize>>, axes: usize,
+        kind: oik_kind, array: Raw<New<oik_array>>) = {
+        let shape = shape.slice(axes, "shape");
+        declare(&job, name, shape, Ok(&plain_options(kind)), array.place("array"))?
+    };
+    /// Makes an array as `oik_array_new` does, with these settings. Thread-safe, but one collective
+    /// at a time.
+    oik_array_new_with(job: *mut oik_job, name: Raw<Text>, shape: Raw<Input<usize>>, axes: usize,
+        options: Raw<Input<oik_array_options>>, array: Raw<New<oik_array>>) = {
+        let (shape, options) = (shape.slice(axes, "shape"), options.get("options"));
+        declare(&job, name, shape, options, array.place("array"))?
+    };
+    /// Releases this node's handle of an array. Its memory stays for the other nodes; addresses of
+    /// `oik_array_plain` are invalid from then on. Guards stay valid. Thread-safe.
+    oik_array_release(array: Released<oik_array>) = drop(array);
+    /// Frees the array on all nodes. All nodes call it. The handle is still to be released.
+    /// Thread-safe, but one collective at a time.
+    oik_array_free(array: *mut oik_array) = array.get().free()?;
+    /// Writes the number of elements. Thread-safe.
+    oik_array_len(array: *mut oik_array) -> len: Room<usize> = array.get().len();
+    /// Writes the extents of the axes to `shape`, which has room for `capacity`, and their number
+    /// to `axes`. Thread-safe.
+    oik_array_shape(array: *mut oik_array, shape[capacity]: Room<usize>)
+        -> axes: Filled<usize> = {
+        let extents = array.get().shape();
+        axes.write(extents.len());
+        fill(shape, &extents, "values")?
+    };
 }
 
-/// Makes an array as `oik_array_new` does, with these settings. Thread-safe, but one collective at
-/// a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_new_with(
-    job: *mut oik_job,
-    name: Text,
-    shape: Sizes,
-    axes: usize,
-    options: Option<&oik_array_options>,
-    array: Option<&mut MaybeUninit<*mut oik_array>>,
-) -> oik_status {
-    run(|| {
-        let (out, options) = (place(array, "array"), given(options, "options"));
-        declare(job, &name, shape.get(axes, "shape"), options, out)
-    })
+functions! {
+    /// Writes the size of an element in bytes. Thread-safe.
+    oik_array_element_size(array: *mut oik_array) -> size: Room<usize> =
+        array.get().element().size();
 }
 
-/// Releases this node's handle of an array. Its memory stays for the other nodes; addresses of
-/// `oik_array_plain` are invalid from then on. Guards stay valid. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_release(array: *mut oik_array) -> oik_status {
-    run(|| take(array).map(drop))
-}
-
-/// Frees the array on all nodes. All nodes call it. The handle is still to be released.
-/// Thread-safe, but one collective at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_free(array: *mut oik_array) -> oik_status {
-    run(|| Ok(find(array)?.get().free()?))
-}
-
-/// Writes the number of elements. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_len(
-    array: *mut oik_array,
-    len: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        place(len, "len")?.write(find(array)?.get().len());
-        Ok(())
-    })
-}
-
-/// Writes the extents of the axes to `shape`, which has room for `capacity`, and their number to
-/// `axes`. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_shape(
-    array: *mut oik_array,
-    mut shape: SizesOut,
-    capacity: usize,
-    axes: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        let extents = find(array)?.get().shape();
-        place(axes, "axes")?.write(extents.len());
-        let room = shape.get(capacity, "shape")?;
-        let room =
-            room.get_mut(..extents.len()).ok_or_else(|| too_small(extents.len(), capacity))?;
-        room.write_copy_of_slice(&extents);
-        Ok(())
-    })
-}
-
-/// Makes the error of a place with too little room.
-pub fn too_small(needed: usize, capacity: usize) -> CallError {
-    let why = format!("{needed} values do not fit into room for {capacity}");
-    CallError::new(oik_status::OIK_TOO_SMALL, why)
-}
-
-/// Writes the size of an element in bytes. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_element_size(
-    array: *mut oik_array,
-    size: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        place(size, "size")?.write(find(array)?.get().element().size());
-        Ok(())
-    })
-}
-
-/// Returns the part of an array that C gives as one range for each axis; NULL is all of it.
-fn part_of(array: &UntypedArray, part: &Ranges, axes: usize) -> CallResult<Vec<Range<usize>>> {
-    if part.is_null() {
-        return Ok(array.shape().into_iter().map(|extent| 0..extent).collect());
+/// Returns the part of an array that C gives as one range for each axis, or else all of it.
+fn part_of(array: &UntypedArray, part: Option<&[oik_range]>) -> Vec<Range<usize>> {
+    match part {
+        Some(ranges) => ranges.iter().map(|range| range.first..range.end).collect(),
+        None => array.shape().into_iter().map(|extent| 0..extent).collect(),
     }
-    let ranges = part.get(axes, "part")?.iter();
-    Ok(ranges.map(|range| range.first..range.end).collect())
+}
+
+impl From<Range<usize>> for oik_range {
+    fn from(Range { start: first, end }: Range<usize>) -> Self {
+        Self { first, end }
+    }
 }
 
 /// Writes ranges for C.
-fn give_ranges(
-    mut out: RangesOut,
-    capacity: usize,
-    ranges: impl ExactSizeIterator<Item = Range<usize>>,
-) -> CallResult {
-    let (room, needed) = (out.get(capacity, "part")?, ranges.len());
-    let room = room.get_mut(..needed).ok_or_else(|| too_small(needed, capacity))?;
-    for (room, Range { start: first, end }) in room.iter_mut().zip(ranges) {
-        room.write(oik_range { first, end });
-    }
-    Ok(())
+fn fill_ranges(room: &mut [MaybeUninit<oik_range>], ranges: &[Range<usize>]) -> CallResult {
+    let ranges: Vec<oik_range> = ranges.iter().cloned().map(Into::into).collect();
+    fill(room, &ranges, "values")
 }
 
-/// Writes the block of elements whose home is the node `rank`, one range for each of the `axes`
-/// axes. If the node is home to several blocks, writes the first. A node that is home to none has
-/// an empty block. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_home_block(
-    array: *mut oik_array,
-    rank: u32,
-    part: RangesOut,
-    axes: usize,
-) -> oik_status {
-    run(|| {
-        let block = find(array)?.get().home_block(rank);
-        give_ranges(part, axes, block.into_iter())
-    })
-}
-
-/// Writes all blocks of elements whose home is the node `rank`, each as one range for each axis.
-/// `parts` has room for `capacity` ranges. `count` gets the number of blocks. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_home_blocks(
-    array: *mut oik_array,
-    rank: u32,
-    parts: RangesOut,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        let blocks = find(array)?.get().home_blocks(rank);
-        place(count, "count")?.write(blocks.len());
-        give_ranges(parts, capacity, blocks.concat().into_iter())
-    })
-}
-
-/// Writes the elements, in row-major order, from the first to the last one whose home is the node
-/// `rank`. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_home_range(
-    array: *mut oik_array,
-    rank: u32,
-    range: Option<&mut MaybeUninit<oik_range>>,
-) -> oik_status {
-    run(|| {
-        let Range { start: first, end } = find(array)?.get().home_range(rank);
-        place(range, "range")?.write(oik_range { first, end });
-        Ok(())
-    })
-}
-
-/// Writes the rank of the node that is home to the element of this index, which has one number for
-/// each axis. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_home_of(
-    array: *mut oik_array,
-    index: Sizes,
-    axes: usize,
-    rank: Option<&mut MaybeUninit<u32>>,
-) -> oik_status {
-    run(|| {
-        let index = index.get(axes, "index")?;
-        let home = find(array)?.get().home_of(index);
+functions! {
+    /// Writes the block of elements whose home is the node `rank`, one range for each of the `axes`
+    /// axes. If the node is home to several blocks, writes the first. A node that is home to none
+    /// has an empty block. Thread-safe.
+    oik_array_home_block(array: *mut oik_array, rank: u32, part[axes]: Room<oik_range>) =
+        fill_ranges(part, &array.get().home_block(rank))?;
+    /// Writes all blocks of elements whose home is the node `rank`, each as one range for each
+    /// axis. `parts` has room for `capacity` ranges. `count` gets the number of blocks.
+    /// Thread-safe.
+    oik_array_home_blocks(array: *mut oik_array, rank: u32, parts[capacity]: Room<oik_range>)
+        -> count: Filled<usize> = {
+        let blocks = array.get().home_blocks(rank);
+        count.write(blocks.len());
+        fill_ranges(parts, &blocks.concat())?
+    };
+    /// Writes the elements, in row-major order, from the first to the last one whose home is the
+    /// node `rank`. Thread-safe.
+    oik_array_home_range(array: *mut oik_array, rank: u32) -> range: Room<oik_range> =
+        array.get().home_range(rank).into();
+    /// Writes the rank of the node that is home to the element of this index, which has one number
+    /// for each axis. Thread-safe.
+    oik_array_home_of(array: *mut oik_array, index[axes]: Input<usize>) -> rank: Room<u32> = {
+        let home = array.get().home_of(index);
         let outside = || CallError::invalid(format!("no element has the index {index:?}"));
-        place(rank, "rank")?.write(home.ok_or_else(outside)?);
-        Ok(())
-    })
-}
-
-/// Writes the address of the array's elements, for plain loads and stores without a guard, and
-/// their length in bytes (which may be NULL). Pages come when they are touched, and writes become
-/// visible at the next barrier. From this call on, the array is tracked by pages. Two nodes do not
-/// write the same element between two barriers. The address is valid until the array is released.
-/// Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_plain(
-    array: *mut oik_array,
-    address: Option<&mut MaybeUninit<BytesMut>>,
-    len: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        let address = place(address, "address")?;
-        let kept = find(array)?;
-        check_joined(&kept.job)?;
-        let plain = kept.get().plain()?;
+        home.ok_or_else(outside)?
+    };
+    /// Writes the address of the array's elements, for plain loads and stores without a guard, and
+    /// their length in bytes (which may be NULL). Pages come when they are touched, and writes
+    /// become visible at the next barrier. From this call on, the array is tracked by pages. Two
+    /// nodes do not write the same element between two barriers. The address is valid until the
+    /// array is released. Thread-safe.
+    oik_array_plain(array: *mut oik_array, address: Room<BytesMut>) -> len: Optional<usize> = {
+        check_joined(&array.job)?;
+        let plain = array.get().plain()?;
         address.write(BytesMut::of(plain.address()));
-        give(len, plain.len());
-        let mut all = kept.plain.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = plain.len();
+        let mut all = array.plain.lock().unwrap_or_else(PoisonError::into_inner);
         // A second call returns the same memory, unless the array was resized.
         if all.last().is_none_or(|last| last.address() != plain.address()) {
             all.push(plain);
         }
-        Ok(())
-    })
+        len
+    };
 }
 
 /// A part of an array that this node reads or writes.
@@ -478,241 +364,118 @@ impl Guard {
 
 /// Takes a guard, and tells C its memory.
 fn take_guard(
-    array: *mut oik_array,
-    (part, axes): (&Ranges, usize),
-    view: Option<&mut MaybeUninit<oik_view>>,
-    out: Option<HandlePlace<'_, oik_guard>>,
+    array: &KeptArray,
+    part: Option<&[oik_range]>,
+    view: &mut MaybeUninit<oik_view>,
     begin: impl FnOnce(&UntypedArray, &[Range<usize>]) -> oikaze::Result<Guard>,
-) -> CallResult {
-    let (out, view) = (place(out, "guard")?, place(view, "view")?);
-    let array = find(array)?;
-    check_joined(&array.job)?;
-    let array = array.get();
-    let guard = begin(&array, &part_of(&array, part, axes)?)?;
+) -> CallResult<KeptGuard> {
+    let guard = with_part(array, part, begin)?;
     view.write(guard.view());
-    keep(out, KeptGuard(Mutex::new(Some(guard)))).map(drop)
+    Ok(KeptGuard(Mutex::new(Some(guard))))
 }
 
-/// Lets this node read a part of the array: one range for each of `axes` axes, or all of it if
-/// `part` is NULL. Waits until all of it is here. `view` gets its memory, which the program reads
-/// until it releases the guard. No guard is alive at a barrier. Thread-safe.
-///
-/// Errors: `OIK_INVALID` if the part is out of bounds or another guard writes it; `OIK_PEER_LOST`.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_read(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-    view: Option<&mut MaybeUninit<oik_view>>,
-    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
-) -> oik_status {
-    run(|| {
-        take_guard(array, (&part, axes), view, guard, |array, part| {
-            Ok(Guard::Read(array.read(part)?))
-        })
-    })
-}
-
-/// Lets this node write a part of the array, as `oik_read` lets it read. No other node writes the
-/// part before the next barrier, or without the same lock. Thread-safe.
-///
-/// Errors: as `oik_read`; `OIK_INVALID` if another guard is alive there.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_write(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-    view: Option<&mut MaybeUninit<oik_view>>,
-    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
-) -> oik_status {
-    run(|| {
-        take_guard(array, (&part, axes), view, guard, |array, part| {
-            Ok(Guard::Write(array.write(part)?))
-        })
-    })
-}
-
-/// Lets this node write a part as `oik_write` does, of which only elements that change count as
-/// written. Other nodes may write the other elements. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_write_merged(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-    view: Option<&mut MaybeUninit<oik_view>>,
-    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
-) -> oik_status {
-    run(|| {
-        take_guard(array, (&part, axes), view, guard, |array, part| {
-            Ok(Guard::Write(array.write_merged(part)?))
-        })
-    })
-}
-
-/// Lets this node read a part as `oik_read` does, without waiting for it: pages come when a load
-/// touches them. A load cannot fail. If the home of a page is lost, it gives the last bytes that
-/// were here, and `oik_guard_release` reports that. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_read_lazily(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-    view: Option<&mut MaybeUninit<oik_view>>,
-    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
-) -> oik_status {
-    run(|| {
-        take_guard(array, (&part, axes), view, guard, |array, part| {
-            Ok(Guard::Read(array.read_lazily(part)?))
-        })
-    })
-}
-
-/// Lets this node write a part as `oik_write_merged` does, without waiting for it: pages come when
-/// they are touched. From this call on, the array is tracked by pages, and the first store to each
-/// page between two barriers traps. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_write_lazily(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-    view: Option<&mut MaybeUninit<oik_view>>,
-    guard: Option<&mut MaybeUninit<*mut oik_guard>>,
-) -> oik_status {
-    run(|| {
-        take_guard(array, (&part, axes), view, guard, |array, part| {
-            Ok(Guard::Write(array.write_lazily(part)?))
-        })
-    })
-}
-
-/// Sends what the guard writes to these nodes at its end, although they have not read the part
-/// before. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_guard_push_to(
-    guard: *mut oik_guard,
-    ranks: Ranks,
-    count: usize,
-) -> oik_status {
-    run(|| {
-        let kept = find(guard)?;
-        match kept.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            Some(Guard::Write(guard)) => Ok(guard.push_to(ranks.get(count, "ranks")?)?),
+functions! {
+    /// Lets this node read a part of the array: one range for each of `axes` axes, or all of it if
+    /// `part` is NULL. Waits until all of it is here. `view` gets its memory, which the program
+    /// reads until it releases the guard. No guard is alive at a barrier. Thread-safe.
+    ///
+    /// Errors: `OIK_INVALID` if the part is out of bounds or another guard writes it;
+    /// `OIK_PEER_LOST`.
+    oik_read(array: *mut oik_array, part[axes]: Part, view: Room<oik_view>)
+        -> guard: New<oik_guard> =
+        take_guard(&array, part, view, |array, part| Ok(Guard::Read(array.read(part)?)))?;
+    /// Lets this node write a part of the array, as `oik_read` lets it read. No other node writes
+    /// the part before the next barrier, or without the same lock. Thread-safe.
+    ///
+    /// Errors: as `oik_read`; `OIK_INVALID` if another guard is alive there.
+    oik_write(array: *mut oik_array, part[axes]: Part, view: Room<oik_view>)
+        -> guard: New<oik_guard> =
+        take_guard(&array, part, view, |array, part| Ok(Guard::Write(array.write(part)?)))?;
+    /// Lets this node write a part as `oik_write` does, of which only elements that change count as
+    /// written. Other nodes may write the other elements. Thread-safe.
+    oik_write_merged(array: *mut oik_array, part[axes]: Part, view: Room<oik_view>)
+        -> guard: New<oik_guard> =
+        take_guard(&array, part, view, |array, part| Ok(Guard::Write(array.write_merged(part)?)))?;
+    /// Lets this node read a part as `oik_read` does, without waiting for it: pages come when a
+    /// load touches them. A load cannot fail. If the home of a page is lost, it gives the last
+    /// bytes that were here, and `oik_guard_release` reports that. Thread-safe.
+    oik_read_lazily(array: *mut oik_array, part[axes]: Part, view: Room<oik_view>)
+        -> guard: New<oik_guard> =
+        take_guard(&array, part, view, |array, part| Ok(Guard::Read(array.read_lazily(part)?)))?;
+    /// Lets this node write a part as `oik_write_merged` does, without waiting for it: pages come
+    /// when they are touched. From this call on, the array is tracked by pages, and the first store
+    /// to each page between two barriers traps. Thread-safe.
+    oik_write_lazily(array: *mut oik_array, part[axes]: Part, view: Room<oik_view>)
+        -> guard: New<oik_guard> =
+        take_guard(&array, part, view, |array, part| Ok(Guard::Write(array.write_lazily(part)?)))?;
+    /// Sends what the guard writes to these nodes at its end, although they have not read the part
+    /// before. Thread-safe.
+    oik_guard_push_to(guard: *mut oik_guard, ranks[count]: Input<u32>) = {
+        match guard.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(Guard::Write(guard)) => guard.push_to(ranks)?,
             Some(Guard::Read(_)) => {
-                Err(CallError::invalid("a guard that reads pushes nothing; use oik_write"))
+                return Err(CallError::invalid("a guard that reads pushes nothing; use oik_write"));
             }
-            None => Err(CallError::new(oik_status::OIK_HANDLE, "the guard was released")),
+            None => return Err(CallError::new(oik_status::OIK_HANDLE, "the guard was released")),
         }
-    })
-}
-
-/// Ends a guard. What it wrote begins to travel to the nodes that read it. Its memory is not
-/// touched any more. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_guard_release(guard: *mut oik_guard) -> oik_status {
-    run(|| {
-        let kept = take(guard)?;
-        match kept.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(Guard::Read(guard)) => Ok(guard.release()?),
-            Some(Guard::Write(guard)) => Ok(guard.release()?),
-            None => Ok(()),
+    };
+    /// Ends a guard. What it wrote begins to travel to the nodes that read it. Its memory is not
+    /// touched any more. Thread-safe.
+    oik_guard_release(guard: Released<oik_guard>) = {
+        match guard.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Guard::Read(guard)) => guard.release()?,
+            Some(Guard::Write(guard)) => guard.release()?,
+            None => {}
         }
-    })
+    };
 }
 
 /// Calls a method of the array with a part of it.
-fn with_part(
-    array: *mut oik_array,
-    part: &Ranges,
-    axes: usize,
-    call: impl FnOnce(&UntypedArray, &[Range<usize>]) -> oikaze::Result<()>,
-) -> oik_status {
-    run(|| {
-        let array = find(array)?;
-        check_joined(&array.job)?;
+fn with_part<R>(
+    array: &KeptArray,
+    part: Option<&[oik_range]>,
+    call: impl FnOnce(&UntypedArray, &[Range<usize>]) -> oikaze::Result<R>,
+) -> CallResult<R> {
+    check_joined(&array.job)?;
+    let array = array.get();
+    Ok(call(&array, &part_of(&array, part))?)
+}
+
+functions! {
+    /// Begins to fetch a part, which this node will read. Returns at once. Thread-safe.
+    oik_array_prefetch(array: *mut oik_array, part[axes]: Part) =
+        with_part(&array, part, UntypedArray::prefetch)?;
+    /// Asks the writers of a part to send what they write to this node, from the next barrier on.
+    /// Thread-safe.
+    oik_array_subscribe(array: *mut oik_array, part[axes]: Part) =
+        with_part(&array, part, UntypedArray::subscribe)?;
+    /// Ends what `oik_array_subscribe` began. Thread-safe.
+    oik_array_unsubscribe(array: *mut oik_array, part[axes]: Part) =
+        with_part(&array, part, UntypedArray::unsubscribe)?;
+    /// Subscribes to the `n` indices around a part, along each axis. Thread-safe.
+    oik_array_halo(array: *mut oik_array, part[axes]: Part, n: usize) =
+        with_part(&array, part, |array, part| array.halo(part, n))?;
+    /// Gives all elements the value at `value`. All nodes call it with the same value. Thread-safe,
+    /// but one collective at a time.
+    oik_array_fill(array: *mut oik_array, value: Bytes) = {
         let array = array.get();
-        Ok(call(&array, &part_of(&array, part, axes)?)?)
-    })
-}
-
-/// Begins to fetch a part, which this node will read. Returns at once. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_prefetch(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-) -> oik_status {
-    with_part(array, &part, axes, UntypedArray::prefetch)
-}
-
-/// Asks the writers of a part to send what they write to this node, from the next barrier on.
-/// Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_subscribe(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-) -> oik_status {
-    with_part(array, &part, axes, UntypedArray::subscribe)
-}
-
-/// Ends what `oik_array_subscribe` began. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_unsubscribe(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-) -> oik_status {
-    with_part(array, &part, axes, UntypedArray::unsubscribe)
-}
-
-/// Subscribes to the `n` indices around a part, along each axis. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_halo(
-    array: *mut oik_array,
-    part: Ranges,
-    axes: usize,
-    n: usize,
-) -> oik_status {
-    with_part(array, &part, axes, |array, part| array.halo(part, n))
-}
-
-/// Gives all elements the value at `value`. All nodes call it with the same value. Thread-safe, but
-/// one collective at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_fill(array: *mut oik_array, value: Bytes) -> oik_status {
-    run(|| {
-        let array = find(array)?;
-        let array = array.get();
-        Ok(array.fill(value.get(array.element().size(), "value")?)?)
-    })
-}
-
-/// Gives the array another shape, of as many axes. All nodes call it. Elements keep their indices,
-/// and new ones are 0. Addresses of `oik_array_plain` are those of the old array. Thread-safe, but
-/// one collective at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_resize(array: *mut oik_array, shape: Sizes, axes: usize) -> oik_status {
-    run(|| {
-        let array = find(array)?;
+        array.fill(value.get(array.element().size(), "value")?)?
+    };
+    /// Gives the array another shape, of as many axes. All nodes call it. Elements keep their
+    /// indices, and new ones are 0. Addresses of `oik_array_plain` are those of the old array.
+    /// Thread-safe, but one collective at a time.
+    oik_array_resize(array: *mut oik_array, shape[axes]: Input<usize>) = {
         let mut array = array.array.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(array.resize(shape.get(axes, "shape")?)?)
-    })
-}
-
-/// Distributes the array anew, as `options` say, of which only the distribution counts. All nodes
-/// call it. Thread-safe, but one collective at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_redistribute(
-    array: *mut oik_array,
-    options: Option<&oik_array_options>,
-) -> oik_status {
-    run(|| {
-        let distribution = distribution_of(given(options, "options")?)?;
+        array.resize(shape)?
+    };
+    /// Distributes the array anew, as `options` say, of which only the distribution counts. All
+    /// nodes call it. Thread-safe, but one collective at a time.
+    oik_array_redistribute(array: *mut oik_array, options: Input<oik_array_options>) = {
+        let distribution = distribution_of(options)?;
         let none = || CallError::invalid("the distribution is OIK_DEFAULT; choose one");
-        let array = find(array)?;
         let mut array = array.array.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(array.redistribute(distribution.ok_or_else(none)?)?)
-    })
+        array.redistribute(distribution.ok_or_else(none)?)?
+    };
 }
 
 /// Counters of one array on this node.
@@ -738,147 +501,70 @@ pub struct oik_array_statistics {
     pub updates_wasted: u64,
 }
 
-/// Writes the counters of the array on this node. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_get_statistics(
-    array: *mut oik_array,
-    statistics: Option<&mut MaybeUninit<oik_array_statistics>>,
-) -> oik_status {
-    run(|| {
-        let now = find(array)?.get().statistics();
-        place(statistics, "statistics")?.write(oik_array_statistics {
-            fetches: now.fetches,
-            fetched_pages: now.fetched_pages,
-            served_pages: now.served_pages,
-            diffs_sent: now.diffs_sent,
-            diff_bytes: now.diff_bytes,
-            updates_sent: now.updates_sent,
-            update_bytes: now.update_bytes,
-            updates_received: now.updates_received,
-            updates_wasted: now.updates_wasted,
-        });
-        Ok(())
-    })
-}
-
-/// Writes `count` elements to their homes, from the element `first` in row-major order on. They are
-/// visible there when the call returns, and here after the next barrier. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_put(
-    array: *mut oik_array,
-    first: usize,
-    elements: Bytes,
-    count: usize,
-) -> oik_status {
-    run(|| {
-        let array = find(array)?;
+functions! {
+    /// Writes the counters of the array on this node. Thread-safe.
+    oik_array_get_statistics(array: *mut oik_array) -> statistics: Room<oik_array_statistics> = {
+        let now = array.get().statistics();
+        copied!(oik_array_statistics of now: fetches, fetched_pages, served_pages, diffs_sent,
+            diff_bytes, updates_sent, update_bytes, updates_received, updates_wasted)
+    };
+    /// Writes `count` elements to their homes, from the element `first` in row-major order on. They
+    /// are visible there when the call returns, and here after the next barrier. Thread-safe.
+    oik_array_put(array: *mut oik_array, first: usize, elements: Bytes, count: usize) = {
         let array = array.get();
         let len = bytes_of(count, array.element().size())?;
-        Ok(array.put(first, elements.get(len, "elements")?)?)
-    })
-}
-
-/// Reads `count` elements from their homes, as they are there now. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_get(
-    array: *mut oik_array,
-    first: usize,
-    mut into: BytesMut,
-    count: usize,
-) -> oik_status {
-    run(|| {
-        let array = find(array)?;
+        array.put(first, elements.get(len, "elements")?)?
+    };
+    /// Reads `count` elements from their homes, as they are there now. Thread-safe.
+    oik_array_get(array: *mut oik_array, first: usize, into: BytesMut, count: usize) = {
         let array = array.get();
-        let len = bytes_of(count, array.element().size())?;
+        let into = into.get(bytes_of(count, array.element().size())?, "into")?;
         let end = first.checked_add(count);
-        let end =
-            end.ok_or_else(|| CallError::invalid(format!("{first} + {count} is too much")))?;
-        let into = into.get(len, "into")?;
+        let end = end.ok_or_else(|| CallError::invalid(format!("{first} + {count} is too much")))?;
         into.write_copy_of_slice(&array.get(first..end)?);
-        Ok(())
-    })
-}
-
-/// Combines an element with the number at `number` at its home, in one step. `operator_` is
-/// `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. `previous` gets the element before; it may be NULL.
-/// Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_fetch_combine(
-    array: *mut oik_array,
-    index: Sizes,
-    axes: usize,
-    operator_: oik_operator,
-    number: Bytes,
-    previous: BytesMut,
-) -> oik_status {
-    run(|| {
-        let (combine, index) = (combine_of(operator_)?, index.get(axes, "index")?);
-        let array = find(array)?;
+    };
+    /// Combines an element with the number at `number` at its home, in one step. `operator_` is
+    /// `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. `previous` gets the element before; it may be NULL.
+    /// Thread-safe.
+    oik_array_fetch_combine(array: *mut oik_array, index[axes]: Input<usize>,
+        operator_: oik_operator, number: Bytes, previous: BytesMut) = {
         let array = array.get();
         let number = number.get(array.element().size(), "number")?;
-        give_element(previous, &array.fetch_combine(index, combine, number)?)
-    })
+        give_element(previous, &array.fetch_combine(index, combine_of(operator_)?, number)?)?
+    };
 }
 
-fn give_element(mut out: BytesMut, element: &[u8]) -> CallResult {
+fn give_element(out: &mut BytesMut, element: &[u8]) -> CallResult {
     if !out.is_null() {
         out.get(element.len(), "previous")?.write_copy_of_slice(element);
     }
     Ok(())
 }
 
-/// Replaces an element by the one at `desired` at its home if it has the bits at `expected`, in one
-/// step. `previous` gets the element before; it may be NULL. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_compare_exchange(
-    array: *mut oik_array,
-    index: Sizes,
-    axes: usize,
-    expected: Bytes,
-    desired: Bytes,
-    previous: BytesMut,
-) -> oik_status {
-    run(|| {
-        let index = index.get(axes, "index")?;
-        let array = find(array)?;
+functions! {
+    /// Replaces an element by the one at `desired` at its home if it has the bits at `expected`, in
+    /// one step. `previous` gets the element before; it may be NULL. Thread-safe.
+    oik_array_compare_exchange(array: *mut oik_array, index[axes]: Input<usize>, expected: Bytes,
+        desired: Bytes, previous: BytesMut) = {
         let array = array.get();
         let size = array.element().size();
-        let expected = expected.get(size, "expected")?;
-        let desired = desired.get(size, "desired")?;
-        give_element(previous, &array.compare_exchange(index, expected, desired)?)
-    })
-}
-
-/// Combines `count` numbers with the elements from `first` on, at their homes, each in one step.
-/// `operator_` is `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_accumulate(
-    array: *mut oik_array,
-    first: usize,
-    operator_: oik_operator,
-    numbers: Bytes,
-    count: usize,
-) -> oik_status {
-    run(|| {
+        let (expected, desired) = (expected.get(size, "expected")?, desired.get(size, "desired")?);
+        give_element(previous, &array.compare_exchange(index, expected, desired)?)?
+    };
+    /// Combines `count` numbers with the elements from `first` on, at their homes, each in one
+    /// step. `operator_` is `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. Thread-safe.
+    oik_array_accumulate(array: *mut oik_array, first: usize, operator_: oik_operator,
+        numbers: Bytes, count: usize) = {
         let combine = combine_of(operator_)?;
-        let array = find(array)?;
         let array = array.get();
         let len = bytes_of(count, array.element().size())?;
-        Ok(array.accumulate(first, combine, numbers.get(len, "numbers")?)?)
-    })
-}
-
-/// Writes the array to a file in NumPy's format (.npy), each node its own part. All nodes call it.
-/// The file replaces an older one when it is whole. Its mode and symbolic links stay. Devices and
-/// pipes are refused. Thread-safe, but one collective at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_save(array: *mut oik_array, path: Text) -> oik_status {
-    run(|| Ok(find(array)?.get().save(path.get("path")?)?))
-}
-
-/// Reads the array from a file of `oik_array_save` or NumPy. All nodes call it. Thread-safe, but
-/// one collective at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_array_load(array: *mut oik_array, path: Text) -> oik_status {
-    run(|| Ok(find(array)?.get().load(path.get("path")?)?))
+        array.accumulate(first, combine, numbers.get(len, "numbers")?)?
+    };
+    /// Writes the array to a file in NumPy's format (.npy), each node its own part. All nodes call
+    /// it. The file replaces an older one when it is whole. Its mode and symbolic links stay.
+    /// Devices and pipes are refused. Thread-safe, but one collective at a time.
+    oik_array_save(array: *mut oik_array, path: Text) = array.get().save(path)?;
+    /// Reads the array from a file of `oik_array_save` or NumPy. All nodes call it. Thread-safe,
+    /// but one collective at a time.
+    oik_array_load(array: *mut oik_array, path: Text) = array.get().load(path)?;
 }

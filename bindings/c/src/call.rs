@@ -1,4 +1,18 @@
-//! Frame of each function of the header: an error or a panic becomes a status and a text.
+//! Rows of the header's functions, and the frame of each: an error or a panic becomes a status and
+//! a text.
+//!
+//! `functions!` makes a function of each row: checks of the arguments and of the place for the
+//! result, the call, the status, and the text of a failure.
+//!
+//! A row is `name(argument: Type, …) -> result: Type = value;`, below the function's documentation.
+//! - `argument: Type` has the type that C passes. The value may use the checked argument
+//!   ([`Check::Value`]): the object of a handle, a time limit, a text.
+//! - `argument[len]: Type` is followed by a second argument that C passes, such as a length.
+//! - `-> result: Type` is the last argument, a place that gets the value ([`Give`]).
+//! - The value may fail with `?`, or return early.
+//!
+//! `cargo xtask header` reads the same rows. A type with `repr(transparent)` is in the header what
+//! it wraps.
 
 use crate::status::oik_status;
 use oikaze::Error;
@@ -132,3 +146,160 @@ pub fn with_last_text<R>(with: impl FnOnce(Option<&CString>) -> R) -> R {
 pub fn last_lost_peer() -> Option<u32> {
     LAST.with(|last| last.borrow().as_ref()?.error.lost_peer)
 }
+
+/// Argument that C passes.
+pub trait Argument {
+    /// Type of the arguments in brackets behind it.
+    type Extra;
+}
+
+/// Argument that a row checks, with `N` arguments in brackets.
+pub trait Check<const N: usize>: Argument {
+    /// Checked value, which the row uses.
+    type Value<'v>
+    where
+        Self: 'v;
+
+    /// Checks the argument; `what` names it.
+    fn check(&mut self, extra: [Self::Extra; N], what: &str) -> CallResult<Self::Value<'_>>;
+}
+
+/// Last argument of a function that has a result.
+pub trait Output {
+    /// Checked place of the result.
+    type Place<'p>
+    where
+        Self: 'p;
+
+    /// Checks the place before the call; `what` names the argument.
+    fn place(&mut self, what: &str) -> CallResult<Self::Place<'_>>;
+}
+
+/// Place that takes a result of type `V`.
+pub trait Give<V>: Output {
+    /// Hands the result to C.
+    fn give(place: Self::Place<'_>, value: V) -> CallResult;
+}
+
+/// Makes functions of the header of rows.
+macro_rules! functions {
+    ($(
+        $(#[$text:meta])+
+        $name:ident($($argument:ident $([$($extra:ident),+])?: $type:ty),* $(,)?)
+            $(-> $out:ident: $out_type:ty)? = $value:expr;
+    )*) => {$(
+        $(#[$text])+
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(
+            $(
+                mut $argument: $type,
+                $($($extra: <$type as crate::call::Argument>::Extra,)+)?
+            )*
+            $(mut $out: $out_type)?
+        ) -> crate::status::oik_status {
+            crate::call::run(|| {
+                $(let $out = crate::call::Output::place(&mut $out, stringify!($out))?;)?
+                $(
+                    let extra = [$($($extra),+)?];
+                    let name = stringify!($argument);
+                    let $argument = crate::call::Check::check(&mut $argument, extra, name)?;
+                )*
+                functions!(@give $value $(, $out: $out_type)?)
+            })
+        }
+    )*};
+    (@give $value:expr) => {{
+        $value;
+        Ok(())
+    }};
+    (@give $value:expr, $out:ident: $type:ty) => {{
+        let value = $value;
+        <$type as crate::call::Give<_>>::give($out, value)
+    }};
+}
+pub(crate) use functions;
+
+/// Says how rows check arguments of a type: without others in brackets, or with as many as the
+/// number in brackets says. The check gets the argument, those in brackets, and the name.
+macro_rules! arguments {
+    ($(
+        <$($generic:ident $(: $bound:path)?)?> $type:ty $([$extra:literal])?: $value:ty =
+            |$this:ident, $numbers:pat_param, $what:pat_param| $check:expr;
+    )*) => {$(
+        impl<$($generic $(: $bound)?)?> crate::call::Check<{ 0 $(+ $extra)? }> for $type {
+            type Value<'v>
+                = $value
+            where
+                Self: 'v;
+
+            #[inline]
+            #[allow(clippy::needless_lifetimes, reason = "values of other types have it")]
+            fn check<'v>(
+                &'v mut self,
+                $numbers: [usize; { 0 $(+ $extra)? }],
+                $what: &str,
+            ) -> crate::call::CallResult<$value> {
+                let $this = self;
+                $check
+            }
+        }
+    )*};
+    (one: $(
+        <$($generic:ident $(: $bound:path)?)?> $type:ty $([$extra:literal])?: $value:ty =
+            |$this:ident, $numbers:pat_param, $what:pat_param| $check:expr;
+    )*) => {$(
+        impl<$($generic $(: $bound)?)?> crate::call::Argument for $type {
+            type Extra = usize;
+        }
+
+        crate::call::arguments! {
+            <$($generic $(: $bound)?)?> $type $([$extra])?: $value =
+                |$this, $numbers, $what| $check;
+        }
+    )*};
+}
+pub(crate) use arguments;
+
+/// Argument that a row checks by itself.
+#[repr(transparent)]
+pub struct Raw<T>(T);
+
+arguments! { one:
+    <> bool: Self = |it, _, _| Ok(*it);
+    <> u16: Self = |it, _, _| Ok(*it);
+    <> u32: Self = |it, _, _| Ok(*it);
+    <> i64: Self = |it, _, _| Ok(*it);
+    <> u64: Self = |it, _, _| Ok(*it);
+    <> usize: Self = |it, _, _| Ok(*it);
+    <T> Raw<T>: &'v mut T = |it, _, _| Ok(&mut it.0);
+}
+
+/// Says how places of a type are checked.
+macro_rules! outputs {
+    ($(
+        <$($generic:ident $(: $bound:path)?)?> $type:ty: $place:ty =
+            |$this:ident, $what:pat_param| $check:expr;
+    )*) => {$(
+        impl<$($generic $(: $bound)?)?> crate::call::Output for $type {
+            type Place<'p>
+                = $place
+            where
+                Self: 'p;
+
+            #[inline]
+            fn place<'p>(&'p mut self, $what: &str) -> crate::call::CallResult<$place> {
+                let $this = self;
+                $check
+            }
+        }
+    )*};
+}
+pub(crate) use outputs;
+
+/// Makes a struct of the header of the fields of the same names.
+macro_rules! copied {
+    ($to:ident of $from:ident: $($field:ident),+) => {
+        $to { $($field: $from.$field),+ }
+    };
+}
+pub(crate) use copied;

@@ -1,21 +1,20 @@
 //! Collectives. Values stand in the program's memory before and after.
 
-use crate::call::{CallError, CallResult, run};
-use crate::job::oik_job;
+use crate::call::{CallError, CallResult, Give, Output, Raw, functions};
+use crate::job::{JoinedJob, oik_job};
 use crate::kinds::{
     OIK_F64, OIK_I64, OIK_U64, barrier_operator_of, bytes_of, kind_of, oik_kind, oik_operator,
     operator_of,
 };
-use crate::objects::{HandlePlace, find, handled, keep, take};
-use crate::operation::{begin_collective, oik_operation};
-use crate::pointers::{Bytes, BytesMut, Destination, Vectors, place};
-use crate::status::oik_status;
-use crate::team::{UsedTeam, oik_team, team_of};
-use oikaze::collective::{Pending, Team};
+use crate::objects::{HandlePlace, New, Released, handled, keep};
+use crate::operation::{Begun, KeptOperation};
+use crate::pointers::{Bytes, BytesMut, Destination, Input, Room};
+use crate::team::{KeptTeam, UsedTeam, oik_team};
+use oikaze::atomic::Combine;
+use oikaze::collective::{Pending, Reducible, Team};
 use oikaze::completion::{CompletionQueue, Counter};
 use oikaze::ffi::{CollectiveKind, ElementKind, Untyped, UntypedOperator, UntypedResult};
-use std::mem::MaybeUninit;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A collective under way, whose result goes to the program's memory.
@@ -58,18 +57,14 @@ fn deliver(result: UntypedResult, into: &mut [u8]) -> CallResult {
 }
 
 /// Waits for a collective, or hands C its handle.
-fn end(
-    team: &UsedTeam,
-    pending: Pending<UntypedResult>,
-    mut into: Destination,
-    operation: Option<HandlePlace<'_, oik_operation>>,
-) -> CallResult {
-    match operation {
-        None => deliver(pending.wait()?, into.get()),
-        Some(out) => {
-            let limit = team.job().job.time_limit().unwrap_or(Duration::MAX);
-            let started = StartedCollective { pending, into: Mutex::new(into), limit };
-            begin_collective(out, started)
+impl Give<StartedCollective> for Begun {
+    fn give(place: Self::Place<'_>, started: StartedCollective) -> CallResult {
+        match place {
+            None => {
+                let into = started.into.into_inner();
+                deliver(started.pending.wait()?, into.unwrap_or_else(PoisonError::into_inner).get())
+            }
+            Some(out) => keep(out, KeptOperation::Collective(Box::new(started))).map(drop),
         }
     }
 }
@@ -83,8 +78,8 @@ struct CollectiveCall {
 }
 
 impl CollectiveCall {
-    fn of(team: *mut oik_team, collective: CollectiveKind) -> CallResult<Self> {
-        Ok(Self { team: team_of(team)?, collective })
+    fn of(team: &Arc<KeptTeam>, collective: CollectiveKind) -> CallResult<Self> {
+        Ok(Self { team: team.used()?, collective })
     }
 
     fn team(&self) -> &Team {
@@ -114,7 +109,7 @@ struct Elements {
 }
 
 impl Elements {
-    fn of(team: *mut oik_team, collective: CollectiveKind, kind: oik_kind) -> CallResult<Self> {
+    fn of(team: &Arc<KeptTeam>, collective: CollectiveKind, kind: oik_kind) -> CallResult<Self> {
         CollectiveCall::of(team, collective)?.elements(kind)
     }
 
@@ -181,283 +176,145 @@ impl Elements {
         }
     }
 
-    /// Waits for the collective, or hands C its handle.
-    fn end(
-        &self,
-        pending: Pending<UntypedResult>,
-        into: Destination,
-        operation: Option<HandlePlace<'_, oik_operation>>,
-    ) -> CallResult {
-        end(&self.call.team, pending, into, operation)
+    /// Returns the collective, which has begun.
+    fn begun(&self, pending: Pending<UntypedResult>, into: Destination) -> StartedCollective {
+        let limit = self.call.team.job().job.time_limit().unwrap_or(Duration::MAX);
+        StartedCollective { pending, into: Mutex::new(into), limit }
     }
 }
 
-/// Sends `count` values of the root to all ranks. All ranks give the same root, kind and count. If
-/// `operation` is NULL, the call waits within the job's time limit; otherwise it returns at once,
-/// and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks of a team
-/// call its collectives in the same order.
-///
-/// Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if
-/// an argument makes no sense (NULL, an unknown constant), and then the collective fails on the
-/// other ranks, too; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes another handle than that of
-/// a team takes no part, and the others wait for it.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_broadcast(
-    team: *mut oik_team,
-    root: u32,
-    kind: oik_kind,
-    mut values: BytesMut,
-    count: usize,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::Broadcast, kind)?;
-        let len = elements.len(count)?;
-        let into = elements.in_place(&values, len)?;
-        let values = elements.values_mut(&mut values, len)?;
-        match operation {
-            None => Ok(elements.untyped().broadcast_into(root, values)?),
-            _ => elements.end(elements.untyped().broadcast(root, values), into, operation),
+functions! {
+    /// Sends `count` values of the root to all ranks. All ranks give the same root, kind and count.
+    /// If `operation` is NULL, the call waits within the job's time limit; otherwise it returns at
+    /// once, and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks
+    /// of a team call its collectives in the same order.
+    ///
+    /// Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID`
+    /// if an argument makes no sense (NULL, an unknown constant), and then the collective fails on
+    /// the other ranks, too; `OIK_PEER_LOST`; `OIK_TIMEOUT`. A rank that passes another handle than
+    /// that of a team takes no part, and the others wait for it.
+    oik_broadcast(team: *mut oik_team, root: u32, kind: oik_kind, values: BytesMut, count: usize)
+        -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::Broadcast, kind)?;
+        let len = call.len(count)?;
+        let (into, values) = (call.in_place(values, len)?, call.values_mut(values, len)?);
+        if operation.is_none() {
+            return Ok(call.untyped().broadcast_into(root, values)?);
         }
-    })
-}
-
-/// Collects `count` values of each rank at the root, in the order of ranks. `result` has room for
-/// those of all ranks; at other ranks it may be NULL. `operation` is as for `oik_broadcast`.
-/// Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_gather(
-    team: *mut oik_team,
-    root: u32,
-    kind: oik_kind,
-    values: Bytes,
-    count: usize,
-    result: BytesMut,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::Gather, kind)?;
-        let len = elements.len(count)?;
-        let into = elements.at_root(root, &result, elements.len_of_all(len)?)?;
-        let values = elements.values(&values, len)?;
-        elements.end(elements.untyped().gather(root, values), into, operation)
-    })
-}
-
-/// Collects `count` values of each rank at all ranks, in the order of ranks. `result` has room for
-/// those of all ranks. `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_all_gather(
-    team: *mut oik_team,
-    kind: oik_kind,
-    values: Bytes,
-    count: usize,
-    mut result: BytesMut,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::AllGather, kind)?;
-        let len = elements.len(count)?;
-        let all = elements.len_of_all(len)?;
-        let (values, into) = (elements.values(&values, len)?, elements.destination(&result, all)?);
-        match operation {
-            None => {
-                let room = elements.room(&mut result, all)?;
-                Ok(elements.untyped().all_gather_into(values, room)?)
-            }
-            _ => elements.end(elements.untyped().all_gather(values), into, operation),
+        call.begun(call.untyped().broadcast(root, values), into)
+    };
+    /// Collects `count` values of each rank at the root, in the order of ranks. `result` has room
+    /// for those of all ranks; at other ranks it may be NULL. `operation` is as for
+    /// `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+    oik_gather(team: *mut oik_team, root: u32, kind: oik_kind, values: Bytes, count: usize,
+        result: BytesMut) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::Gather, kind)?;
+        let len = call.len(count)?;
+        let into = call.at_root(root, result, call.len_of_all(len)?)?;
+        call.begun(call.untyped().gather(root, call.values(values, len)?), into)
+    };
+    /// Collects `count` values of each rank at all ranks, in the order of ranks. `result` has room
+    /// for those of all ranks. `operation` is as for `oik_broadcast`. Thread-safe, as
+    /// `oik_broadcast` is.
+    oik_all_gather(team: *mut oik_team, kind: oik_kind, values: Bytes, count: usize,
+        result: BytesMut) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::AllGather, kind)?;
+        let len = call.len(count)?;
+        let all = call.len_of_all(len)?;
+        let (values, into) = (call.values(values, len)?, call.destination(result, all)?);
+        if operation.is_none() {
+            return Ok(call.untyped().all_gather_into(values, call.room(result, all)?)?);
         }
-    })
-}
-
-/// Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks `values`
-/// may be NULL. `result` has room for `count` values. `operation` is as for `oik_broadcast`.
-/// Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_scatter(
-    team: *mut oik_team,
-    root: u32,
-    kind: oik_kind,
-    values: Bytes,
-    count: usize,
-    result: BytesMut,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::Scatter, kind)?;
-        let len = elements.len(count)?;
-        let is_root = elements.team().rank() == root;
-        let given = if is_root { elements.len_of_all(len)? } else { 0 };
-        let (values, into) =
-            (elements.values(&values, given)?, elements.destination(&result, len)?);
-        elements.end(elements.untyped().scatter(root, values), into, operation)
-    })
-}
-
-/// Sends block `r` of the values, of `count` values, to rank `r`, and gets one block of each rank.
-/// `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_all_to_all(
-    team: *mut oik_team,
-    kind: oik_kind,
-    values: Bytes,
-    count: usize,
-    mut result: BytesMut,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::AllToAll, kind)?;
-        let all = elements.len_of_all(elements.len(count)?)?;
-        let (values, into) = (elements.values(&values, all)?, elements.destination(&result, all)?);
-        match operation {
-            None => {
-                let room = elements.room(&mut result, all)?;
-                Ok(elements.untyped().all_to_all_into(values, room)?)
-            }
-            _ => elements.end(elements.untyped().all_to_all(values), into, operation),
+        call.begun(call.untyped().all_gather(values), into)
+    };
+    /// Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks
+    /// `values` may be NULL. `result` has room for `count` values. `operation` is as for
+    /// `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+    oik_scatter(team: *mut oik_team, root: u32, kind: oik_kind, values: Bytes, count: usize,
+        result: BytesMut) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::Scatter, kind)?;
+        let len = call.len(count)?;
+        let is_root = call.team().rank() == root;
+        let values = call.values(values, if is_root { call.len_of_all(len)? } else { 0 })?;
+        call.begun(call.untyped().scatter(root, values), call.destination(result, len)?)
+    };
+    /// Sends block `r` of the values, of `count` values, to rank `r`, and gets one block of each
+    /// rank. `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+    oik_all_to_all(team: *mut oik_team, kind: oik_kind, values: Bytes, count: usize,
+        result: BytesMut) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::AllToAll, kind)?;
+        let all = call.len_of_all(call.len(count)?)?;
+        let (values, into) = (call.values(values, all)?, call.destination(result, all)?);
+        if operation.is_none() {
+            return Ok(call.untyped().all_to_all_into(values, call.room(result, all)?)?);
         }
-    })
-}
-
-/// Combines `count` values of all ranks, element by element, at the root. At other ranks `result`
-/// may be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs. `operation` is
-/// as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_reduce(
-    team: *mut oik_team,
-    root: u32,
-    kind: oik_kind,
-    operator_: oik_operator,
-    values: Bytes,
-    count: usize,
-    result: BytesMut,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::Reduce, kind)?;
-        let (operator, len) = elements.operator(count, operator_)?;
-        let into = elements.at_root(root, &result, len)?;
-        let values = elements.values(&values, len)?;
-        elements.end(elements.untyped().reduce(root, values, operator), into, operation)
-    })
-}
-
-/// Combines `count` values of all ranks, element by element, in place: all ranks get the result.
-/// Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_all_reduce(
-    team: *mut oik_team,
-    kind: oik_kind,
-    operator_: oik_operator,
-    mut values: BytesMut,
-    count: usize,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::AllReduce, kind)?;
-        let (operator, len) = elements.operator(count, operator_)?;
-        let into = elements.in_place(&values, len)?;
-        let values = elements.values_mut(&mut values, len)?;
-        match operation {
-            None => Ok(elements.untyped().all_reduce_into(values, operator)?),
-            _ => elements.end(elements.untyped().all_reduce(values, operator), into, operation),
+        call.begun(call.untyped().all_to_all(values), into)
+    };
+    /// Combines `count` values of all ranks, element by element, at the root. At other ranks
+    /// `result` may be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs.
+    /// `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
+    oik_reduce(team: *mut oik_team, root: u32, kind: oik_kind, operator_: oik_operator,
+        values: Bytes, count: usize, result: BytesMut) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::Reduce, kind)?;
+        let (operator, len) = call.operator(count, operator_)?;
+        let into = call.at_root(root, result, len)?;
+        call.begun(call.untyped().reduce(root, call.values(values, len)?, operator), into)
+    };
+    /// Combines `count` values of all ranks, element by element, in place: all ranks get the
+    /// result. Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+    oik_all_reduce(team: *mut oik_team, kind: oik_kind, operator_: oik_operator, values: BytesMut,
+        count: usize) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::AllReduce, kind)?;
+        let (operator, len) = call.operator(count, operator_)?;
+        let (into, values) = (call.in_place(values, len)?, call.values_mut(values, len)?);
+        if operation.is_none() {
+            return Ok(call.untyped().all_reduce_into(values, operator)?);
         }
-    })
-}
-
-/// Combines the values of all ranks, element by element. Rank `r` gets block `r` of the result, of
-/// `count` values. Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_reduce_scatter(
-    team: *mut oik_team,
-    kind: oik_kind,
-    operator_: oik_operator,
-    values: Bytes,
-    count: usize,
-    result: BytesMut,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::ReduceScatter, kind)?;
-        let (operator, len) = elements.operator(count, operator_)?;
-        let values = elements.values(&values, elements.len_of_all(len)?)?;
-        let into = elements.destination(&result, len)?;
-        elements.end(elements.untyped().reduce_scatter(values, operator), into, operation)
-    })
-}
-
-/// Combines `count` values of the ranks up to this one, element by element. Otherwise as
-/// `oik_reduce`. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_scan(
-    team: *mut oik_team,
-    kind: oik_kind,
-    operator_: oik_operator,
-    values: Bytes,
-    count: usize,
-    result: BytesMut,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::Scan, kind)?;
-        let (operator, len) = elements.operator(count, operator_)?;
-        let (values, into) = (elements.values(&values, len)?, elements.destination(&result, len)?);
-        elements.end(elements.untyped().scan(values, operator), into, operation)
-    })
-}
-
-/// Combines `count` values of the ranks before this one. At rank 0, `result` stays as it is.
-/// Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_exclusive_scan(
-    team: *mut oik_team,
-    kind: oik_kind,
-    operator_: oik_operator,
-    values: Bytes,
-    count: usize,
-    result: BytesMut,
-    operation: Option<&mut MaybeUninit<*mut oik_operation>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::ExclusiveScan, kind)?;
-        let (operator, len) = elements.operator(count, operator_)?;
-        let (values, into) = (elements.values(&values, len)?, elements.destination(&result, len)?);
-        elements.end(elements.untyped().exclusive_scan(values, operator), into, operation)
-    })
-}
-
-/// Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the sum
-/// has the same bits in any order and on any number of ranks. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_sum_exact(
-    team: *mut oik_team,
-    kind: oik_kind,
-    values: Bytes,
-    count: usize,
-    sum: Option<&mut MaybeUninit<f64>>,
-) -> oik_status {
-    run(|| {
-        let elements = Elements::of(team, CollectiveKind::AllReduce, kind)?;
-        let sum = elements.checked(place(sum, "sum"))?;
-        let values = elements.values(&values, elements.len(count)?)?;
-        sum.write(elements.untyped().sum_exact(values)?);
-        Ok(())
-    })
-}
-
-/// Waits for all nodes as `oik_barrier` does, and combines `count` values (at most 65,536) in
-/// place, element by element. `kind` is `OIK_F64`, `OIK_I64` or `OIK_U64`; `operator_` is
-/// `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. Thread-safe, but one barrier at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_barrier_reduce(
-    job: *mut oik_job,
-    kind: oik_kind,
-    operator_: oik_operator,
-    mut values: BytesMut,
-    count: usize,
-) -> oik_status {
-    run(|| {
-        let job = find(job)?;
+        call.begun(call.untyped().all_reduce(values, operator), into)
+    };
+    /// Combines the values of all ranks, element by element. Rank `r` gets block `r` of the result,
+    /// of `count` values. Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+    oik_reduce_scatter(team: *mut oik_team, kind: oik_kind, operator_: oik_operator, values: Bytes,
+        count: usize, result: BytesMut) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::ReduceScatter, kind)?;
+        let (operator, len) = call.operator(count, operator_)?;
+        let values = call.values(values, call.len_of_all(len)?)?;
+        let into = call.destination(result, len)?;
+        call.begun(call.untyped().reduce_scatter(values, operator), into)
+    };
+    /// Combines `count` values of the ranks up to this one, element by element. Otherwise as
+    /// `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+    oik_scan(team: *mut oik_team, kind: oik_kind, operator_: oik_operator, values: Bytes,
+        count: usize, result: BytesMut) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::Scan, kind)?;
+        let (operator, len) = call.operator(count, operator_)?;
+        let (values, into) = (call.values(values, len)?, call.destination(result, len)?);
+        call.begun(call.untyped().scan(values, operator), into)
+    };
+    /// Combines `count` values of the ranks before this one. At rank 0, `result` stays as it is.
+    /// Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
+    oik_exclusive_scan(team: *mut oik_team, kind: oik_kind, operator_: oik_operator, values: Bytes,
+        count: usize, result: BytesMut) -> operation: Begun = {
+        let call = Elements::of(&team, CollectiveKind::ExclusiveScan, kind)?;
+        let (operator, len) = call.operator(count, operator_)?;
+        let (values, into) = (call.values(values, len)?, call.destination(result, len)?);
+        call.begun(call.untyped().exclusive_scan(values, operator), into)
+    };
+    /// Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the
+    /// sum has the same bits in any order and on any number of ranks. Thread-safe, as
+    /// `oik_broadcast` is.
+    oik_sum_exact(team: *mut oik_team, kind: oik_kind, values: Bytes, count: usize,
+        sum: Raw<Room<f64>>) = {
+        let call = Elements::of(&team, CollectiveKind::AllReduce, kind)?;
+        let sum = call.checked(sum.place("sum"))?;
+        let values = call.values(values, call.len(count)?)?;
+        sum.write(call.untyped().sum_exact(values)?)
+    };
+    /// Waits for all nodes as `oik_barrier` does, and combines `count` values (at most 65,536) in
+    /// place, element by element. `kind` is `OIK_F64`, `OIK_I64` or `OIK_U64`; `operator_` is
+    /// `OIK_SUM`, `OIK_MIN` or `OIK_MAX`. Thread-safe, but one barrier at a time.
+    oik_barrier_reduce(job: *mut oik_job, kind: oik_kind, operator_: oik_operator, values: BytesMut,
+        count: usize) = {
         let len = bytes_of(count, size_of::<u64>());
         let arguments = barrier_operator_of(operator_)
             .and_then(|op| Ok((op, values.get_set(len?, "values")?)))
@@ -468,26 +325,27 @@ pub extern "C" fn oik_barrier_reduce(
                 ))),
             });
         let (op, values) = arguments.inspect_err(|error| job.refuse_reduce(error))?;
-        macro_rules! reduce {
-            ($type:ty) => {{
-                let numbers = numbers(values, <$type>::from_ne_bytes);
-                let sums = job.job.barrier_reduce_all(&numbers, op)?;
-                for (to, sum) in values.as_chunks_mut().0.iter_mut().zip(sums) {
-                    *to = sum.to_ne_bytes();
-                }
-                Ok(())
-            }};
-        }
         match kind {
-            OIK_F64 => reduce!(f64),
-            OIK_I64 => reduce!(i64),
-            _ => reduce!(u64),
+            OIK_F64 => reduce(&job, values, op, f64::from_ne_bytes, f64::to_ne_bytes)?,
+            OIK_I64 => reduce(&job, values, op, i64::from_ne_bytes, i64::to_ne_bytes)?,
+            _ => reduce(&job, values, op, u64::from_ne_bytes, u64::to_ne_bytes)?,
         }
-    })
+    };
 }
 
-fn numbers<T>(bytes: &[u8], from: impl Fn([u8; 8]) -> T) -> Vec<T> {
-    bytes.as_chunks().0.iter().map(|bytes| from(*bytes)).collect()
+/// Combines numbers of 8 bytes with a barrier, in place.
+fn reduce<T: Reducible>(
+    job: &JoinedJob,
+    values: &mut [u8],
+    op: Combine,
+    from: impl Fn([u8; 8]) -> T,
+    to: impl Fn(T) -> [u8; 8],
+) -> CallResult {
+    let chunks = values.as_chunks_mut().0;
+    let numbers: Vec<T> = chunks.iter().map(|bytes| from(*bytes)).collect();
+    let sums = job.job.barrier_reduce_all(&numbers, op)?;
+    chunks.iter_mut().zip(sums).for_each(|(bytes, sum)| *bytes = to(sum));
+    Ok(())
 }
 
 /// Combines two vectors of `count` elements of the program's own type: `into[i]` becomes `into[i]`
@@ -499,22 +357,35 @@ pub type oik_combine =
 
 /// Vectors of all ranks, combined by the program in the order of ranks.
 struct ByProgram<'a> {
-    size: usize,
+    call: CollectiveCall,
     count: usize,
+    /// Length of a vector in bytes.
+    len: usize,
     combine: oik_combine,
     context: &'a BytesMut,
 }
 
-impl ByProgram<'_> {
-    fn len(&self) -> CallResult<usize> {
-        bytes_of(self.count, self.size)
+impl<'a> ByProgram<'a> {
+    fn of(
+        team: &Arc<KeptTeam>,
+        collective: CollectiveKind,
+        (combine, context): (oik_combine, &'a BytesMut),
+        (size, count): (usize, usize),
+    ) -> CallResult<Self> {
+        let call = CollectiveCall::of(team, collective)?;
+        let len = call.checked(bytes_of(count, size))?;
+        Ok(Self { call, count, len, combine, context })
+    }
+
+    fn untyped(&self) -> Untyped<'_> {
+        Untyped::of(self.call.team(), ElementKind::U8)
     }
 
     /// Combines the vectors that stand one behind the other in `all`.
     fn fold(&self, all: &[u8]) -> CallResult<Vec<u8>> {
         let none = || CallError::invalid("combine is NULL; pass a function");
         let combine = self.combine.ok_or_else(none)?;
-        let mut vectors = all.chunks_exact(self.len()?.max(1));
+        let mut vectors = all.chunks_exact(self.len.max(1));
         let mut sum = vectors.next().map(<[u8]>::to_vec).unwrap_or_default();
         for next in vectors {
             let into = BytesMut::of(sum.as_mut_ptr());
@@ -524,77 +395,41 @@ impl ByProgram<'_> {
     }
 }
 
-/// Combines `count` elements of `size` bytes of all ranks by a function of the program, in the
-/// order of ranks, in place: all ranks get the result. Every rank combines, and calls
-/// `combine(into, next, count, context)`. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_all_reduce_by(
-    team: *mut oik_team,
-    size: usize,
-    combine: oik_combine,
-    context: BytesMut,
-    mut values: BytesMut,
-    count: usize,
-) -> oik_status {
-    run(|| {
-        let by = ByProgram { size, count, combine, context: &context };
-        let call = CollectiveCall::of(team, CollectiveKind::AllGather)?;
-        let values = call.checked(by.len().and_then(|len| values.get_set(len, "values")))?;
-        let all = Untyped::of(call.team(), ElementKind::U8).all_gather(values).wait()?.into_vec();
-        values.copy_from_slice(&by.fold(&all)?);
-        Ok(())
-    })
-}
-
-/// Combines elements as `oik_all_reduce_by` does. Only the root combines, and gets the result; at
-/// other ranks `result` may be NULL. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_reduce_by(
-    team: *mut oik_team,
-    root: u32,
-    size: usize,
-    combine: oik_combine,
-    context: BytesMut,
-    values: Bytes,
-    count: usize,
-    mut result: BytesMut,
-) -> oik_status {
-    run(|| {
-        let by = ByProgram { size, count, combine, context: &context };
-        let call = CollectiveCall::of(team, CollectiveKind::Gather)?;
-        let len = call.checked(by.len())?;
-        let is_root = call.team().rank() == root;
-        let room = call.checked(result.get(if is_root { len } else { 0 }, "result"))?;
-        let values = call.checked(values.get(len, "values"))?;
-        let all = Untyped::of(call.team(), ElementKind::U8).gather(root, values).wait()?;
+functions! {
+    /// Combines `count` elements of `size` bytes of all ranks by a function of the program, in the
+    /// order of ranks, in place: all ranks get the result. Every rank combines, and calls
+    /// `combine(into, next, count, context)`. Thread-safe, as `oik_broadcast` is.
+    oik_all_reduce_by(team: *mut oik_team, size: usize, combine: Raw<oik_combine>,
+        context: BytesMut, values: BytesMut, count: usize) = {
+        let by = (*combine, &*context);
+        let by = ByProgram::of(&team, CollectiveKind::AllGather, by, (size, count))?;
+        let values = by.call.checked(values.get_set(by.len, "values"))?;
+        values.copy_from_slice(&by.fold(&by.untyped().all_gather(values).wait()?.into_vec())?);
+    };
+    /// Combines elements as `oik_all_reduce_by` does. Only the root combines, and gets the result;
+    /// at other ranks `result` may be NULL. Thread-safe, as `oik_broadcast` is.
+    oik_reduce_by(team: *mut oik_team, root: u32, size: usize, combine: Raw<oik_combine>,
+        context: BytesMut, values: Bytes, count: usize, result: BytesMut) = {
+        let by = ByProgram::of(&team, CollectiveKind::Gather, (*combine, context), (size, count))?;
+        let is_root = by.call.team().rank() == root;
+        let room = by.call.checked(result.get(if is_root { by.len } else { 0 }, "result"))?;
+        let values = by.call.checked(values.get(by.len, "values"))?;
+        let all = by.untyped().gather(root, values).wait()?;
         if is_root {
             room.write_copy_of_slice(&by.fold(&all.into_vec())?);
         }
-        Ok(())
-    })
-}
-
-/// Combines elements of the ranks up to this one as `oik_all_reduce_by` does. Thread-safe, as
-/// `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_scan_by(
-    team: *mut oik_team,
-    size: usize,
-    combine: oik_combine,
-    context: BytesMut,
-    mut values: BytesMut,
-    count: usize,
-) -> oik_status {
-    run(|| {
-        let by = ByProgram { size, count, combine, context: &context };
-        let call = CollectiveCall::of(team, CollectiveKind::AllGather)?;
-        let len = call.checked(by.len())?;
-        let values = call.checked(values.get_set(len, "values"))?;
-        let all = Untyped::of(call.team(), ElementKind::U8).all_gather(values).wait()?.into_vec();
-        let mine = (call.team().rank() as usize + 1).saturating_mul(len);
+    };
+    /// Combines elements of the ranks up to this one as `oik_all_reduce_by` does. Thread-safe, as
+    /// `oik_broadcast` is.
+    oik_scan_by(team: *mut oik_team, size: usize, combine: Raw<oik_combine>, context: BytesMut,
+        values: BytesMut, count: usize) = {
+        let by = (*combine, &*context);
+        let by = ByProgram::of(&team, CollectiveKind::AllGather, by, (size, count))?;
+        let values = by.call.checked(values.get_set(by.len, "values"))?;
+        let all = by.untyped().all_gather(values).wait()?.into_vec();
+        let mine = (by.call.team().rank() as usize + 1).saturating_mul(by.len);
         values.copy_from_slice(&by.fold(all.get(..mine).unwrap_or(&all))?);
-        Ok(())
-    })
+    };
 }
 
 /// A vector of the program.
@@ -623,12 +458,16 @@ impl Elements {
     }
 
     /// Returns one vector for each rank.
-    fn vectors<'v>(&self, vectors: &'v Vectors, ranks: usize) -> CallResult<Vec<&'v [u8]>> {
+    fn vectors<'v>(
+        &self,
+        vectors: &'v Input<oik_vector>,
+        ranks: usize,
+    ) -> CallResult<Vec<&'v [u8]>> {
         let bytes = |vector: &'v oik_vector| {
             let len = bytes_of(vector.count, self.kind.size())?;
             vector.values.get(len, "values of a vector")
         };
-        let vectors = vectors.get(ranks, "vectors");
+        let vectors = vectors.slice(ranks, "vectors");
         self.checked(vectors.and_then(|vectors| vectors.iter().map(bytes).collect()))
     }
 
@@ -637,136 +476,63 @@ impl Elements {
     }
 }
 
-/// Collects vectors of different lengths at the root. `result` gets one vector for each rank there,
-/// and none at other ranks. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_gather_uneven(
-    team: *mut oik_team,
-    root: u32,
-    kind: oik_kind,
-    values: Bytes,
-    count: usize,
-    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
-) -> oik_status {
-    run(|| {
-        let out = place(result, "result");
-        let elements = Elements::of(team, CollectiveKind::Gather, kind)?;
-        let out = elements.checked(out)?;
-        let values = elements.values(&values, elements.len(count)?)?;
-        elements.keep(out, elements.untyped().gather_uneven(root, values).wait()?)
-    })
-}
-
-/// Collects vectors of different lengths at all ranks. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_all_gather_uneven(
-    team: *mut oik_team,
-    kind: oik_kind,
-    values: Bytes,
-    count: usize,
-    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
-) -> oik_status {
-    run(|| {
-        let out = place(result, "result");
-        let elements = Elements::of(team, CollectiveKind::AllGather, kind)?;
-        let out = elements.checked(out)?;
-        let values = elements.values(&values, elements.len(count)?)?;
-        elements.keep(out, elements.untyped().all_gather_uneven(values).wait()?)
-    })
-}
-
-/// Sends vector `r` of the root to rank `r`. At the root `vectors` has one for each rank; at other
-/// ranks it may be NULL. `result` gets one vector. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_scatter_uneven(
-    team: *mut oik_team,
-    root: u32,
-    kind: oik_kind,
-    vectors: Vectors,
-    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
-) -> oik_status {
-    run(|| {
-        let out = place(result, "result");
-        let elements = Elements::of(team, CollectiveKind::Scatter, kind)?;
-        let out = elements.checked(out)?;
-        let given = if elements.team().rank() == root { elements.ranks() } else { 0 };
-        let vectors = elements.vectors(&vectors, given)?;
-        let mine = elements.untyped().scatter_uneven(root, &vectors).wait()?;
-        elements.keep(out, vec![mine])
-    })
-}
-
-/// Sends vector `r` to rank `r`, and gets one of each rank. Thread-safe, as `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_all_to_all_uneven(
-    team: *mut oik_team,
-    kind: oik_kind,
-    vectors: Vectors,
-    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
-) -> oik_status {
-    run(|| {
-        let out = place(result, "result");
-        let elements = Elements::of(team, CollectiveKind::AllToAll, kind)?;
-        let out = elements.checked(out)?;
-        let vectors = elements.vectors(&vectors, elements.ranks())?;
-        elements.keep(out, elements.untyped().all_to_all_uneven(&vectors).wait()?)
-    })
-}
-
-/// Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors `r`.
-/// All ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as
-/// `oik_broadcast` is.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_reduce_scatter_uneven(
-    team: *mut oik_team,
-    kind: oik_kind,
-    operator_: oik_operator,
-    vectors: Vectors,
-    result: Option<&mut MaybeUninit<*mut oik_vectors>>,
-) -> oik_status {
-    run(|| {
-        let out = place(result, "result");
-        let elements = Elements::of(team, CollectiveKind::ReduceScatter, kind)?;
-        let out = elements.checked(out)?;
-        let vectors = elements.vectors(&vectors, elements.ranks())?;
-        let operator = elements.checked(operator_of(operator_))?;
-        let mine = elements.untyped().reduce_scatter_uneven(&vectors, operator).wait()?;
-        elements.keep(out, vec![mine.into_vec()])
-    })
-}
-
-/// Writes the number of vectors. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_vectors_count(
-    vectors: *mut oik_vectors,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        place(count, "count")?.write(find(vectors)?.vectors.len());
-        Ok(())
-    })
-}
-
-/// Writes the vector of this index, which is valid until the vectors are released. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_vectors_get(
-    vectors: *mut oik_vectors,
-    index: usize,
-    vector: Option<&mut MaybeUninit<oik_vector>>,
-) -> oik_status {
-    run(|| {
-        let vectors = find(vectors)?;
+functions! {
+    /// Collects vectors of different lengths at the root. `result` gets one vector for each rank
+    /// there, and none at other ranks. Thread-safe, as `oik_broadcast` is.
+    oik_gather_uneven(team: *mut oik_team, root: u32, kind: oik_kind, values: Bytes, count: usize,
+        result: Raw<New<oik_vectors>>) = {
+        let call = Elements::of(&team, CollectiveKind::Gather, kind)?;
+        let out = call.checked(result.place("result"))?;
+        let values = call.values(values, call.len(count)?)?;
+        call.keep(out, call.untyped().gather_uneven(root, values).wait()?)?
+    };
+    /// Collects vectors of different lengths at all ranks. Thread-safe, as `oik_broadcast` is.
+    oik_all_gather_uneven(team: *mut oik_team, kind: oik_kind, values: Bytes, count: usize,
+        result: Raw<New<oik_vectors>>) = {
+        let call = Elements::of(&team, CollectiveKind::AllGather, kind)?;
+        let out = call.checked(result.place("result"))?;
+        let values = call.values(values, call.len(count)?)?;
+        call.keep(out, call.untyped().all_gather_uneven(values).wait()?)?
+    };
+    /// Sends vector `r` of the root to rank `r`. At the root `vectors` has one for each rank; at
+    /// other ranks it may be NULL. `result` gets one vector. Thread-safe, as `oik_broadcast` is.
+    oik_scatter_uneven(team: *mut oik_team, root: u32, kind: oik_kind,
+        vectors: Raw<Input<oik_vector>>, result: Raw<New<oik_vectors>>) = {
+        let call = Elements::of(&team, CollectiveKind::Scatter, kind)?;
+        let out = call.checked(result.place("result"))?;
+        let given = if call.team().rank() == root { call.ranks() } else { 0 };
+        let vectors = call.vectors(vectors, given)?;
+        call.keep(out, vec![call.untyped().scatter_uneven(root, &vectors).wait()?])?
+    };
+    /// Sends vector `r` to rank `r`, and gets one of each rank. Thread-safe, as `oik_broadcast` is.
+    oik_all_to_all_uneven(team: *mut oik_team, kind: oik_kind, vectors: Raw<Input<oik_vector>>,
+        result: Raw<New<oik_vectors>>) = {
+        let call = Elements::of(&team, CollectiveKind::AllToAll, kind)?;
+        let out = call.checked(result.place("result"))?;
+        let vectors = call.vectors(vectors, call.ranks())?;
+        call.keep(out, call.untyped().all_to_all_uneven(&vectors).wait()?)?
+    };
+    /// Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors
+    /// `r`. All ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as
+    /// `oik_broadcast` is.
+    oik_reduce_scatter_uneven(team: *mut oik_team, kind: oik_kind, operator_: oik_operator,
+        vectors: Raw<Input<oik_vector>>, result: Raw<New<oik_vectors>>) = {
+        let call = Elements::of(&team, CollectiveKind::ReduceScatter, kind)?;
+        let out = call.checked(result.place("result"))?;
+        let vectors = call.vectors(vectors, call.ranks())?;
+        let operator = call.checked(operator_of(operator_))?;
+        let mine = call.untyped().reduce_scatter_uneven(&vectors, operator).wait()?;
+        call.keep(out, vec![mine.into_vec()])?
+    };
+    /// Writes the number of vectors. Thread-safe.
+    oik_vectors_count(vectors: *mut oik_vectors) -> count: Room<usize> = vectors.vectors.len();
+    /// Writes the vector of this index, which is valid until the vectors are released. Thread-safe.
+    oik_vectors_get(vectors: *mut oik_vectors, index: usize) -> vector: Room<oik_vector> = {
         let found = vectors.vectors.get(index);
         let none = || format!("vector {index}, but there are {}", vectors.vectors.len());
         let found = found.ok_or_else(|| CallError::invalid(none()))?;
-        let count = found.len() / vectors.size;
-        place(vector, "vector")?.write(oik_vector { values: Bytes::of(Some(found)), count });
-        Ok(())
-    })
-}
-
-/// Releases vectors. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_vectors_release(vectors: *mut oik_vectors) -> oik_status {
-    run(|| take(vectors).map(drop))
+        oik_vector { values: Bytes::of(Some(found)), count: found.len() / vectors.size }
+    };
+    /// Releases vectors. Thread-safe.
+    oik_vectors_release(vectors: Released<oik_vectors>) = drop(vectors);
 }

@@ -1,12 +1,11 @@
 //! The job of this process.
 
-use crate::call::{CallError, CallResult, run};
-use crate::objects::{HandlePlace, find, handled, keep, take};
+use crate::call::{CallError, CallResult, Give, arguments, copied, functions, outputs, run};
+use crate::objects::{HandlePlace, Released, find, handled, keep};
 use crate::place::name_calls;
-use crate::pointers::{BytesMut, RanksOut, Text, place};
+use crate::pointers::{BytesMut, Filled, Room, Text, fill, fill_text, place};
 use crate::status::oik_status;
 use oikaze::{Job, Peer};
-use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -29,14 +28,23 @@ fn joined() -> std::sync::MutexGuard<'static, Vec<Weak<JoinedJob>>> {
     JOINED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps a job that this process has joined, and gives C its handle.
-pub fn keep_job(out: HandlePlace<'_, oik_job>, job: Job) -> CallResult {
-    let peers = (0..job.size()).map(|_| OnceLock::new()).collect();
-    let job = keep(out, JoinedJob { job, peers })?;
-    let mut joined = joined();
-    joined.retain(|job| job.strong_count() > 0);
-    joined.push(Arc::downgrade(&job));
-    Ok(())
+/// Place in which C gets the handle of a job that this process has joined.
+#[repr(transparent)]
+pub struct Joined(*mut *mut oik_job);
+
+outputs! {
+    <> Joined: HandlePlace<'p, oik_job> = |it, what| place(&mut it.0, what);
+}
+
+impl Give<Job> for Joined {
+    fn give(place: HandlePlace<'_, oik_job>, job: Job) -> CallResult {
+        let peers = (0..job.size()).map(|_| OnceLock::new()).collect();
+        let job = keep(place, JoinedJob { job, peers })?;
+        let mut joined = joined();
+        joined.retain(|job| job.strong_count() > 0);
+        joined.push(Arc::downgrade(&job));
+        Ok(())
+    }
 }
 
 impl JoinedJob {
@@ -86,44 +94,44 @@ pub fn abort_all(reason: &str) {
     jobs.iter().for_each(|job| job.job.end_with_reason(reason));
 }
 
-/// Makes a time limit of seconds. Infinity means that there is no limit.
-pub fn limit(seconds: f64) -> CallResult<Duration> {
-    if seconds == f64::INFINITY {
-        return Ok(Duration::MAX);
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        CallError::invalid(format!(
-            "a time limit of {seconds} s; pass 0 or more seconds, or INFINITY"
-        ))
-    })
+/// Time limit in seconds. Infinity means that there is no limit.
+#[repr(transparent)]
+pub struct Limit(f64);
+
+arguments! { one:
+    <> Limit: Duration = |it, _, _| {
+        if it.0 == f64::INFINITY {
+            return Ok(Duration::MAX);
+        }
+        Duration::try_from_secs_f64(it.0).map_err(|_| {
+            let why = format!("a time limit of {} s; pass 0 or more seconds, or INFINITY", it.0);
+            CallError::invalid(why)
+        })
+    };
 }
 
-/// Joins the job that the environment describes, and writes its handle to `job`. The environment is
-/// that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts. Without a
-/// launcher, the program is a job of one node. `oik_join_with` takes settings. A program calls
-/// `oik_leave` before it ends; otherwise this node is lost to the others. Thread-safe.
-///
-/// Errors: `OIK_JOB` if the job or its store could not be reached; `OIK_INVALID` if an environment
-/// variable makes no sense; `OIK_SYSTEM` or `OIK_MEMORY` if this machine does not grant something.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_join(job: Option<&mut MaybeUninit<*mut oik_job>>) -> oik_status {
-    run(|| {
-        let job = place(job, "job")?;
+functions! {
+    /// Joins the job that the environment describes, and writes its handle to `job`. The
+    /// environment is that of `oikaze run`, mpirun, srun, torchrun, Kubernetes, or a list of hosts.
+    /// Without a launcher, the program is a job of one node. `oik_join_with` takes settings. A
+    /// program calls `oik_leave` before it ends; otherwise this node is lost to the others.
+    /// Thread-safe.
+    ///
+    /// Errors: `OIK_JOB` if the job or its store could not be reached; `OIK_INVALID` if an
+    /// environment variable makes no sense; `OIK_SYSTEM` or `OIK_MEMORY` if this machine does not
+    /// grant something.
+    oik_join() -> job: Joined = {
         name_calls();
-        keep_job(job, oikaze::join()?)
-    })
-}
-
-/// Leaves the job: waits for all other nodes to leave, then says goodbye. The handle means nothing
-/// from then on, even if the call fails. Calls with objects of this job fail with `OIK_LEFT` from
-/// then on, except those that release an object or look at what this node has. Memory that the
-/// program has lent is the program's again. Thread-safe.
-///
-/// Errors: `OIK_PEER_LOST` if a node was lost before it left; `OIK_UNREPORTED` if operations have
-/// failed that nobody waited for; `OIK_INVALID` if a guard is alive.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_leave(job: *mut oik_job) -> oik_status {
-    run(|| Ok(take(job)?.job.leave_shared()?))
+        oikaze::join()?
+    };
+    /// Leaves the job: waits for all other nodes to leave, then says goodbye. The handle means
+    /// nothing from then on, even if the call fails. Calls with objects of this job fail with
+    /// `OIK_LEFT` from then on, except those that release an object or look at what this node has.
+    /// Memory that the program has lent is the program's again. Thread-safe.
+    ///
+    /// Errors: `OIK_PEER_LOST` if a node was lost before it left; `OIK_UNREPORTED` if operations
+    /// have failed that nobody waited for; `OIK_INVALID` if a guard is alive.
+    oik_leave(job: Released<oik_job>) = job.job.leave_shared()?;
 }
 
 /// Ends the job for all nodes, for this reason, and this process by exit(3) with this status, as
@@ -149,59 +157,24 @@ pub extern "C" fn oik_abort(job: *mut oik_job, status: i32, reason: Text) -> ! {
     std::process::exit(if status & 0xff == 0 { 1 } else { status })
 }
 
-/// Writes this node's rank, 0 to size − 1. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_rank(job: *mut oik_job, rank: Option<&mut MaybeUninit<u32>>) -> oik_status {
-    run(|| {
-        place(rank, "rank")?.write(find(job)?.job.rank());
-        Ok(())
-    })
-}
-
-/// Writes the number of nodes in the job. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_size(job: *mut oik_job, size: Option<&mut MaybeUninit<u32>>) -> oik_status {
-    run(|| {
-        place(size, "size")?.write(find(job)?.job.size());
-        Ok(())
-    })
-}
-
-/// Writes the time limit, in seconds, of waits that are given none of their own; INFINITY if there
-/// is none. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_time_limit(
-    job: *mut oik_job,
-    seconds: Option<&mut MaybeUninit<f64>>,
-) -> oik_status {
-    run(|| {
-        let limit = find(job)?.job.time_limit();
-        place(seconds, "seconds")?.write(limit.map_or(f64::INFINITY, |limit| limit.as_secs_f64()));
-        Ok(())
-    })
-}
-
-/// Writes the ranks of nodes that have died, or have left without waiting for the others, in the
-/// order in which this node learned of it. `count` gets their number. Returns `OIK_TOO_SMALL` if
-/// there is room for fewer (`capacity` ranks). Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_lost(
-    job: *mut oik_job,
-    mut ranks: RanksOut,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        let lost = find(job)?.job.lost();
-        place(count, "count")?.write(lost.len());
-        let room = ranks.get(capacity, "ranks")?;
-        let Some(room) = room.get_mut(..lost.len()) else {
-            let why = format!("{} ranks do not fit into room for {capacity}", lost.len());
-            return Err(CallError::new(oik_status::OIK_TOO_SMALL, why));
-        };
-        room.write_copy_of_slice(&lost);
-        Ok(())
-    })
+functions! {
+    /// Writes this node's rank, 0 to size − 1. Thread-safe.
+    oik_rank(job: *mut oik_job) -> rank: Room<u32> = job.job.rank();
+    /// Writes the number of nodes in the job. Thread-safe.
+    oik_size(job: *mut oik_job) -> size: Room<u32> = job.job.size();
+    /// Writes the time limit, in seconds, of waits that are given none of their own; INFINITY if
+    /// there is none. Thread-safe.
+    oik_time_limit(job: *mut oik_job) -> seconds: Room<f64> =
+        job.job.time_limit().map_or(f64::INFINITY, |limit| limit.as_secs_f64());
+    /// Writes the ranks of nodes that have died, or have left without waiting for the others, in
+    /// the order in which this node learned of it. `count` gets their number. Returns
+    /// `OIK_TOO_SMALL` if there is room for fewer (`capacity` ranks). Thread-safe.
+    oik_lost(job: *mut oik_job, ranks[capacity]: Room<u32>)
+        -> count: Filled<usize> = {
+        let lost = job.job.lost();
+        count.write(lost.len());
+        fill(ranks, &lost, "ranks")?
+    };
 }
 
 /// Counters of one node, all of them from its start.
@@ -251,89 +224,32 @@ pub struct oik_statistics {
     pub placed_messages: u64,
 }
 
-/// Writes the counters of this node. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_get_statistics(
-    job: *mut oik_job,
-    statistics: Option<&mut MaybeUninit<oik_statistics>>,
-) -> oik_status {
-    run(|| {
-        let now = find(job)?.job.statistics();
-        place(statistics, "statistics")?.write(oik_statistics {
-            read_faults: now.read_faults,
-            write_faults: now.write_faults,
-            pages_fetched: now.pages_fetched,
-            diffs: now.diffs,
-            diff_bytes: now.diff_bytes,
-            barriers: now.barriers,
-            locks: now.locks,
-            datagrams_sent: now.datagrams_sent,
-            datagrams_received: now.datagrams_received,
-            bytes_sent: now.bytes_sent,
-            bytes_received: now.bytes_received,
-            retransmissions: now.retransmissions,
-            corrupt: now.corrupt,
-            strangers: now.strangers,
-            unauthentic: now.unauthentic,
-            unheard: now.unheard,
-            stale_handshakes: now.stale_handshakes,
-            unproved: now.unproved,
-            duplicates: now.duplicates,
-            placed_messages: now.placed_messages,
-        });
-        Ok(())
-    })
-}
-
-/// Writes how this node detects accesses to shared arrays, and why not in a better way, to
-/// `buffer`: `len` bytes without a zero byte. Returns `OIK_TOO_SMALL` if `capacity` is less.
-/// Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_page_tracking(
-    job: *mut oik_job,
-    mut buffer: BytesMut,
-    capacity: usize,
-    len: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| buffer.fill(capacity, find(job)?.job.page_tracking().as_bytes(), len))
-}
-
-/// Writes a descriptor that becomes readable when an operation has ended or a message has arrived,
-/// for poll(2) and event loops. `oik_clear_descriptor` makes it unreadable again. Check for events
-/// after that call, not before. It may become readable without any event. The descriptor is the
-/// job's: it is not to be closed. A loop that calls `oik_progress` before it sleeps is about as
-/// fast as a blocking wait. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_descriptor(
-    job: *mut oik_job,
-    descriptor: Option<&mut MaybeUninit<i32>>,
-) -> oik_status {
-    run(|| {
-        place(descriptor, "descriptor")?.write(find(job)?.job.descriptor().as_raw_fd());
-        Ok(())
-    })
-}
-
-/// Makes the job's descriptor unreadable again, and takes in what has arrived. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_clear_descriptor(job: *mut oik_job) -> oik_status {
-    run(|| {
-        find(job)?.job.clear_descriptor();
-        Ok(())
-    })
-}
-
-/// Does the work of the node that is due now, and returns at once, for programs with an event loop.
-/// Writes `true` if the loop should look for its events and call again, and `false` if it should
-/// sleep on `oik_descriptor`. The way to wait (`OIKAZE_WAIT`) says for how long it is `true`. No
-/// program has to call this: a thread of the node works otherwise. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_progress(
-    job: *mut oik_job,
-    again: Option<&mut MaybeUninit<bool>>,
-) -> oik_status {
-    run(|| {
-        place(again, "again")?.write(find(job)?.job.progress());
-        Ok(())
-    })
+functions! {
+    /// Writes the counters of this node. Thread-safe.
+    oik_get_statistics(job: *mut oik_job) -> statistics: Room<oik_statistics> = {
+        let now = job.job.statistics();
+        copied!(oik_statistics of now: read_faults, write_faults, pages_fetched, diffs, diff_bytes,
+            barriers, locks, datagrams_sent, datagrams_received, bytes_sent, bytes_received,
+            retransmissions, corrupt, strangers, unauthentic, unheard, stale_handshakes, unproved,
+            duplicates, placed_messages)
+    };
+    /// Writes how this node detects accesses to shared arrays, and why not in a better way, to
+    /// `buffer`: `len` bytes without a zero byte. Returns `OIK_TOO_SMALL` if `capacity` is less.
+    /// Thread-safe.
+    oik_page_tracking(job: *mut oik_job, buffer[capacity]: BytesMut)
+        -> len: Filled<usize> =
+        fill_text(buffer, job.job.page_tracking(), len)?;
+    /// Writes a descriptor that becomes readable when an operation has ended or a message has
+    /// arrived, for poll(2) and event loops. `oik_clear_descriptor` makes it unreadable again.
+    /// Check for events after that call, not before. It may become readable without any event. The
+    /// descriptor is the job's: it is not to be closed. A loop that calls `oik_progress` before it
+    /// sleeps is about as fast as a blocking wait. Thread-safe.
+    oik_descriptor(job: *mut oik_job) -> descriptor: Room<i32> = job.job.descriptor().as_raw_fd();
+    /// Makes the job's descriptor unreadable again, and takes in what has arrived. Thread-safe.
+    oik_clear_descriptor(job: *mut oik_job) = job.job.clear_descriptor();
+    /// Does the work of the node that is due now, and returns at once, for programs with an event
+    /// loop. Writes `true` if the loop should look for its events and call again, and `false` if it
+    /// should sleep on `oik_descriptor`. The way to wait (`OIKAZE_WAIT`) says for how long it is
+    /// `true`. No program has to call this: a thread of the node works otherwise. Thread-safe.
+    oik_progress(job: *mut oik_job) -> again: Room<bool> = job.job.progress();
 }

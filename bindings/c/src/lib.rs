@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `call` | the frame of each function: panics and errors become a status and a text |
+//! | `call` | rows of functions, and their frame: panics and errors become a status and a text |
 //! | `pointers` | pointers of C as values that Rust can use; all unsafe code but loans |
 //! | `objects` | objects by handle |
 //! | the others | functions of the header, by topic, in the order of the header |

@@ -2,7 +2,8 @@
 //! finds mistakes. A pointer to such a type is a handle, not an address: it is never dereferenced,
 //! and a stale one is an error and not a crash.
 
-use crate::call::{CallError, CallResult};
+use crate::call::{CallError, CallResult, Give, arguments, outputs};
+use crate::pointers::place;
 use crate::status::oik_status;
 use oikaze::ffi::{Handle, HandleTable, Keepable};
 use std::mem::MaybeUninit;
@@ -81,4 +82,35 @@ pub fn keep<H: Handled>(out: HandlePlace<'_, H>, object: H::Object) -> CallResul
     let handle = TABLE.keep_shared(Arc::clone(&object))?;
     out.write(without_provenance_mut(handle.to_bits() as usize));
     Ok(object)
+}
+
+/// Handle that means nothing after the call.
+#[repr(transparent)]
+pub struct Released<H>(*mut H);
+
+/// Handle that may be NULL.
+#[repr(transparent)]
+pub struct Nullable<H>(*mut H);
+
+arguments! { one:
+    <H: Handled> *mut H: Arc<H::Object> = |it, _, _| find(*it);
+    <H: Handled> Released<H>: Arc<H::Object> = |it, _, _| take(it.0);
+    <H: Handled> Nullable<H>: Option<Arc<H::Object>> = |it, _, _| {
+        if it.0.is_null() { Ok(None) } else { find(it.0).map(Some) }
+    };
+}
+
+/// Place in which C gets the handle of a new object.
+#[repr(transparent)]
+pub struct New<H>(*mut *mut H);
+
+outputs! {
+    <H: Handled> New<H>: HandlePlace<'p, H> = |it, what| place(&mut it.0, what);
+}
+
+impl<H: Handled> Give<H::Object> for New<H> {
+    #[inline]
+    fn give(place: HandlePlace<'_, H>, value: H::Object) -> CallResult {
+        keep(place, value).map(drop)
+    }
 }

@@ -1,15 +1,14 @@
 //! Operations under way, and the ways to learn of their end.
 
-use crate::call::{CallError, CallResult, remember, run};
+use crate::call::{CallError, CallResult, Give, Raw, arguments, functions, outputs, remember};
 use crate::collective::StartedCollective;
-use crate::job::{JoinedJob, check_joined, limit, oik_job};
-use crate::message::oik_received;
-use crate::objects::{HandlePlace, find, handled, keep, take, take_if};
-use crate::pointers::{BytesMut, CompletedOut, Operations, give, place};
+use crate::job::{JoinedJob, Limit, check_joined, oik_job};
+use crate::message::{oik_received, received_of};
+use crate::objects::{HandlePlace, New, Released, find, handled, keep, take, take_if};
+use crate::pointers::{BytesMut, Filled, Optional, Room, Slots, place_at};
 use crate::region::Loan;
 use crate::status::oik_status;
 use oikaze::completion::{Completed, CompletionQueue, Counter, Counts, Operation, Outcome};
-use oikaze::message::Received;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -34,47 +33,57 @@ pub enum KeptOperation {
 
 handled! { oik_operation: KeptOperation, "operation"; }
 
-/// Keeps an operation for C, which may not want its handle.
-pub fn begin(
-    out: Option<HandlePlace<'_, oik_operation>>,
-    operation: Operation<impl Outcome>,
-) -> CallResult {
-    match out {
-        Some(out) => begin_lent(out, operation, None),
-        // Of an operation that has failed at once, such as one of a job that was left, the caller
-        // learns here. Another goes on, and its failure is reported by a flush, or when the node
-        // leaves.
-        None if operation.is_done() => Ok(operation.wait().map(drop)?),
-        None => Ok(()),
+/// Handle of an operation, for functions that wait.
+#[repr(transparent)]
+pub struct Waited(*mut oik_operation);
+
+arguments! { one:
+    <> Waited: *mut oik_operation = |it, _, _| Ok(it.0);
+}
+
+/// Place in which C gets the handle of an operation that has begun, or NULL.
+#[repr(transparent)]
+pub struct Begun(*mut *mut oik_operation);
+
+outputs! {
+    <> Begun: Option<HandlePlace<'p, oik_operation>> = |it, _| Ok(place_at(&mut it.0));
+}
+
+impl<O: Outcome> Give<Operation<O>> for Begun {
+    #[inline]
+    fn give(place: Self::Place<'_>, operation: Operation<O>) -> CallResult {
+        match place {
+            Some(out) => keep(out, KeptOperation::Single(operation.into_bits(), None)).map(drop),
+            // Of an operation that has failed at once, such as one of a job that was left, the
+            // caller learns here. Another goes on, and its failure is reported by a flush, or when
+            // the node leaves.
+            None if operation.is_done() => Ok(operation.wait().map(drop)?),
+            None => Ok(()),
+        }
     }
 }
 
-/// Keeps an operation on lent memory for C.
-pub fn begin_lent(
-    out: HandlePlace<'_, oik_operation>,
-    operation: Operation<impl Outcome>,
-    loan: Option<Loan>,
-) -> CallResult {
-    keep(out, KeptOperation::Single(operation.into_bits(), loan)).map(drop)
-}
-
-/// Keeps a posted receive for C.
-pub fn begin_receive(
-    out: HandlePlace<'_, oik_operation>,
-    receive: Operation<Received>,
-    loan: Option<Loan>,
-) -> CallResult {
-    keep(out, KeptOperation::Receive(receive.into_bits(), loan)).map(drop)
+/// An operation that may use lent memory. Without a handle, C gets the memory back at once.
+impl<O: Outcome> Give<(Operation<O>, Option<Loan>)> for Begun {
+    #[inline]
+    fn give(place: Self::Place<'_>, (operation, loan): (Operation<O>, Option<Loan>)) -> CallResult {
+        match (place, loan) {
+            (place, None) => Self::give(place, operation),
+            (None, Some(_loan)) => Ok(operation.wait().map(drop)?),
+            (Some(out), loan) => {
+                keep(out, KeptOperation::Single(operation.into_bits(), loan)).map(drop)
+            }
+        }
+    }
 }
 
 /// Waits for a posted receive, and releases it unless it goes on. `wait` returns `None` if the
 /// receive has not ended. The message is described also if it was too long.
 pub fn finish_receive(
     handle: *mut oik_operation,
-    message: Option<&mut MaybeUninit<oik_received>>,
+    message: &mut MaybeUninit<oik_received>,
     wait: impl FnOnce(&Operation<u64>) -> Option<oikaze::Result<u64>>,
 ) -> CallResult {
-    let message = place(message, "message")?;
     let kept = find(handle)?;
     let KeptOperation::Receive(receive, _) = &*kept else {
         let why = "the operation is not a posted receive; wait for it by oik_wait";
@@ -85,22 +94,14 @@ pub fn finish_receive(
         Ok(_) => (receive.received(), Ok(())),
         Err(error) => (error.kept_message(), Err(CallError::from(error))),
     };
-    if let Some(Received { from, tag, len }) = received {
-        message.write(oik_received { from, tag, len: usize::try_from(len).unwrap_or(usize::MAX) });
+    if let Some(received) = received {
+        message.write(received_of(received));
     }
     if !outcome.as_ref().is_err_and(|error| error.status == oik_status::OIK_TIMEOUT) {
         // Another thread that has waited too may have released it.
         let _ = take(handle);
     }
     outcome
-}
-
-/// Keeps a collective for C.
-pub fn begin_collective(
-    out: HandlePlace<'_, oik_operation>,
-    started: StartedCollective,
-) -> CallResult {
-    keep(out, KeptOperation::Collective(Box::new(started))).map(drop)
 }
 
 impl KeptOperation {
@@ -179,166 +180,83 @@ fn finish(
     outcome
 }
 
-/// Waits for an operation within the job's time limit, and releases it. Returns its outcome.
-/// Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_wait(operation: *mut oik_operation) -> oik_status {
-    run(|| finish(operation, KeptOperation::wait).map(drop))
-}
-
-/// Waits as `oik_wait` does, and writes the previous value of the word that an atomic changed (its
-/// bits, if it has 32), or 0 for other operations. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_wait_value(
-    operation: *mut oik_operation,
-    value: Option<&mut MaybeUninit<u64>>,
-) -> oik_status {
-    run(|| {
-        let value = place(value, "value")?;
-        value.write(finish(operation, KeptOperation::wait)?);
-        Ok(())
-    })
-}
-
-/// Waits as `oik_wait_value` does, with this time limit in seconds. `value` may be NULL. After
-/// `OIK_TIMEOUT` the operation goes on. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_wait_for(
-    operation: *mut oik_operation,
-    seconds: f64,
-    value: Option<&mut MaybeUninit<u64>>,
-) -> oik_status {
-    run(|| {
-        let limit = limit(seconds)?;
-        give(value, finish(operation, |operation| operation.wait_for(limit))?);
-        Ok(())
-    })
-}
-
-/// Waits for `count` operations as `oik_wait` does, and releases all of them. NULL stands for an
-/// operation that has ended. Returns the first failure. After `OIK_TIMEOUT`, the operation that did
-/// not end and all after it may be waited for again. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_wait_all(mut operations: Operations, count: usize) -> oik_status {
-    run(|| {
+functions! {
+    /// Waits for an operation within the job's time limit, and releases it. Returns its outcome.
+    /// Thread-safe.
+    oik_wait(operation: Waited) = finish(operation, KeptOperation::wait)?;
+    /// Waits as `oik_wait` does, and writes the previous value of the word that an atomic changed
+    /// (its bits, if it has 32), or 0 for other operations. Thread-safe.
+    oik_wait_value(operation: Waited) -> value: Room<u64> = finish(operation, KeptOperation::wait)?;
+    /// Waits as `oik_wait_value` does, with this time limit in seconds. `value` may be NULL. After
+    /// `OIK_TIMEOUT` the operation goes on. Thread-safe.
+    oik_wait_for(operation: Waited, seconds: Limit) -> value: Optional<u64> =
+        finish(operation, |operation| operation.wait_for(seconds))?;
+    /// Waits for `count` operations as `oik_wait` does, and releases all of them. NULL stands for
+    /// an operation that has ended. Returns the first failure. After `OIK_TIMEOUT`, the operation
+    /// that did not end and all after it may be waited for again. Thread-safe.
+    oik_wait_all(operations[count]: Slots<*mut oik_operation>) = {
         let mut first = Ok(());
-        for operation in operations.get(count, "operations")?.iter_mut() {
-            if operation.is_null() {
-                continue;
-            }
+        for operation in operations.iter_mut().filter(|operation| !operation.is_null()) {
             match finish(*operation, KeptOperation::wait) {
                 Err(error) if error.status == oik_status::OIK_TIMEOUT => return Err(error),
                 outcome => first = first.and(outcome.map(drop)),
             }
             *operation = std::ptr::null_mut();
         }
-        first
-    })
-}
-
-/// Returns `OIK_NOT_READY` if the operation has not ended. Otherwise releases it and returns its
-/// outcome, as `oik_wait_value` does. `value` may be NULL. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_test(
-    operation: *mut oik_operation,
-    value: Option<&mut MaybeUninit<u64>>,
-) -> oik_status {
-    run(|| {
+        first?
+    };
+    /// Returns `OIK_NOT_READY` if the operation has not ended. Otherwise releases it and returns
+    /// its outcome, as `oik_wait_value` does. `value` may be NULL. Thread-safe.
+    oik_test(operation: Waited) -> value: Optional<u64> = {
         let (kept, is_taken) = take_if(operation, KeptOperation::is_done)?;
         let outcome = if is_taken { kept.try_take() } else { None };
-        give(value, outcome.ok_or_else(CallError::not_ready)??);
-        Ok(())
-    })
-}
-
-/// Cancels an operation (not a collective), waits until it uses no memory of the program any more,
-/// and releases it. Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may not have
-/// taken place. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_cancel(operation: *mut oik_operation) -> oik_status {
-    run(|| match &*find(operation)? {
-        KeptOperation::Single(..) | KeptOperation::Receive(..) => {
-            finish(operation, KeptOperation::cancel).map(drop)
+        outcome.ok_or_else(CallError::not_ready)??
+    };
+    /// Cancels an operation (not a collective), waits until it uses no memory of the program any
+    /// more, and releases it. Returns `OIK_OK` if it had ended well, and `OIK_CANCELLED` if it may
+    /// not have taken place. Thread-safe.
+    oik_cancel(operation: Waited) = {
+        if let KeptOperation::Collective(_) = &*find(operation)? {
+            return Err(CallError::invalid(
+                "a collective cannot be cancelled: other ranks need it; wait for it, or release it",
+            ));
         }
-        KeptOperation::Collective(_) => Err(CallError::invalid(
-            "a collective cannot be cancelled: other ranks need it; wait for it, or release it",
-        )),
-    })
-}
-
-/// Releases an operation, which goes on. If the program's memory was lent to it, the call waits
-/// until it does not use that memory any more. A failure is reported by `oik_flush` or `oik_leave`.
-/// A posted receive is cancelled. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_operation_release(operation: *mut oik_operation) -> oik_status {
-    run(|| {
-        if let KeptOperation::Receive(receive, _) = &*take(operation)? {
+        finish(operation, KeptOperation::cancel)?
+    };
+    /// Releases an operation, which goes on. If the program's memory was lent to it, the call waits
+    /// until it does not use that memory any more. A failure is reported by `oik_flush` or
+    /// `oik_leave`. A posted receive is cancelled. Thread-safe.
+    oik_operation_release(operation: Released<oik_operation>) = {
+        if let KeptOperation::Receive(receive, _) = &*operation {
             // It has taken no message, or has ended.
             let _ = receive.cancel();
         }
-        Ok(())
-    })
-}
-
-/// Waits until all operations and messages that this node has begun have ended, to all peers,
-/// within the job's time limit. Returns `OIK_UNREPORTED` if some have failed that no call has
-/// reported; each failure is reported once. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_flush(job: *mut oik_job) -> oik_status {
-    run(|| Ok(find(job)?.job.flush()?))
-}
-
-/// Flushes as `oik_flush` does, with this time limit in seconds. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_flush_for(job: *mut oik_job, seconds: f64) -> oik_status {
-    run(|| Ok(find(job)?.job.flush_for(limit(seconds)?)?))
-}
-
-/// Flushes as `oik_flush` does, operations to one peer only. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_flush_peer(job: *mut oik_job, rank: u32) -> oik_status {
-    run(|| Ok(find(job)?.peer(rank)?.flush()?))
-}
-
-/// Flushes as `oik_flush_peer` does, with this time limit in seconds. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_flush_peer_for(job: *mut oik_job, rank: u32, seconds: f64) -> oik_status {
-    run(|| Ok(find(job)?.peer(rank)?.flush_for(limit(seconds)?)?))
-}
-
-/// Orders operations and messages to each peer: those begun after the fence take place at the peer
-/// after those begun before it. Returns at once. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_fence(job: *mut oik_job) -> oik_status {
-    run(|| {
-        find(job)?.job.fence();
-        Ok(())
-    })
-}
-
-/// Orders operations as `oik_fence` does, to one peer only. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_fence_peer(job: *mut oik_job, rank: u32) -> oik_status {
-    run(|| {
-        find(job)?.peer(rank)?.fence();
-        Ok(())
-    })
-}
-
-/// Calls `posts(context)` on the calling thread. The operations that it begins leave together at
-/// its end, in as few datagrams as hold them. Many small operations so have several times the rate.
-/// `posts` returns normally: neither longjmp nor an exception of C++ leaves it. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_batch(
-    job: *mut oik_job,
-    posts: Option<extern "C" fn(context: BytesMut)>,
-    context: BytesMut,
-) -> oik_status {
-    run(|| {
+    };
+    /// Waits until all operations and messages that this node has begun have ended, to all peers,
+    /// within the job's time limit. Returns `OIK_UNREPORTED` if some have failed that no call has
+    /// reported; each failure is reported once. Thread-safe.
+    oik_flush(job: *mut oik_job) = job.job.flush()?;
+    /// Flushes as `oik_flush` does, with this time limit in seconds. Thread-safe.
+    oik_flush_for(job: *mut oik_job, seconds: Limit) = job.job.flush_for(seconds)?;
+    /// Flushes as `oik_flush` does, operations to one peer only. Thread-safe.
+    oik_flush_peer(job: *mut oik_job, rank: u32) = job.peer(rank)?.flush()?;
+    /// Flushes as `oik_flush_peer` does, with this time limit in seconds. Thread-safe.
+    oik_flush_peer_for(job: *mut oik_job, rank: u32, seconds: Limit) =
+        job.peer(rank)?.flush_for(seconds)?;
+    /// Orders operations and messages to each peer: those begun after the fence take place at the
+    /// peer after those begun before it. Returns at once. Thread-safe.
+    oik_fence(job: *mut oik_job) = job.job.fence();
+    /// Orders operations as `oik_fence` does, to one peer only. Thread-safe.
+    oik_fence_peer(job: *mut oik_job, rank: u32) = job.peer(rank)?.fence();
+    /// Calls `posts(context)` on the calling thread. The operations that it begins leave together
+    /// at its end, in as few datagrams as hold them. Many small operations so have several times
+    /// the rate. `posts` returns normally: neither longjmp nor an exception of C++ leaves it.
+    /// Thread-safe.
+    oik_batch(job: *mut oik_job, posts: Raw<Option<extern "C" fn(context: BytesMut)>>,
+        context: Raw<BytesMut>) = {
         let posts = posts.ok_or_else(|| CallError::invalid("posts is NULL; pass a function"))?;
-        find(job)?.job.batch(|| posts(context));
-        Ok(())
-    })
+        job.job.batch(|| posts(context.copy()));
+    };
 }
 
 /// A queue in which operations report their end.
@@ -370,13 +288,13 @@ impl KeptQueue {
     /// room for.
     fn take(
         &self,
-        (mut room, capacity): (CompletedOut, usize),
-        count: Option<&mut MaybeUninit<usize>>,
-        (at_least, limit): (usize, Option<Duration>),
+        room: &mut [MaybeUninit<oik_completed>],
+        count: &mut MaybeUninit<usize>,
+        at_least: usize,
+        limit: Option<Duration>,
     ) -> CallResult {
-        let count = place(count, "count")?;
         count.write(0);
-        let room = room.get(capacity, "completed")?;
+        let capacity = room.len();
         if at_least > capacity {
             let why = format!("{at_least} operations do not fit into room for {capacity}");
             return Err(CallError::invalid(why));
@@ -406,77 +324,34 @@ impl KeptQueue {
     }
 }
 
-/// Makes a queue in which operations report their end (`oik_report_to`). Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_queue_new(
-    job: *mut oik_job,
-    queue: Option<&mut MaybeUninit<*mut oik_queue>>,
-) -> oik_status {
-    run(|| {
-        let out = place(queue, "queue")?;
-        let job = find(job)?;
+functions! {
+    /// Makes a queue in which operations report their end (`oik_report_to`). Thread-safe.
+    oik_queue_new(job: *mut oik_job) -> queue: New<oik_queue> = {
         let (queue, rest) = (job.job.completion_queue(), Mutex::default());
-        keep(out, KeptQueue { job: Arc::downgrade(&job), queue, rest }).map(drop)
-    })
-}
-
-/// Lets a queue report the end of an operation, with this context. The operation is still to be
-/// waited for or released. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_report_to(
-    operation: *mut oik_operation,
-    queue: *mut oik_queue,
-    context: u64,
-) -> oik_status {
-    run(|| find(operation)?.report_to(&find(queue)?.queue, context))
-}
-
-/// Takes operations that have ended out of the queue without waiting, at most `capacity` of them.
-/// `count` gets their number, which may be 0. If some have failed, `oik_error` gives the text of
-/// the last of them. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_queue_poll(
-    queue: *mut oik_queue,
-    completed: CompletedOut,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| find(queue)?.take((completed, capacity), count, (0, None)))
-}
-
-/// Waits within the job's time limit until at least `at_least` operations have ended, and takes
-/// them out of the queue as `oik_queue_poll` does. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_queue_wait(
-    queue: *mut oik_queue,
-    at_least: usize,
-    completed: CompletedOut,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| find(queue)?.take((completed, capacity), count, (at_least, None)))
-}
-
-/// Waits as `oik_queue_wait` does, with this time limit in seconds. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_queue_wait_for(
-    queue: *mut oik_queue,
-    at_least: usize,
-    seconds: f64,
-    completed: CompletedOut,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        let limit = limit(seconds)?;
-        find(queue)?.take((completed, capacity), count, (at_least, Some(limit)))
-    })
-}
-
-/// Releases a queue. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_queue_release(queue: *mut oik_queue) -> oik_status {
-    run(|| take(queue).map(drop))
+        KeptQueue { job: Arc::downgrade(&job), queue, rest }
+    };
+    /// Lets a queue report the end of an operation, with this context. The operation is still to be
+    /// waited for or released. Thread-safe.
+    oik_report_to(operation: *mut oik_operation, queue: *mut oik_queue, context: u64) =
+        operation.report_to(&queue.queue, context)?;
+    /// Takes operations that have ended out of the queue without waiting, at most `capacity` of
+    /// them. `count` gets their number, which may be 0. If some have failed, `oik_error` gives the
+    /// text of the last of them. Thread-safe.
+    oik_queue_poll(queue: *mut oik_queue, completed[capacity]: Room<oik_completed>)
+        -> count: Filled<usize> =
+        queue.take(completed, count, 0, None)?;
+    /// Waits within the job's time limit until at least `at_least` operations have ended, and takes
+    /// them out of the queue as `oik_queue_poll` does. Thread-safe.
+    oik_queue_wait(queue: *mut oik_queue, at_least: usize, completed[capacity]: Room<oik_completed>)
+        -> count: Filled<usize> =
+        queue.take(completed, count, at_least, None)?;
+    /// Waits as `oik_queue_wait` does, with this time limit in seconds. Thread-safe.
+    oik_queue_wait_for(queue: *mut oik_queue, at_least: usize, seconds: Limit,
+        completed[capacity]: Room<oik_completed>)
+        -> count: Filled<usize> =
+        queue.take(completed, count, at_least, Some(seconds))?;
+    /// Releases a queue. Thread-safe.
+    oik_queue_release(queue: Released<oik_queue>) = drop(queue);
 }
 
 /// A counter of operations that have ended.
@@ -496,76 +371,30 @@ pub struct oik_counts {
     pub failed: u64,
 }
 
-fn give_counts(counts: Option<&mut MaybeUninit<oik_counts>>, now: Counts) {
-    give(counts, oik_counts { succeeded: now.succeeded, failed: now.failed });
+fn counts_of(Counts { succeeded, failed }: Counts) -> oik_counts {
+    oik_counts { succeeded, failed }
 }
 
-/// Makes a counter of operations that have ended (`oik_count_in`). A thread that waits for the last
-/// of many operations is woken once. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_counter_new(
-    job: *mut oik_job,
-    counter: Option<&mut MaybeUninit<*mut oik_counter>>,
-) -> oik_status {
-    run(|| {
-        let out = place(counter, "counter")?;
-        keep(out, KeptCounter(find(job)?.job.counter())).map(drop)
-    })
-}
-
-/// Lets a counter count an operation when it ends. The operation is still to be waited for or
-/// released. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_count_in(
-    operation: *mut oik_operation,
-    counter: *mut oik_counter,
-) -> oik_status {
-    run(|| find(operation)?.count_in(&find(counter)?.0))
-}
-
-/// Writes how many operations have ended. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_counter_counts(
-    counter: *mut oik_counter,
-    counts: Option<&mut MaybeUninit<oik_counts>>,
-) -> oik_status {
-    run(|| {
-        let now = find(counter)?.0.counts();
-        give_counts(Some(place(counts, "counts")?), now);
-        Ok(())
-    })
-}
-
-/// Waits within the job's time limit until at least `ended` operations have ended. `counts` may be
-/// NULL. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_counter_wait(
-    counter: *mut oik_counter,
-    ended: u64,
-    counts: Option<&mut MaybeUninit<oik_counts>>,
-) -> oik_status {
-    run(|| {
-        give_counts(counts, find(counter)?.0.wait(ended)?);
-        Ok(())
-    })
-}
-
-/// Waits as `oik_counter_wait` does, with this time limit in seconds. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_counter_wait_for(
-    counter: *mut oik_counter,
-    ended: u64,
-    seconds: f64,
-    counts: Option<&mut MaybeUninit<oik_counts>>,
-) -> oik_status {
-    run(|| {
-        give_counts(counts, find(counter)?.0.wait_for(ended, limit(seconds)?)?);
-        Ok(())
-    })
-}
-
-/// Releases a counter. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_counter_release(counter: *mut oik_counter) -> oik_status {
-    run(|| take(counter).map(drop))
+functions! {
+    /// Makes a counter of operations that have ended (`oik_count_in`). A thread that waits for the
+    /// last of many operations is woken once. Thread-safe.
+    oik_counter_new(job: *mut oik_job) -> counter: New<oik_counter> =
+        KeptCounter(job.job.counter());
+    /// Lets a counter count an operation when it ends. The operation is still to be waited for or
+    /// released. Thread-safe.
+    oik_count_in(operation: *mut oik_operation, counter: *mut oik_counter) =
+        operation.count_in(&counter.0)?;
+    /// Writes how many operations have ended. Thread-safe.
+    oik_counter_counts(counter: *mut oik_counter) -> counts: Room<oik_counts> =
+        counts_of(counter.0.counts());
+    /// Waits within the job's time limit until at least `ended` operations have ended. `counts` may
+    /// be NULL. Thread-safe.
+    oik_counter_wait(counter: *mut oik_counter, ended: u64) -> counts: Optional<oik_counts> =
+        counts_of(counter.0.wait(ended)?);
+    /// Waits as `oik_counter_wait` does, with this time limit in seconds. Thread-safe.
+    oik_counter_wait_for(counter: *mut oik_counter, ended: u64, seconds: Limit)
+        -> counts: Optional<oik_counts> =
+        counts_of(counter.0.wait_for(ended, seconds)?);
+    /// Releases a counter. Thread-safe.
+    oik_counter_release(counter: Released<oik_counter>) = drop(counter);
 }

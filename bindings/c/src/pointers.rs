@@ -2,7 +2,8 @@
 //! keeps to the header: memory that an argument points to stays as it is until the function
 //! returns, and has the length that stands beside it. In the header the types are plain pointers.
 
-use crate::call::{CallError, CallResult};
+use crate::call::{CallError, CallResult, Give, arguments, outputs};
+use crate::status::oik_status;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -59,116 +60,6 @@ fn checked<T>(pointer: *const T, count: usize, what: &str) -> CallResult<NonNull
         return Err(too_long());
     }
     Ok(found)
-}
-
-/// Declares a type of arrays that C passes for reading.
-macro_rules! input {
-    ($($(#[$doc:meta])* $name:ident of $element:ty;)*) => {$(
-        $(#[$doc])*
-        #[repr(transparent)]
-        pub struct $name(*const $element);
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self(std::ptr::null())
-            }
-        }
-
-        impl $name {
-            /// Returns the elements; `what` names the argument. NULL has no elements.
-            pub fn get(&self, count: usize, what: &str) -> CallResult<&[$element]> {
-                let first = checked(self.0, count, what)?;
-                // SAFETY: the caller in C passes this many elements, which stay unchanged during
-                // the call, which `self` does not outlive. `checked` has looked at the rest.
-                Ok(unsafe { slice::from_raw_parts(first.as_ptr(), count) })
-            }
-        }
-    )*};
-}
-
-/// Declares a type of arrays that C passes to be written.
-macro_rules! output {
-    ($($(#[$doc:meta])* $name:ident of $element:ty;)*) => {$(
-        $(#[$doc])*
-        #[repr(transparent)]
-        pub struct $name(*mut $element);
-
-        impl $name {
-            /// Returns the elements, which may be uninitialised; `what` names the argument.
-            pub fn get(
-                &mut self,
-                count: usize,
-                what: &str,
-            ) -> CallResult<&mut [MaybeUninit<$element>]> {
-                let first = checked(self.0.cast_const(), count, what)?.cast();
-                // SAFETY: the caller in C passes room for this many elements, which nobody else
-                // uses during the call, which `self` does not outlive.
-                Ok(unsafe { slice::from_raw_parts_mut(first.as_ptr(), count) })
-            }
-        }
-    )*};
-}
-
-input! {
-    /// Ranks of nodes.
-    Ranks of u32;
-    /// Lengths or extents.
-    Sizes of usize;
-    /// Ranges of axes.
-    Ranges of crate::array::oik_range;
-    /// Fields of a struct.
-    Fields of crate::array::oik_field;
-    /// Vectors of different lengths.
-    Vectors of crate::collective::oik_vector;
-    /// Pieces of a list.
-    Pieces of crate::remote::oik_piece;
-}
-
-output! {
-    /// Room for ranks.
-    RanksOut of u32;
-    /// Room for lengths or extents.
-    SizesOut of usize;
-    /// Room for refused accesses.
-    RefusedOut of crate::remote::oik_refused_access;
-    /// Room for ranges of axes.
-    RangesOut of crate::array::oik_range;
-    /// Room for ended operations.
-    CompletedOut of crate::operation::oik_completed;
-    /// Room for handles of messages.
-    MessagesOut of *mut crate::message::oik_message;
-}
-
-/// Handles of operations, which are set to NULL when the operations have ended.
-#[repr(transparent)]
-pub struct Operations(*mut *mut crate::operation::oik_operation);
-
-impl Operations {
-    /// Returns the handles; `what` names the argument.
-    pub fn get(
-        &mut self,
-        count: usize,
-        what: &str,
-    ) -> CallResult<&mut [*mut crate::operation::oik_operation]> {
-        let first = checked(self.0.cast_const(), count, what)?;
-        // SAFETY: the caller in C passes this many handles, which nobody else uses during the call,
-        // which `self` does not outlive.
-        Ok(unsafe { slice::from_raw_parts_mut(first.as_ptr(), count) })
-    }
-}
-
-impl Fields {
-    /// Returns the fields that a struct of C points to.
-    pub fn of(first: *const crate::array::oik_field) -> Self {
-        Self(first)
-    }
-}
-
-impl Ranges {
-    /// Returns `true` if the program passes no ranges.
-    pub fn is_null(&self) -> bool {
-        self.0.is_null()
-    }
 }
 
 /// Bytes for reading.
@@ -232,24 +123,6 @@ impl BytesMut {
     pub fn address(&self, len: usize, what: &str) -> CallResult<NonNull<u8>> {
         checked(self.0.cast::<u8>().cast_const(), len, what)
     }
-
-    /// Copies `bytes` to the start of room for `capacity` bytes. Writes the length to `len`, even
-    /// if there is too little room.
-    pub fn fill(
-        &mut self,
-        capacity: usize,
-        bytes: &[u8],
-        len: Option<&mut MaybeUninit<usize>>,
-    ) -> CallResult {
-        place(len, "len")?.write(bytes.len());
-        let room = self.get(capacity, "buffer")?;
-        let Some(room) = room.get_mut(..bytes.len()) else {
-            let why = format!("{} bytes do not fit into a buffer of {capacity}", bytes.len());
-            return Err(CallError::new(crate::status::oik_status::OIK_TOO_SMALL, why));
-        };
-        room.write_copy_of_slice(bytes);
-        Ok(())
-    }
 }
 
 /// Memory of the program in which it waits for a result.
@@ -278,22 +151,147 @@ impl Destination {
     }
 }
 
-/// Returns the place for a result; `what` names the argument.
-pub fn place<'a, T>(
-    out: Option<&'a mut MaybeUninit<T>>,
-    what: &str,
-) -> CallResult<&'a mut MaybeUninit<T>> {
-    out.ok_or_else(|| null(what))
-}
+/// Value that C passes by its address, or the first of several.
+#[repr(transparent)]
+pub struct Input<T>(*const T);
 
-/// Writes a result that C may not want.
-pub fn give<T>(out: Option<&mut MaybeUninit<T>>, value: T) {
-    if let Some(out) = out {
-        out.write(value);
+impl<T> Input<T> {
+    /// Makes the address of no value.
+    pub const NULL: Self = Self(std::ptr::null());
+
+    /// Returns the value; `what` names the argument.
+    pub fn get(&self, what: &str) -> CallResult<&T> {
+        // SAFETY: the caller in C passes NULL or a value, which stays unchanged during the call,
+        // which `self` does not outlive.
+        unsafe { self.0.as_ref() }.ok_or_else(|| null(what))
+    }
+
+    /// Returns the values; `what` names the argument. NULL has no values.
+    pub fn slice(&self, count: usize, what: &str) -> CallResult<&[T]> {
+        let first = checked(self.0, count, what)?;
+        // SAFETY: the caller in C passes this many values, which stay unchanged during the call,
+        // which `self` does not outlive. `checked` has looked at the rest.
+        Ok(unsafe { slice::from_raw_parts(first.as_ptr(), count) })
     }
 }
 
-/// Returns the value that an argument points to; `what` names the argument.
-pub fn given<'a, T>(value: Option<&'a T>, what: &str) -> CallResult<&'a T> {
-    value.ok_or_else(|| null(what))
+/// Values that C passes to be changed.
+#[repr(transparent)]
+pub struct Slots<T>(*mut T);
+
+impl<T> Slots<T> {
+    fn slice(&mut self, count: usize, what: &str) -> CallResult<&mut [T]> {
+        let first = checked(self.0.cast_const(), count, what)?;
+        // SAFETY: the caller in C passes this many values, which nobody else uses during the call,
+        // which `self` does not outlive.
+        Ok(unsafe { slice::from_raw_parts_mut(first.as_ptr(), count) })
+    }
+}
+
+/// Place in which C gets a result, or several.
+#[repr(transparent)]
+pub struct Room<T>(*mut T);
+
+impl<T> Room<T> {
+    fn slice(&mut self, count: usize, what: &str) -> CallResult<&mut [MaybeUninit<T>]> {
+        let first = checked(self.0.cast_const(), count, what)?.cast();
+        // SAFETY: the caller in C passes room for this many values, which nobody else uses during
+        // the call, which `self` does not outlive.
+        Ok(unsafe { slice::from_raw_parts_mut(first.as_ptr(), count) })
+    }
+}
+
+/// Place in which a row writes a result itself, also one of a call that fails.
+#[repr(transparent)]
+pub struct Filled<T>(*mut T);
+
+/// Place in which C gets a result, or NULL.
+#[repr(transparent)]
+pub struct Optional<T>(*mut T);
+
+/// Part of an array: one range for each axis, or NULL for all of the array.
+#[repr(transparent)]
+pub struct Part(Input<crate::array::oik_range>);
+
+/// Returns a place of C; `None` for NULL.
+#[inline]
+pub fn place_at<T>(place: &mut *mut T) -> Option<&mut MaybeUninit<T>> {
+    // SAFETY: the caller in C passes NULL or room for a value, which nobody else uses during the
+    // call, which `place` does not outlive.
+    unsafe { place.cast::<MaybeUninit<T>>().as_mut() }
+}
+
+/// Returns a place of C; `what` names the argument.
+#[inline]
+pub fn place<'p, T>(place: &'p mut *mut T, what: &str) -> CallResult<&'p mut MaybeUninit<T>> {
+    place_at(place).ok_or_else(|| null(what))
+}
+
+arguments! { one:
+    <> Text: &'v str = |it, _, what| it.get(what);
+    <> Bytes: &'v mut Self = |it, _, _| Ok(it);
+    <> BytesMut: &'v mut Self = |it, _, _| Ok(it);
+    <T> Input<T>: &'v T = |it, _, what| it.get(what);
+    <T> Room<T>: &'v mut MaybeUninit<T> = |it, _, what| place(&mut it.0, what);
+    <T> Slots<T> [1]: &'v mut [T] = |it, [count], what| it.slice(count, what);
+    <> Part [1]: Option<&'v [crate::array::oik_range]> = |it, [axes], what| {
+        if it.0.0.is_null() { Ok(None) } else { it.0.slice(axes, what).map(Some) }
+    };
+}
+
+arguments! {
+    <> Bytes [1]: &'v [u8] = |it, [len], what| it.get(len, what);
+    <> BytesMut [1]: &'v mut [MaybeUninit<u8>] = |it, [len], what| it.get(len, what);
+    <T> Input<T> [1]: &'v [T] = |it, [count], what| it.slice(count, what);
+    <T> Room<T> [1]: &'v mut [MaybeUninit<T>] = |it, [count], what| it.slice(count, what);
+}
+
+outputs! {
+    <T> Room<T>: &'p mut MaybeUninit<T> = |it, what| place(&mut it.0, what);
+    <T> Filled<T>: &'p mut MaybeUninit<T> = |it, what| place(&mut it.0, what);
+    <T> Optional<T>: Option<&'p mut MaybeUninit<T>> = |it, _| Ok(place_at(&mut it.0));
+}
+
+impl<T> Give<T> for Room<T> {
+    #[inline]
+    fn give(place: &mut MaybeUninit<T>, value: T) -> CallResult {
+        place.write(value);
+        Ok(())
+    }
+}
+
+impl<T> Give<()> for Filled<T> {
+    #[inline]
+    fn give(_: &mut MaybeUninit<T>, (): ()) -> CallResult {
+        Ok(())
+    }
+}
+
+impl<T> Give<T> for Optional<T> {
+    #[inline]
+    fn give(place: Option<&mut MaybeUninit<T>>, value: T) -> CallResult {
+        place.map_or(Ok(()), |place| Room::give(place, value))
+    }
+}
+
+/// Copies `values` to the start of the room that C has for `what`.
+pub fn fill<T: Copy>(room: &mut [MaybeUninit<T>], values: &[T], what: &str) -> CallResult {
+    let capacity = room.len();
+    let too_small = || {
+        let why = format!("{} {what} do not fit into room for {capacity}", values.len());
+        CallError::new(oik_status::OIK_TOO_SMALL, why)
+    };
+    room.get_mut(..values.len()).ok_or_else(too_small)?.write_copy_of_slice(values);
+    Ok(())
+}
+
+/// Copies a text to the start of a buffer. Writes its length to `len`, even if there is too little
+/// room.
+pub fn fill_text(
+    buffer: &mut [MaybeUninit<u8>],
+    text: &str,
+    len: &mut MaybeUninit<usize>,
+) -> CallResult {
+    len.write(text.len());
+    fill(buffer, text.as_bytes(), "bytes")
 }

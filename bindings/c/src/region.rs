@@ -1,14 +1,13 @@
 //! Memory of this node that operations and peers use.
 
-use crate::call::{CallError, CallResult, run};
-use crate::job::{JoinedJob, check_joined, limit, oik_job};
-use crate::objects::{HandlePlace, find, handled, keep, take};
-use crate::pointers::{Bytes, BytesMut, Text, give, given, place};
-use crate::status::oik_status;
+use crate::call::{CallError, CallResult, Raw, arguments, functions};
+use crate::job::{JoinedJob, Limit, check_joined, oik_job};
+use crate::objects::{New, Released, find, handled};
+use crate::pointers::{Bytes, BytesMut, Input, Optional, Room, Text};
+use crate::remote::oik_piece;
 use oikaze::ffi::{AtomicOp, Change, Width};
 use oikaze::memory::arrivals::Arrivals;
 use oikaze::memory::{LocalRegion, PageSize, Placed, Region, RegionSlice, Rights};
-use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,18 +64,46 @@ pub struct oik_region;
 /// A region that C has the handle of.
 pub struct KeptRegion {
     job: Weak<JoinedJob>,
-    region: LocalRegion,
+    pub region: LocalRegion,
     /// The end of this object ends the loan of the program's memory.
     is_lent: AtomicBool,
 }
 
 handled! { oik_region: KeptRegion, "region"; }
 
-/// Returns a region that peers can still use.
-fn shared(region: *mut oik_region) -> CallResult<Arc<KeptRegion>> {
-    let region = find(region)?;
-    check_joined(&region.job)?;
-    Ok(region)
+impl KeptRegion {
+    /// Returns the region, which peers can still use.
+    fn shared(&self) -> CallResult<&LocalRegion> {
+        check_joined(&self.job)?;
+        Ok(&self.region)
+    }
+
+    /// Returns `len` bytes from `at` on.
+    pub fn slice(&self, at: usize, len: usize) -> CallResult<RegionSlice> {
+        let end = at.checked_add(len);
+        let end =
+            end.ok_or_else(|| CallError::invalid(format!("{at} + {len} bytes are too many")))?;
+        Ok(self.region.slice(at..end)?)
+    }
+
+    /// Returns pieces, each with its offset at the peer.
+    pub fn pieces(&self, pieces: &[oik_piece]) -> CallResult<Vec<(u64, RegionSlice)>> {
+        let slice = |piece: &oik_piece| Ok((piece.offset, self.slice(piece.at, piece.len)?));
+        pieces.iter().map(slice).collect()
+    }
+
+    /// Returns the queue of puts with notice to the region.
+    pub fn arrivals(&self) -> Arrivals {
+        self.region.arrivals()
+    }
+}
+
+/// Region of which a row uses the bytes `[at, len]`.
+#[repr(transparent)]
+pub struct Slice(*mut oik_region);
+
+arguments! { one:
+    <> Slice [2]: RegionSlice = |it, [at, len], _| find(it.0)?.slice(at, len);
 }
 
 /// Memory that the program has lent. The end of the value ends the loan.
@@ -130,14 +157,6 @@ pub fn number_of(rights: Rights) -> oik_rights {
     all.into_iter().filter(|(_, right)| rights.contains(*right)).map(|(bit, _)| bit).sum()
 }
 
-/// Returns `len` bytes of a region from `at` on.
-pub fn slice_of(region: *mut oik_region, at: usize, len: usize) -> CallResult<RegionSlice> {
-    let region = find(region)?;
-    let end = at.checked_add(len);
-    let end = end.ok_or_else(|| CallError::invalid(format!("{at} + {len} bytes are too many")))?;
-    Ok(region.region.slice(at..end)?)
-}
-
 fn memory_of(memory: &oik_memory) -> CallResult<Region> {
     let &oik_memory { kind, len, capacity, small_pages, read_only, .. } = memory;
     let pages = if small_pages { PageSize::Small } else { PageSize::Huge };
@@ -165,21 +184,19 @@ fn memory_of(memory: &oik_memory) -> CallResult<Region> {
 
 /// Registers memory, under a name if there is one.
 fn register(
-    job: *mut oik_job,
+    job: &Arc<JoinedJob>,
     name: Option<&str>,
     memory: &oik_memory,
     rights: oik_rights,
-    out: HandlePlace<'_, oik_region>,
-) -> CallResult {
-    let job = find(job)?;
+) -> CallResult<KeptRegion> {
     let rights = rights_of(rights)?;
     let region = memory_of(memory)?;
     let region = match name {
         Some(name) => job.job.publish(name, region, rights)?,
         None => job.job.expose(region, rights)?,
     };
-    let (job, is_lent) = (Arc::downgrade(&job), AtomicBool::new(memory.kind == OIK_PROGRAM));
-    keep(out, KeptRegion { job, region, is_lent }).map(drop)
+    let (job, is_lent) = (Arc::downgrade(job), AtomicBool::new(memory.kind == OIK_PROGRAM));
+    Ok(KeptRegion { job, region, is_lent })
 }
 
 fn plain(kind: oik_memory_kind, address: BytesMut, len: usize) -> oik_memory {
@@ -187,211 +204,90 @@ fn plain(kind: oik_memory_kind, address: BytesMut, len: usize) -> oik_memory {
     oik_memory { kind, len, capacity: 0, small_pages, read_only, address, descriptor, offset: 0 }
 }
 
-/// Makes `len` bytes of zeroed memory, and publishes it under this name: peers find it by
-/// `oik_remote_region`, and may do what `rights` grant. Thread-safe.
-///
-/// Errors: `OIK_INVALID` if the name is taken, empty or too long; `OIK_MEMORY`.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_publish(
-    job: *mut oik_job,
-    name: Text,
-    len: usize,
-    rights: oik_rights,
-    region: Option<&mut MaybeUninit<*mut oik_region>>,
-) -> oik_status {
-    run(|| {
-        let out = place(region, "region")?;
+functions! {
+    /// Makes `len` bytes of zeroed memory, and publishes it under this name: peers find it by
+    /// `oik_remote_region`, and may do what `rights` grant. Thread-safe.
+    ///
+    /// Errors: `OIK_INVALID` if the name is taken, empty or too long; `OIK_MEMORY`.
+    oik_publish(job: *mut oik_job, name: Text, len: usize, rights: oik_rights)
+        -> region: New<oik_region> = {
         let memory = plain(OIK_SHARED, BytesMut::of(std::ptr::null_mut()), len);
-        register(job, Some(name.get("name")?), &memory, rights, out)
-    })
-}
-
-/// Publishes memory of the program under this name, as `oik_publish` does. The memory stays mapped
-/// and is not freed until the region is released or the node has left. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_publish_memory(
-    job: *mut oik_job,
-    name: Text,
-    address: BytesMut,
-    len: usize,
-    rights: oik_rights,
-    region: Option<&mut MaybeUninit<*mut oik_region>>,
-) -> oik_status {
-    run(|| {
-        let out = place(region, "region")?;
-        let memory = plain(OIK_PROGRAM, address, len);
-        register(job, Some(name.get("name")?), &memory, rights, out)
-    })
-}
-
-/// Registers memory of the program for operations of this node, which read and write it where it
-/// lies. The memory stays mapped and is not freed until the region is released or the node has
-/// left. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_register(
-    job: *mut oik_job,
-    address: BytesMut,
-    len: usize,
-    region: Option<&mut MaybeUninit<*mut oik_region>>,
-) -> oik_status {
-    run(|| {
-        let out = place(region, "region")?;
-        register(job, None, &plain(OIK_PROGRAM, address, len), OIK_NONE, out)
-    })
-}
-
-/// Registers memory of any kind. Peers find the region by its name, or, if `name` is NULL, by its
-/// id (`oik_region_id`). With `OIK_NONE` as rights, it is for operations of this node alone.
-/// Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_new(
-    job: *mut oik_job,
-    name: Text,
-    memory: Option<&oik_memory>,
-    rights: oik_rights,
-    region: Option<&mut MaybeUninit<*mut oik_region>>,
-) -> oik_status {
-    run(|| {
-        let out = place(region, "region")?;
-        register(job, name.get_optional("name")?, given(memory, "memory")?, rights, out)
-    })
-}
-
-/// Releases a region. Memory of the program is the program's again when the call returns:
-/// operations that use it have ended or are cancelled. Memory of the library lives until the last
-/// operation with it has ended. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_release(region: *mut oik_region) -> oik_status {
-    run(|| {
-        let kept = take(region)?;
-        if kept.is_lent.load(Ordering::Relaxed) {
+        register(&job, Some(name), &memory, rights)?
+    };
+    /// Publishes memory of the program under this name, as `oik_publish` does. The memory stays
+    /// mapped and is not freed until the region is released or the node has left. Thread-safe.
+    oik_publish_memory(job: *mut oik_job, name: Text, address: Raw<BytesMut>, len: usize,
+        rights: oik_rights) -> region: New<oik_region> =
+        register(&job, Some(name), &plain(OIK_PROGRAM, address.copy(), len), rights)?;
+    /// Registers memory of the program for operations of this node, which read and write it where
+    /// it lies. The memory stays mapped and is not freed until the region is released or the node
+    /// has left. Thread-safe.
+    oik_register(job: *mut oik_job, address: Raw<BytesMut>, len: usize) -> region: New<oik_region> =
+        register(&job, None, &plain(OIK_PROGRAM, address.copy(), len), OIK_NONE)?;
+    /// Registers memory of any kind. Peers find the region by its name, or, if `name` is NULL, by
+    /// its id (`oik_region_id`). With `OIK_NONE` as rights, it is for operations of this node
+    /// alone. Thread-safe.
+    oik_region_new(job: *mut oik_job, name: Raw<Text>, memory: Input<oik_memory>,
+        rights: oik_rights) -> region: New<oik_region> =
+        register(&job, name.get_optional("name")?, memory, rights)?;
+    /// Releases a region. Memory of the program is the program's again when the call returns:
+    /// operations that use it have ended or are cancelled. Memory of the library lives until the
+    /// last operation with it has ended. Thread-safe.
+    oik_region_release(region: Released<oik_region>) = {
+        if region.is_lent.load(Ordering::Relaxed) {
             // Ended by `oik_region_deregister` before, perhaps.
-            drop(Loan(kept.region.clone()));
+            drop(Loan(region.region.clone()));
         }
-        Ok(())
-    })
-}
-
-/// Ends the registration: peers are shut out at once, and no operation uses the memory any more
-/// when the call returns. The memory, and its address, stay until the region is released.
-/// Thread-safe.
-///
-/// Errors: `OIK_INVALID` if the region is not registered any more; `OIK_PEER_LOST` if a peer that
-/// was given up may still be in the middle of an access.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_deregister(region: *mut oik_region) -> oik_status {
-    run(|| Ok(find(region)?.region.deregister().map(drop)?))
-}
-
-/// Ends the registration as `oik_region_deregister` does, and registers the same memory in its
-/// place, with these rights and a new id. The old id is useless to peers that know it. A name
-/// stays. Both regions are to be released. Thread-safe.
-///
-/// Errors: as `oik_region_deregister`; `OIK_INVALID` if the memory cannot grant these rights.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_reregister(
-    region: *mut oik_region,
-    rights: oik_rights,
-    renewed: Option<&mut MaybeUninit<*mut oik_region>>,
-) -> oik_status {
-    run(|| {
-        let out = place(renewed, "renewed")?;
-        let kept = find(region)?;
-        check_joined(&kept.job)?;
-        let region = kept.region.reregister(rights_of(rights)?)?;
+    };
+    /// Ends the registration: peers are shut out at once, and no operation uses the memory any more
+    /// when the call returns. The memory, and its address, stay until the region is released.
+    /// Thread-safe.
+    ///
+    /// Errors: `OIK_INVALID` if the region is not registered any more; `OIK_PEER_LOST` if a peer
+    /// that was given up may still be in the middle of an access.
+    oik_region_deregister(region: *mut oik_region) = region.region.deregister().map(drop)?;
+    /// Ends the registration as `oik_region_deregister` does, and registers the same memory in its
+    /// place, with these rights and a new id. The old id is useless to peers that know it. A name
+    /// stays. Both regions are to be released. Thread-safe.
+    ///
+    /// Errors: as `oik_region_deregister`; `OIK_INVALID` if the memory cannot grant these rights.
+    oik_region_reregister(region: *mut oik_region, rights: oik_rights)
+        -> renewed: New<oik_region> = {
+        let renewed = region.shared()?.reregister(rights_of(rights)?)?;
         // The loan passes to the new region.
-        let is_lent = AtomicBool::new(kept.is_lent.swap(false, Ordering::Relaxed));
-        keep(out, KeptRegion { job: Weak::clone(&kept.job), region, is_lent }).map(drop)
-    })
+        let is_lent = AtomicBool::new(region.is_lent.swap(false, Ordering::Relaxed));
+        KeptRegion { job: Weak::clone(&region.job), region: renewed, is_lent }
+    };
 }
 
-/// Returns the queue of puts with notice to a region.
-pub fn arrivals_of(region: *mut oik_region) -> CallResult<Arrivals> {
-    Ok(find(region)?.region.arrivals())
-}
-
-/// Writes the key of the region, by which an `oik_arrival` names it. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_key(
-    region: *mut oik_region,
-    key: Option<&mut MaybeUninit<u64>>,
-) -> oik_status {
-    run(|| {
-        place(key, "key")?.write(find(region)?.region.key());
-        Ok(())
-    })
-}
-
-/// Writes the address of the region's memory, for plain loads and stores, which is valid until the
-/// region is released. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_address(
-    region: *mut oik_region,
-    address: Option<&mut MaybeUninit<BytesMut>>,
-) -> oik_status {
-    run(|| {
-        let region = find(region)?;
+functions! {
+    /// Writes the key of the region, by which an `oik_arrival` names it. Thread-safe.
+    oik_region_key(region: *mut oik_region) -> key: Room<u64> = region.region.key();
+    /// Writes the address of the region's memory, for plain loads and stores, which is valid until
+    /// the region is released. Thread-safe.
+    oik_region_address(region: *mut oik_region) -> address: Room<BytesMut> = {
         let start = region.region.addresses().map_or(0, |addresses| addresses.start);
         let view = region.region.view_ptr();
         // Memory of the program has no view of its own: it is where the program has it.
-        let found =
-            if view.is_null() { std::ptr::with_exposed_provenance_mut(start) } else { view };
-        place(address, "address")?.write(BytesMut::of(found));
-        Ok(())
-    })
-}
-
-/// Writes the region's length in bytes. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_len(
-    region: *mut oik_region,
-    len: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        place(len, "len")?.write(find(region)?.region.len());
-        Ok(())
-    })
-}
-
-/// Writes the rights of peers. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_rights(
-    region: *mut oik_region,
-    rights: Option<&mut MaybeUninit<oik_rights>>,
-) -> oik_status {
-    run(|| {
-        place(rights, "rights")?.write(number_of(find(region)?.region.rights()));
-        Ok(())
-    })
-}
-
-/// Grants these rights to peers from now on. When the call returns, no forbidden access happens any
-/// more. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_set_rights(region: *mut oik_region, rights: oik_rights) -> oik_status {
-    run(|| Ok(shared(region)?.region.set_rights(rights_of(rights)?)?))
-}
-
-/// Grants rights as `oik_region_set_rights` does, on `len` bytes from `offset`. Both are multiples
-/// of 4096 bytes, or the range ends with the region. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_protect(
-    region: *mut oik_region,
-    offset: u64,
-    len: u64,
-    rights: oik_rights,
-) -> oik_status {
-    run(|| {
-        let range = offset..offset.saturating_add(len);
-        Ok(shared(region)?.region.protect(range, rights_of(rights)?)?)
-    })
-}
-
-/// Makes the region longer, up to its capacity, where it is. A peer that looks it up again gets the
-/// new length. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_grow(region: *mut oik_region, len: usize) -> oik_status {
-    run(|| Ok(shared(region)?.region.grow(len)?))
+        let outside = view.is_null();
+        BytesMut::of(if outside { std::ptr::with_exposed_provenance_mut(start) } else { view })
+    };
+    /// Writes the region's length in bytes. Thread-safe.
+    oik_region_len(region: *mut oik_region) -> len: Room<usize> = region.region.len();
+    /// Writes the rights of peers. Thread-safe.
+    oik_region_rights(region: *mut oik_region) -> rights: Room<oik_rights> =
+        number_of(region.region.rights());
+    /// Grants these rights to peers from now on. When the call returns, no forbidden access happens
+    /// any more. Thread-safe.
+    oik_region_set_rights(region: *mut oik_region, rights: oik_rights) =
+        region.shared()?.set_rights(rights_of(rights)?)?;
+    /// Grants rights as `oik_region_set_rights` does, on `len` bytes from `offset`. Both are
+    /// multiples of 4096 bytes, or the range ends with the region. Thread-safe.
+    oik_region_protect(region: *mut oik_region, offset: u64, len: u64, rights: oik_rights) =
+        region.shared()?.protect(offset..offset.saturating_add(len), rights_of(rights)?)?;
+    /// Makes the region longer, up to its capacity, where it is. A peer that looks it up again gets
+    /// the new length. Thread-safe.
+    oik_region_grow(region: *mut oik_region, len: usize) = region.shared()?.grow(len)?;
 }
 
 /// Id by which any node of the job can use a region (`oik_remote_region_by_id`). It may be sent in
@@ -402,17 +298,10 @@ pub struct oik_remote_id {
     pub bytes: [u8; 24],
 }
 
-/// Writes the region's id. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_id(
-    region: *mut oik_region,
-    id: Option<&mut MaybeUninit<oik_remote_id>>,
-) -> oik_status {
-    run(|| {
-        let bytes = find(region)?.region.remote_id().to_bytes();
-        place(id, "id")?.write(oik_remote_id { bytes });
-        Ok(())
-    })
+functions! {
+    /// Writes the region's id. Thread-safe.
+    oik_region_id(region: *mut oik_region) -> id: Room<oik_remote_id> =
+        oik_remote_id { bytes: region.region.remote_id().to_bytes() };
 }
 
 /// Comparison of a word with a value, both unsigned.
@@ -432,6 +321,14 @@ pub const OIK_LESS_EQUAL: oik_comparison = 5;
 
 /// Stands for any node, where a rank is asked for.
 pub const OIK_ANY: u32 = u32::MAX;
+
+/// Rank of a peer, or `OIK_ANY`.
+#[repr(transparent)]
+pub struct RankOrAny(u32);
+
+arguments! { one:
+    <> RankOrAny: Option<u32> = |it, _, _| Ok((it.0 != OIK_ANY).then_some(it.0));
+}
 
 /// Waits until a word of a region satisfies a comparison. Returns the word.
 fn wait_until(
@@ -461,44 +358,18 @@ fn wait_until(
     })
 }
 
-/// Waits within the job's time limit until the 64-bit word at `offset` satisfies the comparison
-/// with `value`. Bytes that a peer put before it changed the word are visible then. The word is
-/// changed by `peer`, whose loss ends the wait, or by `OIK_ANY`. `seen` gets the word; it may be
-/// NULL. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_wait_until(
-    region: *mut oik_region,
-    peer: u32,
-    offset: u64,
-    comparison: oik_comparison,
-    value: u64,
-    seen: Option<&mut MaybeUninit<u64>>,
-) -> oik_status {
-    run(|| {
-        let peer = (peer != OIK_ANY).then_some(peer);
-        let word = wait_until(&find(region)?.region, (peer, offset), (comparison, value), None)?;
-        give(seen, word);
-        Ok(())
-    })
-}
-
-/// Waits as `oik_wait_until` does, with this time limit in seconds. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_wait_until_for(
-    region: *mut oik_region,
-    peer: u32,
-    offset: u64,
-    comparison: oik_comparison,
-    value: u64,
-    seconds: f64,
-    seen: Option<&mut MaybeUninit<u64>>,
-) -> oik_status {
-    run(|| {
-        let (peer, limit) = ((peer != OIK_ANY).then_some(peer), Some(limit(seconds)?));
-        let word = wait_until(&find(region)?.region, (peer, offset), (comparison, value), limit)?;
-        give(seen, word);
-        Ok(())
-    })
+functions! {
+    /// Waits within the job's time limit until the 64-bit word at `offset` satisfies the comparison
+    /// with `value`. Bytes that a peer put before it changed the word are visible then. The word is
+    /// changed by `peer`, whose loss ends the wait, or by `OIK_ANY`. `seen` gets the word; it may
+    /// be NULL. Thread-safe.
+    oik_wait_until(region: *mut oik_region, peer: RankOrAny, offset: u64,
+        comparison: oik_comparison, value: u64) -> seen: Optional<u64> =
+        wait_until(&region.region, (peer, offset), (comparison, value), None)?;
+    /// Waits as `oik_wait_until` does, with this time limit in seconds. Thread-safe.
+    oik_wait_until_for(region: *mut oik_region, peer: RankOrAny, offset: u64,
+        comparison: oik_comparison, value: u64, seconds: Limit) -> seen: Optional<u64> =
+        wait_until(&region.region, (peer, offset), (comparison, value), Some(seconds))?;
 }
 
 /// Change of a word by an atomic operation.
@@ -552,69 +423,25 @@ pub fn change_of(
     Ok(AtomicOp::new(width, change))
 }
 
-/// Changes an aligned word of this node's region in one step, also with respect to atomics of
-/// peers. `bits` is 32 or 64. `expected` counts for `OIK_COMPARE_EXCHANGE` alone. `previous` gets
-/// the word before; it may be NULL. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_atomic(
-    region: *mut oik_region,
-    offset: u64,
-    change: oik_change,
-    bits: u32,
-    operand: u64,
-    expected: u64,
-    previous: Option<&mut MaybeUninit<u64>>,
-) -> oik_status {
-    run(|| {
-        let op = change_of(change, bits, operand, expected)?;
-        let before = find(region)?.region.atomic(offset, op)?;
-        give(previous, before);
-        Ok(())
-    })
-}
-
-/// Loads the aligned 64-bit word at `offset` (acquire). Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_load(
-    region: *mut oik_region,
-    offset: u64,
-    word: Option<&mut MaybeUninit<u64>>,
-) -> oik_status {
-    run(|| {
-        place(word, "word")?.write(find(region)?.region.load_u64(offset)?);
-        Ok(())
-    })
-}
-
-/// Stores the aligned 64-bit word at `offset` (release). Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_store(region: *mut oik_region, offset: u64, word: u64) -> oik_status {
-    run(|| Ok(find(region)?.region.store_u64(offset, word)?))
-}
-
-/// Copies `len` bytes of the region at `offset` to `into`, while peers may write. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_read(
-    region: *mut oik_region,
-    offset: u64,
-    mut into: BytesMut,
-    len: usize,
-) -> oik_status {
-    run(|| {
-        let region = find(region)?;
-        Ok(region.region.read(offset, into.get_set(len, "into")?)?)
-    })
-}
-
-/// Copies `len` bytes at `from` to the region at `offset`, while peers may read. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_region_write(
-    region: *mut oik_region,
-    offset: u64,
-    from: Bytes,
-    len: usize,
-) -> oik_status {
-    run(|| Ok(find(region)?.region.write(offset, from.get(len, "from")?)?))
+functions! {
+    /// Changes an aligned word of this node's region in one step, also with respect to atomics of
+    /// peers. `bits` is 32 or 64. `expected` counts for `OIK_COMPARE_EXCHANGE` alone. `previous`
+    /// gets the word before; it may be NULL. Thread-safe.
+    oik_region_atomic(region: *mut oik_region, offset: u64, change: oik_change, bits: u32,
+        operand: u64, expected: u64) -> previous: Optional<u64> =
+        region.region.atomic(offset, change_of(change, bits, operand, expected)?)?;
+    /// Loads the aligned 64-bit word at `offset` (acquire). Thread-safe.
+    oik_region_load(region: *mut oik_region, offset: u64) -> word: Room<u64> =
+        region.region.load_u64(offset)?;
+    /// Stores the aligned 64-bit word at `offset` (release). Thread-safe.
+    oik_region_store(region: *mut oik_region, offset: u64, word: u64) =
+        region.region.store_u64(offset, word)?;
+    /// Copies `len` bytes of the region at `offset` to `into`, while peers may write. Thread-safe.
+    oik_region_read(region: *mut oik_region, offset: u64, into: BytesMut, len: usize) =
+        region.region.read(offset, into.get_set(len, "into")?)?;
+    /// Copies `len` bytes at `from` to the region at `offset`, while peers may read. Thread-safe.
+    oik_region_write(region: *mut oik_region, offset: u64, from[len]: Bytes) =
+        region.region.write(offset, from)?;
 }
 
 /// Bytes whose pages have changed place, and bytes that were copied.
@@ -626,50 +453,20 @@ pub struct oik_placed {
     pub copied: u64,
 }
 
-/// Tells C how pages have changed place; `out` may be NULL.
-pub fn give_placed(out: Option<&mut MaybeUninit<oik_placed>>, placed: Placed) {
-    give(out, oik_placed { moved: placed.moved, copied: placed.copied });
+/// Returns how pages have changed place.
+pub fn placed_of(Placed { moved, copied }: Placed) -> oik_placed {
+    oik_placed { moved, copied }
 }
 
-/// Returns a region for an operation of two regions.
-pub fn local(region: *mut oik_region) -> CallResult<LocalRegion> {
-    Ok(find(region)?.region.clone())
-}
-
-/// Exchanges `pages` pages of two regions of this node, without copying where the kernel can move
-/// pages. Offsets are in bytes, in whole pages. `placed` may be NULL. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_exchange_pages(
-    job: *mut oik_job,
-    one: *mut oik_region,
-    offset: u64,
-    other: *mut oik_region,
-    other_offset: u64,
-    pages: u64,
-    placed: Option<&mut MaybeUninit<oik_placed>>,
-) -> oik_status {
-    run(|| {
-        let (one, other) = (local(one)?, local(other)?);
-        give_placed(placed, find(job)?.job.exchange(&one, offset, &other, other_offset, pages)?);
-        Ok(())
-    })
-}
-
-/// Moves `pages` pages of one region of this node to another, as `oik_exchange_pages` exchanges
-/// them. What remains at `from` is undefined. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_move_pages(
-    job: *mut oik_job,
-    from: *mut oik_region,
-    offset: u64,
-    to: *mut oik_region,
-    to_offset: u64,
-    pages: u64,
-    placed: Option<&mut MaybeUninit<oik_placed>>,
-) -> oik_status {
-    run(|| {
-        let (from, to) = (local(from)?, local(to)?);
-        give_placed(placed, find(job)?.job.move_pages(&from, offset, &to, to_offset, pages)?);
-        Ok(())
-    })
+functions! {
+    /// Exchanges `pages` pages of two regions of this node, without copying where the kernel can
+    /// move pages. Offsets are in bytes, in whole pages. `placed` may be NULL. Thread-safe.
+    oik_exchange_pages(job: *mut oik_job, one: *mut oik_region, offset: u64, other: *mut oik_region,
+        other_offset: u64, pages: u64) -> placed: Optional<oik_placed> =
+        placed_of(job.job.exchange(&one.region, offset, &other.region, other_offset, pages)?);
+    /// Moves `pages` pages of one region of this node to another, as `oik_exchange_pages` exchanges
+    /// them. What remains at `from` is undefined. Thread-safe.
+    oik_move_pages(job: *mut oik_job, from: *mut oik_region, offset: u64, to: *mut oik_region,
+        to_offset: u64, pages: u64) -> placed: Optional<oik_placed> =
+        placed_of(job.job.move_pages(&from.region, offset, &to.region, to_offset, pages)?);
 }

@@ -1,11 +1,10 @@
 //! Statuses, the text of errors, and what a program does about them.
 
-use crate::call::{last_lost_peer, run, with_last_text};
+use crate::call::{Output, last_lost_peer, run, with_last_text};
 use crate::job::abort_all;
-use crate::pointers::{Text, place};
+use crate::pointers::{Room, Text};
 use oikaze::ffi::ErrorClass;
 use std::io::Write;
-use std::mem::MaybeUninit;
 
 /// Outcome of a call. `OIK_OK` is 0; all others are failures, whose text `oik_error` returns.
 #[repr(C)]
@@ -93,8 +92,8 @@ pub extern "C" fn oik_error() -> Text {
 /// `OIK_NOT_READY` if the loss of a node was not the cause. Thread-safe: each thread has a last
 /// failure of its own.
 #[unsafe(no_mangle)]
-pub extern "C" fn oik_error_lost_peer(rank: Option<&mut MaybeUninit<u32>>) -> oik_status {
-    let (Ok(rank), Some(lost)) = (place(rank, "rank"), last_lost_peer()) else {
+pub extern "C" fn oik_error_lost_peer(mut rank: Room<u32>) -> oik_status {
+    let (Ok(rank), Some(lost)) = (rank.place("rank"), last_lost_peer()) else {
         return oik_status::OIK_NOT_READY;
     };
     rank.write(lost);

@@ -1,12 +1,10 @@
 //! Teams of nodes.
 
-use crate::call::{CallResult, run};
+use crate::call::{CallResult, Output, Raw, functions};
 use crate::job::{JoinedJob, oik_job, still_joined};
-use crate::objects::{find, handled, keep, take};
-use crate::pointers::{BytesMut, RanksOut, Text, place};
-use crate::status::oik_status;
+use crate::objects::{New, Released, handled, keep};
+use crate::pointers::{BytesMut, Filled, Room, Text, fill, fill_text};
 use oikaze::collective::{Collectives, Team};
-use std::mem::MaybeUninit;
 use std::sync::{Arc, Weak};
 
 /// Some or all nodes of a job, with collectives of their own. Ranks of a team are numbered from 0.
@@ -35,140 +33,68 @@ impl UsedTeam {
     pub fn job(&self) -> &JoinedJob {
         &self.job
     }
+
+    /// Returns a new team of the same job.
+    fn with(&self, team: Team) -> KeptTeam {
+        KeptTeam { job: Weak::clone(&self.kept.job), team: Some(team) }
+    }
 }
 
-/// Returns the team of a handle.
-pub fn team_of(team: *mut oik_team) -> CallResult<UsedTeam> {
-    let kept = find(team)?;
-    Ok(UsedTeam { job: still_joined(&kept.job)?, kept })
+impl KeptTeam {
+    /// Returns the team for a call.
+    pub fn used(self: &Arc<Self>) -> CallResult<UsedTeam> {
+        Ok(UsedTeam { job: still_joined(&self.job)?, kept: Arc::clone(self) })
+    }
 }
 
-/// Makes a handle of the team of all nodes. No node waits for another. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_world(
-    job: *mut oik_job,
-    team: Option<&mut MaybeUninit<*mut oik_team>>,
-) -> oik_status {
-    run(|| {
-        let out = place(team, "team")?;
-        keep(out, KeptTeam { job: Arc::downgrade(&find(job)?), team: None }).map(drop)
-    })
+functions! {
+    /// Makes a handle of the team of all nodes. No node waits for another. Thread-safe.
+    oik_world(job: *mut oik_job) -> team: New<oik_team> =
+        KeptTeam { job: Arc::downgrade(&job), team: None };
 }
 
 /// Stands for no color: a rank that gets no team of a split.
 pub const OIK_NO_COLOR: u32 = u32::MAX;
 
-/// Splits a team: ranks of the same color form a new team, in the order of their keys, and of their
-/// ranks if keys are equal. A rank of `OIK_NO_COLOR` gets NULL. All ranks call it. Thread-safe, but
-/// one collective of a team at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_team_split(
-    team: *mut oik_team,
-    color: u32,
-    key: i64,
-    part: Option<&mut MaybeUninit<*mut oik_team>>,
-) -> oik_status {
-    run(|| {
-        let (out, team) = (place(part, "part"), team_of(team)?);
+functions! {
+    /// Splits a team: ranks of the same color form a new team, in the order of their keys, and of
+    /// their ranks if keys are equal. A rank of `OIK_NO_COLOR` gets NULL. All ranks call it.
+    /// Thread-safe, but one collective of a team at a time.
+    oik_team_split(team: *mut oik_team, color: u32, key: i64, part: Raw<New<oik_team>>) = {
+        let team = team.used()?;
         // A rank without a place comes all the same, so that it stays level with the others.
-        let part = team.team().split((color != OIK_NO_COLOR).then_some(color), key)?;
-        let out = out?;
-        match part {
-            Some(part) => {
-                let job = Weak::clone(&team.kept.job);
-                keep(out, KeptTeam { job, team: Some(part) }).map(drop)
-            }
-            None => {
-                out.write(std::ptr::null_mut());
-                Ok(())
-            }
+        let new = team.team().split((color != OIK_NO_COLOR).then_some(color), key)?;
+        let out = part.place("part")?;
+        if let Some(new) = new {
+            keep(out, team.with(new))?;
+        } else {
+            out.write(std::ptr::null_mut());
         }
-    })
-}
-
-/// Makes a team of the ranks of a team that live. All of them call it. Thread-safe, but one
-/// collective of a team at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_team_shrink(
-    team: *mut oik_team,
-    living: Option<&mut MaybeUninit<*mut oik_team>>,
-) -> oik_status {
-    run(|| {
-        let (out, team) = (place(living, "living"), team_of(team)?);
-        let living = Some(team.team().shrink()?);
-        keep(out?, KeptTeam { job: Weak::clone(&team.kept.job), team: living }).map(drop)
-    })
-}
-
-/// Releases a team. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_team_release(team: *mut oik_team) -> oik_status {
-    run(|| take(team).map(drop))
-}
-
-/// Writes this node's rank in the team. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_team_rank(
-    team: *mut oik_team,
-    rank: Option<&mut MaybeUninit<u32>>,
-) -> oik_status {
-    run(|| {
-        place(rank, "rank")?.write(team_of(team)?.team().rank());
-        Ok(())
-    })
-}
-
-/// Writes the number of ranks in the team. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_team_size(
-    team: *mut oik_team,
-    size: Option<&mut MaybeUninit<u32>>,
-) -> oik_status {
-    run(|| {
-        place(size, "size")?.write(team_of(team)?.team().size());
-        Ok(())
-    })
-}
-
-/// Writes the job's ranks of the members to `ranks`, which has room for `capacity`. There are as
-/// many as `oik_team_size` says. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_team_ranks(
-    team: *mut oik_team,
-    mut ranks: RanksOut,
-    capacity: usize,
-) -> oik_status {
-    run(|| {
-        let team = team_of(team)?;
-        let members = team.team().ranks();
-        let room = ranks.get(capacity, "ranks")?.get_mut(..members.len());
-        let room = room.ok_or_else(|| crate::array::too_small(members.len(), capacity))?;
-        room.write_copy_of_slice(members);
-        Ok(())
-    })
-}
-
-/// Waits until all ranks of the team have come here. Makes no writes to shared arrays visible.
-/// Thread-safe, but one collective of a team at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_team_barrier(team: *mut oik_team) -> oik_status {
-    run(|| Ok(team_of(team)?.team().barrier()?))
-}
-
-/// Writes the name of the algorithm that a collective (such as "all_reduce") uses for vectors of
-/// `bytes` bytes: `len` bytes without a zero byte. Thread-safe.
-#[unsafe(no_mangle)]
-pub extern "C" fn oik_team_algorithm(
-    team: *mut oik_team,
-    collective: Text,
-    bytes: usize,
-    mut buffer: BytesMut,
-    capacity: usize,
-    len: Option<&mut MaybeUninit<usize>>,
-) -> oik_status {
-    run(|| {
-        let team = team_of(team)?;
-        let name = team.team().algorithm(collective.get("collective")?, bytes);
-        buffer.fill(capacity, name.as_bytes(), len)
-    })
+    };
+    /// Makes a team of the ranks of a team that live. All of them call it. Thread-safe, but one
+    /// collective of a team at a time.
+    oik_team_shrink(team: *mut oik_team, living: Raw<New<oik_team>>) = {
+        let team = team.used()?;
+        let new = team.team().shrink()?;
+        keep(living.place("living")?, team.with(new))?
+    };
+    /// Releases a team. Thread-safe.
+    oik_team_release(team: Released<oik_team>) = drop(team);
+    /// Writes this node's rank in the team. Thread-safe.
+    oik_team_rank(team: *mut oik_team) -> rank: Room<u32> = team.used()?.team().rank();
+    /// Writes the number of ranks in the team. Thread-safe.
+    oik_team_size(team: *mut oik_team) -> size: Room<u32> = team.used()?.team().size();
+    /// Writes the job's ranks of the members to `ranks`, which has room for `capacity`. There are
+    /// as many as `oik_team_size` says. Thread-safe.
+    oik_team_ranks(team: *mut oik_team, ranks[capacity]: Room<u32>) =
+        fill(ranks, team.used()?.team().ranks(), "values")?;
+    /// Waits until all ranks of the team have come here. Makes no writes to shared arrays visible.
+    /// Thread-safe, but one collective of a team at a time.
+    oik_team_barrier(team: *mut oik_team) = team.used()?.team().barrier()?;
+    /// Writes the name of the algorithm that a collective (such as "all_reduce") uses for vectors
+    /// of `bytes` bytes: `len` bytes without a zero byte. Thread-safe.
+    oik_team_algorithm(team: *mut oik_team, collective: Text, bytes: usize,
+        buffer[capacity]: BytesMut)
+        -> len: Filled<usize> =
+        fill_text(buffer, team.used()?.team().algorithm(collective, bytes), len)?;
 }
