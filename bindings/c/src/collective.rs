@@ -236,7 +236,8 @@ functions! {
         let len = call.len(count)?;
         let is_root = call.team().rank() == root;
         let values = call.values(values, if is_root { call.len_of_all(len)? } else { 0 })?;
-        call.begun(call.untyped().scatter(root, values), call.destination(result, len)?)
+        let into = call.destination(result, len)?;
+        call.begun(call.untyped().scatter(root, values), into)
     };
     /// Sends block `r` of the values, of `count` values, to rank `r`, and gets one block of each
     /// rank. `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.

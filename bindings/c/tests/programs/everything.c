@@ -350,7 +350,7 @@ static void of_posted_receives(void) {
     OK(oik_operation_release(never));
     OK(oik_barrier(job));
     OK(oik_send(job, other, OIK_ORDERED, 98, "kept", 4, &any));
-    FAILS(oik_wait_received(any, &message), OIK_INVALID, "no posted receive");
+    FAILS(oik_wait_received(any, &message), OIK_INVALID, "not a posted receive");
     OK(oik_wait(any));
     OK(oik_receive_into(job, other, into, sizeof into, &info));
     HOLDS(info.tag == 98);

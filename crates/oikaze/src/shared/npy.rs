@@ -491,7 +491,7 @@ mod tests {
             let refused = check(&file(1, text), &format, &[2, 3]).unwrap_err();
             assert!(refused.contains(why), "{text}: {refused}");
         }
-        assert!(check(b"no file", &format, &[1]).unwrap_err().contains("no .npy"));
+        assert!(check(b"no file", &format, &[1]).unwrap_err().contains("not an .npy"));
         assert!(check(&file(9, text), &format, &[1]).unwrap_err().contains("version"));
     }
 }

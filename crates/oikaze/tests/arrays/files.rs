@@ -129,7 +129,7 @@ fn structs_and_bools_are_saved_and_loaded() {
             std::fs::write(&paths[1], bytes)?;
         }
         job.barrier()?;
-        failure(flags.load(&paths[1]), &["load array \"flags\"", "no bool"]);
+        failure(flags.load(&paths[1]), &["load array \"flags\"", "not a bool"]);
         Ok(job.barrier()?)
     });
 }

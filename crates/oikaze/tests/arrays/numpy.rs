@@ -189,8 +189,8 @@ open('nothing.npy', 'w').write('')
             told("objects.npy", &["'|O'"]);
             told("struct.npy", &["[('value','<f8')]", "'<f8'"]);
             told("aligned.npy", &["('flag','|u1')", "'<f8'"]);
-            told("text.npy", &["no .npy file"]);
-            told("nothing.npy", &["no .npy file"]);
+            told("text.npy", &["not an .npy file"]);
+            told("nothing.npy", &["not an .npy file"]);
             told("archive.npz", &["archive.npz", "numpy.save"]);
             let line = job.array::<f64>("line", 200)?;
             failure(line.load(folder.0.join("cut.npy")), &["bytes", "the array needs"]);

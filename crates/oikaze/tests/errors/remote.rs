@@ -64,7 +64,7 @@ fn offsets_outside_a_region() {
     for offset in [4096, 1 << 40, u64::MAX - 7] {
         let words = [
             &format!("at offset {offset} of region \"inbox\" on node "),
-            "See the region's length",
+            "Compare with the length of the region",
         ];
         remote(&words, Rights::ALL, |_, there| there.fetch_add(offset, 1));
     }

@@ -296,7 +296,7 @@ impl Fault {
 
     fn advice(self) -> &'static str {
         match self.refusal() {
-            RefusalReason::OutOfBounds => "See the region's length",
+            RefusalReason::OutOfBounds => "Compare with the length of the region",
             RefusalReason::Misaligned => "Use an offset that is a multiple of",
             RefusalReason::NotPermitted => "Its owner decides",
             _ => "Ask the peer for the region again",
