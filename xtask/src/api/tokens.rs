@@ -21,10 +21,14 @@ fn write(tokens: TokenStream, text: &mut String) {
                     Delimiter::Brace => (" { ", " }"),
                     Delimiter::None => ("", ""),
                 };
+                let is_slice = group.delimiter() == Delimiter::Bracket;
+                if is_slice && text.ends_with(char::is_alphanumeric) {
+                    text.push(' ');
+                }
                 text.push_str(open);
                 let start = text.len();
                 write(group.stream(), text);
-                if text[start..].ends_with(',') {
+                while text.len() > start && text.ends_with([',', ' ']) {
                     text.pop();
                 }
                 text.push_str(close);
