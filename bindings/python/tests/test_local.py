@@ -758,13 +758,29 @@ def test_exception_of_a_signal_handler_is_raised_at_once_and_the_next_call_says_
         class OfHandler(Exception):
             pass
 
+        armed = []
+
         def handler(number, frame):
-            raise OfHandler
+            if armed:
+                raise armed.pop()
 
         signal.signal(signal.SIGUSR1, handler)
+        signal.signal(signal.SIGINT, handler)
         main = threading.main_thread().ident
-        hit = lambda: signal.pthread_kill(main, signal.SIGUSR1)
-        hurt = lambda: signal.pthread_kill(main, signal.SIGINT)
+
+        def raise_in_main(number, kind):
+            # Python notices a signal that comes just before a lock is waited for once the next
+            # signal comes. The handler raises once.
+            def until_raised():
+                pause = threading.Event()
+                while armed:
+                    signal.pthread_kill(main, number)
+                    pause.wait(0.01)
+            armed.append(kind)
+            threading.Thread(target=until_raised).start()
+
+        hit = lambda: raise_in_main(signal.SIGUSR1, OfHandler)
+        hurt = lambda: raise_in_main(signal.SIGINT, KeyboardInterrupt)
 
         def waits():
             print("begun")
