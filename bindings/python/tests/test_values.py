@@ -632,8 +632,10 @@ def test_command_of_an_installation_elsewhere_is_found(tmp_path, layout):
     packages = Path(numpy.__file__).parent.parent
     find = "from oikaze._command import find; print(find())"
     paths = environment(PYTHONPATH=f"{site}:{packages}", PATH="/usr/bin:/bin")
+    # Python itself, not that of a virtual environment, which has a command of its own.
+    python = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
     done = subprocess.run(
-        [sys._base_executable, "-c", find], capture_output=True, text=True, env=paths, check=False
+        [python, "-c", find], capture_output=True, text=True, env=paths, check=False
     )
     if layout == "broken":
         assert done.returncode != 0 and "OIKAZE_COMMAND" in done.stderr, done.stdout + done.stderr
