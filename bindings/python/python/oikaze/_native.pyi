@@ -369,7 +369,7 @@ def start_even(
     collective: str,
     kind: str,
     data: _Memory,
-    root: int = 0,
+    root: int,
     operator: str | None = None,
     out: _Memory | None = None,
     meaning: str = "",
@@ -378,7 +378,7 @@ def start_uneven(
     members: Job | Team,
     collective: str,
     data: list[_Memory],
-    root: int = 0,
+    root: int,
     meaning: str = "",
 ) -> Operation: ...
 def refuse(members: Job | Team, collective: str, why: str) -> None: ...
