@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze_os::net::bypass::ip::{datagram, finish};
+use oikaze_os::net::ip::{datagram, finish};
 
 fuzz_target!(|bytes: &[u8]| {
     for checked in [false, true] {

@@ -15,6 +15,7 @@ mod capture;
 pub mod conformance;
 mod fault;
 pub mod floor;
+pub mod ip;
 mod sink;
 mod stack;
 mod statistics;

@@ -5,7 +5,6 @@
 //! stacks all of them. Each does nothing where it is switched off or not permitted.
 
 pub(crate) mod bpf;
-pub mod ip;
 pub(crate) mod raw_tx;
 pub(crate) mod splice;
 pub(crate) mod tcx;

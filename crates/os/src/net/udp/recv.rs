@@ -3,7 +3,7 @@
 use super::super::{Arrival, Statistics};
 use super::recv_direct::PredictionBackoff;
 use super::sockets::socket::Socket;
-use crate::net::bypass::ip::CE;
+use crate::net::ip::CE;
 use crate::net::udp::sockets::address::SocketName;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;

@@ -11,7 +11,8 @@
 use crate::interfaces::{self, Probe};
 use crate::net::Outgoing;
 use crate::net::bypass::tcx::{ETHERNET_LEN, ReceivedRoute};
-use crate::net::bypass::{ip, is_handshake};
+use crate::net::bypass::is_handshake;
+use crate::net::ip;
 use crate::net::udp::send::run_length;
 use crate::net::udp::sockets::socket::Socket;
 use arrayvec::ArrayVec;

@@ -4,7 +4,7 @@ use super::program::{PASSED, RECORD_HEAD, TAKEN};
 use super::receiver::{RING_BYTES, ReceivedRoute, Record, RingBurst, TcxReceiver};
 use crate::net::Arrival;
 use crate::net::bypass::bpf::{Loaded, run_on};
-use crate::net::bypass::ip::tests::packet;
+use crate::net::ip::tests::packet;
 use crate::testing::skip;
 use proptest::prelude::*;
 use rustix::fd::BorrowedFd;

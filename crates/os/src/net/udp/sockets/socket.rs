@@ -3,7 +3,7 @@
 use super::bind::BindError;
 use crate::descriptor::not_standard;
 use crate::features::DisabledFeatures;
-use crate::net::bypass::ip::ECT_0;
+use crate::net::ip::ECT_0;
 use core::ffi::c_int;
 use core::mem::size_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
