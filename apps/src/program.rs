@@ -7,8 +7,11 @@ use std::process::ExitCode;
 use clap::{Args, Parser};
 use oikaze::Job;
 
+use super::nodes::{NodesTable, nodes_table};
+use super::progress::Progress;
+use super::report::Report;
+use super::touch::Touch;
 use crate::report::ReportedRun;
-use crate::{NodesTable, Progress, Report, Touch, nodes_table};
 
 /// Options that all programs have.
 #[derive(Args, Clone, Copy, Debug)]

@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::{NodesTable, RunOptions, Touch};
+use super::nodes::NodesTable;
+use super::program::RunOptions;
+use super::touch::Touch;
 
 /// Speed of a run.
 #[derive(Clone, Copy, Debug)]

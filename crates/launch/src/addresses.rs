@@ -8,7 +8,8 @@
 mod choice;
 mod unreachable;
 
-use crate::{Bootstrap, JobError};
+use super::bootstrap::Bootstrap;
+use super::error::JobError;
 use choice::{common_bits, spread};
 pub use choice::{of_store, scoped_store};
 use oikaze_os::cpu::{CpuId, parse_cpulist};

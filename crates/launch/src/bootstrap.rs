@@ -1,6 +1,8 @@
 //! Bootstrap: how a process learns its place in a job and meets the others.
 
-use crate::{JobError, Secret, Settings};
+use super::environment::Settings;
+use super::error::JobError;
+use crate::Secret;
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,7 +1,9 @@
 //! Environment variables by which `oikaze run` gives a process its place, written and read in one
 //! file.
 
-use crate::{JobError, Seal, Secret};
+use super::error::JobError;
+use super::seal::Seal;
+use crate::Secret;
 use oikaze_os::inherited;
 use oikaze_os::net::Ports;
 use oikaze_protocol::limits::NODES_MAX;

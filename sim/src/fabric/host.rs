@@ -1,7 +1,8 @@
 //! A host: one node's engine, and the flows that begin there.
 
+use super::Plan;
 use super::flow::Source;
-use super::{Flow, Plan, Result};
+use super::flow::{Flow, Result};
 use crate::net::{SharedMailbox, SimLink, address_of, open};
 use crate::pages::SimPages;
 use crate::program::SimEngine;

@@ -1,6 +1,6 @@
 //! Weather of a run: the network's faults and their probabilities.
 
-use super::Narrow;
+use super::narrow::Narrow;
 use crate::random::Random;
 use oikaze_os::net::FaultSettings;
 use oikaze_protocol::Rank;

@@ -1,8 +1,8 @@
 //! Few modules import a module that imports them, directly or through others.
 //!
 //! The check reads all paths that begin with `crate`, `self` or `super`, and `use` declarations
-//! that begin with a child module. It ignores tests. An item that a module imports from the root,
-//! or from the `mod.rs` of its folder, counts as an import of that file.
+//! that begin with a child module. It ignores tests, and paths of visibility. An item that a module
+//! imports from the root, or from the `mod.rs` of its folder, counts as an import of that file.
 //!
 //! Two measures of each crate have ceilings ([`super::ratchet`]). The first is the number of files
 //! in the largest circle. The second is the number of *upward* imports: of the imports between the
@@ -107,7 +107,7 @@ fn is_root(name: &str) -> bool {
 
 /// Returns a text without comments, and without the tests at its end.
 pub fn code(text: &str) -> String {
-    let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let tests = text.find("\nmod tests {").unwrap_or(text.len());
     let text = text.get(..tests).unwrap_or_default();
     let line = |line: &str| line.split("//").next().unwrap_or_default().to_owned() + "\n";
     text.lines().map(line).collect()
@@ -139,19 +139,36 @@ fn paths(text: &str, module: &[String], modules: &BTreeSet<&[String]>) -> Vec<Ve
     let mut paths = Vec::new();
     let mut rest = text;
     let mut before = ' ';
+    // Modules written inside the file: the depth of braces before each.
+    let (mut module, mut depth, mut inline) = (module.to_vec(), 0_usize, Vec::new());
     while let Some(first) = rest.chars().next() {
         let word: String = rest.chars().take_while(|c| is_in_word(*c)).collect();
         if word.is_empty() {
+            if first == '{' {
+                depth += 1;
+            } else if first == '}' {
+                depth = depth.saturating_sub(1);
+                if inline.pop_if(|before| *before == depth).is_some() {
+                    module.pop();
+                }
+            }
             before = first;
             rest = rest.get(first.len_utf8()..).unwrap_or_default();
             continue;
         }
         rest = rest.get(word.len()..).unwrap_or_default();
         let begins = before != ':' && !is_in_word(before);
-        if begins && word == "use" {
+        if before == '(' && word == "in" {
+            // `pub(in crate::a)` imports nothing.
+            rest = rest.split_once(')').map_or("", |(_, after)| after);
+        } else if begins && word == "mod" && opens(rest) {
+            let name = rest.split('{').next().unwrap_or_default();
+            module.push(name.trim().to_owned());
+            inline.push(depth);
+        } else if begins && word == "use" {
             let (tree, after) = rest.split_once(';').unwrap_or((rest, ""));
             for path in leaves(tree) {
-                paths.extend(from_root(&path, module, modules, true));
+                paths.extend(from_root(&path, &module, modules, true));
             }
             rest = after;
         } else if begins && matches!(word.as_str(), "crate" | "super" | "self") {
@@ -159,12 +176,17 @@ fn paths(text: &str, module: &[String], modules: &BTreeSet<&[String]>) -> Vec<Ve
             if path.starts_with("::") {
                 let path: Vec<String> =
                     (word.clone() + &path).split("::").map(str::to_owned).collect();
-                paths.extend(from_root(&path, module, modules, false));
+                paths.extend(from_root(&path, &module, modules, false));
             }
         }
         before = word.chars().next_back().unwrap_or(' ');
     }
     paths
+}
+
+/// Returns `true` if a name and an opening brace follow: a module written inside its file.
+fn opens(rest: &str) -> bool {
+    rest.trim_start().trim_start_matches(is_in_word).trim_start().starts_with('{')
 }
 
 fn is_in_word(c: char) -> bool {
@@ -416,14 +438,25 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_tests_import_nothing() {
+    fn comments_tests_and_visibilities_import_nothing() {
         let sources = [
-            ("a", "use crate::b::Item;"),
+            ("a", "use crate::b::Item;\npub(in crate::c) fn f() {}"),
+            ("c", "use crate::a::f;"),
             (
                 "b",
                 "//! See crate::a::Item.\n#[cfg(test)]\nmod tests {\n    use crate::a::Item;\n}\n",
             ),
         ];
         assert_eq!(found(&sources), (vec![], 0));
+    }
+
+    #[test]
+    fn module_inside_a_file_belongs_to_the_file() {
+        let sources = [
+            ("a", "use b::Item;"),
+            ("a::b", "mod inner { use super::Item; }\nuse super::c::Other;"),
+            ("a::c", "mod inner { fn f() { super::super::b::g() } }"),
+        ];
+        assert_eq!(found(&sources), (["a::b", "a::c"].map(str::to_owned).to_vec(), 1));
     }
 }

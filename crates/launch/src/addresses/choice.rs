@@ -2,7 +2,7 @@
 //! cut (WIND-11.6).
 
 use super::{Address, is_scoped, is_virtual, scopes};
-use crate::JobError;
+use crate::error::JobError;
 use oikaze_os::interfaces::{self, Interface};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 

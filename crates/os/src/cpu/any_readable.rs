@@ -43,7 +43,7 @@ impl AsFd for AnyReadable {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::AnyReadable;
-    use crate::cpu::Event;
+    use crate::cpu::event::Event;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::os::fd::AsFd;
 

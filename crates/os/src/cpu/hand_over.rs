@@ -10,7 +10,7 @@
 //! and therefore sleeps whenever it is idle, it may have a real-time class, where the system
 //! permits one. It gives that class up before it spins or yields again, so no thread spins in it.
 
-use super::Priority;
+use super::priority::Priority;
 use super::priority::leave_real_time;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Processor time of this process, for measurements.
 
-use super::Topology;
+use super::topology::Topology;
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Atomic changes of single words of a region, by the program and by peers through the runtime
 //! (MEM-5.1).
 
-use super::AccessError;
+use super::error::AccessError;
 use super::region::{Region, Side};
 use core::marker::PhantomData;
 use core::ptr::NonNull;

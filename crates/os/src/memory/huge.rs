@@ -6,8 +6,9 @@
 //! file has one small page in each huge one, collapsing costs less than allocating all small pages.
 //! Where the kernel refuses, the memory has small pages.
 
+use super::error::MemoryError;
 use super::mapping::Mapping;
-use super::{MemoryError, memfd};
+use super::memfd;
 use crate::features::DisabledFeatures;
 use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, madvise};

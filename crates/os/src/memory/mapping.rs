@@ -1,10 +1,16 @@
 //! Memory mappings that unmap themselves.
 
-use super::MemoryError;
+use super::error::MemoryError;
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// Returns the size of a page in bytes, the unit in which memory is moved.
+#[must_use]
+pub fn page_size() -> usize {
+    rustix::param::page_size()
+}
 
 /// Maximum length of a mapping in bytes: the user half of a 48-bit address space.
 const LEN_MAX: usize = 1 << 47;

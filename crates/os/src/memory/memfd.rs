@@ -1,6 +1,6 @@
 //! Memory files of fixed size.
 
-use super::MemoryError;
+use super::error::MemoryError;
 use super::mapping::whole_pages;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{

@@ -51,7 +51,8 @@ pub use huge::{PageSize, ask_for_huge_pages, huge_page};
 pub(crate) use memfd::lasting_len;
 #[cfg(not(all(test, loom)))]
 pub(crate) use memfd::sealed as sealed_file;
-pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind, WeakRegion};
+pub use region::weak::WeakRegion;
+pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind};
 pub use scatter::Scatter;
 pub use table::{Holder, REGIONS_MAX, RegionId, RegionTable, Registered};
 pub use truncated_file::{TruncatedFile, nameless_file};

@@ -1,26 +1,26 @@
 //! Regions: memory that peers may reach and that sends may gather from.
 
-mod access;
+pub(super) mod access;
 mod file;
 mod file_pages;
+mod gate;
 mod grow;
 mod sigbus;
 mod staged;
-mod weak;
+pub(super) mod weak;
 
-pub(super) use access::Hold;
 pub use file_pages::{FilePages, NotTaken, PagesLock};
 pub use staged::Disk;
-pub use weak::WeakRegion;
 
-use super::borrowed::Gate;
+use super::error::MemoryError;
 use super::huge::{self, PageSize};
 use super::mapping::{Mapping, whole_pages};
-use super::placement::WatchingMover;
-use super::{MemoryError, memfd, room};
+use super::placement::mover::WatchingMover;
+use super::{memfd, room};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use file_pages::Backed;
+use gate::Gate;
 use oikaze_protocol::rma::Rights;
 use rustix::fd::{AsFd, BorrowedFd};
 use sigbus::NamedMapping;

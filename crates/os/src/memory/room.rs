@@ -9,8 +9,8 @@
 //! kernel releases the locks when a process ends, however it ends. Where such locks are not
 //! available, the free memory is checked but not reserved.
 
-use super::MemoryError;
 use super::available::memory_left;
+use super::error::MemoryError;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::os::fd::AsRawFd;

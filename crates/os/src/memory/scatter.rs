@@ -1,6 +1,6 @@
 //! Bytes of a region to be filled by an iovec.
 
-use super::region::Hold;
+use super::region::access::Hold;
 use core::ptr::NonNull;
 
 /// Checked, writable bytes of a region, which stay in place for as long as the `Scatter` lives. A

@@ -1,7 +1,7 @@
 //! Files for tests: one without a name, and a mapped one that is shorter than its mapping, for lent
 //! pages that cannot be had (MEM-1.12).
 
-use super::MemoryError;
+use super::error::MemoryError;
 use super::mapping::Mapping;
 use rustix::fd::AsFd;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! IP packets that hold a UDP datagram and bypass the kernel's IP stack. This module does the
 //! kernel's checks and builds its headers.
 
-use crate::net::Arrival;
+use crate::net::datagram::Arrival;
 use arrayvec::ArrayVec;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

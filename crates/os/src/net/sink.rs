@@ -1,7 +1,7 @@
 //! Receivers of what a link delivers, which may predict where payloads will belong.
 
-use super::Arrival;
 use crate::memory::Scatter;
+use crate::net::datagram::Arrival;
 use std::net::SocketAddr;
 
 /// Datagrams that will probably come next in the bulk lane. They are alike, and their payloads

@@ -4,7 +4,8 @@ use super::bypass::raw_tx::RawTx;
 use super::bypass::splice::Splice;
 use super::bypass::tcx::TcxRx;
 use super::udp::UdpLink;
-use super::{Bind, BindError, Link};
+use super::udp::{Bind, BindError};
+use crate::net::link::Link;
 
 /// A socket link and its wrappers. The type is fixed, so that no datagram costs a dynamic call. A
 /// wrapper that is switched off or not permitted forwards everything.

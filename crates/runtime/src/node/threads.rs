@@ -1,6 +1,6 @@
 //! Threads of a node: which of them drives, how they wait, and on what they sleep.
 
-use super::WaitPolicy;
+use super::driver::wait_policy::WaitPolicy;
 use super::driver::{Descriptors, Driver, SpinLimit};
 use super::engine_thread::EngineThread;
 use crate::error::{Error, Result};

@@ -2,7 +2,7 @@
 //! asks first and leaves the fetch to a thread (MEM-1.10).
 
 pub(crate) mod swap;
-use super::Region;
+use super::region::Region;
 use core::ptr::NonNull;
 use oikaze_protocol::limits::FETCHED_AT_ONCE;
 use oikaze_protocol::rma::Rights;

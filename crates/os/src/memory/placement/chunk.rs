@@ -1,7 +1,8 @@
 //! One step of an exchange or transfer: a few MiB, moved or copied.
 
+use super::copy;
 use super::mover::Mover;
-use super::{Placed, copy};
+use super::mover::Placed;
 use core::ptr::NonNull;
 
 /// Kind of operation on two ranges.

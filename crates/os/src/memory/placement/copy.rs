@@ -1,6 +1,6 @@
 //! Copying bytes, which is always possible.
 
-use super::Placed;
+use super::mover::Placed;
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, copy_nonoverlapping};
 

@@ -1,6 +1,7 @@
 //! Errors of moving pages.
 
-use super::super::{AccessError, RegionKind};
+use crate::memory::error::AccessError;
+use crate::memory::region::RegionKind;
 
 /// Pages cannot be moved. Nothing has been changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

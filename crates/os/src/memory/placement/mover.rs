@@ -3,7 +3,8 @@
 
 use super::super::huge::huge_page;
 use super::super::mapping::Mapping;
-use super::{copy, page_size, self_test};
+use super::{copy, self_test};
+use crate::memory::mapping::page_size;
 use crate::memory::placement::scratch::{CHUNK, Spare};
 use crate::memory::tracking::trackers::uffd_sys::{self, feature};
 use core::ops::AddAssign;

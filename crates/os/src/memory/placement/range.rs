@@ -1,16 +1,11 @@
 //! Checked ranges of whole pages of a region.
 
-use super::super::region::Hold;
-use super::super::{Region, RegionKind};
-use super::PlacementError;
+use super::error::PlacementError;
+use crate::memory::mapping::page_size;
+use crate::memory::region::access::Hold;
+use crate::memory::region::{Region, RegionKind};
 use core::ptr::NonNull;
 use oikaze_protocol::rma::Rights;
-
-/// Returns the size of a page in bytes, the unit in which memory is moved.
-#[must_use]
-pub fn page_size() -> usize {
-    rustix::param::page_size()
-}
 
 /// Start of a range of pages: a region, and an offset in it that is a multiple of [`page_size`].
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +47,7 @@ impl<'r> Span<'r> {
         let len = pages.checked_mul(page).ok_or(PlacementError::TooMany { pages })?;
         let (at, hold) = region.hold(offset, len)?;
         if !region.rights().contains(Rights::WRITE) {
-            return Err(super::super::AccessError::ReadOnly.into());
+            return Err(crate::memory::error::AccessError::ReadOnly.into());
         }
         let len = usize::try_from(len).map_err(|_| PlacementError::TooMany { pages })?;
         Ok(Span { region, at, len, _hold: hold })

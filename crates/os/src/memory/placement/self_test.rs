@@ -3,7 +3,7 @@
 
 use super::super::mapping::Mapping;
 use super::mover::{Mover, Placed, WatchingMover};
-use super::page_size;
+use crate::memory::mapping::page_size;
 use std::io;
 
 /// Tests the mover and returns the first error. A mover that passes never counts a page present at

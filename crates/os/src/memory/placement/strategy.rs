@@ -2,8 +2,10 @@
 
 use super::calibration::{Calibration, Crossovers, others_run};
 use super::choice::{ChosenStrategy, LEAST, choose};
+use super::error::PlacementError;
 use super::mover::Mover;
-use super::{PageRange, Placed, PlacementError};
+use super::mover::Placed;
+use super::range::PageRange;
 use crate::features::{DisabledFeatures, Feature};
 use crate::memory::placement::chunk::{self, Act, Moves};
 use crate::memory::placement::range::Span;

@@ -1,8 +1,9 @@
 //! Maps and unmaps pages in the program's view of a shared region.
 
-use super::super::RegionKind;
-use super::{PageRange, PlacementError};
+use super::error::PlacementError;
+use super::range::PageRange;
 use crate::memory::placement::range::Span;
+use crate::memory::region::RegionKind;
 use rustix::mm::{Advice, madvise};
 
 /// Returns a checked range of the program's view of a shared region.

@@ -1,7 +1,8 @@
 //! Access to a region's bytes: by copy, or held in place for a while.
 
-use super::super::{AccessError, Gather};
 use super::{Backing, Region, Side};
+use crate::memory::error::AccessError;
+use crate::memory::gather::Gather;
 use core::ptr::NonNull;
 
 impl Region {

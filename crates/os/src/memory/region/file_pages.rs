@@ -5,10 +5,10 @@
 //! pages. It pays off for huge pages only: small pages have to be faulted in again one by one,
 //! which takes longer than copying their bytes.
 
-use super::super::lasting_len;
 use super::super::mapping::Mapping;
 use super::{Backing, Region};
 use crate::features::DisabledFeatures;
+use crate::memory::memfd::lasting_len;
 use crate::processes::signals::{Locked, locked};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::fstat;

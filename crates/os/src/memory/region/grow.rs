@@ -1,7 +1,7 @@
 //! Regions that grow into address space reserved when they were made.
 
 use super::super::mapping::{Mapping, whole_pages};
-use super::super::placement::WatchingMover;
+use super::super::placement::mover::WatchingMover;
 use super::super::{MemoryError, PageSize, memfd, room};
 use super::file_pages::Backed;
 use super::{Backing, Region};

@@ -1,8 +1,10 @@
 //! Memory whose pages become absent and present by explicit calls. A simulated cluster does by
 //! events what a disk and a thread do for a file's pages.
 
-use super::super::{MemoryError, PageSize, huge};
+use super::super::huge;
 use super::{Backing, Region};
+use crate::memory::error::MemoryError;
+use crate::memory::huge::PageSize;
 use oikaze_protocol::limits::PAGE;
 use std::collections::BTreeSet;
 use std::ops::Range;

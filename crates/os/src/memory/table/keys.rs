@@ -1,6 +1,6 @@
 //! Random keys and the slots that they open.
 
-use super::MemoryError;
+use crate::memory::error::MemoryError;
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 

@@ -11,7 +11,10 @@ mod rights;
 #[cfg(test)]
 mod tests;
 
-use super::{Gather, MemoryError, Region, RegionKind, Scatter};
+use super::error::MemoryError;
+use super::gather::Gather;
+use super::region::{Region, RegionKind};
+use super::scatter::Scatter;
 use crate::memory::paging::{Fetcher, Lost};
 use core::any::Any;
 use core::cell::Cell;

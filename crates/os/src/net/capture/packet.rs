@@ -1,7 +1,7 @@
 //! Makes IP and UDP headers for the datagrams of a capture. The link does not see the real headers,
 //! and some datagrams have none.
 
-use super::CapturedDatagram;
+use super::recorder::CapturedDatagram;
 use std::net::IpAddr;
 
 /// Congestion Experienced, in the two lowest bits of IPv4's and IPv6's traffic class (RFC 3168).

@@ -1,7 +1,10 @@
 //! Settings of recordings, and their files.
 
-use super::{Pcapng, Recorder, Tap, Trace};
-use crate::net::Link;
+use super::pcapng::Pcapng;
+use super::recorder::Recorder;
+use super::tap::Tap;
+use super::trace::Trace;
+use crate::net::link::Link;
 use crate::replace_file::{FileRights, Output};
 use oikaze_protocol::limits::{CAPTURE_MAX, CAPTURE_MIN};
 use rustix::process::{Resource, getrlimit};

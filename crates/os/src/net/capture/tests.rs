@@ -1,9 +1,11 @@
 use super::*;
 use crate::net::conformance::take;
-use crate::net::{Bind, UdpLink};
+use crate::net::{Bind, Link, Outgoing, ReceiveEach, UdpLink};
 use oikaze_protocol::wire::Lane;
-use std::net::Ipv6Addr;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

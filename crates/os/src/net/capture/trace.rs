@@ -1,6 +1,6 @@
 //! A recorder that writes a line of text for each datagram: its meaning, not its bytes.
 
-use super::{CapturedDatagram, Recorder};
+use super::recorder::{CapturedDatagram, Recorder};
 use oikaze_protocol::wire::{CloseReason, Flags, Frame, SealKind, View};
 use std::fmt::{self, Write as _};
 use std::time::Duration;

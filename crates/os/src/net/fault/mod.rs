@@ -9,7 +9,9 @@ pub use plan::{
     Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, Tampering, VARIABLE as FAULT_VARIABLE,
 };
 
-use super::{Arrival, Link, ReceiveEach, Sink};
+use super::datagram::Arrival;
+use super::link::{Link, ReceiveEach};
+use super::sink::Sink;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! One socket's share of a poll.
 
-use super::UdpLink;
+use super::link::UdpLink;
 use super::recv::{BUFFER_LEN, BUFFERS};
 use super::recv_direct::Guess;
-use crate::net::Sink;
+use crate::net::sink::Sink;
 use oikaze_protocol::wire::Lane;
 use std::io;
 use std::time::Instant;

@@ -5,7 +5,7 @@
 //! fast paths until the peer is heard. A fast path that works brings something when it is open
 //! again. One that does not leaves the peer silent anew.
 
-use super::UdpLink;
+use super::link::UdpLink;
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Polls of the sockets. A wrapper with a receive path of its own polls them step by step.
 
-use super::UdpLink;
-use crate::net::Sink;
+use super::link::UdpLink;
+use crate::net::sink::Sink;
 use oikaze_protocol::wire::Lane;
 use std::io;
 

@@ -1,9 +1,10 @@
 //! Receiving datagrams: bursts into a pool, cut where the kernel has joined several.
 
-use super::super::{Arrival, Statistics};
 use super::recv_direct::PredictionBackoff;
 use super::sockets::socket::Socket;
+use crate::net::datagram::Arrival;
 use crate::net::ip::CE;
+use crate::net::statistics::Statistics;
 use crate::net::udp::sockets::address::SocketName;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;

@@ -3,8 +3,8 @@
 //! `UDP_SEGMENT` cuts one long message into datagrams of equal size, of which the last may be
 //! shorter. The header, payload and tag of each datagram are gathered from where they lie.
 
-use super::super::Outgoing;
 use super::sockets::socket::Socket;
+use crate::net::datagram::Outgoing;
 use crate::net::udp::recv::last_error;
 use crate::net::udp::sockets::address::SocketName;
 use core::mem::{MaybeUninit, size_of};

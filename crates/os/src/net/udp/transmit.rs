@@ -1,10 +1,12 @@
 //! Sending: the socket of each run of datagrams, and the kernel's answers.
 
+use super::link::{Reports, UdpLink};
 use super::send::{self, Sent};
 use super::sockets::{Route, reaching};
-use super::{Reports, UdpLink};
 use crate::features::DisabledFeatures;
-use crate::net::{Offload, Outgoing, TooBig, datagram_max_to};
+use crate::net::datagram::Outgoing;
+use crate::net::link::TooBig;
+use crate::net::{Offload, datagram_max_to};
 use core::ops::ControlFlow;
 use oikaze_protocol::limits::DATAGRAM_MIN;
 use oikaze_protocol::wire::Lane;

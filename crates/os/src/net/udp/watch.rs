@@ -1,6 +1,7 @@
 //! One descriptor for sleeping threads that is readable when any socket is.
 
-use super::{BindError, UdpLink};
+use super::link::UdpLink;
+use super::sockets::bind::BindError;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

@@ -2,7 +2,9 @@
 
 use super::layout::RING;
 #[cfg(not(all(test, loom)))]
-use super::{MAKES_FENCES, Reader, is_asleep};
+use super::reader::Reader;
+#[cfg(not(all(test, loom)))]
+use super::{MAKES_FENCES, is_asleep};
 use super::{SETTLED, place};
 use crate::shm::memory::{Memory, Ordering};
 #[cfg(not(all(test, loom)))]

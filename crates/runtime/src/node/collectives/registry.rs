@@ -1,6 +1,6 @@
 //! All teams of a node.
 
-use super::WorkPool;
+use super::pool::WorkPool;
 use crate::node::Node;
 use crate::sync::lock;
 use crossbeam_queue::SegQueue;

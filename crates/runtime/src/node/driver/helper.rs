@@ -4,10 +4,11 @@
 use super::drive::WaitLoop;
 use super::limits::HELPER_SLEEP;
 use super::link_watch::LinkWatch;
+use super::wait_policy::WaitMode;
 use super::{HelperSleep, Wakeup};
+use crate::node::Node;
 use crate::node::engine_thread::EngineThread;
 use crate::node::waits::{Faults, LongWait};
-use crate::node::{Node, WaitMode};
 use oikaze_engine::{Request, Submission};
 use oikaze_os::cpu::{CpuId, TimerSlack, raise_on_shared_core, yield_core};
 use oikaze_os::memory::tracking::SharedError;

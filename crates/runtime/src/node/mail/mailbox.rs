@@ -1,8 +1,8 @@
 //! Mailbox of messages that have arrived and are not read, and the credit that reading them frees.
 
-use super::Waiters;
 use super::posted::PostedReceive;
 use super::read_credit::ReadCredit;
+use crate::node::driver::waiters::Waiters;
 use crate::sync::lock;
 use oikaze_engine::{Arrived, Completion, Failure, MessagePlacement, PostedMemory, Request, Value};
 use oikaze_protocol::Rank;

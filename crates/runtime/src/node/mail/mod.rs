@@ -8,7 +8,8 @@ mod read_credit;
 pub use mailbox::next_or_end;
 pub use posted::{PostedReceive, ReceiveMemory, RegisteredMemory};
 
-use super::{Needs, Node, RealEngine, WaitSubject, Waiters};
+use super::departures::Needs;
+use super::{Node, RealEngine, WaitSubject};
 use arrivals::ArrivalQueue;
 use mailbox::{Mailbox, Receives};
 use oikaze_engine::{Arrived, Completion, Failure, Placed, Request, Submission};

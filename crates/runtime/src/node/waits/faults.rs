@@ -1,7 +1,9 @@
 //! Registers loads and stores that wait for a page. Their threads sleep in the kernel, so the
 //! thread that takes page faults registers them.
 
-use super::{Node, Registered, WaitSubject};
+use super::Registered;
+use super::subject::WaitSubject;
+use crate::node::Node;
 use oikaze_os::memory::tracking::FaultAt;
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 //! believed if no other user can have written it and its checksum is right.
 
 use super::{Calibration, Crossovers};
-use crate::memory::placement::range::page_size;
+use crate::memory::mapping::page_size;
 use crate::replace_file::{self, FileRights};
 use oikaze_protocol::fnv::fnv1a;
 use rustix::fs::{Mode, OFlags, open};

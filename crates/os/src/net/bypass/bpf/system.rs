@@ -1,6 +1,6 @@
 //! System call bpf(2).
 
-use super::Instruction;
+use super::assembler::Instruction;
 use core::mem::size_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;

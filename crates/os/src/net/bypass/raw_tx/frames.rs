@@ -9,9 +9,9 @@
 //! handshake pass, which goes through the socket (WIND-10.5), as does a datagram now and then.
 
 use crate::interfaces::{self, Probe};
-use crate::net::Outgoing;
-use crate::net::bypass::tcx::{ETHERNET_LEN, ReceivedRoute};
-use crate::net::bypass::is_handshake;
+use crate::net::bypass::tcx::receiver::{ETHERNET_LEN, ReceivedRoute};
+use crate::net::datagram::Outgoing;
+use crate::net::datagram::is_handshake;
 use crate::net::ip;
 use crate::net::udp::send::run_length;
 use crate::net::udp::sockets::socket::Socket;

@@ -5,11 +5,13 @@
 
 mod frames;
 
-use super::SocketLink;
-use super::tcx::ReceivedRoute;
+use super::socket_link::SocketLink;
+use super::tcx::receiver::ReceivedRoute;
+use crate::net::datagram::Outgoing;
+use crate::net::link::{Link, PayloadForm};
+use crate::net::udp::Bind;
 use crate::net::udp::send::{Sent, run_length};
 use crate::net::udp::{CONNECTED_MAX, UdpLink};
-use crate::net::{Bind, Link, Outgoing, PayloadForm};
 use arrayvec::ArrayVec;
 use core::ops::ControlFlow;
 use frames::{PeerFrames, RawSockets, is_short_run};

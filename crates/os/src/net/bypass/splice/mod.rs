@@ -7,11 +7,14 @@ mod pipe;
 #[cfg(test)]
 pub(in crate::net) mod tests;
 
-use super::SocketLink;
-use super::tcx::ReceivedRoute;
+use super::socket_link::SocketLink;
+use super::tcx::receiver::ReceivedRoute;
+use crate::net::datagram::Outgoing;
+use crate::net::link::{Link, PayloadForm};
+use crate::net::statistics::{Offload, Statistics};
+use crate::net::udp::Bind;
 use crate::net::udp::UdpLink;
 use crate::net::udp::send::{Sent, run_length};
-use crate::net::{Bind, Link, Offload, Outgoing, PayloadForm, Statistics};
 use core::ops::ControlFlow;
 use oikaze_protocol::wire::Lane;
 use pipe::{SplicePipe, Spliced, is_whole_pages, spliceable};

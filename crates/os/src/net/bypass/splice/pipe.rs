@@ -11,10 +11,11 @@
 //! itself, and a call carries few of them.
 
 use crate::memory::mapping::Mapping;
+use crate::net::datagram::Outgoing;
+use crate::net::statistics::Offload;
 use crate::net::udp::recv::last_error;
 use crate::net::udp::send::{Pieces, Sent, uninterrupted};
 use crate::net::udp::sockets::socket::Socket;
-use crate::net::{Offload, Outgoing};
 use crate::probe::kernel_version;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;

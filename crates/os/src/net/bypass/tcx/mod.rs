@@ -4,16 +4,19 @@
 //! Bench case: `message_lat` of 8 bytes (`bench wind`).
 
 mod program;
-mod receiver;
+pub(crate) mod receiver;
 mod ring;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use receiver::{ETHERNET_LEN, ReceivedRoute};
+pub(crate) use receiver::ReceivedRoute;
 
-use super::SocketLink;
+use super::socket_link::SocketLink;
+use crate::net::link::{Link, PayloadForm};
+use crate::net::sink::Sink;
+use crate::net::statistics::{Offload, Statistics};
+use crate::net::udp::Bind;
 use crate::net::udp::{SMALL_POLL_DATAGRAMS, SmallPoll, UdpLink, WAITING_POLLS};
-use crate::net::{Bind, Link, Offload, PayloadForm, Sink, Statistics};
 use receiver::{InterfaceFilter, RingBurst, TcxReceiver};
 use std::io;
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@
 use super::veth::{Cable, cable, in_a_thread};
 use crate::features::DisabledFeatures;
 use crate::net::Outgoing;
-use crate::net::bypass::SocketLink;
+use crate::net::bypass::socket_link::SocketLink;
 use crate::net::stack::{LinkStack, open};
 use crate::net::udp::plain_only::{REOPEN_TIME, SILENCES_MAX};
 use crate::net::udp::sockets::socket::Socket;

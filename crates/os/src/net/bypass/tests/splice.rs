@@ -1,7 +1,7 @@
 //! Splicing over a veth pair.
 
 use super::veth::{Cable, cable, go_to, in_a_thread, ip};
-use crate::net::bypass::SocketLink;
+use crate::net::bypass::socket_link::SocketLink;
 use crate::net::bypass::splice::tests as splice_tests;
 use crate::net::{Link, ReceiveEach};
 use std::net::SocketAddr;

@@ -12,8 +12,9 @@
 mod tests;
 
 use super::super::sink::{Predicted, Scattered, Sink};
-use super::super::{Arrival, Statistics};
 use super::sockets::socket::Socket;
+use crate::net::datagram::Arrival;
+use crate::net::statistics::Statistics;
 use crate::net::udp::recv::{
     BUFFER_LEN, BufferInfo, Burst, ControlRoom, ReceivePool, buffer_info, call, cut, is_cut_short,
     point_header,
