@@ -4,7 +4,6 @@
 //! A child of fork is refused (MEM-24.1). It has the objects of its parent, but neither the
 //! parent's threads nor its place in the job.
 
-use super::Node;
 use crate::error::{Error, Result};
 use oikaze_engine::Failure;
 use oikaze_os::origin::Origin;
@@ -32,41 +31,6 @@ impl Access {
     #[inline]
     pub fn runs_turns(self) -> bool {
         matches!(self, Access::Turns | Access::OwnTurns)
-    }
-}
-
-impl Node {
-    /// Returns the rank of this node.
-    #[inline]
-    pub fn rank(&self) -> Rank {
-        self.bootstrap.rank()
-    }
-
-    /// Returns this node, or `None` in a child of fork of the process that joined.
-    #[inline]
-    pub fn enter(&self) -> Option<&Node> {
-        self.origin.is_here().then_some(self)
-    }
-
-    /// Returns the access of the calling thread.
-    #[inline]
-    pub(super) fn access(&self) -> Access {
-        match self.enter() {
-            Some(_) => self.threads.engine_thread.access(self.number()),
-            None => Access::Refused,
-        }
-    }
-
-    /// Returns the failure of every operation in a child of fork.
-    #[cold]
-    pub fn forked(&self) -> Failure {
-        Failure::Forked { rank: self.bootstrap.rank() }
-    }
-
-    /// Fails in a child of fork; `what` is the operation.
-    #[inline]
-    pub fn check_process(&self, what: impl FnOnce() -> String) -> Result<()> {
-        self.enter().map(drop).ok_or_else(|| Error::failed(what(), self.forked()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Clock of a node: nanoseconds since its start.
 
-use super::RealEngine;
+use super::engine::RealEngine;
 use oikaze_os::net::Link;
 use oikaze_protocol::time::Time;
 use std::time::{Duration, Instant};

@@ -3,12 +3,10 @@
 //! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead* (END-1.1). A wait
 //! ends with an error as soon as only nodes that are leaving or dead could satisfy it.
 
-use super::Node;
-use super::mail::next_or_end;
-use crate::error::Cause;
 use crate::error::{Error, Result};
+use crate::node::mail::mailbox::next_or_end;
 use crate::sync::lock;
-use oikaze_engine::{Completion, Failure, Request};
+use oikaze_engine::{Completion, Failure};
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
@@ -19,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum time for which an error waits for the launcher's words. The launcher sees the end of a
 /// process about as early as its peers do.
-const WORDS_LIMIT: Duration = Duration::from_millis(300);
+pub(in crate::node) const WORDS_LIMIT: Duration = Duration::from_millis(300);
 
 /// Part of another node's work that a wait needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,28 +37,28 @@ pub struct Departures {
     /// Set when all operations have ended and no more messages come.
     left: AtomicBool,
     /// See [`Departures::has_failed`].
-    failed: AtomicBool,
+    pub(in crate::node) failed: AtomicBool,
     /// Set once any other field is. Waits check it again and again, so the check is one load.
-    any: AtomicBool,
-    inside: Mutex<DeparturesState>,
+    pub(in crate::node) any: AtomicBool,
+    pub(in crate::node) inside: Mutex<DeparturesState>,
     /// Notified when the launcher has sent news.
-    told: Condvar,
+    pub(in crate::node) told: Condvar,
     /// The leave that this node has begun.
-    pub(super) leaving: OnceLock<Arc<Completion>>,
+    pub(in crate::node) leaving: OnceLock<Arc<Completion>>,
 }
 
 #[derive(Default)]
-struct DeparturesState {
+pub(in crate::node) struct DeparturesState {
     /// Dead nodes, in the order in which their deaths became known.
     dead: Vec<(Rank, Death)>,
     /// Nodes that have begun to leave; `true` if all their messages have arrived.
     leaving: BTreeMap<Rank, bool>,
     /// Reason of the abort, if the job was aborted.
-    aborted: Option<String>,
+    pub(in crate::node) aborted: Option<String>,
     /// Set when the engine refuses requests because of the abort.
-    has_ended_engine: bool,
+    pub(in crate::node) has_ended_engine: bool,
     /// Number of the ends of processes that the launcher has reported and the engine has been told.
-    passed_on: usize,
+    pub(in crate::node) passed_on: usize,
 }
 
 impl DeparturesState {
@@ -306,69 +304,5 @@ impl Departures {
     #[inline]
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
-    }
-
-    /// Takes news of the launcher: the end of a process, or an abort of the job. Runs on the thread
-    /// that reads from the store.
-    pub fn take_launcher_news(&self, node: &Node) {
-        let ended = node.bootstrap.ended();
-        let new = {
-            let mut inside = lock(&self.inside);
-            let passed_on = std::mem::replace(&mut inside.passed_on, ended.len());
-            ended.get(passed_on..).unwrap_or_default()
-        };
-        for end in new.iter().filter(|end| end.rank != node.bootstrap.rank()) {
-            node.tell(Request::PeerEnded { peer: end.rank, success: end.success });
-        }
-        // A launcher that ends the job because of a death reports the abort, too. The program gets
-        // the death itself as the reason.
-        if let Some(why) = node.bootstrap.aborted().filter(|_| ended.iter().all(|end| end.success))
-        {
-            self.end_aborted(node, &why);
-        }
-        self.told.notify_all();
-    }
-
-    /// Fails every wait and every later operation with this reason, or the earlier one (END-3.1).
-    pub fn end_aborted(&self, node: &Node, why: &str) {
-        let why = {
-            let mut inside = lock(&self.inside);
-            if inside.has_ended_engine {
-                return;
-            }
-            // Another thread may have set the reason and not have ended the engine yet. A request
-            // that this thread submits next must fail all the same: a barrier, for instance, would
-            // succeed on other nodes.
-            inside.aborted.get_or_insert_with(|| why.to_owned()).clone()
-        };
-        self.any.store(true, Ordering::Release);
-        self.failed.store(true, Ordering::Relaxed);
-        node.with_engine(|engine| {
-            engine.end(&Failure::Aborted(why));
-            // A load that waits for a page goes on with the page's last bytes, as after a death
-            // (COH-8.3).
-            engine.pages().release();
-        });
-        lock(&self.inside).has_ended_engine = true;
-        node.wake_tasks();
-        node.collectives.run(node);
-        node.tell_waiters();
-    }
-
-    /// Delays the end after an abort, so that the others learn its reason before they see this
-    /// process end (END-3.1). The engine refuses requests by then, a goodbye among them.
-    pub fn let_reason_arrive(&self, node: &Node) {
-        let deadline = Instant::now().checked_add(WORDS_LIMIT);
-        let _: Option<()> = node.wait(deadline, || self.active_nodes().is_empty().then_some(()));
-    }
-
-    /// Reports the failures of operations to this peer, or to all, that no caller has been told of.
-    /// They count as told from now on.
-    pub fn report_untaken(&self, node: &Node, peer: Option<Rank>) -> Result<()> {
-        let Some(report) = node.requests.untaken.report(peer) else { return Ok(()) };
-        let first = report.first.map(|(what, failure)| {
-            Box::new(self.failure(&what, failure).of_unknown_fate(what.fate()))
-        });
-        Err(Cause::Unseen { count: report.count, first }.into())
     }
 }

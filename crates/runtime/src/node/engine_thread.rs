@@ -5,7 +5,6 @@
 //! memory by its descriptor. A thread that needs the state of the engine, such as the registration
 //! of a region, enters between two turns as a *visitor*. A visitor runs no turn.
 
-use super::Node;
 use super::access::Access;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::Submission;
@@ -20,7 +19,7 @@ const VISIT_POLLS: u32 = 1024;
 /// Number of times that a thread yields its core, before it sleeps instead.
 const YIELDS_MAX: u32 = 64;
 /// Time for which it then sleeps.
-pub(super) const ASIDE_TIME: Duration = Duration::from_micros(50);
+pub(in crate::node) const ASIDE_TIME: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// Number of the node whose engine's thread this is, or 0.
@@ -106,7 +105,7 @@ impl EngineThread {
 ///
 /// A thread of a real-time class that yields leaves its core to none of another class
 /// (sched_yield(2)), so it sleeps after some calls. So does a thread whose yields are slow.
-pub(super) fn stand_aside(times: &mut u32) {
+pub(in crate::node) fn stand_aside(times: &mut u32) {
     *times += 1;
     if *times >= YIELDS_MAX || !yield_core() {
         std::thread::sleep(ASIDE_TIME);
@@ -119,24 +118,5 @@ pub struct Visit<'e>(&'e AtomicUsize);
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
-    }
-}
-
-impl Node {
-    /// Wakes the engine's thread if it sleeps, for a request that was put before.
-    pub(super) fn ring_engine(&self) {
-        // Either the engine's thread sees the request in its last check before it sleeps, or this
-        // thread sees that it sleeps.
-        fence(Ordering::SeqCst);
-        self.threads.driver.sleep.wake();
-        if self.access() == Access::Turns {
-            // The engine's thread has ended meanwhile, and may not have seen the request.
-            self.try_turn(self.now());
-        }
-    }
-
-    /// Returns a number that tells this node from the other nodes of this process.
-    pub(super) fn number(&self) -> usize {
-        std::ptr::from_ref(self).addr()
     }
 }

@@ -1,7 +1,7 @@
 //! State of messages that went directly into a local peer's ring. It remains after the calls that
 //! sent them, also when the node is gone.
 
-use super::Node;
+use super::parts::Node;
 use oikaze_engine::ShmChannel;
 use oikaze_protocol::Rank;
 use std::sync::{Arc, Weak};

@@ -1,12 +1,13 @@
 //! Submission of requests to the engine: directly, by the thread in it, or several together.
 
 use super::access::Access;
+use super::cork;
+use super::engine::RealEngine;
 use super::engine_thread::ASIDE_TIME;
-use super::{Node, RealEngine, cork};
-use crossbeam_queue::SegQueue;
+use super::parts::Node;
+use super::requests::Requests;
 use oikaze_engine::{
-    Completion, Keep, OperationLabel, Request, Submission, UnreportedFailures, Work, tracked,
-    tracked_by,
+    Completion, Keep, OperationLabel, Request, Submission, Work, tracked, tracked_by,
 };
 use oikaze_os::cpu::yield_core;
 use oikaze_protocol::time::Time;
@@ -20,23 +21,7 @@ pub const LEFT_MAX: usize = 4096;
 /// Checks of a thread that has submitted too much for the moment, before it begins requests itself.
 const ROOM_POLLS: u32 = 1024;
 
-/// Requests that wait for the engine, and failures that wait for the program.
-pub struct Requests {
-    /// Requests that were made while the engine was taken.
-    pub submissions: Arc<SegQueue<Submission>>,
-    /// Failures that no caller has been told of.
-    pub untaken: Arc<UnreportedFailures>,
-}
-
 impl Requests {
-    /// Makes the record of a node that has made no request.
-    pub fn new(
-        submissions: Arc<SegQueue<Submission>>,
-        untaken: Arc<UnreportedFailures>,
-    ) -> Requests {
-        Requests { submissions, untaken }
-    }
-
     /// Leaves a submission to the engine's own thread, which may wait for the end of a batch.
     fn push_to_queue(&self, node: &Node, submission: Submission) {
         if cork::hold_post(node.number()).is_some() {

@@ -1,9 +1,9 @@
 //! Threads of a node: which of them drives, how they wait, and on what they sleep.
 
-use super::driver::wait_policy::WaitPolicy;
-use super::driver::{Descriptors, Driver, SpinLimit};
 use super::engine_thread::EngineThread;
 use crate::error::{Error, Result};
+use crate::node::driver::wait_policy::WaitPolicy;
+use crate::node::driver::{Descriptors, Driver, SpinLimit};
 use crate::sync::lock;
 use std::sync::Mutex;
 use std::thread::JoinHandle;

@@ -1,7 +1,7 @@
 //! The place of this node's collectives of coherence among its collectives of data (COLL-3.9).
 
 use crate::error::{Error, Result};
-use crate::node::Node;
+use crate::node::parts::Node;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

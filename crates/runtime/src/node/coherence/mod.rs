@@ -7,7 +7,8 @@ mod call_order;
 mod signal_masking;
 
 use super::access::Access;
-use super::{Node, WaitSubject};
+use super::parts::Node;
+use super::waits::WaitSubject;
 use crate::error::{Error, Result};
 use call_order::{CallOrder, CoherenceCall};
 use oikaze_engine::{Request, Value};

@@ -1,7 +1,7 @@
 //! All teams of a node.
 
 use super::pool::WorkPool;
-use crate::node::Node;
+use crate::node::parts::Node;
 use crate::sync::lock;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::Parcel;

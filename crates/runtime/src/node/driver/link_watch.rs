@@ -2,7 +2,7 @@
 //! polls again.
 
 use super::limits::{SLEEP_MAX, SLEEP_UNWATCHED_MAX};
-use crate::node::Node;
+use crate::node::parts::Node;
 use oikaze_os::net::Link;
 use std::time::Duration;
 

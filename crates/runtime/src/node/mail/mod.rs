@@ -1,37 +1,26 @@
 //! Mail of a node: messages and puts with notice that have arrived and are not read.
 
 mod arrivals;
-mod mailbox;
+pub(super) mod mailbox;
 mod posted;
+pub(super) mod queues;
 mod read_credit;
 
-pub use mailbox::next_or_end;
 pub use posted::{PostedReceive, ReceiveMemory, RegisteredMemory};
 
 use super::departures::Needs;
-use super::{Node, RealEngine, WaitSubject};
-use arrivals::ArrivalQueue;
-use mailbox::{Mailbox, Receives};
+use super::engine::RealEngine;
+use super::parts::Node;
+use super::waits::WaitSubject;
 use oikaze_engine::{Arrived, Completion, Failure, Placed, Request, Submission};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Pattern, RmaError};
 use oikaze_protocol::time::Time;
+use queues::MailQueues;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Mail of a node.
-#[derive(Default)]
-pub struct MailQueues {
-    pub mailbox: Arc<Mailbox>,
-    pub arrivals: ArrivalQueue,
-}
-
 impl MailQueues {
-    /// Returns the posted receives, as the engine sees them.
-    pub fn posted(&self) -> Arc<Receives> {
-        Arc::new(Receives(Arc::clone(&self.mailbox)))
-    }
-
     /// Takes the oldest message for the user, from this peer or any.
     #[inline]
     pub fn take(&self, node: &Node, from: Option<Rank>) -> Option<Arrived> {

@@ -3,7 +3,7 @@
 
 use super::Registered;
 use super::subject::WaitSubject;
-use crate::node::Node;
+use crate::node::parts::Node;
 use oikaze_os::memory::tracking::FaultAt;
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,7 @@
 
 mod answers;
 mod cause;
-mod faults;
+pub(super) mod faults;
 mod interruption;
 mod place;
 mod report;
@@ -17,13 +17,12 @@ mod subject;
 mod tests;
 mod watcher;
 
-pub use faults::Faults;
 pub use interruption::{InterruptionCheck, interruptible};
 pub use place::{CallPlace, line_of};
 pub use place::{PlaceFinder, find_places_by};
 pub use subject::WaitSubject;
 
-use super::Node;
+use super::parts::Node;
 use crate::error::Cause;
 use crate::error::{Error, Result};
 use crate::observe::page::BOARD_BYTES;
