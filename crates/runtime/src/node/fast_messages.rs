@@ -1,9 +1,9 @@
 //! Messages on the fast path: sent into the rings of local peers, and taken out of them.
 
-use super::access::Access;
-use super::engine::RealEngine;
-use super::fast_path::FastPath;
 use super::parts::Node;
+use super::parts::access::Access;
+use super::parts::engine::RealEngine;
+use super::parts::fast_path::FastPath;
 use super::shm_route::ShmRoute;
 use crate::node::driver::limits::{SPIN_PAUSES, SPIN_POLLS_BETWEEN_TURNS, STREAM_BATCH_MIN};
 use crate::node::driver::lock::CombiningLockGuard;

@@ -1,7 +1,7 @@
 //! Ends of a node's waits and operations, because the launcher or another node has ended the job.
 
-use super::departures::{Departures, WORDS_LIMIT};
 use super::parts::Node;
+use super::parts::departures::{Departures, WORDS_LIMIT};
 use crate::error::{Cause, Result};
 use crate::sync::lock;
 use oikaze_engine::{Failure, Request};

@@ -1,8 +1,8 @@
 //! Leaves the job in order (END-1.2, END-1.3): tells the others, waits for them, and reports the
 //! nodes that this node waits for.
 
-use super::departures::Departures;
 use super::outcomes::ranks;
+use super::parts::departures::Departures;
 use super::{Node, WaitSubject};
 use crate::error::Result;
 use oikaze_engine::{Request, Value};

@@ -4,38 +4,28 @@
 //! the socket only while there is no driver, and page faults always. Any thread that submits runs
 //! one turn at once, so that nothing waits to be sent. A thread that finds the engine taken leaves
 //! the work to its holder ([`driver::lock`]). In thread mode all of this is the work of the
-//! engine's own thread ([`engine_thread`]).
+//! engine's own thread ([`parts::engine_thread`]).
 
-mod access;
-mod clock;
 mod coherence;
 mod collectives;
 mod cork;
-mod departures;
 mod driver;
-mod engine;
-mod engine_thread;
 mod fast_messages;
-mod fast_path;
 mod job_end;
 mod leave;
 mod mail;
 mod outcomes;
 mod parts;
 mod regions;
-mod requests;
 mod shm_route;
 mod start;
 mod submitting;
-mod threads;
 mod turns;
 mod waits;
 
 pub use crate::sync::lock;
-pub use access::{check_not_forked, note_joined};
 pub use collectives::registry::{RegisteredTeam, Registry, WORLD};
 pub use collectives::{POOLED_MIN, PooledBytes, WorkPool};
-pub use departures::Needs;
 pub use driver::helper::Helper;
 pub use driver::mode::EngineMode;
 pub use driver::mode::NoLink;
@@ -43,10 +33,12 @@ pub use driver::task::LoopProgress;
 pub use driver::task::{TaskWait, pending};
 pub use driver::wait_policy::{WaitMode, WaitPolicy, WaitSettings};
 pub use driver::waiters::Waiters;
-pub use engine::RealEngine;
 pub use mail::mailbox::next_or_end;
 pub use mail::{PostedReceive, ReceiveMemory, RegisteredMemory};
 pub use parts::Node;
+pub use parts::access::{check_not_forked, note_joined};
+pub use parts::departures::Needs;
+pub use parts::engine::RealEngine;
 pub use shm_route::ShmRoute;
 pub use submitting::LEFT_MAX;
 pub use waits::faults::Faults;

@@ -1,12 +1,14 @@
 //! A node and its parts, each with state of its own.
 
-use super::access::Access;
-use super::clock::NodeClock;
-use super::departures::Departures;
-use super::engine::RealEngine;
-use super::fast_path::FastPath;
-use super::requests::Requests;
-use super::threads::Threads;
+pub(super) mod access;
+pub(super) mod clock;
+pub(super) mod departures;
+pub(super) mod engine;
+pub(super) mod engine_thread;
+pub(super) mod fast_path;
+pub(super) mod requests;
+pub(super) mod threads;
+
 use crate::error::{Error, Result};
 use crate::node::coherence::CoherenceCalls;
 use crate::node::collectives::registry::Registry;
@@ -15,13 +17,20 @@ use crate::node::driver::task::Tasks;
 use crate::node::mail::queues::MailQueues;
 use crate::node::waits::Waits;
 use crate::observe::Publisher;
+use access::Access;
+use clock::NodeClock;
+use departures::Departures;
+use engine::RealEngine;
+use fast_path::FastPath;
 use oikaze_engine::Failure;
 use oikaze_launch::Bootstrap;
 use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
+use requests::Requests;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use threads::Threads;
 
 /// A node, shared by all its threads.
 pub struct Node {

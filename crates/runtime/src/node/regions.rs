@@ -1,6 +1,6 @@
 //! Changes and ends of regions, from any thread.
 
-use super::access::Access;
+use super::parts::access::Access;
 use super::{Node, RealEngine};
 use oikaze_engine::{Failure, Request, Submission};
 use oikaze_os::memory::RegionId;

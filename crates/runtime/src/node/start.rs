@@ -1,18 +1,18 @@
 //! Start and stop of a node.
 
-use super::clock::NodeClock;
 use super::coherence::CoherenceCalls;
-use super::departures::Departures;
 use super::driver::lock::CombiningLock;
 use super::driver::task::Tasks;
 use super::driver::wait_policy::WaitPolicy;
 use super::driver::{Descriptors, helper};
-use super::engine::RealEngine;
-use super::fast_path::FastPath;
 use super::mail::queues::MailQueues;
 use super::parts::Node;
-use super::requests::Requests;
-use super::threads::Threads;
+use super::parts::clock::NodeClock;
+use super::parts::departures::Departures;
+use super::parts::engine::RealEngine;
+use super::parts::fast_path::FastPath;
+use super::parts::requests::Requests;
+use super::parts::threads::Threads;
 use super::waits::Waits;
 use crate::error::{Error, Result};
 use crate::observe::Publisher;

@@ -1,11 +1,11 @@
 //! Submission of requests to the engine: directly, by the thread in it, or several together.
 
-use super::access::Access;
 use super::cork;
-use super::engine::RealEngine;
-use super::engine_thread::ASIDE_TIME;
 use super::parts::Node;
-use super::requests::Requests;
+use super::parts::access::Access;
+use super::parts::engine::RealEngine;
+use super::parts::engine_thread::ASIDE_TIME;
+use super::parts::requests::Requests;
 use oikaze_engine::{
     Completion, Keep, OperationLabel, Request, Submission, Work, tracked, tracked_by,
 };

@@ -1,9 +1,9 @@
 //! Turns of a node's engine, and what follows from them.
 
-use super::access::Access;
 use super::driver::lock::CombiningLockGuard;
-use super::engine::RealEngine;
 use super::parts::Node;
+use super::parts::access::Access;
+use super::parts::engine::RealEngine;
 use oikaze_engine::{Request, Work};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;

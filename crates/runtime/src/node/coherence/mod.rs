@@ -6,8 +6,8 @@
 mod call_order;
 mod signal_masking;
 
-use super::access::Access;
 use super::parts::Node;
+use super::parts::access::Access;
 use super::waits::WaitSubject;
 use crate::error::{Error, Result};
 use call_order::{CallOrder, CoherenceCall};

@@ -3,11 +3,11 @@
 use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
 use super::link_watch::LinkWatch;
 use super::{Idle, IdleStep, Wakes};
-use crate::node::access::Access;
 use crate::node::cork;
-use crate::node::engine::RealEngine;
-use crate::node::engine_thread::stand_aside;
 use crate::node::parts::Node;
+use crate::node::parts::access::Access;
+use crate::node::parts::engine::RealEngine;
+use crate::node::parts::engine_thread::stand_aside;
 use crate::node::waits::{LongWait, WaitSubject};
 use oikaze_engine::Work;
 use oikaze_os::cpu::yield_core;

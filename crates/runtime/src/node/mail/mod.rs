@@ -8,9 +8,9 @@ mod read_credit;
 
 pub use posted::{PostedReceive, ReceiveMemory, RegisteredMemory};
 
-use super::departures::Needs;
-use super::engine::RealEngine;
 use super::parts::Node;
+use super::parts::departures::Needs;
+use super::parts::engine::RealEngine;
 use super::waits::WaitSubject;
 use oikaze_engine::{Arrived, Completion, Failure, Placed, Request, Submission};
 use oikaze_protocol::Rank;

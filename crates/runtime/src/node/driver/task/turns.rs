@@ -1,10 +1,10 @@
 //! Turns of tasks that await, and of event loops.
 
-use crate::node::access::Access;
 use crate::node::driver::limits::{LOOP_GRACE, SPIN_TIME, TURNS_BEFORE_SLEEP};
 use crate::node::driver::{Idle, IdleStep};
-use crate::node::engine::RealEngine;
 use crate::node::parts::Node;
+use crate::node::parts::access::Access;
+use crate::node::parts::engine::RealEngine;
 use crate::sync::lock;
 use oikaze_os::cpu::{AnyReadable, may_yield, yield_core};
 use oikaze_os::net::Link;
