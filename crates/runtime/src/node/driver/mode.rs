@@ -2,7 +2,8 @@
 //! thread of its own.
 //!
 //! [`Drive`] has one implementation a mode. It is the only place that tells the modes apart. While
-//! the node runs, [`Access`](crate::node::parts::access::Access) says what the calling thread may do.
+//! the node runs, [`Access`](crate::node::parts::access::Access) says what the calling thread may
+//! do.
 
 use oikaze_launch::environment::COMMAND;
 use oikaze_os::cpu::{CpuId, parse_cores};
