@@ -1,6 +1,7 @@
 //! Arguments that the command understands, and their help texts.
 
 use crate::perf::Perf;
+use crate::seconds::seconds;
 use crate::serve::Serve;
 use crate::stats::Destination;
 use crate::top::Top;
@@ -365,12 +366,6 @@ fn bind(text: &str) -> Result<String, String> {
 
 fn priority(text: &str) -> Result<String, String> {
     text.parse::<Priority>().map(|_| text.to_owned())
-}
-
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: Option<f64> = text.parse().ok().filter(|&seconds| seconds > 0.0);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "a number of seconds greater than 0".to_owned())
 }
 
 /// As [`seconds`]; 0 is allowed. Rounded up to whole milliseconds, so that only 0 means never.

@@ -68,7 +68,7 @@ pub fn doctor(json: bool) -> ExitCode {
             lines.len()
         ),
     };
-    match crate::print(&text) {
+    match crate::print::print(&text) {
         Ok(()) if missing == 0 => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
         Err(why) => {

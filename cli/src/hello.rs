@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Joins the job and prints its peers. Returns status 1 if the job cannot be found, or a node of it
 /// cannot be reached.
 pub fn hello(limit: Duration) -> ExitCode {
-    match meet(limit).and_then(|text| crate::print(&text)) {
+    match meet(limit).and_then(|text| crate::print::print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("oikaze hello: {why}");

@@ -7,6 +7,8 @@ mod documented;
 mod hello;
 mod manual;
 mod perf;
+mod print;
+mod seconds;
 mod serve;
 mod stats;
 mod top;
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Subcommand::Completions(completions) => {
-            match print(&manual::completions(completions.shell)) {
+            match print::print(&manual::completions(completions.shell)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(why) => {
                     eprintln!("oikaze completions: {why}");
@@ -102,12 +104,6 @@ fn end_of_print(printed: std::io::Result<()>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Prints text on standard output. A reader that closes the pipe is not an error.
-fn print(text: &str) -> oikaze::Result<()> {
-    standard_output::print(text)
-        .map_err(|source| oikaze::Error::system("writing to standard output", source))
 }
 
 fn finish(result: Result<u8, LaunchError>) -> ExitCode {

@@ -5,7 +5,8 @@
 use crate::buffer::{show, with_bytes_of};
 use crate::error::{OrRaise, exception};
 use crate::finalization::detached;
-use crate::job::{Job, JobCell};
+use crate::job::Job;
+use crate::job::cell::JobCell;
 use crate::number::{number, numbers, optional};
 use crate::remote::combine_of;
 use crate::wait::wait;

@@ -1,6 +1,6 @@
 //! Puts with notice, as their target learns of them.
 
-use crate::job::JobCell;
+use crate::job::cell::JobCell;
 use crate::wait::{limit_of, taken};
 use pyo3::prelude::*;
 use std::sync::Arc;

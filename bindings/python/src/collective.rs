@@ -3,7 +3,8 @@
 //! The package turns Python's values into bytes and back. Here are the calls of the library.
 
 use crate::buffer::Memory;
-use crate::job::{Job, JobCell};
+use crate::job::Job;
+use crate::job::cell::JobCell;
 use crate::number::{number, optional};
 use crate::operation::{Operation, Outcome, Work};
 use crate::wait::wait;

@@ -1,7 +1,7 @@
 //! FIFOs, into which peers push elements.
 
 use crate::buffer::with_bytes_of;
-use crate::job::JobCell;
+use crate::job::cell::JobCell;
 use crate::operation::{Operation, Outcome, bytes};
 use crate::wait::{OrOfJob, limit_of, taken, wait};
 use pyo3::prelude::*;

@@ -3,7 +3,7 @@
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, exception_of_call, invalid};
 use crate::finalization::{call, detached};
-use crate::job::JobCell;
+use crate::job::cell::JobCell;
 use crate::message::Received;
 use crate::number::{number, object};
 use crate::queue::CompletionQueue;

@@ -2,7 +2,7 @@
 
 use crate::buffer::with_bytes_of;
 use crate::fifo::RemoteFifo;
-use crate::job::JobCell;
+use crate::job::cell::JobCell;
 use crate::number::{Named, optional, text};
 use crate::operation::{Operation, Outcome};
 use crate::remote::RemoteRegion;

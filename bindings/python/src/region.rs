@@ -4,7 +4,7 @@ use crate::arrival::Arrivals;
 use crate::buffer::{Loan, Memory, show};
 use crate::error::{OrRaise, exception, invalid};
 use crate::finalization::{attached, call, detached};
-use crate::job::JobCell;
+use crate::job::cell::JobCell;
 use crate::number::{number, optional, word};
 use crate::operation::bytes;
 use crate::wait::{OrOfJob, limit_of, wait};

@@ -3,7 +3,7 @@
 use crate::block::block_of;
 use crate::buffer::{Loan, Memory};
 use crate::error::{OrRaise, invalid};
-use crate::job::JobCell;
+use crate::job::cell::JobCell;
 use crate::number::{Named, number, numbers, object, optional, text, word};
 use crate::operation::{Operation, Outcome, bytes};
 use crate::region::Region;

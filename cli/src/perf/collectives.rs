@@ -139,7 +139,7 @@ pub fn run(perf: &Perf, job: &Job) -> Result<()> {
             text += &if perf.json { line.in_json(job) } else { line.in_table() };
         }
     }
-    if job.rank() == 0 { crate::print(&text) } else { Ok(()) }
+    if job.rank() == 0 { crate::print::print(&text) } else { Ok(()) }
 }
 
 /// Measurement of one size: the vectors of this node.

@@ -197,8 +197,8 @@ pub fn run(perf: &Perf) -> Result<()> {
     let bench = Bench::new(&job, perf)?;
     let figures = bench.run()?;
     let said = match (job.rank(), perf.json) {
-        (0, true) => crate::print(&(report::json(perf, &job, &figures) + "\n")),
-        (0, false) => crate::print(&(report::table(perf, &job, &figures) + "\n")),
+        (0, true) => crate::print::print(&(report::json(perf, &job, &figures) + "\n")),
+        (0, false) => crate::print::print(&(report::table(perf, &job, &figures) + "\n")),
         _ => Ok(()),
     };
     job.leave().and(said)

@@ -43,7 +43,7 @@ pub struct Top {
     #[arg(long)]
     once: bool,
     /// Seconds between two samples
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::arguments::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::seconds::seconds)]
     interval: Duration,
 }
 

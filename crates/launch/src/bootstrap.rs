@@ -2,7 +2,7 @@
 
 use super::environment::Settings;
 use super::error::JobError;
-use crate::Secret;
+use oikaze_os::secrets::secret::Secret;
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

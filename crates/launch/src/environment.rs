@@ -3,9 +3,9 @@
 
 use super::error::JobError;
 use super::seal::Seal;
-use crate::Secret;
 use oikaze_os::inherited;
 use oikaze_os::net::Ports;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::limits::NODES_MAX;
 use oikaze_protocol::wind::congestion::Algorithm;
 use std::sync::{Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! Errors between a process and its job.
 
-use crate::addresses::Unreachable;
+use crate::addresses::unreachable::Unreachable;
 use oikaze_protocol::wind::HandshakeRefusal;
 use std::time::Duration;
 

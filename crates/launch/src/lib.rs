@@ -11,6 +11,7 @@ mod clock;
 pub mod environment;
 mod error;
 pub mod launcher;
+mod listen;
 pub mod reason;
 mod seal;
 mod secret_file;

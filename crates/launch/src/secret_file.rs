@@ -1,6 +1,6 @@
 //! Secret of a job from a file that only its owner can read (LAUNCH-6.4).
 
-use crate::Secret;
+use oikaze_os::secrets::secret::Secret;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

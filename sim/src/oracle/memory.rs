@@ -1,7 +1,7 @@
 //! Checks regions: the content of every node's memory, and that each atomic took place exactly once
 //! (spec/memory.md).
 
-use crate::program::ONES;
+use crate::program::layout::ONES;
 use crate::random::{bytes_of, mix};
 use crate::violation::Check;
 use oikaze_os::memory::Region;

@@ -10,8 +10,8 @@ mod transfers;
 mod words;
 
 use super::doing::{Doing, UnderWay};
+use super::interface::{Context, Program, Progress};
 use super::layout::{Layout, SIGNALS};
-use super::{Context, Program, Progress};
 use crate::oracle::Oracle;
 use crate::random::{Random, first_other};
 use oikaze_engine::{Completion, Failure, Request, Value};

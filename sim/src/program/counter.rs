@@ -2,8 +2,8 @@
 //! exact (MEM-5.2).
 
 use super::doing::Doing;
+use super::interface::{Context, Program, Progress};
 use super::layout::ONES;
-use super::{Context, Program, Progress};
 use crate::random::Random;
 use oikaze_engine::{Completion, Request, Value};
 use oikaze_protocol::Rank;

@@ -1,6 +1,6 @@
 //! A thread that sends messages of all classes and sizes to all nodes.
 
-use super::{Context, Program, Progress};
+use super::interface::{Context, Program, Progress};
 use crate::oracle::MessageId;
 use crate::random::Random;
 use oikaze_engine::{Completion, Request};

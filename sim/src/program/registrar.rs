@@ -4,7 +4,7 @@
 
 mod own;
 
-use super::{Context, Program, Progress};
+use super::interface::{Context, Program, Progress};
 use crate::random::{Random, first_other};
 use oikaze_engine::{Completion, Failure, Request};
 use oikaze_os::memory::{Region, Registered};

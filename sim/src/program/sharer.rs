@@ -1,11 +1,9 @@
 //! A thread that takes part in a program on shared arrays.
 
-mod collective;
+pub(super) mod collective;
 
-pub use collective::Together;
-
+use super::interface::{Context, Program, Progress};
 use super::plan_shared::{Act, SharedPlan, cell_bytes, pieces};
-use super::{Context, Program, Progress};
 use crate::pages::{Reach, Touching};
 use crate::random::Random;
 use oikaze_engine::{Completion, Request};

@@ -1,7 +1,7 @@
 //! Error of a node that another one does not reach: each address that was tried, with cause and
 //! remedy.
 
-use super::Candidate;
+use super::candidate::Candidate;
 use crate::reason::{Reason, Transport, remedies};
 use oikaze_os::net::narrow_path;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};

@@ -1,6 +1,5 @@
 //! Nodes that run on this host, as children of this process.
 
-use super::Event;
 use super::ending::Ending;
 use super::error::LaunchError;
 use super::guard::Guard;
@@ -9,6 +8,7 @@ use super::placement::Placement;
 use super::program;
 use super::sources::{OutputPipe, OutputSources};
 use crate::environment::{self, NodePlace};
+use crate::launcher::events::Event;
 use crate::{Secret, Settings};
 use oikaze_os::inherited::Inheritance;
 use oikaze_os::process::isolate;

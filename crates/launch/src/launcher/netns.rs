@@ -133,7 +133,7 @@ impl Network {
         let enter = move || {
             let namespace = std::fs::File::open(&path)?;
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-            super::bind(address, &ports)
+            crate::listen::bind(address, &ports)
         };
         let listener = std::thread::spawn(enter)
             .join()

@@ -15,13 +15,15 @@ use super::policy::{ASK_TIME, Action, Policy};
 use super::program::find_program;
 use super::sources::OutputSources;
 use super::word::Word;
-use super::{
-    Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind,
-    bind_everywhere, forward_signals, stop_myself, stops, take_signals,
-};
 use crate::addresses;
 use crate::clock::{Clock, TICK};
 use crate::environment::{self, new_incarnation};
+use crate::launcher::events::Event;
+use crate::launcher::events::signals::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, forward_signals,
+    stop_myself, stops, take_signals,
+};
+use crate::listen::{bind, bind_everywhere};
 use crate::store::{Notice, Server};
 use crate::{REPORT, Secret, Settings, secret_file};
 use oikaze_protocol::Rank;

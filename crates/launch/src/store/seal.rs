@@ -1,8 +1,8 @@
 //! Frames on a stream: cut, bounded, and sealed after the handshake (LAUNCH-6.5).
 
 use super::protocol::{FRAME_MAX, HANDSHAKE_MAX, LENGTH_LEN, Malformed, TAG_LEN};
-use crate::Secret;
 use oikaze_os::secrets::seal::Aead;
+use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::seal::{Cipher, CipherKind};
 
 /// End of the connection that wrote a frame.

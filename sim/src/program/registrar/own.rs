@@ -2,7 +2,7 @@
 //! the operations are in flight (MEM-1.8).
 
 use super::{SECRET, WRITTEN, first_run};
-use crate::program::Context;
+use crate::program::interface::Context;
 use crate::random::{Random, first_other};
 use oikaze_engine::Keep;
 use oikaze_os::memory::{Holder, Region};

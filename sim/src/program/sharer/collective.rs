@@ -2,7 +2,7 @@
 //! collective for all of them.
 
 use super::Sharer;
-use crate::program::Context;
+use crate::program::interface::Context;
 use crate::program::plan_shared::Ending;
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_protocol::coherence::{CoherenceError, ReduceOp, Reduction, Values};

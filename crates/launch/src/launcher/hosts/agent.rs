@@ -6,14 +6,15 @@ use super::pipe::{AgentMessage, Control, Order, Up, VERSION};
 use crate::launcher::crew::{Crew, Outlet, Work};
 use crate::launcher::ending::Ending;
 use crate::launcher::error::LaunchError;
+use crate::launcher::events::Event;
+use crate::launcher::events::signals::{
+    SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
+};
 use crate::launcher::guard::Guard;
 use crate::launcher::output::Sink;
 use crate::launcher::program::find_program;
 use crate::launcher::sources::OutputSources;
 use crate::launcher::word::Word;
-use crate::launcher::{
-    Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
-};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};

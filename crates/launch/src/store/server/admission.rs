@@ -6,7 +6,7 @@ use super::super::protocol::{Greeting, NONCE_LEN, Proof, VERSION, Verdict};
 use super::super::seal::{self, FrameSeal, From};
 use super::super::table::Table;
 use super::{Connection, ConnectionPhase, Doors};
-use crate::Secret;
+use oikaze_os::secrets::secret::Secret;
 use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
