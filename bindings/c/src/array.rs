@@ -1,11 +1,11 @@
 //! Arrays that all nodes read and write.
 
-use crate::call::{CallError, CallResult, Output, Raw, copied, functions};
+use crate::call::{CallError, CallResult, Output, Raw, arguments, copied, functions};
 use crate::job::{JoinedJob, check_joined, oik_job};
 use crate::kinds::{bytes_of, combine_of, kind_of, oik_kind, oik_operator};
 use crate::message::{class_of, oik_class};
 use crate::objects::{HandlePlace, New, Released, handled, keep};
-use crate::pointers::{Bytes, BytesMut, Filled, Input, Optional, Part, Room, Text, fill};
+use crate::pointers::{Bytes, BytesMut, Filled, Input, Optional, Room, Text, fill};
 use crate::status::oik_status;
 use oikaze::ffi::{ElementType, PlainMemory, UntypedArray, UntypedReadGuard, UntypedWriteGuard};
 use oikaze::shared::ElementField;
@@ -95,6 +95,16 @@ pub struct oik_range {
     pub first: usize,
     /// Index behind the last one.
     pub end: usize,
+}
+
+/// Part of an array: one range for each axis, or NULL for all of the array.
+#[repr(transparent)]
+pub struct Part(Input<oik_range>);
+
+arguments! { one:
+    <> Part [1]: Option<&'v [oik_range]> = |it, [axes], what| {
+        if it.0.is_null() { Ok(None) } else { it.0.slice(axes, what).map(Some) }
+    };
 }
 
 /// An array that all nodes of a job share.

@@ -17,6 +17,8 @@ mod pointers;
 
 mod status;
 
+mod failures;
+
 mod limits;
 
 mod job;

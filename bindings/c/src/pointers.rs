@@ -159,6 +159,12 @@ impl<T> Input<T> {
     /// Makes the address of no value.
     pub const NULL: Self = Self(std::ptr::null());
 
+    /// Returns `true` if C passed NULL.
+    #[inline]
+    pub const fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
     /// Returns the value; `what` names the argument.
     pub fn get(&self, what: &str) -> CallResult<&T> {
         // SAFETY: the caller in C passes NULL or a value, which stays unchanged during the call,
@@ -209,10 +215,6 @@ pub struct Filled<T>(*mut T);
 #[repr(transparent)]
 pub struct Optional<T>(*mut T);
 
-/// Part of an array: one range for each axis, or NULL for all of the array.
-#[repr(transparent)]
-pub struct Part(Input<crate::array::oik_range>);
-
 /// Returns a place of C; `None` for NULL.
 #[inline]
 pub fn place_at<T>(place: &mut *mut T) -> Option<&mut MaybeUninit<T>> {
@@ -234,9 +236,6 @@ arguments! { one:
     <T> Input<T>: &'v T = |it, _, what| it.get(what);
     <T> Room<T>: &'v mut MaybeUninit<T> = |it, _, what| place(&mut it.0, what);
     <T> Slots<T> [1]: &'v mut [T] = |it, [count], what| it.slice(count, what);
-    <> Part [1]: Option<&'v [crate::array::oik_range]> = |it, [axes], what| {
-        if it.0.0.is_null() { Ok(None) } else { it.0.slice(axes, what).map(Some) }
-    };
 }
 
 arguments! {
