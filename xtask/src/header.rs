@@ -101,7 +101,7 @@ fn generate() -> Result<String, String> {
     let types = Types::of(modules.iter().map(|(file, _)| file));
     for (mut file, name) in modules {
         types.expand(&mut file).map_err(|why| format!("src/{name}.rs: {why}"))?;
-        let path = sources.join(format!("{name}.rs"));
+        let path = sources.join(format!("{}.rs", name.replace('/', "_")));
         fs::write(&path, file.to_token_stream().to_string())
             .map_err(|why| format!("{}: {why}", path.display()))?;
         builder = builder.with_src(path);
@@ -113,12 +113,30 @@ fn generate() -> Result<String, String> {
     Ok(tidy(&text))
 }
 
-/// Returns the modules of `bindings/c`, in the order of the header.
+/// Returns the modules of `bindings/c`, in the order of the header, by their paths without `.rs`.
 fn modules() -> Result<Vec<String>, String> {
-    let path = folder().join("src/lib.rs");
+    let mut found = Vec::new();
+    add_modules("lib", "", &mut found)?;
+    Ok(found)
+}
+
+/// Adds the modules that a file declares, each with those of its folder before it.
+fn add_modules(file: &str, folder_of_file: &str, found: &mut Vec<String>) -> Result<(), String> {
+    let path = folder().join(format!("src/{file}.rs"));
     let text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
-    let name = |line: &str| Some(line.strip_prefix("mod ")?.strip_suffix(';')?.to_owned());
-    Ok(text.lines().filter_map(name).collect())
+    let name = |line: &str| {
+        let declared = line.strip_prefix("pub ").unwrap_or(line);
+        Some(declared.strip_prefix("mod ")?.strip_suffix(';')?.to_owned())
+    };
+    for module in text.lines().filter_map(name) {
+        let path = format!("{folder_of_file}{module}");
+        if folder().join(format!("src/{path}")).is_dir() {
+            add_modules(&format!("{path}/mod"), &format!("{path}/"), found)?;
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(())
 }
 
 /// Reads a module, with the constants of tables.

@@ -1,11 +1,11 @@
 //! Puts with notice, as their target learns of them.
 
-use crate::call::{CallError, CallResult, functions};
+use crate::abi::call::{CallError, CallResult, functions};
+use crate::abi::objects::Nullable;
+use crate::abi::pointers::Room;
 use crate::job::{JoinedJob, Limit, oik_job};
+use crate::memory::region::{KeptRegion, oik_region};
 use crate::message::Patience;
-use crate::objects::Nullable;
-use crate::pointers::Room;
-use crate::region::{KeptRegion, oik_region};
 
 /// A put with notice that has arrived: all its bytes are in place and visible.
 #[repr(C)]

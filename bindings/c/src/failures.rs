@@ -1,8 +1,8 @@
 //! The text of errors, and what a program does about them.
 
-use crate::call::{Output, last_lost_peer, run, with_last_text};
+use crate::abi::call::{Output, last_lost_peer, run, with_last_text};
+use crate::abi::pointers::{Room, Text};
 use crate::job::abort_all;
-use crate::pointers::{Room, Text};
 use crate::status::oik_status;
 use std::io::Write;
 

@@ -1,9 +1,9 @@
 //! The job of this process.
 
-use crate::call::{CallError, CallResult, Give, arguments, copied, functions, outputs, run};
-use crate::objects::{HandlePlace, Released, find, handled, keep};
-use crate::place::name_calls;
-use crate::pointers::{BytesMut, Filled, Room, Text, fill, fill_text, place};
+use crate::abi::call::{CallError, CallResult, Give, arguments, copied, functions, outputs, run};
+use crate::abi::objects::{HandlePlace, Released, find, handled, keep};
+use crate::abi::place::name_calls;
+use crate::abi::pointers::{BytesMut, Filled, Room, Text, fill, fill_text, place};
 use crate::status::oik_status;
 use oikaze::{Job, Peer};
 use std::os::fd::AsRawFd;

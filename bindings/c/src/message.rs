@@ -1,11 +1,11 @@
 //! Messages, and FIFOs that peers push into.
 
-use crate::call::{CallError, CallResult, Raw, functions};
+use crate::abi::call::{CallError, CallResult, Raw, functions};
+use crate::abi::objects::{New, Released, handled, keep, take};
+use crate::abi::pointers::{Bytes, BytesMut, Filled, Input, Room, Text, fill};
 use crate::job::{JoinedJob, Limit, check_joined, oik_job};
-use crate::objects::{New, Released, handled, keep, take};
+use crate::memory::region::{Loan, RankOrAny, Slice, oik_remote_id};
 use crate::operation::{Begun, KeptOperation, Waited, finish_receive, oik_operation};
-use crate::pointers::{Bytes, BytesMut, Filled, Input, Room, Text, fill};
-use crate::region::{Loan, RankOrAny, Slice, oik_remote_id};
 use crate::status::oik_status;
 use oikaze::Job;
 use oikaze::memory::remote::RemoteId;

@@ -1,12 +1,12 @@
 //! Operations under way, and the ways to learn of their end.
 
-use crate::call::{CallError, CallResult, Give, Raw, arguments, functions, outputs, remember};
-use crate::collective::StartedCollective;
+use crate::abi::call::{CallError, CallResult, Give, Raw, arguments, functions, outputs, remember};
+use crate::abi::objects::{HandlePlace, New, Released, find, handled, keep, take, take_if};
+use crate::abi::pointers::{BytesMut, Filled, Optional, Room, Slots, place_at};
+use crate::collective::calls::StartedCollective;
 use crate::job::{JoinedJob, Limit, check_joined, oik_job};
+use crate::memory::region::Loan;
 use crate::message::{oik_received, received_of};
-use crate::objects::{HandlePlace, New, Released, find, handled, keep, take, take_if};
-use crate::pointers::{BytesMut, Filled, Optional, Room, Slots, place_at};
-use crate::region::Loan;
 use crate::status::oik_status;
 use oikaze::completion::{Completed, CompletionQueue, Counter, Counts, Operation, Outcome};
 use std::collections::VecDeque;

@@ -1,10 +1,10 @@
 //! Settings with which a program joins its job.
 
-use crate::call::{CallError, CallResult, Raw, functions};
+use crate::abi::call::{CallError, CallResult, Raw, functions};
+use crate::abi::objects::{New, Released, handled};
+use crate::abi::place::name_calls;
+use crate::abi::pointers::Text;
 use crate::job::{Joined, Limit};
-use crate::objects::{New, Released, handled};
-use crate::place::name_calls;
-use crate::pointers::Text;
 use oikaze::job::{CongestionControl, EngineMode, Feature, JobBuilder, WaitMode};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Statuses.
+//! Statuses of calls, and the classes of errors behind them.
 
 use oikaze::ffi::ErrorClass;
 

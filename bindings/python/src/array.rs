@@ -2,13 +2,13 @@
 //!
 //! The classes here know shapes, bytes and addresses. The package makes `numpy.ndarray`s of them.
 
-use crate::buffer::{show, with_bytes_of};
-use crate::error::{OrRaise, exception};
-use crate::finalization::detached;
+use crate::interpreter::buffer::{show, with_bytes_of};
+use crate::interpreter::error::{OrRaise, exception};
+use crate::interpreter::finalization::detached;
+use crate::interpreter::number::{number, numbers, optional};
 use crate::job::Job;
 use crate::job::cell::JobCell;
-use crate::number::{number, numbers, optional};
-use crate::remote::combine_of;
+use crate::memory::remote::combine_of;
 use crate::wait::wait;
 use oikaze::Error;
 use oikaze::ffi::{

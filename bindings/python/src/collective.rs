@@ -2,10 +2,10 @@
 //!
 //! The package turns Python's values into bytes and back. Here are the calls of the library.
 
-use crate::buffer::Memory;
+use crate::interpreter::buffer::Memory;
+use crate::interpreter::number::{number, optional};
 use crate::job::Job;
 use crate::job::cell::JobCell;
-use crate::number::{number, optional};
 use crate::operation::{Operation, Outcome, Work};
 use crate::wait::wait;
 use oikaze::collective::Collectives;

@@ -2,18 +2,18 @@
 
 pub mod cell;
 
-use crate::arrival::Arrivals;
-use crate::buffer::Memory;
-use crate::error::{OrRaise, invalid};
-use crate::fifo::Fifo;
-use crate::finalization::{call, detached};
+use crate::interpreter::buffer::Memory;
+use crate::interpreter::error::{OrRaise, invalid};
+use crate::interpreter::finalization::{call, detached};
+use crate::interpreter::number::{Named, number, optional, text};
+use crate::memory::arrival::Arrivals;
+use crate::memory::fifo::Fifo;
+use crate::memory::peer::Peer;
+use crate::memory::region::{Region, rights_of};
+use crate::memory::remote::RemoteRegion;
 use crate::message::{Message, Received};
-use crate::number::{Named, number, optional, text};
 use crate::operation::{Operation, Outcome};
-use crate::peer::Peer;
 use crate::queue::CompletionQueue;
-use crate::region::{Region, rights_of};
-use crate::remote::RemoteRegion;
 use crate::wait::{OrOfJob, TimeLeft, limit_of, taken, wait, wait_for, wait_in_thread};
 use cell::{JobCell, lock};
 use oikaze::ffi::CallCounter;
@@ -630,7 +630,7 @@ impl Job {
         number: &Bound<'_, PyAny>,
         name: Option<&str>,
     ) -> PyResult<Lock> {
-        let number: u64 = crate::number::number(number, "lock", "name")?;
+        let number: u64 = crate::interpreter::number::number(number, "lock", "name")?;
         if let Some(name) = name {
             self.get(py)?.name_lock(number, name);
         }

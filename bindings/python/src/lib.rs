@@ -6,33 +6,21 @@
 //! | module | contents |
 //! |---|---|
 //! | [`job`] | the job, its settings, its end |
-//! | [`peer`], [`message`], [`fifo`] | messages and FIFOs |
-//! | [`region`], [`remote`], [`block`] | memory of this node and of its peers |
-//! | [`arrival`] | puts with notice that have arrived |
+//! | [`memory`] | memory of this node and of its peers, puts with notice, FIFOs |
+//! | [`message`] | messages |
 //! | [`array`], [`collective`] | shared arrays, collectives, teams |
 //! | [`operation`], [`queue`] | operations under way, and the queue that tells `asyncio` of them |
-//! | [`buffer`] | memory of other Python objects; most unsafe code |
-//! | [`number`], [`wait`], [`error`] | numbers, waits without the interpreter's lock, exceptions |
-//! | [`finalization`] | threads and exits while the interpreter ends |
-//! | [`place`] | file and line of the program's calls, for explanations of long waits |
+//! | [`wait`] | waits without the interpreter's lock |
+//! | [`interpreter`] | buffers, numbers, exceptions, the interpreter's end, places of calls |
 
 mod array;
-mod arrival;
-mod block;
-mod buffer;
 mod collective;
-mod error;
-mod fifo;
-mod finalization;
+mod interpreter;
 mod job;
+mod memory;
 mod message;
-mod number;
 mod operation;
-mod peer;
-mod place;
 mod queue;
-mod region;
-mod remote;
 mod wait;
 
 use pyo3::exceptions::PyImportError;
@@ -59,20 +47,20 @@ fn check_interpreter(py: Python<'_>) -> PyResult<()> {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     check_interpreter(module.py())?;
     wait::note_main_thread(module.py())?;
-    place::name_calls(wait::keep_raised);
+    interpreter::place::name_calls(wait::keep_raised);
     module.add_class::<job::Job>()?;
-    module.add_class::<peer::Peer>()?;
+    module.add_class::<memory::peer::Peer>()?;
     module.add_class::<message::Message>()?;
     module.add_class::<message::Received>()?;
-    module.add_class::<arrival::Arrivals>()?;
-    module.add_class::<arrival::Arrival>()?;
+    module.add_class::<memory::arrival::Arrivals>()?;
+    module.add_class::<memory::arrival::Arrival>()?;
     module.add_class::<operation::Operation>()?;
     module.add_class::<queue::CompletionQueue>()?;
-    module.add_class::<region::Region>()?;
-    module.add_class::<remote::RemoteRegion>()?;
-    module.add_class::<remote::RemoteSignal>()?;
-    module.add_class::<fifo::Fifo>()?;
-    module.add_class::<fifo::RemoteFifo>()?;
+    module.add_class::<memory::region::Region>()?;
+    module.add_class::<memory::remote::RemoteRegion>()?;
+    module.add_class::<memory::remote::RemoteSignal>()?;
+    module.add_class::<memory::fifo::Fifo>()?;
+    module.add_class::<memory::fifo::RemoteFifo>()?;
     module.add_class::<job::Lock>()?;
     module.add_class::<array::Array>()?;
     module.add_class::<array::ArrayPlan>()?;
@@ -86,8 +74,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(collective::sum_exact, module)?)?;
     module.add_function(wrap_pyfunction!(collective::split, module)?)?;
     module.add_function(wrap_pyfunction!(collective::shrink, module)?)?;
-    module.add_function(wrap_pyfunction!(finalization::end_threads, module)?)?;
-    module.add_function(wrap_pyfunction!(finalization::type_modified, module)?)?;
+    module.add_function(wrap_pyfunction!(interpreter::finalization::end_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(interpreter::finalization::type_modified, module)?)?;
     module.add_function(wrap_pyfunction!(wait::change_fault_handlers, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())

@@ -1,6 +1,6 @@
 //! Messages that this node has received.
 
-use crate::buffer::show;
+use crate::interpreter::buffer::show;
 use oikaze::message::Class;
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -1,11 +1,11 @@
 //! Operations under way, as Python objects.
 
-use crate::buffer::{Loan, Memory};
-use crate::error::{OrRaise, exception_of_call, invalid};
-use crate::finalization::{call, detached};
+use crate::interpreter::buffer::{Loan, Memory};
+use crate::interpreter::error::{OrRaise, exception_of_call, invalid};
+use crate::interpreter::finalization::{call, detached};
+use crate::interpreter::number::{number, object};
 use crate::job::cell::JobCell;
 use crate::message::Received;
-use crate::number::{number, object};
 use crate::queue::CompletionQueue;
 use crate::wait::{OrOfJob, Timeout, limit_of, wait};
 use oikaze::collective::Pending;

@@ -1,7 +1,7 @@
 //! Completion queues, as Python objects.
 
-use crate::error::exception;
-use crate::number::optional;
+use crate::interpreter::error::exception;
+use crate::interpreter::number::optional;
 use crate::wait::{limit_of, taken};
 use oikaze::completion::Completed;
 use pyo3::prelude::*;

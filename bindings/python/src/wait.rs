@@ -6,9 +6,9 @@
 //! exception, such as `KeyboardInterrupt`. The exception takes the place of the wait's result. So a
 //! wait for a value that is taken once, such as a message, takes nothing by itself ([`taken()`]).
 
-use crate::error::{OrRaise, invalid, wrong_type};
-use crate::finalization::detached;
-use crate::place;
+use crate::interpreter::error::{OrRaise, invalid, wrong_type};
+use crate::interpreter::finalization::detached;
+use crate::interpreter::place;
 use oikaze::ffi::{InterruptionCheck, interruptible};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

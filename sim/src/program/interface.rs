@@ -1,4 +1,4 @@
-//! What a simulated program is, and what it sees while it is polled.
+//! Interface of simulated programs: their threads, and the state that a thread sees.
 
 use super::sharer::collective::Together;
 use crate::net::SimLink;

@@ -1,8 +1,8 @@
-//! What the objects of a job share.
+//! State that all objects of a job share.
 
-use crate::buffer::{Loan, Memory};
-use crate::error::{invalid, left};
-use crate::finalization::detached;
+use crate::interpreter::buffer::{Loan, Memory};
+use crate::interpreter::error::{invalid, left};
+use crate::interpreter::finalization::detached;
 use crate::operation::Running;
 use oikaze::memory::{LocalRegion, RegionSlice};
 use pyo3::prelude::*;

@@ -1,15 +1,15 @@
 //! Collectives. Values stand in the program's memory before and after.
 
-use crate::call::{CallError, CallResult, Give, Output, Raw, functions};
+use crate::abi::call::{CallError, CallResult, Give, Output, Raw, functions};
+use crate::abi::objects::{HandlePlace, New, Released, handled, keep};
+use crate::abi::pointers::{Bytes, BytesMut, Destination, Input, Room};
+use crate::collective::team::{KeptTeam, UsedTeam, oik_team};
 use crate::job::{JoinedJob, oik_job};
-use crate::kinds::{
+use crate::memory::kinds::{
     OIK_F64, OIK_I64, OIK_U64, barrier_operator_of, bytes_of, kind_of, oik_kind, oik_operator,
     operator_of,
 };
-use crate::objects::{HandlePlace, New, Released, handled, keep};
 use crate::operation::{Begun, KeptOperation};
-use crate::pointers::{Bytes, BytesMut, Destination, Input, Room};
-use crate::team::{KeptTeam, UsedTeam, oik_team};
 use oikaze::atomic::Combine;
 use oikaze::collective::{Pending, Reducible, Team};
 use oikaze::completion::{CompletionQueue, Counter};

@@ -1,15 +1,15 @@
 //! Memory of peers: put, get, signals, blocks, lists, accumulates, atomics.
 
-use crate::call::{Argument, CallError, CallResult, Check, functions};
+use crate::abi::call::{Argument, CallError, CallResult, Check, functions};
+use crate::abi::objects::{New, Released, find, handled};
+use crate::abi::pointers::{Bytes, BytesMut, Input, Optional, Room, Text};
 use crate::job::{JoinedJob, Limit, oik_job, still_joined};
-use crate::kinds::{accumulation_of, oik_kind, oik_operator};
-use crate::objects::{New, Released, find, handled};
-use crate::operation::Begun;
-use crate::pointers::{Bytes, BytesMut, Input, Optional, Room, Text};
-use crate::region::{
+use crate::memory::kinds::{accumulation_of, oik_kind, oik_operator};
+use crate::memory::region::{
     Loan, Slice, change_of, number_of, oik_change, oik_placed, oik_region, oik_remote_id,
     oik_rights, placed_of,
 };
+use crate::operation::Begun;
 use crate::status::oik_status;
 use oikaze::completion::{Operation, Outcome};
 use oikaze::ffi::Accumulation;

@@ -1,8 +1,8 @@
 //! Barriers, locks and notifications.
 
-use crate::call::functions;
+use crate::abi::call::functions;
+use crate::abi::objects::{New, Released, handled};
 use crate::job::{Limit, oik_job};
-use crate::objects::{New, Released, handled};
 use oikaze::shared::LockGuard;
 use std::sync::{Mutex, PoisonError};
 

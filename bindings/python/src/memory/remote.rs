@@ -1,12 +1,12 @@
 //! Memory of other nodes.
 
-use crate::block::block_of;
-use crate::buffer::{Loan, Memory};
-use crate::error::{OrRaise, invalid};
+use crate::interpreter::buffer::{Loan, Memory};
+use crate::interpreter::error::{OrRaise, invalid};
+use crate::interpreter::number::{Named, number, numbers, object, optional, text, word};
 use crate::job::cell::JobCell;
-use crate::number::{Named, number, numbers, object, optional, text, word};
+use crate::memory::block::block_of;
+use crate::memory::region::Region;
 use crate::operation::{Operation, Outcome, bytes};
-use crate::region::Region;
 use oikaze::atomic::Combine;
 use oikaze::ffi::{
     Accumulation, AtomicOp, Change, ElementKind, NumberKind, UntypedOperator, Width,

@@ -1,11 +1,11 @@
 //! Memory of this node.
 
-use crate::arrival::Arrivals;
-use crate::buffer::{Loan, Memory, show};
-use crate::error::{OrRaise, exception, invalid};
-use crate::finalization::{attached, call, detached};
+use crate::interpreter::buffer::{Loan, Memory, show};
+use crate::interpreter::error::{OrRaise, exception, invalid};
+use crate::interpreter::finalization::{attached, call, detached};
+use crate::interpreter::number::{number, optional, word};
 use crate::job::cell::JobCell;
-use crate::number::{number, optional, word};
+use crate::memory::arrival::Arrivals;
 use crate::operation::bytes;
 use crate::wait::{OrOfJob, limit_of, wait};
 use oikaze::Error;

@@ -1,6 +1,6 @@
 //! Places of calls in a Python program: file and line of the innermost frame outside this package.
 
-use crate::finalization::attached_unless_ending;
+use crate::interpreter::finalization::attached_unless_ending;
 use oikaze::ffi::find_places_by;
 use pyo3::prelude::*;
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! FIFOs, into which peers push elements.
 
-use crate::buffer::with_bytes_of;
+use crate::interpreter::buffer::with_bytes_of;
 use crate::job::cell::JobCell;
 use crate::operation::{Operation, Outcome, bytes};
 use crate::wait::{OrOfJob, limit_of, taken, wait};
@@ -48,7 +48,8 @@ impl Fifo {
     /// Returns an element if there is one, otherwise `None`.
     fn try_pop(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let mut element = Vec::new();
-        let found = crate::error::OrRaise::or_raise(self.fifo.try_pop(&mut element), py)?;
+        let found =
+            crate::interpreter::error::OrRaise::or_raise(self.fifo.try_pop(&mut element), py)?;
         Ok(found.then(|| bytes(py, &element)))
     }
 }

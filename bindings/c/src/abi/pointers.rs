@@ -2,7 +2,7 @@
 //! keeps to the header: memory that an argument points to stays as it is until the function
 //! returns, and has the length that stands beside it. In the header the types are plain pointers.
 
-use crate::call::{CallError, CallResult, Give, arguments, outputs};
+use crate::abi::call::{CallError, CallResult, Give, arguments, outputs};
 use crate::status::oik_status;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;

@@ -193,16 +193,16 @@ macro_rules! functions {
         pub extern "C" fn $name(
             $(
                 mut $argument: $type,
-                $($($extra: <$type as crate::call::Argument>::Extra,)+)?
+                $($($extra: <$type as crate::abi::call::Argument>::Extra,)+)?
             )*
             $(mut $out: $out_type)?
         ) -> crate::status::oik_status {
-            crate::call::run(|| {
-                $(let $out = crate::call::Output::place(&mut $out, stringify!($out))?;)?
+            crate::abi::call::run(|| {
+                $(let $out = crate::abi::call::Output::place(&mut $out, stringify!($out))?;)?
                 $(
                     let extra = [$($($extra),+)?];
                     let name = stringify!($argument);
-                    let $argument = crate::call::Check::check(&mut $argument, extra, name)?;
+                    let $argument = crate::abi::call::Check::check(&mut $argument, extra, name)?;
                 )*
                 functions!(@give $value $(, $out: $out_type)?)
             })
@@ -214,7 +214,7 @@ macro_rules! functions {
     }};
     (@give $value:expr, $out:ident: $type:ty) => {{
         let value = $value;
-        <$type as crate::call::Give<_>>::give($out, value)
+        <$type as crate::abi::call::Give<_>>::give($out, value)
     }};
 }
 pub(crate) use functions;
@@ -226,7 +226,7 @@ macro_rules! arguments {
         <$($generic:ident $(: $bound:path)?)?> $type:ty $([$extra:literal])?: $value:ty =
             |$this:ident, $numbers:pat_param, $what:pat_param| $check:expr;
     )*) => {$(
-        impl<$($generic $(: $bound)?)?> crate::call::Check<{ 0 $(+ $extra)? }> for $type {
+        impl<$($generic $(: $bound)?)?> crate::abi::call::Check<{ 0 $(+ $extra)? }> for $type {
             type Value<'v>
                 = $value
             where
@@ -238,7 +238,7 @@ macro_rules! arguments {
                 &'v mut self,
                 $numbers: [usize; { 0 $(+ $extra)? }],
                 $what: &str,
-            ) -> crate::call::CallResult<$value> {
+            ) -> crate::abi::call::CallResult<$value> {
                 let $this = self;
                 $check
             }
@@ -248,11 +248,11 @@ macro_rules! arguments {
         <$($generic:ident $(: $bound:path)?)?> $type:ty $([$extra:literal])?: $value:ty =
             |$this:ident, $numbers:pat_param, $what:pat_param| $check:expr;
     )*) => {$(
-        impl<$($generic $(: $bound)?)?> crate::call::Argument for $type {
+        impl<$($generic $(: $bound)?)?> crate::abi::call::Argument for $type {
             type Extra = usize;
         }
 
-        crate::call::arguments! {
+        crate::abi::call::arguments! {
             <$($generic $(: $bound)?)?> $type $([$extra])?: $value =
                 |$this, $numbers, $what| $check;
         }
@@ -280,14 +280,14 @@ macro_rules! outputs {
         <$($generic:ident $(: $bound:path)?)?> $type:ty: $place:ty =
             |$this:ident, $what:pat_param| $check:expr;
     )*) => {$(
-        impl<$($generic $(: $bound)?)?> crate::call::Output for $type {
+        impl<$($generic $(: $bound)?)?> crate::abi::call::Output for $type {
             type Place<'p>
                 = $place
             where
                 Self: 'p;
 
             #[inline]
-            fn place<'p>(&'p mut self, $what: &str) -> crate::call::CallResult<$place> {
+            fn place<'p>(&'p mut self, $what: &str) -> crate::abi::call::CallResult<$place> {
                 let $this = self;
                 $check
             }

@@ -1,11 +1,11 @@
 //! Arrays that all nodes read and write.
 
-use crate::call::{CallError, CallResult, Output, Raw, arguments, copied, functions};
+use crate::abi::call::{CallError, CallResult, Output, Raw, arguments, copied, functions};
+use crate::abi::objects::{HandlePlace, New, Released, handled, keep};
+use crate::abi::pointers::{Bytes, BytesMut, Filled, Input, Optional, Room, Text, fill};
 use crate::job::{JoinedJob, check_joined, oik_job};
-use crate::kinds::{bytes_of, combine_of, kind_of, oik_kind, oik_operator};
+use crate::memory::kinds::{bytes_of, combine_of, kind_of, oik_kind, oik_operator};
 use crate::message::{class_of, oik_class};
-use crate::objects::{HandlePlace, New, Released, handled, keep};
-use crate::pointers::{Bytes, BytesMut, Filled, Input, Optional, Room, Text, fill};
 use crate::status::oik_status;
 use oikaze::ffi::{ElementType, PlainMemory, UntypedArray, UntypedReadGuard, UntypedWriteGuard};
 use oikaze::shared::ElementField;

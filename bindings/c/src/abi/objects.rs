@@ -2,8 +2,8 @@
 //! finds mistakes. A pointer to such a type is a handle, not an address: it is never dereferenced,
 //! and a stale one is an error and not a crash.
 
-use crate::call::{CallError, CallResult, Give, arguments, outputs};
-use crate::pointers::place;
+use crate::abi::call::{CallError, CallResult, Give, arguments, outputs};
+use crate::abi::pointers::place;
 use crate::status::oik_status;
 use oikaze::ffi::{Handle, HandleTable, Keepable};
 use std::mem::MaybeUninit;
@@ -25,7 +25,7 @@ pub trait Handled {
 /// Declares types of handles: the name in the header, the object, and its name in errors.
 macro_rules! handled {
     ($($name:ident: $object:ty, $what:literal;)*) => {$(
-        impl crate::objects::Handled for $name {
+        impl crate::abi::objects::Handled for $name {
             type Object = $object;
         }
 

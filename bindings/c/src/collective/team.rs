@@ -1,9 +1,9 @@
 //! Teams of nodes.
 
-use crate::call::{CallResult, Output, Raw, functions};
+use crate::abi::call::{CallResult, Output, Raw, functions};
+use crate::abi::objects::{New, Released, handled, keep};
+use crate::abi::pointers::{BytesMut, Filled, Room, Text, fill, fill_text};
 use crate::job::{JoinedJob, oik_job, still_joined};
-use crate::objects::{New, Released, handled, keep};
-use crate::pointers::{BytesMut, Filled, Room, Text, fill, fill_text};
 use oikaze::collective::{Collectives, Team};
 use std::sync::{Arc, Weak};
 

@@ -6,7 +6,7 @@
 //!   A [`Loan`] holds the buffer until the library has taken the memory back out of use.
 //! - A view that Python gets of the library's memory holds a reference to the object that owns it.
 
-use crate::error::{OrRaise, invalid, wrong_type};
+use crate::interpreter::error::{OrRaise, invalid, wrong_type};
 use oikaze::Job;
 use oikaze::memory::{LocalRegion, Region};
 use pyo3::buffer::PyUntypedBuffer;

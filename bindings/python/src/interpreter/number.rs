@@ -2,7 +2,7 @@
 //!
 //! An argument is taken within the call, and not by its signature, so that an error names the call.
 
-use crate::error::{invalid, wrong_type};
+use crate::interpreter::error::{invalid, wrong_type};
 use pyo3::PyTypeCheck;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

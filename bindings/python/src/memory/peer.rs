@@ -1,11 +1,11 @@
 //! Another node of the job.
 
-use crate::buffer::with_bytes_of;
-use crate::fifo::RemoteFifo;
+use crate::interpreter::buffer::with_bytes_of;
+use crate::interpreter::number::{Named, optional, text};
 use crate::job::cell::JobCell;
-use crate::number::{Named, optional, text};
+use crate::memory::fifo::RemoteFifo;
+use crate::memory::remote::RemoteRegion;
 use crate::operation::{Operation, Outcome};
-use crate::remote::RemoteRegion;
 use crate::wait::{OrOfJob, limit_of, wait};
 use oikaze::message::Class;
 use pyo3::exceptions::PyValueError;

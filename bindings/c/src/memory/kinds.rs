@@ -1,6 +1,6 @@
 //! Types of elements, and operators that combine them.
 
-use crate::call::{CallError, CallResult};
+use crate::abi::call::{CallError, CallResult};
 use oikaze::atomic::Combine;
 use oikaze::ffi::{Accumulation, ElementKind, UntypedOperator};
 

@@ -1,10 +1,10 @@
 //! Memory of this node that operations and peers use.
 
-use crate::call::{CallError, CallResult, Raw, arguments, functions};
+use crate::abi::call::{CallError, CallResult, Raw, arguments, functions};
+use crate::abi::objects::{New, Released, find, handled};
+use crate::abi::pointers::{Bytes, BytesMut, Input, Optional, Room, Text};
 use crate::job::{JoinedJob, Limit, check_joined, oik_job};
-use crate::objects::{New, Released, find, handled};
-use crate::pointers::{Bytes, BytesMut, Input, Optional, Room, Text};
-use crate::remote::oik_piece;
+use crate::memory::remote::oik_piece;
 use oikaze::ffi::{AtomicOp, Change, Width};
 use oikaze::memory::arrivals::Arrivals;
 use oikaze::memory::{LocalRegion, PageSize, Placed, Region, RegionSlice, Rights};

@@ -1,0 +1,5 @@
+//! Barriers, locks, notifications, and arrays of all nodes.
+
+pub mod sync;
+
+pub mod array;
