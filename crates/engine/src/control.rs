@@ -3,10 +3,10 @@
 
 use crate::client::completion::{Completion, Value};
 use crate::client::submission::{Request, Submission};
-use crate::egress::Egress;
+use crate::flow::post::Outbound;
 use crate::inbox::Inbox;
+use crate::io::egress::Egress;
 use crate::leaving::process_ended;
-use crate::post::Outbound;
 use crate::regions;
 use oikaze_os::net::Link;
 use oikaze_protocol::coherence::Pages;

@@ -17,37 +17,26 @@
 //! give it their own.
 
 mod buffer_pool;
-mod bulk_quota;
 mod client;
 mod control;
-mod cookies;
 mod counters;
-mod direct_placement;
-mod dispatch;
-mod egress;
 mod engine;
-mod events;
 pub mod failure;
+mod flow;
 mod inbox;
-mod ingress;
+mod io;
 mod layers;
 mod leaving;
-mod loopback;
 mod ops;
 mod outcome;
 mod peers;
-mod post;
 mod regions;
-pub mod seal;
-mod session;
+mod sealing;
 mod setup;
 mod shm;
-mod submit;
 #[cfg(test)]
 mod tests;
-mod token_bucket;
 mod turn;
-mod tx_batch;
 mod work;
 
 pub use buffer_pool::Body;
@@ -65,6 +54,7 @@ pub use failure::Failure;
 pub use inbox::{Arrived, Inbox, Parcel, Placed};
 pub use ops::Ops;
 pub use peers::Peers;
+pub use sealing::seal;
 pub use setup::{KeyOptions, Setup};
-pub use shm::local_peers::ShmPeers;
+pub use shm::table::ShmPeers;
 pub use work::Work;

@@ -1,10 +1,10 @@
 //! Turns of the engine: whole turns, and turns that end early for a thread that waits.
 
-use crate::egress::Transmitter;
 use crate::engine::{Engine, perform};
-use crate::events::{end_local_peers, settle};
-use crate::ingress::{Poll, Receiver};
-use crate::post::Outbound;
+use crate::flow::events::{end_local_peers, settle};
+use crate::flow::post::Outbound;
+use crate::io::egress::Transmitter;
+use crate::io::ingress::{Poll, Receiver};
 use crate::regions;
 use crate::work::{Pending, Work};
 use oikaze_os::net::Link;

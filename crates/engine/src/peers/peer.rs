@@ -1,6 +1,7 @@
 //! State of one peer: its connection and the addresses at which it may be reached.
 
-use crate::session::{self, Session};
+use crate::sealing::session;
+use crate::sealing::session::Session;
 use oikaze_os::secrets::key_log::KeyLog;
 use oikaze_os::secrets::protected::Protected;
 use oikaze_protocol::Rank;

@@ -5,11 +5,11 @@
 mod tests;
 
 use crate::client::completion::Completion;
-use crate::egress::Egress;
-use crate::events;
 use crate::failure::Failure;
+use crate::flow::events;
+use crate::flow::post::Outbound;
 use crate::inbox::Inbox;
-use crate::post::Outbound;
+use crate::io::egress::Egress;
 use oikaze_os::memory::{Holder, MemoryError, Region, Registered};
 use oikaze_os::net::Link;
 use oikaze_protocol::Rank;

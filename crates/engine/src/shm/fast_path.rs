@@ -3,7 +3,7 @@
 //!
 //! Bench cases: `message_lat` and `message_rate` of 8 bytes (`bench shm`).
 
-use super::local_peers::ShmPeers;
+use super::table::ShmPeers;
 use crate::buffer_pool::BufferPool;
 use crate::client::completion::Completion;
 use crate::client::shm_channel::ShmChannel;

@@ -1,11 +1,11 @@
 //! Rings to and from one local peer, with the same heads and bodies as over Wind, and the same
 //! outcomes (spec/memory.md, MEM-16).
 
-use super::incoming::{Incoming, MapAnswer};
-use super::outgoing::Outgoing;
-use super::ring_counters::RingCounters;
+use super::channel::incoming::{Incoming, MapAnswer};
+use super::channel::outgoing::Outgoing;
+use super::channel::ring_counters::RingCounters;
+use super::channel::unsettled::{LostGroup, Settled};
 use super::socket_messages::{HandedRegion, OfferedPages};
-use super::unsettled::{LostGroup, Settled};
 use crate::buffer_pool::{Body, BufferPool};
 use crate::client::completion::Completion;
 use crate::client::shm_channel::ShmChannel;

@@ -2,7 +2,7 @@
 //! and MEM-20).
 
 use super::local_peer::LocalPeer;
-use super::local_peers::ShmPeers;
+use super::table::ShmPeers;
 use crate::client::completion::Completion;
 use crate::client::submission::Swap;
 use crate::inbox::Inbox;

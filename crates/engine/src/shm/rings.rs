@@ -1,7 +1,7 @@
 //! Rings to all local peers, found by rank.
 
+use super::channel::ring_counters::RingCounters;
 use super::local_peer::LocalPeer;
-use super::ring_counters::RingCounters;
 use oikaze_os::memory::Region;
 use oikaze_os::shm::{Grants, Pair};
 use oikaze_os::sync::make_fences;

@@ -4,13 +4,13 @@
 //! Receiving never transmits. Only the stages that post and send write to a ring and wake its
 //! reader.
 
+use super::channel::ring_counters::RingCounters;
+use super::channel::unsettled::{LostGroup, Settled};
 use super::exchange::PageExchanges;
 use super::local_peer::LocalPeer;
 use super::map::{Maps, hand_over};
-use super::ring_counters::RingCounters;
 use super::rings::Rings;
 use super::socket::hear;
-use super::unsettled::{LostGroup, Settled};
 use crate::client::shm_channel::{Ahead, ShmChannels};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
@@ -34,13 +34,13 @@ use std::time::Duration;
 /// Peers that share memory with this node.
 pub struct ShmPeers {
     nodes: u32,
-    pub(super) rings: Rings,
+    pub(in crate::shm) rings: Rings,
     /// Index of the local peer at which the next search for a message of any sender begins. It
     /// follows the sender of the latest such message (round robin).
-    pub(super) first: usize,
+    pub(in crate::shm) first: usize,
     /// Number of messages that took the fast path, outside turns, since a turn last polled the
     /// link.
-    pub(super) fast_messages: u32,
+    pub(in crate::shm) fast_messages: u32,
     /// Sockets of the local peers.
     watch: Option<Watch>,
     /// Time between two polls of the link; zero if every turn polls the link.
@@ -51,15 +51,15 @@ pub struct ShmPeers {
     /// wakeups that [`ShmPeers::check`] must receive.
     dozed: bool,
     /// Regions of local peers that are mapped, or asked for.
-    pub(super) maps: Maps,
+    pub(in crate::shm) maps: Maps,
     /// Pages that are to be exchanged with pages of local peers.
-    pub(super) swaps: PageExchanges,
+    pub(in crate::shm) swaps: PageExchanges,
     /// Local peers that have ended, for the connections and the layers above to learn of.
     ended: Vec<EndedPeer>,
     /// Is `true` if the next turn has something to do for a local peer.
     due: bool,
     /// Time without a sign of life after which a peer counts as dead.
-    pub(super) failure_time: Duration,
+    pub(in crate::shm) failure_time: Duration,
 }
 
 /// Local peer that has ended.
@@ -294,7 +294,13 @@ impl ShmPeers {
 
     /// Called when the process of a local peer has ended, or this node no longer trusts the local
     /// peer. Nothing waits for the peer any longer (MEM-16.7). [`ShmPeers::take_ended`] follows.
-    pub(super) fn end(&mut self, rank: Rank, death: Death, ops: &mut Ops, inbox: &mut Inbox) {
+    pub(in crate::shm) fn end(
+        &mut self,
+        rank: Rank,
+        death: Death,
+        ops: &mut Ops,
+        inbox: &mut Inbox,
+    ) {
         let unsettled = self.detach(rank, death, ops, inbox);
         self.ended.push(EndedPeer { rank, death, unsettled });
         self.due = true;

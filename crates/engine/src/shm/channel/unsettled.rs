@@ -19,7 +19,7 @@ pub(crate) enum Settled {
 
 /// Messages that the local peer has not settled.
 #[derive(Debug, Default)]
-pub(super) struct UnsettledQueue {
+pub(in crate::shm) struct UnsettledQueue {
     queue: VecDeque<Unsettled>,
     /// Position up to which the ring was settled when it was last read.
     heard: u64,

@@ -4,10 +4,10 @@
 use crate::client::completion::{Keep, Value};
 use crate::client::submission::{Request, Submission};
 use crate::failure::Failure;
+use crate::flow::post::Outbound;
 use crate::inbox::Inbox;
 use crate::leaving::leave_after_operations;
 use crate::ops::gated::GatedOperation;
-use crate::post::Outbound;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::net::Link;
 use oikaze_protocol::Rank;

@@ -2,8 +2,8 @@
 //! that it reuses. Each lane has its own batch, so that small datagrams go although the link has no
 //! room for bulk.
 
-use crate::seal::{DataSeal, Seals};
-use crate::session::Session;
+use crate::sealing::seal::{DataSeal, Seals};
+use crate::sealing::session::Session;
 use arrayvec::ArrayVec;
 use oikaze_os::memory::Gather;
 use oikaze_os::net::{Link, Outgoing, SendMode};

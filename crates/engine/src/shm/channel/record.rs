@@ -10,7 +10,7 @@ use oikaze_protocol::wind::{Body, Class, Rows, Segment};
 use std::ops::Range;
 
 /// Result of an attempt to put a record into the ring.
-pub(super) enum PutOutcome {
+pub(in crate::shm) enum PutOutcome {
     /// The record ends at this position.
     Done(u64),
     Full,
@@ -34,7 +34,7 @@ impl PutOutcome {
 
 /// Puts `front` and this part of the body into the ring, as one record.
 #[inline]
-pub(super) fn put(
+pub(in crate::shm) fn put(
     heading: Heading,
     front: &[u8],
     body: &Body,
@@ -74,7 +74,7 @@ pub(super) fn put(
 // Inlined, because a call would save registers in memory, and these stores would wait behind all
 // stores to the ring.
 #[inline(always)]
-pub(super) fn put_user(
+pub(in crate::shm) fn put_user(
     class: Class,
     tag: u64,
     body: &[u8],
@@ -98,7 +98,11 @@ pub(super) fn put_user(
 }
 
 /// Puts a parcel into the ring as a whole.
-pub(super) fn put_parcel(head: &ParcelHead, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
+pub(in crate::shm) fn put_parcel(
+    head: &ParcelHead,
+    body: &[u8],
+    writer: &mut Writer,
+) -> Result<u64, Full> {
     let head = head.encode();
     let heading = Heading {
         kind: RecordKind::Whole,

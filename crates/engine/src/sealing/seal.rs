@@ -81,7 +81,7 @@ pub(crate) struct Seals {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DataSeal {
     Checksum(Checksum),
-    /// Each connection has keys of its own ([`Session`](crate::session::Session)).
+    /// Each connection has keys of its own ([`Session`](crate::sealing::session::Session)).
     Keyed(SealKind),
 }
 

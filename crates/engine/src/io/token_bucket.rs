@@ -5,7 +5,7 @@ use oikaze_protocol::time::Time;
 
 /// Token bucket: permits a burst, and one more token after each pause.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TokenBucket {
+pub(crate) struct TokenBucket {
     left: u32,
     /// Time at which the pause before the next token began.
     since: Time,

@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 
 /// Sending side of a ring: the messages that are not settled, and those that wait for room.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(in crate::shm) struct Outgoing {
     /// Number of messages that were posted since the rings exist.
     posted: u64,
     /// Unordered messages that need no credit and wait for room, in their order.

@@ -1,12 +1,12 @@
 //! Posts messages: hands each to the peer's connection or ring, or to this node itself.
 
 use crate::failure::Failure;
+use crate::flow::loopback::{LOOPBACK_BYTES_PER_TURN, Loopback};
 use crate::layers::Layers;
-use crate::loopback::{LOOPBACK_BYTES_PER_TURN, Loopback};
 use crate::ops::Ops;
 use crate::outcome::{failed, why_unreadable};
 use crate::peers::Peers;
-use crate::shm::local_peers::ShmPeers;
+use crate::shm::table::ShmPeers;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::net::{Link, PayloadForm};
 use oikaze_protocol::Rank;

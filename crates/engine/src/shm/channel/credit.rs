@@ -8,7 +8,7 @@ use oikaze_protocol::wind::Message;
 
 /// Part of the reader's credit that is in use.
 #[derive(Debug, Default)]
-pub(super) struct Credit {
+pub(in crate::shm) struct Credit {
     outstanding: u64,
     returned: u64,
 }
@@ -48,7 +48,7 @@ impl Credit {
 
 /// Part of this node's credit that a local peer has taken.
 #[derive(Debug, Default)]
-pub(super) struct GrantedCredit {
+pub(in crate::shm) struct GrantedCredit {
     /// Credit that users' messages have taken and that was not given back.
     charged: u64,
     /// Credit given back since the rings exist.

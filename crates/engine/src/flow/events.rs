@@ -3,11 +3,11 @@
 use crate::buffer_pool::Body;
 use crate::client::completion::Value;
 use crate::failure::Failure;
+use crate::flow::post::Outbound;
+use crate::flow::submit::{begin_gated, release_held};
 use crate::inbox::{Arrived, Inbox, Parcel, Placed};
 use crate::leaving::begin_to_leave;
 use crate::outcome::{acknowledged, lost, refused, returned};
-use crate::post::Outbound;
-use crate::submit::{begin_gated, release_held};
 use oikaze_os::net::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{self, CoherenceEvent, Pages};

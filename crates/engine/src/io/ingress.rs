@@ -5,14 +5,14 @@
 //! The engine computes a seal only if all of these fit. A flood of garbage therefore costs little
 //! more than the system call that received it, and nothing of it is kept.
 
-use crate::bulk_quota::BulkQuota;
-use crate::cookies::Cookies;
 use crate::counters::Counters;
-use crate::direct_placement::DirectPlacement;
+use crate::io::bulk_quota::BulkQuota;
+use crate::io::cookies::Cookies;
+use crate::io::direct_placement::DirectPlacement;
+use crate::io::token_bucket::TokenBucket;
 use crate::layers::Layers;
 use crate::peers::Peers;
-use crate::seal::{DataSeal, HandshakeSeal, Seals};
-use crate::token_bucket::TokenBucket;
+use crate::sealing::seal::{DataSeal, HandshakeSeal, Seals};
 use oikaze_os::net::{Arrival, Link, Predicted, Scattered, Sink};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;

@@ -26,10 +26,10 @@ use std::collections::VecDeque;
 /// piece by piece.
 const LOOPBACK_PIECE_BYTES: u64 = 64 << 10;
 /// Maximum number of loopback bytes that are moved in one turn, because peers wait for its end.
-pub(super) const LOOPBACK_BYTES_PER_TURN: u64 = 4 << 20;
+pub(crate) const LOOPBACK_BYTES_PER_TURN: u64 = 4 << 20;
 
 /// Messages of this node to itself that wait.
-pub(super) struct Loopback {
+pub(crate) struct Loopback {
     me: Rank,
     /// Messages to be examined, in their order.
     queue: VecDeque<Message>,

@@ -24,7 +24,7 @@ const LONG_BODY_BYTES: usize = 1024;
 
 /// Receiving side of a ring: the message that is being read, and what waits to be answered.
 #[derive(Debug, Default)]
-pub(super) struct Incoming {
+pub(in crate::shm) struct Incoming {
     /// Number of messages that were begun since the rings exist.
     messages: u64,
     arriving: Option<ArrivingMessage>,
@@ -95,7 +95,7 @@ enum BodyDestination {
 
 /// Number of messages that were read to their end, and of the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DeliveredCount {
+pub(in crate::shm) struct DeliveredCount {
     pub messages: u64,
     pub bytes: u64,
 }

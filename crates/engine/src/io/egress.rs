@@ -6,13 +6,13 @@
 //! few runs. Nothing can overtake bulk that the kernel has, and data that arrives or is posted
 //! during a run waits for the next turn.
 
-use crate::bulk_quota::BulkQuota;
-use crate::cookies::Cookies;
 use crate::counters::Counters;
+use crate::io::bulk_quota::BulkQuota;
+use crate::io::cookies::Cookies;
 use crate::peers::Peers;
-use crate::seal::Seals;
-use crate::session::Session;
-use crate::tx_batch::TxBatch;
+use crate::sealing::seal::Seals;
+use crate::sealing::session::Session;
+use crate::sealing::tx_batch::TxBatch;
 use oikaze_os::memory::{Gather, RegionTable};
 use oikaze_os::net::{Link, PayloadForm, TooBig};
 use oikaze_protocol::Rank;

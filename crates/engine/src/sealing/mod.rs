@@ -1,0 +1,5 @@
+//! Seals of datagrams: keys, sessions, and batches of datagrams to be sealed.
+
+pub mod seal;
+pub(crate) mod session;
+pub(crate) mod tx_batch;
