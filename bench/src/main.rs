@@ -40,11 +40,11 @@ use clap::{Parser, Subcommand};
 #[command(version, max_term_width = 120)]
 struct Options {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum BenchCommand {
     /// Compare the transport's latency, bandwidth, rate and processor time with bare UDP, plain
     /// TCP, UCX and libfabric.
     Wind(suite::WireRun),
@@ -111,27 +111,27 @@ fn main() -> ExitCode {
         Err(told) => return end(&told),
     };
     let result = match options.what {
-        What::Wind(run) => wind::SUITE.on_wires(&run),
-        What::Remote(run) => remote::SUITE.on_wires(&run),
-        What::Seal(run) => seal::SUITE.on_wires(&run),
-        What::Shm(run) => shm::SUITE.here(&run),
-        What::Attack(run) => attack::bench(&run),
-        What::Dsm(run) => dsm::bench(&run),
-        What::Collectives(run) => collectives::bench(&run),
-        What::Python(run) => python::bench(&run),
-        What::Exchange(run) => exchange::bench(&run),
-        What::Placement(run) => placement::bench(&run),
-        What::Node(program) => node::play(&program),
-        What::Sockets(role) => sockets::play(&role),
-        What::Floor(role) => peers::floor::play(&role),
-        What::Papers(run) => papers::bench(&run),
-        What::Tcp(end) => peers::tcp::play(&end),
-        What::Quic(end) => peers::quic::play(&end),
-        What::Udp(role) => peers::udp::play(&role),
-        What::Flood(role) => wind::flood::play(&role),
-        What::Served(settings) => served::run(&settings),
-        What::Enter { address, command } => lab::enter(&address, &command),
-        What::Janitor => lab::janitor(),
+        BenchCommand::Wind(run) => wind::SUITE.on_wires(&run),
+        BenchCommand::Remote(run) => remote::SUITE.on_wires(&run),
+        BenchCommand::Seal(run) => seal::SUITE.on_wires(&run),
+        BenchCommand::Shm(run) => shm::SUITE.here(&run),
+        BenchCommand::Attack(run) => attack::bench(&run),
+        BenchCommand::Dsm(run) => dsm::bench(&run),
+        BenchCommand::Collectives(run) => collectives::bench(&run),
+        BenchCommand::Python(run) => python::bench(&run),
+        BenchCommand::Exchange(run) => exchange::bench(&run),
+        BenchCommand::Placement(run) => placement::bench(&run),
+        BenchCommand::Node(program) => node::play(&program),
+        BenchCommand::Sockets(role) => sockets::play(&role),
+        BenchCommand::Floor(role) => peers::floor::play(&role),
+        BenchCommand::Papers(run) => papers::bench(&run),
+        BenchCommand::Tcp(end) => peers::tcp::play(&end),
+        BenchCommand::Quic(end) => peers::quic::play(&end),
+        BenchCommand::Udp(role) => peers::udp::play(&role),
+        BenchCommand::Flood(role) => wind::flood::play(&role),
+        BenchCommand::Served(settings) => served::run(&settings),
+        BenchCommand::Enter { address, command } => lab::enter(&address, &command),
+        BenchCommand::Janitor => lab::janitor(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

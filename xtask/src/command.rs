@@ -22,12 +22,12 @@ pub fn target() -> PathBuf {
 }
 
 /// Program that runs beside others.
-pub struct Beside {
+pub struct BackgroundProcess {
     child: Child,
     output: PathBuf,
 }
 
-impl Beside {
+impl BackgroundProcess {
     /// Waits for the program's end, and prints what it has said.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Step {
     ///
     /// # Errors
     /// The file cannot be written, or the program cannot be started.
-    pub fn start_beside(self, output: &Path) -> Result<Beside, String> {
+    pub fn start_beside(self, output: &Path) -> Result<BackgroundProcess, String> {
         let failed = |why: std::io::Error| format!("writing {}: {why}", output.display());
         let file = File::create(output).map_err(failed)?;
         let mut nice = Step::new("nice").args(["-n", "19"]).args([self.0.get_program()]);
@@ -107,7 +107,7 @@ impl Step {
         let copy = file.try_clone().map_err(failed)?;
         nice.0.stdin(Stdio::null()).stdout(file).stderr(copy);
         let child = nice.0.spawn().map_err(|why| format!("{nice:?}: {why}"))?;
-        Ok(Beside { child, output: output.to_owned() })
+        Ok(BackgroundProcess { child, output: output.to_owned() })
     }
 
     /// Runs the program to its end.

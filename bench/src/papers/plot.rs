@@ -120,7 +120,7 @@ impl Plot {
 
 /// Vertical axis of a picture.
 #[derive(Clone, Copy)]
-enum Up {
+enum ValueAxis {
     Linear {
         top: f64,
         step: f64,
@@ -132,7 +132,7 @@ enum Up {
     },
 }
 
-impl Up {
+impl ValueAxis {
     fn of(values: &[f64], scale: Scale) -> Self {
         let most = values.iter().copied().fold(0.0, f64::max).max(1e-9);
         match scale {
@@ -190,7 +190,7 @@ impl Up {
 struct Axes {
     first: i32,
     last: i32,
-    up: Up,
+    up: ValueAxis,
 }
 
 impl Axes {
@@ -200,7 +200,7 @@ impl Axes {
         let first = powers().fold(f64::INFINITY, f64::min).min(60.0).floor() as i32;
         let last = (powers().fold(0.0, f64::max).ceil() as i32).max(first + 1);
         let values: Vec<f64> = points().map(|&(_, y)| y).collect();
-        Self { first, last, up: Up::of(&values, scale) }
+        Self { first, last, up: ValueAxis::of(&values, scale) }
     }
 
     fn x(&self, value: f64) -> f64 {

@@ -23,7 +23,7 @@ pub enum Protocol {
 
 /// Settings of a socket, with those of the measurement.
 #[derive(Args)]
-pub struct Over<S: Args> {
+pub struct SocketRun<S: Args> {
     /// Protocol of the socket.
     #[arg(long, value_enum, default_value = "udp")]
     protocol: Protocol,
@@ -38,21 +38,21 @@ pub struct Over<S: Args> {
 #[derive(Subcommand)]
 pub enum Role {
     /// Cost of a send for its caller.
-    Post(Over<post::Settings>),
+    Post(SocketRun<post::Settings>),
     /// Takes what comes.
-    PostServer(Over<post::Settings>),
+    PostServer(SocketRun<post::Settings>),
     /// Many packets and an answer.
-    Burst(Over<burst::Settings>),
+    Burst(SocketRun<burst::Settings>),
     /// Answers when all packets have come.
-    BurstServer(Over<burst::Settings>),
+    BurstServer(SocketRun<burst::Settings>),
     /// Wake-ups for several arrivals.
-    Wake(Over<wake::Settings>),
+    Wake(SocketRun<wake::Settings>),
     /// Sends what the client waits for.
-    WakeServer(Over<wake::Settings>),
+    WakeServer(SocketRun<wake::Settings>),
     /// Latency and bandwidth for a while.
-    Load(Over<load::Settings>),
+    Load(SocketRun<load::Settings>),
     /// Answers, then receives.
-    LoadServer(Over<load::Settings>),
+    LoadServer(SocketRun<load::Settings>),
     /// An application of paper 002.
     Form(form::Settings),
     /// Receiver of such an application.
@@ -78,7 +78,7 @@ pub fn play(role: &Role) -> Result<(), Error> {
     }
 }
 
-impl<S: Args> Over<S> {
+impl<S: Args> SocketRun<S> {
     fn open(&self, host: usize) -> Result<Channel, Error> {
         connect(self.protocol, host, self.block)
     }

@@ -292,7 +292,7 @@ impl Array {
     fn read(&self, py: Python<'_>, part: Part) -> PyResult<Guard> {
         let part = ranges(part);
         let guard = self.call(py, |array| array.read(&part))?;
-        Ok(Guard::new(&self.job, Held::Read(guard)))
+        Ok(Guard::new(&self.job, HeldGuard::Read(guard)))
     }
 
     fn write(&self, py: Python<'_>, part: Part, merged: bool) -> PyResult<Guard> {
@@ -301,7 +301,7 @@ impl Array {
             true => array.write_merged(&part),
             false => array.write(&part),
         })?;
-        Ok(Guard::new(&self.job, Held::Write(guard)))
+        Ok(Guard::new(&self.job, HeldGuard::Write(guard)))
     }
 
     fn prefetch(&self, py: Python<'_>, part: Part) -> PyResult<()> {
@@ -462,7 +462,7 @@ fn copied(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Vec<u8>> {
     with_bytes_of(object, operation, <[u8]>::to_vec)
 }
 
-enum Held {
+enum HeldGuard {
     Read(UntypedReadGuard),
     Write(UntypedWriteGuard),
 }
@@ -471,7 +471,7 @@ enum Held {
 #[pyclass(module = "oikaze._native", frozen)]
 pub struct Guard {
     job: Arc<JobCell>,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<HeldGuard>>,
     shape: Vec<usize>,
     strides: Vec<usize>,
     /// Memory of the guard, which stays mapped for views of it, and whether it may be written.
@@ -479,15 +479,15 @@ pub struct Guard {
 }
 
 impl Guard {
-    fn new(job: &Arc<JobCell>, held: Held) -> Self {
+    fn new(job: &Arc<JobCell>, held: HeldGuard) -> Self {
         let (shape, strides, memory) = match &held {
-            Held::Read(guard) => (guard.shape(), guard.strides(), (guard.memory(), false)),
-            Held::Write(guard) => (guard.shape(), guard.strides(), (guard.memory(), true)),
+            HeldGuard::Read(guard) => (guard.shape(), guard.strides(), (guard.memory(), false)),
+            HeldGuard::Write(guard) => (guard.shape(), guard.strides(), (guard.memory(), true)),
         };
         Self { job: Arc::clone(job), held: Mutex::new(Some(held)), shape, strides, memory }
     }
 
-    fn take(&self) -> Option<Held> {
+    fn take(&self) -> Option<HeldGuard> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -507,7 +507,7 @@ impl Guard {
     fn push_to(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<()> {
         let ranks: Vec<u32> = numbers(ranks, "push_to", "ranks")?;
         match &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(Held::Write(guard)) => guard.push_to(&ranks).or_raise(py),
+            Some(HeldGuard::Write(guard)) => guard.push_to(&ranks).or_raise(py),
             _ => {
                 let why = "only a guard that writes, and is not released, has bytes to push; \
                            take array.writing[...]";
@@ -519,8 +519,8 @@ impl Guard {
     /// Ends the guard. A second call does nothing.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         match self.take() {
-            Some(Held::Read(guard)) => wait(py, || guard.release()),
-            Some(Held::Write(guard)) => wait(py, || guard.release()),
+            Some(HeldGuard::Read(guard)) => wait(py, || guard.release()),
+            Some(HeldGuard::Write(guard)) => wait(py, || guard.release()),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Parts common to all measurements: two nodes, their memory, and the results.
 
-use super::{Half, Perf, Test, consecutive};
+use super::{Metric, Perf, Test, consecutive};
 use hdrhistogram::Histogram;
 use oikaze::memory::remote::RemoteRegion;
 use oikaze::memory::{LocalRegion, Region, RegionSlice, Rights};
@@ -103,7 +103,7 @@ impl<'a> Bench<'a> {
         let flagged = local.slice(0..size.next_multiple_of(8))?;
         let payload = vec![
             1;
-            if perf.test == Test::Message && (perf.wants(Half::Latency) || size <= COPIED) {
+            if perf.test == Test::Message && (perf.wants(Metric::Latency) || size <= COPIED) {
                 size
             } else {
                 0
@@ -129,10 +129,16 @@ impl<'a> Bench<'a> {
             return Ok(Figures { stream: Some(self.elements()?), ..Figures::default() });
         }
         let streams = self.perf.streams();
-        let latency =
-            if self.perf.wants(Half::Latency) || !streams { Some(self.exchanges()?) } else { None };
-        let stream =
-            if self.perf.wants(Half::Throughput) && streams { Some(self.stream()?) } else { None };
+        let latency = if self.perf.wants(Metric::Latency) || !streams {
+            Some(self.exchanges()?)
+        } else {
+            None
+        };
+        let stream = if self.perf.wants(Metric::Throughput) && streams {
+            Some(self.stream()?)
+        } else {
+            None
+        };
         Ok(Figures { latency, stream, reference: None })
     }
 
@@ -182,7 +188,7 @@ fn walked(perf: &Perf) -> usize {
         Test::Mixed => COLD,
         // One more huge page, so that the first exchange can begin at a huge page.
         Test::Exchange => COLD.max(perf.size) + (2 << 20),
-        _ if perf.streams() && perf.wants(Half::Throughput) => {
+        _ if perf.streams() && perf.wants(Metric::Throughput) => {
             if perf.hot {
                 perf.span().max(COLD_FROM)
             } else if perf.size >= COLD_FROM {

@@ -77,9 +77,9 @@ pub enum Test {
     Passive,
 }
 
-/// Half of a measurement.
+/// Quantity that a test measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Half {
+pub enum Metric {
     /// One operation at a time
     Latency,
     /// Many in flight
@@ -137,7 +137,7 @@ pub struct Perf {
     class: MessageClass,
     /// Measure one half only, of tests that have both
     #[arg(long, value_enum)]
-    only: Option<Half>,
+    only: Option<Metric>,
     /// Delivery of the shared array's transfers, of barrier-update and fetch; the runtime's choice
     /// if absent
     #[arg(long, value_name = "DELIVERY", value_parser = parse_delivery)]
@@ -176,7 +176,7 @@ impl Perf {
         matches!(self.test, Test::Put | Test::Get | Test::Message | Test::Block | Test::Accumulate)
     }
 
-    fn wants(&self, half: Half) -> bool {
+    fn wants(&self, half: Metric) -> bool {
         self.only.is_none_or(|only| only == half)
     }
 }

@@ -105,29 +105,29 @@ pub struct NodeEnd {
 }
 
 /// Job of one node, without launcher. Its store is a map in this process.
-pub struct Alone {
+pub struct SingleNode {
     secret: Secret,
     incarnation: u64,
     settings: Settings,
-    state: Mutex<AloneState>,
+    state: Mutex<SingleNodeState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct AloneState {
+struct SingleNodeState {
     values: HashMap<String, Vec<u8>>,
     aborted: Option<String>,
 }
 
-impl Alone {
+impl SingleNode {
     /// Makes a new job of one node.
     ///
     /// # Errors
     /// The system has no random bytes for the secret.
-    pub fn new(settings: Settings) -> Result<Alone, JobError> {
+    pub fn new(settings: Settings) -> Result<SingleNode, JobError> {
         let secret = Secret::random().map_err(JobError::system("draw the job's secret"))?;
         let incarnation = super::environment::new_incarnation();
-        Ok(Alone {
+        Ok(SingleNode {
             secret,
             incarnation,
             settings,
@@ -136,7 +136,7 @@ impl Alone {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, AloneState> {
+    fn lock(&self) -> MutexGuard<'_, SingleNodeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,7 +165,7 @@ pub(crate) fn check_value(value: &[u8]) -> Result<(), JobError> {
     Ok(())
 }
 
-impl Bootstrap for Alone {
+impl Bootstrap for SingleNode {
     fn rank(&self) -> u32 {
         0
     }
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn one_node_needs_nobody() {
-        let job = Alone::new(Settings::default()).unwrap();
+        let job = SingleNode::new(Settings::default()).unwrap();
         assert_eq!((job.rank(), job.size(), job.local_size()), (0, 1, 1));
         job.put("a", b"1").unwrap();
         job.put("a", b"1").unwrap();

@@ -18,7 +18,7 @@ mod secret_file;
 pub mod store;
 mod stray;
 
-pub use bootstrap::{Alone, Bootstrap, KEY_MAX, NodeEnd, VALUE_MAX};
+pub use bootstrap::{Bootstrap, KEY_MAX, NodeEnd, SingleNode, VALUE_MAX};
 pub use environment::Settings;
 pub use error::JobError;
 pub use oikaze_os::net::Ports;
@@ -51,7 +51,7 @@ pub fn find(settings: Settings) -> Result<Box<dyn Bootstrap>, JobError> {
     match environment::read_place(&variable)? {
         None => {
             stray::check()?;
-            Ok(Box::new(Alone::new(settings)?))
+            Ok(Box::new(SingleNode::new(settings)?))
         }
         Some(place) => Ok(Box::new(store::Client::connect(place, settings)?)),
     }

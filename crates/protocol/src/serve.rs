@@ -16,7 +16,7 @@ pub const VERSION: u8 = 2;
 /// Maximum number of addresses of a request.
 pub const ADDRESSES_MAX: usize = 4;
 /// Maximum length of a request or an answer in bytes.
-pub const SAID_MAX: usize = 256;
+pub const CONTROL_MESSAGE_MAX: usize = 256;
 /// Length of the head of a record in bytes.
 pub const HEAD: usize = 32;
 /// Maximum length of a datagram in a record, in bytes. A longer one is cut, and the kernel refuses
@@ -149,7 +149,7 @@ impl OpenAnswer {
                 bytes.put_u32(*datagram_max).put_u64(*receive_buffer).put_u32(*receive_overhead);
             }
             OpenAnswer::Refused(why) | OpenAnswer::NotServed(why) => {
-                let mut end = why.len().min(SAID_MAX - 1);
+                let mut end = why.len().min(CONTROL_MESSAGE_MAX - 1);
                 while !why.is_char_boundary(end) {
                     end -= 1;
                 }
@@ -402,7 +402,7 @@ mod tests {
         ) {
             let request =
                 OpenRequest { ports, bulk_port, sharers, buffer, is_checked_by_udp, addresses, without };
-            prop_assert!(request.encode().len() <= SAID_MAX);
+            prop_assert!(request.encode().len() <= CONTROL_MESSAGE_MAX);
             prop_assert_eq!(OpenRequest::decode(&request.encode()), Ok(request));
             let opened = OpenAnswer::Opened {
                 port, bulk_port: Some(bulk), datagram_max: sizes.0, receive_buffer: sizes.1, receive_overhead: sizes.2,
@@ -410,7 +410,7 @@ mod tests {
             prop_assert_eq!(OpenAnswer::decode(&opened.encode()), Ok(opened));
             for refusal in [OpenAnswer::Refused(why.clone()), OpenAnswer::NotServed(why.clone())] {
                 let refused = refusal.encode();
-                prop_assert!(refused.len() <= SAID_MAX);
+                prop_assert!(refused.len() <= CONTROL_MESSAGE_MAX);
                 let read = OpenAnswer::decode(&refused);
                 let (Ok(OpenAnswer::Refused(told)) | Ok(OpenAnswer::NotServed(told))) = &read else { panic!() };
                 prop_assert!(why.starts_with(told.as_str()));
@@ -420,7 +420,7 @@ mod tests {
 
         /// SERVE-3.4: any bytes are an error or a value.
         #[test]
-        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..SAID_MAX), head: [u8; HEAD]) {
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..CONTROL_MESSAGE_MAX), head: [u8; HEAD]) {
             let _ = (OpenRequest::decode(&bytes), OpenAnswer::decode(&bytes));
             let _ = (ToServer::decode(&head), ToNode::decode(&head));
         }

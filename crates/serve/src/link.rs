@@ -59,7 +59,7 @@ pub enum ConnectError {
     #[error(
         "the server {name:?}: {source}; a node accepts a server of its own user or of root: start one under another name (oikaze serve NAME)"
     )]
-    Stranger {
+    WrongUser {
         /// Name of the server.
         name: String,
         /// Users of both ends.
@@ -469,7 +469,7 @@ fn lines(name: &str) -> impl Iterator<Item = Result<ControlSocket, ConnectError>
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
                     ConnectError::Missing { name, root: None }
                 }
-                io::ErrorKind::PermissionDenied => ConnectError::Stranger { name, source },
+                io::ErrorKind::PermissionDenied => ConnectError::WrongUser { name, source },
                 _ => ConnectError::System { name, source },
             }
         })

@@ -1,6 +1,6 @@
 //! Records and messages between a node and its server.
 
-use oikaze_os::shm::{ControlSocket, Reader, SAID_MAX};
+use oikaze_os::shm::{CONTROL_MESSAGE_MAX, ControlSocket, Reader};
 use oikaze_protocol::serve::{self, HEAD, HeadBytes, OpenAnswer};
 use oikaze_protocol::shm::{Heading, RecordKind};
 use std::io;
@@ -11,7 +11,10 @@ pub(super) const OPEN_TIME: Duration = Duration::from_secs(5);
 /// Polls of a ring that find nothing, before the socket is asked whether the other end still lives.
 pub(super) const POLLS_PER_CHECK: u32 = 512;
 
-const _: () = assert!(serve::SAID_MAX <= SAID_MAX, "a request and an answer fit into a message");
+const _: () = assert!(
+    serve::CONTROL_MESSAGE_MAX <= CONTROL_MESSAGE_MAX,
+    "a request and an answer fit into a message"
+);
 
 /// Heading of a record. The ring sets its length to that of the parts that are put in.
 pub(super) const HEADING: Heading =

@@ -46,7 +46,7 @@ pub struct Work {
 
 /// Memory of this node for sources and destinations. Each operation in flight uses one slot.
 #[derive(Debug)]
-struct Own {
+struct OwnRegion {
     memory: Region,
     region: u32,
     free: Vec<usize>,
@@ -94,7 +94,7 @@ pub struct Accessor {
     begun: u64,
     /// Set while more operations are to begin.
     unfinished: bool,
-    own: Option<Own>,
+    own: Option<OwnRegion>,
     targets: BTreeMap<Rank, Target>,
     under_way: Vec<UnderWay>,
     resume: Time,
@@ -132,7 +132,8 @@ impl Accessor {
             .memory()
             .insert_local(memory.clone())
             .map_err(|error| error.to_string())?;
-        self.own = Some(Own { memory, region, free: (0..self.work.in_flight).rev().collect() });
+        self.own =
+            Some(OwnRegion { memory, region, free: (0..self.work.in_flight).rev().collect() });
         Ok(())
     }
 

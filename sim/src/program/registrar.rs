@@ -13,7 +13,7 @@ use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::rma::{Rights, RmaError};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Refusal};
-use own::{OURS, Own};
+use own::{OURS, OwnMemory};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +109,7 @@ pub struct Registrar {
     work: Registering,
     begun: u64,
     pieces: Vec<Piece>,
-    own: Option<Own>,
+    own: Option<OwnMemory>,
     under_way: Vec<(Rank, Arc<Completion>, Time)>,
     resume: Time,
     random: Random,
@@ -145,7 +145,7 @@ impl Registrar {
             piece.shut(0..len as u64, SECRET)?;
             self.pieces.push(piece);
         }
-        let mut own = Own::new(self.work.longest as u64)?;
+        let mut own = OwnMemory::new(self.work.longest as u64)?;
         own.change(context, &mut self.random)?;
         self.own = Some(own);
         Ok(())
@@ -249,7 +249,7 @@ impl Registrar {
 
     /// Returns the time since which the end of this node's own registration waits.
     fn own_end(&self) -> Option<Time> {
-        self.own.as_ref().and_then(Own::waits_since)
+        self.own.as_ref().and_then(OwnMemory::waits_since)
     }
 
     fn settle(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
@@ -319,7 +319,7 @@ impl Program for Registrar {
     }
 
     fn conclude(&self, _: Rank, _: &crate::oracle::Oracle) -> Result<(), String> {
-        self.own.iter().try_for_each(Own::check)?;
+        self.own.iter().try_for_each(OwnMemory::check)?;
         self.pieces.iter().try_for_each(Piece::check)
     }
 

@@ -57,7 +57,12 @@ fn declared(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
             continue;
         }
         for of in source.text.lines().filter_map(type_of) {
-            declared.entry(of.to_owned()).or_default().push(name(&source.module));
+            let modules = declared.entry(of.to_owned()).or_default();
+            // A file may declare a type twice, for loom and for all else.
+            let module = name(&source.module);
+            if !modules.contains(&module) {
+                modules.push(module);
+            }
         }
     }
     declared
@@ -65,11 +70,17 @@ fn declared(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
 
 /// Returns the name of the type that a line declares, if it declares one.
 fn type_of(line: &str) -> Option<&str> {
-    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    let is_indented = line.starts_with(' ');
+    let line = line.trim_start();
+    let line = match line.strip_prefix("pub(") {
+        Some(visibility) => visibility.split_once(')')?.1,
+        None => line.strip_prefix("pub ").unwrap_or(line),
+    };
+    let mut words = line.split_whitespace();
     let is_type = match words.next()? {
         "struct" | "enum" | "union" | "trait" => true,
         // A type with indentation is an associated type.
-        "type" => !line.starts_with(' '),
+        "type" => !is_indented,
         _ => false,
     };
     let end = |c: char| !c.is_alphanumeric() && c != '_';
@@ -96,6 +107,7 @@ mod tests {
         for text in [
             "struct Queue(u8);",
             "pub(crate) enum Queue {",
+            "pub(in crate::a) enum Queue {",
             "fn f() {\n    struct Queue;\n}",
             "pub trait Queue: Send {}",
             "mod inner {\n    pub union Queue {",

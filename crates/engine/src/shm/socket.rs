@@ -4,7 +4,7 @@
 use super::local_peer::LocalPeer;
 use super::socket_messages::{HandedRegion, OfferedPages, gift_line, offer_message};
 use oikaze_os::memory::FilePages;
-use oikaze_os::shm::{ControlSocket, Said};
+use oikaze_os::shm::{ControlMessage, ControlSocket};
 use oikaze_protocol::limits::GRANTS;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -35,7 +35,7 @@ pub(super) fn keep_spare(local_peer: &mut LocalPeer) -> std::io::Result<()> {
 /// Receives the next socket message. Spare descriptors are reserved for answers to open requests.
 /// One spare is released during the receive and reserved again unless the message was an answer. If
 /// the spare cannot be reserved again, a message that is not an answer loses its descriptor.
-fn hear_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<Said>> {
+fn hear_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<ControlMessage>> {
     let kept = local_peer.spares.pop().is_some();
     let mut said = local_peer.pair.line.hear()?;
     if kept
@@ -109,6 +109,6 @@ pub(super) fn heard_offer(
 
 /// Gives up a region whose descriptor was lost: frees its line in the peer's table of grants.
 /// Returns `false` if the message was not about a region's memory.
-fn forgo(local_peer: &LocalPeer, said: &Said) -> bool {
+fn forgo(local_peer: &LocalPeer, said: &ControlMessage) -> bool {
     gift_line(said).inspect(|line| local_peer.pair.forgo(*line)).is_some()
 }

@@ -1,7 +1,7 @@
 //! Messages in the socket between local peers: memory of regions, and pages for an exchange.
 
 use oikaze_os::memory::FilePages;
-use oikaze_os::shm::{RegionGrant, Said};
+use oikaze_os::shm::{ControlMessage, RegionGrant};
 use oikaze_protocol::bytes::{ByteReader, ByteWriter};
 use oikaze_protocol::rma::Rights;
 
@@ -38,7 +38,7 @@ pub(super) fn grant_message(
 }
 
 /// Returns the line of the region whose memory the message carries, if the message carries any.
-pub(super) fn gift_line(said: &Said) -> Option<usize> {
+pub(super) fn gift_line(said: &ControlMessage) -> Option<usize> {
     gift_of(said).map(|told| told.line as usize)
 }
 
@@ -51,7 +51,7 @@ struct ToldRegion {
     makes_fences: u8,
 }
 
-fn gift_of(said: &Said) -> Option<ToldRegion> {
+fn gift_of(said: &ControlMessage) -> Option<ToldRegion> {
     let bytes: &[u8; GIFT_LEN] = said.bytes().try_into().ok()?;
     let mut bytes = ByteReader(bytes.strip_prefix(GRANT)?);
     Some(ToldRegion {
@@ -65,7 +65,7 @@ fn gift_of(said: &Said) -> Option<ToldRegion> {
 
 impl HandedRegion {
     /// Converts a message that carries a descriptor; returns `None` for any other message.
-    pub fn from_said(mut said: Said) -> Option<HandedRegion> {
+    pub fn from_said(mut said: ControlMessage) -> Option<HandedRegion> {
         let file = said.descriptor.take()?;
         let ToldRegion { key, len, line, rights, makes_fences } = gift_of(&said)?;
         let rights = Some(Rights(rights)).filter(|rights| Rights::ALL.contains(*rights))?;
@@ -97,22 +97,22 @@ pub(crate) struct OfferedPages {
 
 impl OfferedPages {
     /// Returns `true` if the message offers pages.
-    pub fn is_one(said: &Said) -> bool {
+    pub fn is_one(said: &ControlMessage) -> bool {
         [QUESTION, ANSWER].iter().any(|word| said.bytes().starts_with(*word))
     }
 
     /// Returns `true` if the message is an answer that carries pages.
-    pub fn is_answer(said: &Said) -> bool {
+    pub fn is_answer(said: &ControlMessage) -> bool {
         said.bytes().starts_with(ANSWER) && said.descriptor.is_some()
     }
 
     /// Returns `true` if the message is a question, with or without its pages.
-    pub fn is_question(said: &Said) -> bool {
+    pub fn is_question(said: &ControlMessage) -> bool {
         said.bytes().len() == OFFER_LEN && said.bytes().starts_with(QUESTION)
     }
 
     /// Returns `None` if the message makes no sense, or no pages come with it.
-    pub fn from_said(mut said: Said) -> Option<OfferedPages> {
+    pub fn from_said(mut said: ControlMessage) -> Option<OfferedPages> {
         let file = said.descriptor.take()?;
         let bytes: &[u8; OFFER_LEN] = said.bytes().try_into().ok()?;
         let mut words = ByteReader(bytes.get(4..)?);

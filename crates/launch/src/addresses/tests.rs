@@ -101,7 +101,7 @@ fn link_local_gets_our_scope_or_nothing() {
 
 #[test]
 fn published_and_read_back() {
-    let job = crate::Alone::new(Default::default()).unwrap();
+    let job = crate::SingleNode::new(Default::default()).unwrap();
     let here = Reachable::here(4000, true, true).unwrap();
     here.publish(&job).unwrap();
     assert_eq!(Reachable::of(&job, 0, Duration::from_secs(1)).unwrap(), here);

@@ -8,7 +8,7 @@ mod connect;
 mod resume;
 
 use super::protocol::{LENGTH_LEN, Reply, Request, UNASKED};
-use super::seal::{self, FrameSeal, From};
+use super::seal::{self, FrameSeal, FrameWriter};
 use crate::bootstrap::{Bootstrap, check_key, check_value};
 use crate::clock::{Clock, TICK};
 use crate::environment::NodePlace;
@@ -86,7 +86,7 @@ impl Client {
         let (theirs, of_place) = ((Arc::clone(&shared), Arc::clone(&link)), place.clone());
         let read = move || {
             let (shared, link) = theirs;
-            let (mut stream, mut seal) = (reading, FrameSeal::new(&key, From::Store));
+            let (mut stream, mut seal) = (reading, FrameSeal::new(&key, FrameWriter::Store));
             let mut answering = Answering::new(Arc::clone(&link));
             loop {
                 let why = read_replies(&stream, &mut seal, &shared, &mut answering);

@@ -8,7 +8,7 @@ use oikaze_protocol::seal::{Cipher, CipherKind};
 /// End of the connection that wrote a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum From {
+pub enum FrameWriter {
     /// Written by the node.
     Node = 1,
     /// Written by the store.
@@ -24,7 +24,7 @@ pub struct FrameSeal {
 impl FrameSeal {
     /// Makes the seal for frames written by `from`. The key is of one connection only.
     #[must_use]
-    pub fn new(key: &Secret, from: From) -> FrameSeal {
+    pub fn new(key: &Secret, from: FrameWriter) -> FrameSeal {
         let purpose: [&[u8]; 2] = [b"oikaze store", &[from as u8]];
         FrameSeal { cipher: Aead::derived(CipherKind::Aes128Gcm, key, &purpose), number: 0 }
     }

@@ -20,7 +20,7 @@ const SETTLED_MAX: usize = 2 * WAITING_MAX;
 const LIMIT_MAX: u64 = 1_000_000_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum On {
+enum WaitSubject {
     Value,
     Fence,
 }
@@ -28,7 +28,7 @@ enum On {
 struct Waiting {
     rank: Rank,
     id: u32,
-    on: On,
+    on: WaitSubject,
     name: String,
     deadline: Duration,
 }
@@ -200,7 +200,7 @@ impl Table {
                     self.reply(rank, id, Reply::Gone(end.clone()))
                 }
                 None if self.is_last(rank) => self.reply(rank, id, alone()),
-                None => self.wait(rank, id, On::Value, key, now, limit),
+                None => self.wait(rank, id, WaitSubject::Value, key, now, limit),
             },
             Request::Fence(name, limit) => self.fence(now, rank, id, name, limit),
             Request::KeepGoing => {
@@ -294,7 +294,7 @@ impl Table {
         self.bytes += more;
         let replies = &mut self.replies;
         self.waiting.retain(|waiting| {
-            let meant = waiting.on == On::Value && waiting.name == key;
+            let meant = waiting.on == WaitSubject::Value && waiting.name == key;
             if meant {
                 replies.push_back((waiting.rank, waiting.id, Reply::Done(value.clone())));
             }
@@ -304,7 +304,15 @@ impl Table {
         Reply::Done(Vec::new())
     }
 
-    fn wait(&mut self, rank: Rank, id: u32, on: On, name: String, now: Duration, limit: u64) {
+    fn wait(
+        &mut self,
+        rank: Rank,
+        id: u32,
+        on: WaitSubject,
+        name: String,
+        now: Duration,
+        limit: u64,
+    ) {
         if self.waiting.iter().filter(|waiting| waiting.rank == rank).count() >= WAITING_MAX {
             let why = format!("more than {WAITING_MAX} requests of node {rank} wait at once");
             return self.reply(rank, id, Reply::Refused(why));
@@ -334,19 +342,19 @@ impl Table {
             self.settle_fence(&name, &why);
             return self.reply(rank, id, why);
         }
-        self.wait(rank, id, On::Fence, name, now, limit);
+        self.wait(rank, id, WaitSubject::Fence, name, now, limit);
     }
 
     fn at_fence<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Rank> + 'a {
         self.waiting
             .iter()
-            .filter(move |waiting| waiting.on == On::Fence && waiting.name == name)
+            .filter(move |waiting| waiting.on == WaitSubject::Fence && waiting.name == name)
             .map(|waiting| waiting.rank)
     }
 
     fn settle_fence(&mut self, name: &str, reply: &Reply) {
         let waiting = std::mem::take(&mut self.waiting);
-        let meant = |waiting: &Waiting| waiting.on == On::Fence && waiting.name == name;
+        let meant = |waiting: &Waiting| waiting.on == WaitSubject::Fence && waiting.name == name;
         let (settled, rest): (Vec<Waiting>, _) = waiting.into_iter().partition(meant);
         self.waiting = rest;
         for Waiting { rank, id, .. } in settled {
@@ -380,7 +388,7 @@ impl Table {
         self.unanswered(rank);
         let replies = &mut self.replies;
         self.waiting.retain(|waiting| {
-            let vain = waiting.on == On::Value && publisher(&waiting.name) == Some(rank);
+            let vain = waiting.on == WaitSubject::Value && publisher(&waiting.name) == Some(rank);
             if vain {
                 replies.push_back((waiting.rank, waiting.id, Reply::Gone(end.clone())));
             }
@@ -389,7 +397,7 @@ impl Table {
         let waiting = std::mem::take(&mut self.waiting);
         let (vain, rest) = waiting
             .into_iter()
-            .partition(|waiting| waiting.on == On::Value && self.is_last(waiting.rank));
+            .partition(|waiting| waiting.on == WaitSubject::Value && self.is_last(waiting.rank));
         self.waiting = rest;
         let vain: Vec<Waiting> = vain;
         for waiting in vain {
@@ -398,7 +406,7 @@ impl Table {
         let mut names: Vec<String> = self
             .waiting
             .iter()
-            .filter(|waiting| waiting.on == On::Fence)
+            .filter(|waiting| waiting.on == WaitSubject::Fence)
             .map(|waiting| waiting.name.clone())
             .collect();
         names.sort_unstable();
@@ -449,8 +457,8 @@ impl Table {
         // Missing nodes are named before the late ones leave the fence.
         for waiting in self.waiting.iter().filter(|waiting| late(waiting)) {
             let missing = match waiting.on {
-                On::Value => "nobody published it".to_owned(),
-                On::Fence => self.missing(&waiting.name),
+                WaitSubject::Value => "nobody published it".to_owned(),
+                WaitSubject::Fence => self.missing(&waiting.name),
             };
             self.replies.push_back((waiting.rank, waiting.id, Reply::TimedOut(missing)));
         }

@@ -5,7 +5,7 @@ mod ends;
 
 use super::places::Claim;
 use super::protocol::{Greeting, NONCE_LEN, Proof, Reply, Request, VERSION, Verdict};
-use super::seal::{self, FrameSeal, From};
+use super::seal::{self, FrameSeal, FrameWriter};
 use super::table::Table;
 use super::*;
 use crate::environment::NodePlace;
@@ -308,8 +308,8 @@ proptest! {
     /// LAUNCH-6.5.
     #[test]
     fn a_seal_notices_every_change(bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..5), at in any::<prop::sample::Index>(), bit in 0u8..8) {
-        let mut sender = FrameSeal::new(&secret(), From::Node);
-        let mut receiver = FrameSeal::new(&secret(), From::Node);
+        let mut sender = FrameSeal::new(&secret(), FrameWriter::Node);
+        let mut receiver = FrameSeal::new(&secret(), FrameWriter::Node);
         let mut last = Vec::new();
         for body in &bodies {
             let frame = sender.frame(body);
@@ -318,7 +318,7 @@ proptest! {
             let at = at.index(changed.len());
             changed[at] ^= 1 << bit;
             prop_assert!(receiver.open(&changed).is_err());
-            prop_assert!(FrameSeal::new(&secret(), From::Store).open(content).is_err());
+            prop_assert!(FrameSeal::new(&secret(), FrameWriter::Store).open(content).is_err());
             prop_assert!(last.is_empty() || receiver.open(&last).is_err(), "repeated");
             prop_assert!(body.len() < 8 || !content.windows(body.len()).any(|part| part == body), "readable");
             prop_assert_eq!(&receiver.open(content).unwrap(), body);

@@ -2,7 +2,9 @@
 
 use super::operator::NoOperator;
 use super::operator::{Item, Operator};
-use super::run::{CollectiveFailure, End, Finish, Output, PartBytes, Shape, Slot, Stage, Vector};
+use super::run::{
+    CollectiveFailure, End, Finish, Output, PartBytes, Slot, Stage, StageShape, Vector,
+};
 use super::{Pending, Team};
 use crate::Rank;
 use oikaze_engine::Body;
@@ -92,10 +94,10 @@ impl<'t> Start<'t> {
         code.with_meaning(self.meaning)
     }
 
-    fn shape(&self, kind: CollectiveKind, root: Rank) -> Shape {
+    fn shape(&self, kind: CollectiveKind, root: Rank) -> StageShape {
         let Team { core, node, machines, several_machines, .. } = self.team;
         let (rank, machines) = (core.me(), Arc::clone(machines));
-        Shape {
+        StageShape {
             kind,
             rank,
             root,
@@ -340,7 +342,7 @@ impl<'t> Start<'t> {
         let sound = check_vectors(vectors.len(), self.team.size() as usize);
         let fits = sum.map(drop).ok_or_else(|| "the lengths are too large".to_owned());
         let stage = sound.and(fits).and_then(|()| {
-            let shape = Shape { uneven: Some((Vec::new(), lens)), ..self.shape(kind, 0) };
+            let shape = StageShape { uneven: Some((Vec::new(), lens)), ..self.shape(kind, 0) };
             Vector::new(shape, operator, Some(0), &vectors.concat(), finish, failing)
         });
         self.begin_stage(call, stage.map(|stage| stage as Box<dyn Stage>), slot)
@@ -526,7 +528,7 @@ impl<'t> Start<'t> {
         self,
         call: CollectiveCall,
         sound: Result<(), String>,
-        (counts, count, input): (Shape, Option<usize>, &[u64]),
+        (counts, count, input): (StageShape, Option<usize>, &[u64]),
         values: Vec<T>,
         lens: impl FnOnce(Vec<u64>) -> Result<UnevenPlan<T, R>, String> + Send + 'static,
     ) -> Pending<R> {
@@ -535,7 +537,7 @@ impl<'t> Start<'t> {
         let shape = self.shape(call.kind, call.root);
         let then = Box::new(move |counts: Output<u64>| {
             let made = lens(counts.into_vec()).and_then(|UnevenPlan { sent, received, finish }| {
-                let shape = Shape { uneven: Some((sent, received)), ..shape };
+                let shape = StageShape { uneven: Some((sent, received)), ..shape };
                 let finish = settles(&settled, |all: Output<T>| finish(all.into_vec()));
                 Vector::new(shape, NoOperator, Some(0), &values, finish, failing)
             });

@@ -6,7 +6,7 @@ use crate::completion::{CompletionQueue, Counter};
 use crate::memory::region::LocalRegion;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Completion, Engine, KeyOptions, Request, Setup, Submission, Value};
-use oikaze_launch::{Alone, Secret, Settings};
+use oikaze_launch::{Secret, Settings, SingleNode};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::tracking::{FaultAt, PageSet, SharedError, Tracker, TrackerKind, View};
 use oikaze_os::net::{Bind, Link};
@@ -68,7 +68,7 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
     let link: Box<dyn Link> = Box::new(oikaze_os::net::open(&Bind::default()).unwrap());
     let engine: RealEngine =
         Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
-    let job = Arc::new(Alone::new(Settings::default()).unwrap());
+    let job = Arc::new(SingleNode::new(Settings::default()).unwrap());
     let node = Node::start(
         engine,
         submissions,

@@ -2,7 +2,7 @@
 
 use oikaze::Error;
 use oikaze::memory::Region;
-use oikaze_launch::{Alone, Settings};
+use oikaze_launch::{Settings, SingleNode};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[test]
 fn whatever_is_waited_for_the_wait_ends() {
     let job =
-        oikaze::internal::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
+        oikaze::internal::join_as(Box::new(SingleNode::new(Settings::default()).unwrap())).unwrap();
     let (fifo, word) =
         (job.fifo("work", 2, 16).unwrap(), job.register(Region::zeroed(8).unwrap()).unwrap());
     let (queue, counter) = (job.completion_queue(), job.counter());
@@ -38,7 +38,7 @@ fn whatever_is_waited_for_the_wait_ends() {
 #[test]
 fn operations_under_way_are_told_before_the_wait_ends() {
     let job =
-        oikaze::internal::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
+        oikaze::internal::join_as(Box::new(SingleNode::new(Settings::default()).unwrap())).unwrap();
     let queue = job.completion_queue();
     let me = job.peer(0).unwrap();
     // No call reads these messages, so some wait for credit.

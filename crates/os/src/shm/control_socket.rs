@@ -15,14 +15,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
 /// Maximum number of bytes of a message.
-pub const SAID_MAX: usize = 256;
+pub const CONTROL_MESSAGE_MAX: usize = 256;
 /// Message of a wakeup: a local peer has put something into a ring, or settled it.
 const WAKE: [u8; 1] = [0];
 
 /// Error: the process at the other end belongs to another user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process at the other end is of user {theirs}, not of user {mine}")]
-pub struct Stranger {
+pub struct WrongUser {
     /// The user of this process.
     pub mine: u32,
     /// The user of the other process, in terms of this process's user namespace.
@@ -44,14 +44,14 @@ pub struct ControlSocket {
 
 /// A received message.
 #[derive(Debug)]
-pub struct Said {
-    bytes: [u8; SAID_MAX],
+pub struct ControlMessage {
+    bytes: [u8; CONTROL_MESSAGE_MAX],
     len: usize,
     /// Descriptor that came with the message.
     pub descriptor: Option<OwnedFd>,
 }
 
-impl Said {
+impl ControlMessage {
     /// Returns the bytes of the message.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -63,7 +63,7 @@ impl ControlSocket {
     /// Takes a connected socket, whose other end must belong to the same user.
     ///
     /// # Errors
-    /// A [`Stranger`] (`PermissionDenied`), or the kernel does not say.
+    /// A [`WrongUser`] (`PermissionDenied`), or the kernel does not say.
     pub(super) fn new(socket: OwnedFd) -> io::Result<ControlSocket> {
         let mine = geteuid().as_raw();
         Self::of_user(socket, |theirs| theirs == mine)
@@ -80,7 +80,10 @@ impl ControlSocket {
         let (pid, theirs) = peer_of(&socket)?;
         if !accepts(theirs) {
             let mine = geteuid().as_raw();
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, Stranger { mine, theirs }));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                WrongUser { mine, theirs },
+            ));
         }
         let process = process_of(&socket, pid);
         Ok(ControlSocket { socket, process, user: theirs, pid })
@@ -156,8 +159,8 @@ impl ControlSocket {
     ///
     /// # Errors
     /// `UnexpectedEof`: the other end is gone. Else what the kernel says.
-    pub fn hear(&self) -> io::Result<Option<Said>> {
-        let mut said = Said { bytes: [0; SAID_MAX], len: 0, descriptor: None };
+    pub fn hear(&self) -> io::Result<Option<ControlMessage>> {
+        let mut said = ControlMessage { bytes: [0; CONTROL_MESSAGE_MAX], len: 0, descriptor: None };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -199,7 +202,7 @@ impl ControlSocket {
 
     /// Returns `true` if the message is only a wakeup.
     #[must_use]
-    pub fn is_wake(said: &Said) -> bool {
+    pub fn is_wake(said: &ControlMessage) -> bool {
         said.bytes() == WAKE && said.descriptor.is_none()
     }
 }
@@ -292,7 +295,7 @@ mod tests {
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: Some(0) }).unwrap();
         let heard = [other.hear().unwrap().unwrap(), other.hear().unwrap().unwrap()];
         assert!(heard.iter().all(|said| said.descriptor.is_none()));
-        assert_eq!(heard.each_ref().map(Said::bytes), [b"this", b"that"]);
+        assert_eq!(heard.each_ref().map(ControlMessage::bytes), [b"this", b"that"]);
         println!("heard");
     }
 
@@ -354,7 +357,7 @@ mod tests {
         assert_eq!(said.bytes(), b"here");
         let inode = |file: &OwnedFd| fstat(file).unwrap().st_ino;
         assert_eq!(inode(said.descriptor.as_ref().unwrap()), inode(&file));
-        one.say(&[7; SAID_MAX + 1], None).unwrap();
+        one.say(&[7; CONTROL_MESSAGE_MAX + 1], None).unwrap();
         assert_eq!(other.hear().unwrap_err().kind(), io::ErrorKind::InvalidData);
         drop(one);
         assert_eq!(other.hear().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

@@ -110,8 +110,8 @@ impl Listener {
     /// Accepts the next connection, if one waits, from any user that is accepted.
     ///
     /// # Errors
-    /// It is of another user (`PermissionDenied`, with a [`Stranger`](super::Stranger)); else what
-    /// the kernel says.
+    /// It is of another user (`PermissionDenied`, with a [`WrongUser`](super::WrongUser)), or the
+    /// kernel refuses.
     pub fn accept_of(
         &self,
         accepts: impl FnOnce(u32) -> bool,

@@ -32,7 +32,7 @@ mod ring;
 mod watch;
 
 #[cfg(not(all(test, loom)))]
-pub use control_socket::{ControlSocket, SAID_MAX, Said, Stranger};
+pub use control_socket::{CONTROL_MESSAGE_MAX, ControlMessage, ControlSocket, WrongUser};
 #[cfg(not(all(test, loom)))]
 pub use lease::{Bell, Grants, Mapped, RegionGrant, to_give};
 #[cfg(not(all(test, loom)))]

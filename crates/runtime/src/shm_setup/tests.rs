@@ -2,7 +2,7 @@
 //! hour, so that a wait in vain would be noticed.
 
 use super::meeting::{LocalMeeting, Outcomes, Step, WayTo};
-use oikaze_launch::bootstrap::Alone;
+use oikaze_launch::bootstrap::SingleNode;
 use oikaze_launch::{Bootstrap, JobError, Secret, Settings};
 use oikaze_os::shm::Listener;
 use oikaze_protocol::Rank;
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(4 * 3600);
 /// A place in a job whose store is in this process.
 struct Place<'a> {
     rank: Rank,
-    store: &'a Alone,
+    store: &'a SingleNode,
 }
 
 impl Bootstrap for Place<'_> {
@@ -59,8 +59,8 @@ impl Bootstrap for Place<'_> {
     }
 }
 
-fn store() -> Alone {
-    Alone::new(Settings::default()).unwrap()
+fn store() -> SingleNode {
+    SingleNode::new(Settings::default()).unwrap()
 }
 
 /// Returns a listener of its own, and its name.

@@ -19,7 +19,7 @@ const IMPATIENT: f64 = 0.3;
 
 /// A piece to send from, and a piece of the same length behind it to read into.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct OwnMemory {
     memory: Region,
     half: u64,
     registered: Option<(u32, Holder)>,
@@ -29,11 +29,11 @@ pub(super) struct Own {
     impatient: bool,
 }
 
-impl Own {
-    pub fn new(half: u64) -> Result<Own, String> {
+impl OwnMemory {
+    pub fn new(half: u64) -> Result<OwnMemory, String> {
         let memory = Region::private(2 * half as usize).map_err(|error| error.to_string())?;
         memory.fill(0, 2 * half, OURS).map_err(|error| error.to_string())?;
-        Ok(Own { memory, half, registered: None, closing: None, impatient: false })
+        Ok(OwnMemory { memory, half, registered: None, closing: None, impatient: false })
     }
 
     /// Returns bytes to send, and a holder that keeps them registered meanwhile.

@@ -2,7 +2,7 @@
 //! the launcher goes away.
 
 use super::directory::JobDirectory;
-use super::pipe::{AgentMessage, Control, Order, Up, VERSION};
+use super::pipe::{AgentMessage, Control, Order, PipeToLauncher, VERSION};
 use crate::launcher::crew::{Crew, Outlet, Work};
 use crate::launcher::ending::Ending;
 use crate::launcher::error::LaunchError;
@@ -40,8 +40,10 @@ pub fn version(release: &str) -> String {
 pub fn agent() -> Result<(), LaunchError> {
     let signals = take_signals()?;
     // The launcher sends nothing before it has seen this line.
-    let up =
-        Arc::new(Up::open(std::io::stdout()).map_err(LaunchError::system("answer the launcher"))?);
+    let up = Arc::new(
+        PipeToLauncher::open(std::io::stdout())
+            .map_err(LaunchError::system("answer the launcher"))?,
+    );
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
     input.read_line(&mut line).map_err(LaunchError::system("read the launcher's order"))?;
@@ -108,7 +110,7 @@ pub fn agent() -> Result<(), LaunchError> {
 fn work<W: std::io::Write + Send>(
     order: Order,
     files: Option<&JobDirectory>,
-    up: &Up<W>,
+    up: &PipeToLauncher<W>,
 ) -> Result<Work, LaunchError> {
     let broken = || LaunchError::Usage("the launcher's order makes no sense".into());
     let (secret, settings) = order.secret_and_settings().ok_or_else(broken)?;
@@ -153,7 +155,7 @@ fn listen<W: std::io::Write + Send>(
     input: impl BufRead,
     events: &Sender<Event>,
     sources: &OutputSources,
-    up: &Up<W>,
+    up: &PipeToLauncher<W>,
 ) {
     for line in input.lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
@@ -171,7 +173,7 @@ fn listen<W: std::io::Write + Send>(
 fn serve<W: std::io::Write + Send>(
     mut crew: Crew,
     inbox: &Receiver<Event>,
-    up: &Up<W>,
+    up: &PipeToLauncher<W>,
     guard: &mut Guard,
 ) {
     loop {

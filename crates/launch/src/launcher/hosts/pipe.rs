@@ -241,20 +241,20 @@ impl AgentMessage {
 }
 
 /// Agent's end of the pipe. It takes news from several threads, and writes each whole.
-pub struct Up<W> {
+pub struct PipeToLauncher<W> {
     to: Mutex<W>,
     busy: Busy,
 }
 
-impl<W: Write + Send> Up<W> {
+impl<W: Write + Send> PipeToLauncher<W> {
     /// Begins with the magic line, on a line of its own whatever a login shell has printed before.
     ///
     /// # Errors
     /// The launcher is gone.
-    pub fn open(mut to: W) -> io::Result<Up<W>> {
+    pub fn open(mut to: W) -> io::Result<PipeToLauncher<W>> {
         to.write_all(format!("\n{MAGIC}\n").as_bytes())?;
         to.flush()?;
-        Ok(Up { to: Mutex::new(to), busy: Busy::default() })
+        Ok(PipeToLauncher { to: Mutex::new(to), busy: Busy::default() })
     }
 
     /// Sends news. Returns `false` if the launcher is gone.
@@ -266,7 +266,7 @@ impl<W: Write + Send> Up<W> {
     }
 }
 
-impl<W: Write + Send> Sink for Up<W> {
+impl<W: Write + Send> Sink for PipeToLauncher<W> {
     fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool {
         self.tell(&AgentMessage::Output(rank, stream, bytes.to_vec()))
     }

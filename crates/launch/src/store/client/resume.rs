@@ -5,7 +5,7 @@ use super::answering::{Answer, lock};
 use super::connect::{Connected, Process, Search};
 use crate::environment::NodePlace;
 use crate::store::protocol::Request;
-use crate::store::seal::{FrameSeal, From};
+use crate::store::seal::{FrameSeal, FrameWriter};
 use crate::{JobError, Secret};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -79,8 +79,11 @@ impl Link {
         let reading = stream
             .try_clone()
             .map_err(JobError::system("serve the connection to the job's store"))?;
-        let writer =
-            Writer { stream, seal: FrameSeal::new(key, From::Node), unanswered: BTreeMap::new() };
+        let writer = Writer {
+            stream,
+            seal: FrameSeal::new(key, FrameWriter::Node),
+            unanswered: BTreeMap::new(),
+        };
         let (is_closed, writer, answer) =
             (AtomicBool::new(false), Mutex::new(writer), Mutex::new(None));
         Ok((Link { address, process, is_closed, writer, answer }, reading))
@@ -139,11 +142,11 @@ impl Link {
         if is_cancelled() {
             return None;
         }
-        (writer.stream, writer.seal) = (stream, FrameSeal::new(&key, From::Node));
+        (writer.stream, writer.seal) = (stream, FrameSeal::new(&key, FrameWriter::Node));
         let again: Vec<Vec<u8>> =
             writer.unanswered.iter().map(|(id, request)| request.encode(*id)).collect();
         again.iter().for_each(|body| writer.write(body));
-        Some((reading, FrameSeal::new(&key, From::Store)))
+        Some((reading, FrameSeal::new(&key, FrameWriter::Store)))
     }
 
     /// Closes the connection for good.

@@ -3,7 +3,7 @@
 
 use super::super::places::Claim;
 use super::super::protocol::{Greeting, NONCE_LEN, Proof, VERSION, Verdict};
-use super::super::seal::{self, FrameSeal, From};
+use super::super::seal::{self, FrameSeal, FrameWriter};
 use super::super::table::Table;
 use super::{Connection, ConnectionPhase, Doors};
 use oikaze_os::secrets::secret::Secret;
@@ -150,7 +150,7 @@ pub(super) fn judge(
         return refused(proof.refusal(secret, greeting, &why), why);
     }
     let key = proof.session(secret, greeting);
-    let seals = (FrameSeal::new(&key, From::Node), FrameSeal::new(&key, From::Store));
+    let seals = (FrameSeal::new(&key, FrameWriter::Node), FrameSeal::new(&key, FrameWriter::Store));
     (
         ConnectionPhase::Node(proof.rank, claim, Box::new(seals)),
         Verdict::Welcome(proof.answer(secret, greeting)),

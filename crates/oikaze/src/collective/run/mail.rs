@@ -15,7 +15,7 @@ const OVERHEAD: u64 = 1 << 10;
 const TOLD_TOGETHER: u64 = CREDIT / 4;
 
 /// A parcel that waits for its step.
-pub(super) struct Kept {
+pub(super) struct UnreadParcel {
     pub call: CollectiveCall,
     /// `None`: the sender waits, and sent no data.
     pub body: Option<Body>,
@@ -38,7 +38,7 @@ struct Traffic {
 /// Parcels of a team that were not read.
 #[derive(Default)]
 pub(super) struct Mail {
-    kept: BTreeMap<(u64, RoundNumber, Rank), Kept>,
+    kept: BTreeMap<(u64, RoundNumber, Rank), UnreadParcel>,
     traffic: BTreeMap<Rank, Traffic>,
     /// Some rank is owed a report.
     owes_reports: bool,
@@ -61,8 +61,9 @@ impl Mail {
     pub fn keep(&mut self, from: Rank, head: &ParcelHead, body: Option<Body>, after: Option<u64>) {
         // A parcel without data has the last round, which no data uses.
         let round = if body.is_some() { head.round } else { RoundNumber::MAX };
-        if let Some(old) =
-            self.kept.insert((head.number, round, from), Kept { call: head.call, body, after })
+        if let Some(old) = self
+            .kept
+            .insert((head.number, round, from), UnreadParcel { call: head.call, body, after })
         {
             self.read(from, old.body.as_ref());
         }

@@ -30,5 +30,5 @@ pub(crate) use self::core::TeamCore;
 
 pub(super) use shrink::GoneSlot;
 pub(super) use slot::{CollectiveFailure, Listener, Slot};
-pub(super) use stage::{End, Finish, Shape, Stage, Vector};
+pub(super) use stage::{End, Finish, Stage, StageShape, Vector};
 pub(super) use work::{Output, PartBytes};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 /// Lengths and place of a collective, from which its plan is made.
-pub(in crate::collective) struct Shape {
+pub(in crate::collective) struct StageShape {
     pub kind: CollectiveKind,
     pub rank: Rank,
     pub root: Rank,
@@ -26,7 +26,7 @@ pub(in crate::collective) struct Shape {
     pub uneven: Option<(Vec<usize>, Vec<usize>)>,
 }
 
-impl Shape {
+impl StageShape {
     fn ranks(&self) -> usize {
         self.machines.len()
     }
@@ -133,7 +133,7 @@ pub(in crate::collective) type Finish<T> = Box<dyn FnOnce(Output<T>) -> End + Se
 
 /// Stage over elements of type `T` with an operator.
 pub(in crate::collective) struct Vector<T: Item, O> {
-    shape: Shape,
+    shape: StageShape,
     operator: O,
     work: Work<T>,
     /// Plan of the first call, if this rank knows the count.
@@ -149,7 +149,7 @@ impl<T: Item, O: Operator<T>> Vector<T, O> {
     /// # Errors
     /// There is no plan for the lengths.
     pub fn new(
-        shape: Shape,
+        shape: StageShape,
         operator: O,
         count: Option<usize>,
         input: &[T],

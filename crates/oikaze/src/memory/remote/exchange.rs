@@ -91,8 +91,14 @@ impl RemoteRegion {
             self.get(offset.saturating_add(len), nothing.slice(0..0)?).wait()?;
         }
         let units = self.whole_units(offset, here, here_offset, len);
-        let both =
-            Both { there: self, offset, here, here_offset, aside: None, placed: Placed::default() };
+        let both = ExchangeRanges {
+            there: self,
+            offset,
+            here,
+            here_offset,
+            aside: None,
+            placed: Placed::default(),
+        };
         here.exchanging(|| both.exchange(units, len))
             .unwrap_or_else(|| Err(MemoryError::NotRegistered.into()))
     }
@@ -129,7 +135,7 @@ impl RemoteRegion {
 }
 
 /// Two ranges that are being exchanged.
-struct Both<'r> {
+struct ExchangeRanges<'r> {
     there: &'r RemoteRegion,
     offset: u64,
     here: &'r LocalRegion,
@@ -139,7 +145,7 @@ struct Both<'r> {
     placed: Placed,
 }
 
-impl Both<'_> {
+impl ExchangeRanges<'_> {
     #[track_caller]
     fn exchange(mut self, units: Range<u64>, len: u64) -> Result<Placed> {
         self.copy(0..units.start)?;

@@ -22,13 +22,13 @@ use crate::processes::signals::{Locked, locked};
 /// (spec/coherence.md: data-race freedom).
 #[derive(Debug, Default)]
 pub struct Borrows {
-    held: Mutex<Held>,
+    held: Mutex<BorrowTable>,
     origin: Origin,
     live: Arc<LiveGuards>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct BorrowTable {
     next: u64,
     ranges: Vec<LiveGuard>,
     pending: PendingBytes,
@@ -99,7 +99,7 @@ impl LiveGuard {
     }
 }
 
-impl Held {
+impl BorrowTable {
     /// Returns the parts of `bytes` that must not change, sorted and disjoint.
     fn covered(&self, bytes: &Range<usize>, incoming: Incoming) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
@@ -148,7 +148,7 @@ impl Borrows {
         Borrows { held: Mutex::default(), origin: Origin::default(), live }
     }
 
-    fn lock(&self) -> Locked<MutexGuard<'_, Held>> {
+    fn lock(&self) -> Locked<MutexGuard<'_, BorrowTable>> {
         // Nothing inside can panic half-way, so a poisoned lock still guards a consistent list.
         locked(|| self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -237,7 +237,7 @@ impl Borrows {
         let Some(at) = held.ranges.iter().rposition(|e| e.ticket == ticket) else { return };
         let ended = held.ranges.swap_remove(at);
         self.live.ended(&ended.taker);
-        let Held { ranges, pending, .. } = &mut *held;
+        let BorrowTable { ranges, pending, .. } = &mut *held;
         if !pending.is_empty() {
             let is_free = |byte| !ranges.iter().any(|entry| entry.covers(byte));
             // If the guard itself has written there since, its own byte is the newer one.
@@ -308,7 +308,7 @@ impl Borrows {
     }
 }
 
-impl Held {
+impl BorrowTable {
     fn forget(&mut self, byte: usize) {
         if !self.pending.is_empty() {
             self.pending.clear(byte);

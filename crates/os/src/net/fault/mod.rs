@@ -42,11 +42,11 @@ pub struct Fault<L> {
 /// Datagrams that are delivered later.
 #[derive(Debug, Default)]
 struct HeldDatagrams {
-    waiting: Vec<Late>,
+    waiting: Vec<DelayedDatagram>,
 }
 
 #[derive(Debug)]
-struct Late {
+struct DelayedDatagram {
     from: SocketAddr,
     bytes: Vec<u8>,
     congested: bool,
@@ -124,7 +124,7 @@ impl HeldDatagrams {
                 others => (now + fate.delay.max(REORDER_TIME), u32::from(others)),
             };
             let Arrival { from, congested, .. } = arrival;
-            self.waiting.push(Late { from, bytes, congested, due, overtakers });
+            self.waiting.push(DelayedDatagram { from, bytes, congested, due, overtakers });
         }
     }
 
@@ -147,7 +147,11 @@ impl HeldDatagrams {
         }
     }
 
-    fn release(&mut self, when: impl Fn(&Late) -> bool, give: &mut impl FnMut(Arrival<'_>)) {
+    fn release(
+        &mut self,
+        when: impl Fn(&DelayedDatagram) -> bool,
+        give: &mut impl FnMut(Arrival<'_>),
+    ) {
         self.waiting.retain(|late| {
             let now = when(late);
             if now {

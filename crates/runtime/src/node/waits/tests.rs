@@ -1,11 +1,11 @@
 //! The registry of a node that runs no engine.
 
 use super::*;
-use oikaze_launch::{Alone, Settings};
+use oikaze_launch::{Settings, SingleNode};
 
 fn waits(explain_after: Duration) -> Arc<Waits> {
     let settings = Settings { explain_after: Some(explain_after), ..Settings::default() };
-    Waits::new(Arc::new(Alone::new(settings).unwrap()))
+    Waits::new(Arc::new(SingleNode::new(settings).unwrap()))
 }
 
 /// MEM-21.3.

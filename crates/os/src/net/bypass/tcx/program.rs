@@ -62,7 +62,7 @@ pub(super) const TAKEN: i32 = 2;
 
 /// Jump targets in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum ProgramLabel {
     Six,
     NotThis(usize),
     Ours,
@@ -89,55 +89,55 @@ pub(super) fn program(
     p.copy(context, first);
     // Only packets for this host (PACKET_HOST is 0), without a VLAN tag.
     p.load(Width::Four, scratch, context, packet::KIND);
-    p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    p.jump_if(scratch, Condition::NotEqual, 0, ProgramLabel::Pass);
     p.load(Width::Four, scratch, context, packet::TAGGED);
-    p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    p.jump_if(scratch, Condition::NotEqual, 0, ProgramLabel::Pass);
     if !joined {
         p.load(Width::Four, scratch, context, packet::JOINED_SIZE);
-        p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+        p.jump_if(scratch, Condition::NotEqual, 0, ProgramLabel::Pass);
     }
     p.load(Width::Four, length, context, packet::LEN);
     p.load(Width::Four, second, context, packet::BYTES);
     p.load(Width::Four, third, context, packet::BYTES_END);
     p.copy(fourth, second);
     p.add(fourth, (ETHERNET + V4_HEADERS + CONNECTION).into());
-    p.jump_if_above(fourth, third, At::Pass);
+    p.jump_if_above(fourth, third, ProgramLabel::Pass);
     p.load(Width::Two, scratch, second, 12);
-    p.jump_if(scratch, Condition::Equal, on_wire(IPV6 as u16), At::Six);
-    p.jump_if(scratch, Condition::NotEqual, on_wire(IPV4 as u16), At::Pass);
+    p.jump_if(scratch, Condition::Equal, on_wire(IPV6 as u16), ProgramLabel::Six);
+    p.jump_if(scratch, Condition::NotEqual, on_wire(IPV4 as u16), ProgramLabel::Pass);
     ipv4(&mut p, port, addresses);
-    p.place(At::Six);
+    p.place(ProgramLabel::Six);
     p.copy(fourth, second);
     p.add(fourth, (ETHERNET + V6_HEADERS + CONNECTION).into());
-    p.jump_if_above(fourth, third, At::Pass);
+    p.jump_if_above(fourth, third, ProgramLabel::Pass);
     ipv6(&mut p, port, addresses);
 
-    p.place(At::Ours);
+    p.place(ProgramLabel::Ours);
     p.map_value(first, gate);
     p.load(Width::Four, scratch, first, 0);
-    p.jump_if(scratch, Condition::Equal, 0, At::Pass);
-    p.jump_if(length, Condition::Below, ETHERNET.cast_unsigned().into(), At::Pass);
+    p.jump_if(scratch, Condition::Equal, 0, ProgramLabel::Pass);
+    p.jump_if(length, Condition::Below, ETHERNET.cast_unsigned().into(), ProgramLabel::Pass);
     let [small, middle, large] = RECORDS;
-    p.jump_if(length, Condition::Above, longest(large), At::Pass);
+    p.jump_if(length, Condition::Above, longest(large), ProgramLabel::Pass);
     p.set(second, large.into());
-    p.jump_if(length, Condition::Above, longest(middle), At::Reserve);
+    p.jump_if(length, Condition::Above, longest(middle), ProgramLabel::Reserve);
     p.set(second, middle.into());
-    p.jump_if(length, Condition::Above, longest(small), At::Reserve);
+    p.jump_if(length, Condition::Above, longest(small), ProgramLabel::Reserve);
     p.set(second, small.into());
 
-    p.place(At::Reserve);
+    p.place(ProgramLabel::Reserve);
     p.map(first, ring);
     p.set(third, 0);
     p.call(helper::RING_RESERVE);
     // Compares all 64 bits, because the verifier requires a proof that the pointer is not null.
-    p.jump_if_null(result, At::NoRoom);
+    p.jump_if_null(result, ProgramLabel::NoRoom);
     p.copy(record, result);
     // This barrier is the program's half of Dekker's algorithm. Either a thread that shuts the gate
     // and then checks the ring sees this record, or the program sees here that the gate is shut.
     p.full_barrier(stack_word, scratch);
     p.map_value(first, gate);
     p.load(Width::Four, scratch, first, 0);
-    p.jump_if(scratch, Condition::Equal, 0, At::Discard);
+    p.jump_if(scratch, Condition::Equal, 0, ProgramLabel::Discard);
     p.store(Width::Four, record, 0, length);
     p.load(Width::Four, scratch, context, packet::INTERFACE);
     p.store(Width::Four, record, 4, scratch);
@@ -149,7 +149,7 @@ pub(super) fn program(
     p.add(third, RECORD_HEAD as i32);
     p.copy(fourth, length);
     p.call(helper::LOAD_BYTES);
-    p.jump_if(result, Condition::NotEqual, 0, At::Discard);
+    p.jump_if(result, Condition::NotEqual, 0, ProgramLabel::Discard);
     p.copy(first, record);
     p.set(second, NOBODY_SLEEPS);
     p.call(helper::RING_SUBMIT);
@@ -157,70 +157,80 @@ pub(super) fn program(
 
     // Packets that follow must not overtake those that go to the sockets now. The gate opens again
     // when ring and socket are empty.
-    p.place(At::NoRoom);
+    p.place(ProgramLabel::NoRoom);
     p.map_value(first, gate);
     p.set(scratch, 0);
     p.store(Width::Four, first, 0, scratch);
     p.exit_with(PASSED);
 
-    p.place(At::Discard);
+    p.place(ProgramLabel::Discard);
     p.copy(first, record);
     p.set(second, NOBODY_SLEEPS);
     p.call(helper::RING_DISCARD);
-    p.place(At::Pass);
+    p.place(ProgramLabel::Pass);
     p.exit_with(PASSED);
     p.finish()
 }
 
-/// Matches IPv4 from here to [`At::Ours`] or [`At::Pass`]. Register 2 leads to the packet,
-/// including the beginning of the datagram. The header has no options (an IHL of 5), and the packet
-/// is not a fragment.
-fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
+/// Matches IPv4 from here to [`ProgramLabel::Ours`] or [`ProgramLabel::Pass`]. Register 2 leads to
+/// the packet, including the beginning of the datagram. The header has no options (an IHL of 5),
+/// and the packet is not a fragment.
+fn ipv4(p: &mut Assembler<ProgramLabel>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
-    p.jump_if(scratch, Condition::NotEqual, 0x45, At::Pass);
+    p.jump_if(scratch, Condition::NotEqual, 0x45, ProgramLabel::Pass);
     p.load(Width::Two, scratch, bytes, ETHERNET + 6);
     p.and(scratch, on_wire(FRAGMENT) as i32);
-    p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
+    p.jump_if(scratch, Condition::NotEqual, 0, ProgramLabel::Pass);
     datagram(p, port, 9, V4_HEADERS);
     p.load(Width::Four, scratch, bytes, ETHERNET + 16);
     for address in addresses.iter().filter_map(v4) {
-        p.jump_if(scratch, Condition::Equal, u32::from_ne_bytes(address.octets()), At::Ours);
+        p.jump_if(
+            scratch,
+            Condition::Equal,
+            u32::from_ne_bytes(address.octets()),
+            ProgramLabel::Ours,
+        );
     }
-    p.jump(At::Pass);
+    p.jump(ProgramLabel::Pass);
 }
 
 /// Matches IPv6 likewise, without extension headers.
-fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
+fn ipv6(p: &mut Assembler<ProgramLabel>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
     p.and(scratch, 0xf0);
-    p.jump_if(scratch, Condition::NotEqual, 0x60, At::Pass);
+    p.jump_if(scratch, Condition::NotEqual, 0x60, ProgramLabel::Pass);
     datagram(p, port, 6, V6_HEADERS);
     for (number, address) in addresses.iter().filter_map(v6).enumerate() {
         for (word, at) in
             address.octets().as_chunks::<4>().0.iter().zip((ETHERNET + 24..).step_by(4))
         {
             p.load(Width::Four, scratch, bytes, at);
-            p.jump_if(scratch, Condition::NotEqual, u32::from_ne_bytes(*word), At::NotThis(number));
+            p.jump_if(
+                scratch,
+                Condition::NotEqual,
+                u32::from_ne_bytes(*word),
+                ProgramLabel::NotThis(number),
+            );
         }
-        p.jump(At::Ours);
-        p.place(At::NotThis(number));
+        p.jump(ProgramLabel::Ours);
+        p.place(ProgramLabel::NotThis(number));
     }
-    p.jump(At::Pass);
+    p.jump(ProgramLabel::Pass);
 }
 
 /// Continues only with UDP datagrams of a connection for this port. `protocol` is the offset of the
 /// protocol in the IP header, and `headers` the number of bytes before the datagram.
-fn datagram(p: &mut Assembler<At>, port: u16, protocol: i16, headers: i16) {
+fn datagram(p: &mut Assembler<ProgramLabel>, port: u16, protocol: i16, headers: i16) {
     const UDP_HEADER: i16 = 8;
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET + protocol);
-    p.jump_if(scratch, Condition::NotEqual, UDP, At::Pass);
+    p.jump_if(scratch, Condition::NotEqual, UDP, ProgramLabel::Pass);
     p.load(Width::Two, scratch, bytes, ETHERNET + headers - UDP_HEADER + 2);
-    p.jump_if(scratch, Condition::NotEqual, on_wire(port), At::Pass);
+    p.jump_if(scratch, Condition::NotEqual, on_wire(port), ProgramLabel::Pass);
     p.load(Width::Eight, scratch, bytes, ETHERNET + headers);
-    p.jump_if_null(scratch, At::Pass);
+    p.jump_if_null(scratch, ProgramLabel::Pass);
 }
 
 /// Maximum bytes of a frame in a record of this length.
