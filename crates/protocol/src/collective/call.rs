@@ -2,7 +2,7 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
-use crate::rma::message_kind::MessageKind;
+use crate::rma::messages::kind::MessageKind;
 use crate::wind::Head;
 use core::fmt;
 

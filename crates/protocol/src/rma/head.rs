@@ -9,7 +9,7 @@ use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::collective::call::ParcelHead;
 use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use crate::rma::memory::Rights;
-use crate::rma::message_kind::{MessageKind, kind};
+use crate::rma::messages::kind::{MessageKind, kind};
 use crate::rma::ops::atomic::AtomicOp;
 use crate::rma::ops::element::Accumulation;
 use crate::wind::{Head, Refusal};

@@ -23,9 +23,8 @@ mod answer;
 mod destination;
 mod event;
 mod head;
-mod matching;
 mod memory;
-pub(crate) mod message_kind;
+pub(crate) mod messages;
 mod names;
 pub mod ops;
 mod refusals;
@@ -33,20 +32,19 @@ mod request;
 mod serve;
 mod ticket;
 mod unanswered;
-mod user;
 
 pub use destination::{Destination, read_rows};
 pub use event::{Notice, OperationValue, RmaError, RmaEvent};
 pub use head::{Operation, Published, Signal, TicketId};
-pub use matching::{Pattern, Place as ReceivePlace, PostedReceives};
 pub use memory::{Memory, Rights};
-pub use message_kind::{
+pub use messages::kind::{
     MessageKind, charge_of, charges_body, costs_credit, is_handed_up, kind, places,
 };
+pub use messages::matching::{Pattern, Place as ReceivePlace, PostedReceives};
+pub use messages::user::{USER_HEAD, user_head, user_tag};
 pub use ops::atomic::{AtomicOp, Change, Width, Word};
 pub use ops::element::{Accumulation, Combine, Number, NumberKind};
 pub use refusals::{RefusalCounts, Refused, RegionAccess};
-pub use user::{USER_HEAD, user_head, user_tag};
 
 use crate::Rank;
 use crate::block::Block;

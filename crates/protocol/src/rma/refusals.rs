@@ -5,7 +5,7 @@ use super::Rma;
 use crate::limits::{REFUSALS_KEPT, WRONG_KEYS_MAX};
 use crate::rma::head::{Operation, Signal};
 use crate::rma::memory::{Memory, Rights};
-use crate::rma::message_kind::{MessageKind, kind};
+use crate::rma::messages::kind::{MessageKind, kind};
 use crate::wind::Refusal;
 use crate::{Rank, counters};
 use alloc::collections::VecDeque;

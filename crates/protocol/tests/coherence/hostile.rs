@@ -1,6 +1,8 @@
 //! Bytes that no honest peer would send (COH-9.1). Coherence refuses them without a panic, and the
 //! state of the other nodes stays correct.
 
+mod updates;
+
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Node};
 use oikaze_protocol::coherence::{CoherenceError, CoherenceEvent, Homes, KIND, Value};

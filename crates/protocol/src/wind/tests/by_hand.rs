@@ -1,8 +1,8 @@
 //! Tests that send hand-made frames to an established end, both permitted ones and ones that no
 //! correct peer sends.
 
-use super::channel::Faults;
-use super::world::{Node, Words, World, death, message};
+use super::support::channel::Faults;
+use super::support::world::{Node, Words, World, death, message};
 use crate::limits::{
     DATAGRAM_MIN, HEADER_LEN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX, WIRE_VERSION,
 };

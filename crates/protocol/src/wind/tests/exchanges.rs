@@ -1,8 +1,9 @@
 //! Tests of two nodes that send to each other in turns: acknowledgements travel with the answers
 //! (WIND-3.8).
 
-use super::channel::Faults;
-use super::world::{self, Node, World};
+use super::support::channel::Faults;
+use super::support::world;
+use super::support::world::{Node, World};
 use crate::limits::{ACK_PIGGYBACK_TIME, ACK_SCORE_MIN, PAGE};
 use crate::wind::*;
 use crate::wire::{SealKind, View};

@@ -1,7 +1,7 @@
 //! Tests that predicted bulk arrives (MEM-3.7), so that bodies are received directly into place.
 
-use super::packing::{established, message, send};
-use super::world::World;
+use super::delivery::packing::{established, message, send};
+use super::support::world::World;
 use crate::limits::{ACK_DELAY, BULK_RUN, BULK_RUN_OVER};
 use crate::wind::*;
 use crate::wire::{Frame, View};

@@ -2,7 +2,7 @@
 //! datagrams, between nodes that restart at any time. The key exchange is a toy, whose messages are
 //! numbers in clear.
 
-use super::world::{Node, TestSeal};
+use super::support::world::{Node, TestSeal};
 use crate::fnv::fnv1a;
 use crate::random::Random;
 use crate::seal::{

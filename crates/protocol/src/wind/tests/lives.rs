@@ -1,8 +1,8 @@
 //! Tests of beginnings and ends: handshakes, restarts, deaths, keepalive, and refusals of unfit
 //! peers.
 
-use super::channel::Faults;
-use super::world::{Node, Words, World, death, message};
+use super::support::channel::Faults;
+use super::support::world::{Node, Words, World, death, message};
 use crate::limits::DATAGRAM_NUMBER_MAX;
 use crate::wind::ack::received::Wants;
 use crate::wind::*;
@@ -204,7 +204,7 @@ fn a_restarted_peer_is_a_new_one() {
         // The new process's datagrams are judged afresh.
         let abandoned = world.nodes[0].handler.abandoned;
         world.run(|world| world.nodes[0].handler.abandoned > abandoned);
-        world.nodes[0].handler = super::world::Oracle::default();
+        world.nodes[0].handler = super::support::world::Oracle::default();
         world.run(both_established);
         assert_ne!(world.nodes[0].connection.id(), old_id);
         let events = &world.nodes[0].events;

@@ -1,7 +1,7 @@
 //! Tests that counters, latencies and snapshots match what happened to the connection.
 
-use super::channel::Faults;
-use super::world::{World, message};
+use super::support::channel::Faults;
+use super::support::world::{World, message};
 use crate::wind::*;
 use core::time::Duration;
 

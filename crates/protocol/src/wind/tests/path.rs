@@ -1,9 +1,10 @@
 //! Tests of WIND-8: paths that become narrower and wider, with and without a report, with and
 //! without other loss.
 
-use super::channel::Faults;
-use super::messages::exchange_on;
-use super::world::{self, Node, Words, World};
+use super::delivery::messages::exchange_on;
+use super::support::channel::Faults;
+use super::support::world;
+use super::support::world::{Node, Words, World};
 use crate::limits::DATAGRAM_MIN;
 use crate::random::Random;
 use crate::time::Time;
@@ -175,8 +176,13 @@ fn a_word_of_the_system_is_processed_at_once() {
 #[test]
 fn ends_and_ways_that_differ() {
     let mut world = World::new(jumbo(), Faults::default(), 5);
-    world.nodes[1] =
-        super::world::Node::new(Settings { datagram_max: 1452, ..jumbo() }, 1, 10, 77, world.now);
+    world.nodes[1] = super::support::world::Node::new(
+        Settings { datagram_max: 1452, ..jumbo() },
+        1,
+        10,
+        77,
+        world.now,
+    );
     world.nodes[0].connection.connect(world.now);
     world.run(|world| world.nodes.iter().all(|node| node.connection.is_established()));
     assert_eq!(world.nodes.each_ref().map(|node| node.connection.mtu.size()), [ETHERNET; 2]);

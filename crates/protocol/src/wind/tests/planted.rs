@@ -1,8 +1,8 @@
 //! Tests that notice each bug that can be planted in Wind. Run one process at a time, because the
 //! switch is global.
 
-use super::channel::Faults;
-use super::messages::exchange;
+use super::delivery::messages::exchange;
+use super::support::channel::Faults;
 use crate::planted::{Bug, plant};
 use crate::wind::Settings;
 use std::panic;

@@ -1,8 +1,8 @@
 //! Tests of peers that are heard and acknowledge nothing (WIND-7.6), and of fast paths that lose
 //! datagrams (WIND-8.10).
 
-use super::channel::Faults;
-use super::world::{LooksSo, Words, World, death, message};
+use super::support::channel::Faults;
+use super::support::world::{LooksSo, Words, World, death, message};
 use crate::limits::{FAST_PATH_RETRY_MIN, PROGRESS_FAILURE_TIMES};
 use crate::wind::*;
 use crate::wire::{Frame, View};

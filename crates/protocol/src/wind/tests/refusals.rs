@@ -1,7 +1,7 @@
 //! Tests of many refusals at once (WIND-4.6), by one end and by both.
 
-use super::channel::Faults;
-use super::world::{Words, World, message};
+use super::support::channel::Faults;
+use super::support::world::{Words, World, message};
 use crate::wind::*;
 use core::time::Duration;
 

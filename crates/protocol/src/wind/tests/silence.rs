@@ -1,7 +1,7 @@
 //! Tests of silences: telling loss from a peer that stands still (WIND-5.7).
 
-use super::channel::Faults;
-use super::world::{Words, World, message};
+use super::support::channel::Faults;
+use super::support::world::{Words, World, message};
 use crate::limits::PTO_PINGS_MAX;
 use crate::wind::*;
 use core::time::Duration;

@@ -1,10 +1,10 @@
 //! Tests of the two lanes, which are independent (WIND-3.6). Bulk takes another port if its own is
 //! closed.
 
-use super::channel::Faults;
 use super::packing::{established, is_small, message, send};
-use super::world::World;
 use crate::limits::{ACK_DELAY, SHORT_WAY_MAX};
+use crate::wind::tests::support::channel::Faults;
+use crate::wind::tests::support::world::World;
 use crate::wind::*;
 use crate::wire::View;
 use alloc::vec::Vec;

@@ -1,9 +1,10 @@
 //! Tests of which messages share datagrams (WIND-3.6, WIND-3.7), and of datagrams that are answered
 //! although they cannot be accepted (WIND-7.5).
 
-use super::channel::Faults;
-use super::world::{self, Node, Words, World};
 use crate::limits::ACK_DELAY;
+use crate::wind::tests::support::channel::Faults;
+use crate::wind::tests::support::world;
+use crate::wind::tests::support::world::{Node, Words, World};
 use crate::wind::*;
 use crate::wire::{Frame, View};
 use std::vec::Vec;

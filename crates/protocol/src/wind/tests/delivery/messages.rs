@@ -1,10 +1,10 @@
 //! Tests with random messages of all classes and sizes, in both directions, against the oracle in
 //! `world`.
 
-use super::channel::Faults;
-use super::world::{Words, World, body, message};
 use crate::limits::PTO_PINGS_MAX;
 use crate::random::Random;
+use crate::wind::tests::support::channel::Faults;
+use crate::wind::tests::support::world::{Words, World, body, message};
 use crate::wind::*;
 use crate::wire::SealKind;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
     }
 }
 
-pub(super) fn exchange(
+pub(in crate::wind::tests) fn exchange(
     settings: Settings,
     faults: Faults,
     seed: u64,
@@ -90,7 +90,7 @@ pub(super) fn exchange(
 }
 
 /// Exchanges messages, while `meanwhile` changes the world from time to time.
-pub(super) fn exchange_on(
+pub(in crate::wind::tests) fn exchange_on(
     world: &mut World,
     seed: u64,
     count: u64,
@@ -283,7 +283,7 @@ fn ordered_messages_are_placed_until_their_turn() {
         let faults = Faults { loss: 0.1, ..Faults::default() };
         let mut world = World::established(Settings::default(), faults, seed);
         for id in 0..COUNT {
-            let message = super::world::message(Class::Ordered, id, 20_000);
+            let message = crate::wind::tests::support::world::message(Class::Ordered, id, 20_000);
             world.post(0, message);
         }
         while !world.is_idle() {

@@ -1,12 +1,12 @@
 //! Head of a user's message, the only head of constant length. Fast paths read and write it without
 //! the rest, where a few nanoseconds count.
 
-use crate::rma::message_kind::MessageKind;
+use crate::rma::messages::kind::MessageKind;
 
 /// Length of the head in bytes.
 pub const USER_HEAD: usize = 9;
 
-/// Encodes the head as [`super::Operation::User`] does.
+/// Encodes the head as [`crate::rma::Operation::User`] does.
 #[inline]
 #[must_use]
 pub const fn user_head(tag: u64) -> [u8; USER_HEAD] {
@@ -28,8 +28,8 @@ pub const fn user_tag(head: [u8; USER_HEAD]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Operation;
     use super::{user_head, user_tag};
+    use crate::rma::Operation;
 
     /// MEM-2.1.
     #[test]

@@ -2,8 +2,8 @@
 //! can apply to two messages. They cover the table of WIND-2.3, row by row, with refusals and
 //! withdrawn messages (WIND-2.9), and when messages are settled (WIND-4.8).
 
-use super::world::{Node, TestSeal, Words, World, body, message};
 use crate::time::Time;
+use crate::wind::tests::support::world::{Node, TestSeal, Words, World, body, message};
 use crate::wind::*;
 use crate::wire::{Seal, SealKind, View};
 use core::time::Duration;
@@ -76,7 +76,11 @@ struct Hands {
 
 impl Hands {
     fn new() -> Hands {
-        let world = World::established(Settings::default(), super::channel::Faults::default(), 1);
+        let world = World::established(
+            Settings::default(),
+            crate::wind::tests::support::channel::Faults::default(),
+            1,
+        );
         let mut hands = Hands { now: world.now, nodes: world.nodes };
         hands.run_to_idle();
         hands.nodes.iter_mut().for_each(|node| node.events.clear());
