@@ -1,7 +1,8 @@
 """Functions that run on the nodes of a new job on this machine, for notebooks and scripts.
 
-The processes are new ones, started by ``oikaze run`` (`_pool_io`). Each takes functions by a socket
-and sends back what they return or raise (`_node`). Each has a job of its own from `current_job`.
+The processes are new ones, started by ``oikaze run`` (`_pool._io`). Each takes functions by a
+socket and sends back what they return or raise (`_pool._node`). Each has a job of its own from
+`current_job`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ._errors import invalid, whole_number, wrong_type
 
 if TYPE_CHECKING:
     from ._job import Job
-    from ._pool_io import Call
+    from ._pool._io import Call
 
 #: Time in seconds after an interrupt after which nodes that go on are named.
 HINT_AFTER = 2.0
@@ -74,7 +75,7 @@ class Pool:
     """
 
     def __init__(self, nodes: int) -> None:
-        from ._pool_io import Nodes
+        from ._pool._io import Nodes
 
         self.size = nodes = whole_number(nodes, "starting nodes", "nodes")
         if not 1 <= nodes <= NODES_MAX:
@@ -199,8 +200,8 @@ class Pool:
         keywords: dict[str, Any],
         is_watched: bool = False,
     ) -> Call:
-        from ._calls import pickled_call
-        from ._pool_io import Call
+        from ._pool._calls import pickled_call
+        from ._pool._io import Call
 
         if not callable(function):
             cause = f"{function!r} is not a function"
@@ -229,7 +230,7 @@ class Pool:
     def _wait(self, call: Call) -> list[Any]:
         """Waits for a call, and prints its output."""
         __tracebackhide__ = True
-        from ._pool_io import show
+        from ._pool._io import show
 
         interrupts = 0
         try:
@@ -265,7 +266,7 @@ class Pool:
 
     def _show_news(self, call: Call, is_interrupted: bool) -> None:
         """Prints the output of a call until it has ended."""
-        from ._pool_io import show
+        from ._pool._io import show
 
         now = time.monotonic()
         hint_at = now + HINT_AFTER if is_interrupted else math.inf

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Module that a node of a Python pool runs, and the module that a user knows.
-const POOL_NODE: &str = "oikaze._node";
+const POOL_NODE: &str = "oikaze._pool._node";
 const POOL: &str = "oikaze.local";
 
 /// Interpreter, by the beginning of its file's name, and its options that take the next argument.
@@ -196,7 +196,7 @@ mod tests {
             ("python3 -Werror -Xdev jacobi.py", "jacobi.py"),
             ("python3.14t -m package.module arg", "package.module"),
             ("python3 -um package.module", "package.module"),
-            ("python3 -m oikaze._node", "oikaze.local"),
+            ("python3 -m oikaze._pool._node", "oikaze.local"),
             ("python3 -mpackage", "package"),
             ("python3 -c pass", "python3"),
             ("python3 -uc pass x.py", "python3"),

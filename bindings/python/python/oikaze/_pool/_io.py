@@ -27,8 +27,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from . import _calls
-from ._command import find
-from ._errors import AbortedError, PeerLostError, invalid, make
+from .._command import find
+from .._errors import AbortedError, PeerLostError, invalid, make
 
 #: Time in seconds for which a call waits for the other nodes after one has failed. Then they are
 #: interrupted, and again after each further interval.
@@ -339,7 +339,7 @@ class Nodes:
                 start_new_session=True,
             )
             self._launcher = subprocess.Popen(
-                [find(), "run", "-n", str(self.size), "--", sys.executable, "-m", "oikaze._node"],
+                [find(), "run", "-n", str(self.size), "--", sys.executable, "-m", "oikaze._pool._node"],
                 env={**os.environ, _calls.DESCRIPTOR: str(theirs.fileno())},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from . import _calls
-from ._array import Array, SharedArray, view_of
-from ._errors import AbortedError, Error, invalid
-from ._job import Job, join
+from .._array import Array, SharedArray, view_of
+from .._errors import AbortedError, Error, invalid
+from .._job import Job, join
 
 #: Time limit in seconds for the other nodes to come in step.
 ALIGN_TIME = 10.0

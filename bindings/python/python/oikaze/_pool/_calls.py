@@ -20,7 +20,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ._errors import invalid
+from .._errors import invalid
 
 #: Kind of the frame, number of the call, length of the body in bytes.
 HEAD = struct.Struct("<BQQ")
