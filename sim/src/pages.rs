@@ -62,7 +62,7 @@ struct Array {
     /// Access that the view permits to each page: none, loads, or loads and stores.
     view: Vec<Option<Access>>,
     /// Number of wakeups of threads that wait at each page.
-    stirred: Vec<u64>,
+    wakeups: Vec<u64>,
 }
 
 /// Pages of all arrays of one node.
@@ -98,7 +98,7 @@ impl SimPages {
         self.0
             .get_mut()
             .arrays
-            .insert(array, Array { memory, view: vec![None; pages], stirred: vec![0; pages] });
+            .insert(array, Array { memory, view: vec![None; pages], wakeups: vec![0; pages] });
         Ok(alias)
     }
 
@@ -125,12 +125,12 @@ impl SimPages {
 
     /// Returns the number of wakeups of threads that wait at this page.
     #[must_use]
-    pub fn stirred(&self, array: ArrayId, page: u64) -> u64 {
+    pub fn wakeups(&self, array: ArrayId, page: u64) -> u64 {
         self.0
             .borrow()
             .arrays
             .get(&array)
-            .and_then(|array| array.stirred.get(page as usize))
+            .and_then(|array| array.wakeups.get(page as usize))
             .copied()
             .unwrap_or(0)
     }
@@ -227,7 +227,7 @@ impl Inner {
         if let Some(array) = self.arrays.get_mut(&array) {
             for page in pages {
                 if change(&mut array.view[page as usize]) {
-                    array.stirred[page as usize] += 1;
+                    array.wakeups[page as usize] += 1;
                 }
             }
         }
@@ -314,12 +314,12 @@ mod tests {
     #[test]
     fn what_waits_is_woken_by_what_wakes() {
         let mut pages = pages();
-        let before = pages.stirred(0, 0);
+        let before = pages.wakeups(0, 0);
         pages.set_access(0, 0..1, Access::Write);
         pages.invalidate(0, 0..1);
-        assert_eq!(pages.stirred(0, 0), before);
+        assert_eq!(pages.wakeups(0, 0), before);
         pages.install(0, 0..1, Access::Read);
-        assert!(pages.stirred(0, 0) > before);
+        assert!(pages.wakeups(0, 0) > before);
     }
 
     #[test]

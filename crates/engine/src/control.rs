@@ -61,35 +61,10 @@ pub(crate) fn apply<L: Link, P: Pages>(
             process_ended(peer, success, out.now, out.peers, out.layers);
         }
         Request::Close => out.close(),
-        // Operations: `submit::admit` begins them instead.
-        Request::Put { .. }
-        | Request::PutNotice { .. }
-        | Request::After { .. }
-        | Request::Get { .. }
-        | Request::PutBlock { .. }
-        | Request::GetBlock { .. }
-        | Request::Atomic { .. }
-        | Request::Accumulate { .. }
-        | Request::Push { .. }
-        | Request::Lookup { .. }
-        | Request::Send { .. }
-        | Request::Parcel { .. }
-        | Request::Declare(_)
-        | Request::CannotDeclare(_)
-        | Request::Free(_)
-        | Request::Target { .. }
-        | Request::Cannot(_)
-        | Request::Touch { .. }
-        | Request::TouchMany { .. }
-        | Request::Prefetch { .. }
-        | Request::Fault { .. }
-        | Request::Barrier
-        | Request::Reduce(_)
-        | Request::ReleaseToTeam
-        | Request::AcquireFromTeam(_)
-        | Request::Leave
-        | Request::Lock(_)
-        | Request::Unlock(_) => return,
+        operation => {
+            debug_assert!(operation.is_operation(), "a request that nothing performs");
+            return;
+        }
     }
     done(completion, inbox);
 }

@@ -88,7 +88,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         if received > 0 {
             // The next turn may be long in coming.
-            self.shm.wake_stirred();
+            self.shm.wake_peers_that_need_it();
             self.pending = Pending::RestOfTurn;
         }
         Work {
@@ -237,14 +237,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Returns `true` if, after [`Request::Close`](crate::Request::Close), every peer has been told
     /// as often as it takes.
     #[must_use]
-    pub fn has_parted(&self, now: Time) -> bool {
+    pub fn has_closed_all(&self, now: Time) -> bool {
         !self.has_due(now) && self.next_timeout().is_none()
     }
 
     /// Returns a peer that has work and that the next turn would skip. Used by audits: any such
     /// peer is a bug of the engine.
     #[must_use]
-    pub fn overlooked(&self, now: Time) -> Option<Rank> {
-        if self.pending == Pending::RestOfTurn { None } else { self.peers.overlooked(now) }
+    pub fn missed_peer(&self, now: Time) -> Option<Rank> {
+        if self.pending == Pending::RestOfTurn { None } else { self.peers.missed_peer(now) }
     }
 }

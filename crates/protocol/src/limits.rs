@@ -36,7 +36,7 @@ pub const PAGES_A_DATAGRAM: usize = 2;
 /// Maximum length of a body, in bytes, whose fragments may go to the peer's first port (WIND-8.9).
 /// They may do so while at most twice as much is in flight by the bulk lane. The kernel segments a
 /// longer body as quickly.
-pub const SHORT_WAY_MAX: u64 = 5 << 10;
+pub const FIRST_PORT_BULK_MAX: u64 = 5 << 10;
 /// Maximum length of a message body in bytes.
 pub const BODY_MAX: u64 = 1 << 40;
 /// Maximum value of the offset, of each stride, and of the length including all gaps of a strided
@@ -92,7 +92,7 @@ pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 pub const JOIN_CONNECT_TIME: Duration = Duration::from_secs(8);
 /// Maximum time to wait for the last datagrams of a local peer that ended while the connection over
 /// the network was still being established (MEM-16.7).
-pub const LAST_WORDS: Duration = Duration::from_millis(500);
+pub const ENDED_PEER_WAIT_TIME: Duration = Duration::from_millis(500);
 /// Maximum time for which a node waits for one step of another node of its machine while they agree
 /// to share memory. It waits twice as long for an answer, because the other node may wait for a
 /// third one. After that the two nodes talk over UDP.
@@ -213,7 +213,7 @@ pub const BULK_AMONG_SMALL_MAX: usize = DATAGRAM_MAX * 5 / 7;
 /// trips.
 pub const BULK_AMONG_SMALL_TIME: Duration = Duration::from_micros(22);
 /// Time after the last small message during which the limits for bulk among small messages hold.
-pub const SMALL_LATELY: Duration = Duration::from_millis(1);
+pub const SMALL_RECENT_TIME: Duration = Duration::from_millis(1);
 /// Maximum memory in bytes that a node keeps for an idle peer.
 pub const IDLE_PEER_MAX: u64 = 8 << 10;
 /// Maximum time for which the receiver delays an acknowledgement (delayed ACK).
@@ -347,13 +347,13 @@ pub const FAST_BATCH_MAX: usize = 8;
 pub const FAST_BATCH_BYTES_MAX: usize = 1024;
 /// Maximum number of records taken from one local peer in a poll between fast-path messages. The
 /// poll leaves the other records to the thread that receives by the fast path.
-pub const RECORDS_BETWEEN: usize = 4;
-/// Time after the last fast-path receive during which [`RECORDS_BETWEEN`] holds.
+pub const RECORDS_PER_FAST_POLL: usize = 4;
+/// Time after the last fast-path receive during which [`RECORDS_PER_FAST_POLL`] holds.
 pub const FAST_PATH_RECENT: Duration = Duration::from_millis(1);
 /// Maximum number of polls of the records that an ended process has left in its ring (MEM-16.7).
 /// Each poll ends at [`RECORDS_PER_POLL`] or [`RECORD_BYTES_A_LOOK`], and the last poll finds
 /// nothing left.
-pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_PER_POLL * RECORD_STEP)
+pub const FINAL_POLLS_MAX: usize = RING_BYTES.div_ceil(RECORDS_PER_POLL * RECORD_STEP)
     + RING_BYTES.div_ceil(RECORD_BYTES_A_LOOK)
     + 1;
 /// Maximum number of bytes that a node reserves for a message that its local peer has only
@@ -363,10 +363,10 @@ pub const RESERVED_MAX: usize = 64 << 10;
 /// The node talks to further ones over UDP.
 pub const LOCAL_PEERS_MAX: usize = 128;
 /// Time between two polls of the link by a node with local peers, for the sake of its other peers.
-pub const LINK_AMONG_RINGS: Duration = Duration::from_micros(2);
+pub const LINK_POLL_TIME: Duration = Duration::from_micros(2);
 /// Time between two polls of the link by a node whose peers are all local. Only signs of life and
 /// goodbyes arrive there.
-pub const LINK_BESIDE_RINGS: Duration = Duration::from_micros(100);
+pub const LINK_POLL_LOCAL_ONLY_TIME: Duration = Duration::from_micros(100);
 /// Time between two checks in which a node that does not sleep asks the kernel whether a local peer
 /// has ended.
 pub const LOCAL_PEERS_CHECKED: Duration = Duration::from_millis(1);
@@ -403,7 +403,7 @@ const _: () = assert!(
     "a node that waits for another one of its machine, three times, still answers those that call it meanwhile"
 );
 const _: () = assert!(
-    LAST_LOOKS * RECORDS_PER_POLL > RING_BYTES / RECORD_STEP,
+    FINAL_POLLS_MAX * RECORDS_PER_POLL > RING_BYTES / RECORD_STEP,
     "a full ring of the smallest records is emptied"
 );
 const _: () = assert!(2 * RESERVED_MAX as u64 <= HELD_MIN && RESERVED_MAX >= RECORD_BODY);

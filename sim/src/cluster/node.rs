@@ -151,7 +151,7 @@ impl Node {
             };
             sent.append(&mut open(&self.mailbox).outbox);
             trace.event(now, self.rank, format_args!("turn {work:?}"));
-            if let Some(peer) = self.engine.overlooked(now) {
+            if let Some(peer) = self.engine.missed_peer(now) {
                 return Err(format!(
                     "node {peer} has something to do, but the engine would not look at it"
                 ));

@@ -244,7 +244,7 @@ impl Crowd {
         self.hub_turn = None;
         let now = self.now;
         let work = self.hub.turn(now);
-        if let Some(peer) = self.hub.overlooked(now) {
+        if let Some(peer) = self.hub.missed_peer(now) {
             return Err(format!(
                 "node {peer} has something to do, but the engine would not look at it"
             ));

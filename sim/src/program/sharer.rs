@@ -100,7 +100,7 @@ impl Sharer {
                 }
             }
             Waiting::Woken(array, page, before) => {
-                if context.engine.pages().stirred(*array, *page) == *before {
+                if context.engine.pages().wakeups(*array, *page) == *before {
                     return Ok(Some(Progress::NONE));
                 }
             }
@@ -323,7 +323,7 @@ impl Sharer {
             self.wait_for(context, Request::Touch { array, pages: page..end, access });
         } else {
             self.since = context.now;
-            self.waiting = Waiting::Woken(array, page, context.engine.pages().stirred(array, page));
+            self.waiting = Waiting::Woken(array, page, context.engine.pages().wakeups(array, page));
             // Some trackers cannot tell a load from a store to an unmapped page.
             let mapped =
                 context.engine.pages().view(array).get(page as usize).copied().flatten().is_some();

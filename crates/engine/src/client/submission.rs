@@ -343,8 +343,38 @@ impl Request {
     /// Returns `true` for an operation: a request that settles later, by an event. Every other
     /// request takes effect at once.
     #[must_use]
+    #[inline]
     pub fn is_operation(&self) -> bool {
+        self.scope() != RequestScope::ThisNode
+    }
+
+    /// Returns the peer of an operation that concerns a single peer, and that fences and flushes to
+    /// this peer therefore order.
+    #[must_use]
+    #[inline]
+    pub fn peer(&self) -> Option<Rank> {
+        match self.scope() {
+            RequestScope::Peer(peer) => Some(peer),
+            RequestScope::AllNodes | RequestScope::ThisNode => None,
+        }
+    }
+
+    fn scope(&self) -> RequestScope {
         match self {
+            Request::Put { to: peer, .. }
+            | Request::PutNotice { to: peer, .. }
+            | Request::Get { from: peer, .. }
+            | Request::PutBlock { to: peer, .. }
+            | Request::GetBlock { from: peer, .. }
+            | Request::Atomic { at: peer, .. }
+            | Request::Accumulate { to: peer, .. }
+            | Request::Push { to: peer, .. }
+            | Request::Lookup { at: peer, .. }
+            | Request::Send { to: peer, .. }
+            | Request::Parcel { to: peer, .. } => RequestScope::Peer(*peer),
+            Request::After { request, .. } => {
+                request.peer().map_or(RequestScope::ThisNode, RequestScope::Peer)
+            }
             Request::Declare(_)
             | Request::CannotDeclare(_)
             | Request::Free(_)
@@ -360,29 +390,7 @@ impl Request {
             | Request::AcquireFromTeam(_)
             | Request::Leave
             | Request::Lock(_)
-            | Request::Unlock(_) => true,
-            one_sided => one_sided.peer().is_some(),
-        }
-    }
-
-    /// Returns the peer of an operation that concerns a single peer, and that fences and flushes to
-    /// this peer therefore order.
-    #[must_use]
-    pub fn peer(&self) -> Option<Rank> {
-        match self {
-            Request::Put { to: peer, .. }
-            | Request::PutNotice { to: peer, .. }
-            | Request::Get { from: peer, .. }
-            | Request::PutBlock { to: peer, .. }
-            | Request::GetBlock { from: peer, .. }
-            | Request::Atomic { at: peer, .. }
-            | Request::Accumulate { to: peer, .. }
-            | Request::Push { to: peer, .. }
-            | Request::Lookup { at: peer, .. }
-            | Request::Send { to: peer, .. }
-            | Request::Parcel { to: peer, .. } => Some(*peer),
-            Request::After { request, .. } => request.peer(),
-            // Requests that take effect at once on this node, and requests that concern all nodes.
+            | Request::Unlock(_) => RequestScope::AllNodes,
             Request::Map { .. }
             | Request::Swap(_)
             | Request::Withdraw { .. }
@@ -394,26 +402,21 @@ impl Request {
             | Request::Promise { .. }
             | Request::Collect
             | Request::Consumed { .. }
-            | Request::Declare(_)
-            | Request::CannotDeclare(_)
-            | Request::Free(_)
-            | Request::Target { .. }
-            | Request::Cannot(_)
-            | Request::Touch { .. }
-            | Request::TouchMany { .. }
-            | Request::Prefetch { .. }
-            | Request::Fault { .. }
-            | Request::Barrier
-            | Request::Reduce(_)
-            | Request::ReleaseToTeam
-            | Request::AcquireFromTeam(_)
-            | Request::Leave
-            | Request::Lock(_)
-            | Request::Unlock(_)
             | Request::PeerEnded { .. }
-            | Request::Close => None,
+            | Request::Close => RequestScope::ThisNode,
         }
     }
+}
+
+/// Nodes that a request concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestScope {
+    /// An operation on one peer.
+    Peer(Rank),
+    /// An operation on shared arrays, by all nodes.
+    AllNodes,
+    /// A request that takes effect at once on this node.
+    ThisNode,
 }
 
 /// Returns a submission, and the completion in which its outcome will appear.

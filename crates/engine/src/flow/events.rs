@@ -11,7 +11,7 @@ use crate::outcome::{acknowledged, lost, refused, returned};
 use oikaze_os::net::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{self, CoherenceEvent, Pages};
-use oikaze_protocol::limits::LAST_WORDS;
+use oikaze_protocol::limits::ENDED_PEER_WAIT_TIME;
 use oikaze_protocol::rma::{self, RmaError, RmaEvent};
 use oikaze_protocol::wind::{Death, Event, Nonsense};
 
@@ -49,7 +49,7 @@ pub(crate) fn end_local_peers<L: Link, P: Pages>(out: &mut Outbound<'_, L, P>) {
             } else {
                 // While the nodes are still meeting, the connection may be about to hear why the
                 // peer leaves.
-                peer.connection.end_by(out.now + LAST_WORDS, ended.death);
+                peer.connection.end_by(out.now + ENDED_PEER_WAIT_TIME, ended.death);
             }
         }
         // The connection's event does all that follows from the peer's end. Only the sharing of

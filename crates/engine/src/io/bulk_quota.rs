@@ -5,7 +5,7 @@
 //! Bench cases: `mixed_lat` and `mixed_bw` (`bench wind`).
 
 use oikaze_protocol::limits::{
-    BULK_A_TURN, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL_TIME, SMALL_LATELY,
+    BULK_A_TURN, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL_TIME, SMALL_RECENT_TIME,
 };
 use oikaze_protocol::time::Time;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl BulkQuota {
         self.waited = std::mem::take(&mut self.came) && !self.waited;
         if self.waited {
             0
-        } else if self.latest != Time(0) && now - self.latest < SMALL_LATELY {
+        } else if self.latest != Time(0) && now - self.latest < SMALL_RECENT_TIME {
             self.pace.within(BULK_AMONG_SMALL_TIME).clamp(BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX)
         } else {
             BULK_A_TURN
@@ -146,9 +146,9 @@ mod tests {
             quota.small_came(now);
             assert_eq!(quota.bulk_share(now), BULK_AMONG_SMALL);
         }
-        now += SMALL_LATELY - core::time::Duration::from_nanos(1);
+        now += SMALL_RECENT_TIME - core::time::Duration::from_nanos(1);
         assert_eq!(quota.bulk_share(now), BULK_AMONG_SMALL);
-        now += SMALL_LATELY;
+        now += SMALL_RECENT_TIME;
         assert_eq!(quota.bulk_share(now), BULK_A_TURN);
     }
 }

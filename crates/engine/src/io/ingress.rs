@@ -48,15 +48,15 @@ impl HandshakeLimiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DropReason {
     /// No connection wants the datagram.
-    Stranger,
+    UnknownConnection,
     /// The seal is wrong.
-    Unsealed,
+    BadSeal,
     /// The datagram is a handshake whose seal is wrong.
-    Unauthentic,
+    BadMac,
     /// The datagram is a handshake whose seal was not even computed.
-    Unheard,
+    RateLimited,
     /// The datagram is a handshake from an address at which its sender is not known to receive.
-    Unproved,
+    NoCookie,
     /// The datagram is a handshake that is not newer than the peer's latest.
     Stale,
 }
@@ -180,7 +180,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
         self.received += 1;
         self.was_a_peers = false;
         let (now, me) = (self.now, self.peers.me());
-        let checked = view.map_err(|_| DropReason::Stranger).and_then(|view| {
+        let checked = view.map_err(|_| DropReason::UnknownConnection).and_then(|view| {
             if view.is_handshake() {
                 let Ingress { handshake_limiter: limiter, cookies, .. } = &mut *self.ingress;
                 let checks = (&self.seals.handshake, limiter, cookies);
@@ -257,8 +257,10 @@ fn addressee<'a>(
     peers: &mut Peers,
     seal: DataSeal,
 ) -> Result<(View<'a>, Rank, u8), DropReason> {
-    let rank = peers.of_connection(view.header().connection).ok_or(DropReason::Stranger)?;
-    let path = peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(DropReason::Stranger)?;
+    let rank =
+        peers.of_connection(view.header().connection).ok_or(DropReason::UnknownConnection)?;
+    let path =
+        peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(DropReason::UnknownConnection)?;
     let clear = match seal {
         DataSeal::Checksum(checksum) => {
             let is_right = checksum.verify(view.covered(), view.payload(), view.tag());
@@ -270,7 +272,7 @@ fn addressee<'a>(
         }
         DataSeal::Keyed(_) => None,
     };
-    Ok((clear.ok_or(DropReason::Unsealed)?, rank, path))
+    Ok((clear.ok_or(DropReason::BadSeal)?, rank, path))
 }
 
 /// Returns the sender of a handshake datagram and its path, if the seal proves that the sender
@@ -284,10 +286,10 @@ fn introduced(
     now: Time,
 ) -> Result<(Rank, u8), DropReason> {
     if view.len() > DATAGRAM_MIN || !view.payload().is_empty() {
-        return Err(DropReason::Stranger);
+        return Err(DropReason::UnknownConnection);
     }
-    let rank = view.sender().filter(|rank| *rank != me).ok_or(DropReason::Stranger)?;
-    let peer = peers.get(rank).ok_or(DropReason::Stranger)?;
+    let rank = view.sender().filter(|rank| *rank != me).ok_or(DropReason::UnknownConnection)?;
+    let peer = peers.get(rank).ok_or(DropReason::UnknownConnection)?;
     // A replay costs no MAC (WIND-1.9).
     if !peer.connection.is_fresh(view) {
         return Err(DropReason::Stale);
@@ -296,16 +298,16 @@ fn introduced(
     let token_bucket =
         if known.is_some() { &mut handshake_limiter.known } else { &mut handshake_limiter.unknown };
     if !token_bucket.is_left(now) {
-        return Err(DropReason::Unheard);
+        return Err(DropReason::RateLimited);
     }
     if !seal.verify(view.covered(), view.payload(), view.tag()) {
         token_bucket.used();
-        return Err(DropReason::Unauthentic);
+        return Err(DropReason::BadMac);
     }
     if let Some(path) = known {
         return Ok((rank, path));
     }
-    let peer = peers.get_mut(rank).ok_or(DropReason::Stranger)?;
+    let peer = peers.get_mut(rank).ok_or(DropReason::UnknownConnection)?;
     match view.frames().next() {
         // A node of another version knows no cookies. Its refusal is shorter than its HELLO.
         Some(Ok(Frame::Hello(hello)))
@@ -314,10 +316,10 @@ fn introduced(
             // A HELLO that is still fresh can be repeated by anybody who has seen it.
             token_bucket.used();
             cookies.demand(&hello, view.header().number, from, now);
-            Err(DropReason::Unproved)
+            Err(DropReason::NoCookie)
         }
         Some(Ok(Frame::Hello(_))) => {
-            peer.learn_path(from).map(|path| (rank, path)).ok_or(DropReason::Stranger)
+            peer.learn_path(from).map(|path| (rank, path)).ok_or(DropReason::UnknownConnection)
         }
         // It ends the handshake, whatever the path.
         Some(Ok(Frame::Refuse(_))) => Ok((rank, 0)),
@@ -325,20 +327,20 @@ fn introduced(
             if let Some(peer) = peers.touch(rank) {
                 peer.connection.cookie_demanded(now, &reply);
             }
-            Err(DropReason::Unproved)
+            Err(DropReason::NoCookie)
         }
-        _ => Err(DropReason::Stranger),
+        _ => Err(DropReason::UnknownConnection),
     }
 }
 
 impl DropReason {
     fn count(self, counters: &mut Counters) {
         *match self {
-            DropReason::Stranger => &mut counters.strangers,
-            DropReason::Unsealed => &mut counters.unsealed,
-            DropReason::Unauthentic => &mut counters.unauthentic,
-            DropReason::Unheard => &mut counters.unheard,
-            DropReason::Unproved => &mut counters.unproved,
+            DropReason::UnknownConnection => &mut counters.strangers,
+            DropReason::BadSeal => &mut counters.unsealed,
+            DropReason::BadMac => &mut counters.unauthentic,
+            DropReason::RateLimited => &mut counters.unheard,
+            DropReason::NoCookie => &mut counters.unproved,
             DropReason::Stale => &mut counters.stale_handshakes,
         } += 1;
     }

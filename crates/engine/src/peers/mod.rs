@@ -307,7 +307,7 @@ impl Peers {
 
     /// Returns a peer that rests although it has something to do, or whose deadline differs from
     /// the known one. Such a peer shows that a change was not marked.
-    pub(crate) fn overlooked(&self, now: Time) -> Option<Rank> {
+    pub(crate) fn missed_peer(&self, now: Time) -> Option<Rank> {
         (0..).zip(&self.slots).find_map(|(rank, slot)| {
             let peer = slot.as_ref()?;
             let rests = !self.active.contains(rank);

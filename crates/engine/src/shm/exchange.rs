@@ -168,7 +168,7 @@ impl PageExchanges {
     pub fn take_answers(&mut self, rank: Rank, rings: &mut Rings) -> usize {
         let mut settled = 0;
         while let Some((number, done)) = rings.get_mut(rank).and_then(LocalPeer::next_swapped) {
-            rings.rung = true;
+            rings.doorbell = true;
             let Some(local_peer) = rings.get_mut(rank) else { break };
             let Some(at) =
                 self.asked.iter().position(|asked| (asked.rank, asked.number) == (rank, number))
@@ -199,7 +199,7 @@ impl PageExchanges {
         while let Some(&rank) = rings.ranks.get(at) {
             at += 1;
             while let Some(number) = rings.get_mut(rank).and_then(LocalPeer::next_swap) {
-                rings.rung = true;
+                rings.doorbell = true;
                 let offer = rings
                     .get_mut(rank)
                     .and_then(|local_peer| hear_offer(local_peer, false, number));

@@ -15,7 +15,7 @@ use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::ParcelHead;
-use oikaze_protocol::limits::{FAST_BATCH_BYTES_MAX, FAST_PATH_RECENT, LAST_LOOKS};
+use oikaze_protocol::limits::{FAST_BATCH_BYTES_MAX, FAST_PATH_RECENT, FINAL_POLLS_MAX};
 use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Handler, Message, PostError, Token};
@@ -32,7 +32,7 @@ pub(crate) struct LocalPeer {
     outgoing: Outgoing,
     incoming: Incoming,
     /// Is `true` if a record was put in or settled since the local peer was last woken.
-    stirred: bool,
+    needs_wakeup: bool,
     /// Timer of the oldest record of the ring, if the record waits for pages that are absent here.
     /// The records behind it wait, too (MEM-1.13).
     rest: RetryTimer,
@@ -41,7 +41,7 @@ pub(crate) struct LocalPeer {
     /// Time at which a turn last found that the fast path had taken messages.
     taken_at: Option<Time>,
     /// Number of polls that are left for the records of a process that has ended.
-    last_looks: Option<usize>,
+    final_polls: Option<usize>,
     counters: RingCounters,
     /// Regions whose memory came through the socket, and that the ring has not announced yet.
     pub handed: Vec<HandedRegion>,
@@ -60,11 +60,11 @@ impl LocalPeer {
             pair,
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
-            stirred: false,
+            needs_wakeup: false,
             rest: RetryTimer::default(),
             taken: false,
             taken_at: None,
-            last_looks: None,
+            final_polls: None,
             counters: RingCounters::default(),
             handed: Vec::new(),
             offers: Vec::new(),
@@ -85,7 +85,7 @@ impl LocalPeer {
         let waiting = self.outgoing.waiting();
         self.outgoing.post(message, memory, &mut self.pair.outward, now)?;
         self.counters.waited += u64::from(self.outgoing.waiting() > waiting);
-        self.stirred = true;
+        self.needs_wakeup = true;
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl LocalPeer {
         buffer_pool: &Arc<BufferPool>,
         mut each: impl FnMut(Class, u64, Body),
     ) {
-        if self.last_looks.is_some() {
+        if self.final_polls.is_some() {
             return;
         }
         let (mut count, mut bytes) = (0, 0);
@@ -203,14 +203,14 @@ impl LocalPeer {
     /// Cancels messages. Their sources are never read again, and their outcomes are not reported.
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
         self.outgoing.cancel(cancelled, &mut self.pair.outward);
-        self.stirred = true;
+        self.needs_wakeup = true;
     }
 
     /// Called when the user has read messages. The local peer may send as much again.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.incoming.credit.free(messages, bytes);
         self.incoming.credit.tell(&self.pair.inward);
-        self.stirred = true;
+        self.needs_wakeup = true;
     }
 
     /// Called when a user was handed a fast-path message of `bytes` bytes. The local peer gets the
@@ -241,14 +241,14 @@ impl LocalPeer {
     /// Closes the rings: no more messages are sent.
     pub fn close(&mut self) {
         self.outgoing.close(&mut self.pair.outward);
-        self.stirred = true;
+        self.needs_wakeup = true;
     }
 
     /// Returns `true` if there are records or outcomes, or room for messages that wait. Costs one
     /// or two loads.
     #[inline]
     pub fn has_news(&mut self) -> bool {
-        self.has_records() || self.has_settled() || self.last_looks.is_some() || self.is_pressed()
+        self.has_records() || self.has_settled() || self.final_polls.is_some() || self.is_pressed()
     }
 
     #[inline]
@@ -287,7 +287,7 @@ impl LocalPeer {
     ) -> Result<usize, Damaged> {
         let untold = self.incoming.has_untold();
         let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, handler)?;
-        self.stirred |= came > 0 || untold;
+        self.needs_wakeup |= came > 0 || untold;
         self.counters.messages_in += delivered.messages;
         self.counters.bytes_in += delivered.bytes;
         if came > 0 {
@@ -303,7 +303,7 @@ impl LocalPeer {
     pub fn next_settled(&mut self) -> Result<Option<Settled>, Damaged> {
         let settled = self.outgoing.next_settled(&mut self.pair.outward)?;
         // The local peer has room for one more refusal (MEM-16.4).
-        self.stirred |= matches!(settled, Some(Settled::Message { outcome: Err(_), .. }));
+        self.needs_wakeup |= matches!(settled, Some(Settled::Message { outcome: Err(_), .. }));
         Ok(settled)
     }
 
@@ -364,7 +364,7 @@ impl LocalPeer {
     /// Puts messages that wait into the ring, as far as there is room.
     pub fn pump(&mut self, memory: &RegionTable, now: Time) {
         if self.outgoing.waiting() > 0 {
-            self.stirred |= self.outgoing.pump(memory, &mut self.pair.outward, now);
+            self.needs_wakeup |= self.outgoing.pump(memory, &mut self.pair.outward, now);
         }
     }
 
@@ -375,15 +375,15 @@ impl LocalPeer {
     }
 
     /// Wakes the local peer if it sleeps and there is something for it.
-    pub fn wake_if_stirred(&mut self) {
-        if std::mem::take(&mut self.stirred) {
+    pub fn wake_if_needed(&mut self) {
+        if std::mem::take(&mut self.needs_wakeup) {
             self.pair.wake();
         }
     }
 
     /// Called when the process of the local peer has ended.
     pub fn has_ended(&mut self) {
-        self.last_looks.get_or_insert(LAST_LOOKS);
+        self.final_polls.get_or_insert(FINAL_POLLS_MAX);
         // Requests of a dead peer need no answers.
         self.incoming.writer_is_dead = true;
         self.rest.end();
@@ -391,19 +391,19 @@ impl LocalPeer {
 
     /// Returns `true` if the peer has ended and the records that it left are still read.
     pub fn is_ending(&self) -> bool {
-        self.last_looks.is_some()
+        self.final_polls.is_some()
     }
 
     /// Returns `true` if the peer has ended and the records that it left are taken or given up.
     pub fn is_over(&mut self) -> bool {
-        let Some(left) = &mut self.last_looks else { return false };
+        let Some(left) = &mut self.final_polls else { return false };
         *left = left.saturating_sub(1);
         *left == 0 || !self.pair.inward.has_record()
     }
 
     /// Returns `true` if the peer closed the rings in order.
-    pub fn said_goodbye(&self) -> bool {
-        self.incoming.said_goodbye()
+    pub fn is_closed_by_peer(&self) -> bool {
+        self.incoming.is_closed_by_peer()
     }
 
     /// Returns the shared memory, and the messages that are not settled at its end.

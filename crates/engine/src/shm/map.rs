@@ -86,7 +86,7 @@ impl Maps {
         let mut settled = 0;
         while let Some(given) = rings.get_mut(rank).and_then(LocalPeer::next_given) {
             // This node may have received a wakeup together with the answer.
-            rings.rung = true;
+            rings.doorbell = true;
             let Some(local_peer) = rings.get_mut(rank) else { break };
             let mapped = if given.is_there { map(local_peer, given.key) } else { None };
             let outcome = mapped.map_or(Value::Done, |mapped| {
@@ -126,6 +126,6 @@ fn map(local_peer: &mut LocalPeer, key: u64) -> Option<Arc<Mapped>> {
         local_peer.has_ended();
     }
     let at = local_peer.handed.iter().position(|handed| handed.key == key)?;
-    let HandedRegion { gift, .. } = local_peer.handed.swap_remove(at);
-    local_peer.pair.map(&gift).ok().map(Arc::new)
+    let HandedRegion { grant, .. } = local_peer.handed.swap_remove(at);
+    local_peer.pair.map(&grant).ok().map(Arc::new)
 }

@@ -20,7 +20,7 @@ pub(crate) struct Rings {
     wedged_peers: Vec<(Rank, Pair)>,
     /// Is `true` if a turn has received a wakeup from a local peer. The local peer takes this node
     /// for awake, and does not wake a sleeping thread of this node again.
-    pub rung: bool,
+    pub doorbell: bool,
 }
 
 impl Rings {

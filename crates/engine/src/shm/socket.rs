@@ -2,7 +2,7 @@
 //! the ring only announce, and wakeups.
 
 use super::local_peer::LocalPeer;
-use super::socket_messages::{HandedRegion, OfferedPages, gift_line, offer_message};
+use super::socket_messages::{HandedRegion, OfferedPages, granted_slot, offer_message};
 use oikaze_os::memory::FilePages;
 use oikaze_os::shm::{ControlMessage, ControlSocket};
 use oikaze_protocol::limits::GRANTS;
@@ -110,5 +110,5 @@ pub(super) fn heard_offer(
 /// Gives up a region whose descriptor was lost: frees its line in the peer's table of grants.
 /// Returns `false` if the message was not about a region's memory.
 fn forgo(local_peer: &LocalPeer, said: &ControlMessage) -> bool {
-    gift_line(said).inspect(|line| local_peer.pair.forgo(*line)).is_some()
+    granted_slot(said).inspect(|line| local_peer.pair.forgo(*line)).is_some()
 }

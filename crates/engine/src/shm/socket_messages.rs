@@ -8,7 +8,7 @@ use oikaze_protocol::rma::Rights;
 /// Format of the socket message with a region's memory: this word, key u64, length u64, line u32,
 /// rights u8, whether the owner makes fences u8.
 const GRANT: &[u8; 4] = b"give";
-const GIFT_LEN: usize = 4 + 8 + 8 + 4 + 1 + 1;
+const GRANT_LEN: usize = 4 + 8 + 8 + 4 + 1 + 1;
 
 /// Format of a socket message with pages: one of these words, then number, key, offset, offset in
 /// the file, and length, each u64. An answer has no key or offset.
@@ -20,7 +20,7 @@ pub(super) const OFFER_LEN: usize = 4 + 8 * OFFER_WORDS;
 /// Memory of a region that came through the socket.
 pub(crate) struct HandedRegion {
     pub key: u64,
-    pub gift: RegionGrant,
+    pub grant: RegionGrant,
 }
 
 /// Returns the message that hands over the memory of a region.
@@ -31,19 +31,19 @@ pub(super) fn grant_message(
     rights: Rights,
     makes_fences: bool,
 ) -> Vec<u8> {
-    let mut said = Vec::with_capacity(GIFT_LEN);
+    let mut said = Vec::with_capacity(GRANT_LEN);
     said.put(GRANT).put_u64(key).put_u64(len).put_u32(line);
     said.put_u8(rights.0).put_u8(makes_fences.into());
     said
 }
 
 /// Returns the line of the region whose memory the message carries, if the message carries any.
-pub(super) fn gift_line(said: &ControlMessage) -> Option<usize> {
-    gift_of(said).map(|told| told.line as usize)
+pub(super) fn granted_slot(said: &ControlMessage) -> Option<usize> {
+    parse_grant(said).map(|told| told.line as usize)
 }
 
 /// Statement about a region's memory, before its values are checked.
-struct ToldRegion {
+struct GrantMessage {
     key: u64,
     len: u64,
     line: u32,
@@ -51,10 +51,10 @@ struct ToldRegion {
     makes_fences: u8,
 }
 
-fn gift_of(said: &ControlMessage) -> Option<ToldRegion> {
-    let bytes: &[u8; GIFT_LEN] = said.bytes().try_into().ok()?;
+fn parse_grant(said: &ControlMessage) -> Option<GrantMessage> {
+    let bytes: &[u8; GRANT_LEN] = said.bytes().try_into().ok()?;
     let mut bytes = ByteReader(bytes.strip_prefix(GRANT)?);
-    Some(ToldRegion {
+    Some(GrantMessage {
         key: bytes.u64().ok()?,
         len: bytes.u64().ok()?,
         line: bytes.u32().ok()?,
@@ -67,12 +67,12 @@ impl HandedRegion {
     /// Converts a message that carries a descriptor; returns `None` for any other message.
     pub fn from_said(mut said: ControlMessage) -> Option<HandedRegion> {
         let file = said.descriptor.take()?;
-        let ToldRegion { key, len, line, rights, makes_fences } = gift_of(&said)?;
+        let GrantMessage { key, len, line, rights, makes_fences } = parse_grant(&said)?;
         let rights = Some(Rights(rights)).filter(|rights| Rights::ALL.contains(*rights))?;
         let makes_fences = (makes_fences <= 1).then_some(makes_fences == 1)?;
         let (len, index) = (usize::try_from(len).ok()?, line as usize);
-        let gift = RegionGrant { file, len, rights, index, makes_fences };
-        Some(HandedRegion { key, gift })
+        let grant = RegionGrant { file, len, rights, index, makes_fences };
+        Some(HandedRegion { key, grant })
     }
 }
 

@@ -22,7 +22,8 @@ use oikaze_os::sync::make_fences;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
-    LINK_AMONG_RINGS, LINK_BESIDE_RINGS, LOCAL_PEERS_CHECKED, RECORDS_BETWEEN, RECORDS_PER_POLL,
+    LINK_POLL_LOCAL_ONLY_TIME, LINK_POLL_TIME, LOCAL_PEERS_CHECKED, RECORDS_PER_FAST_POLL,
+    RECORDS_PER_POLL,
 };
 use oikaze_protocol::shm::Damaged;
 use oikaze_protocol::time::Time;
@@ -110,8 +111,8 @@ impl ShmPeers {
         let (count, others) = (self.rings.ranks.len(), self.nodes as usize - 1);
         self.link_every = match count {
             0 => Duration::ZERO,
-            count if count == others => LINK_BESIDE_RINGS,
-            _ => LINK_AMONG_RINGS,
+            count if count == others => LINK_POLL_LOCAL_ONLY_TIME,
+            _ => LINK_POLL_TIME,
         };
     }
 
@@ -150,14 +151,14 @@ impl ShmPeers {
 
     /// Returns `true` if a turn has received a wakeup that a sleeping thread waits for. The
     /// sleeping thread must then poll the rings, and mark anew that it sleeps (MEM-16.5).
-    pub fn take_rung(&mut self) -> bool {
-        std::mem::take(&mut self.rings.rung)
+    pub fn take_doorbell(&mut self) -> bool {
+        std::mem::take(&mut self.rings.doorbell)
     }
 
     /// Wakes local peers that sleep if anything was done for them since a turn last looked
     /// (MEM-16.5).
-    pub fn wake_stirred(&mut self) {
-        self.rings.for_each(LocalPeer::wake_if_stirred);
+    pub fn wake_peers_that_need_it(&mut self) {
+        self.rings.for_each(LocalPeer::wake_if_needed);
     }
 
     /// Called when a thread is about to sleep on the descriptor. From here on, local peers wake the
@@ -233,7 +234,7 @@ impl ShmPeers {
             // The number of polls of a dead peer's records is limited (MEM-16.7), so each of them
             // takes as many records as a full poll.
             let between = local_peer.is_taken_from(now) && !local_peer.is_ending();
-            let most = if between { RECORDS_BETWEEN } else { RECORDS_PER_POLL };
+            let most = if between { RECORDS_PER_FAST_POLL } else { RECORDS_PER_POLL };
             match local_peer.take(rank, most, layers, now) {
                 Ok(taken) => came += taken,
                 Err(Damaged) => damaged = true,
@@ -266,7 +267,7 @@ impl ShmPeers {
         if damaged {
             self.end(rank, Death::Damaged, ops, inbox);
         } else if local_peer.is_over() {
-            let death = if local_peer.said_goodbye() { Death::Closed } else { Death::Ended };
+            let death = if local_peer.is_closed_by_peer() { Death::Closed } else { Death::Ended };
             self.end(rank, death, ops, inbox);
         }
         came
@@ -281,7 +282,7 @@ impl ShmPeers {
         let Self { rings, due, .. } = self;
         let Some(watch) = &self.watch else { return 0 };
         watch.look(|called| {
-            rings.rung = true;
+            rings.doorbell = true;
             let Some(local_peer) = rings.get_mut(called.number) else { return };
             if !hear(local_peer) || called.ended {
                 watch.remove(&local_peer.pair.line);
@@ -377,7 +378,7 @@ impl ShmPeers {
             let Some(local_peer) = self.rings.get_mut(rank) else { continue };
             hand_over(local_peer, &layers.memory);
             local_peer.pump(&layers.memory, now);
-            local_peer.wake_if_stirred();
+            local_peer.wake_if_needed();
             asked |= local_peer.is_asked();
             while let Some(token) = local_peer.next_lost() {
                 unreadable(rank, token, None, ops, layers);

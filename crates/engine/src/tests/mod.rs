@@ -235,8 +235,8 @@ fn a_goodbye_that_was_lost_is_said_again_before_the_node_goes() {
     a.ask(Request::Close);
     a.turn(now);
     open(&b.engine.link_mut().from).clear();
-    assert!(!a.engine.has_parted(now));
-    while !a.engine.has_parted(now) {
+    assert!(!a.engine.has_closed_all(now));
+    while !a.engine.has_closed_all(now) {
         now = step(now);
         a.turn(now);
     }

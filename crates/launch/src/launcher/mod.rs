@@ -2,20 +2,20 @@
 //!
 //! - [`plan`]: which nodes run where. [`program`]: what they run. [`netns`]: one machine as
 //!   several.
-//! - `crew`: child processes on this host. [`hosts`]: child processes on other hosts, by `ssh` and
-//!   an agent, with the command and the files that are sent there.
+//! - `node_processes`: child processes on this host. [`hosts`]: child processes on other hosts, by
+//!   `ssh` and an agent, with the command and the files that are sent there.
 //! - [`policy`]: decides when the launcher passes on signals, waits, terminates and kills.
 //!   [`guard`]: cleans up after a launcher that was killed itself.
 //! - [`output`]: lines of many nodes on one terminal. `sources`: where they come from. [`ending`]:
 //!   exit statuses.
 
-mod crew;
 pub mod ending;
 mod error;
 mod events;
 pub mod guard;
 pub mod hosts;
 pub mod netns;
+mod node_processes;
 pub mod output;
 pub mod placement;
 pub mod plan;

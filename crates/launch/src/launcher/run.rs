@@ -1,6 +1,5 @@
 //! One job from start to end.
 
-use super::crew::{Crew, Outlet, Work};
 use super::ending::{Ending, STATUS_LAUNCHER};
 use super::error::LaunchError;
 use super::guard::Guard;
@@ -9,6 +8,7 @@ use super::hosts::install::{Installer, own_binary};
 use super::hosts::pipe::Order;
 use super::hosts::ssh::{AgentSource, Common, Remote};
 use super::netns::{Cabling, Network};
+use super::node_processes::{NodeProcesses, Outlet, Work};
 use super::output::{Sink, Terminal};
 use super::plan::{self, Host};
 use super::policy::{ASK_TIME, Action, Policy};
@@ -177,7 +177,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
         input: !std::io::stdin().is_terminal(),
     };
     let mut job = Job {
-        crew: Crew::empty(),
+        crew: NodeProcesses::empty(),
         remotes: Vec::new(),
         server,
         guard,
@@ -311,7 +311,7 @@ fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 struct Job {
-    crew: Crew,
+    crew: NodeProcesses,
     remotes: Vec<Remote>,
     server: Server,
     guard: Guard,
@@ -331,7 +331,7 @@ impl Job {
         };
         let (sources, events) = (Arc::clone(&self.sources), self.events.clone());
         let outlet = Outlet { sink: self.terminal.clone(), sources, events };
-        self.crew = Crew::start(work, &inside, &outlet, &mut self.guard)?;
+        self.crew = NodeProcesses::start(work, &inside, &outlet, &mut self.guard)?;
         Ok(())
     }
 

@@ -202,8 +202,8 @@ impl Mapped {
     ///
     /// # Errors
     /// The file is shorter, or an access could end this process, or it cannot be mapped.
-    pub(super) fn new(gift: &RegionGrant, memory: Memory, bell: Bell) -> io::Result<Mapped> {
-        let RegionGrant { file, len, rights, index, makes_fences } = gift;
+    pub(super) fn new(grant: &RegionGrant, memory: Memory, bell: Bell) -> io::Result<Mapped> {
+        let RegionGrant { file, len, rights, index, makes_fences } = grant;
         let (len, rights, index) = (*len, *rights, *index);
         if len == 0 || lasting_len(file)? < len as u64 || index >= GRANTS {
             return Err(io::Error::new(

@@ -85,9 +85,9 @@ impl Pair {
     ///
     /// # Errors
     /// The memory of the grant cannot be mapped. Then its line is free again.
-    pub fn map(&self, gift: &RegionGrant) -> io::Result<Mapped> {
+    pub fn map(&self, grant: &RegionGrant) -> io::Result<Mapped> {
         let bell = Bell { memory: self.ours.clone(), line: Arc::clone(&self.line) };
-        Mapped::new(gift, self.theirs.clone(), bell).inspect_err(|_| self.forgo(gift.index))
+        Mapped::new(grant, self.theirs.clone(), bell).inspect_err(|_| self.forgo(grant.index))
     }
 
     /// Gives up the grant in this line, so that the local peer may grant another region there.

@@ -38,7 +38,7 @@ use arrayvec::ArrayVec;
 use core::time::Duration;
 
 /// Number of times a CLOSE is sent, because the peer does not acknowledge it.
-pub(super) const FAREWELLS: u8 = 3;
+pub(super) const CLOSE_SENDS: u8 = 3;
 /// Datagram numbers that are left for CLOSE when a lane has used up its numbers.
 pub(super) const NUMBERS_LEFT_FOR_CLOSE: u64 = 64;
 
@@ -78,7 +78,7 @@ pub struct Connection {
     pub(super) ping: PerLane<bool>,
     /// Whether bulk goes to the peer's first port, because nothing got through to its bulk port
     /// (WIND-8.9).
-    pub(super) shuns_bulk_port: bool,
+    pub(super) avoids_bulk_port: bool,
     pub(super) bulk_port_doubt: BulkPortDoubt,
     /// Tracks whether datagrams that carry only acknowledgements arrive.
     pub(super) ack_path: AckPath,
@@ -138,7 +138,7 @@ impl Connection {
             refusals: Refusals::default(),
             liveness: Liveness::new(&settings, now),
             ping: PerLane::default(),
-            shuns_bulk_port: false,
+            avoids_bulk_port: false,
             bulk_port_doubt: BulkPortDoubt::default(),
             ack_path: AckPath::default(),
             told_fallbacks: ArrayVec::new(),
@@ -369,7 +369,7 @@ impl Connection {
         self.die(death);
         // A peer that this node has heard may know this node, and be established already.
         if self.handshake.path.is_some() {
-            self.phase = Phase::Closing { left: FAREWELLS, next: now, death };
+            self.phase = Phase::Closing { left: CLOSE_SENDS, next: now, death };
         }
     }
 
@@ -463,7 +463,7 @@ impl Connection {
         }
         self.mtu = Mtu::new(DATAGRAM_MIN);
         self.ends = None;
-        (self.ping, self.shuns_bulk_port) = (PerLane::default(), false);
+        (self.ping, self.avoids_bulk_port) = (PerLane::default(), false);
         self.bulk_port_doubt = BulkPortDoubt::default();
         self.ack_path = AckPath::default();
         self.told_fallbacks.clear();

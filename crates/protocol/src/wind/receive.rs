@@ -1,7 +1,7 @@
 //! Receiving: processes a verified datagram and calls the layer above. Nothing here transmits.
 
 use super::congestion::Sample;
-use super::connection::{Connection, FAREWELLS, Phase};
+use super::connection::{CLOSE_SENDS, Connection, Phase};
 use super::handshake::Heard;
 use super::lanes::Sending;
 use crate::limits::{ACKS_A_DATAGRAM, DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
@@ -198,10 +198,10 @@ impl Connection {
                 // and after that as often as to a silent peer.
                 let lasts = now - self.liveness.heard_at() < self.settings.failure_time;
                 self.phase = match contents.close.is_some() {
-                    true if left < FAREWELLS => Phase::Dead(death),
+                    true if left < CLOSE_SENDS => Phase::Dead(death),
                     true => Phase::Closing { left: 1, next: now, death },
                     false if lasts => Phase::Closing {
-                        left: left.max(FAREWELLS - 1),
+                        left: left.max(CLOSE_SENDS - 1),
                         next: next.min(now + FAREWELL_PAUSE_MIN),
                         death,
                     },

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, NUMBERS_LEFT_FOR_CLOSE, Phase};
 use super::lanes::Sending;
-use crate::limits::{DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
+use crate::limits::{DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, FIRST_PORT_BULK_MAX, PROBE_MAX};
 use crate::time::Time;
 use crate::wind::ack::received::Ranges;
 use crate::wind::death::Death;
@@ -123,8 +123,11 @@ impl Connection {
     /// (WIND-3.11).
     fn is_short(&self, piece: &BodyPiece) -> bool {
         let flying = self.sending.bulk.flight.in_flight();
-        flying <= 2 * SHORT_WAY_MAX
-            && self.outbox.get(piece.number).is_some_and(|message| message.len <= SHORT_WAY_MAX)
+        flying <= 2 * FIRST_PORT_BULK_MAX
+            && self
+                .outbox
+                .get(piece.number)
+                .is_some_and(|message| message.len <= FIRST_PORT_BULK_MAX)
     }
 
     fn turn(&self, lane: Lane, now: Time) -> Option<DatagramPurpose> {

@@ -30,7 +30,7 @@ impl FastPath {
         }
         let mut engine = node.engine.try_enter_often()?;
         if engine.shm().owes_a_look() {
-            engine = self.look_around(node, engine)?;
+            engine = self.poll_all_peers(node, engine)?;
         }
         // A turn may have to fetch elements of a shared array, while this thread sleeps in the
         // engine. Such a message is copied first and sent by a turn.
@@ -136,7 +136,7 @@ impl FastPath {
 
     /// Runs a turn for all work but messages between local peers.
     #[cold]
-    fn look_around<'n>(
+    fn poll_all_peers<'n>(
         &self,
         node: &'n Node,
         engine: CombiningLockGuard<'n, RealEngine>,

@@ -86,8 +86,8 @@ impl Departures {
             node.wait(deadline, || node.with_engine(|engine| engine.is_settled()).then_some(()));
         let completion = node.submit(Request::Close, None);
         let _: Option<()> = node.wait(deadline, || {
-            let gone =
-                completion.is_done() && node.with_engine(|engine| engine.has_parted(node.now()));
+            let gone = completion.is_done()
+                && node.with_engine(|engine| engine.has_closed_all(node.now()));
             gone.then_some(())
         });
     }

@@ -71,14 +71,14 @@ impl Node {
         debug_assert!(self.access().runs_turns(), "only the engine's own thread runs turns");
         let mut total = Work::default();
         let mut first = Some(now);
-        let rung = Cell::new(false);
+        let has_doorbell = Cell::new(false);
         let mut link_end = None;
         let one = |engine: &mut RealEngine| {
             let now = first.take().unwrap_or_else(|| self.now());
             let work = turn(engine, now);
             let next = self.clock.due(engine);
             self.collect(engine);
-            rung.set(rung.get() | engine.shm_mut().take_rung());
+            has_doorbell.set(has_doorbell.get() | engine.shm_mut().take_doorbell());
             if let Some(why) = engine.take_link_end() {
                 link_end = Some(why);
             }
@@ -93,7 +93,7 @@ impl Node {
             if sooner || work.more || work.settled > 0 || work.received > 0 {
                 self.announce(work, next);
             }
-            if rung.take() {
+            if has_doorbell.take() {
                 self.threads.driver.wake_sleepers();
             }
         });

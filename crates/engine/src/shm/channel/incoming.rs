@@ -415,7 +415,7 @@ impl Incoming {
         self.arriving.is_none() && self.untold.is_empty()
     }
 
-    pub fn said_goodbye(&self) -> bool {
+    pub fn is_closed_by_peer(&self) -> bool {
         self.goodbye
     }
 }

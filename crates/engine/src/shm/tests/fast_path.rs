@@ -217,7 +217,7 @@ fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
         .map(|arrived| arrived.from)
         .collect();
     let of = |rank| from.iter().filter(|from| **from == rank).count();
-    assert_eq!((of(1), of(2)), (RECORDS_BETWEEN, 20));
+    assert_eq!((of(1), of(2)), (RECORDS_PER_FAST_POLL, 20));
 }
 
 /// MEM-16.9: a reader of messages from any peer takes from each peer in turn, whatever arrives in
@@ -292,11 +292,11 @@ fn who_hears_the_bell_for_a_sleeper_tells() {
     assert!(!two.b.engine.shm_mut().doze());
     let now = two.now;
     two.b.turn(now);
-    assert!(!two.b.engine.shm_mut().take_rung(), "nobody rang");
+    assert!(!two.b.engine.shm_mut().take_doorbell(), "nobody rang");
     assert!(!two.b.engine.shm_mut().doze());
     let _ = two.a.ask(send(Class::Ordered, 1, Body::Empty));
     two.turn();
-    assert!(two.b.engine.shm_mut().take_rung() && !two.b.engine.shm_mut().take_rung());
+    assert!(two.b.engine.shm_mut().take_doorbell() && !two.b.engine.shm_mut().take_doorbell());
     assert_eq!(two.b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(1));
 }
 
@@ -313,5 +313,5 @@ fn who_hears_the_bell_beside_a_gift_tells() {
     two.b.turn(now);
     two.a.turn(now);
     assert!(matches!(asked.outcome(), Some(Ok(Value::Mapped(_)))));
-    assert!(two.a.engine.shm_mut().take_rung() && !two.a.engine.shm_mut().take_rung());
+    assert!(two.a.engine.shm_mut().take_doorbell() && !two.a.engine.shm_mut().take_doorbell());
 }

@@ -4,7 +4,7 @@
 use super::*;
 use oikaze_protocol::limits::GRANTS;
 
-fn gift(key: u64, line: u32) -> Vec<u8> {
+fn grant(key: u64, line: u32) -> Vec<u8> {
     let mut said = b"give".to_vec();
     said.extend([key, 4096].into_iter().flat_map(u64::to_le_bytes));
     said.extend(line.to_le_bytes());
@@ -51,7 +51,7 @@ fn a_region_that_came_without_its_descriptor_is_done_without() {
         let asked = node.ask(Request::Map { at: 1, key });
         node.turn(Time(1));
         let line = other.grants.give(1, &given).expect("a line is free");
-        other.line.say(&gift(key, line as u32), None).unwrap();
+        other.line.say(&grant(key, line as u32), None).unwrap();
         tell(&mut other, Heading { flag: true, ..Heading::plain(RecordKind::Given, 0) }, key);
         node.turn(Time(1));
         assert_eq!(asked.outcome(), Some(Ok(Value::Done)));
@@ -80,7 +80,7 @@ fn what_nobody_says_ends_a_local_peer() {
     for said in [
         [b"took", &question(1)[4..]].concat(),
         question(1)[..20].to_vec(),
-        gift(1, 1)[..20].to_vec(),
+        grant(1, 1)[..20].to_vec(),
         b"what".to_vec(),
     ] {
         let (mut node, mut other) = facing_a_hostile_one();

@@ -16,7 +16,7 @@ use oikaze_os::shm::{Pair, PairRole, Part, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
     CREDIT, CREDIT_OVERHEAD, FAST_BATCH_MAX, FAST_PER_TURN_MAX, MESSAGES_OF_PROGRAM_MAX,
-    RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN, RING_BYTES,
+    RECORD_BODY, RECORD_STEP, RECORDS_PER_FAST_POLL, RING_BYTES,
 };
 use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
 use oikaze_protocol::shm::{Heading, RecordKind};
@@ -471,6 +471,6 @@ fn sleepers_are_woken_for_messages_and_for_settlements() {
     assert!(!two.a.engine.shm_mut().doze() && !rung(&two.a));
     let request = Request::Consumed { from: 0, messages: 1, bytes: 0 };
     two.b.engine.submit(crate::Submission { request, completion: None, keep: None }, now);
-    two.b.engine.shm_mut().wake_stirred();
+    two.b.engine.shm_mut().wake_peers_that_need_it();
     assert!(rung(&two.a), "it has its credit back");
 }

@@ -3,7 +3,6 @@
 
 use super::directory::JobDirectory;
 use super::pipe::{AgentMessage, Control, Order, PipeToLauncher, VERSION};
-use crate::launcher::crew::{Crew, Outlet, Work};
 use crate::launcher::ending::Ending;
 use crate::launcher::error::LaunchError;
 use crate::launcher::events::Event;
@@ -11,6 +10,7 @@ use crate::launcher::events::signals::{
     SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
 };
 use crate::launcher::guard::Guard;
+use crate::launcher::node_processes::{NodeProcesses, Outlet, Work};
 use crate::launcher::output::Sink;
 use crate::launcher::program::find_program;
 use crate::launcher::sources::OutputSources;
@@ -74,7 +74,7 @@ pub fn agent() -> Result<(), LaunchError> {
             up.tell(&AgentMessage::Note(format!("sent {count} file{s} to {to}")));
         }
         let work = work(order, files.as_ref(), &up)?;
-        let crew = Crew::start(&work, &|_| Vec::new(), &outlet, &mut guard)?;
+        let crew = NodeProcesses::start(&work, &|_| Vec::new(), &outlet, &mut guard)?;
         let told = Arc::clone(&up);
         let listen = move || listen(input, &events, &sources, &told);
         std::thread::Builder::new()
@@ -171,7 +171,7 @@ fn listen<W: std::io::Write + Send>(
 }
 
 fn serve<W: std::io::Write + Send>(
-    mut crew: Crew,
+    mut crew: NodeProcesses,
     inbox: &Receiver<Event>,
     up: &PipeToLauncher<W>,
     guard: &mut Guard,

@@ -102,7 +102,7 @@ impl Connection {
         let (small, bulk_acked) =
             (&self.sending.small.flight, self.sending.bulk.flight.largest_acked());
         if self.bulk_port_doubt.timed_out(bulk_acked, small.largest_acked(), small.next_number()) {
-            self.shuns_bulk_port = true;
+            self.avoids_bulk_port = true;
             self.statistics.bulk_ports_shunned += 1;
             self.fall_back(Fallback::BulkPort);
         }
@@ -113,7 +113,7 @@ impl Connection {
     /// Returns the peer's separate port for the bulk lane, if it is in use.
     pub(crate) fn bulk_port(&self) -> Option<u16> {
         let port = self.handshake.them.map_or(0, |them| them.bulk_port);
-        (port != 0 && !self.shuns_bulk_port).then_some(port)
+        (port != 0 && !self.avoids_bulk_port).then_some(port)
     }
 
     pub(crate) fn detect_lost(&mut self, now: Time, lane: Lane) {

@@ -64,7 +64,7 @@ pub const PREEMPTED_AGAIN_MAX: Duration = Duration::from_millis(50);
 pub const PREEMPTED_CHECK_AFTER: Duration = Duration::from_micros(20);
 /// Time for which no thread spins after the core was taken away. After that, one idle span tries it
 /// again.
-pub const SPIN_REST: Duration = Duration::from_millis(100);
+pub const SPIN_PAUSE: Duration = Duration::from_millis(100);
 
 // Sleeping.
 

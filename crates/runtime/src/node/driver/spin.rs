@@ -11,7 +11,7 @@
 
 use super::limits::{
     BURST_TIME, PREEMPTED_AGAIN_MAX, PREEMPTED_CHECK_AFTER, PREEMPTED_MIN, PREEMPTED_TIMES,
-    SPIN_REST, YIELD_TIME,
+    SPIN_PAUSE, YIELD_TIME,
 };
 use super::spin_history::SpinHistory;
 use super::wait_policy::WaitMode;
@@ -107,7 +107,7 @@ impl SpinLimit {
         let taken = if in_a_row { self.taken.load(Ordering::Relaxed).saturating_add(1) } else { 1 };
         self.taken.store(taken, Ordering::Relaxed);
         if taken >= PREEMPTED_TIMES {
-            self.shared_until.store((now + SPIN_REST).0, Ordering::Relaxed);
+            self.shared_until.store((now + SPIN_PAUSE).0, Ordering::Relaxed);
             core_is_shared();
         }
     }
@@ -317,7 +317,7 @@ mod tests {
     fn on_a_shared_core_it_sleeps_at_once_for_a_while() {
         let spin_limit = adaptive();
         let mut idle = idle(&spin_limit);
-        let (shared, every) = (u64::try_from(SPIN_REST.as_micros()).unwrap(), 10_000);
+        let (shared, every) = (u64::try_from(SPIN_PAUSE.as_micros()).unwrap(), 10_000);
         for n in 0..u64::from(PREEMPTED_TIMES) {
             assert!(spin_limit.may_poll(at(n * every)));
             lose_core(&mut idle, n * every);

@@ -173,7 +173,7 @@ impl MailQueues {
         if any {
             // Peers may sleep until they get the credit, and this thread runs no whole turn before
             // it sleeps.
-            engine.shm_mut().wake_stirred();
+            engine.shm_mut().wake_peers_that_need_it();
         }
         any
     }

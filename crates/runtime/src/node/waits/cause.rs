@@ -48,12 +48,12 @@ pub(super) struct WaitCause {
     pub text: String,
     /// False if another node has the same reason to wait and prints it: one line for each cause,
     /// not for each node.
-    pub is_spokesman: bool,
+    pub is_reporter: bool,
 }
 
 impl WaitCause {
     fn of(text: String) -> Self {
-        Self { text, is_spokesman: true }
+        Self { text, is_reporter: true }
     }
 }
 
@@ -121,7 +121,7 @@ fn collective(facts: &dyn Facts) -> WaitCause {
     let Some(answer) = facts.end_of(0).map_or_else(|| facts.ask(0, COLLECTIVE), |_| None) else {
         let text =
             format!("{}; only node 0 knows who has not come", state(facts, 0, &mut Vec::new()));
-        return WaitCause { text, is_spokesman: facts.me() <= 1 };
+        return WaitCause { text, is_reporter: facts.me() <= 1 };
     };
     let (late, first) = (numbers(&answer, "late"), numbers(&answer, "first"));
     let late: Vec<Rank> = late.into_iter().filter_map(|rank| Rank::try_from(rank).ok()).collect();
@@ -145,7 +145,7 @@ fn collective(facts: &dyn Facts) -> WaitCause {
     };
     WaitCause {
         text,
-        is_spokesman: first.first().is_none_or(|first| *first == u64::from(facts.me())),
+        is_reporter: first.first().is_none_or(|first| *first == u64::from(facts.me())),
     }
 }
 
@@ -163,7 +163,7 @@ fn of_lock(facts: &dyn Facts, lock: u64, waiter: Option<&WaitingThread>) -> Wait
         }
         _ => holder(facts, lock, &mut Vec::new()),
     };
-    WaitCause { text, is_spokesman: is_first }
+    WaitCause { text, is_reporter: is_first }
 }
 
 /// Returns how an answer to [`HOLDS`] names a thread.
@@ -302,11 +302,11 @@ mod tests {
                 text: "node 2 has not come; node 2 waits for lock 3 (4.8 s); lock 3 is held by node 1 for 5.0 s by thread \
                        \"main\", which waits for barrier (4.9 s)"
                     .into(),
-                is_spokesman: true,
+                is_reporter: true,
             }
         );
         assert!(
-            !cause(&told(1, 3, &answers), &barrier, None).is_spokesman,
+            !cause(&told(1, 3, &answers), &barrier, None).is_reporter,
             "node 0 says it for all"
         );
         let silent = told(1, 3, &[]);
@@ -386,7 +386,7 @@ mod tests {
         );
         let second = told(0, 2, &[(1, "lock 3", "holder 1; waiting 2; first 1")]);
         assert!(
-            !cause(&second, &subject_of_lock(3), None).is_spokesman,
+            !cause(&second, &subject_of_lock(3), None).is_reporter,
             "node 1 waits longest and says it"
         );
     }

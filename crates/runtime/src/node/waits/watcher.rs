@@ -99,9 +99,9 @@ impl Waits {
                 cause(&facts, &oldest.subject, Some(&oldest.thread))
             } else {
                 silent += waits.len();
-                WaitCause { text: String::new(), is_spokesman: false }
+                WaitCause { text: String::new(), is_reporter: false }
             };
-            if found.is_spokesman {
+            if found.is_reporter {
                 lines.push(self.line(oldest, waits.len() - 1, &found.text));
             }
             waits.iter().for_each(|wait| wait.explained(&found));
@@ -141,14 +141,14 @@ impl Wait {
         if !found.text.is_empty() {
             state.cause = Some(found.text.clone());
         }
-        state.next = Some(if !found.is_spokesman {
+        state.next = Some(if !found.is_reporter {
             age.saturating_add(EXPLAIN_POLL_TIME)
         } else if state.told == 0 {
             SECOND.max(age.saturating_add(ROUND))
         } else {
             age.saturating_add(EXPLAIN_AGAIN_TIME)
         });
-        state.told += u32::from(found.is_spokesman);
+        state.told += u32::from(found.is_reporter);
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
         let (begun, state) = (Instant::now(), Default::default());
         let wait = Wait { subject, place: None, begun, thread, state };
         let next = || lock(&wait.state).next.unwrap();
-        let told = |is_spokesman| wait.explained(&WaitCause { text: "x".into(), is_spokesman });
+        let told = |is_reporter| wait.explained(&WaitCause { text: "x".into(), is_reporter });
         told(false);
         assert!(
             next() >= EXPLAIN_POLL_TIME && next() < SECOND,

@@ -2,7 +2,7 @@
 //! closed.
 
 use super::packing::{established, is_small, message, send};
-use crate::limits::{ACK_DELAY, SHORT_WAY_MAX};
+use crate::limits::{ACK_DELAY, FIRST_PORT_BULK_MAX};
 use crate::wind::tests::support::channel::Faults;
 use crate::wind::tests::support::world::World;
 use crate::wind::*;
@@ -51,8 +51,8 @@ fn short_messages_may_take_the_short_way() {
         core::iter::from_fn(next).collect::<Vec<_>>()
     };
     assert_eq!(went(4096), [true; 3]);
-    assert_eq!(went(SHORT_WAY_MAX), [true; 4]);
-    assert!(!went(SHORT_WAY_MAX + 1).contains(&true));
+    assert_eq!(went(FIRST_PORT_BULK_MAX), [true; 4]);
+    assert!(!went(FIRST_PORT_BULK_MAX + 1).contains(&true));
     assert!(!went(4096).contains(&true), "more than twice as much is in flight");
 }
 

@@ -68,17 +68,17 @@ struct Node {
 }
 
 /// Living children. Dropping the crew kills them.
-pub struct Crew {
+pub struct NodeProcesses {
     nodes: Vec<Node>,
     sources: Arc<OutputSources>,
     streams: usize,
 }
 
-impl Crew {
+impl NodeProcesses {
     /// Makes a crew without children.
     #[must_use]
-    pub fn empty() -> Crew {
-        Crew { nodes: Vec::new(), sources: Arc::default(), streams: 0 }
+    pub fn empty() -> NodeProcesses {
+        NodeProcesses { nodes: Vec::new(), sources: Arc::default(), streams: 0 }
     }
 
     /// Starts all nodes of this host. The calling thread must live as long as they should (the main
@@ -91,8 +91,8 @@ impl Crew {
         wrap: &dyn Fn(Rank) -> Vec<String>,
         outlet: &Outlet,
         guard: &mut Guard,
-    ) -> Result<Crew, LaunchError> {
-        let mut crew = Crew::empty();
+    ) -> Result<NodeProcesses, LaunchError> {
+        let mut crew = NodeProcesses::empty();
         crew.sources = Arc::clone(&outlet.sources);
         let secret = match work.secret_in_environment {
             true => None,
@@ -211,7 +211,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for NodeProcesses {
     fn drop(&mut self) {
         self.signal(Signal::KILL.as_raw());
         for node in &mut self.nodes {
