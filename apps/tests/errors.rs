@@ -115,7 +115,7 @@ fn one_node_is_not_as_the_others() {
     job(
         "",
         &format!("exec {HIMENO} --size xs --iterations 4"),
-        &["node 1 called barrier while node 0 called reduce"],
+        &["node 1 called barrier while node 0 called barrier_reduce"],
     );
     job(
         "--failure-time 500",

@@ -63,7 +63,7 @@ impl JoinedJob {
     /// Comes to a reduction of all nodes whose arguments this node refuses, so that it fails on all
     /// of them.
     pub fn refuse_reduce(&self, error: &CallError) {
-        let _own_error_says_why = self.job.refuse_collective("reduce", &error.text);
+        let _own_error_says_why = self.job.refuse_collective("barrier_reduce", &error.text);
     }
 
     /// Comes to the declaration of an array whose arguments this node refuses, so that it fails on

@@ -68,11 +68,19 @@ fn kind_of(name: &str) -> PyResult<ElementKind> {
         .ok_or_else(|| PyValueError::new_err(format!("{name} is not a kind of numbers")))
 }
 
+/// Returns the collective of this name.
+fn collective_of(name: &str) -> PyResult<CollectiveKind> {
+    let kinds = (0..=u8::MAX).filter_map(CollectiveKind::from_code);
+    kinds.into_iter().find(|kind| kind.name() == name).ok_or_else(|| unknown(name))
+}
+
 /// Begins a collective of equal parts, over the bytes of `data`. The result is a `bytearray`, or is
-/// copied into `out`. The ranks compare `meaning`, which says what the bytes are.
+/// copied into `out`. The ranks compare `meaning`, which says what the bytes are. `called` is the
+/// collective that the program calls, if each rank combines the values by itself: by the operator,
+/// or else by a function. If it is `collective` itself, the bytes are a pickled value.
 #[pyfunction]
 #[pyo3(signature = (
-    members, collective, kind, data, root, operator = None, out = None, meaning = ""
+    members, collective, kind, data, root, operator = None, out = None, meaning = "", called = ""
 ))]
 #[allow(clippy::too_many_arguments)] // Called by the package alone.
 pub fn start_even(
@@ -85,6 +93,7 @@ pub fn start_even(
     operator: Option<&str>,
     out: Option<Bound<'_, PyAny>>,
     meaning: &str,
+    called: &str,
 ) -> PyResult<Operation> {
     let root: u32 = number(root, collective, "root")?;
     let (kind, memory) = (kind_of(kind)?, Memory::readable(data, collective)?);
@@ -97,6 +106,14 @@ pub fn start_even(
     };
     let job = members.cell().get(py)?;
     let team = Untyped::of(members.team(&job), kind).meaning(meaning);
+    let team = match called {
+        "" => team,
+        same if same == collective => team.values(None),
+        called => {
+            let operator = operator.map(|name| operator_of(Some(name))).transpose()?;
+            team.values(Some((collective_of(called)?, operator)))
+        }
+    };
     let pending = memory.with_bytes(py, |bytes| {
         Ok(match collective {
             "broadcast" => team.broadcast(root, bytes),
@@ -116,9 +133,9 @@ pub fn start_even(
 }
 
 /// Begins a collective of parts that may differ in length. The result is a list of `bytearray`s, or
-/// one for a scatter. The ranks compare `meaning`, as for `start_even`.
+/// one for a scatter. The ranks compare `meaning` and `called`, as for `start_even`.
 #[pyfunction]
-#[pyo3(signature = (members, collective, data, root, meaning = ""))]
+#[pyo3(signature = (members, collective, data, root, meaning = "", called = ""))]
 pub fn start_uneven(
     py: Python<'_>,
     members: Members<'_>,
@@ -126,6 +143,7 @@ pub fn start_uneven(
     data: Vec<Bound<'_, PyAny>>,
     root: &Bound<'_, PyAny>,
     meaning: &str,
+    called: &str,
 ) -> PyResult<Operation> {
     let root: u32 = number(root, collective, "root")?;
     let parts: Vec<Vec<u8>> = data
@@ -135,7 +153,8 @@ pub fn start_uneven(
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     let mine = parts.first().copied().unwrap_or_default();
     let job = members.cell().get(py)?;
-    let team = Untyped::of(members.team(&job), ElementKind::U8).meaning(meaning);
+    let combined = if called.is_empty() { None } else { Some((collective_of(called)?, None)) };
+    let team = Untyped::of(members.team(&job), ElementKind::U8).meaning(meaning).values(combined);
     let work = match collective {
         "gather" => Work::Parts(team.gather_uneven(root, mine)),
         "all_gather" => Work::Parts(team.all_gather_uneven(mine)),
@@ -150,10 +169,7 @@ pub fn start_uneven(
 /// Without it, this node would be one collective behind the others.
 #[pyfunction]
 pub fn refuse(py: Python<'_>, members: Members<'_>, collective: &str, why: String) -> PyResult<()> {
-    let kind = (0..=u8::MAX)
-        .filter_map(CollectiveKind::from_code)
-        .find(|kind| kind.name() == collective)
-        .ok_or_else(|| unknown(collective))?;
+    let kind = collective_of(collective)?;
     let job = members.cell().get(py)?;
     let team = Untyped::of(members.team(&job), ElementKind::U8);
     // Not waited for: the caller has an exception already.

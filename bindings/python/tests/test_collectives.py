@@ -344,7 +344,11 @@ def test_a_failed_conversion_loses_no_result(alone):
 @pytest.mark.parametrize(
     ("value", "shown"),
     # The ranks exchange whole numbers of any length, and each adds them.
-    [("numpy.ones(3)", "all_reduce of 3 f64"), ("1", "all_gather of 16 × 1 bytes")],
+    [
+        ("numpy.ones(3)", "all_reduce of 3 f64"),
+        ("1", "all_reduce of values with Sum"),
+        ("'a', lambda a, b: a", "all_reduce of values with an ordered function"),
+    ],
 )
 def test_barrier_against_all_reduce_is_a_mistake_on_all_nodes(run, first, value, shown):
     # COLL-3.9.

@@ -379,7 +379,8 @@ impl<'a> ByProgram<'a> {
     }
 
     fn untyped(&self) -> Untyped<'_> {
-        Untyped::of(self.call.team(), ElementKind::U8)
+        let combined = Some((self.call.collective, None));
+        Untyped::of(self.call.team(), ElementKind::U8).values(combined)
     }
 
     /// Combines the vectors that stand one behind the other in `all`.
@@ -403,7 +404,7 @@ functions! {
     oik_all_reduce_by(team: *mut oik_team, size: usize, combine: Raw<oik_combine>,
         context: BytesMut, values: BytesMut, count: usize) = {
         let by = (*combine, &*context);
-        let by = ByProgram::of(&team, CollectiveKind::AllGather, by, (size, count))?;
+        let by = ByProgram::of(&team, CollectiveKind::AllReduce, by, (size, count))?;
         let values = by.call.checked(values.get_set(by.len, "values"))?;
         values.copy_from_slice(&by.fold(&by.untyped().all_gather(values).wait()?.into_vec())?);
     };
@@ -411,7 +412,7 @@ functions! {
     /// at other ranks `result` may be NULL. Thread-safe, as `oik_broadcast` is.
     oik_reduce_by(team: *mut oik_team, root: u32, size: usize, combine: Raw<oik_combine>,
         context: BytesMut, values: Bytes, count: usize, result: BytesMut) = {
-        let by = ByProgram::of(&team, CollectiveKind::Gather, (*combine, context), (size, count))?;
+        let by = ByProgram::of(&team, CollectiveKind::Reduce, (*combine, context), (size, count))?;
         let is_root = by.call.team().rank() == root;
         let room = by.call.checked(result.get(if is_root { by.len } else { 0 }, "result"))?;
         let values = by.call.checked(values.get(by.len, "values"))?;
@@ -425,7 +426,7 @@ functions! {
     oik_scan_by(team: *mut oik_team, size: usize, combine: Raw<oik_combine>, context: BytesMut,
         values: BytesMut, count: usize) = {
         let by = (*combine, &*context);
-        let by = ByProgram::of(&team, CollectiveKind::AllGather, by, (size, count))?;
+        let by = ByProgram::of(&team, CollectiveKind::Scan, by, (size, count))?;
         let values = by.call.checked(values.get_set(by.len, "values"))?;
         let all = by.untyped().all_gather(values).wait()?.into_vec();
         let mine = (by.call.team().rank() as usize + 1).saturating_mul(by.len);

@@ -99,7 +99,8 @@ class Collectives:
     def start_broadcast(self, value: Any = None, root: int = 0) -> Operation:
         """Begins `broadcast`."""
         data = encoded(value, "broadcast") if self.rank == root else b""
-        return self._even("broadcast", "u8", data, root).then(decoded)
+        started = self._even("broadcast", "u8", data, root, called="broadcast")
+        return started.then(decoded)
 
     def broadcast(self, value: Any = None, root: int = 0, timeout: float | None = None) -> Any:
         """Returns the root's value on all ranks. Other ranks need not pass any."""
@@ -128,8 +129,8 @@ class Collectives:
         """Begins `gather`."""
         return self._gather(value, root)
 
-    def _gather(self, value: Any, root: int, purpose: str = "") -> Operation:
-        started, made = self._exchange("gather", value, root, purpose)
+    def _gather(self, value: Any, root: int, called: str = "") -> Operation:
+        started, made = self._exchange("gather", value, root, called)
         return started.then(made if self.rank == root else _nothing)
 
     def gather(self, value: Any, root: int = 0, timeout: float | None = None) -> Any:
@@ -154,8 +155,8 @@ class Collectives:
         """Begins `all_gather`."""
         return self._all_gather(value)
 
-    def _all_gather(self, value: Any, purpose: str = "") -> Operation:
-        started, made = self._exchange("all_gather", value, 0, purpose)
+    def _all_gather(self, value: Any, called: str = "") -> Operation:
+        started, made = self._exchange("all_gather", value, 0, called)
         return started.then(made)
 
     def all_gather(self, value: Any, timeout: float | None = None) -> Any:
@@ -196,9 +197,9 @@ class Collectives:
         """Begins `all_to_all`."""
         return self._all_to_all(values)
 
-    def _all_to_all(self, values: Any, purpose: str = "") -> Operation:
+    def _all_to_all(self, values: Any, called: str = "") -> Operation:
         check_sequence(values, self.size, "all_to_all")
-        started, made = self._exchange("all_to_all", values, 0, purpose)
+        started, made = self._exchange("all_to_all", values, 0, called)
         return started.then(made)
 
     def all_to_all(self, values: Any, timeout: float | None = None) -> Any:
@@ -215,12 +216,11 @@ class Collectives:
         is_root = self.rank == root
         if callable(operator):
             combined = _combining(operator)
-            started = self._gather(value, root, _purpose("reduce"))
+            started = self._gather(value, root, "reduce")
             return started.then(combined if is_root else _nothing)
         numbers = _numbers(value, "reduce", operator)
         if isinstance(numbers, Integers):
-            meaning = numbers.meaning
-            started = self._even("gather", "u8", numbers.data, root, meaning=meaning)
+            started = self._integers("gather", "reduce", numbers, root)
             return started.then(numbers.combined if is_root else _nothing)
         kind, data, meaning, like = numbers
         started = self._even("reduce", kind, data, root, operator, meaning=meaning)
@@ -281,13 +281,12 @@ class Collectives:
     def start_reduce_scatter(self, values: Any, operator: Operator = "sum") -> Operation:
         """Begins `reduce_scatter`."""
         if callable(operator):
-            started = self._all_to_all(values, _purpose("reduce_scatter"))
+            started = self._all_to_all(values, "reduce_scatter")
             return started.then(_combining(operator))
         check_sequence(values, self.size, "reduce_scatter")
         numbers = _numbers(values, "reduce_scatter", operator)
         if isinstance(numbers, Integers):
-            size, meaning = self.size, numbers.meaning
-            started = self._even("all_to_all", "u8", numbers.data, meaning=meaning)
+            size, started = self.size, self._integers("all_to_all", "reduce_scatter", numbers)
             return started.then(lambda raw: numbers.combined_block(raw, size))
         kind, data, meaning, _ = numbers
         started = self._even("reduce_scatter", kind, data, 0, operator, meaning=meaning)
@@ -346,21 +345,24 @@ class Collectives:
         return self
 
     def _exchange(
-        self, collective: str, value: Any, root: int, purpose: str
+        self, collective: str, value: Any, root: int, called: str
     ) -> tuple[Operation, Callable[[Any], Any]]:
-        """Begins to move values of all ranks. Also returns what makes the result of the bytes."""
+        """Begins to move values of all ranks. Also returns what makes the result of the bytes.
+
+        ``called`` is the reduction that the program calls, if each rank combines the values.
+        """
         is_cut = collective == "all_to_all"
         if not _is_array(value):
             parts = [encoded(part, collective) for part in (value if is_cut else [value])]
-            return self._uneven(collective, parts, root, purpose), _all_decoded
+            return self._uneven(collective, parts, root, called=called), _all_decoded
         shape = value.shape if is_cut else (self.size, *value.shape)
         if value.dtype.hasobject:
             rows = [value[rank, ...] for rank in range(self.size)] if is_cut else [value]
             parts = [encoded(row, collective) for row in rows]
-            started = self._uneven(collective, parts, root, purpose + meaning_of(value, False))
+            started = self._uneven(collective, parts, root, meaning_of(value, False), called)
             return started, _stacked(value.dtype, shape)
         kind, data, meaning = _moved(value, collective)
-        started = self._even(collective, kind, data, root, meaning=purpose + meaning)
+        started = self._even(collective, kind, data, root, meaning=meaning, called=called)
         return started, _array(value.dtype, shape)
 
     def _even(
@@ -372,14 +374,36 @@ class Collectives:
         operator: str | None = None,
         out: Any = None,
         meaning: str = "",
+        called: str = "",
     ) -> Operation:
         members = self._members()
-        return _native.start_even(members, collective, kind, data, root, operator, out, meaning)
+        return _native.start_even(
+            members, collective, kind, data, root, operator, out, meaning, called
+        )
+
+    def _integers(
+        self, collective: str, called: str, numbers: Integers, root: int = 0
+    ) -> Operation:
+        """Begins to move whole numbers for the reduction ``called``, which each rank computes."""
+        return self._even(
+            collective,
+            "u8",
+            numbers.data,
+            root,
+            numbers.operator,
+            meaning=numbers.meaning,
+            called=called,
+        )
 
     def _uneven(
-        self, collective: str, parts: list[Any], root: int = 0, meaning: str = ""
+        self,
+        collective: str,
+        parts: list[Any],
+        root: int = 0,
+        meaning: str = "",
+        called: str = "",
     ) -> Operation:
-        return _native.start_uneven(self._members(), collective, parts, root, meaning)
+        return _native.start_uneven(self._members(), collective, parts, root, meaning, called)
 
     def _combine(
         self,
@@ -392,7 +416,7 @@ class Collectives:
         """Combines the values of the first ranks, or of all, for each rank."""
         into = None if out is None else array_of(out, collective, writable=True)
         if callable(operator):
-            started = self._all_gather(value, _purpose(collective))
+            started = self._all_gather(value, collective)
             started = started.then(_nothing if ranks == 0 else _combining(operator, ranks))
             return started if out is None else started.then(_into(out, into))
         numbers = _numbers(value, collective, operator)
@@ -400,8 +424,7 @@ class Collectives:
             if out is not None:
                 cause = "out is given for whole numbers of Python, which have no dtype"
                 raise invalid(collective, cause, "pass a NumPy array, or leave out away")
-            meaning = numbers.meaning
-            started = self._even("all_gather", "u8", numbers.data, meaning=meaning)
+            started = self._integers("all_gather", collective, numbers)
             if ranks == 0:
                 return started.then(_nothing)
             return started.then(lambda raw: numbers.combined(raw, ranks))
@@ -508,11 +531,6 @@ def _numbers(
     if isinstance(value, np.generic):
         return kind, data, meaning, lambda raw: np.frombuffer(raw, array.dtype)[0]
     return kind, data, meaning, _array(array.dtype, array.shape)
-
-
-def _purpose(collective: str) -> str:
-    """Returns what the ranks compare if each of them combines the values by a function."""
-    return f"a value for {collective} by a function: "
 
 
 def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[Any], npt.NDArray[Any]]:

@@ -373,6 +373,7 @@ def start_even(
     operator: str | None = None,
     out: _Memory | None = None,
     meaning: str = "",
+    called: str = "",
 ) -> Operation: ...
 def start_uneven(
     members: Job | Team,
@@ -380,6 +381,7 @@ def start_uneven(
     data: list[_Memory],
     root: int,
     meaning: str = "",
+    called: str = "",
 ) -> Operation: ...
 def refuse(members: Job | Team, collective: str, why: str) -> None: ...
 def sum_exact(members: Job | Team, kind: str, data: _Memory) -> float: ...

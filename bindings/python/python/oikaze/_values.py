@@ -218,6 +218,7 @@ class Integers:
             remedy = f"give {known}, 'min_location', 'max_location' or a function of two values"
             raise invalid(operation, f"operator {name!r} is not known", remedy)
         self._function = function
+        self.operator = name
         if isinstance(value, list | tuple):
             try:
                 # Objects: NumPy must not choose a type that numbers do not fit.
@@ -237,7 +238,7 @@ class Integers:
             raise invalid(operation, cause, remedy) from None
         self.data = b"".join(parts)
         of = "one" if self.shape is None else f"a list of shape {self.shape}"
-        self.meaning = f"whole numbers of Python ({of}) for {operation} with {name!r}"
+        self.meaning = f"whole numbers of Python ({of})"
 
     def combined(self, raw: Any, ranks: int | None = None) -> Any:
         """Returns the numbers of the first ranks combined, of the bytes of all ranks."""

@@ -5,7 +5,7 @@ use super::shm_channel::ShmChannel;
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
-use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction, TargetOp};
+use oikaze_protocol::coherence::{Access, ArrayId, CallStep, Declaration, Reduction, TargetOp};
 use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
@@ -273,6 +273,8 @@ pub enum Request {
     Barrier,
     /// Combines values of all nodes.
     Reduce(Reduction),
+    /// Takes a step of an operation of all nodes. It is also a barrier.
+    Step(CallStep),
     /// Brings all writes home, and returns what this node knows, for the other members of a team.
     ReleaseToTeam,
     /// Learns what other members of a team know.
@@ -386,6 +388,7 @@ impl Request {
             | Request::Fault { .. }
             | Request::Barrier
             | Request::Reduce(_)
+            | Request::Step(_)
             | Request::ReleaseToTeam
             | Request::AcquireFromTeam(_)
             | Request::Leave

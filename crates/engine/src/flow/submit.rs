@@ -238,6 +238,7 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         }
         Request::Free(array) => return coherence.free(array, token, pages),
         Request::Cannot(why) => return coherence.cannot(why, token, pages),
+        Request::Step(step) => return coherence.step(step, token, pages),
         Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
         Request::ReleaseToTeam => return coherence.release_to_team(token, pages),
         Request::AcquireFromTeam(told) => {

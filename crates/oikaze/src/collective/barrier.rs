@@ -87,7 +87,7 @@ impl Job {
         combined
             .into_iter()
             .next()
-            .ok_or_else(|| Error::invalid("reduce", "the result is empty (a defect)"))
+            .ok_or_else(|| Error::invalid("barrier_reduce", "the result is empty (a defect)"))
     }
 
     /// Waits for all nodes as [`Job::barrier`] does, and combines vectors of equal length, element
@@ -101,18 +101,18 @@ impl Job {
         values: &[T],
         operator: impl Into<Combine>,
     ) -> Result<Vec<T>> {
-        self.node.coherence.check_no_guard(&self.node, "reduce")?;
+        self.node.coherence.check_no_guard(&self.node, "barrier_reduce")?;
         let reduction = Reduction { op: op_of(operator.into()), values: T::values_of(values) };
         match self.node.coherence.collective(
             &self.node,
-            &"reduce",
+            &"barrier_reduce",
             Request::Reduce(reduction),
             self.limit,
         )? {
             Value::Reduced(values) => T::numbers_of(values),
             _ => None,
         }
-        .ok_or_else(|| Error::invalid("reduce", "the result is of another type (a defect)"))
+        .ok_or_else(|| Error::invalid("barrier_reduce", "the result is of another type (a defect)"))
     }
 }
 

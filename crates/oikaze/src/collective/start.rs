@@ -1,7 +1,6 @@
 //! Beginning of collectives, which all forms of a collective share.
 
-use super::operator::NoOperator;
-use super::operator::{Item, Operator};
+use super::operator::{Item, NoOperator, Operator, OperatorCode};
 use super::run::{
     CollectiveFailure, End, Finish, Output, PartBytes, Slot, Stage, StageShape, Vector,
 };
@@ -34,6 +33,37 @@ pub struct Start<'t> {
     pub(super) team: &'t Team,
     /// Code of what the values are beyond their type (COLL-3.8); 0 for nothing.
     pub(super) meaning: u32,
+    /// Call of the program, if this collective carries it (COLL-3.10).
+    pub(super) carries: Carries,
+}
+
+/// Call of a program that a collective carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Carries {
+    /// The collective itself.
+    Nothing,
+    /// Exchange of what the members of a team know (COH-15.1).
+    TeamBarrier,
+    /// Exchange of colors and keys (COLL-5.1).
+    Split,
+    /// Values that only a binding understands. With a collective and an operator, each rank
+    /// combines them by itself.
+    Values(Option<(CollectiveKind, OperatorCode)>),
+}
+
+impl Carries {
+    /// Returns the call that the ranks compare, from the call that carries it.
+    fn call_of(self, call: CollectiveCall) -> CollectiveCall {
+        match self {
+            Carries::Nothing => call,
+            Carries::TeamBarrier => CollectiveCall { element: ElementCode::KNOWLEDGE, ..call },
+            Carries::Split => CollectiveCall { element: ElementCode::SPLIT, ..call },
+            Carries::Values(combined) => {
+                let (kind, operator) = combined.unwrap_or((call.kind, call.operator));
+                CollectiveCall { kind, operator, element: call.element.as_values(), ..call }
+            }
+        }
+    }
 }
 
 /// Arguments of a collective, before it begins.
@@ -86,7 +116,7 @@ fn settles<T: Item, R: Send + 'static>(
 
 impl<'t> Start<'t> {
     pub(super) fn of(team: &'t Team) -> Self {
-        Self { team, meaning: 0 }
+        Self { team, meaning: 0, carries: Carries::Nothing }
     }
 
     fn code_of<T>(self) -> ElementCode {
@@ -154,6 +184,7 @@ impl<'t> Start<'t> {
         slot: Arc<Slot<R>>,
     ) -> Pending<R> {
         let Team { core, node, limit, .. } = self.team;
+        let call = self.carries.call_of(call);
         let (stage, sound) = match stage {
             Ok(stage) => (stage, Ok(())),
             Err(why) => (Box::new(Broken(Arc::clone(&slot))) as Box<dyn Stage>, Err(why)),
@@ -231,7 +262,7 @@ impl<'t> Start<'t> {
             kind,
             uneven: false,
             element: self.code_of::<T>(),
-            operator: super::operator::OperatorCode::None,
+            operator: OperatorCode::None,
             root: 0,
             count: None,
         };
@@ -425,12 +456,15 @@ impl<'t> Start<'t> {
         )
     }
 
+    /// Collects the colors and keys of a split (COLL-5.1). No collective of a program fits it.
+    pub(super) fn exchange_colors(self, mine: [u64; 2]) -> Pending<Vec<[u64; 2]>> {
+        Self { carries: Carries::Split, ..self }.all_gather(&[mine])
+    }
+
     /// Collects what the ranks know at a barrier of the team (COH-15.1). No collective of a program
     /// fits it.
     pub(super) fn exchange_knowledge(self, mine: &[u8]) -> Pending<Vec<Vec<u8>>> {
-        let call = self.uneven::<u8>(CollectiveKind::AllGather, 0);
-        let call = CollectiveCall { element: ElementCode::KNOWLEDGE, ..call };
-        self.gather_of_any_length(call, mine, Ok(()), |told| told)
+        Self { carries: Carries::TeamBarrier, ..self }.all_gather_uneven(mine)
     }
 
     fn gather_of_any_length<T: Item, R: Send + 'static>(
@@ -516,7 +550,7 @@ impl<'t> Start<'t> {
             kind,
             uneven: true,
             element: self.code_of::<T>(),
-            operator: super::operator::OperatorCode::None,
+            operator: OperatorCode::None,
             root,
             count: None,
         }

@@ -146,7 +146,7 @@ impl Team {
     pub(super) fn split_by(&self, color: Option<u32>, key: i64) -> Result<Option<Team>> {
         let number = self.core.next_split();
         let mine = [color.map_or(0, |color| u64::from(color) + 1), key.cast_unsigned()];
-        let all = Start::of(self).all_gather(&[mine]).wait()?;
+        let all = Start::of(self).exchange_colors(mine).wait()?;
         let Some(color) = color else { return Ok(None) };
         let mut members: Vec<(i64, usize)> = all
             .iter()

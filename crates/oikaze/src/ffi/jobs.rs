@@ -21,7 +21,7 @@ impl Job {
     /// ```
     /// # fn main() -> oikaze::Result<()> {
     /// let job = oikaze::join()?;
-    /// let error = job.refuse_collective("reduce", "an object of type set");
+    /// let error = job.refuse_collective("barrier_reduce", "an object of type set");
     /// assert!(error.to_string().contains("an object of type set"));
     /// job.barrier()?; // the job goes on
     /// # Ok(())

@@ -12,8 +12,8 @@ use oikaze_engine::{Failure, Request, Value};
 use oikaze_os::memory::tracking::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    Access, ArrayId, ArrayStatistics, Coherence, CoherenceError, Declaration, Delivery, Homes,
-    Ownership, WriteId,
+    Access, ArrayStatistics, Coherence, CoherenceError, Declaration, Delivery, Homes, Ownership,
+    Replacement, WriteId,
 };
 use oikaze_protocol::limits::PAGE;
 use oikaze_runtime::node::{Node, WaitSubject};
@@ -78,10 +78,11 @@ impl<T: Element> SharedArray<T> {
         tracker: &Arc<dyn Tracker>,
         name: &str,
         settings: Result<Settings>,
-        replaces: Option<ArrayId>,
+        replaces: Option<Replacement>,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let what = format!("declare array \"{name}\"");
+        let doing = replaces.as_ref().map_or("declare", |replaces| &replaces.call);
+        let what = format!("{doing} array \"{name}\"");
         node.check_process(|| what.clone())?;
         node.coherence.check_no_guard(node, &what)?;
         let prepared = settings.and_then(|settings| {

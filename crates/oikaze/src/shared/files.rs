@@ -85,7 +85,7 @@ impl<T: Element> SharedArray<T> {
         let failed = |why: io::Error| file_error(&what, path, &why);
         let is_first = self.node.rank() == 0;
         // An error on any node drops the part on all nodes, and whoever drops it removes it.
-        let (number, (header, part)) = self.together_alike("save", &[], || {
+        let (number, (header, part)) = self.step("save", (1, &[]), || {
             let header = if is_npy(path, &what)? { self.header(&what)? } else { Vec::new() };
             if !is_first {
                 return Ok((0, (header.len(), None)));
@@ -96,7 +96,7 @@ impl<T: Element> SharedArray<T> {
             part.file().write_all_at(&header, 0).map_err(failed)?;
             Ok((part.number(), (header.len(), Some(part))))
         })?;
-        let part = self.together("save", || {
+        let (_, part) = self.step("save", (2, &[]), || {
             let part = match part {
                 Some(part) => part,
                 None => PartFile::open(path, number).map_err(failed)?,
@@ -110,13 +110,13 @@ impl<T: Element> SharedArray<T> {
                 }
             }
             part.file().sync_data().map_err(failed)?;
-            Ok(part)
+            Ok((0, part))
         })?;
-        let part = self.together("save", || {
+        let (_, part) = self.step("save", (3, &[]), || {
             if is_first {
-                return part.publish().map(|_| None).map_err(failed);
+                return part.publish().map(|_| (0, None)).map_err(failed);
             }
-            Ok(Some(part))
+            Ok((0, Some(part)))
         })?;
         // The first node has renamed it.
         part.into_iter().for_each(PartFile::leave);
@@ -140,17 +140,18 @@ impl<T: Element> SharedArray<T> {
         let path = path.as_ref();
         let what = format!("load array \"{}\" from {}", self.name, path.display());
         let open = || Ok((0, self.open(path, &what)?));
-        let (_, mut opened) = self.together_alike("load", &[], open)?;
+        let (_, mut opened) = self.step("load", (1, &[]), open)?;
         // All nodes have opened the file before any node opens it again. If each node finds the
         // file that it has open, then all of them had that file at the time between. So no node
         // has another version, whether they share the file or have copies of it.
         for _ in 0..OPENINGS_MAX {
-            let (replaced, again) = self.together_alike("load", &[], || {
+            let (replaced, again) = self.step("load", (2, &[]), || {
                 let again = self.open(path, &what)?;
                 Ok((u64::from(again.version != opened.version), again))
             })?;
             if replaced == 0 {
-                return self.together("load", || self.load_blocks(&opened, &what, path));
+                let load = || Ok((0, self.load_blocks(&opened, &what, path)?));
+                return self.step("load", (3, &[]), load).map(drop);
             }
             opened = again;
         }

@@ -3,11 +3,8 @@
 use super::{Element, SharedArray};
 use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
-use oikaze_protocol::coherence::{CoherenceError, ReduceOp, Reduction, Values};
+use oikaze_protocol::coherence::{CallStep, Values};
 use oikaze_protocol::fnv::fnv1a;
-
-/// Why a call fails whose arguments differ between the nodes.
-const DIFFERENT: &str = "the nodes name different arrays, or pass different values";
 
 impl<T: Element> SharedArray<T> {
     /// Frees the array on all nodes: its memory, its address space and its name. Collective, and a
@@ -73,8 +70,9 @@ impl<T: Element> SharedArray<T> {
     /// Fills as [`SharedArray::fill`] does, with an element of these units.
     #[track_caller]
     pub(crate) fn fill_units(&self, element: &[T]) -> Result<()> {
-        self.together_alike("fill", bytemuck::cast_slice::<T, u8>(element), || Ok((0, ())))?;
-        self.together("fill", || {
+        let value = bytemuck::cast_slice::<T, u8>(element);
+        self.step("fill", (1, value), || Ok((0, ())))?;
+        let filled = self.step("fill", (2, value), || {
             let blocks = self.home_blocks(self.node.rank());
             blocks.into_iter().try_for_each(|block| {
                 let mut guard = self.write(block)?;
@@ -86,63 +84,43 @@ impl<T: Element> SharedArray<T> {
                             .for_each(|place| place.copy_from_slice(units));
                     }
                 }
-                Ok(())
-            })
-        })
+                Ok::<_, Error>(())
+            })?;
+            Ok((0, ()))
+        });
+        filled.map(drop)
     }
 
-    /// Does this node's part of a collective. If it fails on any node, all nodes get an error.
+    /// Does this node's part of a step of an operation of all nodes. The part returns also a
+    /// number, and all nodes get the greatest one. If the part fails on any node, or the nodes do
+    /// not take the same step of the same operation with the same `arguments`, all nodes get an
+    /// error.
     #[track_caller]
-    pub(super) fn together<R>(&self, doing: &str, part: impl FnOnce() -> Result<R>) -> Result<R> {
-        self.agree(doing, || Ok((Request::Barrier, part()?))).map(|(_, done)| done)
-    }
-
-    /// Does this node's part as [`together`](Self::together) does. The part returns also a number,
-    /// and all nodes get the greatest one. If the nodes name different arrays, or pass different
-    /// bytes as `alike`, all nodes get an error.
-    #[track_caller]
-    pub(super) fn together_alike<R>(
+    pub(super) fn step<R>(
         &self,
         doing: &str,
-        alike: &[u8],
+        (step, arguments): (u8, &[u8]),
         part: impl FnOnce() -> Result<(u64, R)>,
     ) -> Result<(u64, R)> {
-        let arguments = [self.name.as_bytes(), &[0], alike].into_iter().flatten();
-        let hash = fnv1a(arguments.copied());
-        let (value, done) = self.agree(doing, || {
-            let (number, done) = part()?;
-            let values = Values::U64(vec![number, hash, !hash]);
-            Ok((Request::Reduce(Reduction { op: ReduceOp::Max, values }), done))
-        })?;
-        match value {
-            // The greatest and the smallest hash are the same if all are.
-            Value::Reduced(Values::U64(numbers)) => match numbers[..] {
-                [number, most, least] if most == !least => Ok((number, done)),
-                _ => Err(Error::failed(
-                    format!("{doing} array \"{}\"", self.name),
-                    CoherenceError::Mismatch(DIFFERENT.to_owned()).into(),
-                )),
-            },
-            _ => Err(Error::invalid(doing, "the result is of another type (a defect)")),
-        }
-    }
-
-    #[track_caller]
-    fn agree<R>(
-        &self,
-        doing: &str,
-        part: impl FnOnce() -> Result<(Request, R)>,
-    ) -> Result<(Value, R)> {
-        let what = format!("{doing} array \"{}\"", self.name);
-        self.node.check_process(|| what.clone())?;
-        self.node.coherence.check_no_guard(&self.node, &what)?;
+        let call = format!("{doing} array \"{}\"", self.name);
+        self.node.check_process(|| call.clone())?;
+        self.node.coherence.check_no_guard(&self.node, &call)?;
         let (request, done) = match part() {
-            Ok((request, done)) => (request, Ok(done)),
+            Ok((number, done)) => {
+                let arguments = fnv1a(arguments.iter().copied());
+                let step = CallStep { call: call.clone(), step, arguments, number };
+                (Request::Step(step), Ok(done))
+            }
             Err(error) => (Request::Cannot(error.to_string()), Err(error)),
         };
-        let agreed = self.node.coherence.collective(&self.node, &what, request, self.limit);
+        let agreed = self.node.coherence.collective(&self.node, &call, request, self.limit);
         // The error of this node says more than what the others are told.
         let done = done?;
-        agreed.map(|value| (value, done))
+        match agreed? {
+            Value::Reduced(Values::U64(numbers)) if let [number] = numbers[..] => {
+                Ok((number, done))
+            }
+            _ => Err(Error::invalid(call, "the result is of another type (a defect)")),
+        }
     }
 }

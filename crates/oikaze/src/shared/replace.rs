@@ -6,6 +6,7 @@ use super::builder::distribution::Distribution;
 use super::shape::{Extents, Shape};
 use super::{Element, SharedArray};
 use crate::error::{Error, Result};
+use oikaze_protocol::coherence::Replacement;
 use std::sync::Arc;
 
 impl<T: Element> SharedArray<T> {
@@ -83,9 +84,9 @@ impl<T: Element> SharedArray<T> {
     #[track_caller]
     fn replaced(&self, doing: &str, settings: Result<Settings>) -> Result<Self> {
         let (node, tracker) = (Arc::clone(&self.node), Arc::clone(self.memory.tracker()));
-        let old = Some(self.memory.array());
-        let new = Self::declare(&node, &tracker, &self.name, settings, old, self.limit)?;
-        self.together(doing, || self.copy_to(&new))?;
+        let replaces = Replacement { array: self.memory.array(), call: doing.to_owned() };
+        let new = Self::declare(&node, &tracker, &self.name, settings, Some(replaces), self.limit)?;
+        self.step(doing, (2, &[]), || Ok((0, self.copy_to(&new)?)))?;
         Ok(new)
     }
 

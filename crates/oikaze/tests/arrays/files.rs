@@ -89,7 +89,7 @@ fn saves_loads_and_fills_of_different_arrays_or_values_fail_on_all_nodes() {
         arrays.iter().for_each(|array| array.fill(1).unwrap());
         let refused = |result: oikaze::Result<()>| {
             let text = result.unwrap_err().to_string();
-            assert!(text.contains("the nodes name different arrays"), "{text}");
+            assert!(text.contains("node 1 called ") && text.contains(" array \""), "{text}");
         };
         refused(mine.save(&path));
         job.barrier()?;

@@ -74,7 +74,7 @@ fn redistribute_moves_homes_and_keeps_all_elements() {
         }
         assert_eq!((grid.home_of([0, 0]), grid.home_of([23, 1023])), (Some(2), Some(2)));
         let wrong = Distribution::Block { axis: 2 };
-        failure(grid.redistribute(wrong), &["declare array \"grid\"", "axis 2"]);
+        failure(grid.redistribute(wrong), &["redistribute array \"grid\"", "axis 2"]);
         assert_eq!(grid.home_of([0, 0]), Some(2));
         Ok(grid.fill(0)?)
     });

@@ -9,18 +9,20 @@ use oikaze::testing::cluster_with;
 /// A collective, by its name in errors.
 type NamedCall = (&'static str, fn(&Job, &SharedArray<u8>) -> oikaze::Result<()>);
 
-const COHERENCE: [NamedCall; 4] = [
+const COHERENCE: [NamedCall; 5] = [
     ("barrier", |job, _| job.barrier()),
-    ("reduce", |job, _| job.barrier_reduce(1_u64, Sum).map(drop)),
+    ("barrier_reduce", |job, _| job.barrier_reduce(1_u64, Sum).map(drop)),
     ("fill array \"shared\"", |_, array| array.fill(1)),
+    ("barrier", |job, _| job.barrier()),
     // Last, because nodes number their arrays differently afterwards.
     ("declare array \"mine\"", |job, _| job.array::<u64>("mine", 100).map(drop)),
 ];
-const DATA: [NamedCall; 4] = [
+const DATA: [NamedCall; 5] = [
     ("all_reduce of 1 i32 with Sum", |job, _| job.all_reduce(1, Sum).map(drop)),
     ("all_gather of 1 u32", |job, _| job.all_gather(&[7_u32]).map(drop)),
     ("barrier of a team", |job, _| job.team().barrier()),
-    ("all_gather of 1 × 16 bytes", |job, _| job.split(Some(0), 0).map(drop)),
+    ("split of a team", |job, _| job.split(Some(0), 0).map(drop)),
+    ("sum_exact", |job, _| job.sum_exact(&[1.0]).map(drop)),
 ];
 
 /// Lets the nodes for which `is_data` is true make the calls of data, and the others those of

@@ -28,7 +28,7 @@ fn arrays_that_differ_between_nodes() {
     });
     // One node declares the array, the other does not.
     all_fail(
-        &["node 1 called barrier while node 0 called declare array \"x\"", "same collectives"],
+        &["node 1 called barrier while node 0 called declare array \"x\"", "same calls"],
         |job| match job.rank() {
             0 => job.array::<u64>("x", 100).map(drop),
             _ => job.barrier(),

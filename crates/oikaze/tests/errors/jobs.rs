@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn collectives_that_differ() {
-    all_fail(&["node 1 called reduce (Sum of 1 f64) while node 0 called barrier"], |job| match job
-        .rank()
-    {
-        0 => job.barrier(),
-        _ => job.barrier_reduce(1.0, Sum).map(drop),
+    all_fail(&["node 1 called barrier_reduce (Sum of 1 f64) while node 0 called barrier"], |job| {
+        match job.rank() {
+            0 => job.barrier(),
+            _ => job.barrier_reduce(1.0, Sum).map(drop),
+        }
     });
     all_fail(&["reduce (Max of 1 u64)", "reduce (Min of 1 u64)"], |job| {
         job.barrier_reduce(1u64, [Combine::Max, Combine::Min][job.rank() as usize]).map(drop)
@@ -27,6 +27,35 @@ fn collectives_that_differ() {
     let [barrier, leave]: [_; 2] = outcomes.try_into().unwrap();
     failure(barrier, &["barrier", "node 1 is leaving the job"]);
     leave.unwrap();
+}
+
+/// COH-6.2: an operation that takes several collectives goes by its own name.
+#[test]
+fn operations_of_arrays_against_a_barrier_are_named_on_all_nodes() {
+    type Operation = fn(SharedArray<u64>) -> Result<()>;
+    let operations: [(&str, Operation); 6] = [
+        ("fill", |array| array.fill(1)),
+        ("resize", |mut array| array.resize(20)),
+        ("redistribute", |mut array| {
+            array.redistribute(Distribution::Cyclic { axis: 0, indices: 512 })
+        }),
+        ("free", SharedArray::free),
+        ("save", |array| array.save("/dev/shm/oikaze-unsaved")),
+        ("load", |array| array.load("/dev/zero")),
+    ];
+    for (name, operation) in operations {
+        let outcomes = cluster(2, &Settings::default(), |job| {
+            let array = job.array::<u64>("a", 10).unwrap();
+            if job.rank() == 0 { operation(array) } else { job.barrier() }
+        });
+        for outcome in outcomes {
+            let text = outcome.unwrap_err().to_string();
+            let call = format!("node 0 called {name} array \"a\"");
+            assert!(text.contains(&call) || text.contains("/dev/zero"), "{text}");
+            let remedies = text.matches("same calls in the same order").count();
+            assert!(remedies <= 1, "{text}");
+        }
+    }
 }
 
 /// One node does not come, and the time limit ends the wait of the others.

@@ -64,7 +64,7 @@ fn uses_everything(job: &Job) -> Vec<String> {
         other => wrong.push(format!("{what}: {other:?}")),
     };
     check("barrier", job.barrier().err());
-    check("reduce", job.barrier_reduce(1_u64, oikaze::collective::operator::Sum).err());
+    check("barrier_reduce", job.barrier_reduce(1_u64, oikaze::collective::operator::Sum).err());
     check("lock", job.lock(3).err());
     check("flush", job.flush().err());
     check("array", job.array::<u64>("another", 4).err());

@@ -51,7 +51,7 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
             text(job.array::<u64>("b", 1)),
         ];
         for (what, text) in
-            ["barrier: ", "reduce: ", "declare array \"b\": "].into_iter().zip(refused)
+            ["barrier: ", "barrier_reduce: ", "declare array \"b\": "].into_iter().zip(refused)
         {
             assert!(text.starts_with(what) && text.contains("reads bytes 24..40"), "{text}");
             assert!(

@@ -33,6 +33,7 @@ pub use pages::machine::{Access, ArrayId, Pages};
 pub use releasing::guards::{Ownership, Spans, WriteId};
 pub use statistics::{ArrayStatistics, CoherenceStatistics};
 pub use types::{
-    CoherenceError, CoherenceEvent, Declaration, Element, Field, ReduceOp, Reduction, Value, Values,
+    CallStep, CoherenceError, CoherenceEvent, Declaration, Element, Field, ReduceOp, Reduction,
+    Replacement, Value, Values,
 };
 pub use updating::delivery::Delivery;

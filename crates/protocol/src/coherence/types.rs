@@ -45,7 +45,32 @@ pub struct Declaration {
     /// Numbers that an element consists of, in order. It may be empty.
     pub fields: Vec<Field>,
     /// An array of the same name that this one replaces, and that is freed later.
-    pub replaces: Option<ArrayId>,
+    pub replaces: Option<Replacement>,
+}
+
+/// Replacement of an array by one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+pub struct Replacement {
+    /// Number of the array that is replaced.
+    pub array: ArrayId,
+    /// Name of the program's call, at most [`crate::limits::NAME_MAX`] bytes.
+    pub call: String,
+}
+
+/// Step of an operation of all nodes that takes several collectives. Each step is a barrier, and
+/// its result is the greatest number of all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+pub struct CallStep {
+    /// Operation as the program has called it, such as `save array "a"`.
+    pub call: String,
+    /// Number of the step, from 1.
+    pub step: u8,
+    /// Digest of the arguments that all nodes must pass alike.
+    pub arguments: u64,
+    /// Number of this node.
+    pub number: u64,
 }
 
 crate::wire_enum! {

@@ -136,6 +136,8 @@ pub struct ElementCode {
 impl ElementCode {
     /// Code of what the ranks know at a barrier of a team. No type of a program has it.
     pub const KNOWLEDGE: ElementCode = ElementCode { name: 1, size: 0 };
+    /// Code of the colors and keys of a split. No type of a program has it.
+    pub const SPLIT: ElementCode = ElementCode { name: 2, size: 0 };
 
     /// Returns the code of a type with this name and size.
     #[must_use]
@@ -143,7 +145,7 @@ impl ElementCode {
         let hash = crate::fnv::fnv1a(name.bytes());
         ElementCode {
             name: (hash ^ hash >> 32) as u32,
-            size: u32::try_from(size).unwrap_or(u32::MAX),
+            size: u32::try_from(size).unwrap_or(u32::MAX - 1),
         }
     }
 
@@ -152,6 +154,18 @@ impl ElementCode {
     #[must_use]
     pub const fn with_meaning(self, meaning: u32) -> ElementCode {
         ElementCode { name: self.name ^ meaning, ..self }
+    }
+
+    /// Returns the code of values that only a binding understands, in place of their bytes. No type
+    /// of a program has it.
+    #[must_use]
+    pub const fn as_values(self) -> ElementCode {
+        ElementCode { size: u32::MAX, ..self }
+    }
+
+    /// Returns `true` if only a binding understands the values ([`ElementCode::as_values`]).
+    const fn are_values(self) -> bool {
+        self.size == u32::MAX
     }
 
     /// Returns the code of a meaning, by a text that describes it.
@@ -234,13 +248,23 @@ impl fmt::Display for NamedCall<'_> {
         if element == ElementCode::KNOWLEDGE {
             return f.write_str("barrier of a team");
         }
-        write!(f, "{}{} of ", call.kind, if call.uneven { "_uneven" } else { "" })?;
-        if let Some(count) = call.count {
-            write!(f, "{count} ")?;
+        if element == ElementCode::SPLIT {
+            return f.write_str("split of a team");
         }
-        match names(element) {
-            Some(name) => f.write_str(name)?,
-            None => write!(f, "× {} bytes (type {:08x})", element.size, element.name)?,
+        if call.operator == Operator::SumExact {
+            return f.write_str("sum_exact");
+        }
+        if element.are_values() {
+            write!(f, "{} of values", call.kind)?;
+        } else {
+            write!(f, "{}{} of ", call.kind, if call.uneven { "_uneven" } else { "" })?;
+            if let Some(count) = call.count {
+                write!(f, "{count} ")?;
+            }
+            match names(element) {
+                Some(name) => f.write_str(name)?,
+                None => write!(f, "× {} bytes (type {:08x})", element.size, element.name)?,
+            }
         }
         if call.kind.has_root() {
             write!(f, " with root {}", call.root)?;

@@ -4,7 +4,8 @@ use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    Access, CoherenceError, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values,
+    Access, CallStep, CoherenceError, Declaration, Element, Homes, ReduceOp, Reduction, Value,
+    Values,
 };
 use oikaze_protocol::wind::Token;
 
@@ -123,7 +124,7 @@ fn different_collectives_fail_everywhere() {
     all_fail(
         &mut cluster,
         &tokens,
-        &["node 2 called barrier while node 0 called reduce (Sum of 2 f64)"],
+        &["node 2 called barrier while node 0 called barrier_reduce (Sum of 2 f64)"],
     );
     let values = |rank| if rank == 1 { Values::I64(vec![1]) } else { Values::U64(vec![1]) };
     let tokens: Vec<Token> = (0..3)
@@ -132,8 +133,44 @@ fn different_collectives_fail_everywhere() {
     all_fail(
         &mut cluster,
         &tokens,
-        &["node 1 called reduce (Sum of 1 i64) while node 0 called reduce (Sum of 1 u64)"],
+        &[
+            "node 1 called barrier_reduce (Sum of 1 i64) while node 0 called barrier_reduce (Sum of 1 u64)",
+        ],
     );
+}
+
+/// COH-6.2: steps of one operation give the greatest number, and others name the operation.
+#[test]
+fn steps_of_an_operation_agree_on_a_number_or_name_it() {
+    let step = |call: &str, step, arguments, number| {
+        let call = call.to_owned();
+        CallStep { call, step, arguments, number }
+    };
+    let take = |cluster: &mut Cluster, odd: CallStep| -> Vec<Token> {
+        let of = |rank| if rank == 2 { odd.clone() } else { step("save array \"a\"", 1, 7, 3) };
+        (0..3).map(|rank| cluster.call(rank, |c, token, m| c.step(of(rank), token, m))).collect()
+    };
+    let mut cluster = Cluster::new(3, 8);
+    let tokens = take(&mut cluster, step("save array \"a\"", 1, 7, u64::MAX));
+    cluster.run_until_quiet();
+    for (rank, token) in (0..).zip(tokens) {
+        let greatest = Value::Reduced(Values::U64(vec![u64::MAX]));
+        assert_eq!(cluster.take(rank, token), Some(Ok(greatest)));
+    }
+    for (odd, text) in [
+        (
+            step("load array \"a\"", 1, 7, 0),
+            "node 2 called load array \"a\" while node 0 called save",
+        ),
+        (
+            step("save array \"a\"", 2, 7, 0),
+            "node 2 is in step 2 of save array \"a\", node 0 in step 1",
+        ),
+        (step("save array \"a\"", 1, 8, 0), "save array \"a\" with other arguments than node 0"),
+    ] {
+        let tokens = take(&mut cluster, odd);
+        all_fail(&mut cluster, &tokens, &[text]);
+    }
 }
 
 /// COH-6.3: in rank order, so the same bits in every run, whatever order the arrivals come in.

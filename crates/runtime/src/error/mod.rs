@@ -388,9 +388,6 @@ pub fn advice(failure: &Failure) -> &'static str {
             ". Its own output says why it ended (a program that exits without leaving its job is lost to the others, too); a node \
              that only stalls needs a longer OIKAZE_FAILURE_TIME"
         }
-        Failure::Coherence(CoherenceError::Mismatch(_)) => {
-            ". All nodes make the same calls in the same order, with arguments that fit together"
-        }
         _ => "",
     }
 }

@@ -274,7 +274,7 @@ impl TeamCore {
         let (me, from) = ((self.me, mine), (from, theirs));
         let (low, high) = if me.0 < from.0 { (me, from) } else { (from, me) };
         format!(
-            "rank {} calls {}, and rank {} calls {}: all ranks of a team make the same calls in the same order",
+            "rank {} calls {}, and rank {} calls {}; all ranks of a team make the same calls in the same order, with arguments that fit together",
             low.0, low.1, high.0, high.1
         )
     }

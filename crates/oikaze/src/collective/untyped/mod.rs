@@ -5,9 +5,9 @@ mod operator;
 
 pub use operator::UntypedOperator;
 
-use super::operator::Item;
-use super::operator::NoOperator;
+use super::operator::{Item, NoOperator, OperatorCode};
 use super::run::Output;
+use super::start::Carries;
 use super::{Collectives, Pending, Start};
 use crate::Rank;
 use crate::error::{Error, Result};
@@ -195,6 +195,30 @@ impl<'t> Untyped<'t> {
     #[must_use]
     pub fn meaning(mut self, text: &str) -> Self {
         self.start.meaning = if text.is_empty() { 0 } else { ElementCode::meaning(text) };
+        self
+    }
+
+    /// Makes the ranks compare the bytes as values that only the caller understands. With a
+    /// collective, the program calls that one: each rank combines the values of all by itself, by
+    /// an operator or else by a function (COLL-3.10).
+    ///
+    /// ```
+    /// use oikaze::ffi::{CollectiveKind, ElementKind, Untyped};
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let scan = Some((CollectiveKind::Scan, None));
+    /// let pending = Untyped::of(&job, ElementKind::U8).values(scan).all_gather(&[7]);
+    /// assert!(format!("{pending:?}").contains("scan of values with an ordered function"));
+    /// assert_eq!(pending.wait()?.len(), job.size() as usize);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn values(mut self, combined: Option<(CollectiveKind, Option<UntypedOperator>)>) -> Self {
+        let combined = combined.map(|(kind, operator)| {
+            (kind, operator.map_or(OperatorCode::Ordered, UntypedOperator::code))
+        });
+        self.start.carries = Carries::Values(combined);
         self
     }
 

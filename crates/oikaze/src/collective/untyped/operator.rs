@@ -69,7 +69,7 @@ macro_rules! enumeration {
             }
 
             /// Returns the number by which the ranks compare their operators.
-            const fn code(self) -> OperatorCode {
+            pub(super) const fn code(self) -> OperatorCode {
                 match self { $(UntypedOperator::$operator => OperatorCode::$operator),* }
             }
         }

@@ -10,6 +10,8 @@ pub(crate) enum Doing {
     Barrier,
     TeamBarrier,
     Reduce,
+    /// Step of this operation, which takes several collectives.
+    Step(String),
     Declare(String),
     Free(String),
     Leave,
@@ -28,7 +30,8 @@ impl fmt::Display for Doing {
         match self {
             Doing::Barrier => f.write_str("barrier"),
             Doing::TeamBarrier => f.write_str("team barrier or notification"),
-            Doing::Reduce => f.write_str("reduce"),
+            Doing::Reduce => f.write_str("barrier_reduce"),
+            Doing::Step(call) => f.write_str(call),
             Doing::Declare(name) => write!(f, "declare array \"{name}\""),
             Doing::Free(name) => write!(f, "free array \"{name}\""),
             Doing::Leave => f.write_str("leave"),

@@ -5,15 +5,21 @@ use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::pages::homes::{Homes, Spread};
 use crate::coherence::pages::machine::ArrayId;
-use crate::coherence::types::{Declaration, Element, Field, ReduceOp, Reduction, Values};
+use crate::coherence::types::{
+    CallStep, Declaration, Element, Field, ReduceOp, Reduction, Replacement, Values,
+};
 use crate::extremes::{maximum, minimum};
 use crate::fnv::fnv1a;
 use crate::limits::{NAME_MAX, PAGE};
 use crate::wind::Refusal;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 
+/// Remedy of calls that differ.
+const SAME_CALLS: &str =
+    "all nodes make the same calls in the same order, with arguments that fit together";
 /// Maximum number of values in one reduction.
 pub const REDUCE_MAX: usize = 1 << 16;
 /// Maximum number of axes of an array.
@@ -32,6 +38,8 @@ pub(crate) const TEXT_MAX: usize = 1024;
 pub(crate) enum Call {
     Barrier,
     Reduce(Reduction),
+    /// Step of an operation that takes several collectives.
+    Step(CallStep),
     Declare(Declared),
     Leave,
     /// Frees an array, which has a name for the text of errors.
@@ -55,7 +63,7 @@ pub(crate) struct Declared {
     homes: HomesDigest,
     shape: Vec<u64>,
     fields: Vec<Field>,
-    replaces: Option<ArrayId>,
+    replaces: Option<Replacement>,
 }
 
 /// Homes in the form that nodes compare: their kind, its parameter or the digest of a list, and the
@@ -115,6 +123,11 @@ impl Declared {
         self.number
     }
 
+    /// Returns the name of the call, if it replaces an array.
+    fn call(&self) -> Option<&str> {
+        self.replaces.as_ref().map(|replaces| &*replaces.call)
+    }
+
     fn shape_text(&self) -> String {
         let extents: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
         format!("the shape [{}]", extents.join(", "))
@@ -160,8 +173,10 @@ impl Declared {
             return pair(&|d| d.homes.text());
         }
         if self.replaces != other.replaces {
-            return pair(&|d| match d.replaces {
-                Some(number) => format!("that it replaces array number {number}"),
+            return pair(&|d| match &d.replaces {
+                Some(Replacement { array, call }) => {
+                    format!("by {call} that it replaces array number {array}")
+                }
                 None => String::from("a new array"),
             });
         }
@@ -180,7 +195,12 @@ impl Declared {
         out.put_prefixed(name.as_bytes()).put_leb128(u64::from(*number)).put_leb128(*bytes);
         out.put_leb128(u64::from(element.kind)).put_leb128(u64::from(element.size));
         out.put_leb128(*page).put_u8(homes.kind).put_leb128(homes.value).put_u8(homes.axis);
-        out.put_leb128(replaces.map_or(0, |number| u64::from(number) + 1));
+        match replaces {
+            Some(Replacement { array, call }) => {
+                out.put_leb128(u64::from(*array) + 1).put_prefixed(call.as_bytes())
+            }
+            None => out.put_leb128(0),
+        };
         out.put_leb128(shape.len() as u64);
         shape.iter().for_each(|extent| {
             out.put_leb128(*extent);
@@ -199,7 +219,10 @@ impl Declared {
         let homes = HomesDigest { kind: reader.u8()?, value: reader.leb128()?, axis: reader.u8()? };
         let replaces = match reader.leb128()? {
             0 => None,
-            next => Some(ArrayId::try_from(next - 1).map_err(|_| Refusal::Malformed)?),
+            next => Some(Replacement {
+                array: ArrayId::try_from(next - 1).map_err(|_| Refusal::Malformed)?,
+                call: read_text(reader, NAME_MAX)?,
+            }),
         };
         let axes = reader.count(1)?;
         if axes > AXES_MAX {
@@ -224,7 +247,13 @@ impl Call {
         match self {
             Call::Barrier | Call::Unfit(_) => Doing::Barrier,
             Call::Reduce(_) => Doing::Reduce,
-            Call::Declare(declared) => Doing::Declare(declared.name.clone()),
+            Call::Step(step) => Doing::Step(step.call.clone()),
+            Call::Declare(declared) => match &declared.replaces {
+                Some(Replacement { call, .. }) => {
+                    Doing::Step(format!("{call} array \"{}\"", declared.name))
+                }
+                None => Doing::Declare(declared.name.clone()),
+            },
             Call::Leave => Doing::Leave,
             Call::Free { name, .. } => Doing::Free(name.clone()),
         }
@@ -236,7 +265,7 @@ impl Call {
                 let (op, values) = (reduction.op, &reduction.values);
                 let kind =
                     ["f64", "i64", "u64"].get(kind_of(values) as usize).copied().unwrap_or("");
-                format!("reduce ({op:?} of {} {kind})", values.len())
+                format!("{} ({op:?} of {} {kind})", self.doing(), values.len())
             }
             Call::Unfit(_) => String::from("something it cannot do"),
             other => other.doing().to_string(),
@@ -264,6 +293,12 @@ impl Call {
                 out.put_u8(1).put_u8(*op as u8);
                 write_values(values, out)
             }
+            Call::Step(CallStep { call, step, arguments, number }) => {
+                write_text(call, out.put_u8(6))
+                    .put_u8(*step)
+                    .put_u64(*arguments)
+                    .put_leb128(*number)
+            }
             Call::Declare(declared) => declared.write(out.put_u8(2)),
             Call::Leave => out.put_u8(3),
             Call::Unfit(reason) => write_text(reason, out.put_u8(4)),
@@ -284,6 +319,12 @@ impl Call {
             3 => Call::Leave,
             4 => Call::Unfit(read_text(reader, TEXT_MAX)?),
             5 => Call::Free { number: reader.leb128_u32()?, name: read_text(reader, NAME_MAX)? },
+            6 => Call::Step(CallStep {
+                call: read_text(reader, TEXT_MAX)?,
+                step: reader.u8()?,
+                arguments: reader.u64()?,
+                number: reader.leb128()?,
+            }),
             _ => return Err(Refusal::Malformed),
         })
     }
@@ -354,28 +395,42 @@ pub(crate) fn agree<'a>(
     let Some((first_rank, first)) = rest.next() else { return Ok(None) };
     let mut sum = match first {
         Call::Reduce(reduction) => Some(reduction.values.clone()),
+        Call::Step(step) => Some(Values::U64(vec![step.number])),
         _ => None,
     };
     for (rank, call) in rest {
         match (first, call) {
             (Call::Barrier, Call::Barrier) | (Call::Leave, Call::Leave) => {}
             (Call::Free { number: a, .. }, Call::Free { number: b, .. }) if a == b => {}
-            (Call::Declare(a), Call::Declare(b)) => {
+            (Call::Declare(a), Call::Declare(b)) if a.call() == b.call() => {
                 if let Some((ours, theirs)) = a.difference(b) {
-                    let name = &a.name;
                     return Err(format!(
-                        "declare array \"{name}\": node {first_rank} declared {ours}, node {rank} declared {theirs}; all nodes must \
-                         declare the same arrays in the same order"
+                        "{}: node {first_rank} declared {ours}, node {rank} declared {theirs}; all nodes must declare the same \
+                         arrays in the same order",
+                        first.doing()
                     ));
                 }
             }
             (Call::Reduce(a), Call::Reduce(b))
                 if a.op == b.op && combine(a.op, sum.as_mut(), &b.values) => {}
+            (Call::Step(a), Call::Step(b)) if a.call == b.call => {
+                let difference = if a.step != b.step {
+                    format!(
+                        "is in step {} of {}, node {first_rank} in step {}",
+                        b.step, b.call, a.step
+                    )
+                } else if a.arguments != b.arguments {
+                    format!("called {} with other arguments than node {first_rank}", b.call)
+                } else {
+                    combine(ReduceOp::Max, sum.as_mut(), &Values::U64(vec![b.number]));
+                    continue;
+                };
+                return Err(format!("node {rank} {difference}; {SAME_CALLS}"));
+            }
             _ => {
                 let (ours, theirs) = (first.text(), call.text());
                 return Err(format!(
-                    "node {rank} called {theirs} while node {first_rank} called {ours}: every node must call the same collectives \
-                     in the same order"
+                    "node {rank} called {theirs} while node {first_rank} called {ours}; {SAME_CALLS}"
                 ));
             }
         }

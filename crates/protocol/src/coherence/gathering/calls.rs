@@ -20,7 +20,8 @@ impl Collectives {
         base: &mut Base<'_>,
     ) -> ArrayId {
         let (me, nodes) = (base.mail.me, base.mail.nodes);
-        let problem = match base.arrays.has_name(&declaration.name, declaration.replaces) {
+        let replaces = declaration.replaces.as_ref().map(|replaces| replaces.array);
+        let problem = match base.arrays.has_name(&declaration.name, replaces) {
             true => Some("an array of that name exists already".into()),
             false => declaration.problem(nodes),
         };
@@ -56,7 +57,9 @@ impl Collectives {
         let call = if count <= REDUCE_MAX {
             Call::Reduce(reduction)
         } else {
-            Call::Unfit(format!("reduce {count} values at once, the limit is {REDUCE_MAX}"))
+            Call::Unfit(format!(
+                "barrier_reduce of {count} values at once, the limit is {REDUCE_MAX}; pass fewer in each call"
+            ))
         };
         self.call(call, token);
     }

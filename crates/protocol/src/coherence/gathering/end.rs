@@ -198,13 +198,12 @@ impl Collectives {
                 }
                 Value::Array(number)
             }
-            (Outcome::Agreed(Some(values)), _) => {
-                w.base.statistics.reductions += 1;
-                Value::Reduced(values)
-            }
-            (Outcome::Agreed(None), _) => {
-                w.base.statistics.barriers += 1;
-                Value::None
+            (Outcome::Agreed(values), call) => {
+                match call {
+                    Call::Reduce(_) => w.base.statistics.reductions += 1,
+                    _ => w.base.statistics.barriers += 1,
+                }
+                values.map_or(Value::None, Value::Reduced)
             }
         };
         w.base.mail.done(current.token, value);

@@ -347,7 +347,7 @@ fn write_conflict(intervals: &[Interval], arrays: &Arrays) -> Option<String> {
     let (array, bytes, one, other) = OwnedBytes::conflict(intervals.iter())?;
     let name = arrays.get(array).map_or("", |array| array.name.as_str());
     Some(format!(
-        "nodes {one} and {other} both wrote bytes {}..{} of array \"{name}\" under guards since the last barrier: cut the ranges so \
+        "nodes {one} and {other} both wrote bytes {}..{} of array \"{name}\" under guards since the last barrier; cut the ranges so \
              that they do not overlap, order the writes by a lock, or use write_merged",
         bytes.start, bytes.end
     ))

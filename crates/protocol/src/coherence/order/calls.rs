@@ -9,7 +9,7 @@ use crate::coherence::order::Coherence;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::releasing::guards::{Ownership, Spans, WriteId};
 use crate::coherence::statistics::{ArrayStatistics, CoherenceStatistics};
-use crate::coherence::types::{CoherenceError, Declaration, Reduction};
+use crate::coherence::types::{CallStep, CoherenceError, Declaration, Reduction};
 use crate::coherence::updating::delivery::Delivery;
 use crate::time::Time;
 use crate::wind::{Class, Token};
@@ -288,6 +288,13 @@ impl Coherence {
     /// it.
     pub fn barrier(&mut self, token: Token, pages: &mut dyn Pages) {
         self.collectives.call(Call::Barrier, token);
+        self.settle(pages);
+    }
+
+    /// Takes a step of an operation of all nodes. The operation is a barrier, and its value is the
+    /// greatest number of all nodes ([`Values::U64`]).
+    pub fn step(&mut self, step: CallStep, token: Token, pages: &mut dyn Pages) {
+        self.collectives.call(Call::Step(step), token);
         self.settle(pages);
     }
 
