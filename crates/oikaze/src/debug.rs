@@ -1,12 +1,19 @@
 //! `Debug` for public types: what identifies each of them, and no contents of memory.
 
-use crate::atomic::RemoteWord;
-use crate::completion::{CompletionQueue, Counter, Operation, Outcome};
-use crate::memory::remote::RemoteRegion;
-use crate::memory::{LocalRegion, RegionSlice, Scope};
-use crate::message::{Fifo, RemoteFifo};
-use crate::shared::{Element, LockGuard, SharedArray};
-use crate::{Job, Peer};
+use crate::completion::counter::Counter;
+use crate::completion::operation::{Operation, Outcome};
+use crate::completion::queue::CompletionQueue;
+use crate::job::handle::Job;
+use crate::job::peer::Peer;
+use crate::memory::region::{LocalRegion, RegionSlice};
+use crate::memory::remote::region::RemoteRegion;
+use crate::memory::remote::words::RemoteWord;
+use crate::memory::scope::Scope;
+use crate::message::fifo::Fifo;
+use crate::message::remote_fifo::RemoteFifo;
+use crate::shared::array::SharedArray;
+use crate::shared::element::Element;
+use crate::shared::lock::LockGuard;
 use std::fmt;
 
 /// Implements `Debug` for a type with the fields that these calls return.

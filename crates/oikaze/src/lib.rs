@@ -29,7 +29,7 @@
 )]
 
 #[macro_use]
-mod tables;
+pub(crate) mod tables;
 
 pub mod atomic;
 #[cfg(doctest)]
@@ -46,6 +46,7 @@ pub mod job;
 pub mod limits;
 pub mod memory;
 pub mod message;
+mod panics;
 pub mod prelude;
 mod rules;
 pub mod shared;

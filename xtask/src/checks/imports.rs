@@ -17,6 +17,8 @@ use std::path::Path;
 
 /// Name of the root module.
 const ROOT: &str = "crate";
+/// Name of modules of tests, which count neither as files nor as imports.
+const TESTS: &str = "tests";
 /// Maximum number of members of a circle for which all orders are compared.
 const EXACT_MAX: usize = 18;
 
@@ -81,7 +83,7 @@ pub fn read(
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-        if name == "tests" {
+        if name == TESTS {
             continue;
         }
         if !is_root(name) {
@@ -119,7 +121,8 @@ fn imports(sources: &[Source]) -> Imports {
     let mut imports = Imports::new();
     for source in sources {
         let imported = imports.entry(name(&source.module)).or_default();
-        for path in paths(&source.text, &source.module, &modules) {
+        let all = paths(&source.text, &source.module, &modules);
+        for path in all.into_iter().filter(|path| !path.iter().any(|part| part == TESTS)) {
             let longest = (0..=path.len()).rev().find_map(|len| {
                 let prefix = path.get(..len)?;
                 modules.contains(prefix).then_some(prefix)

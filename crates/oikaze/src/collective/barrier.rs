@@ -1,8 +1,8 @@
 //! Barriers of all nodes, which make writes to shared arrays visible, and reductions with them.
 
 use super::reducible::Reducible;
-use crate::Job;
 use crate::error::{Error, Result};
+use crate::job::handle::Job;
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::{ReduceOp, Reduction};
 use oikaze_protocol::rma::Combine;

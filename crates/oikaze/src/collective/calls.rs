@@ -3,9 +3,11 @@
 use super::exact::{Accumulator, Float};
 use super::operator::SumExact;
 use super::operator::{Item, Operator};
-use super::{Start, Team};
+use crate::collective::start::Start;
+use crate::collective::team::Team;
 use crate::error::Result;
-use crate::{Job, Rank};
+use crate::job::handle::Job;
+use oikaze_protocol::Rank;
 use oikaze_protocol::collective::CollectiveKind;
 
 /// Collectives of a [`Team`], and of a [`Job`] as the team of all its nodes.

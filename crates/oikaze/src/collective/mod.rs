@@ -10,22 +10,22 @@
 //! [`Collectives`] move data only. They take no notice of guards of shared arrays.
 
 mod barrier;
-mod calls;
+pub(crate) mod calls;
+pub(crate) mod channels;
 mod exact;
-mod notify;
+pub(crate) mod notify;
 pub mod operator;
-mod pending;
+pub(crate) mod pending;
 mod reducible;
-mod run;
-mod start;
-mod team;
+pub(crate) mod run;
+pub(crate) mod start;
+pub(crate) mod team;
 pub(crate) mod untyped;
 
 pub use calls::Collectives;
 #[doc(hidden)]
 pub use exact::Accumulator;
 pub use exact::Float;
-pub(crate) use notify::Channels;
 pub use pending::{Pending, PendingFuture};
 pub use reducible::Reducible;
 pub use start::Start;

@@ -1,81 +1,13 @@
 //! Notifications: one node makes what it wrote visible to one other node (COH-15.4).
 
-use super::{Collectives, Pending, Team};
+use crate::collective::calls::Collectives;
+use crate::collective::channels::{Channel, SENDER};
 use crate::error::{Error, Result};
-use crate::{Job, Rank};
-use oikaze_runtime::node::{WaitSubject, lock};
-use std::collections::BTreeMap;
-use std::fmt;
+use crate::job::handle::Job;
+use oikaze_protocol::Rank;
+use oikaze_runtime::node::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// Rank of the sender in the team of a channel.
-const SENDER: Rank = 0;
-
-/// Channels of a node, each by its sender and its receiver.
-#[derive(Default)]
-pub(crate) struct Channels(Mutex<BTreeMap<(Rank, Rank), Arc<Channel>>>);
-
-impl fmt::Debug for Channels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Channels").field(&lock(&self.0).len()).finish()
-    }
-}
-
-/// Way of the notifications from one node to another: broadcasts in a team of the two.
-struct Channel {
-    team: Team,
-    /// The next notification, for which threads of the receiver wait. It stays after a time limit.
-    next: Mutex<Option<Arc<Notification>>>,
-}
-
-/// A notification that comes or has come.
-struct Notification {
-    pending: Pending<Vec<u8>>,
-    /// Knowledge of the sender, once it was taken out of `pending`.
-    told: Mutex<Option<Vec<u8>>>,
-}
-
-impl Notification {
-    /// Waits until the notification of this node has come, and leaves it.
-    #[track_caller]
-    fn wait(&self, from: Rank, deadline: Option<Instant>) -> Result<()> {
-        let what = || format!("a notification of node {from}");
-        let subject = || WaitSubject::Operation { what: what(), peer: Some(from) };
-        self.pending.wait_as(&subject, deadline)
-    }
-
-    /// Returns what the sender knows. The notification has come.
-    fn told(&self) -> Result<Vec<u8>> {
-        let mut told = lock(&self.told);
-        if let Some(told) = &*told {
-            return Ok(told.clone());
-        }
-        Ok(told.insert(self.pending.wait_for(Duration::ZERO)?).clone())
-    }
-}
-
-impl Channel {
-    /// Returns the next notification, which may not have come yet.
-    fn next(&self) -> Arc<Notification> {
-        let mut next = lock(&self.next);
-        let begin = || {
-            let pending = self.team.start().broadcast(SENDER, &[]);
-            Arc::new(Notification { pending, told: Mutex::default() })
-        };
-        Arc::clone(next.get_or_insert_with(begin))
-    }
-
-    /// Takes a notification. Returns `false` if another thread has taken it.
-    fn take(&self, taken: &Arc<Notification>) -> bool {
-        let mut next = lock(&self.next);
-        let is_next = next.as_ref().is_some_and(|next| Arc::ptr_eq(next, taken));
-        if is_next {
-            *next = None;
-        }
-        is_next
-    }
-}
 
 impl Job {
     /// Tells another node that what this node wrote to shared arrays is complete. After the other

@@ -1,9 +1,10 @@
 //! Collectives under way, to wait for or to await.
 
-use super::run::{Listener, Slot};
-use crate::completion::{CompletionQueue, Counter, Explanation};
+use crate::collective::run::slot::{Listener, Slot};
+use crate::completion::counter::Counter;
+use crate::completion::queue::{CompletionQueue, Explanation};
 use crate::error::{Error, Result};
-use crate::tables::named;
+use crate::tables::element_kind::named;
 use oikaze_protocol::collective::CollectiveCall;
 use oikaze_runtime::node::{self, Node, TaskWait, WaitSubject, line_of};
 use std::fmt;

@@ -1,12 +1,13 @@
 //! Beginning of collectives, which all forms of a collective share.
 
 use super::operator::{Item, NoOperator, Operator, OperatorCode};
-use super::run::{
-    CollectiveFailure, End, Finish, Output, PartBytes, Slot, Stage, StageShape, Vector,
-};
-use super::{Pending, Team};
-use crate::Rank;
+use crate::collective::pending::Pending;
+use crate::collective::run::slot::{CollectiveFailure, Slot};
+use crate::collective::run::stage::{End, Finish, Stage, StageShape, Vector};
+use crate::collective::run::work::{Output, PartBytes};
+use crate::collective::team::Team;
 use oikaze_engine::Body;
+use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveCall, CollectiveKind, ElementCode, Order, Part, Plan, hash_of_lengths,
 };

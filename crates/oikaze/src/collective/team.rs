@@ -1,10 +1,12 @@
 //! Teams: ranks that have collectives of their own.
 
-use super::run::{GoneSlot, TeamCore};
-use super::{Pending, Start};
-use crate::Rank;
+use crate::collective::pending::Pending;
+use crate::collective::run::core::TeamCore;
+use crate::collective::run::shrink::GoneSlot;
+use crate::collective::start::Start;
 use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
+use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, Facts, choose};
 use oikaze_protocol::fnv::fnv1a;
 use oikaze_runtime::node::{Node, WORLD, lock};

@@ -9,17 +9,17 @@
 //! operation that has already ended misses nothing. A queue holds a number that the
 //! caller chose, so that a binding for another language needs no object of this crate.
 
-mod counter;
+pub(crate) mod counter;
 pub(crate) mod operation;
-mod queue;
+pub(crate) mod queue;
 
 pub use counter::{Counter, Counts};
 pub use operation::{Operation, OperationFuture, Outcome};
-pub(crate) use queue::Explanation;
 pub use queue::{Completed, CompletionQueue};
 
 use crate::error::Result;
-use crate::job::{Job, Peer};
+use crate::job::handle::Job;
+use crate::job::peer::Peer;
 use oikaze_engine::Request;
 use oikaze_runtime::node::WaitSubject;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Calls that not all nodes have made: how a launcher of functions brings the nodes in step again
 //! (COLL-3.7).
 
-use crate::Job;
 use crate::error::Result;
+use crate::job::handle::Job;
 use oikaze_engine::Request;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,14 +4,11 @@
 //! A binding keeps each object that Rust would own ([`Job::keep`]), hands out its [`Handle`], and
 //! finds the object by that handle ([`Job::kept`]). All bindings share this one set of types and
 //! calls (MEM-19.3).
+//!
+//! [`Job::keep`]: crate::Job::keep
+//! [`Job::kept`]: crate::Job::kept
 
-use crate::Job;
-use crate::completion::operation::Operation;
-use crate::completion::{CompletionQueue, Counter};
 use crate::error::{Error, Result};
-use crate::memory::region::LocalRegion;
-use crate::memory::remote::RemoteRegion;
-use crate::message::{Fifo, RemoteFifo};
 use oikaze_runtime::node::{check_not_forked, lock};
 use std::any::Any;
 use std::fmt;
@@ -25,8 +22,11 @@ const PLACES_MAX: usize = 1 << PLACE_BITS;
 const GENERATION_MASK: u64 = u64::MAX >> PLACE_BITS;
 
 /// Name of an object that a [`Job`] keeps, as a plain number that can be copied and passed through
-/// C. A handle means its object until the object is [released](Job::release). After that the handle
+/// C. A handle means its object until the object is [released]. After that the handle
 /// means nothing, and never another object (MEM-19.1).
+///
+/// [`Job`]: crate::Job
+/// [released]: crate::Job::release
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Handle(u64);
@@ -64,29 +64,14 @@ pub trait Keepable: Any + Send + Sync {
     const WHAT: &'static str;
 }
 
-macro_rules! keepable {
-    ($($object:ty: $what:literal),*) => {
-        $(impl Keepable for $object {
-            const WHAT: &'static str = $what;
-        })*
-    };
-}
-keepable!(
-    Operation<u64>: "operation",
-    LocalRegion: "region",
-    RemoteRegion: "region of a peer",
-    Fifo: "FIFO",
-    RemoteFifo: "FIFO of a peer",
-    CompletionQueue: "completion queue",
-    Counter: "counter"
-);
-
 /// Places in the first chunk. Each later chunk has twice as many as the one before it.
 const FIRST_CHUNK: usize = 64;
 const CHUNKS: usize = (PLACES_MAX / FIRST_CHUNK).ilog2() as usize + 1;
 
 /// Table of objects by handle. A job has one ([`Job::keep`]); a binding whose objects must outlive
 /// their job, or that keeps jobs, has one of its own.
+///
+/// [`Job::keep`]: crate::Job::keep
 ///
 /// ```
 /// use oikaze::ffi::{HandleTable, Keepable};
@@ -127,7 +112,7 @@ struct Place {
     object: Option<Object>,
 }
 
-struct Object {
+pub(super) struct Object {
     what: &'static str,
     object: Arc<dyn Any + Send + Sync>,
 }
@@ -266,7 +251,7 @@ impl HandleTable {
         is_it.then(|| use_it(&mut place))
     }
 
-    fn remove(&self, handle: Handle) -> Option<Object> {
+    pub(super) fn remove(&self, handle: Handle) -> Option<Object> {
         let object = self.find(handle, |place| place.empty())??;
         lock(&self.free).released.push(handle.place());
         Some(object)
@@ -279,61 +264,11 @@ fn chunk_of(place: usize) -> (usize, usize) {
     (chunk, place - FIRST_CHUNK * ((1 << chunk) - 1))
 }
 
-impl Job {
-    /// Keeps an object until it is [released](Job::release) or the process leaves the job. A
-    /// binding for another language reaches the object by the returned handle.
-    ///
-    /// ```
-    /// # fn main() -> oikaze::Result<()> {
-    /// use oikaze::prelude::*;
-    /// use oikaze::ffi::Handle;
-    /// let job = oikaze::join()?;
-    /// let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE)?;
-    /// let there = job.peer(0)?.region("inbox")?;
-    /// let put = job.keep(there.put_copy(0, b"hello")?.into_bits())?.to_bits(); // a number, for C
-    /// // …
-    /// let handle = Handle::from_bits(put);
-    /// job.kept::<Operation<u64>>(handle)?.wait()?;
-    /// job.release(handle)?;
-    /// # job.barrier()?;
-    /// # drop(inbox);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// The job already keeps 16,777,216 objects.
-    pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
-        self.node.check_process(|| format!("keeping one {} more", T::WHAT))?;
-        self.handles.keep(object)
-    }
-
-    /// Returns the object of this handle.
-    ///
-    /// # Errors
-    /// The object was released, belongs to another job, or is of another type (MEM-19.2).
-    pub fn kept<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
-        self.node.check_process(|| describe(T::WHAT, handle))?;
-        self.handles.kept(handle)
-    }
-
-    /// Stops keeping the object; a thread that is using the object still has it. An operation goes
-    /// on. The registration of a region ends with its last user.
-    ///
-    /// # Errors
-    /// The object was released already, or belongs to another job.
-    pub fn release(&self, handle: Handle) -> Result<()> {
-        self.node.check_process(|| describe("object", handle))?;
-        // Dropped here, not under the lock: that may take the engine.
-        self.handles.remove(handle).map(drop).ok_or_else(|| unknown("object", handle))
-    }
-}
-
-fn describe(what: &str, handle: Handle) -> String {
+pub(super) fn describe(what: &str, handle: Handle) -> String {
     format!("the {what} of handle {:#x}", handle.to_bits())
 }
 
-fn unknown(what: &str, handle: Handle) -> Error {
+pub(super) fn unknown(what: &str, handle: Handle) -> Error {
     Error::invalid(
         describe(what, handle),
         "this job keeps nothing by that handle: it was released, or is another job's, or was never one",

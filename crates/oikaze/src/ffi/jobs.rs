@@ -1,7 +1,7 @@
 //! State of a job that bindings need.
 
-use crate::Job;
 use crate::error::Error;
+use crate::job::handle::Job;
 use oikaze_engine::Request;
 
 impl Job {

@@ -1,7 +1,7 @@
 //! Ends of a job that other threads may still use.
 
-use crate::Job;
 use crate::error::Result;
+use crate::job::handle::Job;
 use std::sync::atomic::Ordering;
 
 impl Job {

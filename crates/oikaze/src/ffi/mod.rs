@@ -8,8 +8,9 @@
 //! [`UntypedArray`], [`Untyped`].
 
 mod calls;
-mod handles;
+pub(crate) mod handles;
 mod jobs;
+mod kept;
 mod leave;
 mod readiness;
 mod regions;

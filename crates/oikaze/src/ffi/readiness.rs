@@ -5,11 +5,13 @@
 //! that does not wait. If another thread was faster, the binding waits again. Messages have
 //! [`Job::probe`] for that.
 
-use crate::completion::{Completed, CompletionQueue};
+use crate::completion::queue::{Completed, CompletionQueue};
 use crate::error::Result;
+use crate::job::handle::Job;
 use crate::memory::arrivals::Arrivals;
-use crate::message::{Fifo, Message};
-use crate::{Job, Rank};
+use crate::message::fifo::Fifo;
+use crate::message::received::Message;
+use oikaze_protocol::Rank;
 use std::time::{Duration, Instant};
 
 impl Fifo {

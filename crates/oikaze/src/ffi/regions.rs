@@ -1,13 +1,14 @@
 //! Regions of this node by number, and operations on regions by numbers.
 
-use super::RegionId;
-use crate::Job;
-use crate::completion::Operation;
+use crate::completion::operation::Operation;
 use crate::error::{Error, Result};
-use crate::memory::Rights;
-use crate::memory::region::{Inner, LocalRegion, NAMELESS, RemoteId};
+use crate::job::handle::Job;
+use crate::memory::region::remote_id::{NAMELESS, RemoteId};
+use crate::memory::region::{Inner, LocalRegion};
 use oikaze_engine::{OperationKind, OperationLabel, Request};
+use oikaze_os::memory::RegionId;
 use oikaze_os::memory::{Holder, MemoryError};
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Body, Segment};
 use std::sync::Arc;
 

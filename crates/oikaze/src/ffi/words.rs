@@ -1,11 +1,12 @@
 //! Atomics and accumulates on types that are known at run time only, and copies at once.
 
-use super::{Accumulation, AtomicOp};
-use crate::completion::Operation;
+use crate::completion::operation::Operation;
 use crate::error::Result;
-use crate::memory::RegionSlice;
-use crate::memory::remote::{COPY_MAX, RemoteRegion};
+use crate::memory::region::RegionSlice;
+use crate::memory::remote::put::COPY_MAX;
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_engine::OperationKind;
+use oikaze_protocol::rma::{Accumulation, AtomicOp};
 
 impl RemoteRegion {
     /// Changes the aligned word at `offset` by `op`, for callers that do not know the word's type

@@ -1,8 +1,8 @@
 //! Settings of a job that its program gives when it joins.
 
-use crate::Job;
 use crate::error::{Error, Result};
-use crate::testing::Seat;
+use crate::job::handle::Job;
+use crate::testing::seat::Seat;
 use oikaze_launch::{Ports, Seal, Settings};
 use oikaze_os::cpu::Priority;
 use oikaze_os::features::{DisabledFeatures, Feature};

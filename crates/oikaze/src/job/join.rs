@@ -1,10 +1,12 @@
 //! Joins a job: from the launcher's environment variables to a node that is connected to all
 //! others.
 
-use crate::Job;
-use crate::collective::{Channels, Team};
+use crate::collective::channels::Channels;
+use crate::collective::team::Team;
 use crate::error::{Error, Result};
-use crate::job::JobBuilder;
+use crate::ffi::handles::HandleTable;
+use crate::job::builder::JobBuilder;
+use crate::job::handle::Job;
 use crate::job::meeting::Meeting;
 use crate::job::membership::Claim;
 use crossbeam_queue::SegQueue;
@@ -176,7 +178,7 @@ fn join_explaining(
         failure_time,
         tracking,
         left: AtomicBool::new(false),
-        handles: crate::ffi::HandleTable::new(),
+        handles: HandleTable::new(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! A program that is its own launcher: it becomes n processes on this machine.
 
-use crate::Job;
 use crate::error::{Error, Result};
+use crate::job::handle::Job;
 use oikaze_launch::environment;
 use oikaze_launch::launcher::guard::{self, guard};
 use oikaze_launch::launcher::{AgentChoice, LaunchError, Options};

@@ -1,10 +1,10 @@
 //! Another node of the job.
 
-use crate::Rank;
 use crate::completion::operation::{Begun, Operation, Outcome};
 use crate::error::Result;
-use crate::job::Job;
+use crate::job::handle::Job;
 use oikaze_engine::{Keep, OperationLabel, Request};
+use oikaze_protocol::Rank;
 use oikaze_runtime::node::{Node, ShmRoute};
 use oikaze_runtime::observe::page::PeerPage;
 

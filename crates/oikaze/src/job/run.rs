@@ -1,7 +1,7 @@
 //! Runs a whole program as one function. All nodes learn of its failure.
 
-use crate::Job;
-use std::any::Any;
+use crate::job::handle::Job;
+use crate::panics::message_of_panic;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub fn run(program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) -> ExitCode
 
 /// Joins the job and runs `program`.
 pub(super) fn run_joined(program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) -> ExitCode {
-    let job = match crate::join() {
+    let job = match super::join::join() {
         Ok(job) => job,
         Err(error) => {
             eprintln!("oikaze: {error}");
@@ -44,13 +44,6 @@ pub(super) fn run_joined(program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>
         }
     };
     run_in(job, program)
-}
-
-/// Returns the message of a panic.
-pub(crate) fn message_of_panic(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "no message".to_owned())
 }
 
 fn run_in(job: Job, program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) -> ExitCode {

@@ -1,9 +1,9 @@
 //! Accesses of peers that this node has refused, as its program sees them.
 
-use crate::Job;
-use crate::memory::Rights;
+use crate::job::handle::Job;
 use crate::memory::remote::RefusalReason;
 use oikaze_protocol::Rank;
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::rma::{MessageKind, Refused};
 
 use std::fmt;

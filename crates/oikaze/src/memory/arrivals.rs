@@ -2,8 +2,9 @@
 
 use super::region::LocalRegion;
 use crate::error::Result;
-use crate::{Job, Rank};
+use crate::job::handle::Job;
 use oikaze_engine::Placed;
+use oikaze_protocol::Rank;
 use oikaze_protocol::rma::Notice;
 use oikaze_runtime::node::{Needs, Node, TaskWait, WaitSubject, pending};
 use std::fmt;

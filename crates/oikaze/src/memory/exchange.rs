@@ -1,9 +1,9 @@
 //! Exchange of pages between this node's regions, in place of copying bytes (spec/memory.md,
 //! MEM-17).
 
-use crate::Job;
 use crate::error::Result;
-use crate::memory::LocalRegion;
+use crate::job::handle::Job;
+use crate::memory::region::LocalRegion;
 use oikaze_os::memory::MemoryError;
 use oikaze_os::memory::placement::{PageRange, Placed, Placement, PlacementError, PlacementMethod};
 

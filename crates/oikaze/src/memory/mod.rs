@@ -35,7 +35,7 @@ mod exchange;
 mod range;
 pub(crate) mod region;
 pub mod remote;
-mod scope;
+pub(crate) mod scope;
 
 pub use access_log::RefusedAccess;
 /// Error of an access to a region of this node.
@@ -158,8 +158,8 @@ pub use range::OffsetRange;
 pub use region::{LocalRegion, RegionSlice};
 pub use scope::Scope;
 
-use crate::Job;
 use crate::error::Result;
+use crate::job::handle::Job;
 use oikaze_protocol::rma::Published;
 
 impl Job {

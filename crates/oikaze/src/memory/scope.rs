@@ -1,18 +1,21 @@
 //! Operations on borrowed memory. A scope ends when all its operations are done, or cut off from
 //! the memory.
 
-use crate::atomic::{Combine, Number};
-use crate::completion::{Operation, Outcome};
+use crate::completion::operation::{Operation, Outcome};
 use crate::error::Result;
+use crate::job::handle::Job;
 use crate::memory::region::{LocalRegion, RegionSlice};
-use crate::memory::remote::{COPY_MAX, RemoteRegion};
-use crate::memory::{Block, Rights};
-use crate::message::Received;
-use crate::{Job, Rank};
+use crate::memory::remote::put::COPY_MAX;
+use crate::memory::remote::region::RemoteRegion;
 use bytemuck::NoUninit;
 use oikaze_engine::{Completion, Failure, OperationKind, Request};
 use oikaze_os::memory as os;
+use oikaze_protocol::Rank;
+use oikaze_protocol::block::Block;
+use oikaze_protocol::rma::Rights;
+use oikaze_protocol::rma::{Combine, Number};
 use oikaze_runtime::node::WaitSubject;
+use oikaze_runtime::received::Received;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

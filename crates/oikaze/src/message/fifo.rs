@@ -1,12 +1,13 @@
 //! A FIFO at its owner. Any number of threads take out the elements that peers have pushed.
 
-use crate::Job;
 use crate::error::{Error, Result};
-use crate::memory::Rights;
-use crate::memory::region::{LocalRegion, RemoteId};
+use crate::job::handle::Job;
+use crate::memory::region::LocalRegion;
+use crate::memory::region::remote_id::RemoteId;
 use oikaze_os::memory::Region;
 use oikaze_os::memory::fifo::{self as os, FifoError, Shape};
 use oikaze_protocol::limits::{FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX};
+use oikaze_protocol::rma::Rights;
 use oikaze_runtime::node::{Needs, Node, WaitSubject};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 pub(crate) mod fifo;
 mod posted;
-mod received;
+pub(crate) mod received;
 pub(crate) mod remote_fifo;
 mod streamed;
 
@@ -28,13 +28,15 @@ pub use posted::Received;
 pub use received::Message;
 pub use remote_fifo::RemoteFifo;
 
-use crate::Rank;
-use crate::completion::Operation;
 use crate::completion::operation::Begun;
+use crate::completion::operation::Operation;
 use crate::error::Result;
-use crate::job::{Job, Peer};
-use crate::memory::{RegionSlice, Rights};
+use crate::job::handle::Job;
+use crate::job::peer::Peer;
+use crate::memory::region::RegionSlice;
 use oikaze_engine::{Completion, Failure, OperationKind, OperationLabel, Request};
+use oikaze_protocol::Rank;
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Body;
 use oikaze_runtime::node::{Needs, WaitSubject};

@@ -1,11 +1,13 @@
 //! Posted receives: memory that a program offers for a message (MEM-26).
 
 use crate::completion::operation::Begun;
-use crate::completion::{Operation, Outcome};
-use crate::memory::{RegionSlice, Rights};
-use crate::{Job, Rank};
+use crate::completion::operation::{Operation, Outcome};
+use crate::job::handle::Job;
+use crate::memory::region::RegionSlice;
 use oikaze_engine::{ANY_PEER, Completion, OperationKind, OperationLabel, Value};
+use oikaze_protocol::Rank;
 use oikaze_protocol::rma::Pattern;
+use oikaze_protocol::rma::Rights;
 use oikaze_runtime::node::PostedReceive;
 pub use oikaze_runtime::received::Received;
 use std::borrow::Borrow;

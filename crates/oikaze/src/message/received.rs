@@ -1,7 +1,7 @@
 //! A message that this node has received.
 
-use crate::Rank;
 use oikaze_engine::Arrived;
+use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::fmt;
 

@@ -1,15 +1,15 @@
 //! Pushes into a peer's FIFO. Each push takes place at most once, whatever the network does.
 
-use crate::Job;
 use crate::completion::operation::Operation;
 use crate::error::{Error, Result};
-use crate::job::Peer;
-use crate::memory::Rights;
-use crate::memory::region::{NAMELESS, RemoteId};
+use crate::job::handle::Job;
+use crate::job::peer::Peer;
+use crate::memory::region::remote_id::{NAMELESS, RemoteId};
 use oikaze_engine::{Failure, Request};
 use oikaze_engine::{OperationKind, OperationLabel};
 use oikaze_protocol::limits::{PUSH_PAUSE_MAX, PUSH_PAUSE_MIN};
 use oikaze_protocol::rma::Published;
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::Body;
 use oikaze_runtime::node::{LongWait, WaitSubject};
 use std::sync::Arc;

@@ -3,11 +3,12 @@
 //! Bench case: `message_bw` of 16 MiB (`bench shm`).
 
 use crate::completion::operation::Begun;
-use crate::job::Peer;
-use crate::memory::{LocalRegion, Rights};
+use crate::job::peer::Peer;
+use crate::memory::region::LocalRegion;
 use oikaze_engine::{Completion, OperationLabel, Request, tracked_by};
 use oikaze_os::memory::scope;
 use oikaze_protocol::limits::RING_BYTES;
+use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Body, Class};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

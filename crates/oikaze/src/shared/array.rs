@@ -1,13 +1,12 @@
 //! Handle of a shared array.
 
-use super::block::ArrayBlock;
 use super::builder::distribution::Distribution;
 use super::element::{Element, ElementLayout};
 use super::part::Part;
 use super::shape::{ElementIndex, Extents};
-use super::{ReadGuard, WriteGuard};
 use crate::error::{Error, Result};
-use crate::message::Class;
+use crate::shared::block::array_block::ArrayBlock;
+use crate::shared::guard::{ReadGuard, WriteGuard};
 use oikaze_engine::{Failure, Request, Value};
 use oikaze_os::memory::tracking::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
@@ -16,6 +15,7 @@ use oikaze_protocol::coherence::{
     Replacement, WriteId,
 };
 use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::wind::Class;
 use oikaze_runtime::node::{Node, WaitSubject};
 use std::borrow::Cow;
 use std::marker::PhantomData;

@@ -1,9 +1,10 @@
 //! Parallel reading and writing of files: each node moves the elements of its own blocks.
 
-use super::block::ArrayBlock;
 use super::npy::{self, ElementFormat};
-use super::{Element, SharedArray};
 use crate::error::{Error, Result};
+use crate::shared::array::SharedArray;
+use crate::shared::block::array_block::ArrayBlock;
+use crate::shared::element::Element;
 use oikaze_os::replace_file::{FileRights, PartFile};
 use std::fs::{self, File};
 use std::io;

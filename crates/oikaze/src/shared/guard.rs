@@ -1,7 +1,8 @@
 //! Guards over ranges of a shared array.
 
-use super::{Element, SharedArray};
 use crate::error::Result;
+use crate::shared::array::SharedArray;
+use crate::shared::element::Element;
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::WriteId;

@@ -1,7 +1,8 @@
 //! Operations of all nodes on a whole array: the end of it, and what each does for its blocks.
 
-use super::{Element, SharedArray};
 use crate::error::{Error, Result};
+use crate::shared::array::SharedArray;
+use crate::shared::element::Element;
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::{CallStep, Values};
 use oikaze_protocol::fnv::fnv1a;

@@ -1,13 +1,13 @@
 //! Shared arrays: the same memory on every node, read and written with plain loads and stores.
 
-mod array;
+pub(crate) mod array;
 pub mod block;
 pub mod builder;
-mod element;
+pub(crate) mod element;
 mod files;
-mod guard;
+pub(crate) mod guard;
 mod lifetime;
-mod lock;
+pub(crate) mod lock;
 mod npy;
 mod part;
 mod replace;
@@ -59,8 +59,9 @@ pub use part::Part;
 pub use shape::{ElementIndex, Extents, Shape};
 
 use crate::error::Result;
-use crate::job::Job;
-use builder::{ArrayBuilder, Homes};
+use crate::job::handle::Job;
+use builder::ArrayBuilder;
+use oikaze_protocol::coherence::Homes;
 use std::time::Duration;
 
 impl Job {

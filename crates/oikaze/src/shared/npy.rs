@@ -1,7 +1,7 @@
 //! Headers of `.npy` files, the format of NumPy (NEP 1). A header is a dictionary of Python.
 
 use super::element::{Segment, segments};
-use crate::tables::numpy_of;
+use crate::tables::element_kind::numpy_of;
 use oikaze_protocol::coherence::Field;
 use std::fmt;
 use std::iter::Peekable;

@@ -1,9 +1,11 @@
 //! Parts of a shared array that guards can cover.
 
-use super::block::ArrayBlock;
 use super::block::guard::{BlockReadGuard, BlockWriteGuard};
-use super::{Element, ReadGuard, SharedArray, WriteGuard};
 use crate::error::Result;
+use crate::shared::array::SharedArray;
+use crate::shared::block::array_block::ArrayBlock;
+use crate::shared::element::Element;
+use crate::shared::guard::{ReadGuard, WriteGuard};
 use oikaze_protocol::coherence::Ownership;
 use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,

@@ -1,11 +1,12 @@
 //! Operations that replace an array by another one with the same content.
 
 use super::array::Settings;
-use super::block::ArrayBlock;
 use super::builder::distribution::Distribution;
 use super::shape::{Extents, Shape};
-use super::{Element, SharedArray};
 use crate::error::{Error, Result};
+use crate::shared::array::SharedArray;
+use crate::shared::block::array_block::ArrayBlock;
+use crate::shared::element::Element;
 use oikaze_protocol::coherence::Replacement;
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Shared arrays as targets of one-sided operations, which act at the homes of the elements.
 
-use super::{Element, SharedArray};
 use crate::error::{Error, Result};
+use crate::shared::array::SharedArray;
+use crate::shared::element::Element;
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::TargetOp;
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};

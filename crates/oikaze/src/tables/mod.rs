@@ -5,7 +5,6 @@ mod kinds;
 #[macro_use]
 mod operators;
 
-mod element_kind;
+pub(crate) mod element_kind;
 
 pub use element_kind::{ElementKind, KindClass};
-pub(crate) use element_kind::{named, numpy_of};

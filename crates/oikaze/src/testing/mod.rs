@@ -11,15 +11,16 @@
 //! # }
 //! ```
 
-mod seat;
+pub(crate) mod seat;
 
 #[doc(hidden)]
 pub use seat::{Seat, SeatStore};
 
-use crate::job::JobBuilder;
-use crate::job::run::message_of_panic;
-use crate::{Job, Rank};
+use crate::job::builder::JobBuilder;
+use crate::job::handle::Job;
+use crate::panics::message_of_panic;
 use oikaze_launch::{Secret, Settings};
+use oikaze_protocol::Rank;
 use oikaze_runtime::node::lock;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};

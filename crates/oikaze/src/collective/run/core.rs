@@ -1,12 +1,12 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
-use super::PartBytes;
 use super::mail::Mail;
 use super::shrink::{GoneSlot, Shrinks};
 use super::slot::CollectiveFailure;
 use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
-use crate::tables::named;
+use crate::collective::run::work::PartBytes;
+use crate::tables::element_kind::named;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel, Request};
 use oikaze_os::signals::locked;

@@ -17,18 +17,11 @@
 //! | `shrink.rs` | agreements on the living ranks |
 //! | `slot.rs` | where the outcome appears |
 
-mod core;
+pub(crate) mod core;
 mod mail;
 mod rope;
-mod shrink;
-mod slot;
-mod stage;
+pub(crate) mod shrink;
+pub(crate) mod slot;
+pub(crate) mod stage;
 mod task;
-mod work;
-
-pub(crate) use self::core::TeamCore;
-
-pub(super) use shrink::GoneSlot;
-pub(super) use slot::{CollectiveFailure, Listener, Slot};
-pub(super) use stage::{End, Finish, Stage, StageShape, Vector};
-pub(super) use work::{Output, PartBytes};
+pub(crate) mod work;

@@ -1,7 +1,7 @@
 //! Agreements of a team on its living ranks (COLL-6).
 
-use super::TeamCore;
 use super::slot::{CollectiveFailure, Slot};
+use crate::collective::run::core::TeamCore;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{Agreed, Agreement, CollectiveCall, GoneView, ParcelPurpose};

@@ -1,7 +1,7 @@
 //! Slots: where the outcome of a collective appears.
 
 use crate::error::Error;
-use crate::tables::named;
+use crate::tables::element_kind::named;
 use oikaze_engine::Failure;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::collective::CollectiveCall;

@@ -1,11 +1,11 @@
 //! One collective of one team: the steps of its plan.
 
-use super::TeamCore;
 use super::core::Doom;
 use super::mail::Mail;
 use super::slot::CollectiveFailure;
 use super::stage::{End, Stage};
-use crate::job::run::message_of_panic;
+use crate::collective::run::core::TeamCore;
+use crate::panics::message_of_panic;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{

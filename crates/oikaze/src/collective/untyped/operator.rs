@@ -4,7 +4,7 @@ use crate::collective::operator::OperatorCode;
 use crate::collective::operator::{
     And, Max, MaxLocation, Min, MinLocation, Operator, Or, Product, Sum, Xor,
 };
-use crate::tables::{ElementKind, KindClass};
+use crate::tables::element_kind::{ElementKind, KindClass};
 use oikaze_protocol::rma::Combine;
 
 /// Expands to `true` for operators of pairs.

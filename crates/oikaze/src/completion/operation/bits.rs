@@ -1,7 +1,7 @@
 //! Operations whose outcome is given as bits.
 
 use super::{Operation, OperationState, Outcome};
-use crate::message::Received;
+use oikaze_runtime::received::Received;
 
 impl<T: Outcome> Operation<T> {
     /// Returns the same operation, yielding bits: the previous value of a word, otherwise 0.

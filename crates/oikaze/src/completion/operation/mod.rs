@@ -4,7 +4,8 @@ mod bits;
 mod future;
 mod in_ring;
 
-use crate::completion::{CompletionQueue, Counter};
+use crate::completion::counter::Counter;
+use crate::completion::queue::CompletionQueue;
 use crate::error::{Error, Result};
 use in_ring::InRing;
 use oikaze_engine::{Completion, OperationKind, OperationLabel, Request, Sink, Value};

@@ -2,10 +2,9 @@
 
 mod exchange;
 mod registration;
-mod remote_id;
+pub(crate) mod remote_id;
 mod waiting;
 
-pub(crate) use remote_id::NAMELESS;
 pub use remote_id::RemoteId;
 
 use crate::error::{Error, Result};

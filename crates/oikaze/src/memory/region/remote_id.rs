@@ -3,12 +3,13 @@
 
 use super::LocalRegion;
 use crate::error::Result;
-use crate::memory::Rights;
-use crate::memory::remote::RemoteRegion;
-use crate::{Job, Rank};
+use crate::job::handle::Job;
+use crate::memory::remote::region::RemoteRegion;
 use arrayvec::ArrayVec;
+use oikaze_protocol::Rank;
 use oikaze_protocol::bytes::{ByteReader, ByteWriter, Invalid};
 use oikaze_protocol::rma::Published;
+use oikaze_protocol::rma::Rights;
 use std::sync::{Arc, LazyLock};
 
 /// Name in errors of regions that were not looked up by a name.

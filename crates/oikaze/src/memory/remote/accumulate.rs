@@ -1,10 +1,11 @@
 //! Arrays of numbers combined with those in a peer's region. Each number is combined at most once,
 //! whatever the network does.
 
-use super::{COPY_MAX, RemoteRegion};
 use crate::completion::operation::Operation;
 use crate::error::{Error, Result};
 use crate::memory::region::RegionSlice;
+use crate::memory::remote::put::COPY_MAX;
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_engine::OperationKind;
 use oikaze_engine::{Keep, Request};
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Rights, Width};

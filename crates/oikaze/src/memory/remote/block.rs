@@ -1,14 +1,15 @@
 //! Blocks of a peer's region: rows at equal distances, and planes of rows, put or fetched in one
 //! call.
 
-use super::{RemoteRegion, RemoteSignal};
 use crate::completion::operation::Operation;
 use crate::error::{Error, Result};
-use crate::memory::Block;
 use crate::memory::region::RegionSlice;
+use crate::memory::remote::put::RemoteSignal;
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_engine::OperationKind;
 use oikaze_engine::Request;
 use oikaze_protocol::block::BadBlock;
+use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::{Destination, Rights, Signal};
 use oikaze_protocol::wind::{Body, Rows, Segment};
 use std::sync::Arc;

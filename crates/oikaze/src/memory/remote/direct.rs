@@ -3,9 +3,9 @@
 //! way (bounds, rights, a region that was taken back, a fence) goes to the owner as a message, and
 //! the owner reports the error.
 
-use super::RemoteRegion;
 use crate::completion::operation::{Operation, Outcome};
 use crate::memory::region::RegionSlice;
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_engine::Value;
 use oikaze_os::shm::Mapped;
 use oikaze_protocol::rma::{AtomicOp, Signal};

@@ -1,10 +1,10 @@
 //! Copies of a peer's memory, and offsets in elements.
 
-use super::RemoteRegion;
 use crate::completion::operation::Operation;
 use crate::error::{Error, Result};
 use crate::memory::range::{OffsetRange, resolve};
 use crate::memory::region::{LocalRegion, RegionSlice};
+use crate::memory::remote::region::RemoteRegion;
 use bytemuck::{NoUninit, Pod};
 use oikaze_engine::OperationKind;
 use oikaze_os::memory::Region;

@@ -1,8 +1,8 @@
 //! Exchange of pages between regions of this node and of another (spec/memory.md, MEM-20).
 
-use super::RemoteRegion;
 use crate::error::Result;
-use crate::memory::LocalRegion;
+use crate::memory::region::LocalRegion;
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_os::memory::placement::{
     PageRange, Placed, Placement, PlacementError, PlacementMethod, check, page_size, whole_units,
 };

@@ -1,8 +1,9 @@
 //! Operations on many ranges in one call, which end as one (spec/memory.md, MEM-27).
 
-use super::{RemoteRegion, RemoteSignal};
 use crate::completion::operation::{Begun, Operation};
 use crate::memory::region::RegionSlice;
+use crate::memory::remote::put::RemoteSignal;
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_engine::OperationKind;
 use oikaze_engine::{Completion, Compound, Failure, Request, tracked_by};
 use oikaze_protocol::limits::LIST_MAX;

@@ -1,8 +1,8 @@
 //! Regions of a peer, found by their names.
 
-use super::RemoteRegion;
 use crate::error::{Error, Result};
-use crate::job::Peer;
+use crate::job::peer::Peer;
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_engine::{Failure, Request, Value};
 use oikaze_protocol::rma::{Published, RmaError};
 use oikaze_runtime::error::Cause;

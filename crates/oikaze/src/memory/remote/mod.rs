@@ -9,8 +9,8 @@ mod elements;
 mod exchange;
 mod list;
 mod lookup;
-mod put;
-mod region;
+pub(crate) mod put;
+pub(crate) mod region;
 pub(crate) mod words;
 
 pub use crate::memory::region::RemoteId;
@@ -35,5 +35,3 @@ pub use elements::RemoteElements;
 pub use oikaze_protocol::wind::Refusal as RefusalReason;
 pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
-
-use crate::job::Peer;

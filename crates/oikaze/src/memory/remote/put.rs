@@ -1,9 +1,9 @@
 //! Bytes to a peer's region and back: put, put with signal, get.
 
-use super::RemoteRegion;
 use crate::completion::operation::Operation;
 use crate::error::{Error, Result};
 use crate::memory::region::RegionSlice;
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_engine::OperationKind;
 use oikaze_engine::{Keep, Request};
 use oikaze_protocol::rma::{Rights, Signal};

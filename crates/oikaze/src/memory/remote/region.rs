@@ -1,6 +1,6 @@
 //! A region of a peer. The other files of this folder have the operations on it.
 
-use super::Peer;
+use crate::job::peer::Peer;
 use oikaze_engine::{OperationKind, OperationLabel};
 use oikaze_engine::{Request, Value};
 use oikaze_os::shm::Mapped;

@@ -1,8 +1,8 @@
 //! Atomic changes of single words of a peer's region. Each takes place at most once, whatever the
 //! network does.
 
-use super::RemoteRegion;
 use crate::completion::operation::{Operation, Outcome};
+use crate::memory::remote::region::RemoteRegion;
 use oikaze_engine::OperationKind;
 use oikaze_engine::Request;
 use oikaze_protocol::rma::{AtomicOp, Word};

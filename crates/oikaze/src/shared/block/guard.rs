@@ -2,7 +2,8 @@
 
 use super::array_block::ArrayBlock;
 use crate::error::Result;
-use crate::shared::{Element, SharedArray};
+use crate::shared::array::SharedArray;
+use crate::shared::element::Element;
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{AXES_MAX, Ownership, Spans, WriteId};

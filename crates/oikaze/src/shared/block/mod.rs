@@ -1,6 +1,6 @@
 //! Rectangular blocks of a shared array, and guards of them.
 
-pub(super) mod array_block;
+pub(crate) mod array_block;
 pub(super) mod guard;
 
 pub use array_block::ArrayBlock;

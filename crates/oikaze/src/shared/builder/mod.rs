@@ -1,6 +1,6 @@
 //! Settings of a shared array: where its pages live, and how its transfers end.
 
-pub(super) mod distribution;
+pub(crate) mod distribution;
 
 pub use distribution::Distribution;
 /// How transfers of a shared array end at their receiver: the five deliveries of the Wind paper,
@@ -33,10 +33,11 @@ pub use oikaze_protocol::coherence::Homes;
 use super::array::Settings;
 use super::element::ElementLayout;
 use super::shape::{Extents, Shape};
-use super::{Element, SharedArray};
 use crate::error::{Error, Result};
-use crate::job::Job;
-use crate::message::Class;
+use crate::job::handle::Job;
+use crate::shared::array::SharedArray;
+use crate::shared::element::Element;
+use oikaze_protocol::wind::Class;
 
 /// Environment variable that sets the delivery of all arrays that do not set their own.
 const DELIVERY: &str = "OIKAZE_DELIVERY";

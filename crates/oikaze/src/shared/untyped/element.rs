@@ -1,9 +1,9 @@
 //! Element types that are known at run time only.
 
 use crate::error::{Error, Result};
-use crate::shared::ElementField;
+use crate::shared::element::ElementField;
 use crate::shared::element::{ElementLayout, segments};
-use crate::tables::ElementKind;
+use crate::tables::element_kind::ElementKind;
 
 /// Element type of an array, for callers that know it at run time only: a number, or a struct of
 /// named fields. The nodes compare it as they compare a Rust type

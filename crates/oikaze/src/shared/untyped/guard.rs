@@ -1,11 +1,11 @@
 //! Guards of arrays whose element type is known at run time only. They give addresses.
 
 use super::{ranges, strides};
-use crate::Rank;
 use crate::error::Result;
-use crate::shared::SharedArray;
-use crate::shared::block::ArrayBlock;
+use crate::shared::array::SharedArray;
+use crate::shared::block::array_block::ArrayBlock;
 use oikaze_os::memory::tracking::{LentBytes, SharedMemory};
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::WriteId;
 use std::fmt;
 use std::ops::Range;
