@@ -15,6 +15,7 @@ use oikaze_launch::launcher::plan::Host;
 use oikaze_launch::launcher::{AgentChoice, CACHE_DIR, LaunchError, Options};
 use oikaze_launch::{Ports, Seal, Settings};
 use oikaze_os::cpu::Priority;
+use oikaze_os::features::Feature;
 use oikaze_os::net::FaultSettings;
 use oikaze_os::replace_file::{FileRights, Output};
 use std::ffi::{OsStr, OsString};
@@ -65,8 +66,8 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_MACHINE=NAME     take a node to be on a machine of this name, as tests of hierarchies do [default: the real one]
   OIKAZE_CACHE_DIR=DIR    directory on --hosts for the command and the files that are sent there [default: ~/.cache/oikaze]
   OIKAZE_CONGESTION=KIND  congestion control algorithm, delay or cubic [default: delay]
-  OIKAZE_WITHOUT=NAME,... switch features off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, direct-placement, lanes, connect, tcx, raw-tx, splice, ipv6, shm, membarrier, move,
-                          remap, huge, aes
+  OIKAZE_WITHOUT=NAME,... switch features off, to test their replacements:
+                          {features}
 
 Node 0 reads standard input if that is not a terminal; with --hosts, no node does.
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
@@ -74,6 +75,12 @@ With --keep-going (or OIKAZE_KEEP_GOING=1) the others go on. The launcher report
 dead node fail on every node. The status is that of the first node that failed.
 A node that aborts the job ends it for all nodes; the status is that of this node if it failed, else 1.
 Ctrl-C is passed on; a second one kills. Ctrl-Z stops the whole job, `fg` continues it.";
+
+/// Returns the help text with the words of all features.
+fn run_examples() -> String {
+    let words: Vec<_> = Feature::ALL.iter().map(|feature| feature.word()).collect();
+    RUN_EXAMPLES.replace("{features}", &words.join(", "))
+}
 
 /// Version by which a launcher knows its agents.
 static AGENT_VERSION: LazyLock<String> =
@@ -90,7 +97,7 @@ pub struct Arguments {
 #[derive(Debug, ClapSubcommand)]
 pub enum Subcommand {
     /// Start a program as the nodes of one job and wait for its end
-    #[command(after_help = RUN_EXAMPLES, override_usage = "oikaze run [OPTIONS] [--] PROGRAM [ARGUMENTS]")]
+    #[command(after_help = run_examples(), override_usage = "oikaze run [OPTIONS] [--] PROGRAM [ARGUMENTS]")]
     Run(Box<Run>),
     Perf(Perf),
     Top(Top),

@@ -78,5 +78,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(interpreter::finalization::type_modified, module)?)?;
     module.add_function(wrap_pyfunction!(wait::change_fault_handlers, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("NODES_MAX", oikaze::limits::NODES_MAX)?;
     Ok(())
 }

@@ -157,7 +157,7 @@ class Writing(Reading):
         try:
             given = list(ranks)
         except TypeError as error:
-            raise named(error, "push_to") from error
+            raise named(error, "push_to")
         self._guard.push_to(given)
 
 
@@ -314,9 +314,7 @@ class SharedArray:
             why = of_package.cause if isinstance(of_package, Error) else str(error)
             with contextlib.suppress(LeftError):
                 (self._job._refuse_array if declares else self._job._refuse_collective)(what, why)
-            if of_package is error:
-                raise
-            raise of_package from error
+            raise of_package
 
     def prefetch(self, index: Index) -> None:
         """Begins to fetch elements that will be read soon."""
@@ -387,13 +385,13 @@ class SharedArray:
                 raise ValueError(f"a value of shape {element.shape} is not an element; give one number")
             return element.tobytes()
         except (TypeError, ValueError, OverflowError) as error:
-            raise named(error, f"storing {value!r} as {self.dtype}") from error
+            raise named(error, f"storing {value!r} as {self.dtype}")
 
     def _elements(self, values: npt.ArrayLike, operation: str) -> npt.NDArray[Any]:
         try:
             return np.ascontiguousarray(_plain(values, operation), self.dtype).reshape(-1)
         except (TypeError, ValueError, OverflowError) as error:
-            raise named(error, operation) from error
+            raise named(error, operation)
 
     def _end_views(self, operation: str) -> None:
         root, self._root = self._root, None
@@ -592,10 +590,7 @@ def make(
         # Otherwise the others would wait for this node.
         why = error.cause if isinstance(error, Error) else f"{type(error).__name__}: {error}"
         job._refuse_array("make an array", why)
-        of_package = named(error, f"making array {name!r}")
-        if of_package is error:
-            raise
-        raise of_package from error
+        raise named(error, f"making array {name!r}")
     return SharedArray(job, job._array(plan), kind)
 
 

@@ -58,10 +58,7 @@ def _of_all(collective: str, operation: str = "") -> Callable[[_Call], _Call]:
                 why = error.cause if isinstance(error, Error) else f"{type(error).__name__}: {error}"
                 with contextlib.suppress(LeftError):
                     _native.refuse(self._members(), collective, why)
-                of_package = named(error, operation or collective)
-                if of_package is error:
-                    raise
-                raise of_package from error
+                raise named(error, operation or collective)
 
         return cast(_Call, called)
 

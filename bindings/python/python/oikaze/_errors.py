@@ -152,12 +152,17 @@ def wrong_type(operation: str, cause: str, remedy: str) -> Error:
 
 
 def named(error: Exception, operation: str) -> Exception:
-    """Returns an exception that names the operation, of one that says only what does not fit."""
+    """Returns an exception that names the operation, of one that says only what does not fit.
+
+    Raise it without ``from``: it has its cause, or is the exception itself.
+    """
     if isinstance(error, Error) or not isinstance(error, TypeError | ValueError | OverflowError):
         return error
     cause, _, remedy = str(error).partition("; ")
     made = wrong_type if isinstance(error, TypeError) else invalid
-    of_package = made(operation, cause, remedy or "see help(oikaze)")
+    fits = "give a number that the type of the elements holds"
+    remedy = remedy or (fits if isinstance(error, OverflowError) else "see help(oikaze)")
+    of_package = made(operation, cause, remedy)
     of_package.__cause__ = error
     return of_package
 

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._errors import invalid, whole_number, wrong_type
+from ._native import NODES_MAX
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Time in seconds after an interrupt after which nodes that go on are named.
 HINT_AFTER = 2.0
-#: Maximum number of nodes of a job.
-NODES_MAX = 4096
 #: Time in seconds after which a call that waits for an earlier one says so.
 EARLIER_AFTER = 1.0
 #: Time in seconds after which a wait sees interrupts that are no signals, such as those of

@@ -15,6 +15,7 @@ _Timeout: TypeAlias = float | None
 _Memory: TypeAlias = Buffer | Any
 
 __version__: str
+NODES_MAX: int
 
 @disjoint_base
 class Job:

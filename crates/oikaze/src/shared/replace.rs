@@ -45,7 +45,10 @@ impl<T: Element> SharedArray<T> {
             true => Ok(Settings { extents, ..self.settings.clone() }),
             false => Err(Error::invalid(
                 format!("resize array \"{}\"", self.name),
-                format!("it has the shape {:?}, and {extents:?} has other axes", self.shape()),
+                format!(
+                    "it has the shape {:?}, and {extents:?} has other axes; give one extent for each axis, or make another array",
+                    self.shape()
+                ),
             )),
         };
         self.replaced("resize", settings)

@@ -55,7 +55,8 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
         {
             assert!(text.starts_with(what) && text.contains("reads bytes 24..40"), "{text}");
             assert!(
-                text.contains(&format!("guards.rs:{line}:")) && text.contains("Drop it first"),
+                text.contains(&format!("guards.rs:{line}:"))
+                    && text.contains("End that guard first (drop(guard) in Rust"),
                 "{text}"
             );
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oikaze_protocol::limits::PAGE;
 
-use super::error::SharedError;
+use super::error::{END_GUARD, SharedError};
 use super::live_guards::{LiveGuards, Taker};
 use super::pending::PendingBytes;
 use crate::processes::origin::Origin;
@@ -206,7 +206,7 @@ impl Borrows {
                     bytes.end
                 ),
                 format!("{} is alive in this process", e.describe()),
-                "Drop that guard first, or cut the range so that threads hold disjoint parts.",
+                format!("{END_GUARD}, or cut the range so that threads hold disjoint parts."),
             ));
         }
         let ticket = held.next;

@@ -5,6 +5,9 @@ use std::io;
 
 use crate::memory::MemoryError;
 
+/// Remedy of what a guard is in the way of.
+pub(super) const END_GUARD: &str = "End that guard first (drop(guard) in Rust, guard.release() in Python, oik_guard_release(guard) in C)";
+
 /// A failed system call or a refused request: the operation, the cause, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{tried}: {why}. {remedy}")]

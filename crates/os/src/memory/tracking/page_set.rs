@@ -8,7 +8,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, ArrayId, Pages};
 use oikaze_protocol::limits::PAGE;
 
-use super::error::SharedError;
+use super::error::{END_GUARD, SharedError};
 use super::live_guards::LiveGuards;
 use super::shared_memory::SharedMemory;
 
@@ -46,7 +46,7 @@ impl PageSet {
             Some(SharedError::invalid(
                 doing.to_owned(),
                 format!("{guard} of array {:?} is alive in {whose}", memory.name()),
-                "Drop it first: what a guard shows must not change, and this makes other nodes' writes visible.",
+                format!("{END_GUARD}: what a guard shows must not change, and this makes other nodes' writes visible."),
             ))
         })
     }

@@ -33,7 +33,7 @@ fn refusal_names_both_ranges_the_guards_origin_and_the_remedy() {
         text.contains("writing bytes 32..96 of array \"p\"") && text.contains("reads bytes 0..64"),
         "{text}"
     );
-    assert!(text.contains("tests.rs:") && text.contains("Drop that guard"), "{text}");
+    assert!(text.contains("tests.rs:") && text.contains("drop(guard) in Rust"), "{text}");
 }
 
 /// COH-6.10, COH-7.7: guards are counted for the node, and for the thread that took them.
