@@ -22,7 +22,8 @@ impl Job {
     }
 
     /// Waits for all nodes as [`Job::barrier`] does, with this time limit. After a timeout, this
-    /// node has still come to the barrier.
+    /// node has still come to the barrier. If the next collective that it calls is a barrier again,
+    /// with or without a limit, it goes on to wait for the same barrier.
     ///
     /// # Errors
     /// As [`Job::barrier`].
@@ -34,7 +35,7 @@ impl Job {
     #[track_caller]
     fn barrier_within(&self, limit: Option<Duration>) -> Result<()> {
         self.node.coherence.check_no_guard(&self.node, "barrier")?;
-        let number = self.node.coherence.order.next_barrier();
+        let number = self.node.coherence.barrier_number();
         self.node
             .coherence
             .collective(&self.node, &format_args!("barrier {number}"), Request::Barrier, limit)
@@ -76,7 +77,7 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// As [`Job::barrier`].
+    /// As [`Job::barrier`]. After a timeout, the same call with the same value may be repeated.
     #[track_caller]
     pub fn barrier_reduce<T: Reducible>(
         &self,

@@ -74,6 +74,7 @@ impl Job {
     /// # Errors
     /// A node is lost, or does not come within the limit.
     pub fn catch_up(&self, counts: &CallCounts, why: &str, limit: Duration) -> Result<()> {
+        self.node.coherence.forget_interrupted();
         let most = |counter: CallCounter| counts.get(&counter).copied().unwrap_or(0);
         for team in self.node.collectives.all() {
             let (called, splits) = (CallCounter::Team(team.id()), CallCounter::Splits(team.id()));

@@ -16,7 +16,8 @@ fn make_calls_of_one(job: &Job) {
     match job.rank() {
         0 => {
             assert!(job.barrier_for(no_time).unwrap_err().is_timeout());
-            assert!(job.barrier_for(no_time).unwrap_err().is_timeout());
+            let made = interruptible(Rc::new(|| true), || job.barrier_reduce(1_u64, Sum));
+            assert!(made.unwrap_err().is_timeout());
             // The root of a broadcast has done its part before the others have called it.
             job.broadcast(0, &[1]).unwrap();
         }
@@ -65,6 +66,52 @@ fn nodes_that_caught_up_make_calls_together_again() {
         }
         assert_eq!(job.broadcast(2, &[job.rank()]).unwrap(), [2]);
         job.barrier()?;
+        Ok(())
+    });
+}
+
+/// COLL-3.11: a call whose wait has ended early is repeated, and the nodes stay in step.
+#[test]
+fn calls_repeated_after_a_timeout_or_an_interrupt_are_the_same_calls() {
+    let (early, late) = (Barrier::new(NODES as usize), Barrier::new(NODES as usize));
+    cluster(NODES, |job| {
+        let array = job.array::<u64>("array", 10)?;
+        if job.rank() == 0 {
+            assert!(job.barrier_for(Duration::ZERO).unwrap_err().is_timeout());
+            let made = interruptible(Rc::new(|| true), || job.barrier());
+            assert!(made.unwrap_err().to_string().contains("barrier 1"));
+        }
+        early.wait();
+        job.barrier()?;
+        if job.rank() == 0 {
+            let made = interruptible(Rc::new(|| true), || job.barrier_reduce(3_u64, Max));
+            assert!(made.unwrap_err().is_timeout());
+        }
+        late.wait();
+        // The rank that was interrupted gets the result of its first call.
+        assert_eq!(job.barrier_reduce(u64::from(job.rank() == 0) * 3, Max)?, 3);
+        assert_eq!(job.barrier_reduce(u64::from(job.rank()), Sum)?, 3);
+        array.free()?;
+        Ok(job.barrier()?)
+    });
+}
+
+/// COLL-3.11: a reduction of other values repeats nothing, and all nodes get an error.
+#[test]
+fn reduction_of_other_values_after_an_interrupt_fails_on_all_nodes() {
+    let all = Barrier::new(NODES as usize);
+    cluster(NODES, |job| {
+        if job.rank() == 0 {
+            let made = interruptible(Rc::new(|| true), || job.barrier_reduce(1_u64, Sum));
+            assert!(made.unwrap_err().is_timeout());
+        }
+        all.wait();
+        if job.rank() != 0 {
+            assert_eq!(job.barrier_reduce(1_u64, Sum)?, 3);
+        }
+        let text = job.barrier_reduce(2_u64, Sum).unwrap_err().to_string();
+        assert!(text.contains("repeat it with the same values"), "{text}");
+        assert_eq!(job.barrier_reduce(2_u64, Sum)?, 6);
         Ok(())
     });
 }

@@ -52,10 +52,10 @@ impl CallOrder {
         self.notices.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of this node's next barrier. All nodes count alike, from 1.
+    /// Returns the number of a barrier that this node calls, from 1: a new one, or the latest one.
     #[inline]
-    pub fn next_barrier(&self) -> u64 {
-        self.barriers.fetch_add(1, Ordering::Relaxed) + 1
+    pub(super) fn barrier_number(&self, is_latest: bool) -> u64 {
+        self.barriers.fetch_add(u64::from(!is_latest), Ordering::Relaxed) + u64::from(!is_latest)
     }
 }
 

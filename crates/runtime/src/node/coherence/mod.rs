@@ -4,6 +4,7 @@
 //! change. So it is refused while guards are alive.
 
 mod call_order;
+mod interrupted;
 mod signal_masking;
 
 use super::parts::Node;
@@ -11,6 +12,7 @@ use super::parts::access::Access;
 use super::waits::WaitSubject;
 use crate::error::{Error, Result};
 use call_order::{CallOrder, CoherenceCall};
+use interrupted::{Interrupted, InterruptedCall, RepeatableCall, Repetition};
 use oikaze_engine::{Request, Value};
 use oikaze_os::memory::tracking::LiveGuards;
 use signal_masking::HandlerCheck;
@@ -29,12 +31,18 @@ pub struct CoherenceCalls {
     guards: Arc<LiveGuards>,
     pub order: CallOrder,
     pub handlers: HandlerCheck,
+    interrupted: Interrupted,
 }
 
 impl CoherenceCalls {
     /// Makes the calls of a node with these guards, before the first.
     pub fn new(guards: Arc<LiveGuards>) -> CoherenceCalls {
-        CoherenceCalls { guards, order: CallOrder::default(), handlers: HandlerCheck::default() }
+        CoherenceCalls {
+            guards,
+            order: CallOrder::default(),
+            handlers: HandlerCheck::default(),
+            interrupted: Interrupted::default(),
+        }
     }
 
     /// Called when an array is made. From now on handlers may touch its pages.
@@ -43,8 +51,22 @@ impl CoherenceCalls {
         self.handlers.look(node.now());
     }
 
+    /// Returns the number of the barrier that this node calls now. All nodes count alike, from 1. A
+    /// barrier that repeats an interrupted one has the number of that one.
+    #[inline]
+    pub fn barrier_number(&self) -> u64 {
+        self.order.barrier_number(self.interrupted.is(RepeatableCall::Barrier))
+    }
+
+    /// Forgets an interrupted collective, because the program makes another call or the nodes are
+    /// brought in step. A later call is then a new one.
+    #[inline]
+    pub fn forget_interrupted(&self) {
+        drop(self.interrupted.take());
+    }
+
     /// Takes part in a collective, and waits for its end. On a timeout, the error names the nodes
-    /// that are late.
+    /// that are late. A call that repeats an interrupted one waits for that one's end (COLL-3.11).
     #[track_caller]
     pub fn collective(
         &self,
@@ -54,8 +76,20 @@ impl CoherenceCalls {
         limit: Option<Duration>,
     ) -> Result<Value> {
         self.handlers.look_soon(|| node.now());
-        let call = self.count_coherence_call(node, what);
-        let completion = node.submit(request, None);
+        let repeatable = RepeatableCall::of(&request);
+        let (call, completion) = match self.interrupted.resume(repeatable) {
+            Repetition::Same(InterruptedCall { number, completion, .. }) => {
+                self.order.ended.fetch_sub(1, Ordering::Relaxed);
+                (CoherenceCall { node, what, number, seen: Cell::new(0) }, completion)
+            }
+            Repetition::OtherValues => {
+                let why = format!(
+                    "{what}: its wait was interrupted, and now it has other values; repeat it with the same values, or call barrier first"
+                );
+                (self.count_coherence_call(node, what), node.submit(Request::Cannot(why), None))
+            }
+            Repetition::None => (self.count_coherence_call(node, what), node.submit(request, None)),
+        };
         let subject = || WaitSubject::Collective(what.to_string());
         let ready = || {
             let outcome = completion.outcome();
@@ -70,6 +104,13 @@ impl CoherenceCalls {
             done => done,
         };
         call.note(&outcome);
+        if let (Some(repeatable), Err(error)) = (repeatable, &outcome)
+            && error.is_timeout()
+        {
+            let completion = Arc::clone(&completion);
+            let number = call.number;
+            self.interrupted.keep(InterruptedCall { call: repeatable, number, completion });
+        }
         let outcome = outcome?;
         // The program touches pages from now on, and may have changed handlers before (COH-8.6).
         oikaze_os::memory::tracking::ensure_again()
@@ -107,6 +148,7 @@ impl CoherenceCalls {
     pub fn join_coherence(&self, node: &Node, number: u64, why: &str) {
         let order = &self.order;
         let next = number.saturating_add(1);
+        self.forget_interrupted();
         let is_next =
             order.called.compare_exchange(number, next, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if is_next {

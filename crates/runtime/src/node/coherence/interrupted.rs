@@ -1,0 +1,156 @@
+//! The collective of coherence in whose wait this node was interrupted (COLL-3.11).
+
+use oikaze_engine::{Completion, Request};
+use oikaze_protocol::coherence::{ArrayId, Reduction, Values};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Call that a program can repeat after its wait was interrupted, by what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RepeatableCall {
+    Barrier,
+    /// A reduction with this digest of operation and values.
+    Reduce(u64),
+    Free(ArrayId),
+}
+
+impl RepeatableCall {
+    /// Returns the call of a request, or `None` if a request of its kind is always a new one.
+    #[inline]
+    pub fn of(request: &Request) -> Option<RepeatableCall> {
+        match request {
+            Request::Barrier => Some(RepeatableCall::Barrier),
+            Request::Reduce(reduction) => Some(RepeatableCall::Reduce(digest(reduction))),
+            Request::Free(array) => Some(RepeatableCall::Free(*array)),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if both are reductions, of different values.
+    fn differs_in_values(self, other: RepeatableCall) -> bool {
+        let are_reductions = matches!((self, other), (Self::Reduce(_), Self::Reduce(_)));
+        are_reductions && self != other
+    }
+}
+
+/// Returns the FNV-1a sum of a reduction, by words.
+fn digest(Reduction { op, values }: &Reduction) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    let add = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    let (kind, sum) = match values {
+        Values::F64(all) => (0, all.iter().fold(OFFSET, |sum, value| add(sum, value.to_bits()))),
+        Values::I64(all) => (1, all.iter().fold(OFFSET, |sum, value| add(sum, *value as u64))),
+        Values::U64(all) => (2, all.iter().fold(OFFSET, |sum, value| add(sum, *value))),
+    };
+    [kind, *op as u64, values.len() as u64].into_iter().fold(sum, add)
+}
+
+/// A call whose wait was interrupted. It goes on, because other nodes wait for this node in it.
+#[derive(Debug)]
+pub(super) struct InterruptedCall {
+    pub call: RepeatableCall,
+    /// Count of the call among this node's collectives of coherence.
+    pub number: u64,
+    pub completion: Arc<Completion>,
+}
+
+/// Relation of a call to the one that was interrupted.
+pub(super) enum Repetition {
+    /// It is another call, which other nodes make after the interrupted one.
+    None,
+    /// It is the interrupted call, which it goes on to wait for.
+    Same(InterruptedCall),
+    /// It is a reduction, of other values than the interrupted one.
+    OtherValues,
+}
+
+/// The latest interrupted call of a node, until the program repeats it or makes another one.
+#[derive(Debug, Default)]
+pub(super) struct Interrupted {
+    /// `false` is a promise that there is none, which costs one load.
+    is_any: AtomicBool,
+    latest: Mutex<Option<InterruptedCall>>,
+}
+
+impl Interrupted {
+    /// Keeps a call whose wait was interrupted.
+    pub fn keep(&self, call: InterruptedCall) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// Takes the interrupted call, if there is one.
+    #[inline]
+    pub fn take(&self) -> Option<InterruptedCall> {
+        if !self.is_any.load(Ordering::Acquire) {
+            return None;
+        }
+        self.is_any.store(false, Ordering::Relaxed);
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Returns how a call relates to the interrupted one, and forgets that one.
+    #[inline]
+    pub fn resume(&self, call: Option<RepeatableCall>) -> Repetition {
+        match (self.take(), call) {
+            (Some(interrupted), Some(call)) if interrupted.call == call => {
+                Repetition::Same(interrupted)
+            }
+            (Some(interrupted), Some(call)) if call.differs_in_values(interrupted.call) => {
+                Repetition::OtherValues
+            }
+            _ => Repetition::None,
+        }
+    }
+
+    /// Returns `true` if this call was interrupted.
+    pub fn is(&self, call: RepeatableCall) -> bool {
+        self.is_any.load(Ordering::Acquire)
+            && self
+                .latest
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_ref()
+                .is_some_and(|interrupted| interrupted.call == call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oikaze_protocol::coherence::ReduceOp;
+
+    fn reduce(op: ReduceOp, values: Values) -> Option<RepeatableCall> {
+        RepeatableCall::of(&Request::Reduce(Reduction { op, values }))
+    }
+
+    /// COLL-3.11.
+    #[test]
+    fn calls_that_differ_are_no_repetition() {
+        let kept = |call: Option<RepeatableCall>| {
+            let interrupted = Interrupted::default();
+            let completion = Completion::new();
+            let call = call.unwrap();
+            interrupted.keep(InterruptedCall { call, number: 7, completion });
+            interrupted
+        };
+        let barrier = RepeatableCall::of(&Request::Barrier);
+        let one = reduce(ReduceOp::Sum, Values::U64(vec![1]));
+        let others = [
+            reduce(ReduceOp::Max, Values::U64(vec![1])),
+            reduce(ReduceOp::Sum, Values::I64(vec![1])),
+            reduce(ReduceOp::Sum, Values::U64(vec![1, 1])),
+            reduce(ReduceOp::Sum, Values::U64(vec![2])),
+        ];
+        assert!(matches!(kept(one).resume(one), Repetition::Same(_)));
+        for other in others {
+            let interrupted = kept(one);
+            assert!(matches!(interrupted.resume(other), Repetition::OtherValues));
+            assert!(matches!(interrupted.resume(one), Repetition::None), "it is forgotten");
+        }
+        assert!(matches!(kept(barrier).resume(one), Repetition::None));
+        assert!(matches!(kept(barrier).resume(None), Repetition::None));
+        assert!(matches!(kept(barrier).resume(barrier), Repetition::Same(_)));
+        assert!(!Interrupted::default().is(RepeatableCall::Barrier));
+    }
+}
