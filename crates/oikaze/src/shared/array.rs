@@ -1,27 +1,16 @@
 //! Handle of a shared array.
 
-use super::builder::distribution::Distribution;
-use super::element::{Element, ElementLayout};
+use super::block::array_block::ArrayBlock;
+use super::core::ArrayCore;
+use super::element::Element;
+use super::guard::{ReadGuard, WriteGuard};
 use super::part::Part;
 use super::shape::{ElementIndex, Extents};
-use crate::error::{Error, Result};
-use crate::shared::block::array_block::ArrayBlock;
-use crate::shared::guard::{ReadGuard, WriteGuard};
-use oikaze_engine::{Failure, Request, Value};
-use oikaze_os::memory::tracking::{SharedMemory, Tracker};
+use crate::error::Result;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{
-    Access, ArrayStatistics, Coherence, CoherenceError, Declaration, Delivery, Homes, Ownership,
-    Replacement, WriteId,
-};
-use oikaze_protocol::limits::PAGE;
-use oikaze_protocol::wind::Class;
-use oikaze_runtime::node::{Node, WaitSubject};
-use std::borrow::Cow;
+use oikaze_protocol::coherence::{ArrayStatistics, Ownership};
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// An array that all nodes of a job share.
 ///
@@ -49,161 +38,32 @@ use std::time::Duration;
 /// # }
 /// ```
 pub struct SharedArray<T> {
-    pub(super) node: Arc<Node>,
-    pub(super) memory: Arc<SharedMemory>,
-    homes: Homes,
-    pub(super) settings: Settings,
-    pub(super) nodes: u32,
-    pub(super) name: Arc<str>,
-    len: usize,
-    pub(super) limit: Option<Duration>,
+    pub(super) core: ArrayCore,
     holds: PhantomData<T>,
 }
 
-/// Settings of an array that a program makes.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub element: ElementLayout,
-    pub extents: Extents,
-    pub distribution: Distribution,
-    pub delivery: Option<Delivery>,
-    pub update_class: Class,
-}
-
 impl<T: Element> SharedArray<T> {
-    /// Makes an array, or an array that replaces one of the same name.
-    #[track_caller]
-    pub(super) fn declare(
-        node: &Arc<Node>,
-        tracker: &Arc<dyn Tracker>,
-        name: &str,
-        settings: Result<Settings>,
-        replaces: Option<Replacement>,
-        limit: Option<Duration>,
-    ) -> Result<Self> {
-        let doing = replaces.as_ref().map_or("declare", |replaces| &replaces.call);
-        let what = format!("{doing} array \"{name}\"");
-        node.check_process(|| what.clone())?;
-        node.coherence.check_no_guard(node, &what)?;
-        let prepared = settings.and_then(|settings| {
-            let size = settings.element.size();
-            if size == 0 {
-                let why = "its elements have no bytes: choose an element type that has";
-                return Err(Error::invalid(what.clone(), why));
-            }
-            let Settings { extents, distribution, .. } = &settings;
-            let bytes = (extents.len() as u64).saturating_mul(size as u64);
-            let ElementLayout { code: element, fields, .. } = settings.element.clone();
-            let homes = distribution.homes(extents, size);
-            let homes = homes.map_err(|why| Error::invalid(what.clone(), why))?;
-            let shape = extents.as_slice().iter().map(|extent| *extent as u64).collect();
-            let name = name.to_owned();
-            let declaration = Declaration { name, bytes, element, homes, shape, fields, replaces };
-            Ok((Self::prepare(node, tracker, &declaration)?, declaration, settings))
-        });
-        let ((memory, alias), declaration, settings) = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                // The others wait for this node in the same collective call, so this node tells
-                // them of its error. The result is this node's own message, or a loss that its next
-                // call reports.
-                let _ = node.coherence.collective(
-                    node,
-                    &what,
-                    Request::CannotDeclare(error.to_string()),
-                    limit,
-                );
-                return Err(error);
-            }
-        };
-        let homes = declaration.homes.clone();
-        match node.coherence.collective(node, &what, Request::Declare(declaration), limit) {
-            Ok(Value::Array(array)) if array == memory.array() => {}
-            Ok(_) => return Err(at_the_same_time(name)),
-            Err(error) => {
-                // No node has this array, so no node will ask for its pages. (After any other
-                // error, other nodes may have agreed on the array.)
-                if error.is_mismatch() {
-                    node.with_engine(|engine| {
-                        engine.memory().remove(alias);
-                        engine.pages().remove(memory.array());
-                    });
-                } else {
-                    node.with_engine(|engine| engine.coherence().drop_array(memory.array()));
-                }
-                return Err(error);
-            }
-        }
-        let nodes = node.with_engine(|engine| {
-            engine.coherence().track_by_guards(memory.array());
-            engine.coherence().set_delivery(memory.array(), settings.delivery);
-            engine.coherence().set_update_class(memory.array(), settings.update_class);
-            engine.nodes()
-        });
-        Ok(Self {
-            node: Arc::clone(node),
-            memory,
-            homes,
-            nodes,
-            name: name.into(),
-            len: settings.extents.len(),
-            settings,
-            limit,
-            holds: PhantomData,
-        })
-    }
-
-    /// Prepares memory and alias (the slot of its region) before others may ask for pages. The
-    /// engine runs on meanwhile. Memory for a large array takes seconds, and peers would declare a
-    /// silent node dead.
-    fn prepare(
-        node: &Arc<Node>,
-        tracker: &Arc<dyn Tracker>,
-        declaration: &Declaration,
-    ) -> Result<(Arc<SharedMemory>, u32)> {
-        let Declaration { name, bytes, homes, .. } = declaration;
-        let (array, me, nodes) = node
-            .with_engine(|engine| (engine.coherence().next_array(), engine.rank(), engine.nodes()));
-        if let Some(problem) = declaration.problem(nodes) {
-            return Err(Error::invalid(format!("declare array \"{name}\""), problem));
-        }
-        node.coherence.expect_handlers(node);
-        let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
-        let memory = Arc::new(
-            SharedMemory::new(array, name, bytes, Arc::clone(tracker))?
-                .counted(Arc::clone(node.coherence.guards())),
-        );
-        for run in homes.runs(me, memory.pages(), nodes) {
-            memory.populate(run)?;
-        }
-        let alias = node.with_engine(|engine| {
-            if engine.coherence().next_array() != array || engine.pages().get(array).is_some() {
-                return Err(at_the_same_time(name));
-            }
-            let slot = engine.memory().insert_local(memory.alias_region())?;
-            engine.pages().insert(Arc::clone(&memory));
-            engine.coherence().set_alias_region(array, slot);
-            Ok(slot)
-        })?;
-        Ok((memory, alias))
+    /// Returns the handle of an array whose elements were declared as `T`.
+    pub(super) fn over(core: ArrayCore) -> Self {
+        Self { core, holds: PhantomData }
     }
 
     /// Returns the array's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.core.name
     }
 
     /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.core.len()
     }
 
     /// Returns `true` if there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Returns the number of elements along each axis.
@@ -219,13 +79,13 @@ impl<T: Element> SharedArray<T> {
     /// ```
     #[must_use]
     pub fn shape(&self) -> Extents {
-        self.settings.extents
+        self.core.shape()
     }
 
     /// Returns the block of the whole array.
     #[must_use]
     pub fn whole(&self) -> ArrayBlock {
-        ArrayBlock::whole(self.settings.extents, self.settings.distribution.axis())
+        self.core.whole()
     }
 
     /// Returns the block with these indices, a range for each axis.
@@ -233,22 +93,7 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// There are not as many ranges as axes, or a range lies outside the array.
     pub fn block<const N: usize>(&self, ranges: [Range<usize>; N]) -> Result<ArrayBlock> {
-        self.block_of(&ranges)
-    }
-
-    pub(super) fn block_of(&self, ranges: &[Range<usize>]) -> Result<ArrayBlock> {
-        let extents = self.settings.extents;
-        let is_inside = |(axis, range): (usize, &Range<usize>)| {
-            range.start <= range.end && range.end <= extents.extent(axis)
-        };
-        if ranges.len() != extents.dimensions() || !ranges.iter().enumerate().all(is_inside) {
-            return Err(Error::invalid(
-                format!("block {ranges:?} of array \"{}\"", self.name),
-                format!("the array has the shape {extents:?}"),
-            ));
-        }
-        let ranges = ranges.iter().cloned().enumerate();
-        Ok(ranges.fold(self.whole(), |block, (axis, range)| block.with_range(axis, range)))
+        self.core.block_of(&ranges)
     }
 
     /// Returns the block of elements that belong to a node, if they are one block, as with
@@ -270,9 +115,7 @@ impl<T: Element> SharedArray<T> {
     /// ```
     #[must_use]
     pub fn home_block(&self, rank: Rank) -> ArrayBlock {
-        let axis = self.settings.distribution.axis();
-        let none = || self.whole().with_range(axis, 0..0);
-        self.home_blocks(rank).into_iter().next().unwrap_or_else(none)
+        self.core.home_block(rank)
     }
 
     /// Returns the blocks of elements that belong to a node. The blocks of all nodes hold each
@@ -294,8 +137,7 @@ impl<T: Element> SharedArray<T> {
     /// ```
     #[must_use]
     pub fn home_blocks(&self, rank: Rank) -> Vec<ArrayBlock> {
-        let Settings { extents, distribution, .. } = &self.settings;
-        distribution.blocks(rank, extents, self.element_size(), self.nodes)
+        self.core.home_blocks(rank)
     }
 
     /// Returns the node whose memory is the reference for this element's page. Writing at home
@@ -303,20 +145,14 @@ impl<T: Element> SharedArray<T> {
     /// ([`home_blocks`](Self::home_blocks)), one node is the home.
     #[must_use]
     pub fn home_of(&self, element: impl ElementIndex) -> Option<Rank> {
-        let element = element.position(&self.settings.extents)?;
-        let page = element * self.element_size() / PAGE;
-        Some(self.homes.home(page as u64, self.memory.pages(), self.nodes))
+        Some(self.core.home_of(element.position(&self.shape())?))
     }
 
     /// Returns the elements, in row-major order, in the pages whose home is `rank`, if they are one
     /// run (as with `Homes::Block`). Otherwise the first run is returned.
     #[must_use]
     pub fn home_range(&self, rank: Rank) -> Range<usize> {
-        let Some(run) = self.homes.runs(rank, self.memory.pages(), self.nodes).next() else {
-            return 0..0;
-        };
-        let first = |page: u64| (page as usize * PAGE).div_ceil(self.element_size()).min(self.len);
-        first(run.start)..first(run.end)
+        self.core.home_range(rank)
     }
 
     /// Returns a guard of elements to read: of a range in row-major order, of a [`ArrayBlock`], or
@@ -333,32 +169,6 @@ impl<T: Element> SharedArray<T> {
     #[track_caller]
     pub fn read<P: Part>(&self, part: P) -> Result<P::Reading<'_, T>> {
         part.read_from(self)
-    }
-
-    #[track_caller]
-    pub(super) fn read_range(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
-        self.check_range(&elements)?;
-        let pages = self.pages_of(&elements);
-        let array = self.memory.array();
-        while !self.node.with_engine(|engine| engine.coherence().begin_read(array, pages.clone())) {
-            self.touch(pages.clone(), Access::Read)?;
-        }
-        self.check_not_lost(&elements)?;
-        Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
-    }
-
-    /// Makes ranges of elements valid for loads, all at once.
-    #[track_caller]
-    pub(super) fn make_readable(&self, ranges: &[Range<usize>]) -> Result<()> {
-        let array = self.memory.array();
-        loop {
-            let invalid =
-                self.invalid_ranges(ranges, |coherence, pages| coherence.begin_read(array, pages))?;
-            if invalid.is_empty() {
-                return ranges.iter().try_for_each(|elements| self.check_not_lost(elements));
-            }
-            self.touch_many(invalid)?;
-        }
     }
 
     /// Returns guards of several ranges to read, in the order of the ranges. Elements that are not
@@ -382,12 +192,8 @@ impl<T: Element> SharedArray<T> {
     /// As [`SharedArray::read`], if any range is wrong. No guard is left then.
     #[track_caller]
     pub fn read_many(&self, ranges: &[Range<usize>]) -> Result<Vec<ReadGuard<'_, T>>> {
-        self.make_readable(ranges)?;
-        let mut guards = Vec::with_capacity(ranges.len());
-        for elements in ranges {
-            guards.push(ReadGuard { array: self, guard: self.memory.slice(elements.clone())? });
-        }
-        Ok(guards)
+        self.core.make_readable(ranges)?;
+        ranges.iter().map(|elements| self.core.slice(elements.clone())).collect()
     }
 
     /// Begins to fetch the elements that are not valid here, and returns without waiting for them.
@@ -417,7 +223,7 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// The part is out of bounds.
     pub fn prefetch(&self, part: impl Part) -> Result<()> {
-        self.prefetch_many(&part.rows_of(self)?)
+        self.core.prefetch(&part.rows_of(self)?)
     }
 
     /// Begins to fetch several ranges, as [`SharedArray::prefetch`] does with one. Each home gets
@@ -438,14 +244,7 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// A range is out of bounds. Nothing is fetched then.
     pub fn prefetch_many(&self, ranges: &[Range<usize>]) -> Result<()> {
-        let array = self.memory.array();
-        let ranges = self.invalid_ranges(ranges, |coherence, pages| {
-            coherence.holds(array, pages, Access::Read)
-        })?;
-        if !ranges.is_empty() {
-            self.node.tell(Request::Prefetch { array, ranges });
-        }
-        Ok(())
+        self.core.prefetch(ranges)
     }
 
     /// Returns a guard of elements to write (and read), of any [`Part`]. The guard owns its
@@ -488,63 +287,6 @@ impl<T: Element> SharedArray<T> {
         part.write_to(self, Ownership::Merged)
     }
 
-    #[track_caller]
-    pub(super) fn write_range(
-        &self,
-        elements: Range<usize>,
-        ownership: Ownership,
-    ) -> Result<WriteGuard<'_, T>> {
-        self.check_range(&elements)?;
-        self.check_not_lost(&elements)?;
-        let write = self.begin_write(std::slice::from_ref(&elements), ownership)?;
-        let is_owner = ownership == Ownership::Owned;
-        let guard = self.memory.slice_mut(elements).inspect_err(|_| self.abandon_write(write))?;
-        Ok(WriteGuard { array: self, guard, write: Some(write), push: Vec::new(), is_owner })
-    }
-
-    /// Ends a write under which nothing was written.
-    pub(super) fn abandon_write(&self, write: WriteId) {
-        self.node.with_engine(|engine| engine.coherence().abandon_write(write));
-    }
-
-    /// Announces a write of rows of elements, whose pages become valid first. The rows are in
-    /// order.
-    #[track_caller]
-    pub(super) fn begin_write(
-        &self,
-        rows: &[Range<usize>],
-        ownership: Ownership,
-    ) -> Result<WriteId> {
-        let (array, bytes) = (self.memory.array(), self.spans(rows));
-        loop {
-            let begun = self.node.with_engine(|engine| {
-                let (coherence, pages) = engine.coherence_and_pages();
-                coherence.begin_write(array, bytes.clone(), ownership, pages)
-            });
-            match (begun, rows) {
-                (Some(write), _) => return Ok(write),
-                (None, [row]) => self.touch(self.pages_of(row), Access::Write)?,
-                (None, rows) => {
-                    let pages = rows.iter().map(|row| self.pages_of(row)).collect();
-                    self.touch_pages(pages, Access::Write)?;
-                }
-            }
-        }
-    }
-
-    /// Ends a write that [`Self::begin_write`] announced. What it wrote goes to readers now, if it
-    /// is much, or with the next barrier.
-    pub(super) fn end_write(&self, write: WriteId, push: &[Rank]) {
-        let owes = self.node.with_engine(|engine| {
-            let (coherence, pages) = engine.coherence_and_pages();
-            coherence.end_write(write, push, pages);
-            coherence.owes()
-        });
-        if owes {
-            self.node.send_what_was_held();
-        }
-    }
-
     /// Subscribes this node to these elements: whoever writes them sends them to this node with the
     /// next barrier. A node that reads elements after each barrier is subscribed without a call.
     /// The subscription covers whole pages, and begins with the next barrier at the latest.
@@ -574,7 +316,7 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// The part is out of bounds.
     pub fn subscribe(&self, part: impl Part) -> Result<()> {
-        self.change_subscription(part, true)
+        self.core.change_subscription(&part.rows_of(self)?, true)
     }
 
     /// Ends what [`SharedArray::subscribe`] began.
@@ -582,32 +324,14 @@ impl<T: Element> SharedArray<T> {
     /// # Errors
     /// The part is out of bounds.
     pub fn unsubscribe(&self, part: impl Part) -> Result<()> {
-        self.change_subscription(part, false)
-    }
-
-    fn change_subscription(&self, part: impl Part, wanted: bool) -> Result<()> {
-        let rows = part.rows_of(self)?;
-        rows.iter().try_for_each(|row| self.check_range(row))?;
-        let array = self.memory.array();
-        let result = self.node.with_engine(|engine| {
-            let (coherence, pages) = engine.coherence_and_pages();
-            rows.iter()
-                .map(|row| self.bytes_of(row))
-                .try_for_each(|bytes| coherence.subscribe(array, bytes, wanted, pages))
-        });
-        self.node.send_what_was_held();
-        result
-            .map_err(|error| self.node.departures.failure(&"subscribe", Failure::Coherence(error)))
+        self.core.change_subscription(&part.rows_of(self)?, false)
     }
 
     /// Returns the counters of this array on this node since it was made: pages fetched and served,
     /// and updates sent, received, and received in vain.
     #[must_use]
     pub fn statistics(&self) -> ArrayStatistics {
-        let array = self.memory.array();
-        self.node
-            .with_engine(|engine| engine.coherence().array_statistics(array).copied())
-            .unwrap_or_default()
+        self.core.statistics()
     }
 
     /// Returns a guard of elements to read with plain loads. A load traps where a page is not
@@ -622,9 +346,8 @@ impl<T: Element> SharedArray<T> {
     /// home.
     #[track_caller]
     pub fn read_lazily(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
-        self.check_process()?;
-        self.check_not_lost(&elements)?;
-        Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
+        self.core.check_lazy(std::slice::from_ref(&elements))?;
+        self.core.slice(elements)
     }
 
     /// Returns a guard of elements to write with plain stores. A store traps where a page is not
@@ -640,169 +363,8 @@ impl<T: Element> SharedArray<T> {
     /// home.
     #[track_caller]
     pub fn write_lazily(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
-        self.check_process()?;
-        self.check_not_lost(&elements)?;
-        self.make_plain();
-        let guard = self.memory.slice_mut(elements)?;
-        Ok(WriteGuard { array: self, guard, write: None, push: Vec::new(), is_owner: false })
+        self.core.check_lazy(std::slice::from_ref(&elements))?;
+        self.core.make_plain();
+        self.core.slice_mut(elements, None, false)
     }
-
-    /// Tracks the array by its pages from now on.
-    pub(super) fn make_plain(&self) {
-        let array = self.memory.array();
-        self.node.with_engine(|engine| {
-            let (coherence, pages) = engine.coherence_and_pages();
-            coherence.track_by_pages(array, pages);
-        });
-    }
-
-    /// Refuses ranks that are not in the job, and guards that do not know what they write.
-    pub(super) fn check_push(&self, ranks: &[Rank], is_owner: bool) -> Result<()> {
-        let operation = || format!("push elements of array \"{}\" to {ranks:?}", self.name);
-        if let Some(unknown) = ranks.iter().find(|rank| **rank >= self.nodes) {
-            let why = format!("there is no node {unknown}: the job has {} nodes", self.nodes);
-            return Err(Error::invalid(operation(), why));
-        }
-        if !is_owner {
-            let why = "a lazy guard or one of write_merged does not know what it writes: take it with write";
-            return Err(Error::invalid(operation(), why));
-        }
-        Ok(())
-    }
-
-    /// Refuses pages whose home was lost, because their bytes are old (COH-8.8).
-    pub(super) fn check_not_lost(&self, elements: &Range<usize>) -> Result<()> {
-        let size = self.element_size();
-        let bytes = elements.start.saturating_mul(size)..elements.end.saturating_mul(size);
-        self.memory.lost_page(&bytes).map_or(Ok(()), |lost| Err(self.lost("take a guard", lost)))
-    }
-
-    /// Returns the error of a guard with a page that was lost with its home.
-    pub(super) fn lost(&self, doing: &str, (page, rank): (u64, Rank)) -> Error {
-        let lost = CoherenceError::PageLost {
-            doing: doing.to_owned(),
-            array: self.name.to_string(),
-            page,
-            rank,
-        };
-        self.node.departures.failure(&doing, Failure::Coherence(lost))
-    }
-
-    /// Fails in a child of fork, which has no view of the array (MEM-24.3).
-    pub(super) fn check_process(&self) -> Result<()> {
-        self.node.check_process(|| format!("using array \"{}\"", self.name))
-    }
-
-    fn check_range(&self, elements: &Range<usize>) -> Result<()> {
-        self.check_process()?;
-        if elements.start > elements.end || elements.end > self.len {
-            return Err(Error::invalid(
-                format!("elements {}..{} of array \"{}\"", elements.start, elements.end, self.name),
-                format!("the array has {} elements", self.len),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Checks that the block is one of an array of this shape.
-    pub(super) fn check_block(&self, block: &ArrayBlock) -> Result<()> {
-        self.check_process()?;
-        if block.array_extents() == self.settings.extents {
-            return Ok(());
-        }
-        let (other, own) = (block.array_extents(), self.settings.extents);
-        Err(Error::invalid(
-            format!("block {block:?} of array \"{}\"", self.name),
-            format!("the block is one of an array of shape {other:?}, this one has {own:?}"),
-        ))
-    }
-
-    /// Returns the bytes of one element.
-    #[inline]
-    pub(crate) fn element_size(&self) -> usize {
-        self.settings.element.size()
-    }
-
-    /// Returns rows of elements as rows of units, of which an element of an array whose type is
-    /// known at run time has several.
-    pub(super) fn units_of<'r>(&self, rows: &'r [Range<usize>]) -> Cow<'r, [Range<usize>]> {
-        match self.settings.element.units {
-            1 => Cow::Borrowed(rows),
-            units => rows.iter().map(|row| row.start * units..row.end * units).collect(),
-        }
-    }
-
-    /// Returns the bytes of elements that are in bounds.
-    pub(super) fn bytes_of(&self, elements: &Range<usize>) -> Range<u64> {
-        let size = self.element_size() as u64;
-        elements.start as u64 * size..elements.end as u64 * size
-    }
-
-    /// Returns the pages of elements that are in bounds.
-    fn pages_of(&self, elements: &Range<usize>) -> Range<u64> {
-        let size = self.element_size();
-        let first = elements.start * size / PAGE;
-        if elements.is_empty() {
-            return first as u64..first as u64;
-        }
-        first as u64..(elements.end * size).div_ceil(PAGE) as u64
-    }
-
-    /// Returns the page ranges of those ranges of elements that are not valid as a whole.
-    fn invalid_ranges(
-        &self,
-        elements: &[Range<usize>],
-        mut is_valid: impl FnMut(&mut Coherence, Range<u64>) -> bool,
-    ) -> Result<Vec<Range<u64>>> {
-        elements.iter().try_for_each(|elements| self.check_range(elements))?;
-        let pages = elements.iter().map(|elements| self.pages_of(elements));
-        let mut ranges: Vec<Range<u64>> = pages.collect();
-        self.node.with_engine(|engine| {
-            ranges.retain(|pages| !is_valid(engine.coherence(), pages.clone()));
-        });
-        Ok(ranges)
-    }
-
-    /// Makes pages of several ranges valid for loads, and waits for those that have to be fetched.
-    #[track_caller]
-    fn touch_many(&self, ranges: Vec<Range<u64>>) -> Result<()> {
-        self.touch_pages(ranges, Access::Read)
-    }
-
-    #[track_caller]
-    fn touch_pages(&self, ranges: Vec<Range<u64>>, access: Access) -> Result<()> {
-        let array = self.memory.array();
-        let what = format!("fetching {} ranges of array \"{}\"", ranges.len(), self.name);
-        self.wait_for(Request::TouchMany { array, ranges, access }, &what, None)
-    }
-
-    /// Makes pages valid, and waits for those that have to be fetched.
-    #[track_caller]
-    fn touch(&self, pages: Range<u64>, access: Access) -> Result<()> {
-        let array = self.memory.array();
-        let Range { start, end } = pages;
-        let what = format!("fetching pages {start}..{end} of array \"{}\"", self.name);
-        let home = self.homes.home(start, self.memory.pages(), self.nodes);
-        let peer = (end - start == 1).then_some(home);
-        self.wait_for(Request::Touch { array, pages, access }, &what, peer)
-    }
-
-    #[track_caller]
-    fn wait_for(&self, request: Request, what: &str, peer: Option<Rank>) -> Result<()> {
-        let completion = self.node.submit(request, None);
-        let subject = || WaitSubject::Operation { what: what.to_owned(), peer };
-        self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit).map(drop)
-    }
-}
-
-impl<T> Drop for SharedArray<T> {
-    /// Tells that no thread of this node uses the array any more (COH-14.1).
-    fn drop(&mut self) {
-        self.node.try_engine(|engine| engine.coherence().drop_array(self.memory.array()));
-    }
-}
-
-fn at_the_same_time(name: &str) -> Error {
-    let why = "two threads of this node made arrays at the same time: make them one by one";
-    Error::invalid(format!("declare array \"{name}\""), why)
 }

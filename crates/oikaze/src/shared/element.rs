@@ -136,15 +136,12 @@ pub(super) fn segments(path: &str) -> Option<Vec<Segment>> {
     Some(segments)
 }
 
-/// Element type of an array, as the nodes compare it. In an array whose element type is known at
-/// run time only, an element is several units of type `u8`.
+/// Element type of an array, as the nodes compare it.
 #[derive(Clone, Debug)]
 pub(crate) struct ElementLayout {
     /// Size, and a digest that also covers fields that are too many or too long to be told.
     pub code: coherence::Element,
     pub fields: Vec<Field>,
-    /// Number of values of the array's type parameter in an element.
-    pub units: usize,
 }
 
 impl ElementLayout {
@@ -152,16 +149,16 @@ impl ElementLayout {
     pub fn of<T: Element>() -> Self {
         let mut fields = Vec::new();
         T::describe("", &mut fields);
-        Self::new(fields, size_of::<T>(), 1)
+        Self::new(fields, size_of::<T>())
     }
 
     /// Returns the layout of an element of these fields, of `size` bytes.
-    pub fn new(fields: Vec<Field>, size: usize, units: usize) -> Self {
+    pub fn new(fields: Vec<Field>, size: usize) -> Self {
         let words = fields.iter().flat_map(|field| [field.name.as_bytes(), field.kind.as_bytes()]);
         let digest = fnv1a(words.flat_map(|word| word.iter().copied().chain([0])));
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         let code = coherence::Element { kind: (digest ^ (digest >> 32)) as u32, size };
-        Self { code, fields, units }
+        Self { code, fields }
     }
 
     /// Returns the bytes of one element.

@@ -3,9 +3,10 @@
 use super::npy::{self, ElementFormat};
 use crate::error::{Error, Result};
 use crate::shared::array::SharedArray;
-use crate::shared::block::array_block::ArrayBlock;
+use crate::shared::core::ArrayCore;
 use crate::shared::element::Element;
 use oikaze_os::replace_file::{FileRights, PartFile};
+use oikaze_protocol::coherence::Ownership;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -81,7 +82,40 @@ impl<T: Element> SharedArray<T> {
     /// this node is alive. The file is not there then, or as it was before.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
+        self.core.save(path.as_ref())
+    }
+
+    /// Reads all elements from a file that [`save`](Self::save) or NumPy has written. Collective,
+    /// with a barrier at its begin and its end: all nodes name the same file. Each node reads the
+    /// elements of its own blocks when no node reads the old elements any more. If another program
+    /// replaces the file meanwhile, as [`save`](Self::save) does, all nodes read the old elements
+    /// or all read the new ones. Nodes may have copies of the file on disks of their own.
+    ///
+    /// # Errors
+    /// The file has another size, element type or shape than the array, or cannot be opened on a
+    /// node, or is replaced again and again (all nodes get the error, and the elements stay);
+    /// reading fails, or the file is written meanwhile (all nodes get the error, and some elements
+    /// are read); a node is lost; a guard of any array of this node is
+    /// alive.
+    #[track_caller]
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.core.load(path.as_ref(), |bytes| {
+            let mut elements = bytes.chunks_exact(size_of::<T>());
+            if elements.all(|one| bytemuck::checked::try_pod_read_unaligned::<T>(one).is_ok()) {
+                return Ok(());
+            }
+            Err(format!("the bytes of an element are not a {}", std::any::type_name::<T>()))
+        })
+    }
+}
+
+/// Says why bytes that a file has are not elements.
+type CheckElements = fn(&[u8]) -> std::result::Result<(), String>;
+
+impl ArrayCore {
+    /// Does what [`SharedArray::save`] does.
+    #[track_caller]
+    pub fn save(&self, path: &Path) -> Result<()> {
         let what = format!("save array \"{}\" to {}", self.name, path.display());
         let failed = |why: io::Error| file_error(&what, path, &why);
         let is_first = self.node.rank() == 0;
@@ -103,11 +137,10 @@ impl<T: Element> SharedArray<T> {
                 None => PartFile::open(path, number).map_err(failed)?,
             };
             for block in self.home_blocks(self.node.rank()) {
-                let guard = self.read(block)?;
+                let guard = self.read_block::<u8>(block)?;
                 for (row, elements) in block.rows().into_iter().zip(guard.slices()) {
                     let at = header + row.start * self.element_size();
-                    let bytes = bytemuck::cast_slice::<T, u8>(elements);
-                    part.file().write_all_at(bytes, at as u64).map_err(failed)?;
+                    part.file().write_all_at(elements, at as u64).map_err(failed)?;
                 }
             }
             part.file().sync_data().map_err(failed)?;
@@ -124,21 +157,9 @@ impl<T: Element> SharedArray<T> {
         Ok(())
     }
 
-    /// Reads all elements from a file that [`save`](Self::save) or NumPy has written. Collective,
-    /// with a barrier at its begin and its end: all nodes name the same file. Each node reads the
-    /// elements of its own blocks when no node reads the old elements any more. If another program
-    /// replaces the file meanwhile, as [`save`](Self::save) does, all nodes read the old elements
-    /// or all read the new ones. Nodes may have copies of the file on disks of their own.
-    ///
-    /// # Errors
-    /// The file has another size, element type or shape than the array, or cannot be opened on a
-    /// node, or is replaced again and again (all nodes get the error, and the elements stay);
-    /// reading fails, or the file is written meanwhile (all nodes get the error, and some elements
-    /// are read); a node is lost; a guard of any array of this node is
-    /// alive.
+    /// Does what [`SharedArray::load`] does. `check` refuses bytes that are not elements.
     #[track_caller]
-    pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
+    pub fn load(&self, path: &Path, check: CheckElements) -> Result<()> {
         let what = format!("load array \"{}\" from {}", self.name, path.display());
         let open = || Ok((0, self.open(path, &what)?));
         let (_, mut opened) = self.step("load", (1, &[]), open)?;
@@ -151,7 +172,7 @@ impl<T: Element> SharedArray<T> {
                 Ok((u64::from(again.version != opened.version), again))
             })?;
             if replaced == 0 {
-                let load = || Ok((0, self.load_blocks(&opened, &what, path)?));
+                let load = || Ok((0, self.load_blocks(&opened, &what, path, check)?));
                 return self.step("load", (3, &[]), load).map(drop);
             }
             opened = again;
@@ -181,45 +202,36 @@ impl<T: Element> SharedArray<T> {
         Ok(OpenedFile { file, version, header })
     }
 
-    fn load_blocks(&self, opened: &OpenedFile, what: &str, path: &Path) -> Result<()> {
+    fn load_blocks(
+        &self,
+        opened: &OpenedFile,
+        what: &str,
+        path: &Path,
+        check: CheckElements,
+    ) -> Result<()> {
+        let failed = |why: io::Error| file_error(what, path, &why);
         let OpenedFile { file, version, header } = opened;
+        let size = self.element_size();
+        let mut bytes = vec![0; (CHUNK / size).max(1) * size];
         for block in self.home_blocks(self.node.rank()) {
-            self.load_block(file, *header, block, what, path)?;
+            let mut guard = self.write_block::<u8>(block, Ownership::Owned)?;
+            for (row, slots) in block.rows().into_iter().zip(guard.slices_mut()) {
+                let mut at = header + (row.start * size) as u64;
+                for part in slots.chunks_mut(bytes.len()) {
+                    let bytes = bytes.get_mut(..part.len()).unwrap_or_default();
+                    file.read_exact_at(bytes, at).map_err(failed)?;
+                    check(bytes).map_err(|why| Error::invalid(what, why))?;
+                    part.copy_from_slice(bytes);
+                    at += part.len() as u64;
+                }
+            }
         }
-        if FileVersion::of(file).map_err(|why| file_error(what, path, &why))? != *version {
+        if FileVersion::of(file).map_err(failed)? != *version {
             let why = format!(
                 "{} was written while it was read: load it when nothing writes to it",
                 path.display()
             );
             return Err(Error::invalid(what, why));
-        }
-        Ok(())
-    }
-
-    fn load_block(
-        &self,
-        file: &File,
-        header: u64,
-        block: ArrayBlock,
-        what: &str,
-        path: &Path,
-    ) -> Result<()> {
-        let mut guard = self.write(block)?;
-        let size = size_of::<T>();
-        let mut bytes = vec![0; (CHUNK / size).max(1) * size];
-        for (row, slots) in block.rows().into_iter().zip(guard.slices_mut()) {
-            let mut at = header + (row.start * self.element_size()) as u64;
-            for part in slots.chunks_mut(bytes.len() / size) {
-                let bytes = bytes.get_mut(..size_of_val(part)).unwrap_or_default();
-                file.read_exact_at(bytes, at).map_err(|why| file_error(what, path, &why))?;
-                for (slot, bytes) in part.iter_mut().zip(bytes.chunks_exact(size)) {
-                    *slot = bytemuck::checked::try_pod_read_unaligned(bytes).map_err(|_| {
-                        let kind = std::any::type_name::<T>();
-                        Error::invalid(what, format!("the bytes of an element are not a {kind}"))
-                    })?;
-                }
-                at += size_of_val(part) as u64;
-            }
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! Guards over ranges of a shared array.
 
 use crate::error::Result;
-use crate::shared::array::SharedArray;
+use crate::shared::core::ArrayCore;
 use crate::shared::element::Element;
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::WriteId;
+use oikaze_protocol::coherence::{Ownership, WriteId};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 /// Guard of elements that may be read. No thread of this process writes the elements meanwhile, and
 /// the program's synchronisation keeps other nodes from writing them.
@@ -30,8 +30,8 @@ use std::ops::{Deref, DerefMut};
 /// # }
 /// ```
 pub struct ReadGuard<'a, T> {
-    pub(super) array: &'a SharedArray<T>,
-    pub(super) guard: os::ReadGuard<'a, T>,
+    array: &'a ArrayCore,
+    guard: os::ReadGuard<'a, T>,
 }
 
 /// Guard of elements that may be written. No other thread of this process touches the elements
@@ -55,13 +55,13 @@ pub struct ReadGuard<'a, T> {
 /// # }
 /// ```
 pub struct WriteGuard<'a, T: Element> {
-    pub(super) array: &'a SharedArray<T>,
-    pub(super) guard: os::WriteGuard<'a, T>,
+    array: &'a ArrayCore,
+    guard: os::WriteGuard<'a, T>,
     /// Number of the announced write; `None` for a lazy guard.
-    pub(super) write: Option<WriteId>,
-    pub(super) push: Vec<Rank>,
+    write: Option<WriteId>,
+    push: Vec<Rank>,
     /// `true` if all bytes of the guard count as written.
-    pub(super) is_owner: bool,
+    is_owner: bool,
 }
 
 impl<T: Element> ReadGuard<'_, T> {
@@ -100,7 +100,8 @@ impl<T: Element> WriteGuard<'_, T> {
     ///
     /// # Errors
     /// A rank is not in the job, or the guard is a lazy one or one of
-    /// [`SharedArray::write_merged`], which do not know what they write.
+    /// [`SharedArray::write_merged`](super::SharedArray::write_merged),
+    /// which do not know what they write.
     pub fn push_to(&mut self, ranks: &[Rank]) -> Result<()> {
         self.array.check_push(ranks, self.is_owner)?;
         self.push.extend_from_slice(ranks);
@@ -156,5 +157,49 @@ impl<T> fmt::Debug for ReadGuard<'_, T> {
 impl<T: Element> fmt::Debug for WriteGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guard.fmt(f)
+    }
+}
+
+impl ArrayCore {
+    /// Returns a guard of elements to read, whose pages are valid or come when they are touched.
+    #[inline]
+    #[track_caller]
+    pub(super) fn slice<T: Element>(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
+        Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
+    }
+
+    /// Returns a guard of elements to write, as [`slice`](Self::slice).
+    #[inline]
+    #[track_caller]
+    pub(super) fn slice_mut<T: Element>(
+        &self,
+        elements: Range<usize>,
+        write: Option<WriteId>,
+        is_owner: bool,
+    ) -> Result<WriteGuard<'_, T>> {
+        let guard = self.memory.slice_mut(elements)?;
+        Ok(WriteGuard { array: self, guard, write, push: Vec::new(), is_owner })
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn read_range<T: Element>(
+        &self,
+        elements: Range<usize>,
+    ) -> Result<ReadGuard<'_, T>> {
+        self.make_range_readable(&elements)?;
+        self.slice(elements)
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn write_range<T: Element>(
+        &self,
+        elements: Range<usize>,
+        ownership: Ownership,
+    ) -> Result<WriteGuard<'_, T>> {
+        let write = self.begin_range_write(&elements, ownership)?;
+        self.slice_mut(elements, Some(write), ownership == Ownership::Owned)
+            .inspect_err(|_| self.abandon_write(write))
     }
 }

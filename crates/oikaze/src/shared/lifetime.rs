@@ -2,10 +2,14 @@
 
 use crate::error::{Error, Result};
 use crate::shared::array::SharedArray;
+use crate::shared::core::ArrayCore;
 use crate::shared::element::Element;
 use oikaze_engine::{Request, Value};
-use oikaze_protocol::coherence::{CallStep, Values};
+use oikaze_protocol::coherence::{CallStep, Ownership, Values};
 use oikaze_protocol::fnv::fnv1a;
+
+/// Number of bytes that are filled at a time.
+const FILL_BYTES: usize = 4096;
 
 impl<T: Element> SharedArray<T> {
     /// Frees the array on all nodes: its memory, its address space and its name. Collective, and a
@@ -32,17 +36,7 @@ impl<T: Element> SharedArray<T> {
     /// Nodes disagree on the array; a node is lost; a guard of any array of this node is alive.
     #[track_caller]
     pub fn free(self) -> Result<()> {
-        self.free_everywhere()
-    }
-
-    /// Frees the array as [`SharedArray::free`] does. The handle is of no use afterwards.
-    #[track_caller]
-    pub(crate) fn free_everywhere(&self) -> Result<()> {
-        let what = format!("free array \"{}\"", self.name);
-        self.node.check_process(|| what.clone())?;
-        self.node.coherence.check_no_guard(&self.node, &what)?;
-        let request = Request::Free(self.memory.array());
-        self.node.coherence.collective(&self.node, &what, request, self.limit).map(drop)
+        self.core.free()
     }
 
     /// Gives all elements one value. Collective, with a barrier at its begin and its end: each node
@@ -65,28 +59,34 @@ impl<T: Element> SharedArray<T> {
     /// any array of this node is alive.
     #[track_caller]
     pub fn fill(&self, value: T) -> Result<()> {
-        self.fill_units(&[value])
+        self.core.fill(bytemuck::bytes_of(&value))
+    }
+}
+
+impl ArrayCore {
+    /// Frees the array as [`SharedArray::free`] does. The handle is of no use afterwards.
+    #[track_caller]
+    pub fn free(&self) -> Result<()> {
+        let what = format!("free array \"{}\"", self.name);
+        self.node.check_process(|| what.clone())?;
+        self.node.coherence.check_no_guard(&self.node, &what)?;
+        let request = Request::Free(self.memory.array());
+        self.node.coherence.collective(&self.node, &what, request, self.limit).map(drop)
     }
 
-    /// Fills as [`SharedArray::fill`] does, with an element of these units.
+    /// Fills as [`SharedArray::fill`] does, with the bytes of an element.
     #[track_caller]
-    pub(crate) fn fill_units(&self, element: &[T]) -> Result<()> {
-        let value = bytemuck::cast_slice::<T, u8>(element);
-        self.step("fill", (1, value), || Ok((0, ())))?;
-        let filled = self.step("fill", (2, value), || {
-            let blocks = self.home_blocks(self.node.rank());
-            blocks.into_iter().try_for_each(|block| {
-                let mut guard = self.write(block)?;
-                match element {
-                    [value] => guard.fill(*value),
-                    units => {
-                        let rows = guard.slices_mut().iter_mut();
-                        rows.flat_map(|row| row.chunks_exact_mut(units.len().max(1)))
-                            .for_each(|place| place.copy_from_slice(units));
-                    }
-                }
-                Ok::<_, Error>(())
-            })?;
+    pub fn fill(&self, element: &[u8]) -> Result<()> {
+        self.step("fill", (1, element), || Ok((0, ())))?;
+        let elements = element.repeat((FILL_BYTES / element.len().max(1)).max(1));
+        let filled = self.step("fill", (2, element), || {
+            for block in self.home_blocks(self.node.rank()) {
+                let mut guard = self.write_block::<u8>(block, Ownership::Owned)?;
+                let rows = guard.slices_mut().iter_mut();
+                rows.flat_map(|row| row.chunks_mut(elements.len())).for_each(|chunk| {
+                    chunk.iter_mut().zip(&elements).for_each(|(byte, given)| *byte = *given);
+                });
+            }
             Ok((0, ()))
         });
         filled.map(drop)

@@ -3,6 +3,7 @@
 pub(crate) mod array;
 pub mod block;
 pub mod builder;
+mod core;
 pub(crate) mod element;
 mod files;
 pub(crate) mod guard;

@@ -85,7 +85,7 @@ macro_rules! range_part {
 
                 #[track_caller]
                 fn read_from<T: Element>(self, array: &SharedArray<T>) -> Result<ReadGuard<'_, T>> {
-                    array.read_range(elements(&self, array.len()))
+                    array.core.read_range(elements(&self, array.len()))
                 }
 
                 #[track_caller]
@@ -94,7 +94,7 @@ macro_rules! range_part {
                     array: &SharedArray<T>,
                     ownership: Ownership,
                 ) -> Result<WriteGuard<'_, T>> {
-                    array.write_range(elements(&self, array.len()), ownership)
+                    array.core.write_range(elements(&self, array.len()), ownership)
                 }
 
                 fn rows_of<T: Element>(self, array: &SharedArray<T>) -> Result<Vec<Range<usize>>> {
@@ -119,7 +119,7 @@ impl Part for ArrayBlock {
 
     #[track_caller]
     fn read_from<T: Element>(self, array: &SharedArray<T>) -> Result<BlockReadGuard<'_, T>> {
-        array.read_block(self)
+        array.core.read_block(self)
     }
 
     #[track_caller]
@@ -128,11 +128,11 @@ impl Part for ArrayBlock {
         array: &SharedArray<T>,
         ownership: Ownership,
     ) -> Result<BlockWriteGuard<'_, T>> {
-        array.write_block(self, ownership)
+        array.core.write_block(self, ownership)
     }
 
     fn rows_of<T: Element>(self, array: &SharedArray<T>) -> Result<Vec<Range<usize>>> {
-        array.check_block(&self)?;
+        array.core.check_block(&self)?;
         Ok(self.rows())
     }
 }
@@ -143,7 +143,7 @@ impl<const N: usize> Part for [Range<usize>; N] {
 
     #[track_caller]
     fn read_from<T: Element>(self, array: &SharedArray<T>) -> Result<BlockReadGuard<'_, T>> {
-        array.read_block(array.block(self)?)
+        array.core.read_block(array.block(self)?)
     }
 
     #[track_caller]
@@ -152,7 +152,7 @@ impl<const N: usize> Part for [Range<usize>; N] {
         array: &SharedArray<T>,
         ownership: Ownership,
     ) -> Result<BlockWriteGuard<'_, T>> {
-        array.write_block(array.block(self)?, ownership)
+        array.core.write_block(array.block(self)?, ownership)
     }
 
     fn rows_of<T: Element>(self, array: &SharedArray<T>) -> Result<Vec<Range<usize>>> {

@@ -1,13 +1,13 @@
 //! Operations that replace an array by another one with the same content.
 
-use super::array::Settings;
 use super::builder::distribution::Distribution;
+use super::core::{ArrayCore, Settings};
 use super::shape::{Extents, Shape};
 use crate::error::{Error, Result};
 use crate::shared::array::SharedArray;
 use crate::shared::block::array_block::ArrayBlock;
 use crate::shared::element::Element;
-use oikaze_protocol::coherence::Replacement;
+use oikaze_protocol::coherence::{Ownership, Replacement};
 use std::sync::Arc;
 
 impl<T: Element> SharedArray<T> {
@@ -34,24 +34,8 @@ impl<T: Element> SharedArray<T> {
     /// this node is alive. The array is as before then.
     #[track_caller]
     pub fn resize(&mut self, shape: impl Shape) -> Result<()> {
-        *self = self.resized(shape.extents())?;
+        self.core = self.core.resized(shape.extents())?;
         Ok(())
-    }
-
-    /// Returns the array that replaces this one and has another shape.
-    #[track_caller]
-    pub(crate) fn resized(&self, extents: Extents) -> Result<Self> {
-        let settings = match extents.dimensions() == self.shape().dimensions() {
-            true => Ok(Settings { extents, ..self.settings.clone() }),
-            false => Err(Error::invalid(
-                format!("resize array \"{}\"", self.name),
-                format!(
-                    "it has the shape {:?}, and {extents:?} has other axes; give one extent for each axis, or make another array",
-                    self.shape()
-                ),
-            )),
-        };
-        self.replaced("resize", settings)
     }
 
     /// Gives the array another distribution over the nodes. All elements stay. Collective, and a
@@ -75,8 +59,51 @@ impl<T: Element> SharedArray<T> {
     /// before then.
     #[track_caller]
     pub fn redistribute(&mut self, distribution: impl Into<Distribution>) -> Result<()> {
-        *self = self.redistributed(distribution.into())?;
+        self.core = self.core.redistributed(distribution.into())?;
         Ok(())
+    }
+
+    /// Fetches the `n` elements around the block, and subscribes to them: whoever writes them sends
+    /// them to this node with the next barrier. Returns without waiting for the elements.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let field = job.array::<f32>("field", [64, 64])?;
+    /// let mine = field.home_block(job.rank());
+    /// field.halo(mine, 1)?;
+    /// for _ in 0..3 {
+    ///     let mut sum = 0.0;
+    ///     field.read(mine.grow(1))?.iter().for_each(|value| sum += value); // no page is fetched
+    ///     job.barrier()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The block is one of an array of another shape.
+    pub fn halo(&self, block: ArrayBlock, n: usize) -> Result<()> {
+        self.core.halo(&block, n)
+    }
+}
+
+impl ArrayCore {
+    /// Returns the array that replaces this one and has another shape.
+    #[track_caller]
+    pub(crate) fn resized(&self, extents: Extents) -> Result<Self> {
+        let settings = match extents.dimensions() == self.shape().dimensions() {
+            true => Ok(Settings { extents, ..self.settings.clone() }),
+            false => Err(Error::invalid(
+                format!("resize array \"{}\"", self.name),
+                format!(
+                    "it has the shape {:?}, and {extents:?} has other axes; give one extent for each axis, or make another array",
+                    self.shape()
+                ),
+            )),
+        };
+        self.replaced("resize", settings)
     }
 
     /// Returns the array that replaces this one and has another distribution.
@@ -109,40 +136,40 @@ impl<T: Element> SharedArray<T> {
             if from.is_empty() {
                 continue;
             }
-            let from = self.read(from)?;
-            let mut to = other.write(to)?;
-            to.iter_mut().zip(from.iter()).for_each(|(to, from)| *to = *from);
+            let from = self.read_block::<u8>(from)?;
+            let mut to = other.write_block::<u8>(to, Ownership::Owned)?;
+            copy_rows(from.slices(), to.slices_mut());
         }
         Ok(())
     }
 
-    /// Fetches the `n` elements around the block, and subscribes to them: whoever writes them sends
-    /// them to this node with the next barrier. Returns without waiting for the elements.
-    ///
-    /// ```
-    /// use oikaze::prelude::*;
-    /// # fn main() -> oikaze::Result<()> {
-    /// let job = oikaze::join()?;
-    /// let field = job.array::<f32>("field", [64, 64])?;
-    /// let mine = field.home_block(job.rank());
-    /// field.halo(mine, 1)?;
-    /// for _ in 0..3 {
-    ///     let mut sum = 0.0;
-    ///     field.read(mine.grow(1))?.iter().for_each(|value| sum += value); // no page is fetched
-    ///     job.barrier()?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// The block is one of an array of another shape.
-    pub fn halo(&self, block: ArrayBlock, n: usize) -> Result<()> {
-        self.check_block(&block)?;
+    /// Does what [`SharedArray::halo`] does.
+    pub fn halo(&self, block: &ArrayBlock, n: usize) -> Result<()> {
+        self.check_block(block)?;
         let parts = block.border(n);
         let mut rows: Vec<_> = parts.iter().flat_map(ArrayBlock::rows).collect();
         rows.sort_unstable_by_key(|row| row.start);
-        self.prefetch_many(&rows)?;
-        parts.into_iter().try_for_each(|part| self.subscribe(part))
+        self.prefetch(&rows)?;
+        parts.iter().try_for_each(|part| self.change_subscription(&part.rows(), true))
+    }
+}
+
+/// Copies bytes, whose rows may have other lengths in the two blocks.
+fn copy_rows(from: &[&[u8]], to: &mut [&mut [u8]]) {
+    let mut rows = from.iter();
+    let mut left: &[u8] = &[];
+    for row in to {
+        let mut row = &mut **row;
+        while !row.is_empty() {
+            if left.is_empty() {
+                let Some(next) = rows.next() else { return };
+                left = next;
+            }
+            let len = left.len().min(row.len());
+            let (copied, after) = row.split_at_mut(len);
+            let (given, rest) = left.split_at(len);
+            copied.copy_from_slice(given);
+            (row, left) = (after, rest);
+        }
     }
 }

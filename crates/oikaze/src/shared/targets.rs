@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::shared::array::SharedArray;
+use crate::shared::core::ArrayCore;
 use crate::shared::element::Element;
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::TargetOp;
@@ -42,26 +43,7 @@ impl<T: Element> SharedArray<T> {
     /// The elements do not fit; a home is lost; the time limit passed.
     #[track_caller]
     pub fn put(&self, first: usize, elements: &[T]) -> Result<()> {
-        self.change_many("put", first, TargetOp::Write, bytemuck::cast_slice(elements))
-    }
-
-    /// Sends the bytes of operands for the elements from `first` on to their homes.
-    #[track_caller]
-    pub(crate) fn change_many(
-        &self,
-        doing: &str,
-        first: usize,
-        op: TargetOp,
-        operands: &[u8],
-    ) -> Result<()> {
-        let size = self.element_size();
-        self.check_target(doing, &(first..first.saturating_add(operands.len() / size)))?;
-        let each = (REQUEST_MAX / size).max(1);
-        for (number, part) in operands.chunks(each * size).enumerate() {
-            let start = first + number * each;
-            self.act(doing, start..start + part.len() / size, op, part.to_vec())?;
-        }
-        Ok(())
+        self.core.change_many("put", first, TargetOp::Write, bytemuck::cast_slice(elements))
     }
 
     /// Returns copies of elements, in row-major order, as they are at their homes. No page is
@@ -72,7 +54,7 @@ impl<T: Element> SharedArray<T> {
     #[track_caller]
     pub fn get(&self, elements: Range<usize>) -> Result<Vec<T>> {
         let mut got = Vec::with_capacity(elements.len());
-        self.get_parts(elements, |bytes| {
+        self.core.get_parts(elements, |bytes| {
             for element in bytes.chunks_exact(size_of::<T>()) {
                 got.push(bytemuck::checked::try_pod_read_unaligned(element).map_err(|_| {
                     let kind = std::any::type_name::<T>();
@@ -82,66 +64,6 @@ impl<T: Element> SharedArray<T> {
             Ok(())
         })?;
         Ok(got)
-    }
-
-    /// Reads elements at their homes, and hands their bytes over piece by piece.
-    #[track_caller]
-    pub(crate) fn get_parts(
-        &self,
-        elements: Range<usize>,
-        mut take: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.check_target("get", &elements)?;
-        let size = self.element_size();
-        let each = (REQUEST_MAX / size).max(1);
-        for start in elements.clone().step_by(each) {
-            let part = start..elements.end.min(start + each);
-            let bytes = self.act("get", part.clone(), TargetOp::Read, Vec::new())?;
-            if bytes.len() != part.len() * size {
-                return Err(Error::invalid(
-                    "get",
-                    "the home answered with another number of bytes",
-                ));
-            }
-            take(&bytes)?;
-        }
-        Ok(())
-    }
-
-    fn check_target(&self, doing: &str, elements: &Range<usize>) -> Result<()> {
-        self.check_process()?;
-        if elements.start <= elements.end && elements.end <= self.len() {
-            return Ok(());
-        }
-        let Range { start, end } = elements;
-        Err(Error::invalid(
-            format!("{doing} of elements {start}..{end} of array \"{}\"", self.name),
-            format!("the array has {} elements", self.len()),
-        ))
-    }
-
-    /// Performs an operation on elements that are in bounds.
-    #[track_caller]
-    fn act(
-        &self,
-        doing: &str,
-        elements: Range<usize>,
-        op: TargetOp,
-        operands: Vec<u8>,
-    ) -> Result<Vec<u8>> {
-        let bytes = self.bytes_of(&elements);
-        let what = format!(
-            "{doing} of elements {}..{} of array \"{}\"",
-            elements.start, elements.end, self.name
-        );
-        let (array, offset, len) = (self.memory.array(), bytes.start, bytes.end - bytes.start);
-        let request = Request::Target { array, offset, len, op, operands };
-        let completion = self.node.submit(request, None);
-        let subject = || WaitSubject::Operation { what: what.clone(), peer: None };
-        match self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit)? {
-            Value::Bytes(bytes) => Ok(bytes),
-            _ => Ok(Vec::new()),
-        }
     }
 }
 
@@ -237,7 +159,7 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
     ) -> Result<()> {
         let op =
             TargetOp::Accumulate(Accumulation { element: T::ELEMENT, combine: operator.into() });
-        self.change_many("accumulate", first, op, bytemuck::cast_slice(numbers))
+        self.core.change_many("accumulate", first, op, bytemuck::cast_slice(numbers))
     }
 
     #[track_caller]
@@ -249,13 +171,93 @@ impl<T: Element + bytemuck::Pod + Number> SharedArray<T> {
         operands: &[T],
     ) -> Result<T> {
         let place = index.position(&self.shape());
-        let old = self.change_place(doing, &index, place, op, bytemuck::cast_slice(operands))?;
+        let old =
+            self.core.change_place(doing, &index, place, op, bytemuck::cast_slice(operands))?;
         bytemuck::try_pod_read_unaligned(&old)
             .map_err(|_| Error::invalid(doing, "the home answered with another number of bytes"))
     }
 }
 
-impl<T: Element> SharedArray<T> {
+impl ArrayCore {
+    /// Sends the bytes of operands for the elements from `first` on to their homes.
+    #[track_caller]
+    pub(crate) fn change_many(
+        &self,
+        doing: &str,
+        first: usize,
+        op: TargetOp,
+        operands: &[u8],
+    ) -> Result<()> {
+        let size = self.element_size();
+        self.check_target(doing, &(first..first.saturating_add(operands.len() / size)))?;
+        let each = (REQUEST_MAX / size).max(1);
+        for (number, part) in operands.chunks(each * size).enumerate() {
+            let start = first + number * each;
+            self.act(doing, start..start + part.len() / size, op, part.to_vec())?;
+        }
+        Ok(())
+    }
+
+    /// Reads elements at their homes, and hands their bytes over piece by piece.
+    #[track_caller]
+    pub(crate) fn get_parts(
+        &self,
+        elements: Range<usize>,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.check_target("get", &elements)?;
+        let size = self.element_size();
+        let each = (REQUEST_MAX / size).max(1);
+        for start in elements.clone().step_by(each) {
+            let part = start..elements.end.min(start + each);
+            let bytes = self.act("get", part.clone(), TargetOp::Read, Vec::new())?;
+            if bytes.len() != part.len() * size {
+                return Err(Error::invalid(
+                    "get",
+                    "the home answered with another number of bytes",
+                ));
+            }
+            take(&bytes)?;
+        }
+        Ok(())
+    }
+
+    fn check_target(&self, doing: &str, elements: &Range<usize>) -> Result<()> {
+        self.check_process()?;
+        if elements.start <= elements.end && elements.end <= self.len() {
+            return Ok(());
+        }
+        let Range { start, end } = elements;
+        Err(Error::invalid(
+            format!("{doing} of elements {start}..{end} of array \"{}\"", self.name),
+            format!("the array has {} elements", self.len()),
+        ))
+    }
+
+    /// Performs an operation on elements that are in bounds.
+    #[track_caller]
+    fn act(
+        &self,
+        doing: &str,
+        elements: Range<usize>,
+        op: TargetOp,
+        operands: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        let bytes = self.bytes_of(&elements);
+        let what = format!(
+            "{doing} of elements {}..{} of array \"{}\"",
+            elements.start, elements.end, self.name
+        );
+        let (array, offset, len) = (self.memory.array(), bytes.start, bytes.end - bytes.start);
+        let request = Request::Target { array, offset, len, op, operands };
+        let completion = self.node.submit(request, None);
+        let subject = || WaitSubject::Operation { what: what.clone(), peer: None };
+        match self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit)? {
+            Value::Bytes(bytes) => Ok(bytes),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Changes the element at a place in row-major order, and returns its bytes from before. The
     /// index is what the program gave.
     #[track_caller]

@@ -2,11 +2,11 @@
 
 use super::array_block::ArrayBlock;
 use crate::error::Result;
-use crate::shared::array::SharedArray;
+use crate::shared::core::ArrayCore;
 use crate::shared::element::Element;
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{AXES_MAX, Ownership, Spans, WriteId};
+use oikaze_protocol::coherence::{AXES_MAX, Ownership, WriteId};
 use std::fmt;
 use std::ops::{Index, IndexMut, Range};
 
@@ -34,7 +34,7 @@ use std::ops::{Index, IndexMut, Range};
 ///
 /// Indexing panics outside the block, as indexing a slice does. [`get`](Self::get) does not.
 pub struct BlockReadGuard<'a, T> {
-    array: &'a SharedArray<T>,
+    array: &'a ArrayCore,
     block: ArrayBlock,
     /// Number of elements of each row of the guard.
     run: usize,
@@ -69,7 +69,7 @@ pub struct BlockReadGuard<'a, T> {
 /// Indexing panics outside the block, as indexing a slice does. [`get_mut`](Self::get_mut) does
 /// not.
 pub struct BlockWriteGuard<'a, T: Element> {
-    array: &'a SharedArray<T>,
+    array: &'a ArrayCore,
     block: ArrayBlock,
     run: usize,
     guard: os::WriteRows<'a, T>,
@@ -257,7 +257,8 @@ impl<'a, T: Element> BlockWriteGuard<'a, T> {
     /// [`WriteGuard::push_to`](crate::shared::WriteGuard::push_to) does.
     ///
     /// # Errors
-    /// A rank is not in the job, or the guard is one of [`SharedArray::write_merged`].
+    /// A rank is not in the job, or the guard is one of
+    /// [`SharedArray::write_merged`](crate::shared::SharedArray::write_merged).
     pub fn push_to(&mut self, ranks: &[Rank]) -> Result<()> {
         self.array.check_push(ranks, self.is_owner)?;
         self.push.extend_from_slice(ranks);
@@ -319,19 +320,23 @@ impl<T: Element> fmt::Debug for BlockWriteGuard<'_, T> {
     }
 }
 
-impl<T: Element> SharedArray<T> {
+/// Guards of blocks. `T` is the type of the elements, or a byte.
+impl ArrayCore {
     #[track_caller]
-    pub(crate) fn read_block(&self, block: ArrayBlock) -> Result<BlockReadGuard<'_, T>> {
+    pub(crate) fn read_block<T: Element>(
+        &self,
+        block: ArrayBlock,
+    ) -> Result<BlockReadGuard<'_, T>> {
         self.check_block(&block)?;
         let rows = block.rows();
         self.make_readable(&rows)?;
-        let rows = self.units_of(&rows);
+        let rows = self.rows_as::<T>(&rows);
         let run = rows.first().map_or(0, Range::len);
         Ok(BlockReadGuard { array: self, block, run, guard: self.memory.rows(&rows)? })
     }
 
     #[track_caller]
-    pub(crate) fn write_block(
+    pub(crate) fn write_block<T: Element>(
         &self,
         block: ArrayBlock,
         ownership: Ownership,
@@ -340,7 +345,7 @@ impl<T: Element> SharedArray<T> {
         let rows = block.rows();
         rows.iter().try_for_each(|row| self.check_not_lost(row))?;
         let write = self.begin_write(&rows, ownership)?;
-        let rows = self.units_of(&rows);
+        let rows = self.rows_as::<T>(&rows);
         let run = rows.first().map_or(0, Range::len);
         let guard = self.memory.rows_mut(&rows).inspect_err(|_| self.abandon_write(write))?;
         Ok(BlockWriteGuard {
@@ -352,13 +357,5 @@ impl<T: Element> SharedArray<T> {
             push: Vec::new(),
             is_owner: ownership == Ownership::Owned,
         })
-    }
-
-    /// Returns the bytes of rows.
-    pub(crate) fn spans(&self, rows: &[Range<usize>]) -> Spans {
-        match rows {
-            [row] => Spans::One(self.bytes_of(row)),
-            rows => Spans::Many(rows.iter().map(|row| self.bytes_of(row)).collect()),
-        }
     }
 }

@@ -30,7 +30,7 @@ pub use oikaze_protocol::coherence::Delivery;
 #[doc(inline)]
 pub use oikaze_protocol::coherence::Homes;
 
-use super::array::Settings;
+use super::core::{ArrayCore, Settings};
 use super::element::ElementLayout;
 use super::shape::{Extents, Shape};
 use crate::error::{Error, Result};
@@ -78,7 +78,9 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
     pub(crate) fn new(job: &'a Job, name: &str, shape: impl Shape) -> Self {
         Self::of_extents(job, name, Ok(shape.extents()), ElementLayout::of::<T>())
     }
+}
 
+impl<'a, T> ArrayBuilder<'a, T> {
     /// Returns a builder of an array whose elements and shape are known at run time only.
     pub(crate) fn with_layout(
         job: &'a Job,
@@ -130,12 +132,9 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
         self
     }
 
-    /// Makes the array. Collective, as [`Job::array`].
-    ///
-    /// # Errors
-    /// As [`Job::array`]; `OIKAZE_DELIVERY` names no delivery, or `OIKAZE_UPDATE_CLASS` no class.
+    /// Makes the core of the array.
     #[track_caller]
-    pub fn build(self) -> Result<SharedArray<T>> {
+    pub(super) fn declare(self) -> Result<ArrayCore> {
         let Self { job, name, layout, extents, distribution, delivery, update_class, .. } = self;
         let declaring = || format!("declare array \"{name}\"");
         let deliveries = Delivery::ALL.map(|delivery| (delivery.name(), delivery));
@@ -146,7 +145,18 @@ impl<'a, T: Element> ArrayBuilder<'a, T> {
             Ok(Settings { element: layout, extents, distribution, delivery, update_class })
         });
         let settings = settings.map_err(|why| Error::invalid(declaring(), why));
-        SharedArray::declare(&job.node, &job.tracker, &name, settings, None, job.limit)
+        ArrayCore::declare(&job.node, &job.tracker, &name, settings, None, job.limit)
+    }
+}
+
+impl<T: Element> ArrayBuilder<'_, T> {
+    /// Makes the array. Collective, as [`Job::array`].
+    ///
+    /// # Errors
+    /// As [`Job::array`]; `OIKAZE_DELIVERY` names no delivery, or `OIKAZE_UPDATE_CLASS` no class.
+    #[track_caller]
+    pub fn build(self) -> Result<SharedArray<T>> {
+        self.declare().map(SharedArray::over)
     }
 }
 

@@ -31,12 +31,8 @@ pub struct ElementType {
 impl From<ElementKind> for ElementType {
     fn from(kind: ElementKind) -> Self {
         let field = ElementField { name: String::new(), kind: kind.name().to_owned() };
-        Self { kind: Some(kind), layout: layout(vec![field], kind.size()) }
+        Self { kind: Some(kind), layout: ElementLayout::new(vec![field], kind.size()) }
     }
-}
-
-fn layout(fields: Vec<ElementField>, size: usize) -> ElementLayout {
-    ElementLayout::new(fields, size, size)
 }
 
 impl ElementType {
@@ -69,7 +65,7 @@ impl ElementType {
                 format!("its fields have {sum} bytes together: leave no padding between them");
             return Err(Error::invalid(what(), why));
         }
-        Ok(Self { kind: None, layout: layout(fields, size) })
+        Ok(Self { kind: None, layout: ElementLayout::new(fields, size) })
     }
 
     /// Returns the kind, if an element is one number.

@@ -2,8 +2,8 @@
 
 use super::{ranges, strides};
 use crate::error::Result;
-use crate::shared::array::SharedArray;
 use crate::shared::block::array_block::ArrayBlock;
+use crate::shared::core::ArrayCore;
 use oikaze_os::memory::tracking::{LentBytes, SharedMemory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::WriteId;
@@ -143,12 +143,12 @@ guard_of_block!(UntypedWriteGuard, "give back a write guard");
 /// ```
 pub struct UntypedReadGuard {
     lent: LentBytes,
-    array: Arc<SharedArray<u8>>,
+    array: Arc<ArrayCore>,
     block: ArrayBlock,
 }
 
 impl UntypedReadGuard {
-    pub(super) fn new(array: Arc<SharedArray<u8>>, lent: LentBytes, block: ArrayBlock) -> Self {
+    pub(super) fn new(array: Arc<ArrayCore>, lent: LentBytes, block: ArrayBlock) -> Self {
         Self { lent, array, block }
     }
 }
@@ -174,7 +174,7 @@ impl UntypedReadGuard {
 /// ```
 pub struct UntypedWriteGuard {
     lent: LentBytes,
-    array: Arc<SharedArray<u8>>,
+    array: Arc<ArrayCore>,
     block: ArrayBlock,
     /// Number of the announced write; `None` for a lazy guard.
     write: Option<WriteId>,
@@ -184,7 +184,7 @@ pub struct UntypedWriteGuard {
 
 impl UntypedWriteGuard {
     pub(super) fn new(
-        array: Arc<SharedArray<u8>>,
+        array: Arc<ArrayCore>,
         lent: LentBytes,
         block: ArrayBlock,
         write: Option<WriteId>,

@@ -7,8 +7,8 @@ mod guard;
 pub use element::ElementType;
 pub use guard::{PlainMemory, UntypedReadGuard, UntypedWriteGuard};
 
-use super::array::SharedArray;
 use super::builder::ArrayBuilder;
+use super::core::ArrayCore;
 use super::shape::Extents;
 use crate::error::{Error, Result};
 use crate::job::handle::Job;
@@ -59,7 +59,7 @@ impl Job {
 #[derive(Debug)]
 #[must_use = "`build` makes the array"]
 pub struct UntypedArrayBuilder<'a> {
-    builder: ArrayBuilder<'a, u8>,
+    builder: ArrayBuilder<'a, ()>,
     element: ElementType,
 }
 
@@ -89,7 +89,7 @@ impl UntypedArrayBuilder<'_> {
     /// # Errors
     /// As [`ArrayBuilder::build`]; or the shape has no axis or more than four.
     pub fn build(self) -> Result<UntypedArray> {
-        Ok(UntypedArray { array: Arc::new(self.builder.build()?), element: self.element })
+        Ok(UntypedArray { array: Arc::new(self.builder.declare()?), element: self.element })
     }
 }
 
@@ -107,7 +107,7 @@ impl UntypedArrayBuilder<'_> {
 /// # }
 /// ```
 pub struct UntypedArray {
-    array: Arc<SharedArray<u8>>,
+    array: Arc<ArrayCore>,
     element: ElementType,
 }
 
@@ -124,7 +124,7 @@ impl UntypedArray {
     /// Returns the array's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.array.name()
+        &self.array.name
     }
 
     /// Returns the number of elements.
@@ -178,7 +178,7 @@ impl UntypedArray {
     /// Does what [`SharedArray::home_of`] does.
     #[must_use]
     pub fn home_of(&self, index: &[usize]) -> Option<Rank> {
-        self.array.home_of(self.array.shape().position(index)?)
+        Some(self.array.home_of(self.array.shape().position(index)?))
     }
 
     /// Does what [`SharedArray::statistics`] does.
@@ -197,13 +197,9 @@ impl UntypedArray {
     /// A page was lost with its home, or this process is a child of fork.
     pub fn plain(&self) -> Result<PlainMemory> {
         let array = &self.array;
-        array.check_process()?;
-        array.check_not_lost(&(0..array.len()))?;
+        array.check_lazy(std::slice::from_ref(&(0..array.len())))?;
+        array.make_plain();
         let memory: &Arc<SharedMemory> = &array.memory;
-        array.node.with_engine(|engine| {
-            let (coherence, pages) = engine.coherence_and_pages();
-            coherence.track_by_pages(memory.array(), pages);
-        });
         let address = memory.plain_address()?;
         let len = array.len().saturating_mul(array.element_size());
         Ok(PlainMemory::new(Arc::clone(memory), address, len))
@@ -222,7 +218,7 @@ impl UntypedArray {
         let (array, block) = (&self.array, self.block(part)?);
         let rows = block.rows();
         array.make_readable(&rows)?;
-        let lent = array.memory.lend(&array.units_of(&rows), Access::Read)?;
+        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), Access::Read)?;
         Ok(UntypedReadGuard::new(Arc::clone(array), lent, block))
     }
 
@@ -248,7 +244,7 @@ impl UntypedArray {
         let rows = block.rows();
         rows.iter().try_for_each(|row| array.check_not_lost(row))?;
         let write = array.begin_write(&rows, ownership)?;
-        let lent = array.memory.lend(&array.units_of(&rows), Access::Write);
+        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), Access::Write);
         let lent = lent.inspect_err(|_| array.abandon_write(write))?;
         let is_owner = ownership == Ownership::Owned;
         Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, Some(write), is_owner))
@@ -261,8 +257,9 @@ impl UntypedArray {
     /// As [`SharedArray::read_lazily`].
     pub fn read_lazily(&self, part: &[Range<usize>]) -> Result<UntypedReadGuard> {
         let (array, block) = (&self.array, self.block(part)?);
-        let rows = self.lazy_rows(&block)?;
-        let lent = array.memory.lend(&array.units_of(&rows), Access::Read)?;
+        let rows = block.rows();
+        array.check_lazy(&rows)?;
+        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), Access::Read)?;
         Ok(UntypedReadGuard::new(Arc::clone(array), lent, block))
     }
 
@@ -273,18 +270,11 @@ impl UntypedArray {
     /// As [`SharedArray::write_lazily`].
     pub fn write_lazily(&self, part: &[Range<usize>]) -> Result<UntypedWriteGuard> {
         let (array, block) = (&self.array, self.block(part)?);
-        let rows = self.lazy_rows(&block)?;
-        array.make_plain();
-        let lent = array.memory.lend(&array.units_of(&rows), Access::Write)?;
-        Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, None, false))
-    }
-
-    /// Returns the rows of a block for a lazy guard.
-    fn lazy_rows(&self, block: &ArrayBlock) -> Result<Vec<Range<usize>>> {
-        self.array.check_process()?;
         let rows = block.rows();
-        rows.iter().try_for_each(|row| self.array.check_not_lost(row))?;
-        Ok(rows)
+        array.check_lazy(&rows)?;
+        array.make_plain();
+        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), Access::Write)?;
+        Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, None, false))
     }
 
     /// Does what [`SharedArray::prefetch`] does.
@@ -292,7 +282,7 @@ impl UntypedArray {
     /// # Errors
     /// The block is out of bounds.
     pub fn prefetch(&self, part: &[Range<usize>]) -> Result<()> {
-        self.array.prefetch(self.block(part)?)
+        self.array.prefetch(&self.block(part)?.rows())
     }
 
     /// Does what [`SharedArray::subscribe`] does.
@@ -300,7 +290,7 @@ impl UntypedArray {
     /// # Errors
     /// The block is out of bounds.
     pub fn subscribe(&self, part: &[Range<usize>]) -> Result<()> {
-        self.array.subscribe(self.block(part)?)
+        self.array.change_subscription(&self.block(part)?.rows(), true)
     }
 
     /// Does what [`SharedArray::unsubscribe`] does.
@@ -308,7 +298,7 @@ impl UntypedArray {
     /// # Errors
     /// The block is out of bounds.
     pub fn unsubscribe(&self, part: &[Range<usize>]) -> Result<()> {
-        self.array.unsubscribe(self.block(part)?)
+        self.array.change_subscription(&self.block(part)?.rows(), false)
     }
 
     /// Does what [`SharedArray::halo`] does.
@@ -316,7 +306,7 @@ impl UntypedArray {
     /// # Errors
     /// The block is out of bounds.
     pub fn halo(&self, part: &[Range<usize>], n: usize) -> Result<()> {
-        self.array.halo(self.block(part)?, n)
+        self.array.halo(&self.block(part)?, n)
     }
 
     /// Gives all elements the value of these bytes, as [`SharedArray::fill`].
@@ -325,7 +315,7 @@ impl UntypedArray {
     /// As [`SharedArray::fill`]; or the value is not as long as an element.
     pub fn fill(&self, value: &[u8]) -> Result<()> {
         self.check_len("fill", value.len() == self.element.size(), value.len())?;
-        self.array.fill_units(value)
+        self.array.fill(value)
     }
 
     /// Frees the array on all nodes, as [`SharedArray::free`]. Addresses that [`Self::plain`]
@@ -334,7 +324,7 @@ impl UntypedArray {
     /// # Errors
     /// As [`SharedArray::free`].
     pub fn free(&self) -> Result<()> {
-        self.array.free_everywhere()
+        self.array.free()
     }
 
     /// Does what [`SharedArray::resize`] does.
@@ -434,7 +424,7 @@ impl UntypedArray {
     /// # Errors
     /// As [`SharedArray::save`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.array.save(path)
+        self.array.save(path.as_ref())
     }
 
     /// Does what [`SharedArray::load`] does.
@@ -442,7 +432,7 @@ impl UntypedArray {
     /// # Errors
     /// As [`SharedArray::load`].
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.array.load(path)
+        self.array.load(path.as_ref(), |_| Ok(()))
     }
 
     fn change(
@@ -486,7 +476,7 @@ fn ranges(block: &ArrayBlock) -> Vec<Range<usize>> {
     (0..block.dimensions()).map(|axis| block.range(axis)).collect()
 }
 
-fn strides(array: &SharedArray<u8>) -> Vec<usize> {
+fn strides(array: &ArrayCore) -> Vec<usize> {
     let extents = array.shape();
     (0..extents.dimensions()).map(|axis| extents.stride(axis) * array.element_size()).collect()
 }
