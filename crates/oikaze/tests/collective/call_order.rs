@@ -56,7 +56,7 @@ fn check_mistakes(nodes: u32, is_data: impl Fn(u32) -> bool + Sync) {
     }
 }
 
-/// COLL-3.9, COH-6.2.
+/// COLL-3.9, COH-6.2. Errors name the call of the program (COLL-3.10).
 #[test]
 fn coherence_against_data_fails_on_both_nodes_and_names_both_calls() {
     check_mistakes(2, |rank| rank == 0);
