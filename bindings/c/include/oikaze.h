@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 /**
- * Maximum number of bytes that `oik_put` copies. More are read where they lie.
+ * Maximum number of bytes that `oik_put` copies. Longer memory is read in place.
  */
 #define OIK_COPY_MAX 4096
 
@@ -1761,8 +1761,8 @@ oik_status oik_remote_is_mapped(oik_remote *there);
  * Writes `len` bytes at `from`, any memory of the program, to `offset` of a peer's region. The
  * operation is complete when the bytes are in the peer's memory and visible there.
  *
- * Up to 4096 bytes are copied before the call returns. More are read where they lie until the
- * operation has ended: they stay unchanged until `oik_wait` has returned. If `operation` is NULL,
+ * Up to 4096 bytes are copied before the call returns. Longer memory is read in place until the
+ * operation has ended: it stays unchanged until `oik_wait` has returned. If `operation` is NULL,
  * the call returns when `from` may be used again, and `oik_flush` reports failures. Thread-safe.
  */
 oik_status oik_put(oik_remote *there,
@@ -2657,8 +2657,8 @@ oik_status oik_team_size(oik_team *team, uint32_t *size);
 oik_status oik_team_ranks(oik_team *team, uint32_t *ranks, size_t capacity);
 
 /**
- * Waits until all ranks of the team have come here. Makes no writes to shared arrays visible.
- * Thread-safe, but one collective of a team at a time.
+ * Waits until all ranks of the team have called it. Each rank then sees what the others wrote to
+ * shared arrays before. Thread-safe, but one collective of a team at a time.
  */
 oik_status oik_team_barrier(oik_team *team);
 

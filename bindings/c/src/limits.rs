@@ -3,7 +3,7 @@
 use oikaze::limits;
 use oikaze::memory::remote::COPY_MAX;
 
-/// Maximum number of bytes that `oik_put` copies. More are read where they lie.
+/// Maximum number of bytes that `oik_put` copies. Longer memory is read in place.
 pub const OIK_COPY_MAX: usize = 4096;
 /// Maximum number of bytes of a message.
 pub const OIK_MESSAGE_MAX: u64 = 1073741824;

@@ -412,7 +412,7 @@ functions! {
     oik_remote_fifo_by_id(job: *mut oik_job, id: Input<oik_remote_id>)
         -> fifo: New<oik_remote_fifo> = {
         let id = RemoteId::from_bytes(&id.bytes);
-        let id = id.ok_or_else(|| CallError::invalid("the id is none; see oik_fifo_id"))?;
+        let id = id.ok_or_else(|| CallError::invalid("these bytes are not an id; pass what oik_fifo_id wrote"))?;
         KeptRemoteFifo(job.job.remote_fifo(id)?)
     };
     /// Pushes an element into a FIFO of a peer. Waits within the job's time limit for room.

@@ -353,7 +353,7 @@ fn wait_of_each_kind_names_the_line_of_the_program() {
         ("all_reduce", "all_reduce of 1 u64 with Sum, collective 2 of the job"),
         ("pending", "all_reduce of 1 u64 with Sum, collective 1 of the job"),
         ("team_barrier", "barrier of a team, collective 1 of a team"),
-        ("barrier_reduce", "reduce"),
+        ("barrier_reduce", "barrier_reduce"),
         ("array", "declare array \"grid\""),
         ("free", "free array \"grid\""),
         ("operation", "put of 8 bytes at offset 0 of region \"inbox\" on node 1"),

@@ -88,8 +88,8 @@ functions! {
     /// as many as `oik_team_size` says. Thread-safe.
     oik_team_ranks(team: *mut oik_team, ranks[capacity]: Room<u32>) =
         fill(ranks, team.used()?.team().ranks(), "values")?;
-    /// Waits until all ranks of the team have come here. Makes no writes to shared arrays visible.
-    /// Thread-safe, but one collective of a team at a time.
+    /// Waits until all ranks of the team have called it. Each rank then sees what the others wrote
+    /// to shared arrays before. Thread-safe, but one collective of a team at a time.
     oik_team_barrier(team: *mut oik_team) = team.used()?.team().barrier()?;
     /// Writes the name of the algorithm that a collective (such as "all_reduce") uses for vectors
     /// of `bytes` bytes: `len` bytes without a zero byte. Thread-safe.

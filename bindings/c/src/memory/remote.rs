@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 /// A region of a peer.
 pub struct oik_remote;
 
-/// A region of a peer that C has the handle of.
+/// Object behind an `oik_remote` handle.
 pub struct KeptRemote {
     region: RemoteRegion,
     job: Weak<JoinedJob>,
@@ -40,7 +40,7 @@ impl KeptRemote {
         Loan::new(&*still_joined(&self.job)?, address, len, writable)
     }
 
-    /// Puts bytes by `copy`, or by `lent` if copying them would cost.
+    /// Puts bytes by `copy` if they are few, and by `lent` otherwise.
     #[inline]
     fn put<O: Outcome>(
         &self,
@@ -77,7 +77,7 @@ impl Check<2> for Word {
 }
 
 impl SignalWord {
-    /// Returns the signal, which is of the same peer as the bytes.
+    /// Returns the signal. Fails unless it is at the peer that holds the bytes.
     fn of(&self, bytes: &KeptRemote) -> CallResult<RemoteSignal> {
         let Self(signal, [offset, add]) = self;
         let (node, word) = (bytes.region.peer().rank(), signal.region.peer().rank());
@@ -109,7 +109,7 @@ functions! {
     oik_remote_region_by_id(job: *mut oik_job, id: Input<oik_remote_id>)
         -> there: New<oik_remote> = {
         let id = RemoteId::from_bytes(&id.bytes);
-        let id = id.ok_or_else(|| CallError::invalid("the id is none; see oik_region_id"))?;
+        let id = id.ok_or_else(|| CallError::invalid("these bytes are not an id; pass what oik_region_id wrote"))?;
         KeptRemote::of(&job, job.job.remote(id)?.mapped())
     };
     /// Releases a region of a peer. Operations under way go on. Thread-safe.
@@ -132,8 +132,8 @@ functions! {
     /// Writes `len` bytes at `from`, any memory of the program, to `offset` of a peer's region. The
     /// operation is complete when the bytes are in the peer's memory and visible there.
     ///
-    /// Up to 4096 bytes are copied before the call returns. More are read where they lie until the
-    /// operation has ended: they stay unchanged until `oik_wait` has returned. If `operation` is
+    /// Up to 4096 bytes are copied before the call returns. Longer memory is read in place until
+    /// the operation has ended: it stays unchanged until `oik_wait` has returned. If `operation` is
     /// NULL, the call returns when `from` may be used again, and `oik_flush` reports failures.
     /// Thread-safe.
     oik_put(there: *mut oik_remote, offset: u64, from[len]: Bytes) -> operation: Begun =

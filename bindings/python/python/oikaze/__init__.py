@@ -58,6 +58,7 @@ __all__ = [
     "Array",
     "Arrival",
     "Arrivals",
+    "CancelledError",
     "CompletionQueue",
     "Distribution",
     "Error",

@@ -71,7 +71,7 @@ impl Outstanding {
             .is_none_or(|epochs| epochs.first.wrapping_sub(epoch).cast_signed() > 0)
     }
 
-    /// Returns the range of ranks to which operations were ever begun.
+    /// Returns the ranks from 0 to the highest one to which an operation was begun.
     pub fn peers(&self) -> Range<Rank> {
         0..Rank::try_from(self.peers.len()).unwrap_or(Rank::MAX)
     }

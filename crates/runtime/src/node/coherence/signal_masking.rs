@@ -1,4 +1,5 @@
-//! Keeps signal handlers of the program out of the engine, once there are shared arrays (COH-8.7).
+//! Decides when to check whether the program has installed signal handlers, which stay out of the
+//! engine once there are shared arrays (COH-8.7).
 
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
