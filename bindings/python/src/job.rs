@@ -245,7 +245,10 @@ impl Job {
     /// Waits until all nodes have come here. Afterwards each node sees the writes of all others to
     /// shared arrays.
     ///
-    /// `timeout` is in seconds. Raises `PeerLostError` if a node is lost.
+    /// `timeout` is in seconds. Raises `PeerLostError` if a node is lost. After a timeout or an
+    /// interruption, the next barrier goes on to wait for the same one, if the program calls no
+    /// other collective before. What the node has written since the first call becomes visible with
+    /// the collective after that.
     #[pyo3(signature = (timeout = None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let job = self.get(py)?;

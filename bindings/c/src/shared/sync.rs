@@ -15,7 +15,9 @@ functions! {
     /// collective; `OIK_PEER_LOST`; `OIK_TIMEOUT`.
     oik_barrier(job: *mut oik_job) = job.job.barrier()?;
     /// Waits as `oik_barrier` does, with this time limit in seconds. Thread-safe, but one barrier
-    /// at a time.
+    /// at a time. After `OIK_TIMEOUT`, the next barrier goes on to wait for the same one, if the
+    /// program calls no other collective before. What the node has written since the first call
+    /// becomes visible with the collective after that.
     oik_barrier_for(job: *mut oik_job, seconds: Limit) = job.job.barrier_for(seconds)?;
 }
 

@@ -23,7 +23,8 @@ impl Job {
 
     /// Waits for all nodes as [`Job::barrier`] does, with this time limit. After a timeout, this
     /// node has still come to the barrier. If the next collective that it calls is a barrier again,
-    /// with or without a limit, it goes on to wait for the same barrier.
+    /// with or without a limit, it goes on to wait for the same barrier. What the node has written
+    /// since the first call becomes visible with the collective after that.
     ///
     /// # Errors
     /// As [`Job::barrier`].

@@ -190,6 +190,9 @@ impl<'t> Start<'t> {
             Ok(stage) => (stage, Ok(())),
             Err(why) => (Box::new(Broken(Arc::clone(&slot))) as Box<dyn Stage>, Err(why)),
         };
+        if !self.team.is_channel {
+            node.coherence.forget_interrupted();
+        }
         let number = node.enter().map(|_| core.begin(node, call, stage, sound));
         let number = number.map(|number| (number + 1, core.id() == WORLD));
         Pending::new(slot, node, call, number, *limit)

@@ -42,6 +42,8 @@ pub struct Team {
     /// Machine of each rank.
     pub(super) machines: Arc<[u32]>,
     pub(super) several_machines: bool,
+    /// Carries notifications, which are no collectives of the program.
+    pub(super) is_channel: bool,
     /// Number and end of an agreement for which a caller of `shrink` has waited too long.
     unshrunk: Mutex<Option<(u64, Pending<BTreeSet<Rank>>)>>,
 }
@@ -73,7 +75,9 @@ impl Team {
         let me = Rank::from(mine == Some(&to));
         let machine = |rank: Rank| self.machines.get(rank as usize).copied().unwrap_or_default();
         let core = TeamCore::new(id, ranks.into(), me);
-        Team::of(core, &self.node, ranks.map(machine).into(), self.limit)
+        let mut team = Team::of(core, &self.node, ranks.map(machine).into(), self.limit);
+        team.is_channel = true;
+        team
     }
 
     fn of(
@@ -91,6 +95,7 @@ impl Team {
             limit,
             machines,
             several_machines,
+            is_channel: false,
             unshrunk: Mutex::default(),
         }
     }
@@ -171,7 +176,10 @@ impl Team {
         let call = CollectiveCall::SHRINK;
         let begin = || {
             let pending = Pending::new(Arc::clone(&slot), &self.node, call, None, self.limit);
-            let begin = |_| self.core.begin_shrink(&self.node, Arc::clone(&slot));
+            let begin = |_| {
+                self.node.coherence.forget_interrupted();
+                self.core.begin_shrink(&self.node, Arc::clone(&slot))
+            };
             let number = self.node.enter().map_or(0, begin);
             (number, pending)
         };

@@ -193,7 +193,12 @@ impl<T: Element> SharedArray<T> {
     #[track_caller]
     pub fn read_many(&self, ranges: &[Range<usize>]) -> Result<Vec<ReadGuard<'_, T>>> {
         self.core.make_readable(ranges)?;
-        ranges.iter().map(|elements| self.core.slice(elements.clone())).collect()
+        let mut guards = Vec::with_capacity(ranges.len());
+        // A closure has no caller's place, which errors of later calls name.
+        for elements in ranges {
+            guards.push(self.core.slice(elements.clone())?);
+        }
+        Ok(guards)
     }
 
     /// Begins to fetch the elements that are not valid here, and returns without waiting for them.

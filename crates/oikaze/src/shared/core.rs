@@ -369,6 +369,7 @@ impl ArrayCore {
     }
 
     /// Refuses pages whose home was lost, because their bytes are old (COH-8.8).
+    #[inline]
     pub(super) fn check_not_lost(&self, elements: &Range<usize>) -> Result<()> {
         let size = self.element_size();
         let bytes = elements.start.saturating_mul(size)..elements.end.saturating_mul(size);
@@ -387,10 +388,12 @@ impl ArrayCore {
     }
 
     /// Fails in a child of fork, which has no view of the array (MEM-24.3).
+    #[inline]
     pub(super) fn check_process(&self) -> Result<()> {
         self.node.check_process(|| format!("using array \"{}\"", self.name))
     }
 
+    #[inline]
     fn check_range(&self, elements: &Range<usize>) -> Result<()> {
         self.check_process()?;
         if elements.start > elements.end || elements.end > self.len {
@@ -431,12 +434,14 @@ impl ArrayCore {
     }
 
     /// Returns the bytes of elements that are in bounds.
+    #[inline]
     pub(super) fn bytes_of(&self, elements: &Range<usize>) -> Range<u64> {
         let size = self.element_size() as u64;
         elements.start as u64 * size..elements.end as u64 * size
     }
 
     /// Returns the pages of elements that are in bounds.
+    #[inline]
     fn pages_of(&self, elements: &Range<usize>) -> Range<u64> {
         let size = self.element_size();
         let first = elements.start * size / PAGE;
@@ -493,6 +498,7 @@ impl ArrayCore {
     }
 
     /// Returns the bytes of rows.
+    #[inline]
     fn spans(&self, rows: &[Range<usize>]) -> Spans {
         match rows {
             [row] => Spans::One(self.bytes_of(row)),

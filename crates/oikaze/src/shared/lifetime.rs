@@ -84,7 +84,7 @@ impl ArrayCore {
                 let mut guard = self.write_block::<u8>(block, Ownership::Owned)?;
                 let rows = guard.slices_mut().iter_mut();
                 rows.flat_map(|row| row.chunks_mut(elements.len())).for_each(|chunk| {
-                    chunk.iter_mut().zip(&elements).for_each(|(byte, given)| *byte = *given);
+                    chunk.copy_from_slice(elements.get(..chunk.len()).unwrap_or_default());
                 });
             }
             Ok((0, ()))

@@ -96,6 +96,35 @@ fn calls_repeated_after_a_timeout_or_an_interrupt_are_the_same_calls() {
     });
 }
 
+/// COLL-3.11: after another collective, also one of a smaller team, a barrier is a new one.
+#[test]
+fn barrier_after_another_teams_collective_is_a_new_one() {
+    let early = Barrier::new(NODES as usize);
+    cluster(NODES, |job| {
+        let all = job.split(Some(0), 0)?.expect("a color was given");
+        if job.rank() == 0 {
+            assert!(job.barrier_for(Duration::ZERO).unwrap_err().is_timeout());
+        }
+        early.wait();
+        if job.rank() != 0 {
+            job.barrier()?;
+        }
+        all.all_gather(&[job.rank()])?;
+        assert_eq!(job.barrier_reduce(1_u64, Sum)?, u64::from(NODES));
+        if job.rank() == 0 {
+            assert!(job.barrier_for(Duration::ZERO).unwrap_err().is_timeout());
+        }
+        early.wait();
+        if job.rank() != 0 {
+            job.barrier()?;
+        }
+        all.all_gather(&[job.rank()])?;
+        job.barrier()?;
+        assert_eq!(job.all_reduce(1_u64, Sum)?, u64::from(NODES));
+        Ok(())
+    });
+}
+
 /// COLL-3.11: a reduction of other values repeats nothing, and all nodes get an error.
 #[test]
 fn reduction_of_other_values_after_an_interrupt_fails_on_all_nodes() {
@@ -110,7 +139,7 @@ fn reduction_of_other_values_after_an_interrupt_fails_on_all_nodes() {
             assert_eq!(job.barrier_reduce(1_u64, Sum)?, 3);
         }
         let text = job.barrier_reduce(2_u64, Sum).unwrap_err().to_string();
-        assert!(text.contains("repeat it with the same values"), "{text}");
+        assert!(text.contains("call it again with the same values"), "{text}");
         assert_eq!(job.barrier_reduce(2_u64, Sum)?, 6);
         Ok(())
     });

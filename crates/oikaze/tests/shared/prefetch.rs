@@ -145,8 +145,9 @@ fn read_many_with_a_wrong_range_leaves_no_guard() {
         assert!(overlaps.contains("prefetch.rs:"), "{overlaps}");
         drop(written);
         job.barrier().unwrap(); // would be refused if a guard were left
-        let guards = array.read_many(&[0..1, 2..3]).unwrap();
-        assert!(job.barrier().unwrap_err().to_string().contains("guard"));
+        let (line, guards) = (line!(), array.read_many(&[0..1, 2..3]).unwrap());
+        let refused = job.barrier().unwrap_err().to_string();
+        assert!(refused.contains(&format!("prefetch.rs:{line}")), "{refused}");
         drop(guards);
         job.barrier().unwrap();
     });

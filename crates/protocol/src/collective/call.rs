@@ -269,7 +269,7 @@ impl fmt::Display for NamedCall<'_> {
         if call.kind.has_root() {
             write!(f, " with root {}", call.root)?;
         }
-        if call.kind == CollectiveKind::ReduceScatter && call.uneven {
+        if call.kind == CollectiveKind::ReduceScatter && call.uneven && !element.are_values() {
             write!(f, " in blocks number {:08x}", call.root)?;
         }
         if call.operator != Operator::None {

@@ -188,7 +188,6 @@ impl TeamCore {
             let mut state = lock(&self.state);
             if self.id == WORLD {
                 node.coherence.order.note_data_call();
-                node.coherence.forget_interrupted();
             }
             let disorder = state.take_disorder(node);
             let number = state.next;

@@ -2,7 +2,7 @@
 
 use oikaze_engine::{Completion, Request};
 use oikaze_protocol::coherence::{ArrayId, Reduction, Values};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Call that a program can repeat after its wait was interrupted, by what it asks for.
@@ -33,7 +33,7 @@ impl RepeatableCall {
     }
 }
 
-/// Returns the FNV-1a sum of a reduction, by words.
+/// Returns a hash of a reduction, by words.
 fn digest(Reduction { op, values }: &Reduction) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     let add = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
@@ -67,32 +67,47 @@ pub(super) enum Repetition {
 /// The latest interrupted call of a node, until the program repeats it or makes another one.
 #[derive(Debug, Default)]
 pub(super) struct Interrupted {
+    /// Number of calls that have begun.
+    calls: AtomicU64,
     /// `false` is a promise that there is none, which costs one load.
     is_any: AtomicBool,
     latest: Mutex<Option<InterruptedCall>>,
 }
 
 impl Interrupted {
-    /// Keeps a call whose wait was interrupted.
-    pub fn keep(&self, call: InterruptedCall) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
-        self.is_any.store(true, Ordering::Release);
-    }
-
-    /// Takes the interrupted call, if there is one.
-    #[inline]
-    pub fn take(&self) -> Option<InterruptedCall> {
-        if !self.is_any.load(Ordering::Acquire) {
-            return None;
+    /// Keeps a call whose wait was interrupted, by the count that [`Interrupted::resume`] returned
+    /// for it. If another thread has begun a later call meanwhile, there is nothing to repeat.
+    pub fn keep(&self, call: InterruptedCall, count: u64) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = Some(call);
+        self.is_any.store(true, Ordering::SeqCst);
+        drop(latest);
+        // A call that begins from now on finds the kept one, and one that has begun is seen here.
+        if self.calls.load(Ordering::SeqCst) != count {
+            drop(self.taken());
         }
-        self.is_any.store(false, Ordering::Relaxed);
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns how a call relates to the interrupted one, and forgets that one.
+    /// Counts a call that begins. Returns the count, and the interrupted call if there is one,
+    /// which is forgotten.
     #[inline]
-    pub fn resume(&self, call: Option<RepeatableCall>) -> Repetition {
-        match (self.take(), call) {
+    pub fn take(&self) -> (u64, Option<InterruptedCall>) {
+        let count = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        (count, if self.is_any.load(Ordering::SeqCst) { self.taken() } else { None })
+    }
+
+    fn taken(&self) -> Option<InterruptedCall> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_any.store(false, Ordering::SeqCst);
+        latest.take()
+    }
+
+    /// Counts a call that begins. Returns the count, and how the call relates to the interrupted
+    /// one, which is forgotten.
+    #[inline]
+    pub fn resume(&self, call: Option<RepeatableCall>) -> (u64, Repetition) {
+        let (count, interrupted) = self.take();
+        let repetition = match (interrupted, call) {
             (Some(interrupted), Some(call)) if interrupted.call == call => {
                 Repetition::Same(interrupted)
             }
@@ -100,7 +115,8 @@ impl Interrupted {
                 Repetition::OtherValues
             }
             _ => Repetition::None,
-        }
+        };
+        (count, repetition)
     }
 
     /// Returns `true` if this call was interrupted.
@@ -131,7 +147,7 @@ mod tests {
             let interrupted = Interrupted::default();
             let completion = Completion::new();
             let call = call.unwrap();
-            interrupted.keep(InterruptedCall { call, number: 7, completion });
+            interrupted.keep(InterruptedCall { call, number: 7, completion }, 0);
             interrupted
         };
         let barrier = RepeatableCall::of(&Request::Barrier);
@@ -142,15 +158,21 @@ mod tests {
             reduce(ReduceOp::Sum, Values::U64(vec![1, 1])),
             reduce(ReduceOp::Sum, Values::U64(vec![2])),
         ];
-        assert!(matches!(kept(one).resume(one), Repetition::Same(_)));
+        assert!(matches!(kept(one).resume(one).1, Repetition::Same(_)));
         for other in others {
             let interrupted = kept(one);
-            assert!(matches!(interrupted.resume(other), Repetition::OtherValues));
-            assert!(matches!(interrupted.resume(one), Repetition::None), "it is forgotten");
+            assert!(matches!(interrupted.resume(other).1, Repetition::OtherValues));
+            assert!(matches!(interrupted.resume(one).1, Repetition::None), "it is forgotten");
         }
-        assert!(matches!(kept(barrier).resume(one), Repetition::None));
-        assert!(matches!(kept(barrier).resume(None), Repetition::None));
-        assert!(matches!(kept(barrier).resume(barrier), Repetition::Same(_)));
+        assert!(matches!(kept(barrier).resume(one).1, Repetition::None));
+        assert!(matches!(kept(barrier).resume(None).1, Repetition::None));
+        assert!(matches!(kept(barrier).resume(barrier).1, Repetition::Same(_)));
         assert!(!Interrupted::default().is(RepeatableCall::Barrier));
+        let overtaken = Interrupted::default();
+        let (before, _) = overtaken.resume(barrier);
+        assert!(matches!(overtaken.resume(None).1, Repetition::None));
+        let (call, completion) = (RepeatableCall::Barrier, Completion::new());
+        overtaken.keep(InterruptedCall { call, number: 7, completion }, before);
+        assert!(matches!(overtaken.resume(barrier).1, Repetition::None), "a later call has begun");
     }
 }

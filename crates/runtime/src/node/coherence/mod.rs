@@ -77,14 +77,15 @@ impl CoherenceCalls {
     ) -> Result<Value> {
         self.handlers.look_soon(|| node.now());
         let repeatable = RepeatableCall::of(&request);
-        let (call, completion) = match self.interrupted.resume(repeatable) {
+        let (count, repetition) = self.interrupted.resume(repeatable);
+        let (call, completion) = match repetition {
             Repetition::Same(InterruptedCall { number, completion, .. }) => {
                 self.order.ended.fetch_sub(1, Ordering::Relaxed);
                 (CoherenceCall { node, what, number, seen: Cell::new(0) }, completion)
             }
             Repetition::OtherValues => {
                 let why = format!(
-                    "{what}: its wait was interrupted, and now it has other values; repeat it with the same values, or call barrier first"
+                    "{what}: its wait was interrupted, and now it has other values; call it again with the same values before any other collective"
                 );
                 (self.count_coherence_call(node, what), node.submit(Request::Cannot(why), None))
             }
@@ -109,7 +110,7 @@ impl CoherenceCalls {
         {
             let completion = Arc::clone(&completion);
             let number = call.number;
-            self.interrupted.keep(InterruptedCall { call: repeatable, number, completion });
+            self.interrupted.keep(InterruptedCall { call: repeatable, number, completion }, count);
         }
         let outcome = outcome?;
         // The program touches pages from now on, and may have changed handlers before (COH-8.6).
@@ -148,10 +149,10 @@ impl CoherenceCalls {
     pub fn join_coherence(&self, node: &Node, number: u64, why: &str) {
         let order = &self.order;
         let next = number.saturating_add(1);
-        self.forget_interrupted();
         let is_next =
             order.called.compare_exchange(number, next, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if is_next {
+            self.forget_interrupted();
             order.ended.fetch_add(1, Ordering::Relaxed);
             node.tell(Request::Cannot(why.to_owned()));
         }
