@@ -316,10 +316,10 @@ def test_path_of_any_kind_is_taken(alone):
         ("array.shared.redistribute(5 if job.rank else oikaze.Distribution.cyclic())", "redistribute"),
         ("job.barrier(-1 if job.rank else None)", "barrier"),
         ("job.array('other', 'x' if job.rank else 8)", "array"),
-        ("job.split('x' if job.rank else 1)", "all_gather"),
+        ("job.split('x' if job.rank else 1)", "split of a team"),
         ("job.gather(1, 'x' if job.rank else 0)", "gather"),
         ("job.all_reduce(1.5, 'no' if job.rank else 'sum')", "all_reduce"),
-        ("job.sum_exact('x' if job.rank else 1.5)", "all_reduce"),
+        ("job.sum_exact('x' if job.rank else 1.5)", "sum_exact"),
     ],
 )
 def test_call_that_one_rank_refuses_fails_on_all(run, call, words):

@@ -28,6 +28,9 @@ const HISTORY: usize = 64;
 /// Maximum number of collectives by which another rank may be ahead of this one, for parcels that
 /// need no credit.
 const AHEAD_MAX: u64 = 1 << 16;
+/// Remedy of calls that differ, behind their cause.
+const SAME_CALLS: &str =
+    "; all ranks of a team make the same calls in the same order, with arguments that fit together";
 /// Maximum length of a reason that another rank sends, in bytes.
 const REASON_MAX: usize = 4096;
 
@@ -204,7 +207,10 @@ impl TeamCore {
             task.doomed = if let Some(doom) = disorder.or_else(|| state.failed.remove(&number)) {
                 Some(doom)
             } else if let Err(why) = sound {
-                let failure = CollectiveFailure::Mistake(format!("on rank {}: {why}", self.me));
+                // A reason may have a remedy of its own.
+                let remedy = if why.contains("; ") { "" } else { SAME_CALLS };
+                let text = format!("on rank {}: {why}{remedy}", self.me);
+                let failure = CollectiveFailure::Mistake(text);
                 Some(Doom::new(failure, number))
             } else {
                 let doom = mismatch.map(|failure| Doom::new(failure, number));
@@ -273,10 +279,7 @@ impl TeamCore {
         // All ranks get the same text, whoever finds it.
         let (me, from) = ((self.me, mine), (from, theirs));
         let (low, high) = if me.0 < from.0 { (me, from) } else { (from, me) };
-        format!(
-            "rank {} calls {}, and rank {} calls {}; all ranks of a team make the same calls in the same order, with arguments that fit together",
-            low.0, low.1, high.0, high.1
-        )
+        format!("rank {} calls {}, and rank {} calls {}{SAME_CALLS}", low.0, low.1, high.0, high.1)
     }
 
     /// Tells the rank for which the oldest collective waits what this rank calls, if it has waited

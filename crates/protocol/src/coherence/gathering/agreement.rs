@@ -388,7 +388,10 @@ pub(crate) fn agree<'a>(
 ) -> Result<Option<Values>, String> {
     for (rank, call) in calls.clone() {
         if let Call::Unfit(reason) = call {
-            return Err(format!("node {rank} cannot go on: {reason}"));
+            // A reason may have a remedy of its own.
+            let has_remedy = reason.contains("; ");
+            let remedy = if has_remedy { String::new() } else { format!("; {SAME_CALLS}") };
+            return Err(format!("node {rank} cannot go on: {reason}{remedy}"));
         }
     }
     let mut rest = calls;
