@@ -2319,7 +2319,9 @@ oik_status oik_barrier(oik_job *job);
 
 /**
  * Waits as `oik_barrier` does, with this time limit in seconds. Thread-safe, but one barrier at a
- * time.
+ * time. After `OIK_TIMEOUT`, the next barrier goes on to wait for the same one, if the program
+ * calls no other collective before. What the node has written since the first call becomes visible
+ * with the collective after that.
  */
 oik_status oik_barrier_for(oik_job *job, double seconds);
 

@@ -42,7 +42,7 @@ pub struct Team {
     /// Machine of each rank.
     pub(super) machines: Arc<[u32]>,
     pub(super) several_machines: bool,
-    /// Carries notifications, which are no collectives of the program.
+    /// Carries notifications, which are not collectives of the program.
     pub(super) is_channel: bool,
     /// Number and end of an agreement for which a caller of `shrink` has waited too long.
     unshrunk: Mutex<Option<(u64, Pending<BTreeSet<Rank>>)>>,
