@@ -193,9 +193,13 @@ fn survive(job: &Job) -> Result<()> {
     let me = job.rank();
     let own = job.publish("own", oikaze::memory::Region::shared(64)?, Rights::ALL)?;
     job.barrier()?;
+    // Node 0 dies after all others have passed the barrier.
     if me == 0 {
+        (1..job.size()).try_for_each(|_| job.receive(None).map(drop))?;
         kill(std::process::id(), 9);
     }
+    // Node 0 may die before it has acknowledged the message that it has read.
+    drop(job.peer(0)?.send(Class::Ordered, 0, b"ready").wait());
     // A wait for the dead node ends.
     assert!(job.receive(Some(0)).is_err());
     assert_eq!(job.lost(), [0]);

@@ -409,7 +409,7 @@ fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
         let rank = if case == "timeout" { 0 } else { 1 };
         let error = job.line(&format!("[{rank}] error: "));
         assert!(error.starts_with(words[0]) && error.contains(words[1]), "{error}");
-        assert!(error.contains("): not done after 2."), "{error}");
+        assert!(error.contains("): not done after "), "{error}");
     }
 }
 

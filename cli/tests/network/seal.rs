@@ -102,11 +102,11 @@ fn nodes_that_do_not_fit_end_with_an_error_at_both() {
         let script = format!("[ $OIKAZE_RANK = 1 ] && export {differs}; exec {OIKAZE} hello");
         let begun = std::time::Instant::now();
         let (status, _, err) = finish(&mut run_script(
-            &["-n", "2", "--netns", "--failure-time", "10000", "--timeout", "60"],
+            &["-n", "2", "--netns", "--failure-time", "50000", "--timeout", "60"],
             &script,
         ));
         assert_eq!(status, Some(1), "{differs}: {err}");
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{differs}: {err}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(50), "{differs}: {err}");
         for (rank, words) in [(0, first), (1, second)] {
             let told =
                 err.lines().find(|line| line.starts_with(&format!("[{rank}] oikaze hello:")));

@@ -64,7 +64,14 @@ fn operations_of_arrays_against_a_barrier_are_named_on_all_nodes() {
 #[test]
 fn a_barrier_that_one_node_does_not_come_to() {
     let outcomes = cluster(3, &Settings::default(), |job| {
+        if job.rank() == 0 {
+            // Node 2 has come to the barrier before this node begins to wait.
+            job.receive_for(Some(2), PATIENCE).unwrap();
+        }
         let outcome = if job.rank() == 1 { Ok(()) } else { job.barrier_for(SHORT) };
+        if job.rank() == 2 {
+            job.peer(0).unwrap().send(Class::Ordered, 0, &[]).wait_for(PATIENCE).unwrap();
+        }
         if job.rank() == 1 {
             // Waits until both other nodes have reached their time limit. A node that leaves would
             // end the wait of the other one.
@@ -95,8 +102,7 @@ fn a_barrier_that_one_node_does_not_come_to() {
 #[test]
 fn the_launchers_reason_is_told() {
     let secret = Secret::random().unwrap();
-    let settings =
-        Settings { failure_time: Some(Duration::from_millis(500)), ..Settings::default() };
+    let settings = Settings { failure_time: Some(Duration::from_secs(2)), ..Settings::default() };
     meet(
         3,
         |_| (3, settings.clone(), secret.clone()),

@@ -218,7 +218,7 @@ fn what_can_go_wrong_with_a_fifo() {
         failure(peer.fifo("all").unwrap().try_push(b"x"), &["push of 1 bytes", "there is no FIFO"]);
         failure(
             fifo.pop_for(&mut Vec::new(), SHORT),
-            &["waiting for an element of FIFO \"work\"", "not done after 0.2"],
+            &["waiting for an element of FIFO \"work\"", "not done after "],
         );
         job.barrier().unwrap();
         let there = peer.fifo("work").unwrap();
@@ -228,12 +228,15 @@ fn what_can_go_wrong_with_a_fifo() {
             &["does not grant this right"],
         );
         there.try_push(b"one").unwrap();
-        there.push_for(b"two", SHORT).unwrap();
+        there.push_for(b"two", PATIENCE).unwrap();
         let full = there.try_push(b"three").err().unwrap();
         assert!(full.is_full());
         failure(Err::<(), _>(full), &["the FIFO is full", "take elements out faster"]);
+        // The answer to the last attempt may come after the limit.
         let full = there.push_for(b"three", SHORT).err().unwrap();
-        assert!(full.is_full() && full.to_string().contains("waited for 0.2"), "{full}");
+        assert!(full.is_full() || full.is_timeout(), "{full}");
+        assert!(!full.is_full() || full.to_string().contains("waited for "), "{full}");
+        let _refused = job.flush();
         job.barrier().unwrap();
         let mut element = Vec::new();
         while fifo.try_pop(&mut element).unwrap() {}
