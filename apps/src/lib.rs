@@ -18,7 +18,7 @@ pub use agree::agree;
 pub use fingerprint::Fingerprint;
 pub use nodes::{NodesTable, nodes_table};
 pub use partition::{PAGE, homes, part};
-pub use program::{ArrayOptions, Program, RunOptions, main};
+pub use program::{ArrayOptions, Program, RunOptions, RunPlan, main};
 pub use progress::Progress;
 pub use random::{random, uniform};
 pub use report::{Rate, Report, differ, hex};

@@ -39,6 +39,17 @@ pub struct ArrayOptions {
     pub touch: Touch,
 }
 
+/// Options of a program that its run needs.
+#[derive(Clone, Copy, Debug)]
+pub struct RunPlan {
+    /// Options that all programs have.
+    pub options: RunOptions,
+    /// How the program touches its shared arrays, if it has any.
+    pub touch: Option<Touch>,
+    /// Number of steps of the progress bar.
+    pub steps: u64,
+}
+
 /// A program with a serial and a parallel version, as its command line describes it.
 pub trait Program: Parser {
     /// Name in reports and errors.
@@ -47,17 +58,6 @@ pub trait Program: Parser {
     type Outcome;
     /// Result of a parallel run that is still in shared memory.
     type Solution;
-
-    /// Returns the options that all programs have.
-    fn run_options(&self) -> &RunOptions;
-
-    /// Returns how the program touches its shared arrays, if it has any.
-    fn touch(&self) -> Option<Touch> {
-        None
-    }
-
-    /// Returns the number of steps of the progress bar.
-    fn steps(&self) -> u64;
 
     /// Computes the result on one processor, without nodes and shared memory. This result is the
     /// oracle of the parallel program.
@@ -77,6 +77,9 @@ pub trait Program: Parser {
     /// # Errors
     /// A node is lost.
     fn outcome(&self, solution: &Self::Solution) -> oikaze::Result<Self::Outcome>;
+
+    /// Returns what a run needs of the options.
+    fn plan(&self) -> RunPlan;
 
     /// Returns the report about a result.
     fn report(&self, outcome: &Self::Outcome) -> Report;
@@ -100,8 +103,9 @@ pub fn main<P: Program>() -> ExitCode {
         Ok(program) => program,
         Err(told) => return end(P::NAME, &told),
     };
-    let result =
-        if program.run_options().serial { run_serial(&program) } else { run_parallel(&program) };
+    let plan = program.plan();
+    let run = if plan.options.serial { run_serial } else { run_parallel };
+    let result = run(&program, plan);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -130,26 +134,24 @@ fn print(text: &str) -> Result<(), String> {
     standard_output::print(text).map_err(|why| format!("writing to standard output: {why}"))
 }
 
-fn run_serial<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
-    let options = program.run_options();
-    let outcome = program.serial(Progress::new(options.progress, program.steps()))?;
-    print(&program.report(&outcome).lines(&reported(program, 1, None)))?;
-    if options.verify { verify(program, &outcome, None) } else { Ok(()) }
+fn run_serial<P: Program>(program: &P, plan: RunPlan) -> Result<(), Box<dyn Error>> {
+    let outcome = program.serial(Progress::new(plan.options.progress, plan.steps))?;
+    print(&program.report(&outcome).lines(&reported::<P>(&plan, 1, None)))?;
+    if plan.options.verify { verify(program, &outcome, None) } else { Ok(()) }
 }
 
-fn run_parallel<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
+fn run_parallel<P: Program>(program: &P, plan: RunPlan) -> Result<(), Box<dyn Error>> {
     let job = oikaze::join()?;
-    let options = program.run_options();
-    let shown = options.progress && job.rank() == 0;
-    let solution = program.parallel(&job, Progress::new(shown, program.steps()))?;
+    let shown = plan.options.progress && job.rank() == 0;
+    let solution = program.parallel(&job, Progress::new(shown, plan.steps))?;
     // Taken before the result is read for its check, which is not part of the work.
     let table = nodes_table(&job)?;
     let mut verified = Ok(());
     if job.rank() == 0 {
         let outcome = program.outcome(&solution)?;
-        print(&program.report(&outcome).lines(&reported(program, job.size(), Some(&table))))?;
-        if options.verify {
-            let serial = program.serial(Progress::new(false, program.steps()))?;
+        print(&program.report(&outcome).lines(&reported::<P>(&plan, job.size(), Some(&table))))?;
+        if plan.options.verify {
+            let serial = program.serial(Progress::new(false, plan.steps))?;
             verified = verify(program, &outcome, Some(&serial));
         }
     }
@@ -158,12 +160,11 @@ fn run_parallel<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
 }
 
 fn reported<'a, P: Program>(
-    program: &'a P,
+    plan: &'a RunPlan,
     nodes: u32,
     table: Option<&'a NodesTable>,
 ) -> ReportedRun<'a> {
-    let (options, touch) = (program.run_options(), program.touch());
-    ReportedRun { name: P::NAME, options, touch, nodes, table }
+    ReportedRun { name: P::NAME, options: &plan.options, touch: plan.touch, nodes, table }
 }
 
 fn verify<P: Program>(
@@ -172,7 +173,7 @@ fn verify<P: Program>(
     serial: Option<&P::Outcome>,
 ) -> Result<(), Box<dyn Error>> {
     let verified = program.check(outcome, serial)?;
-    if !program.run_options().json {
+    if !program.plan().options.json {
         print(&format!("verified: {verified}\n"))?;
     }
     Ok(())

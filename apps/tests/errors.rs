@@ -10,14 +10,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{HIMENO, ONE_AT_A_TIME, oikaze, skip};
+use support::{CG, HEAT, HIMENO, HISTOGRAM, LU, ONE_AT_A_TIME, SORT, TRANSPOSE, oikaze, skip};
 
-const LU: &str = env!("CARGO_BIN_EXE_lu");
-const CG: &str = env!("CARGO_BIN_EXE_cg");
-const HEAT: &str = env!("CARGO_BIN_EXE_heat");
-const TRANSPOSE: &str = env!("CARGO_BIN_EXE_transpose");
-const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
-const SORT: &str = env!("CARGO_BIN_EXE_sort");
 /// Time limit far above the time of any of these jobs. The launcher ends a job that hangs.
 const HANG: Duration = Duration::from_secs(60);
 /// Environment variable that marks every process of a job under test.

@@ -6,14 +6,8 @@ mod support;
 use std::process::Command;
 use std::sync::PoisonError;
 
-use support::{HIMENO, ONE_AT_A_TIME, oikaze, skip};
+use support::{CG, HEAT, HIMENO, HISTOGRAM, LU, ONE_AT_A_TIME, SORT, TRANSPOSE, oikaze, skip};
 
-const LU: &str = env!("CARGO_BIN_EXE_lu");
-const CG: &str = env!("CARGO_BIN_EXE_cg");
-const HEAT: &str = env!("CARGO_BIN_EXE_heat");
-const TRANSPOSE: &str = env!("CARGO_BIN_EXE_transpose");
-const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
-const SORT: &str = env!("CARGO_BIN_EXE_sort");
 /// Seconds after which the launcher ends a job, so that a hang is a failure and nothing stays
 /// behind.
 const LIMIT_SECONDS: &str = "120";

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use oikaze::Job;
-use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ};
+use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, RunPlan, differ};
 
 use class::{Class, Size, TOLERANCE};
 
@@ -69,18 +69,6 @@ impl Program for Options {
     type Outcome = Outcome;
     type Solution = Outcome;
 
-    fn run_options(&self) -> &RunOptions {
-        &self.run
-    }
-
-    fn touch(&self) -> Option<Touch> {
-        Some(self.arrays.touch)
-    }
-
-    fn steps(&self) -> u64 {
-        u64::from(self.iterations()) + 1
-    }
-
     fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
         Ok(serial::solve(self.class(), self.iterations(), progress))
     }
@@ -91,6 +79,11 @@ impl Program for Options {
 
     fn outcome(&self, outcome: &Outcome) -> oikaze::Result<Outcome> {
         Ok(*outcome)
+    }
+
+    fn plan(&self) -> RunPlan {
+        let steps = u64::from(self.iterations()) + 1;
+        RunPlan { options: self.run, touch: Some(self.arrays.touch), steps }
     }
 
     fn report(&self, outcome: &Outcome) -> Report {

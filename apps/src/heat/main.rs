@@ -13,7 +13,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser};
 use oikaze::Job;
-use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
+use oikaze_apps::{
+    ArrayOptions, Program, Progress, Rate, Report, RunOptions, RunPlan, differ, hex,
+};
 
 use grid::{Grid, SIZE_MAX, SIZE_MIN, Start};
 use parallel::Solution;
@@ -104,18 +106,6 @@ impl Program for Options {
     type Outcome = Outcome;
     type Solution = Solution;
 
-    fn run_options(&self) -> &RunOptions {
-        &self.run
-    }
-
-    fn touch(&self) -> Option<Touch> {
-        Some(self.arrays.touch)
-    }
-
-    fn steps(&self) -> u64 {
-        u64::from(self.iterations) + self.files.paths().count() as u64
-    }
-
     fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
         Ok(serial::solve(self.grid(), self.iterations, progress))
     }
@@ -130,6 +120,11 @@ impl Program for Options {
 
     fn outcome(&self, solution: &Solution) -> oikaze::Result<Outcome> {
         solution.outcome(self.run.verify || self.run.json)
+    }
+
+    fn plan(&self) -> RunPlan {
+        let steps = u64::from(self.iterations) + self.files.paths().count() as u64;
+        RunPlan { options: self.run, touch: Some(self.arrays.touch), steps }
     }
 
     fn report(&self, outcome: &Outcome) -> Report {

@@ -11,7 +11,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use oikaze::Job;
-use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
+use oikaze_apps::{
+    ArrayOptions, Program, Progress, Rate, Report, RunOptions, RunPlan, differ, hex,
+};
 
 use keys::Keys;
 use parallel::Solution;
@@ -99,18 +101,6 @@ impl Program for Options {
     type Outcome = Outcome;
     type Solution = Solution;
 
-    fn run_options(&self) -> &RunOptions {
-        &self.run
-    }
-
-    fn touch(&self) -> Option<Touch> {
-        Some(self.arrays.touch)
-    }
-
-    fn steps(&self) -> u64 {
-        self.iterations.into()
-    }
-
     fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
         Ok(serial::solve(self.keys(), self.iterations, progress))
     }
@@ -121,6 +111,10 @@ impl Program for Options {
 
     fn outcome(&self, solution: &Solution) -> oikaze::Result<Outcome> {
         solution.outcome()
+    }
+
+    fn plan(&self) -> RunPlan {
+        RunPlan { options: self.run, touch: Some(self.arrays.touch), steps: self.iterations.into() }
     }
 
     fn report(&self, outcome: &Outcome) -> Report {

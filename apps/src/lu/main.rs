@@ -13,7 +13,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use oikaze::Job;
-use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
+use oikaze_apps::{
+    ArrayOptions, Program, Progress, Rate, Report, RunOptions, RunPlan, differ, hex,
+};
 
 use matrix::{Matrix, TOLERANCE};
 use parallel::Factors;
@@ -67,18 +69,6 @@ impl Program for Options {
     type Outcome = Outcome;
     type Solution = Factors;
 
-    fn run_options(&self) -> &RunOptions {
-        &self.run
-    }
-
-    fn touch(&self) -> Option<Touch> {
-        Some(self.arrays.touch)
-    }
-
-    fn steps(&self) -> u64 {
-        (self.n / block::SIDE) as u64
-    }
-
     fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
         Ok(serial::factor(self.matrix(), progress))
     }
@@ -89,6 +79,11 @@ impl Program for Options {
 
     fn outcome(&self, factors: &Factors) -> oikaze::Result<Outcome> {
         factors.outcome()
+    }
+
+    fn plan(&self) -> RunPlan {
+        let steps = (self.n / block::SIDE) as u64;
+        RunPlan { options: self.run, touch: Some(self.arrays.touch), steps }
     }
 
     fn report(&self, outcome: &Outcome) -> Report {

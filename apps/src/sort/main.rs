@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use oikaze::Job;
-use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ, hex};
+use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, RunPlan, differ, hex};
 
 use keys::{Distribution, Keys};
 
@@ -69,14 +69,6 @@ impl Program for Options {
     type Outcome = Outcome;
     type Solution = Outcome;
 
-    fn run_options(&self) -> &RunOptions {
-        &self.run
-    }
-
-    fn steps(&self) -> u64 {
-        self.iterations.into()
-    }
-
     fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
         Ok(serial::solve(self.keys(), self.iterations, progress)?)
     }
@@ -87,6 +79,10 @@ impl Program for Options {
 
     fn outcome(&self, solution: &Outcome) -> oikaze::Result<Outcome> {
         Ok(*solution) // all nodes have it
+    }
+
+    fn plan(&self) -> RunPlan {
+        RunPlan { options: self.run, touch: None, steps: self.iterations.into() }
     }
 
     fn report(&self, outcome: &Outcome) -> Report {

@@ -12,7 +12,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use oikaze::Job;
-use oikaze_apps::{ArrayOptions, Program, Progress, Rate, Report, RunOptions, Touch, differ, hex};
+use oikaze_apps::{
+    ArrayOptions, Program, Progress, Rate, Report, RunOptions, RunPlan, differ, hex,
+};
 
 use parallel::Solution;
 use tile::SIDE;
@@ -74,18 +76,6 @@ impl Program for Options {
     type Outcome = Outcome;
     type Solution = Solution;
 
-    fn run_options(&self) -> &RunOptions {
-        &self.run
-    }
-
-    fn touch(&self) -> Option<Touch> {
-        Some(self.arrays.touch)
-    }
-
-    fn steps(&self) -> u64 {
-        self.iterations.into()
-    }
-
     fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
         Ok(serial::solve(self.size, self.iterations, progress))
     }
@@ -96,6 +86,10 @@ impl Program for Options {
 
     fn outcome(&self, solution: &Solution) -> oikaze::Result<Outcome> {
         solution.outcome(self.run.verify || self.run.json)
+    }
+
+    fn plan(&self) -> RunPlan {
+        RunPlan { options: self.run, touch: Some(self.arrays.touch), steps: self.iterations.into() }
     }
 
     fn report(&self, outcome: &Outcome) -> Report {

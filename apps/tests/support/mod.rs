@@ -8,7 +8,22 @@ use std::sync::{Mutex, OnceLock};
 /// Makes jobs run one at a time, because each has more processes than this machine may have cores.
 pub static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-pub const HIMENO: &str = env!("CARGO_BIN_EXE_himeno");
+/// Declares the programs' paths.
+macro_rules! programs {
+    ($($name:ident = $variable:literal;)*) => {$(
+        #[allow(dead_code)] // Some tests run one program.
+        pub const $name: &str = env!($variable);
+    )*};
+}
+programs! {
+    HIMENO = "CARGO_BIN_EXE_himeno";
+    LU = "CARGO_BIN_EXE_lu";
+    CG = "CARGO_BIN_EXE_cg";
+    HEAT = "CARGO_BIN_EXE_heat";
+    TRANSPOSE = "CARGO_BIN_EXE_transpose";
+    HISTOGRAM = "CARGO_BIN_EXE_histogram";
+    SORT = "CARGO_BIN_EXE_sort";
+}
 
 /// Reports a test that cannot run here. `cargo xtask test` counts it. It is a failure where all
 /// tests must run (OIKAZE_TEST_ALL).

@@ -8,7 +8,6 @@ mod goals;
 mod model;
 mod system;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use self::case::{Case, Mode};
@@ -17,17 +16,17 @@ use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::case::MIB;
-use crate::suite::cores::{Cores, Wanted};
-use crate::suite::{Rounds, goals as bounds, is_wanted, machine, once_more, warn_if_busy};
+use crate::suite::cores::Cores;
+use crate::suite::selection::Selection;
+use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
 
 /// Settings of the bench.
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]
     rounds: Rounds,
-    /// Only these cases; repeated, or several separated by commas.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    case: Vec<Case>,
+    #[command(flatten)]
+    selection: Selection<Case, System>,
     /// Only these sizes, in bytes.
     #[arg(long, value_delimiter = ',')]
     size: Vec<usize>,
@@ -37,35 +36,12 @@ pub struct Run {
     /// Numbers of nodes: 2 on the wire, 2 to 8 on one machine, 2 to 1024 simulated.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=1024))]
     nodes: Vec<u32>,
-    /// Only these systems.
-    #[arg(long, value_delimiter = ',', value_parser = names())]
-    system: Vec<String>,
-    /// Leaves systems out.
-    #[arg(long, value_delimiter = ',', value_parser = names())]
-    without: Vec<String>,
-    /// MTU of the wire.
-    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(1500..=9000))]
-    mtu: u16,
-    /// Measures only while the two cores have a cache in common (near), or have none (far): a
-    /// hypervisor moves them.
-    #[arg(long, value_enum, default_value_t)]
-    cores: Wanted,
-}
-
-/// Returns a parser for the names of the systems.
-fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(ALL.map(System::name))
 }
 
 /// Sizes of the model, of the sizes of a case.
 const MODELLED: [usize; 3] = [0, 8, MIB];
 
 impl Run {
-    fn systems(&self) -> impl Iterator<Item = System> {
-        let wanted = |system: &System| is_wanted(system.name(), &self.system, &self.without);
-        ALL.into_iter().filter(wanted)
-    }
-
     fn sizes(&self, case: Case, mode: Mode) -> Vec<usize> {
         let wanted = |size: &usize| match self.size.as_slice() {
             [] => mode != Mode::Simulated || MODELLED.contains(size),
@@ -85,10 +61,10 @@ impl Run {
         };
         let cases = Case::value_variants().iter().copied();
         let mut all = Vec::new();
-        for case in cases.filter(|case| self.case.is_empty() || self.case.contains(case)) {
+        for case in cases.filter(|case| self.selection.has_case(case)) {
             let sizes = self.sizes(case, mode);
             for &nodes in nodes.iter().filter(|&&nodes| mode.takes(nodes) && !sizes.is_empty()) {
-                for system in self.systems().filter(|system| system.has(mode)) {
+                for system in self.selection.systems(ALL).filter(|system| system.has(mode)) {
                     let what = Measurement { case, mode, nodes };
                     let sizes = sizes.iter().map(|&size| (size, Vec::new())).collect();
                     all.push(Series { what, system, sizes, failed: None });
@@ -125,9 +101,10 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         ALL.into_iter().filter(|&it| measured.clone().any(|one| one == it)).collect();
     systems.iter().try_for_each(|system| system.prepare())?;
     warn_if_busy();
-    let mut cores = Cores::new(run.cores);
+    let mut cores = Cores::new(run.selection.cores);
     let [wire, here, simulated] = &mut modes;
-    let places = [(Place::Wire { mtu: run.mtu, mode: WireMode::Wire }, wire), (Place::Here, here)];
+    let places =
+        [(Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire }, wire), (Place::Here, here)];
     for (place, series) in places.into_iter().filter(|(_, series)| !series.is_empty()) {
         let lab = Lab::up(place)?;
         in_lab(&lab, run, series, &mut cores);
@@ -194,7 +171,7 @@ impl Series {
     /// Returns the records of the series, one for each size.
     fn records(&self, run: &Run) -> impl Iterator<Item = Record> {
         let what = self.what;
-        let mtu = (what.mode == Mode::Wire).then_some(run.mtu);
+        let mtu = (what.mode == Mode::Wire).then_some(run.selection.mtu);
         self.sizes.iter().filter_map(move |(size, rounds)| {
             Some(Record {
                 bench: "collectives",

@@ -13,7 +13,6 @@ pub use self::case::{DELIVERIES, UPDATE_SIZES};
 pub use self::system::program;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
 use self::case::{Case, Unit};
@@ -21,58 +20,32 @@ use self::system::{ALL, Measurement, System, agree};
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
 use crate::record::{Record, median, table, write_lines};
-use crate::suite::cores::{Cores, Wanted};
-use crate::suite::{Rounds, goals as bounds, is_wanted, machine, once_more, warn_if_busy};
+use crate::suite::cores::Cores;
+use crate::suite::selection::Selection;
+use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
 
 /// Settings of the bench.
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]
     rounds: Rounds,
-    /// Only these cases; repeated, or several separated by commas.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    case: Vec<Case>,
-    /// Only these systems.
-    #[arg(long, value_delimiter = ',', value_parser = names())]
-    system: Vec<String>,
-    /// Leaves systems out.
-    #[arg(long, value_delimiter = ',', value_parser = names())]
-    without: Vec<String>,
+    #[command(flatten)]
+    selection: Selection<Case, System>,
     /// Numbers of nodes; a quick bench measures two nodes unless it is asked. The serial program
     /// always has one.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2))]
     nodes: Vec<u32>,
-    /// MTU of the wire.
-    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(1500..=9000))]
-    mtu: u16,
     /// Treatment of large buffers by the wire.
     #[arg(long, value_enum, default_value_t = WireMode::Wire)]
     mode: WireMode,
-    /// Measures only while the two cores have a cache in common (near), or have none (far): a
-    /// hypervisor moves them.
-    #[arg(long, value_enum, default_value_t)]
-    cores: Wanted,
-}
-
-/// Returns a parser for the names of the systems.
-fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(ALL.map(System::name))
 }
 
 impl Run {
-    fn systems(&self) -> Vec<System> {
-        let wanted = |system: &System| is_wanted(system.name(), &self.system, &self.without);
-        ALL.into_iter().filter(wanted).collect()
-    }
-
     fn cases(&self) -> Vec<Case> {
         use clap::ValueEnum;
         let wanted = |case: &Case| {
-            if self.case.is_empty() {
-                !self.rounds.quick || case.is_quick()
-            } else {
-                self.case.contains(case)
-            }
+            let is_default = self.selection.case.is_empty();
+            self.selection.has_case(case) && !(is_default && self.rounds.quick && !case.is_quick())
         };
         Case::value_variants().iter().copied().filter(wanted).collect()
     }
@@ -94,7 +67,7 @@ impl Run {
     fn series(&self) -> Vec<Series> {
         let mut all = Vec::new();
         for case in self.cases() {
-            for system in self.systems().into_iter().filter(|&system| case.has(system)) {
+            for system in self.selection.systems(ALL).filter(|&system| case.has(system)) {
                 // A barrier of one node does nothing, and a node fetches nothing from itself.
                 let alone = matches!(case.unit(), Unit::Mflops | Unit::Mops);
                 let nodes = self.nodes_of(system).into_iter().filter(|&nodes| nodes > 1 || alone);
@@ -141,8 +114,8 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         one.system.prepare(one.what.case)?;
     }
     warn_if_busy();
-    let place = Place::Wire { mtu: run.mtu, mode: run.mode };
-    let mut cores = Cores::new(run.cores);
+    let place = Place::Wire { mtu: run.selection.mtu, mode: run.mode };
+    let mut cores = Cores::new(run.selection.cores);
     {
         let lab = Lab::up(place)?;
         in_lab(&lab, run, &mut series, &mut cores);
@@ -156,7 +129,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     print!("{}", table(&records, System::Mpi.name()));
     print!("{}", bounds::table(goals::goals(&records)));
     println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
-    run.systems().iter().for_each(|system| println!("- {}", system.note()));
+    run.selection.systems(ALL).for_each(|system| println!("- {}", system.note()));
     let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
     failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
     let theirs = |one: &&&Series| matches!(one.system, System::Mpi | System::Serial);
@@ -241,7 +214,7 @@ impl Series {
             value: median(&self.rounds)?,
             unit: self.what.case.unit().name(),
             rounds: self.rounds.clone(),
-            mtu: Some(run.mtu),
+            mtu: Some(run.selection.mtu),
             mode: Some(run.mode.name()),
             threads: None,
             nodes: Some(self.what.nodes),

@@ -92,17 +92,13 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         base: "udp",
     };
     let programs = [Program::Inline, Program::Thread, Program::Udp, Program::Tcp];
-    let lab = Lab::up(PLACE)?;
-    let records = figure.measure(run, Some(PLACE), sizes(run), |size| {
+    figure.measure_in_lab(run, PLACE, sizes(run), |lab, size| {
         let one = |(&system, program)| {
-            let whole = packets(&lab, program, run, &many(size))?.get("t0")?;
+            let whole = packets(lab, program, run, &many(size))?.get("t0")?;
             Ok((system, (PACKETS * size) as f64 / whole / 1e3))
         };
         figure.systems.iter().zip(programs).map(one).collect()
-    })?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    })
 }
 
 /// Measures figure 6: T1 and T2 of 128 packets.
@@ -238,8 +234,7 @@ pub fn request(run: &Run) -> Result<Vec<Record>, Error> {
         base: "udp, one by one",
     };
     let counts: &[usize] = if run.rounds.quick { &QUICK_COUNTS } else { &COUNTS };
-    let lab = Lab::up(PLACE)?;
-    let records = figure.measure(run, Some(PLACE), counts, |count| {
+    figure.measure_in_lab(run, PLACE, counts, |lab, count| {
         let settings =
             [("packets", count), ("size", OF_REQUEST), ("answer", OF_REQUEST), ("answers", count)];
         let turns = [("turns", if run.rounds.quick { 50 } else { 300 })];
@@ -255,17 +250,14 @@ pub fn request(run: &Run) -> Result<Vec<Record>, Error> {
         for (&system, (is_job, flag)) in figure.systems.iter().zip(ways) {
             let arguments = of(flag);
             let values = if is_job {
-                node(&lab, &setup, &[&["burst".to_owned()], arguments.as_slice()].concat())?
+                node(lab, &setup, &[&["burst".to_owned()], arguments.as_slice()].concat())?
             } else {
-                sockets(&lab, "burst", &arguments)?
+                sockets(lab, "burst", &arguments)?
             };
             found.push((system, values.get("t0")? / count as f64));
         }
         Ok(found)
-    })?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    })
 }
 
 #[cfg(test)]

@@ -50,16 +50,12 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         systems: &["oikaze", "udp"],
         base: "udp",
     };
-    let lab = Lab::up(PLACE)?;
-    let records = figure.measure(run, Some(PLACE), sizes(run), |size| {
-        let mine = transfers(&lab, size, TRANSFERS, 1)?.get("each")?;
-        let udp = udp(&lab, size, 1)?.get("t0")?;
+    figure.measure_in_lab(run, PLACE, sizes(run), |lab, size| {
+        let mine = transfers(lab, size, TRANSFERS, 1)?.get("each")?;
+        let udp = udp(lab, size, 1)?.get("t0")?;
         let rate = |us: f64| size as f64 / us / 1e3;
         Ok(vec![("oikaze", rate(mine)), ("udp", rate(udp))])
-    })?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    })
 }
 
 /// Measures figure 6: time from before the call until the end of the transfer at its receiver.
@@ -85,15 +81,11 @@ pub fn latency(run: &Run) -> Result<Vec<Record>, Error> {
         systems: &["oikaze", "udp"],
         base: "udp",
     };
-    let lab = Lab::up(PLACE)?;
-    let records = figure.measure(run, Some(PLACE), sizes(run), |size| {
-        let mine = transfers(&lab, size, TRANSFERS, 1)?.get("one_way")?;
-        let udp = udp(&lab, size, size)?.get("t0")? / 2.0;
+    figure.measure_in_lab(run, PLACE, sizes(run), |lab, size| {
+        let mine = transfers(lab, size, TRANSFERS, 1)?.get("one_way")?;
+        let udp = udp(lab, size, size)?.get("t0")? / 2.0;
         Ok(vec![("oikaze", mine), ("udp", udp)])
-    })?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    })
 }
 
 /// Windows of the question about double buffering, with the names of their lines.
@@ -122,17 +114,13 @@ pub fn double_buffering(run: &Run) -> Result<Vec<Record>, Error> {
         systems: &[WINDOWS[0].1, WINDOWS[1].1, WINDOWS[2].1, WINDOWS[3].1],
         base: WINDOWS[0].1,
     };
-    let lab = Lab::up(PLACE)?;
-    let records = figure.measure(run, Some(PLACE), sizes(run), |size| {
+    figure.measure_in_lab(run, PLACE, sizes(run), |lab, size| {
         let one = |(window, name)| {
-            let each = transfers(&lab, size, MANY, window)?.get("each")?;
+            let each = transfers(lab, size, MANY, window)?.get("each")?;
             Ok((name, size as f64 / each / 1e3))
         };
         WINDOWS.into_iter().map(one).collect()
-    })?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    })
 }
 
 /// Runs puts, at most `window` of them at once.

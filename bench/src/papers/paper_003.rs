@@ -8,7 +8,7 @@ use super::Run;
 use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
-use crate::lab::{Lab, Place, WireMode};
+use crate::lab::{Place, WireMode};
 use crate::peers::oikaze::Oikaze;
 use crate::peers::{Effort, System, only};
 use crate::record::Record;
@@ -47,15 +47,11 @@ pub fn consecutive(run: &Run) -> Result<Vec<Record>, Error> {
         base: "sum",
     };
     OIKAZE.present()?;
-    let lab = Lab::up(PLACE)?;
-    let records = figure.measure(run, Some(PLACE), &SIZES, |size| {
-        let of = |test, size| only(OIKAZE.measure(&lab, Case { test, size }, Effort::QUICK)?);
+    figure.measure_in_lab(run, PLACE, &SIZES, |lab, size| {
+        let of = |test, size| only(OIKAZE.measure(lab, Case { test, size }, Effort::QUICK)?);
         let sum = of(Test::PutLatency, HEADER)? + of(Test::PutLatency, size)?;
         Ok(vec![("sum", sum), ("together", of(Test::Consecutive, size)?)])
-    })?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    })
 }
 
 /// Returns the paper's time for two transfers, of the header and of `size` bytes, in µs.

@@ -50,13 +50,9 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         systems: &SYSTEMS,
         base: "udp-received",
     };
-    let lab = Lab::up(PLACE)?;
-    let sizes: &[usize] = if run.rounds.quick { &QUICK_SIZES } else { &SIZES };
-    let records =
-        figure.measure(run, Some(PLACE), sizes, |size| one_round(&lab, size, run.rounds.quick))?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    let quick = run.rounds.quick;
+    let sizes: &[usize] = if quick { &QUICK_SIZES } else { &SIZES };
+    figure.measure_in_lab(run, PLACE, sizes, |lab, size| one_round(lab, size, quick))
 }
 
 /// Measures all systems with one size, one after the other.

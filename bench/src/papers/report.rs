@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Run;
 use super::plot::{Line, Plot, Scale};
 use crate::error::{Error, Tried};
-use crate::lab::Place;
+use crate::lab::{Lab, Place};
 use crate::record::{Record, median, table};
 use crate::suite::machine;
 
@@ -36,6 +36,25 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// Measures all sizes in a lab at a place, and writes the figure. `one` returns each system's
+    /// value at a size.
+    ///
+    /// # Errors
+    /// Something could not be run or written.
+    pub fn measure_in_lab(
+        &self,
+        run: &Run,
+        place: Place,
+        sizes: &[usize],
+        mut one: impl FnMut(&Lab, usize) -> Result<Vec<(&'static str, f64)>, Error>,
+    ) -> Result<Vec<Record>, Error> {
+        let lab = Lab::up(place)?;
+        let records = self.measure(run, Some(place), sizes, |size| one(&lab, size))?;
+        drop(lab);
+        self.save(run, &records)?;
+        Ok(records)
+    }
+
     /// Measures all sizes in each round. `one` returns each system's value at a size.
     ///
     /// # Errors

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
@@ -18,9 +17,10 @@ use crate::lab::{CLIENT, Lab, Place, WireMode, remote_shell};
 use crate::peers::oikaze;
 use crate::process::{alone, seal};
 use crate::record::{Record, median, table, write_lines};
-use crate::suite::cores::{Cores, Wanted};
+use crate::suite::cores::Cores;
 use crate::suite::goals::{self, Bound, Found, Goal};
-use crate::suite::{Rounds, is_wanted, machine, once_more, warn_if_busy};
+use crate::suite::selection::Selection;
+use crate::suite::{Rounds, machine, once_more, warn_if_busy};
 
 /// Environment variable with the interpreter that has the packages.
 const INTERPRETER: &str = "OIKAZE_BENCH_PYTHON";
@@ -38,22 +38,8 @@ const SPEED: f64 = 0.95;
 pub struct Run {
     #[command(flatten)]
     rounds: Rounds,
-    /// Only these cases; repeated, or several separated by commas.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    case: Vec<Case>,
-    /// Only these systems.
-    #[arg(long, value_delimiter = ',', value_parser = names())]
-    system: Vec<String>,
-    /// Leaves systems out.
-    #[arg(long, value_delimiter = ',', value_parser = names())]
-    without: Vec<String>,
-    /// MTU of the wire.
-    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(1500..=9000))]
-    mtu: u16,
-    /// Measures only while the two cores have a cache in common (near), or have none (far): a
-    /// hypervisor moves them.
-    #[arg(long, value_enum, default_value_t)]
-    cores: Wanted,
+    #[command(flatten)]
+    selection: Selection<Case, System>,
 }
 
 named! {
@@ -85,10 +71,6 @@ named! {
 }
 
 const ALL: [System; 3] = [System::Oikaze, System::Python, System::Mpi4py];
-
-fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(ALL.map(System::name))
-}
 
 impl Case {
     /// Returns the grid of Himeno and its iterations, of a quick bench and of a full one.
@@ -200,11 +182,9 @@ struct Series {
 pub fn bench(run: &Run) -> Result<(), Error> {
     let mut series: Vec<Series> = Vec::new();
     for &case in Case::value_variants() {
-        let is_asked = run.case.is_empty() || run.case.contains(&case);
-        for system in ALL.into_iter().filter(|system| is_asked && system.has(case)) {
-            if is_wanted(system.name(), &run.system, &run.without) {
-                series.push(Series { case, system, rounds: Vec::new(), failed: None });
-            }
+        let is_asked = run.selection.has_case(&case);
+        for system in run.selection.systems(ALL).filter(|one| is_asked && one.has(case)) {
+            series.push(Series { case, system, rounds: Vec::new(), failed: None });
         }
     }
     if series.is_empty() {
@@ -212,14 +192,15 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     }
     interpreter()?;
     warn_if_busy();
-    let mut cores = Cores::new(run.cores);
-    let lab = Lab::up(Place::Wire { mtu: run.mtu, mode: WireMode::Wire })?;
+    let mut cores = Cores::new(run.selection.cores);
+    let lab = Lab::up(Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire })?;
     run.rounds.run(lab.place, |round| {
         for one in series.iter_mut().filter(|one| one.failed.is_none()) {
             one.measure(&lab, round, run.rounds.quick, &mut cores);
         }
     });
-    let records: Vec<Record> = series.iter().filter_map(|one| one.record(run.mtu)).collect();
+    let records: Vec<Record> =
+        series.iter().filter_map(|one| one.record(run.selection.mtu)).collect();
     write_lines(&records, run.rounds.json.as_deref())?;
     print!("{}", table(&records, System::Oikaze.name()));
     print!("{}", goals::table(goals(&records)));

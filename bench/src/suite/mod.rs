@@ -4,6 +4,7 @@
 pub mod case;
 pub mod cores;
 pub mod goals;
+pub mod selection;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -57,13 +58,6 @@ impl Rounds {
             round(number);
         }
     }
-}
-
-/// Returns `true` if the user wants a system of this name: one of `only`, if there are any, and
-/// none of `without`.
-pub fn is_wanted(name: &str, only: &[String], without: &[String]) -> bool {
-    let is_in = |list: &[String]| list.iter().any(|one| one == name);
-    (only.is_empty() || is_in(only)) && !is_in(without)
 }
 
 /// Measures once, and once more if that fails.
@@ -120,7 +114,11 @@ fn names() -> PossibleValuesParser {
 
 impl Run {
     fn systems(&self, suite: &Suite) -> Vec<&'static dyn System> {
-        let wanted = |system: &&dyn System| is_wanted(system.name(), &self.system, &self.without);
+        let is_in = |list: &[String], name: &str| list.iter().any(|one| one == name);
+        let wanted = |system: &&dyn System| {
+            let is_asked = self.system.is_empty() || is_in(&self.system, system.name());
+            is_asked && !is_in(&self.without, system.name())
+        };
         suite.systems.iter().copied().filter(wanted).collect()
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! The classes here know shapes, bytes and addresses. The package makes `numpy.ndarray`s of them.
 
-use crate::interpreter::buffer::{show, with_bytes_of};
+use crate::interpreter::buffer::{View, show, with_bytes_of};
 use crate::interpreter::error::{OrRaise, exception};
 use crate::interpreter::finalization::detached;
-use crate::interpreter::number::{number, numbers, optional};
+use crate::interpreter::number::{Object, number, numbers, optional};
 use crate::job::Job;
-use crate::job::cell::JobCell;
+use crate::job::cell::{JobCell, lock};
 use crate::memory::remote::combine_of;
 use crate::wait::wait;
 use oikaze::Error;
@@ -18,7 +18,6 @@ use oikaze::message::Class;
 use oikaze::shared::ElementField;
 use oikaze::shared::builder::{Delivery, Homes};
 use pyo3::exceptions::PyValueError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict};
 use std::ffi::c_int;
@@ -51,7 +50,7 @@ impl Distribution {
     /// One block of indices along the axis for each node, of lengths as equal as possible.
     #[staticmethod]
     #[pyo3(signature = (axis = None))]
-    fn block(axis: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn block(axis: Option<Object>) -> PyResult<Self> {
         let axis: usize = optional(axis, "Distribution.block", "axis")?.unwrap_or(0);
         Ok(Self { distribution: oikaze::shared::builder::Distribution::Block { axis } })
     }
@@ -59,10 +58,7 @@ impl Distribution {
     /// Blocks of `indices` indices along the axis for each node in turn.
     #[staticmethod]
     #[pyo3(signature = (indices = None, axis = None))]
-    fn cyclic(
-        indices: Option<&Bound<'_, PyAny>>,
-        axis: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
+    fn cyclic(indices: Option<Object>, axis: Option<Object>) -> PyResult<Self> {
         let indices: usize = optional(indices, "Distribution.cyclic", "indices")?.unwrap_or(1);
         let axis: usize = optional(axis, "Distribution.cyclic", "axis")?.unwrap_or(0);
         Ok(Self { distribution: oikaze::shared::builder::Distribution::Cyclic { axis, indices } })
@@ -71,7 +67,7 @@ impl Distribution {
     /// One rank for each index along the axis.
     #[staticmethod]
     #[pyo3(signature = (owners, axis = None))]
-    fn explicit(owners: &Bound<'_, PyAny>, axis: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn explicit(owners: Object, axis: Option<Object>) -> PyResult<Self> {
         let owners: Vec<u32> = numbers(owners, "Distribution.explicit", "owners")?;
         let axis: usize = optional(axis, "Distribution.explicit", "axis")?.unwrap_or(0);
         Ok(Self { distribution: oikaze::shared::builder::Distribution::Explicit { axis, owners } })
@@ -81,7 +77,7 @@ impl Distribution {
     /// of so many pages for each node in turn.
     #[staticmethod]
     #[pyo3(signature = (pages = None))]
-    fn by_pages(pages: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn by_pages(pages: Option<Object>) -> PyResult<Self> {
         let pages: Option<u64> = optional(pages, "Distribution.by_pages", "pages")?;
         let homes = pages.map_or(Homes::Block, |pages| Homes::Cyclic { pages });
         Ok(Self { distribution: oikaze::shared::builder::Distribution::Pages(homes) })
@@ -145,7 +141,7 @@ impl ArrayPlan {
     fn new(
         py: Python<'_>,
         name: String,
-        shape: &Bound<'_, PyAny>,
+        shape: Object,
         elements: Elements,
         size: usize,
         distribution: Option<&Distribution>,
@@ -207,7 +203,7 @@ impl Array {
     ) -> PyResult<()> {
         self.job.get(py)?;
         wait(py, || work(&mut self.array.write().unwrap_or_else(PoisonError::into_inner)))?;
-        *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.plain) = None;
         Ok(())
     }
 }
@@ -265,19 +261,19 @@ impl Array {
     }
 
     /// Block of elements whose home is the node, of which there may be no more than one.
-    fn home_block(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<Part> {
+    fn home_block(&self, py: Python<'_>, rank: Object) -> PyResult<Part> {
         let rank: u32 = number(rank, "home_block", "rank")?;
         self.look(py, |array| part(array.home_block(rank)))
     }
 
     /// All blocks of elements whose home is the node.
-    fn home_blocks(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<Vec<Part>> {
+    fn home_blocks(&self, py: Python<'_>, rank: Object) -> PyResult<Vec<Part>> {
         let rank: u32 = number(rank, "home_blocks", "rank")?;
         self.look(py, |array| array.home_blocks(rank).into_iter().map(part).collect())
     }
 
     /// Rank of the home of an element, or `None` if there is no such element.
-    fn home_of(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+    fn home_of(&self, py: Python<'_>, index: Object) -> PyResult<Option<u32>> {
         let index: Vec<usize> = numbers(index, "home_of", "index")?;
         self.look(py, |array| array.home_of(&index))
     }
@@ -285,7 +281,7 @@ impl Array {
     /// Makes the memory ready for plain loads and stores, which the buffer of this object shows.
     fn make_plain(&self, py: Python<'_>) -> PyResult<()> {
         let memory = self.call(py, UntypedArray::plain)?;
-        *self.plain.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);
+        *lock(&self.plain) = Some(memory);
         Ok(())
     }
 
@@ -319,7 +315,7 @@ impl Array {
         self.call(py, |array| array.unsubscribe(&part))
     }
 
-    fn halo(&self, py: Python<'_>, part: Part, n: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn halo(&self, py: Python<'_>, part: Part, n: Object) -> PyResult<()> {
         let n: usize = number(n, "subscribe_halo", "n")?;
         let part = ranges(part);
         self.call(py, |array| array.halo(&part, n))
@@ -333,7 +329,7 @@ impl Array {
         self.call(py, UntypedArray::free)
     }
 
-    fn resize(&self, py: Python<'_>, shape: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn resize(&self, py: Python<'_>, shape: Object) -> PyResult<()> {
         let shape: Vec<usize> = numbers(shape, "resize", "shape")?;
         self.replace(py, |array| array.resize(&shape))
     }
@@ -350,23 +346,13 @@ impl Array {
         self.call(py, |array| array.load(&path))
     }
 
-    fn put(
-        &self,
-        py: Python<'_>,
-        first: &Bound<'_, PyAny>,
-        elements: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn put(&self, py: Python<'_>, first: Object, elements: Object) -> PyResult<()> {
         let first: usize = number(first, "put_elements", "first")?;
         let bytes = copied(elements, "put")?;
         self.call(py, |array| array.put(first, &bytes))
     }
 
-    fn get(
-        &self,
-        py: Python<'_>,
-        first: &Bound<'_, PyAny>,
-        end: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyByteArray>> {
+    fn get(&self, py: Python<'_>, first: Object, end: Object) -> PyResult<Py<PyByteArray>> {
         let first: usize = number(first, "get_elements", "first")?;
         let end: usize = number(end, "get_elements", "end")?;
         let bytes = self.call(py, |array| array.get(first..end))?;
@@ -376,8 +362,8 @@ impl Array {
     fn fetch_combine(
         &self,
         py: Python<'_>,
-        index: &Bound<'_, PyAny>,
-        combine: &Bound<'_, PyAny>,
+        index: Object,
+        combine: Object,
         number: &[u8],
     ) -> PyResult<Py<PyByteArray>> {
         let index: Vec<usize> = numbers(index, "fetch_combine", "index")?;
@@ -389,7 +375,7 @@ impl Array {
     fn compare_exchange(
         &self,
         py: Python<'_>,
-        index: &Bound<'_, PyAny>,
+        index: Object,
         expected: &[u8],
         new: &[u8],
     ) -> PyResult<Py<PyByteArray>> {
@@ -398,13 +384,8 @@ impl Array {
         Ok(PyByteArray::new(py, &before).unbind())
     }
 
-    fn accumulate(
-        &self,
-        py: Python<'_>,
-        first: &Bound<'_, PyAny>,
-        combine: &Bound<'_, PyAny>,
-        numbers: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn accumulate(&self, first: Object, combine: Object, numbers: Object) -> PyResult<()> {
+        let py = first.py();
         let first: usize = number(first, "accumulate", "first")?;
         let (combine, bytes) = (combine_of(combine, "accumulate")?, copied(numbers, "accumulate")?);
         self.call(py, |array| array.accumulate(first, combine, &bytes))
@@ -431,13 +412,9 @@ impl Array {
 
     /// # Safety
     /// Called by the interpreter.
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: View, flags: c_int) -> PyResult<()> {
         let py = slf.py();
-        let plain = slf.get().plain.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let plain = lock(&slf.get().plain).clone();
         let Some(plain) = plain else {
             let why = "it has no plain memory; use guards, or job.array";
             return Err(exception(py, &Error::invalid("viewing a shared array", why)));
@@ -458,7 +435,7 @@ struct Plain {
 }
 
 /// Copies the bytes of a buffer.
-fn copied(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Vec<u8>> {
+fn copied(object: Object, operation: &str) -> PyResult<Vec<u8>> {
     with_bytes_of(object, operation, <[u8]>::to_vec)
 }
 
@@ -488,7 +465,7 @@ impl Guard {
     }
 
     fn take(&self) -> Option<HeldGuard> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.held).take()
     }
 }
 
@@ -504,9 +481,9 @@ impl Guard {
         self.strides.clone()
     }
 
-    fn push_to(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn push_to(&self, py: Python<'_>, ranks: Object) -> PyResult<()> {
         let ranks: Vec<u32> = numbers(ranks, "push_to", "ranks")?;
-        match &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *lock(&self.held) {
             Some(HeldGuard::Write(guard)) => guard.push_to(&ranks).or_raise(py),
             _ => {
                 let why = "only a guard that writes, and is not released, has bytes to push; \
@@ -527,15 +504,11 @@ impl Guard {
 
     /// # Safety
     /// Called by the interpreter.
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: View, flags: c_int) -> PyResult<()> {
         let py = slf.py();
         let this = slf.get();
         this.job.get(py)?;
-        if this.held.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+        if lock(&this.held).is_none() {
             let why = "it is released; take another one";
             return Err(exception(py, &Error::invalid("viewing a guard", why)));
         }

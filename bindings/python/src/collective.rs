@@ -3,7 +3,7 @@
 //! The package turns Python's values into bytes and back. Here are the calls of the library.
 
 use crate::interpreter::buffer::Memory;
-use crate::interpreter::number::{number, optional};
+use crate::interpreter::number::{Object, number, optional};
 use crate::job::Job;
 use crate::job::cell::JobCell;
 use crate::operation::{Operation, Outcome, Work};
@@ -88,8 +88,8 @@ pub fn start_even(
     members: Members<'_>,
     collective: &str,
     kind: &str,
-    data: &Bound<'_, PyAny>,
-    root: &Bound<'_, PyAny>,
+    data: Object,
+    root: Object,
     operator: Option<&str>,
     out: Option<Bound<'_, PyAny>>,
     meaning: &str,
@@ -141,7 +141,7 @@ pub fn start_uneven(
     members: Members<'_>,
     collective: &str,
     data: Vec<Bound<'_, PyAny>>,
-    root: &Bound<'_, PyAny>,
+    root: Object,
     meaning: &str,
     called: &str,
 ) -> PyResult<Operation> {
@@ -179,12 +179,7 @@ pub fn refuse(py: Python<'_>, members: Members<'_>, collective: &str, why: Strin
 
 /// Returns the sum of all numbers of all ranks, rounded once.
 #[pyfunction]
-pub fn sum_exact(
-    py: Python<'_>,
-    members: Members<'_>,
-    kind: &str,
-    data: &Bound<'_, PyAny>,
-) -> PyResult<f64> {
+pub fn sum_exact(py: Python<'_>, members: Members<'_>, kind: &str, data: Object) -> PyResult<f64> {
     let kind = kind_of(kind)?;
     let bytes = Memory::readable(data, "sum_exact")?.with_bytes(py, <[u8]>::to_vec);
     let job = members.cell().get(py)?;
@@ -198,8 +193,8 @@ pub fn sum_exact(
 pub fn split(
     py: Python<'_>,
     members: Members<'_>,
-    color: Option<&Bound<'_, PyAny>>,
-    key: &Bound<'_, PyAny>,
+    color: Option<Object>,
+    key: Object,
 ) -> PyResult<Option<Team>> {
     let color: Option<u32> = optional(color, "split", "color")?;
     let key: i64 = number(key, "split", "key")?;
@@ -239,7 +234,7 @@ impl Team {
         self.team.ranks().to_vec()
     }
 
-    fn algorithm(&self, collective: &str, length: &Bound<'_, PyAny>) -> PyResult<&'static str> {
+    fn algorithm(&self, collective: &str, length: Object) -> PyResult<&'static str> {
         let length: usize = number(length, "algorithm", "length")?;
         Ok(self.team.algorithm(collective, length))
     }

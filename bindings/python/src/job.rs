@@ -2,14 +2,13 @@
 
 pub mod cell;
 
-use crate::interpreter::buffer::Memory;
 use crate::interpreter::error::{OrRaise, invalid};
 use crate::interpreter::finalization::{call, detached};
-use crate::interpreter::number::{Named, number, optional, text};
+use crate::interpreter::number::{Named, Object, number, optional, text};
 use crate::memory::arrival::Arrivals;
 use crate::memory::fifo::Fifo;
 use crate::memory::peer::Peer;
-use crate::memory::region::{Region, rights_of};
+use crate::memory::region::{Region, lend, rights_of};
 use crate::memory::remote::RemoteRegion;
 use crate::message::{Message, Received};
 use crate::operation::{Operation, Outcome};
@@ -250,7 +249,7 @@ impl Job {
     /// other collective before. What the node has written since the first call becomes visible with
     /// the collective after that.
     #[pyo3(signature = (timeout = None))]
-    fn barrier(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn barrier(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<()> {
         let job = self.get(py)?;
         let timeout = match limit_of(timeout, "barrier") {
             Ok(timeout) => timeout,
@@ -306,7 +305,7 @@ impl Job {
     }
 
     /// Returns the node of this rank. Operations work on a node's own memory, too.
-    fn peer(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<Peer> {
+    fn peer(&self, py: Python<'_>, rank: Object) -> PyResult<Peer> {
         let rank: u32 = number(rank, "peer", "rank")?;
         let peer = self.get(py)?.peer(rank).or_raise(py)?;
         Ok(Peer::new(&self.cell, peer))
@@ -319,8 +318,8 @@ impl Job {
     fn receive(
         &self,
         py: Python<'_>,
-        source: Option<&Bound<'_, PyAny>>,
-        timeout: Option<&Bound<'_, PyAny>>,
+        source: Option<Object>,
+        timeout: Option<Object>,
     ) -> PyResult<Message> {
         let source: Option<u32> = optional(source, "receive", "source")?;
         let timeout = limit_of(timeout, "receive")?;
@@ -338,11 +337,7 @@ impl Job {
 
     /// Returns the next message if one has arrived, otherwise `None`.
     #[pyo3(signature = (source = None))]
-    fn try_receive(
-        &self,
-        py: Python<'_>,
-        source: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<Message>> {
+    fn try_receive(&self, py: Python<'_>, source: Option<Object>) -> PyResult<Option<Message>> {
         let source: Option<u32> = optional(source, "try_receive", "source")?;
         Ok(self.get(py)?.try_receive(source).map(Message::new))
     }
@@ -356,8 +351,8 @@ impl Job {
     fn probe(
         &self,
         py: Python<'_>,
-        source: Option<&Bound<'_, PyAny>>,
-        timeout: Option<&Bound<'_, PyAny>>,
+        source: Option<Object>,
+        timeout: Option<Object>,
     ) -> PyResult<Received> {
         let source: Option<u32> = optional(source, "probe", "source")?;
         let timeout = limit_of(timeout, "probe")?;
@@ -368,11 +363,7 @@ impl Job {
 
     /// Returns the description of the next message if one has arrived, otherwise `None`.
     #[pyo3(signature = (source = None))]
-    fn try_probe(
-        &self,
-        py: Python<'_>,
-        source: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Option<Received>> {
+    fn try_probe(&self, py: Python<'_>, source: Option<Object>) -> PyResult<Option<Received>> {
         let source: Option<u32> = optional(source, "try_probe", "source")?;
         Ok(self.get(py)?.try_probe(source).map(Received::new))
     }
@@ -380,12 +371,8 @@ impl Job {
     /// Waits until `count` messages of any nodes have arrived, and returns them in a list. Returns
     /// fewer if the time limit passes, or all other nodes are lost.
     #[pyo3(signature = (count, timeout = None))]
-    fn receive_batch(
-        &self,
-        py: Python<'_>,
-        count: &Bound<'_, PyAny>,
-        timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<Message>> {
+    fn receive_batch(&self, count: Object, timeout: Option<Object>) -> PyResult<Vec<Message>> {
+        let py = count.py();
         let count: usize = number(count, "receive_batch", "count")?;
         let timeout = limit_of(timeout, "receive_batch")?;
         let job = self.get(py)?;
@@ -416,20 +403,16 @@ impl Job {
     fn post_receive(
         &self,
         py: Python<'_>,
-        into: &Bound<'_, PyAny>,
-        source: Option<&Bound<'_, PyAny>>,
-        tag: Option<&Bound<'_, PyAny>>,
-        mask: Option<&Bound<'_, PyAny>>,
+        into: Object,
+        source: Option<Object>,
+        tag: Option<Object>,
+        mask: Option<Object>,
     ) -> PyResult<Operation> {
         let source: Option<u32> = optional(source, "post_receive", "source")?;
         let tag: Option<u64> = optional(tag, "post_receive", "tag")?;
         let mask: Option<u64> = optional(mask, "post_receive", "mask")?;
         let job = self.get(py)?;
-        let (slice, loan) = if let Ok(region) = into.cast::<Region>() {
-            (region.get().all(py)?, None)
-        } else {
-            self.cell.lend(py, &job, Memory::writable(into, "posting a receive")?, true)?
-        };
+        let (slice, loan) = lend(&self.cell, &job, into, true, "posting a receive")?;
         let mask = mask.unwrap_or(if tag.is_some() { u64::MAX } else { 0 });
         let receive = job.post_receive(source, tag.unwrap_or(0), mask, slice);
         Ok(Operation::new(&self.cell, receive, Outcome::Received, loan))
@@ -445,13 +428,8 @@ impl Job {
     /// `memory` is a number of bytes, for new memory that local peers can map, or an object with a
     /// writable, contiguous buffer, which is used in place. `rights` are the rights of peers.
     #[pyo3(signature = (name, memory, rights))]
-    fn publish(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyAny>,
-        memory: &Bound<'_, PyAny>,
-        rights: &Bound<'_, PyAny>,
-    ) -> PyResult<Region> {
+    fn publish(&self, name: Object, memory: Object, rights: Object) -> PyResult<Region> {
+        let py = name.py();
         let name = text(name, "publish", "name")?;
         let (job, rights) = (self.get(py)?, rights_of(rights, "publish")?);
         Region::make(&self.cell, memory, |region| job.publish(name, region, rights))
@@ -460,24 +438,19 @@ impl Job {
     /// Registers memory as source and destination of this node's operations. Peers cannot reach it.
     ///
     /// `memory` is as for `publish`.
-    fn register(&self, py: Python<'_>, memory: &Bound<'_, PyAny>) -> PyResult<Region> {
+    fn register(&self, py: Python<'_>, memory: Object) -> PyResult<Region> {
         let job = self.get(py)?;
         Region::make(&self.cell, memory, |region| job.register(region))
     }
 
     /// Makes memory reachable for peers that know its id, `region.remote_id`.
-    fn expose(
-        &self,
-        py: Python<'_>,
-        memory: &Bound<'_, PyAny>,
-        rights: &Bound<'_, PyAny>,
-    ) -> PyResult<Region> {
+    fn expose(&self, py: Python<'_>, memory: Object, rights: Object) -> PyResult<Region> {
         let (job, rights) = (self.get(py)?, rights_of(rights, "expose")?);
         Region::make(&self.cell, memory, |region| job.expose(region, rights))
     }
 
     /// Returns the region of a peer whose id, of 24 bytes, another node has sent to this one.
-    fn remote(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> PyResult<RemoteRegion> {
+    fn remote(&self, py: Python<'_>, id: Object) -> PyResult<RemoteRegion> {
         let id: &[u8] = id.extract().map_err(PyErr::from).named(py, "remote")?;
         let job = self.get(py)?;
         let Some(id) = RemoteId::from_bytes(id) else {
@@ -489,13 +462,7 @@ impl Job {
     }
 
     /// Makes a FIFO under a name, with room for `slots` elements of up to `longest` bytes.
-    fn fifo(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyAny>,
-        slots: &Bound<'_, PyAny>,
-        longest: &Bound<'_, PyAny>,
-    ) -> PyResult<Fifo> {
+    fn fifo(&self, py: Python<'_>, name: Object, slots: Object, longest: Object) -> PyResult<Fifo> {
         let name = text(name, "fifo", "name")?;
         let slots: u64 = number(slots, "fifo", "slots")?;
         let longest: u64 = number(longest, "fifo", "longest")?;
@@ -545,7 +512,7 @@ impl Job {
 
     /// Calls `function`, and posts the operations that it begins together, in few datagrams.
     /// Returns what the function returns.
-    fn batch(&self, py: Python<'_>, function: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    fn batch(&self, py: Python<'_>, function: Object) -> PyResult<Py<PyAny>> {
         self.get(py)?.batch(|| call(function, &[])).map(Bound::unbind)
     }
 
@@ -559,7 +526,7 @@ impl Job {
     ///
     /// Raises `UnreportedError` if some have failed that nobody waited for.
     #[pyo3(signature = (timeout = None))]
-    fn flush(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn flush(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<()> {
         let timeout = limit_of(timeout, "flush")?;
         let job = self.get(py)?;
         wait(py, || timeout.choose(|limit| job.flush_for(limit), || job.flush()))?;
@@ -568,7 +535,7 @@ impl Job {
     }
 
     /// Tells another node that what this node wrote to shared arrays is complete.
-    fn notify(&self, py: Python<'_>, to: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn notify(&self, py: Python<'_>, to: Object) -> PyResult<()> {
         let to: u32 = number(to, "notify", "to")?;
         let job = self.get(py)?;
         wait(py, || job.notify(to))
@@ -576,12 +543,7 @@ impl Job {
 
     /// Waits for the next notification of a node, whose writes are visible then.
     #[pyo3(signature = (source, timeout = None))]
-    fn wait_notify(
-        &self,
-        py: Python<'_>,
-        source: &Bound<'_, PyAny>,
-        timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    fn wait_notify(&self, py: Python<'_>, source: Object, timeout: Option<Object>) -> PyResult<()> {
         let source: u32 = number(source, "wait_notify", "source")?;
         let timeout = limit_of(timeout, "wait_notify")?;
         let job = self.get(py)?;
@@ -627,12 +589,7 @@ impl Job {
     /// Returns the lock of this number, which errors and explanations call by its name, if it has
     /// one.
     #[pyo3(signature = (number, name = None))]
-    fn _lock(
-        &self,
-        py: Python<'_>,
-        number: &Bound<'_, PyAny>,
-        name: Option<&str>,
-    ) -> PyResult<Lock> {
+    fn _lock(&self, py: Python<'_>, number: Object, name: Option<&str>) -> PyResult<Lock> {
         let number: u64 = crate::interpreter::number::number(number, "lock", "name")?;
         if let Some(name) = name {
             self.get(py)?.name_lock(number, name);
@@ -655,7 +612,7 @@ impl Lock {
     ///
     /// `timeout` is in seconds; after a `TimeoutError` the lock is no longer asked for.
     #[pyo3(signature = (timeout = None))]
-    fn acquire(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn acquire(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<()> {
         let timeout = limit_of(timeout, "acquire")?;
         if lock(&self.held).is_some() {
             let why = "this object holds it already";
@@ -699,7 +656,7 @@ impl Lock {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn __exit__(&self, py: Python<'_>, _exception: Object) -> PyResult<()> {
         self.release(py)
     }
 }

@@ -1,49 +1,35 @@
 //! Messages that this node has received.
 
-use crate::interpreter::buffer::show;
+use crate::interpreter::buffer::{View, show};
 use oikaze::message::Class;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::c_int;
 
 /// Description of a message that a posted receive has got (`job.post_receive`), or that is the next
 /// to be received (`job.probe`).
-#[pyclass(module = "oikaze", frozen)]
+#[pyclass(module = "oikaze", frozen, get_all)]
 pub struct Received {
-    message: oikaze::message::Received,
+    /// Rank of the sender.
+    source: u32,
+    /// Tag that the sender chose.
+    tag: u64,
+    /// Length of the message in bytes.
+    length: u64,
 }
 
 impl Received {
     /// Makes the object of a description.
-    pub fn new(message: oikaze::message::Received) -> Self {
-        Self { message }
+    pub fn new(oikaze::message::Received { from, tag, len }: oikaze::message::Received) -> Self {
+        Self { source: from, tag, length: len }
     }
 }
 
 #[pymethods]
 impl Received {
-    /// Rank of the sender.
-    #[getter]
-    fn source(&self) -> u32 {
-        self.message.from
-    }
-
-    /// Tag that the sender chose.
-    #[getter]
-    fn tag(&self) -> u64 {
-        self.message.tag
-    }
-
-    /// Length of the message in bytes.
-    #[getter]
-    fn length(&self) -> u64 {
-        self.message.len
-    }
-
     fn __repr__(&self) -> String {
-        let oikaze::message::Received { from, tag, len } = self.message;
-        format!("<oikaze.Received of {len} bytes from {from}, tag {tag}>")
+        let Self { source, tag, length } = self;
+        format!("<oikaze.Received of {length} bytes from {source}, tag {tag}>")
     }
 }
 
@@ -54,29 +40,23 @@ impl Received {
 #[pyclass(module = "oikaze", frozen)]
 pub struct Message {
     message: oikaze::message::Message,
+    /// Rank of the sender.
+    #[pyo3(get)]
+    source: u32,
+    /// Number that the sender chose.
+    #[pyo3(get)]
+    tag: u64,
 }
 
 impl Message {
     /// Makes the object of a message.
     pub fn new(message: oikaze::message::Message) -> Self {
-        Self { message }
+        Self { source: message.from(), tag: message.tag(), message }
     }
 }
 
 #[pymethods]
 impl Message {
-    /// Rank of the sender.
-    #[getter]
-    fn source(&self) -> u32 {
-        self.message.from()
-    }
-
-    /// Number that the sender chose.
-    #[getter]
-    fn tag(&self) -> u64 {
-        self.message.tag()
-    }
-
     /// Class of the message: `"ordered"`, `"unordered"` or `"sync"`.
     #[getter]
     fn message_class(&self) -> &'static str {
@@ -102,18 +82,13 @@ impl Message {
     }
 
     fn __repr__(&self) -> String {
-        let (from, tag, len) =
-            (self.message.from(), self.message.tag(), self.message.bytes().len());
-        format!("<oikaze.Message of {len} bytes from {from}, tag {tag}>")
+        let (source, tag, len) = (self.source, self.tag, self.__len__());
+        format!("<oikaze.Message of {len} bytes from {source}, tag {tag}>")
     }
 
     /// # Safety
     /// Called by the interpreter.
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: View, flags: c_int) -> PyResult<()> {
         let bytes = slf.get().message.bytes();
         let at = (bytes.as_ptr().cast_mut(), bytes.len());
         // SAFETY: the message owns its bytes, at one address, and is frozen. The view is read-only.

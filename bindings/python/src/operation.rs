@@ -3,8 +3,8 @@
 use crate::interpreter::buffer::{Loan, Memory};
 use crate::interpreter::error::{OrRaise, exception_of_call, invalid};
 use crate::interpreter::finalization::{call, detached};
-use crate::interpreter::number::{number, object};
-use crate::job::cell::JobCell;
+use crate::interpreter::number::{Object, number, object};
+use crate::job::cell::{JobCell, lock};
 use crate::message::Received;
 use crate::queue::CompletionQueue;
 use crate::wait::{OrOfJob, Timeout, limit_of, wait};
@@ -89,10 +89,6 @@ impl Drop for Finishing<'_> {
         *lock(&self.0.finisher) = None;
         self.0.finished.notify_all();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An operation whose Python object is gone, and its memory, which must outlive it.
@@ -331,7 +327,7 @@ impl Operation {
     /// `TimeoutError` the operation goes on, and may be waited for again. An operation that has
     /// failed raises an `oikaze.Error` with operation, cause and remedy.
     #[pyo3(signature = (timeout = None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<Py<PyAny>> {
         let timeout = limit_of(timeout, "waiting")?;
         if let Some(result) = self.result(py) {
             return Ok(result);
@@ -359,12 +355,7 @@ impl Operation {
     }
 
     /// Makes the queue report the end once, by the number `context`.
-    fn report_to(
-        &self,
-        py: Python<'_>,
-        queue: &Bound<'_, PyAny>,
-        context: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn report_to(&self, py: Python<'_>, queue: Object, context: Object) -> PyResult<()> {
         let context: u64 = number(context, "report_to", "context")?;
         let what = "job.completion_queue()";
         let queue = object::<CompletionQueue>(queue, "report_to", "queue", what)?;

@@ -1,7 +1,7 @@
 //! Completion queues, as Python objects.
 
 use crate::interpreter::error::exception;
-use crate::interpreter::number::optional;
+use crate::interpreter::number::{Object, optional};
 use crate::wait::{limit_of, taken};
 use oikaze::completion::Completed;
 use pyo3::prelude::*;
@@ -54,8 +54,8 @@ impl CompletionQueue {
     fn wait(
         &self,
         py: Python<'_>,
-        at_least: Option<&Bound<'_, PyAny>>,
-        timeout: Option<&Bound<'_, PyAny>>,
+        at_least: Option<Object>,
+        timeout: Option<Object>,
     ) -> PyResult<Vec<Ended>> {
         let at_least: usize = optional(at_least, "wait", "at_least")?.unwrap_or(1);
         let timeout = limit_of(timeout, "wait")?;

@@ -8,6 +8,7 @@
 
 use crate::interpreter::error::{OrRaise, invalid, wrong_type};
 use crate::interpreter::finalization::detached;
+use crate::interpreter::number::Object;
 use crate::interpreter::place;
 use oikaze::ffi::{InterruptionCheck, interruptible};
 use pyo3::exceptions::PyRuntimeError;
@@ -199,7 +200,7 @@ impl OrOfJob for Option<Timeout> {
 }
 
 /// Returns the time limit that an argument is, or `None`.
-pub fn limit_of(object: Option<&Bound<'_, PyAny>>, operation: &str) -> PyResult<Option<Timeout>> {
+pub fn limit_of(object: Option<Object>, operation: &str) -> PyResult<Option<Timeout>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
     let (py, remedy) = (object.py(), "give seconds, 0 or more, or None");
     let Ok(seconds) = object.extract::<f64>() else {

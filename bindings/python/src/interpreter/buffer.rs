@@ -7,6 +7,7 @@
 //! - A view that Python gets of the library's memory holds a reference to the object that owns it.
 
 use crate::interpreter::error::{OrRaise, invalid, wrong_type};
+use crate::interpreter::number::Object;
 use oikaze::Job;
 use oikaze::memory::{LocalRegion, Region};
 use pyo3::buffer::PyUntypedBuffer;
@@ -25,7 +26,7 @@ pub struct Memory {
 
 impl Memory {
     /// Gets the memory of an object for reading: of its buffer, or by DLPack.
-    pub fn readable(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Self> {
+    pub fn readable(object: Object, operation: &str) -> PyResult<Self> {
         let buffer = buffer_of(object, false, operation)?;
         let py = object.py();
         if !buffer.is_c_contiguous() {
@@ -36,7 +37,7 @@ impl Memory {
     }
 
     /// Gets the memory of an object for writing.
-    pub fn writable(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Self> {
+    pub fn writable(object: Object, operation: &str) -> PyResult<Self> {
         let py = object.py();
         let buffer = buffer_of(object, true, operation)?;
         if buffer.readonly() {
@@ -51,7 +52,7 @@ impl Memory {
     }
 
     /// Gets the memory of an object whose rows may have gaps between them.
-    pub fn strided(object: &Bound<'_, PyAny>, writable: bool, operation: &str) -> PyResult<Self> {
+    pub fn strided(object: Object, writable: bool, operation: &str) -> PyResult<Self> {
         let py = object.py();
         let buffer = buffer_of(object, writable, operation)?;
         if writable && buffer.readonly() {
@@ -144,7 +145,7 @@ impl Memory {
 /// Calls `look` with the bytes of an object, which must do no more than copy them. Small `bytes`
 /// are what programs send most, and take no buffer.
 pub fn with_bytes_of<R>(
-    object: &Bound<'_, PyAny>,
+    object: Object,
     operation: &str,
     look: impl FnOnce(&[u8]) -> R,
 ) -> PyResult<R> {
@@ -158,7 +159,7 @@ pub fn with_bytes_of<R>(
 const VALUES: &str = "oikaze._values";
 
 /// Refuses an array whose class gives its bytes another meaning, such as a masked one.
-fn check_class(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<()> {
+fn check_class(object: Object, operation: &str) -> PyResult<()> {
     static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = object.py();
     let import = || Ok::<_, PyErr>(py.import("numpy")?.getattr("ndarray")?.unbind());
@@ -170,11 +171,7 @@ fn check_class(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<()> {
 }
 
 /// Returns the buffer of an object, if need be by DLPack, for writing if so said.
-fn buffer_of(
-    object: &Bound<'_, PyAny>,
-    writable: bool,
-    operation: &str,
-) -> PyResult<PyUntypedBuffer> {
+fn buffer_of(object: Object, writable: bool, operation: &str) -> PyResult<PyUntypedBuffer> {
     let py = object.py();
     check_class(object, operation)?;
     match PyUntypedBuffer::get(object) {
@@ -257,6 +254,9 @@ impl Drop for Loan {
     }
 }
 
+/// Where the interpreter wants the description of a buffer.
+pub type View = *mut ffi::Py_buffer;
+
 /// Shows memory to Python as a buffer of bytes. `owner` keeps the memory at its address for as long
 /// as Python has the view.
 ///
@@ -264,7 +264,7 @@ impl Drop for Loan {
 /// `view` comes from the interpreter's call of `__getbuffer__`. The `len` bytes at `at` stay
 /// mapped, and writable if so said, for as long as `owner` lives.
 pub unsafe fn show(
-    view: *mut ffi::Py_buffer,
+    view: View,
     flags: c_int,
     owner: Bound<'_, PyAny>,
     (at, len): (*mut u8, usize),

@@ -8,19 +8,22 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
+/// Argument of a call, as the program passed it.
+pub type Object<'a, 'py> = &'a Bound<'py, PyAny>;
+
 /// Whole numbers that calls take, one or several.
 pub trait Number: Sized {
     /// Range of the numbers, for an error.
     const RANGE: &str;
     /// Returns the number of an object.
-    fn of(object: &Bound<'_, PyAny>) -> PyResult<Self>;
+    fn of(object: Object) -> PyResult<Self>;
 }
 
 macro_rules! numbers {
     ($($type:ty, $range:literal)*) => {$(
         impl Number for $type {
             const RANGE: &str = $range;
-            fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+            fn of(object: Object) -> PyResult<Self> {
                 object.extract()
             }
         }
@@ -39,7 +42,7 @@ numbers! {
 
 /// Returns the number that an argument is: a rank, an offset, a length. One that is out of range,
 /// such as a negative rank, is an `oikaze.InvalidError`, and so is a truth value.
-pub fn number<T: Number>(object: &Bound<'_, PyAny>, operation: &str, name: &str) -> PyResult<T> {
+pub fn number<T: Number>(object: Object, operation: &str, name: &str) -> PyResult<T> {
     if object.is_exact_instance_of::<PyBool>() {
         let cause = format!("{name} is {object}, a truth value");
         return Err(invalid(object.py(), operation, &cause, &format!("give {}", T::RANGE)));
@@ -48,7 +51,7 @@ pub fn number<T: Number>(object: &Bound<'_, PyAny>, operation: &str, name: &str)
 }
 
 /// Returns the number that an argument is which becomes a value in memory. A truth value is 0 or 1.
-pub fn word<T: Number>(object: &Bound<'_, PyAny>, operation: &str, name: &str) -> PyResult<T> {
+pub fn word<T: Number>(object: Object, operation: &str, name: &str) -> PyResult<T> {
     T::of(object).map_err(|error| {
         let (py, remedy) = (object.py(), format!("give {}", T::RANGE));
         let shown = shown(object);
@@ -63,7 +66,7 @@ pub fn word<T: Number>(object: &Bound<'_, PyAny>, operation: &str, name: &str) -
 
 /// Returns the number that an argument is, or `None`.
 pub fn optional<T: Number>(
-    object: Option<&Bound<'_, PyAny>>,
+    object: Option<Object>,
     operation: &str,
     name: &str,
 ) -> PyResult<Option<T>> {
@@ -72,11 +75,7 @@ pub fn optional<T: Number>(
 }
 
 /// Returns the numbers that a sequence is.
-pub fn numbers<T: Number>(
-    objects: &Bound<'_, PyAny>,
-    operation: &str,
-    name: &str,
-) -> PyResult<Vec<T>> {
+pub fn numbers<T: Number>(objects: Object, operation: &str, name: &str) -> PyResult<Vec<T>> {
     let Ok(objects) = objects.extract::<Vec<Bound<'_, PyAny>>>() else {
         let cause = format!("{name} is {}, which is not a sequence", shown(objects));
         let remedy = format!("give a list of whole numbers, {}", T::RANGE);
@@ -108,7 +107,7 @@ pub fn object<'a, 'py, T: PyTypeCheck>(
 }
 
 /// Returns a short text of an object.
-fn shown(object: &Bound<'_, PyAny>) -> String {
+fn shown(object: Object) -> String {
     /// Length in characters from which on the text is cut.
     const LONGEST: usize = 60;
     let Ok(text) = object.repr() else { return "an object without a text".to_owned() };

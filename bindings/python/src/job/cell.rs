@@ -22,7 +22,8 @@ pub struct JobCell {
     pub(super) regions: Mutex<BTreeMap<usize, (usize, LocalRegion)>>,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks what threads share, also after one has panicked.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,6 @@
 //! Puts with notice, as their target learns of them.
 
+use crate::interpreter::number::Object;
 use crate::job::cell::JobCell;
 use crate::wait::{limit_of, taken};
 use pyo3::prelude::*;
@@ -18,9 +19,18 @@ pub struct Arrivals {
 }
 
 /// A put with notice that has arrived: all its bytes are in place and visible.
-#[pyclass(module = "oikaze", frozen)]
+#[pyclass(module = "oikaze", frozen, get_all)]
 pub struct Arrival {
-    arrival: oikaze::memory::arrivals::Arrival,
+    /// Rank of the node that put the bytes.
+    source: u32,
+    /// Tag that the sender chose.
+    tag: u64,
+    /// Key of the region, as `region.key`.
+    key: u64,
+    /// Offset of the bytes from the start of the region.
+    offset: u64,
+    /// Number of bytes.
+    length: u64,
 }
 
 impl Arrivals {
@@ -37,7 +47,7 @@ impl Arrivals {
     /// `timeout` is in seconds; without one, the limit of the job holds. Raises `PeerLostError` if
     /// no put can come any more.
     #[pyo3(signature = (timeout = None))]
-    fn next(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Arrival> {
+    fn next(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<Arrival> {
         let timeout = limit_of(timeout, "next")?;
         self.job.get(py)?;
         taken(py, timeout, || self.try_next(py), |limit| self.arrivals.wait_ready(limit))
@@ -46,7 +56,13 @@ impl Arrivals {
     /// Takes the oldest entry and returns it, or returns `None` if there is none.
     fn try_next(&self, py: Python<'_>) -> PyResult<Option<Arrival>> {
         self.job.get(py)?;
-        Ok(self.arrivals.try_next().map(|arrival| Arrival { arrival }))
+        Ok(self.arrivals.try_next().map(|arrival| Arrival {
+            source: arrival.from(),
+            tag: arrival.tag(),
+            key: arrival.key(),
+            offset: arrival.offset(),
+            length: arrival.len(),
+        }))
     }
 
     /// Returns a coroutine that waits for an entry, takes it and returns it.
@@ -71,39 +87,8 @@ impl Arrivals {
 
 #[pymethods]
 impl Arrival {
-    /// Rank of the node that put the bytes.
-    #[getter]
-    fn source(&self) -> u32 {
-        self.arrival.from()
-    }
-
-    /// Tag that the sender chose.
-    #[getter]
-    fn tag(&self) -> u64 {
-        self.arrival.tag()
-    }
-
-    /// Key of the region, as `region.key`.
-    #[getter]
-    fn key(&self) -> u64 {
-        self.arrival.key()
-    }
-
-    /// Offset of the bytes from the start of the region.
-    #[getter]
-    fn offset(&self) -> u64 {
-        self.arrival.offset()
-    }
-
-    /// Number of bytes.
-    #[getter]
-    fn length(&self) -> u64 {
-        self.arrival.len()
-    }
-
     fn __repr__(&self) -> String {
-        let (from, tag) = (self.arrival.from(), self.arrival.tag());
-        let (offset, len) = (self.arrival.offset(), self.arrival.len());
-        format!("<oikaze.Arrival of {len} bytes at {offset} from {from}, tag {tag}>")
+        let Self { source, tag, offset, length, .. } = self;
+        format!("<oikaze.Arrival of {length} bytes at {offset} from {source}, tag {tag}>")
     }
 }

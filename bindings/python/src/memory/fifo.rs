@@ -1,6 +1,7 @@
 //! FIFOs, into which peers push elements.
 
 use crate::interpreter::buffer::with_bytes_of;
+use crate::interpreter::number::Object;
 use crate::job::cell::JobCell;
 use crate::operation::{Operation, Outcome, bytes};
 use crate::wait::{OrOfJob, limit_of, taken, wait};
@@ -11,36 +12,30 @@ use std::sync::Arc;
 #[pyclass(module = "oikaze", frozen, weakref)]
 pub struct Fifo {
     fifo: oikaze::message::Fifo,
+    /// Number of elements for which the FIFO has room.
+    #[pyo3(get)]
+    slots: u64,
+    /// Maximum length of an element in bytes.
+    #[pyo3(get)]
+    longest: u64,
 }
 
 impl Fifo {
     /// Makes the object of a FIFO.
     pub fn new(fifo: oikaze::message::Fifo) -> Self {
-        Self { fifo }
+        Self { slots: fifo.slots(), longest: fifo.longest(), fifo }
     }
 }
 
 #[pymethods]
 impl Fifo {
-    /// Number of elements for which the FIFO has room.
-    #[getter]
-    fn slots(&self) -> u64 {
-        self.fifo.slots()
-    }
-
-    /// Maximum length of an element in bytes.
-    #[getter]
-    fn longest(&self) -> u64 {
-        self.fifo.longest()
-    }
-
     fn __repr__(&self) -> String {
-        format!("<oikaze.Fifo of {} slots of {} bytes>", self.fifo.slots(), self.fifo.longest())
+        format!("<oikaze.Fifo of {} slots of {} bytes>", self.slots, self.longest)
     }
 
     /// Waits for an element and returns it, as `bytes`. `timeout` is in seconds.
     #[pyo3(signature = (timeout = None))]
-    fn pop(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn pop(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<Py<PyAny>> {
         let timeout = limit_of(timeout, "pop")?;
         taken(py, timeout, || self.try_pop(py), |limit| self.fifo.wait_ready(limit))
     }
@@ -84,12 +79,7 @@ impl RemoteFifo {
     ///
     /// `timeout` is in seconds. Raises `FullError` if the FIFO was full for all of that time.
     #[pyo3(signature = (element, timeout = None))]
-    fn push(
-        &self,
-        py: Python<'_>,
-        element: &Bound<'_, PyAny>,
-        timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    fn push(&self, py: Python<'_>, element: Object, timeout: Option<Object>) -> PyResult<()> {
         let timeout = limit_of(timeout, "push")?;
         self.job.get(py)?;
         let element = with_bytes_of(element, "pushing an element", <[u8]>::to_vec)?;
@@ -98,7 +88,7 @@ impl RemoteFifo {
     }
 
     /// Begins to push an element, and returns the `Operation`. A full FIFO refuses the element.
-    fn post(&self, py: Python<'_>, element: &Bound<'_, PyAny>) -> PyResult<Operation> {
+    fn post(&self, py: Python<'_>, element: Object) -> PyResult<Operation> {
         self.job.get(py)?;
         let post = |element: &[u8]| self.fifo.post(element);
         let posted = with_bytes_of(element, "pushing an element", post)?;

@@ -1,7 +1,7 @@
 //! Another node of the job.
 
 use crate::interpreter::buffer::with_bytes_of;
-use crate::interpreter::number::{Named, optional, text};
+use crate::interpreter::number::{Named, Object, optional, text};
 use crate::job::cell::JobCell;
 use crate::memory::fifo::RemoteFifo;
 use crate::memory::remote::RemoteRegion;
@@ -27,7 +27,7 @@ impl Peer {
 }
 
 /// Class of a message, from its name.
-fn class_of(name: Option<&Bound<'_, PyAny>>) -> PyResult<Class> {
+fn class_of(name: Option<Object>) -> PyResult<Class> {
     match name.map(|name| text(name, "send", "message_class")).transpose()? {
         None | Some("ordered") => Ok(Class::Ordered),
         Some("unordered") => Ok(Class::Unordered),
@@ -63,9 +63,9 @@ impl Peer {
     fn send(
         &self,
         py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        tag: Option<&Bound<'_, PyAny>>,
-        message_class: Option<&Bound<'_, PyAny>>,
+        data: Object,
+        tag: Option<Object>,
+        message_class: Option<Object>,
     ) -> PyResult<Operation> {
         let tag: u64 = optional(tag, "send", "tag")?.unwrap_or(0);
         self.job.get(py)?;
@@ -79,12 +79,8 @@ impl Peer {
     ///
     /// `timeout` is in seconds; without one, the limit of the job holds, or 10 s.
     #[pyo3(signature = (name, timeout = None))]
-    fn region(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyAny>,
-        timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<RemoteRegion> {
+    fn region(&self, name: Object, timeout: Option<Object>) -> PyResult<RemoteRegion> {
+        let py = name.py();
         let name = text(name, "region", "name")?;
         let timeout = limit_of(timeout, "region")?;
         self.job.get(py)?;
@@ -95,12 +91,7 @@ impl Peer {
 
     /// Returns the FIFO that this peer has made under a name. Waits until it is made.
     #[pyo3(signature = (name, timeout = None))]
-    fn fifo(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyAny>,
-        timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<RemoteFifo> {
+    fn fifo(&self, py: Python<'_>, name: Object, timeout: Option<Object>) -> PyResult<RemoteFifo> {
         let name = text(name, "fifo", "name")?;
         let timeout = limit_of(timeout, "fifo")?;
         self.job.get(py)?;
@@ -118,7 +109,7 @@ impl Peer {
 
     /// Waits until all operations and messages to this peer have ended.
     #[pyo3(signature = (timeout = None))]
-    fn flush(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn flush(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<()> {
         let timeout = limit_of(timeout, "flush")?;
         self.job.get(py)?;
         wait(py, || timeout.choose(|limit| self.peer.flush_for(limit), || self.peer.flush()))

@@ -1,24 +1,23 @@
 //! Memory of this node.
 
-use crate::interpreter::buffer::{Loan, Memory, show};
+use crate::interpreter::buffer::{Loan, Memory, View, show};
 use crate::interpreter::error::{OrRaise, exception, invalid};
 use crate::interpreter::finalization::{attached, call, detached};
-use crate::interpreter::number::{number, optional, word};
-use crate::job::cell::JobCell;
+use crate::interpreter::number::{Object, number, optional, word};
+use crate::job::cell::{JobCell, lock};
 use crate::memory::arrival::Arrivals;
 use crate::operation::bytes;
 use crate::wait::{OrOfJob, limit_of, wait};
 use oikaze::Error;
 use oikaze::ffi::{AtomicOp, Change, Width};
 use oikaze::memory::{LocalRegion, Region as Allocated, RegionSlice, Rights};
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Returns the rights that these bits are.
-pub fn rights_of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Rights> {
+pub fn rights_of(object: Object, operation: &str) -> PyResult<Rights> {
     let bits = number(object, operation, "rights")?;
     if Rights::ALL.contains(Rights(bits)) {
         return Ok(Rights(bits));
@@ -27,9 +26,28 @@ pub fn rights_of(object: &Bound<'_, PyAny>, operation: &str) -> PyResult<Rights>
     Err(invalid(object.py(), operation, &cause, "combine members of oikaze.Rights"))
 }
 
+/// Returns the memory of an object as source or destination, and what keeps it. A region of this
+/// node is registered already.
+pub fn lend(
+    cell: &JobCell,
+    job: &oikaze::Job,
+    object: Object,
+    writable: bool,
+    operation: &str,
+) -> PyResult<(RegionSlice, Option<Loan>)> {
+    if let Ok(region) = object.cast::<Region>() {
+        return Ok((region.get().all(object.py())?, None));
+    }
+    let memory = match writable {
+        true => Memory::writable(object, operation)?,
+        false => Memory::readable(object, operation)?,
+    };
+    cell.lend(object.py(), job, memory, writable)
+}
+
 /// Returns the number of bytes that an object asks for, unless it has memory of its own. An array
 /// of one integer without axes converts to a number, too, but its elements can be set.
-fn length_of(object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+fn length_of(object: Object) -> PyResult<Option<usize>> {
     let is_number = object.is_instance_of::<PyInt>()
         || (object.hasattr("__index__")? && !object.hasattr("__setitem__")?);
     if is_number { number(object, "registering memory", "memory").map(Some) } else { Ok(None) }
@@ -58,7 +76,7 @@ impl Region {
     /// Makes a region of a number of bytes, or of the buffer of an object.
     pub fn make(
         job: &Arc<JobCell>,
-        memory: &Bound<'_, PyAny>,
+        memory: Object,
         register: impl FnOnce(Allocated) -> oikaze::Result<LocalRegion>,
     ) -> PyResult<Self> {
         let py = memory.py();
@@ -81,7 +99,7 @@ impl Region {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns the registered region.
@@ -129,7 +147,7 @@ impl Condition {
                 });
                 // An exception of the function ends the wait, and is raised there.
                 answer.unwrap_or_else(|error| {
-                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    *lock(failed) = Some(error);
                     true
                 })
             }
@@ -175,19 +193,13 @@ impl Region {
     }
 
     /// Changes the rights of peers to the whole region.
-    fn set_rights(&self, py: Python<'_>, rights: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn set_rights(&self, py: Python<'_>, rights: Object) -> PyResult<()> {
         let (region, rights) = (self.registered(py)?, rights_of(rights, "set_rights")?);
         wait(py, || region.set_rights(rights))
     }
 
     /// Changes the rights of peers to the bytes `start` to `end`, whole pages of 4096 bytes.
-    fn protect(
-        &self,
-        py: Python<'_>,
-        start: &Bound<'_, PyAny>,
-        end: &Bound<'_, PyAny>,
-        rights: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn protect(&self, py: Python<'_>, start: Object, end: Object, rights: Object) -> PyResult<()> {
         let start: u64 = number(start, "protect", "start")?;
         let end: u64 = number(end, "protect", "end")?;
         let (region, rights) = (self.registered(py)?, rights_of(rights, "protect")?);
@@ -195,12 +207,7 @@ impl Region {
     }
 
     /// Copies `length` bytes out, from `offset` on.
-    fn read(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        length: &Bound<'_, PyAny>,
-    ) -> PyResult<Py<PyAny>> {
+    fn read(&self, py: Python<'_>, offset: Object, length: Object) -> PyResult<Py<PyAny>> {
         let offset: u64 = number(offset, "read", "offset")?;
         let length: usize = number(length, "read", "length")?;
         let region = self.registered(py)?;
@@ -218,12 +225,7 @@ impl Region {
     }
 
     /// Copies the bytes of a buffer in, from `offset` on.
-    fn write(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        data: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn write(&self, py: Python<'_>, offset: Object, data: Object) -> PyResult<()> {
         let offset: u64 = number(offset, "write", "offset")?;
         let region = self.registered(py)?;
         let memory = Memory::readable(data, "writing a region")?;
@@ -231,30 +233,20 @@ impl Region {
     }
 
     /// Reads the 64-bit word at `offset` atomically.
-    fn load(&self, py: Python<'_>, offset: &Bound<'_, PyAny>) -> PyResult<u64> {
+    fn load(&self, py: Python<'_>, offset: Object) -> PyResult<u64> {
         let offset: u64 = number(offset, "load", "offset")?;
         self.registered(py)?.load_u64(offset).or_raise(py)
     }
 
     /// Stores the 64-bit word at `offset` atomically.
-    fn store(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn store(&self, py: Python<'_>, offset: Object, value: Object) -> PyResult<()> {
         let offset: u64 = number(offset, "store", "offset")?;
         let value: u64 = word(value, "store", "value")?;
         self.registered(py)?.store_u64(offset, value).or_raise(py)
     }
 
     /// Adds to the 64-bit word at `offset` atomically, and returns the previous value.
-    fn fetch_add(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        add: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
+    fn fetch_add(&self, py: Python<'_>, offset: Object, add: Object) -> PyResult<u64> {
         let offset: u64 = number(offset, "fetch_add", "offset")?;
         let add: u64 = word(add, "fetch_add", "add")?;
         let op = AtomicOp::new(Width::W64, Change::Add(add));
@@ -274,12 +266,12 @@ impl Region {
     fn wait_until(
         &self,
         py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        at_least: Option<&Bound<'_, PyAny>>,
-        equal: Option<&Bound<'_, PyAny>>,
+        offset: Object,
+        at_least: Option<Object>,
+        equal: Option<Object>,
         condition: Option<Py<PyAny>>,
-        source: Option<&Bound<'_, PyAny>>,
-        timeout: Option<&Bound<'_, PyAny>>,
+        source: Option<Object>,
+        timeout: Option<Object>,
     ) -> PyResult<u64> {
         let offset: u64 = number(offset, "wait_until", "offset")?;
         let at_least: Option<u64> = optional(at_least, "wait_until", "at_least")?;
@@ -305,7 +297,7 @@ impl Region {
             (Some(peer), None) => region.wait_until_by(peer, offset, holds),
             (Some(peer), Some(limit)) => region.wait_until_by_for(peer, offset, limit, holds),
         })?;
-        match failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match lock(&failed).take() {
             Some(error) => Err(error),
             None => Ok(word),
         }
@@ -326,7 +318,7 @@ impl Region {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn __exit__(&self, py: Python<'_>, _exception: Object) -> PyResult<()> {
         self.close(py)
     }
 
@@ -340,11 +332,7 @@ impl Region {
 
     /// # Safety
     /// Called by the interpreter.
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: View, flags: c_int) -> PyResult<()> {
         let py = slf.py();
         let len = slf.get().registered(py)?.len();
         let Some(memory) = &slf.get().memory else {

@@ -2,10 +2,10 @@
 
 use crate::interpreter::buffer::{Loan, Memory};
 use crate::interpreter::error::{OrRaise, invalid};
-use crate::interpreter::number::{Named, number, numbers, object, optional, text, word};
+use crate::interpreter::number::{Named, Object, number, numbers, object, optional, text, word};
 use crate::job::cell::JobCell;
 use crate::memory::block::block_of;
-use crate::memory::region::Region;
+use crate::memory::region::{Region, lend};
 use crate::operation::{Operation, Outcome, bytes};
 use oikaze::atomic::Combine;
 use oikaze::ffi::{
@@ -108,8 +108,24 @@ fn signal_of<'a>(
     object.filter(|object| !object.is_none()).map(signal).transpose()
 }
 
+/// Returns the signal or the tag that arguments are, of which there may be one.
+fn signal_or_tag<'a>(
+    (signal, notify): (Option<Object<'a, '_>>, Option<Object>),
+    operation: &str,
+) -> PyResult<(Option<&'a RemoteSignal>, Option<u64>)> {
+    let (signal, given) = (signal_of(signal, operation)?, notify);
+    let tag: Option<u64> = optional(notify, operation, "notify")?;
+    match given {
+        Some(given) if signal.is_some() && tag.is_some() => {
+            let remedy = "give one of the two, and put no bytes with the other";
+            Err(invalid(given.py(), operation, "it has both a signal and a notice", remedy))
+        }
+        _ => Ok((signal, tag)),
+    }
+}
+
 /// Returns the operation that combines elements, from its name.
-pub fn combine_of(name: &Bound<'_, PyAny>, operation: &str) -> PyResult<Combine> {
+pub fn combine_of(name: Object, operation: &str) -> PyResult<Combine> {
     let (py, name) = (name.py(), text(name, operation, "combine")?);
     UntypedOperator::from_name(name).and_then(UntypedOperator::fused).ok_or_else(|| {
         let cause = format!("combine is {name:?}, which is not known here");
@@ -163,7 +179,7 @@ impl RemoteRegion {
     /// Returns the entries of a list as the library takes them, and what keeps their memory.
     fn entries(
         &self,
-        list: &Bound<'_, PyAny>,
+        list: Object,
         writable: bool,
         operation: &str,
     ) -> PyResult<(Entries, Option<Loan>)> {
@@ -177,15 +193,7 @@ impl RemoteRegion {
                 let cause = format!("{} is not an entry of a list", entry.repr()?);
                 return Err(invalid(py, operation, &cause, "give pairs of an offset and memory"));
             };
-            let (slice, loan) = if let Ok(region) = data.cast::<Region>() {
-                (region.get().all(py)?, None)
-            } else {
-                let memory = match writable {
-                    true => Memory::writable(&data, operation)?,
-                    false => Memory::readable(&data, operation)?,
-                };
-                self.job.lend(py, &job, memory, writable)?
-            };
+            let (slice, loan) = lend(&self.job, &job, &data, writable, operation)?;
             entries.push((number(&offset, operation, "offset")?, slice));
             loans.extend(loan);
         }
@@ -201,21 +209,37 @@ impl RemoteRegion {
         Operation::new(&self.job, operation, outcome, loan)
     }
 
-    /// Begins an atomic on a word. `dtype` is a text, or `None` for an unsigned word of 64 bits.
-    fn change(
+    /// Returns an operation that has ended already.
+    fn ended(&self, outcome: Outcome) -> Operation {
+        self.operation(oikaze::completion::Operation::ended(0), outcome, None)
+    }
+
+    /// Begins an atomic on a word: its name, and whether it fetches. `dtype` is a text, or `None`
+    /// for an unsigned word of 64 bits. `change` makes the change of the operands' bits.
+    fn change<const N: usize>(
         &self,
-        (py, name): (Python<'_>, &str),
-        offset: u64,
-        dtype: Option<&Bound<'_, PyAny>>,
-        change: impl FnOnce(WordType) -> PyResult<Change>,
-        fetch: bool,
+        (name, fetches): (&str, bool),
+        offset: Object,
+        dtype: Option<Object>,
+        operands: [(&str, Object); N],
+        change: impl FnOnce([u64; N], bool) -> PyResult<Change>,
     ) -> PyResult<Operation> {
+        let py = offset.py();
+        let offset: u64 = number(offset, name, "offset")?;
+        let mut given = [0_i128; N];
+        for (given, (operand, object)) in given.iter_mut().zip(operands) {
+            *given = word(object, name, operand)?;
+        }
         self.job.get(py)?;
         let dtype = dtype.map(|dtype| text(dtype, name, "dtype")).transpose()?;
         let word = WordType::of(dtype.unwrap_or("u8")).named(py, name)?;
-        let op = AtomicOp::new(word.width(), change(word).named(py, name)?);
-        let begun = self.region.change(offset, op, fetch);
-        let outcome = if fetch { word.outcome() } else { Outcome::Nothing };
+        let mut bits = [0; N];
+        for (bits, given) in bits.iter_mut().zip(given) {
+            *bits = word.bits_of(given).named(py, name)?;
+        }
+        let op = AtomicOp::new(word.width(), change(bits, word.signed).named(py, name)?);
+        let begun = self.region.change(offset, op, fetches);
+        let outcome = if fetches { word.outcome() } else { Outcome::Nothing };
         Ok(self.operation(begun, outcome, None))
     }
 }
@@ -266,19 +290,14 @@ impl RemoteRegion {
     fn put(
         &self,
         py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        data: &Bound<'_, PyAny>,
-        signal: Option<&Bound<'_, PyAny>>,
-        notify: Option<&Bound<'_, PyAny>>,
+        offset: Object,
+        data: Object,
+        signal: Option<Object>,
+        notify: Option<Object>,
     ) -> PyResult<Operation> {
-        let signal = signal_of(signal, "put")?;
         let offset: u64 = number(offset, "put", "offset")?;
-        let notify: Option<u64> = optional(notify, "put", "notify")?;
+        let (signal, notify) = signal_or_tag((signal, notify), "put")?;
         let job = self.job.get(py)?;
-        if signal.is_some() && notify.is_some() {
-            let remedy = "give one of the two, and put no bytes with the other";
-            return Err(invalid(py, "put", "it has both a signal and a notice", remedy));
-        }
         let copy = |bytes: &[u8]| match notify {
             Some(tag) => self.region.put_notify_copy(offset, bytes, tag),
             None => self.region.put_copy(offset, bytes),
@@ -307,14 +326,8 @@ impl RemoteRegion {
     }
 
     /// Writes the bytes of a buffer to `offset`, and adds to a word once all bytes are in place.
-    fn put_signal(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        data: &Bound<'_, PyAny>,
-        signal: &Bound<'_, PyAny>,
-    ) -> PyResult<Operation> {
-        self.put(py, offset, data, Some(signal), None)
+    fn put_signal(&self, offset: Object, data: Object, signal: Object) -> PyResult<Operation> {
+        self.put(offset.py(), offset, data, Some(signal), None)
     }
 
     /// Writes the elements of an array to places at equal distances, in one operation.
@@ -327,10 +340,10 @@ impl RemoteRegion {
     fn put_block(
         &self,
         py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        data: &Bound<'_, PyAny>,
-        strides: &Bound<'_, PyAny>,
-        signal: Option<&Bound<'_, PyAny>>,
+        offset: Object,
+        data: Object,
+        strides: Object,
+        signal: Option<Object>,
     ) -> PyResult<Operation> {
         let strides: Vec<isize> = numbers(strides, "put_block", "strides")?;
         let given = (offset, signal);
@@ -354,13 +367,8 @@ impl RemoteRegion {
     ///
     /// It is the counterpart of `put_block`. The operation's result is `into`. Do not touch its
     /// memory before the operation has ended.
-    fn get_block_into(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        into: &Bound<'_, PyAny>,
-        strides: &Bound<'_, PyAny>,
-    ) -> PyResult<Operation> {
+    fn get_block_into(&self, offset: Object, into: Object, strides: Object) -> PyResult<Operation> {
+        let py = offset.py();
         let strides: Vec<isize> = numbers(strides, "get_block_into", "strides")?;
         let offset: u64 = number(offset, "get_block_into", "offset")?;
         let job = self.job.get(py)?;
@@ -368,8 +376,7 @@ impl RemoteRegion {
         let (here, there) = Self::blocks(py, "get_block_into", &memory, offset, &strides)?;
         let result = Outcome::Object(into.clone().unbind());
         if here.is_empty() {
-            let done = oikaze::completion::Operation::ended(0);
-            return Ok(self.operation(done, result, None));
+            return Ok(self.ended(result));
         }
         let (slice, loan) = self.job.lend(py, &job, memory, true)?;
         let begun = self.region.get_block(there, slice, here).or_raise(py)?;
@@ -388,16 +395,11 @@ impl RemoteRegion {
     fn put_list(
         &self,
         py: Python<'_>,
-        entries: &Bound<'_, PyAny>,
-        signal: Option<&Bound<'_, PyAny>>,
-        notify: Option<&Bound<'_, PyAny>>,
+        entries: Object,
+        signal: Option<Object>,
+        notify: Option<Object>,
     ) -> PyResult<Operation> {
-        let signal = signal_of(signal, "put_list")?;
-        let notify: Option<u64> = optional(notify, "put_list", "notify")?;
-        if signal.is_some() && notify.is_some() {
-            let remedy = "give one of the two, and put no bytes with the other";
-            return Err(invalid(py, "put_list", "it has both a signal and a notice", remedy));
-        }
+        let (signal, notify) = signal_or_tag((signal, notify), "put_list")?;
         let (list, loan) = self.entries(entries, false, "put_list")?;
         let (region, signal) = (&self.region, signal.map(|signal| signal.signal));
         // Without the interpreter's lock, because this thread may copy all of the bytes.
@@ -412,7 +414,7 @@ impl RemoteRegion {
     /// Reads a list of pairs of an offset and writable memory, in one operation.
     ///
     /// It is the counterpart of `put_list`. Do not touch the memory before the operation has ended.
-    fn get_list_into(&self, py: Python<'_>, entries: &Bound<'_, PyAny>) -> PyResult<Operation> {
+    fn get_list_into(&self, py: Python<'_>, entries: Object) -> PyResult<Operation> {
         let (list, loan) = self.entries(entries, true, "get_list_into")?;
         let begun = py.detach(|| self.region.get_list(&list));
         Ok(self.operation(begun, Outcome::Nothing, loan))
@@ -420,11 +422,7 @@ impl RemoteRegion {
 
     /// Describes a signal: add `add` to the 64-bit word at `offset` of this region.
     #[pyo3(signature = (offset, add = None))]
-    fn signal(
-        &self,
-        offset: &Bound<'_, PyAny>,
-        add: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<RemoteSignal> {
+    fn signal(&self, offset: Object, add: Option<Object>) -> PyResult<RemoteSignal> {
         let offset: u64 = number(offset, "signal", "offset")?;
         let add: u64 = optional(add, "signal", "add")?.unwrap_or(1);
         let (signal, rank) = (self.region.signal(offset, add), self.rank());
@@ -432,18 +430,12 @@ impl RemoteRegion {
     }
 
     /// Reads `length` bytes from `offset`. The operation's result is a `bytes` or a `bytearray`.
-    fn get(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        length: &Bound<'_, PyAny>,
-    ) -> PyResult<Operation> {
+    fn get(&self, py: Python<'_>, offset: Object, length: Object) -> PyResult<Operation> {
         let offset: u64 = number(offset, "get", "offset")?;
         let length: usize = number(length, "get", "length")?;
         let job = self.job.get(py)?;
         if let Some(copy) = self.region.copy_at_once(offset, length) {
-            let done = oikaze::completion::Operation::ended(0);
-            return Ok(self.operation(done, Outcome::Object(bytes(py, &copy)), None));
+            return Ok(self.ended(Outcome::Object(bytes(py, &copy))));
         }
         // Refused by its owner if it is too long, before this node allocates for it.
         if offset.checked_add(length as u64).is_none_or(|end| end > self.region.len()) {
@@ -461,12 +453,7 @@ impl RemoteRegion {
     /// Reads from `offset` into the memory of a writable, contiguous buffer, until it is full.
     ///
     /// The operation's result is `into`. Do not touch its memory before the operation has ended.
-    fn get_into(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        into: &Bound<'_, PyAny>,
-    ) -> PyResult<Operation> {
+    fn get_into(&self, py: Python<'_>, offset: Object, into: Object) -> PyResult<Operation> {
         let offset: u64 = number(offset, "get_into", "offset")?;
         let job = self.job.get(py)?;
         let result = Outcome::Object(into.clone().unbind());
@@ -480,8 +467,7 @@ impl RemoteRegion {
         let memory = Memory::writable(into, "get_into")?;
         if let Some(copy) = self.region.copy_at_once(offset, memory.len()) {
             memory.fill(py, &copy);
-            let done = oikaze::completion::Operation::ended(0);
-            return Ok(self.operation(done, result, None));
+            return Ok(self.ended(result));
         }
         let (slice, loan) = self.job.lend(py, &job, memory, true)?;
         Ok(self.operation(self.region.get(offset, slice), result, loan))
@@ -491,101 +477,50 @@ impl RemoteRegion {
     ///
     /// `dtype` is the type of the word: `"u8"`, `"i8"`, `"u4"` or `"i4"`, as NumPy writes it.
     #[pyo3(signature = (offset, add, dtype = None))]
-    fn fetch_add(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        add: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Operation> {
-        let offset: u64 = number(offset, "fetch_add", "offset")?;
-        let add: i128 = word(add, "fetch_add", "add")?;
-        self.change(
-            (py, "fetch_add"),
-            offset,
-            dtype,
-            |word| Ok(Change::Add(word.bits_of(add)?)),
-            true,
-        )
+    fn fetch_add(&self, offset: Object, add: Object, dtype: Option<Object>) -> PyResult<Operation> {
+        let operands = [("add", add)];
+        self.change(("fetch_add", true), offset, dtype, operands, |[add], _| Ok(Change::Add(add)))
     }
 
     /// Stores `new` if the word at `offset` is `expected`. The result is the previous value.
     #[pyo3(signature = (offset, expected, new, dtype = None))]
     fn compare_exchange(
         &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        expected: &Bound<'_, PyAny>,
-        new: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
+        offset: Object,
+        expected: Object,
+        new: Object,
+        dtype: Option<Object>,
     ) -> PyResult<Operation> {
-        let offset: u64 = number(offset, "compare_exchange", "offset")?;
-        let expected: i128 = word(expected, "compare_exchange", "expected")?;
-        let new: i128 = word(new, "compare_exchange", "new")?;
-        let change = |word: WordType| {
-            Ok(Change::CompareSwap { expected: word.bits_of(expected)?, new: word.bits_of(new)? })
-        };
-        self.change((py, "compare_exchange"), offset, dtype, change, true)
+        let operands = [("expected", expected), ("new", new)];
+        let change = |[expected, new]: [u64; 2], _: bool| Ok(Change::CompareSwap { expected, new });
+        self.change(("compare_exchange", true), offset, dtype, operands, change)
     }
 
     /// Stores `new` into the word at `offset`. The result is the previous value.
     #[pyo3(signature = (offset, new, dtype = None))]
-    fn swap(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        new: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Operation> {
-        let offset: u64 = number(offset, "swap", "offset")?;
-        let new: i128 = word(new, "swap", "new")?;
-        self.change((py, "swap"), offset, dtype, |word| Ok(Change::Swap(word.bits_of(new)?)), true)
+    fn swap(&self, offset: Object, new: Object, dtype: Option<Object>) -> PyResult<Operation> {
+        let operands = [("new", new)];
+        self.change(("swap", true), offset, dtype, operands, |[new], _| Ok(Change::Swap(new)))
     }
 
     /// Reads the word at `offset` atomically.
     #[pyo3(signature = (offset, dtype = None))]
-    fn load(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Operation> {
-        let offset: u64 = number(offset, "load", "offset")?;
-        self.change((py, "load"), offset, dtype, |_| Ok(Change::Or(0)), true)
+    fn load(&self, offset: Object, dtype: Option<Object>) -> PyResult<Operation> {
+        self.change(("load", true), offset, dtype, [], |[], _| Ok(Change::Or(0)))
     }
 
     /// Stores `new` into the word at `offset`, without an answer.
     #[pyo3(signature = (offset, new, dtype = None))]
-    fn store(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        new: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Operation> {
-        let offset: u64 = number(offset, "store", "offset")?;
-        let new: i128 = word(new, "store", "new")?;
-        self.change(
-            (py, "store"),
-            offset,
-            dtype,
-            |word| Ok(Change::Swap(word.bits_of(new)?)),
-            false,
-        )
+    fn store(&self, offset: Object, new: Object, dtype: Option<Object>) -> PyResult<Operation> {
+        let operands = [("new", new)];
+        self.change(("store", false), offset, dtype, operands, |[new], _| Ok(Change::Swap(new)))
     }
 
     /// Adds to the word at `offset`, wrapping, without an answer.
     #[pyo3(signature = (offset, add, dtype = None))]
-    fn add(
-        &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        add: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Operation> {
-        let offset: u64 = number(offset, "add", "offset")?;
-        let add: i128 = word(add, "add", "add")?;
-        self.change((py, "add"), offset, dtype, |word| Ok(Change::Add(word.bits_of(add)?)), false)
+    fn add(&self, offset: Object, add: Object, dtype: Option<Object>) -> PyResult<Operation> {
+        let operands = [("add", add)];
+        self.change(("add", false), offset, dtype, operands, |[add], _| Ok(Change::Add(add)))
     }
 
     /// Combines the word at `offset` with `other`: `"and"`, `"or"`, `"xor"`, `"min"` or `"max"`.
@@ -593,18 +528,14 @@ impl RemoteRegion {
     #[pyo3(signature = (offset, combine, other, dtype = None))]
     fn fetch_combine(
         &self,
-        py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        combine: &Bound<'_, PyAny>,
-        other: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
+        offset: Object,
+        combine: Object,
+        other: Object,
+        dtype: Option<Object>,
     ) -> PyResult<Operation> {
-        let offset: u64 = number(offset, "fetch_combine", "offset")?;
-        let other: i128 = word(other, "fetch_combine", "other")?;
         let combine = text(combine, "fetch_combine", "combine")?;
-        let change = |word: WordType| {
-            let bits = word.bits_of(other)?;
-            Ok(match (combine, word.signed) {
+        let change = |[bits]: [u64; 1], signed: bool| {
+            Ok(match (combine, signed) {
                 ("sum", _) => Change::Add(bits),
                 ("and", _) => Change::And(bits),
                 ("or", _) => Change::Or(bits),
@@ -620,7 +551,7 @@ impl RemoteRegion {
                 }
             })
         };
-        self.change((py, "fetch_combine"), offset, dtype, change, true)
+        self.change(("fetch_combine", true), offset, dtype, [("other", other)], change)
     }
 
     /// Combines the numbers of an array with those at `offset`, each atomically.
@@ -631,9 +562,9 @@ impl RemoteRegion {
     fn accumulate(
         &self,
         py: Python<'_>,
-        offset: &Bound<'_, PyAny>,
-        numbers: &Bound<'_, PyAny>,
-        combine: Option<&Bound<'_, PyAny>>,
+        offset: Object,
+        numbers: Object,
+        combine: Option<Object>,
     ) -> PyResult<Operation> {
         let combine =
             combine.map_or(Ok(Combine::Sum), |combine| combine_of(combine, "accumulate"))?;
