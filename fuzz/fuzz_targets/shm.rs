@@ -14,10 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         (u64::from_le_bytes(*word), u32::from_le_bytes(*left) as usize % (RING_BYTES + 1));
     if let Ok(heading) = Heading::decode(word, left) {
         assert_eq!(heading.encode(), word);
-        assert!(
-            HEADING + heading.len <= left
-                && heading.head <= heading.len
-                && heading.stride() >= HEADING
-        );
+        assert!(HEADING + heading.len <= left && heading.head <= heading.len);
+        assert!(heading.stride() >= HEADING);
     }
 });

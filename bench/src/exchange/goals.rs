@@ -114,9 +114,7 @@ mod tests {
         };
         assert!(exchange.contains("copy / exchange, 2 MiB, 1 busy"), "{exchange}");
         assert!(times.is_some_and(|found| (found.value - 4.5).abs() < 1e-9));
-        assert!(
-            auto.contains("2 MiB") && worst.is_some_and(|found| (found.value - 1.2).abs() < 1e-9),
-            "{auto}"
-        );
+        assert!(auto.contains("2 MiB"), "{auto}");
+        assert!(worst.is_some_and(|found| (found.value - 1.2).abs() < 1e-9), "{auto}");
     }
 }

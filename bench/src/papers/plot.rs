@@ -299,9 +299,8 @@ mod tests {
         let axes = Axes::of(&lines, Scale::Logarithmic);
         let marks: Vec<String> = axes.up.marks().into_iter().map(|(_, label)| label).collect();
         assert_eq!(marks, ["1", "10", "100", "1000"]);
-        assert!(
-            (axes.y(1.0) - (HEIGHT - BOTTOM)).abs() < 1e-9 && (axes.y(1000.0) - TOP).abs() < 1e-9
-        );
+        assert!((axes.y(1.0) - (HEIGHT - BOTTOM)).abs() < 1e-9);
+        assert!((axes.y(1000.0) - TOP).abs() < 1e-9);
         assert_eq!(
             Axes::of(&[Line { name: "a", points: vec![(8.0, 0.02)] }], Scale::Logarithmic)
                 .up

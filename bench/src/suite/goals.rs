@@ -108,10 +108,8 @@ mod tests {
         let table = table(goals);
         let lines: Vec<&str> = table.lines().skip(2).collect();
         assert_eq!(lines.len(), 1, "{table}");
-        assert!(
-            lines[0].contains("0.500     0.500   ≤ 0.6") && lines[0].ends_with("reached"),
-            "{table}"
-        );
+        assert!(lines[0].contains("0.500     0.500   ≤ 0.6"), "{table}");
+        assert!(lines[0].ends_with("reached"), "{table}");
     }
 
     #[test]

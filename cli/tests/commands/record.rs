@@ -194,11 +194,8 @@ fn the_dissector_understands_all_of_it() {
             &capture,
         ]);
         let output = command.args(arguments).output().unwrap();
-        assert!(
-            output.status.success() && !text(&output.stderr).contains("Lua"),
-            "{}",
-            text(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(!text(&output.stderr).contains("Lua"), "{}", text(&output.stderr));
         text(&output.stdout)
     };
     assert_eq!(tshark(&["-Y", "!oikaze"]), "", "every datagram is recognised");

@@ -456,10 +456,8 @@ fn waits_that_last_are_shown_by_top() {
         })
     });
     let (_, text, _) = finish(&mut oikaze(&["top", "--once"]));
-    assert!(
-        text.contains("; waits ") && text.contains(" s for barrier 1 at cli/tests/jobs/waits.rs:"),
-        "{text}"
-    );
+    assert!(text.contains("; waits "), "{text}");
+    assert!(text.contains(" s for barrier 1 at cli/tests/jobs/waits.rs:"), "{text}");
 }
 
 /// A wait that lacks nothing is not explained.

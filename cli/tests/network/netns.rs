@@ -16,11 +16,8 @@ fn nodes_meet_over_a_bridge_and_leave_no_namespace() {
     let (status, out) = job.finish();
     assert_eq!(status, 0, "{out}");
     for rank in 0..3u32 {
-        assert!(
-            out.contains(&format!("10.99.0.{}/16", rank + 1))
-                && out.contains(&format!("[{rank}] 4000")),
-            "{out}"
-        );
+        assert!(out.contains(&format!("10.99.0.{}/16", rank + 1)), "{out}");
+        assert!(out.contains(&format!("[{rank}] 4000")), "{out}");
     }
     assert!(out.contains("node 0 reaches node 1 at 10.99.0.2:"), "{out}");
     assert_eq!(namespaces_of(launcher), [""; 0]);

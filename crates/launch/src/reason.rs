@@ -261,9 +261,7 @@ mod tests {
             (0..70).map(|at| (format!("172.17.{at}.1:9"), Reason::NoAnswer)).collect();
         tried.push(("10.88.0.1:9".into(), Reason::NoHost));
         let text = listed(&tried);
-        assert!(
-            text.contains("10.88.0.1:9: no such host") && text.ends_with("and 59 addresses more"),
-            "{text}"
-        );
+        assert!(text.contains("10.88.0.1:9: no such host"), "{text}");
+        assert!(text.ends_with("and 59 addresses more"), "{text}");
     }
 }

@@ -126,10 +126,8 @@ mod tests {
         assert!(one.contains("::oikaze::run(") && one.contains("map_err(main(job)"), "{one}");
         for arguments in ["nodes = 4", "nodes = 4,"] {
             let four = made(arguments, "fn main(job: &Job) {}").unwrap();
-            assert!(
-                four.contains("::oikaze::local(4u32,") && four.contains("main(job);"),
-                "{four}"
-            );
+            assert!(four.contains("::oikaze::local(4u32,"), "{four}");
+            assert!(four.contains("main(job);"), "{four}");
         }
     }
 

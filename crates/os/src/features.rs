@@ -245,9 +245,7 @@ mod tests {
     #[test]
     fn a_misspelt_word_is_an_error_that_lists_the_right_ones() {
         let text = DisabledFeatures::parse("uffd,gsso").unwrap_err().to_string();
-        assert!(
-            text.contains("\"gsso\"") && text.contains("uffd-full") && text.contains("gso"),
-            "{text}"
-        );
+        assert!(text.contains("\"gsso\"") && text.contains("uffd-full"), "{text}");
+        assert!(text.contains("gso"), "{text}");
     }
 }

@@ -177,11 +177,8 @@ mod tests {
                 now = run(&mut a, &mut b, now, |b, _| {
                     harm(b, &mut old, &mut random);
                     let bytes = bytes(&target, 0, 3 * LEN);
-                    assert!(
-                        bytes[..range.start] == expected[..range.start]
-                            && bytes[range.end..] == expected[range.end..],
-                        "{seed} {which}"
-                    );
+                    assert!(bytes[..range.start] == expected[..range.start], "{seed} {which}");
+                    assert!(bytes[range.end..] == expected[range.end..], "{seed} {which}");
                     put.is_done()
                 });
                 assert_eq!(put.outcome(), Some(Ok(Value::Done)));

@@ -159,10 +159,8 @@ mod tests {
             assert_eq!(seal.verify(covered, b"pay10ad", &tag), !sees_the_payload);
             assert!(!seal.verify(covered, payload, &tag[..3]));
         }
-        assert!(
-            DataSeal::of(SealKind::Handshake).is_none()
-                && Checksum::of(SealKind::Encrypted).is_none()
-        );
+        assert!(DataSeal::of(SealKind::Handshake).is_none());
+        assert!(Checksum::of(SealKind::Encrypted).is_none());
     }
 
     /// A resealed datagram verifies under its kind. A handshake stays unchanged, because its seal

@@ -129,10 +129,8 @@ fn answers_and_barriers_go_out_when_there_is_room_again() {
     }
     assert!(gets.iter().all(|get| get.outcome() == Some(Ok(Value::Done))));
     assert_eq!(word.outcome(), Some(Ok(Value::Word(0))));
-    assert_eq!(
-        (here_too.outcome(), there_too.outcome()),
-        (Some(Ok(Value::Done)), Some(Ok(Value::Done)))
-    );
+    assert_eq!(here_too.outcome(), Some(Ok(Value::Done)));
+    assert_eq!(there_too.outcome(), Some(Ok(Value::Done)));
     assert!(puts.iter().all(|put| put.outcome() == Some(Ok(Value::Done))));
 }
 

@@ -127,10 +127,8 @@ fn the_matrix_says_what_was_tried_and_what_to_do() {
     let text = Unreachable { peers: vec![1, 2], tried, remedy, left_out: 3 }.to_string();
     assert!(text.starts_with("joining the job: nodes 1, 2 cannot be reached"), "{text}");
     assert!(text.contains("     0     1  10.0.0.2:4000   eth0       no answer in 3 s"), "{text}");
-    assert!(
-        text.contains("3 addresses more") && text.ends_with("What to do: let it through"),
-        "{text}"
-    );
+    assert!(text.contains("3 addresses more"), "{text}");
+    assert!(text.ends_with("What to do: let it through"), "{text}");
     assert!(Unreachable::default().to_string().contains("no address"));
 }
 

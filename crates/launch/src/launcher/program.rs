@@ -312,14 +312,10 @@ mod tests {
     fn handler_takes_files_by_magic_mask_and_extension() {
         let text =
             "enabled\ninterpreter /usr/bin/qemu\nflags: \noffset 1\nmagic 454c00\nmask ffff00\n";
-        assert!(
-            handles(text, b"\x7fEL\xb7", Path::new("x"))
-                && !handles(text, b"\x7fEX\xb7", Path::new("x"))
-        );
-        assert!(
-            !handles(text, b"\x7fE", Path::new("x"))
-                && !handles(&text.replace("enabled", "disabled"), b"\x7fEL\xb7", Path::new("x"))
-        );
+        assert!(handles(text, b"\x7fEL\xb7", Path::new("x")));
+        assert!(!handles(text, b"\x7fEX\xb7", Path::new("x")));
+        assert!(!handles(text, b"\x7fE", Path::new("x")));
+        assert!(!handles(&text.replace("enabled", "disabled"), b"\x7fEL\xb7", Path::new("x")));
         let text = "enabled\ninterpreter /usr/bin/java\nflags: \nextension .jar\n";
         assert!(
             handles(text, b"PK", Path::new("a.jar")) && !handles(text, b"PK", Path::new("a.zip"))

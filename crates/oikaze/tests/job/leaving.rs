@@ -53,9 +53,6 @@ fn operations_under_way_are_told_before_the_wait_ends() {
     });
     drop(job);
     let told = wait.join().unwrap().unwrap();
-    assert!(
-        told.len() == 64
-            && told.iter().any(|one| one.outcome.is_ok())
-            && told.iter().any(|one| one.outcome.is_err())
-    );
+    assert!(told.len() == 64 && told.iter().any(|one| one.outcome.is_ok()));
+    assert!(told.iter().any(|one| one.outcome.is_err()));
 }

@@ -44,10 +44,8 @@ fn peers_reach_what_has_changed_place() {
             job.barrier().unwrap();
             let back = job.register(Region::zeroed(len).unwrap()).unwrap();
             there("other").get(0, back.all()).wait().unwrap();
-            assert!(
-                bytes(&back) == pattern(len, 5) && bytes(&one).iter().all(|byte| *byte == 0),
-                "{name}"
-            );
+            assert!(bytes(&back) == pattern(len, 5), "{name}");
+            assert!(bytes(&one).iter().all(|byte| *byte == 0), "{name}");
             // Moves a part that is not a whole number of huge pages back.
             job.barrier().unwrap();
             let (from, count) = (3 * page_size(), 700);
@@ -87,10 +85,8 @@ fn mistakes_are_told() {
         assert!(overlap.contains("in common"), "{overlap}");
         let text = failure(job.move_pages(&one, 0, &other, 8, 2));
         assert!(text.contains("only whole pages change place"), "{text}");
-        assert!(
-            bytes(&one).iter().all(|byte| *byte == 1)
-                && bytes(&other).iter().all(|byte| *byte == 2)
-        );
+        assert!(bytes(&one).iter().all(|byte| *byte == 1));
+        assert!(bytes(&other).iter().all(|byte| *byte == 2));
     });
 }
 

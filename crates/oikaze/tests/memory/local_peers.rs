@@ -380,10 +380,8 @@ fn messages_come_in_their_order_however_they_are_asked_for() {
             let mut seen = 0;
             let mut read = |arrived: oikaze::message::Message| {
                 assert_eq!((arrived.from(), arrived.tag()), (0, seen));
-                assert!(
-                    arrived.bytes().len() == len(seen)
-                        && arrived.bytes().iter().all(|&byte| byte == seen as u8)
-                );
+                assert!(arrived.bytes().len() == len(seen));
+                assert!(arrived.bytes().iter().all(|&byte| byte == seen as u8));
                 seen += 1;
                 seen
             };

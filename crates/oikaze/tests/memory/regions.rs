@@ -63,10 +63,8 @@ fn transfers_by_numbers() {
         drop(mine);
         for stale in [id, RegionId::from_bits(0), RegionId::from_bits(u64::MAX)] {
             let text = job.transfer(stale, 0, there, 0, 2).err().unwrap().to_string();
-            assert!(
-                text.contains("put of 2 bytes") && text.contains("not registered any more"),
-                "{text}"
-            );
+            assert!(text.contains("put of 2 bytes"), "{text}");
+            assert!(text.contains("not registered any more"), "{text}");
             assert!(job.fetch(there, 0, stale, 0, 2).is_err());
         }
     });

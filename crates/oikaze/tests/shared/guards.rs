@@ -54,11 +54,8 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
             ["barrier: ", "barrier_reduce: ", "declare array \"b\": "].into_iter().zip(refused)
         {
             assert!(text.starts_with(what) && text.contains("reads bytes 24..40"), "{text}");
-            assert!(
-                text.contains(&format!("guards.rs:{line}:"))
-                    && text.contains("End that guard first (drop(guard) in Rust"),
-                "{text}"
-            );
+            assert!(text.contains(&format!("guards.rs:{line}:")), "{text}");
+            assert!(text.contains("End that guard first (drop(guard) in Rust"), "{text}");
         }
         // A guard of another thread counts, too.
         drop(guard);
@@ -105,11 +102,8 @@ fn lock_with_a_guard_of_the_same_thread_is_refused() {
         let lock = job.lock(7).unwrap();
         let guard = array.write(0..1).unwrap();
         let refused = text(job.lock(8));
-        assert!(
-            refused.starts_with("lock 8: a guard that writes bytes 0..8")
-                && refused.contains("in this thread"),
-            "{refused}"
-        );
+        assert!(refused.starts_with("lock 8: a guard that writes bytes 0..8"), "{refused}");
+        assert!(refused.contains("in this thread"), "{refused}");
         std::thread::scope(|threads| {
             threads.spawn(|| job.lock(8 + u64::from(job.rank())).unwrap().release().unwrap()).join()
         })

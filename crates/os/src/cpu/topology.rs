@@ -292,10 +292,8 @@ mod tests {
         assert!(!topology.cpus.is_empty() && !topology.cores.is_empty());
         assert!(topology.cores.iter().all(|core| topology.cpus.contains(core)));
         assert!(topology.parallelism >= 1 && topology.parallelism <= topology.cpus.len());
-        assert!(
-            topology.has_room_for(1, 1, &[])
-                && !topology.has_room_for(topology.cpus.len() + 1, 1, &[])
-        );
+        assert!(topology.has_room_for(1, 1, &[]));
+        assert!(!topology.has_room_for(topology.cpus.len() + 1, 1, &[]));
     }
 
     #[test]

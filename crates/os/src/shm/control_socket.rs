@@ -311,10 +311,8 @@ mod tests {
             ])
             .env(SHORT, "1");
         let output = called.output().unwrap();
-        assert!(
-            output.status.success() && String::from_utf8_lossy(&output.stdout).contains("heard"),
-            "{output:?}"
-        );
+        assert!(output.status.success(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("heard"), "{output:?}");
     }
 
     /// MEM-18.6: the operations of a killed local peer are over, even if it was of another pid

@@ -189,12 +189,8 @@ mod tests {
         // The thread is inside two rundowns at once, so one of them is counted.
         let inner = other.enter().unwrap();
         one.close();
-        assert!(
-            one.enter().is_none()
-                && one.is_draining()
-                && other.enter().is_some()
-                && !other.is_draining()
-        );
+        assert!(one.enter().is_none() && one.is_draining() && other.enter().is_some());
+        assert!(!other.is_draining());
         drop(outer);
         assert!(!one.is_draining());
         other.close();

@@ -161,10 +161,8 @@ fn read_all(bytes: &[u8]) -> usize {
             read += ack.ranges().count() + ack.refusals().count();
             let mut below = u64::MAX;
             for range in ack.ranges() {
-                assert!(
-                    range.start() <= range.end() && *range.end() < below,
-                    "descending, disjoint"
-                );
+                assert!(range.start() <= range.end(), "descending, disjoint");
+                assert!(*range.end() < below, "descending, disjoint");
                 below = *range.start();
             }
         }

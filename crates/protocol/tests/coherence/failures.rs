@@ -36,10 +36,8 @@ fn a_barrier_fails_everywhere_whoever_died() {
             }
             let later = cluster.call(rank, |c, token, m| c.barrier(token, m));
             let error = cluster.take(rank, later).unwrap().unwrap_err();
-            assert!(
-                names(&error, dead) && error.to_string().starts_with("barrier: node"),
-                "{error}"
-            );
+            assert!(names(&error, dead), "{error}");
+            assert!(error.to_string().starts_with("barrier: node"), "{error}");
         }
     }
 }

@@ -150,10 +150,9 @@ fn what_was_refused_is_remembered() {
     }
     world.run(5);
     let (counters, latest) = world.nodes[1].rma.refusals();
-    assert_eq!(
-        (counters.unknown_key, latest.len(), latest.back().unwrap().serial),
-        (302, REFUSALS_KEPT, 308)
-    );
+    assert_eq!(counters.unknown_key, 302);
+    assert_eq!(latest.len(), REFUSALS_KEPT);
+    assert_eq!(latest.back().unwrap().serial, 308);
     assert_eq!(latest.front().unwrap().serial, 308 - REFUSALS_KEPT as u64 + 1);
     assert!(world.nodes[1].memory.bytes(closed).iter().all(|byte| *byte == 0));
 }

@@ -358,10 +358,9 @@ mod tests {
         notes.tracks_by(TrackerKind::Mprotect);
         let mut page = NodePage::default();
         notes.show(&net::Statistics::default(), &mut page);
-        assert_eq!(
-            (page.paths.unmapped_regions, page.paths.unshared_nodes, page.paths.page_tracking),
-            (3, 0, 2)
-        );
+        assert_eq!(page.paths.unmapped_regions, 3);
+        assert_eq!(page.paths.unshared_nodes, 0);
+        assert_eq!(page.paths.page_tracking, 2);
         assert_eq!((page.first_unmapped.as_str(), page.first_unshared.as_str()), ("reason 1", ""));
     }
 }

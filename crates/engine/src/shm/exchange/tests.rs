@@ -186,18 +186,12 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
             0 => (Value::Done, (ONES, TWOS)),
             _ => (Value::Swapped(UNITS * here.unit), (TWOS, ONES)),
         };
-        assert_eq!(
-            (asked.outcome().unwrap(), (here.words(), there.words())),
-            (Ok(expected), words),
-            "{done}"
-        );
+        assert_eq!(asked.outcome().unwrap(), Ok(expected), "{done}");
+        assert_eq!((here.words(), there.words()), words, "{done}");
         here.write(7);
         there.write(8);
-        assert_eq!(
-            (here.words(), there.words()),
-            ([7; UNITS as usize], [8; UNITS as usize]),
-            "{done}"
-        );
+        assert_eq!(here.words(), [7; UNITS as usize], "{done}");
+        assert_eq!(there.words(), [8; UNITS as usize], "{done}");
         assert!(!here.region.pages_are_locked());
     }
 }

@@ -39,10 +39,9 @@ fn messages_that_takes_the_fast_path_and_others_keep_their_order() {
             }
         }
         let mut read = |arrived: crate::Arrived| {
-            assert_eq!(
-                (arrived.from, arrived.tag, arrived.class),
-                (0, seen, [Class::Ordered, Class::Sync][seen as usize % 2])
-            );
+            assert_eq!(arrived.from, 0);
+            assert_eq!(arrived.tag, seen);
+            assert_eq!(arrived.class, [Class::Ordered, Class::Sync][seen as usize % 2]);
             assert!(arrived.body.iter().all(|&byte| byte == seen as u8));
             assert_eq!(
                 arrived.body.len(),
@@ -143,10 +142,8 @@ fn after_some_messages_that_takes_the_fast_path_a_look_is_due() {
     let taken = std::iter::from_fn(|| take_fast(&mut two.b.engine, None, true)).count();
     assert_eq!((sent, taken), (FAST_PER_TURN_MAX as usize, FAST_PER_TURN_MAX as usize));
     two.turn();
-    assert!(
-        two.a.engine.send_fast(1, Class::Ordered, 0, &[]).is_some()
-            && take_fast(&mut two.b.engine, None, true).is_some()
-    );
+    assert!(two.a.engine.send_fast(1, Class::Ordered, 0, &[]).is_some());
+    assert!(take_fast(&mut two.b.engine, None, true).is_some());
 }
 
 /// MEM-16.7: when a local peer ends, messages on the fast path that it had taken are done, and the

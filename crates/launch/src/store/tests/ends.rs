@@ -40,16 +40,10 @@ fn end_of_a_process_is_pushed_to_early_and_late_nodes() {
     let late = join(&server, 1, 3).unwrap();
     let calls = hear(&late);
     wait_for_end(&late, &calls, &killed(2));
-    assert_eq!(
-        (early.ended(), late.ended()),
-        (vec![killed(2)], vec![killed(2)]),
-        "a process ends once"
-    );
-    assert_eq!(
-        (early.aborted(), late.aborted()),
-        (None, None),
-        "the end of a node alone ends no job"
-    );
+    assert_eq!(early.ended(), vec![killed(2)], "a process ends once");
+    assert_eq!(late.ended(), vec![killed(2)], "a process ends once");
+    assert_eq!(early.aborted(), None, "the end of a node alone ends no job");
+    assert_eq!(late.aborted(), None, "the end of a node alone ends no job");
 }
 
 /// LAUNCH-1.2: waits that need the ended node fail and name it; others go on.
@@ -123,10 +117,8 @@ fn questions_are_answered_by_the_node_asked() {
     assert_eq!(nodes[1].ask_node(2, "doing", LONG).as_deref(), Some(NO_ANSWER));
     let long = "é".repeat(QUESTION_MAX);
     let answer = nodes[0].ask_node(1, &long, LONG).unwrap();
-    assert!(
-        answer.len() <= QUESTION_MAX && answer.ends_with('é'),
-        "cut at the limit, between characters"
-    );
+    assert!(answer.len() <= QUESTION_MAX, "cut at the limit, between characters");
+    assert!(answer.ends_with('é'), "cut at the limit, between characters");
     assert_eq!(nodes[0].ask_node(7, "nobody", LONG), None);
 }
 

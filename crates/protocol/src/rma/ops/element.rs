@@ -177,12 +177,8 @@ mod tests {
         }
         for (here, other) in [(0.0, -0.0), (-0.0, 0.0)] {
             let (min, max) = (all(Combine::Min, here, other), all(Combine::Max, here, other));
-            assert!(
-                min.0.is_sign_negative()
-                    && min.1.is_sign_negative()
-                    && max.0.is_sign_positive()
-                    && max.1.is_sign_positive()
-            );
+            assert!(min.0.is_sign_negative() && min.1.is_sign_negative());
+            assert!(max.0.is_sign_positive() && max.1.is_sign_positive());
         }
         assert!(all(Combine::Sum, f64::INFINITY, f64::NEG_INFINITY).0.is_nan());
         assert_eq!(all(Combine::Max, f64::NEG_INFINITY, -5.0), (-5.0, -5.0));

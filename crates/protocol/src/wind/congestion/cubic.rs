@@ -205,10 +205,8 @@ mod tests {
     fn cube_roots() {
         for value in [0, 1, 7, 8, 26, 27, 999, 1000, u64::MAX] {
             let root = cube_root(value);
-            assert!(
-                root.pow(3) <= value && (root + 1).checked_pow(3).is_none_or(|next| next > value),
-                "{value}"
-            );
+            assert!(root.pow(3) <= value, "{value}");
+            assert!((root + 1).checked_pow(3).is_none_or(|next| next > value), "{value}");
         }
     }
 

@@ -184,10 +184,8 @@ mod tests {
         assert_eq!(suspected.records.len(), LOST_REMEMBERED);
         (10_000..20_000)
             .for_each(|number| suspected.add(doubt(number), (0..100).map(Item::Message)));
-        assert!(
-            suspected.items.len() <= LOST_ITEMS_REMEMBERED
-                && suspected.records.len() <= LOST_ITEMS_REMEMBERED / 100
-        );
+        assert!(suspected.items.len() <= LOST_ITEMS_REMEMBERED);
+        assert!(suspected.records.len() <= LOST_ITEMS_REMEMBERED / 100);
         let mut cleared = 0;
         suspected.clear(&(0..=30_000), |_| {}, |_| cleared += 1);
         assert!(cleared > 0 && suspected.is_empty() && suspected.items.is_empty());

@@ -56,11 +56,8 @@ fn peer_that_is_heard_but_acknowledges_nothing_is_given_up_with_what_is_stuck() 
         let Some(Death::NoProgress(stuck)) = death(&world, 0) else {
             panic!("{:?}", death(&world, 0))
         };
-        assert!(
-            took >= FAILURE_TIME * PROGRESS_FAILURE_TIMES
-                && took < FAILURE_TIME * (PROGRESS_FAILURE_TIMES + 2),
-            "{took:?}"
-        );
+        assert!(took >= FAILURE_TIME * PROGRESS_FAILURE_TIMES, "{took:?}");
+        assert!(took < FAILURE_TIME * (PROGRESS_FAILURE_TIMES + 2), "{took:?}");
         assert!(stuck.datagrams > 0 && stuck.messages == 1 && stuck.bulk == in_bulk, "{stuck:?}");
         assert!(world.nodes[0].events.contains(&Event::Failed(Token(1), Death::NoProgress(stuck))));
         world.loses = None;
@@ -221,10 +218,7 @@ fn heavy_loss_of_everything_avoids_no_fast_path() {
         }
         world.run(World::is_idle);
         let counted = world.nodes[0].connection.statistics();
-        assert_eq!(
-            (counted.trains_avoided, counted.bypasses_avoided),
-            (0, 0),
-            "seed {seed}, loss {loss}"
-        );
+        assert_eq!(counted.trains_avoided, 0, "seed {seed}, loss {loss}");
+        assert_eq!(counted.bypasses_avoided, 0, "seed {seed}, loss {loss}");
     }
 }

@@ -44,12 +44,8 @@ mod tests {
                 "cpu  9 9\ncpu0 4 4\ncpu1 5 5\nintr 7\nprocs_running {running}\nprocs_blocked 9\n"
             )
         };
-        assert!(
-            is_crowded(&stat("3"))
-                && !is_crowded(&stat("2"))
-                && !is_crowded(&stat("x"))
-                && !is_crowded("")
-        );
+        assert!(is_crowded(&stat("3")) && !is_crowded(&stat("2")) && !is_crowded(&stat("x")));
+        assert!(!is_crowded(""));
         assert!(
             read_to_string("/proc/stat")
                 .is_ok_and(|text| text.contains("\nprocs_running ") && text.contains("\ncpu0 "))

@@ -34,10 +34,8 @@ fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
                     );
                     a.1[page..4 * page].swap_with_slice(&mut b.1[2 * page..]);
                 }
-                assert!(
-                    bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1,
-                    "{without} {one:?} {other:?} {way:?}"
-                );
+                assert!(bytes(&a.0.region) == a.1, "{without} {one:?} {other:?} {way:?}");
+                assert!(bytes(&b.0.region) == b.1, "{without} {one:?} {other:?} {way:?}");
             }
         }
     }
@@ -102,10 +100,8 @@ fn large_ranges_come_to_their_place_by_the_best_way() {
                     .exchange(one, other, (len / page) as u64, PlacementMethod::Auto)
                     .unwrap();
                 a.1[from..from + len].swap_with_slice(&mut b.1[to..to + len]);
-                assert!(
-                    bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1,
-                    "{without} {memory:?} {from} {to} {len}"
-                );
+                assert!(bytes(&a.0.region) == a.1, "{without} {memory:?} {from} {to} {len}");
+                assert!(bytes(&b.0.region) == b.1, "{without} {memory:?} {from} {to} {len}");
                 if !memory.moves() || placement.why_not().is_some() {
                     assert_eq!(placed.moved, 0, "{without} {memory:?}");
                 } else if memory == Memory::PrivateHuge

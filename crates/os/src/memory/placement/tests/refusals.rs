@@ -98,10 +98,8 @@ fn locked_pages_are_copied_and_stay_locked() {
     }
     let placed = exchange_all(&placement, &a, &b);
     // The two pages, and some around them that were not tried one by one.
-    assert!(
-        placed.copied >= 2 * page as u64 && placed.moved + placed.copied == 32 * page as u64,
-        "{placed:?}"
-    );
+    assert!(placed.copied >= 2 * page as u64, "{placed:?}");
+    assert!(placed.moved + placed.copied == 32 * page as u64, "{placed:?}");
     // Transfer onto locked pages.
     placement.transfer(at(&b.0, 0), at(&a.0, 0), 32, PlacementMethod::Move).unwrap();
     assert!(bytes(&a.0) == a.1);
@@ -153,10 +151,8 @@ fn pinned_pages_are_copied_and_stay_where_they_are() {
     let placed = exchange_all(&placement, &a, &b);
     // The three pages, and some around them that were not tried one by one.
     let all = 32 * page as u64;
-    assert!(
-        placed.copied >= 3 * page as u64 && placed.moved > 0 && placed.moved + placed.copied == all,
-        "{placed:?}"
-    );
+    assert!(placed.copied >= 3 * page as u64 && placed.moved > 0, "{placed:?}");
+    assert!(placed.moved + placed.copied == all, "{placed:?}");
     // Transfer from there, and onto it.
     placement.transfer(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).unwrap();
     assert!(bytes(&b.0) == b.1);

@@ -44,10 +44,9 @@ fn read(region: &Region, unit: u64) -> u64 {
             .unwrap()
             .with_bytes(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap()))
     });
-    assert!(
-        first == last && first == first_there && last == last_there,
-        "{first:x} {last:x} {first_there:x} {last_there:x}"
-    );
+    assert!(first == last, "{first:x} {last:x} {first_there:x} {last_there:x}");
+    assert!(first == first_there, "{first:x} {last:x} {first_there:x} {last_there:x}");
+    assert!(last == last_there, "{first:x} {last:x} {first_there:x} {last_there:x}");
     first
 }
 
@@ -236,11 +235,8 @@ fn a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left() {
         let ended = command.args(["--exact", name, "--nocapture"]).env(FULL, "1").output().unwrap();
         let said =
             [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        assert!(
-            ended.status.success() && said[0].contains("1 passed"),
-            "{}: {said:?}",
-            ended.status
-        );
+        assert!(ended.status.success(), "{}: {said:?}", ended.status);
+        assert!(said[0].contains("1 passed"), "{}: {said:?}", ended.status);
         return;
     }
     let Some(there) = region(3) else { return };
@@ -270,10 +266,8 @@ fn a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left() {
     drop(all);
     // Another place is prepared as well, and given back.
     let here = region(1).unwrap();
-    assert!(
-        here.lock_pages().unwrap().prepare(size, 2 * size)
-            && here.lock_pages().unwrap().prepare(0, 4 * size)
-    );
+    assert!(here.lock_pages().unwrap().prepare(size, 2 * size));
+    assert!(here.lock_pages().unwrap().prepare(0, 4 * size));
 }
 
 /// Takes as many mappings as the kernel grants, none of which it can join.
@@ -308,11 +302,8 @@ fn a_region_whose_mappings_disagree_is_known() {
             let mut table = crate::memory::RegionTable::new();
             let registered = table.insert(a.clone(), Rights::ALL);
             let is_torn = matches!(outcome, Err(NotTaken::Torn(_)));
-            assert_eq!(
-                (a.is_torn(), registered.is_err()),
-                (is_torn, is_torn),
-                "{first} {failures}"
-            );
+            assert_eq!(a.is_torn(), is_torn, "{first} {failures}");
+            assert_eq!(registered.is_err(), is_torn, "{first} {failures}");
             assert_eq!(outcome.is_ok(), first > 1);
             if is_torn {
                 torn += 1;

@@ -148,10 +148,8 @@ fn what_is_predicted_comes_to_its_place_and_what_follows_beside_it() {
                 .collect();
             assert_eq!(taker.memory(OFFERED, payloads.len() as u64), payloads);
         }
-        assert_eq!(
-            (receiver.statistics().datagrams_in, receiver.statistics().truncated),
-            (count as u64, 0)
-        );
+        assert_eq!(receiver.statistics().datagrams_in, count as u64);
+        assert_eq!(receiver.statistics().truncated, 0);
     }
 }
 
