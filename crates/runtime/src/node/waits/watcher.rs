@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(next(), SECOND);
         told(true);
         assert!(next() >= EXPLAIN_AGAIN_TIME && next() < EXPLAIN_AGAIN_TIME + SECOND);
-        assert_eq!(waited_text(Duration::from_millis(250)), "0.2 s".into());
-        assert_eq!(waited_text(Duration::from_millis(5049)), "5 s".into());
+        assert_eq!(waited_text(Duration::from_millis(250)), "0.2 s");
+        assert_eq!(waited_text(Duration::from_millis(5049)), "5 s");
     }
 }
