@@ -276,8 +276,12 @@ fn a_flood_of_garbage_takes_no_memory_and_no_peer_is_looked_at_for_it() {
     }
     crowd.pass(Duration::from_millis(5)).unwrap();
     let after = crowd.hub.counters();
-    let (strangers, visits) = (after.strangers - before.strangers, after.visits - before.visits);
-    assert!(strangers >= 15_000 && forged > 0, "{strangers} of 20,000 were seen as what they are");
+    let (unknown_connection, visits) =
+        (after.unknown_connection - before.unknown_connection, after.visits - before.visits);
+    assert!(
+        unknown_connection >= 15_000 && forged > 0,
+        "{unknown_connection} of 20,000 were seen as what they are"
+    );
     assert!(visits <= 100, "{visits} looks at peers");
     let grown = HEAP.live().saturating_sub(heap);
     assert!(grown < 64 << 10, "{grown} bytes more");

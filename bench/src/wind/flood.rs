@@ -209,11 +209,11 @@ impl Garbage {
             }
             // Garbage with the peer's address, the right id, lengths that fit, and a wrong seal.
             1 => {
-                self.unsealed(job, len);
+                self.bad_seal(job, len);
                 job.from
             }
             2 => {
-                self.unsealed(job, len);
+                self.bad_seal(job, len);
                 stranger
             }
             // A handshake with a wrong seal, from the peer or from a stranger.
@@ -237,7 +237,7 @@ impl Garbage {
     }
 
     /// Adds a frame of padding in a datagram for the right connection.
-    fn unsealed(&mut self, job: &Overheard, len: usize) {
+    fn bad_seal(&mut self, job: &Overheard, len: usize) {
         const PAD: u8 = 10;
         let frames = len.max(4) as u16;
         let mut header = job.header;

@@ -307,26 +307,26 @@ typedef struct {
    */
   uint64_t corrupt;
   /**
-   * Datagrams dropped because they belong to no connection of this node.
+   * Datagrams dropped because their identifier is of no connection of this node.
    */
-  uint64_t strangers;
+  uint64_t unknown_connection;
   /**
-   * Handshakes dropped because they were sealed with another secret.
+   * Handshakes dropped because their authentication code is of another secret.
    */
-  uint64_t unauthentic;
+  uint64_t bad_mac;
   /**
-   * Handshakes dropped before their seal was verified, because too many wrong ones have come
-   * lately.
+   * Handshakes dropped before they were verified, because wrong ones have used up the rate limit
+   * for verification.
    */
-  uint64_t unheard;
+  uint64_t rate_limited;
   /**
    * Handshakes dropped because a newer one had come from their sender. Most are replays.
    */
   uint64_t stale_handshakes;
   /**
-   * Handshakes from addresses at which their sender was not known to receive.
+   * Handshakes without the cookie that proves the address of their sender.
    */
-  uint64_t unproved;
+  uint64_t no_cookie;
   /**
    * Datagrams dropped because they had been received before.
    */
@@ -644,7 +644,8 @@ typedef struct {
 typedef uint32_t oik_distribution;
 
 /**
- * Way of updates from a writer to its readers.
+ * Selects how data of an array that travels between nodes is put into the receiver's memory. The
+ * result is the same; only the costs differ.
  */
 typedef uint32_t oik_delivery;
 
@@ -1083,32 +1084,34 @@ typedef struct {
 #define OIK_EXPLICIT_PAGES 6
 
 /**
- * Delivery of the default.
+ * The default: the runtime chooses for each transfer.
  */
 #define OIK_DELIVERY_DEFAULT 0
 
 /**
- * Whole ranges are placed as their fragments arrive.
+ * Whole ranges travel. Each datagram is copied to its place in the array as it arrives, and the
+ * runtime processes no message.
  */
 #define OIK_DIRECT_MAP 1
 
 /**
- * As `OIK_DIRECT_MAP`, and the head is handed up.
+ * As `OIK_DIRECT_MAP`, and the runtime then processes a message without the data.
  */
 #define OIK_HEADER_THROUGH 2
 
 /**
- * Head and data are handed up, and the runtime copies the data.
+ * Whole ranges travel in messages. The runtime receives each message and copies its data.
  */
 #define OIK_MESSAGE_THROUGH 3
 
 /**
- * Only the bytes that changed travel.
+ * Only the bytes that changed travel (diffs). They are written to the array as they arrive, and
+ * the runtime processes no message.
  */
 #define OIK_DIRECT_DIFF_DECODE 4
 
 /**
- * As `OIK_DIRECT_DIFF_DECODE`, and the head is handed up.
+ * As `OIK_DIRECT_DIFF_DECODE`, and the runtime then processes a message without the data.
  */
 #define OIK_HEADER_THROUGH_DIFF_DECODE 5
 

@@ -206,17 +206,17 @@ pub struct oik_statistics {
     pub retransmissions: u64,
     /// Datagrams dropped for a wrong seal.
     pub corrupt: u64,
-    /// Datagrams dropped because they belong to no connection of this node.
-    pub strangers: u64,
-    /// Handshakes dropped because they were sealed with another secret.
-    pub unauthentic: u64,
-    /// Handshakes dropped before their seal was verified, because too many wrong ones have come
-    /// lately.
-    pub unheard: u64,
+    /// Datagrams dropped because their identifier is of no connection of this node.
+    pub unknown_connection: u64,
+    /// Handshakes dropped because their authentication code is of another secret.
+    pub bad_mac: u64,
+    /// Handshakes dropped before they were verified, because wrong ones have used up the rate limit
+    /// for verification.
+    pub rate_limited: u64,
     /// Handshakes dropped because a newer one had come from their sender. Most are replays.
     pub stale_handshakes: u64,
-    /// Handshakes from addresses at which their sender was not known to receive.
-    pub unproved: u64,
+    /// Handshakes without the cookie that proves the address of their sender.
+    pub no_cookie: u64,
     /// Datagrams dropped because they had been received before.
     pub duplicates: u64,
     /// Messages that were placed into posted memory as their bytes arrived, without a copy in
@@ -230,7 +230,7 @@ functions! {
         let now = job.job.statistics();
         copied!(oik_statistics of now: read_faults, write_faults, pages_fetched, diffs, diff_bytes,
             barriers, locks, datagrams_sent, datagrams_received, bytes_sent, bytes_received,
-            retransmissions, corrupt, strangers, unauthentic, unheard, stale_handshakes, unproved,
+            retransmissions, corrupt, unknown_connection, bad_mac, rate_limited, stale_handshakes, no_cookie,
             duplicates, placed_messages)
     };
     /// Writes how this node detects accesses to shared arrays, and why not in a better way, to

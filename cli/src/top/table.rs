@@ -128,11 +128,11 @@ fn node(sample: &Sample<'_>, text: &mut String) {
         node.rank, sample.view.pid, node.operations, node.mail
     );
     let odd = [
-        ("of strangers", engine.strangers),
-        ("corrupt", engine.unsealed),
-        ("of another job", engine.unauthentic + engine.unheard),
+        ("of no connection", engine.unknown_connection),
+        ("corrupt", engine.bad_seal),
+        ("of another job", engine.bad_mac + engine.rate_limited),
         ("stale handshakes", engine.stale_handshakes),
-        ("from unproved addresses", engine.unproved),
+        ("without a cookie", engine.no_cookie),
         ("overflowed", link.overflowed),
         ("unreachable", link.unreachable),
         ("too big", link.too_big),

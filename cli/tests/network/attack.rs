@@ -311,7 +311,7 @@ fn forged_datagrams_are_counted_and_have_no_effect() {
         });
         let forged = forgeries(&small[0]);
         assert!(forged.len() > 1000, "{} forgeries", forged.len());
-        let counters = ["corrupt", "strangers", "stale_handshakes"];
+        let counters = ["corrupt", "unknown_connection", "stale_handshakes"];
         scene.attack(&counters, forged.len() as u64, |attacker| {
             attacker.send_at(RATE, forged.iter().cloned());
         });
@@ -360,7 +360,7 @@ fn replayed_datagrams_are_counted_and_have_no_effect() {
     let mut next = Scene::running(&options);
     let now = to_node_0(&mut next.attacker, 1, is_data).remove(0);
     let readdressed = |old: &Datagram| Datagram { from: now.from, to: now.to, ..old.clone() };
-    next.attack(&["strangers"], count, |attacker| {
+    next.attack(&["unknown_connection"], count, |attacker| {
         attacker.send_at(RATE, data.iter().map(readdressed));
     });
     next.attack(&["corrupt"], count, |attacker| {
@@ -370,7 +370,7 @@ fn replayed_datagrams_are_counted_and_have_no_effect() {
         };
         attacker.send_at(RATE, data.iter().map(under_its_id));
     });
-    next.attack(&["stale_handshakes", "unauthentic", "unheard"], 10, |attacker| {
+    next.attack(&["stale_handshakes", "bad_mac", "rate_limited"], 10, |attacker| {
         attacker.send_at(RATE, hellos.iter().cycle().take(20).map(readdressed));
     });
     next.end();
@@ -410,7 +410,7 @@ fn injected_handshakes_are_counted_and_not_answered() {
     let from_own: usize =
         forged.iter().filter(|sent| sent.from == own).map(|sent| sent.bytes.len()).sum();
     let (mut bytes_in, mut bytes_out) = (0, 0);
-    let counters = ["stale_handshakes", "unauthentic", "unheard", "strangers"];
+    let counters = ["stale_handshakes", "bad_mac", "rate_limited", "unknown_connection"];
     let before = scene.look();
     scene.attack(&counters, forged.len() as u64, |attacker| {
         bytes_out += to_own(attacker.drain());
@@ -420,7 +420,7 @@ fn injected_handshakes_are_counted_and_not_answered() {
     bytes_out += to_own(scene.attacker.drain());
     let after = scene.look();
     assert!(bytes_out <= 3 * bytes_in, "{bytes_out} bytes for {bytes_in}");
-    for counter in ["stale_handshakes", "unauthentic", "unheard"] {
+    for counter in ["stale_handshakes", "bad_mac", "rate_limited"] {
         assert!(after.count(counter) > before.count(counter), "{counter}: {}", after.0);
     }
     let grown = after.memory().saturating_sub(before.memory());

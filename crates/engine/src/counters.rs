@@ -13,18 +13,18 @@ pub struct Counters {
     pub visits: u64,
     /// Messages that were placed into posted memory as their bytes arrived (MEM-26.8).
     pub placed_messages: u64,
-    /// Datagrams received that no connection wanted: garbage, or another job's.
-    pub strangers: u64,
+    /// Datagrams received with an identifier of no connection: garbage, or of another job.
+    pub unknown_connection: u64,
     /// Datagrams whose seal was wrong.
-    pub unsealed: u64,
-    /// Handshakes whose seal was wrong: another job's secret, or forged.
-    pub unauthentic: u64,
-    /// Handshakes dropped before their seal was verified, because too many wrong ones have come
-    /// lately.
-    pub unheard: u64,
-    /// Handshakes from addresses at which their sender was not known. They were answered with a
+    pub bad_seal: u64,
+    /// Handshakes whose authentication code was wrong: of another job's secret, or forged.
+    pub bad_mac: u64,
+    /// Handshakes dropped before they were verified, because wrong ones have used up the rate limit
+    /// (WIND-10.3).
+    pub rate_limited: u64,
+    /// Handshakes without the cookie that proves their sender's address. They were answered with a
     /// cookie, or not at all.
-    pub unproved: u64,
+    pub no_cookie: u64,
     /// Handshakes dropped, before their seal was verified, that are not newer than the latest of
     /// their sender, or are for another node. Anybody can replay those.
     pub stale_handshakes: u64,

@@ -66,12 +66,12 @@ impl<P: Pages> Layers<P> {
     /// Runs the timers of both layers: asks peers that are silent about what is awaited from them.
     pub fn timers(&mut self, now: Time) {
         self.coherence.ask(now, self.failure_time);
-        self.rma.look_for_unanswered(now, self.failure_time);
+        self.rma.check_unanswered(now, self.failure_time);
     }
 
     /// Returns the time at which [`Layers::timers`] has something to do at the latest.
     pub fn next_timeout(&self) -> Option<Time> {
-        [self.coherence.next_question(), self.rma.next_look()].into_iter().flatten().min()
+        [self.coherence.next_question(), self.rma.next_check()].into_iter().flatten().min()
     }
 
     /// Returns `true` if a layer has a message to post.

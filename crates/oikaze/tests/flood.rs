@@ -176,7 +176,7 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
             // A busy machine may not have read its socket yet.
             flood.rate.store(5_000, Ordering::SeqCst);
             let mut seen = job.statistics();
-            while seen.strangers <= 100 && begun.elapsed() < Duration::from_secs(120) {
+            while seen.unknown_connection <= 100 && begun.elapsed() < Duration::from_secs(120) {
                 let nothing = job.receive_for(Some(other.rank()), Duration::from_millis(1));
                 assert!(nothing.is_err());
                 seen = job.statistics();
@@ -188,7 +188,7 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
                 * (u128::from(HANDSHAKE_BURST)
                     + begun.elapsed().as_nanos() / HANDSHAKE_TOKEN_INTERVAL.as_nanos()
                     + 1);
-            assert!(seen.strangers > 100 && u128::from(seen.unauthentic) <= most, "{seen:?}");
+            assert!(seen.unknown_connection > 100 && u128::from(seen.bad_mac) <= most, "{seen:?}");
             assert_eq!(seen.corrupt, 0);
             job.leave().unwrap();
         });

@@ -336,7 +336,7 @@ pub const GRANTS: usize = 64;
 pub const RECORDS_PER_POLL: usize = 48;
 /// Number of bytes taken from one local peer in one poll after which the poll takes no further
 /// record.
-pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
+pub const RECORD_BYTES_PER_POLL: usize = 128 << 10;
 /// Maximum number of messages that go by the fast path, between a local peer's ring and its users,
 /// from one poll of all that has arrived to the next.
 pub const FAST_PER_TURN_MAX: u32 = 64;
@@ -351,10 +351,10 @@ pub const RECORDS_PER_FAST_POLL: usize = 4;
 /// Time after the last fast-path receive during which [`RECORDS_PER_FAST_POLL`] holds.
 pub const FAST_PATH_RECENT: Duration = Duration::from_millis(1);
 /// Maximum number of polls of the records that an ended process has left in its ring (MEM-16.7).
-/// Each poll ends at [`RECORDS_PER_POLL`] or [`RECORD_BYTES_A_LOOK`], and the last poll finds
+/// Each poll ends at [`RECORDS_PER_POLL`] or [`RECORD_BYTES_PER_POLL`], and the last poll finds
 /// nothing left.
 pub const FINAL_POLLS_MAX: usize = RING_BYTES.div_ceil(RECORDS_PER_POLL * RECORD_STEP)
-    + RING_BYTES.div_ceil(RECORD_BYTES_A_LOOK)
+    + RING_BYTES.div_ceil(RECORD_BYTES_PER_POLL)
     + 1;
 /// Maximum number of bytes that a node reserves for a message that its local peer has only
 /// announced, and for which no credit was taken.

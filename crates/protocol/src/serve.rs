@@ -199,7 +199,7 @@ pub enum ToServer {
         mode: SendMode,
     },
     /// This peer was silent for long.
-    Unheard(SocketAddr),
+    PeerSilent(SocketAddr),
     /// Request for the counters of the link.
     Count,
 }
@@ -248,7 +248,7 @@ impl ToServer {
                 };
                 head(1, [*lane as u8, mode], Some(to), [0; 2])
             }
-            ToServer::Unheard(peer) => head(2, [0; 2], Some(peer), [0; 2]),
+            ToServer::PeerSilent(peer) => head(2, [0; 2], Some(peer), [0; 2]),
             ToServer::Count => head(3, [0; 2], None, [0; 2]),
         }
     }
@@ -272,7 +272,7 @@ impl ToServer {
                     _ => return Err(Invalid),
                 },
             },
-            2 => ToServer::Unheard(read_address(&mut read)?),
+            2 => ToServer::PeerSilent(read_address(&mut read)?),
             3 => ToServer::Count,
             _ => return Err(Invalid),
         })
@@ -380,7 +380,7 @@ mod tests {
         fn heads_are_read_as_they_are_written(
             address in address(), lane in lane(), mode in mode(), is_congested: bool, tried: u32, fits: u32,
         ) {
-            for head in [ToServer::Datagram { to: address, lane, mode }, ToServer::Unheard(address), ToServer::Count] {
+            for head in [ToServer::Datagram { to: address, lane, mode }, ToServer::PeerSilent(address), ToServer::Count] {
                 prop_assert_eq!(ToServer::decode(&head.encode()), Ok(head));
             }
             for head in [

@@ -255,7 +255,7 @@ impl Client {
                     self.pair.inward.append(HEAD, rest, &mut self.bytes);
                     self.queued.push_back(Queued { to, lane, mode, bytes: from..self.bytes.len() });
                 }
-                ToServer::Unheard(peer) => self.link.unheard(peer),
+                ToServer::PeerSilent(peer) => self.link.report_silence(peer),
                 ToServer::Count => self.is_asked = true,
             }
             let position = self.pair.inward.pass(heading);

@@ -301,7 +301,7 @@ impl ServedLink {
         self.idle_polls = 0;
         // A position that cannot be is found where records are put in.
         if let Ok(unread) = self.pair.outward.unread() {
-            self.stalls.look(self.pair.outward.settled_before(), unread > 0, Instant::now());
+            self.stalls.check(self.pair.outward.settled_before(), unread > 0, Instant::now());
         }
         loop {
             match self.pair.line.hear() {
@@ -626,15 +626,15 @@ impl Link for ServedLink {
         self.too_big.pop_front()
     }
 
-    fn unheard(&mut self, peer: SocketAddr) {
+    fn report_silence(&mut self, peer: SocketAddr) {
         // A full ring loses this, and the engine says it again.
-        if self.put(&ToServer::Unheard(peer), NOTHING) {
+        if self.put(&ToServer::PeerSilent(peer), NOTHING) {
             self.pair.wake();
         }
     }
 
     fn stall(&mut self) -> Option<LinkStall> {
-        let (time, is_new) = self.stalls.tell()?;
+        let (time, is_new) = self.stalls.report()?;
         let go_on = self.server.pid.map_or_else(String::new, |pid| format!(" (kill -CONT {pid})"));
         let text = format!(
             "{} has taken nothing for {:.1} s: it is stopped, gets no core, or its network takes nothing; continue it{go_on}, or start it with cores of its own (oikaze serve --cores) or with --priority fifo",

@@ -29,7 +29,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Number of polls in vain between two looks at the clock. A worker then hands its core over, which
 /// may be that of the node that is about to ask. By that time the worker has also polled sockets
 /// that were idle before.
-const POLLS_PER_LOOK: u32 = 64;
+const POLLS_PER_CHECK: u32 = 64;
 
 /// Settings of a server.
 #[derive(Debug)]
@@ -237,7 +237,7 @@ impl Server {
     /// The socket is of no use any more.
     pub fn run(&mut self) -> io::Result<()> {
         loop {
-            let limit = self.next_look();
+            let limit = self.next_wakeup_time();
             let (stopped, calls) = {
                 let paused = self.paused_until.is_some_and(|until| Instant::now() < until);
                 // Connections beyond the limit wait in the kernel.
@@ -283,7 +283,7 @@ impl Server {
 
     /// Returns the time until the next look without news: for callers that say nothing, and for
     /// the idle time.
-    fn next_look(&self) -> Option<Timespec> {
+    fn next_wakeup_time(&self) -> Option<Timespec> {
         let callers = self.callers.iter().map(|(_, deadline)| *deadline);
         let idle = self.options.idle_time.map(|limit| Instant::now() + limit / 4);
         let told = self.refusals.interval_end();
@@ -457,7 +457,7 @@ impl Worker {
             }
             polls = polls.wrapping_add(1);
             std::hint::spin_loop();
-            if !clients.is_empty() && !polls.is_multiple_of(POLLS_PER_LOOK) {
+            if !clients.is_empty() && !polls.is_multiple_of(POLLS_PER_CHECK) {
                 continue;
             }
             let now = Instant::now();

@@ -135,8 +135,8 @@ impl Link for Flushed {
         self.link.get_mut().poll_too_big()
     }
 
-    fn unheard(&mut self, peer: SocketAddr) {
-        self.link.get_mut().unheard(peer);
+    fn report_silence(&mut self, peer: SocketAddr) {
+        self.link.get_mut().report_silence(peer);
     }
 
     fn notice(&mut self) -> Option<String> {

@@ -34,19 +34,22 @@ pub const OIK_CYCLIC_PAGES: oik_distribution = 5;
 /// One rank, of `owners`, for each page.
 pub const OIK_EXPLICIT_PAGES: oik_distribution = 6;
 
-/// Way of updates from a writer to its readers.
+/// Selects how data of an array that travels between nodes is put into the receiver's memory. The
+/// result is the same; only the costs differ.
 pub type oik_delivery = u32;
-/// Delivery of the default.
+/// The default: the runtime chooses for each transfer.
 pub const OIK_DELIVERY_DEFAULT: oik_delivery = 0;
-/// Whole ranges are placed as their fragments arrive.
+/// Whole ranges travel. Each datagram is copied to its place in the array as it arrives, and the
+/// runtime processes no message.
 pub const OIK_DIRECT_MAP: oik_delivery = 1;
-/// As `OIK_DIRECT_MAP`, and the head is handed up.
+/// As `OIK_DIRECT_MAP`, and the runtime then processes a message without the data.
 pub const OIK_HEADER_THROUGH: oik_delivery = 2;
-/// Head and data are handed up, and the runtime copies the data.
+/// Whole ranges travel in messages. The runtime receives each message and copies its data.
 pub const OIK_MESSAGE_THROUGH: oik_delivery = 3;
-/// Only the bytes that changed travel.
+/// Only the bytes that changed travel (diffs). They are written to the array as they arrive, and
+/// the runtime processes no message.
 pub const OIK_DIRECT_DIFF_DECODE: oik_delivery = 4;
-/// As `OIK_DIRECT_DIFF_DECODE`, and the head is handed up.
+/// As `OIK_DIRECT_DIFF_DECODE`, and the runtime then processes a message without the data.
 pub const OIK_HEADER_THROUGH_DIFF_DECODE: oik_delivery = 5;
 
 /// A field of a struct that is the element of an array.

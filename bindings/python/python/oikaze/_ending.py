@@ -1,4 +1,4 @@
-"""How a process with a job ends: by leaving, by an exception, and not by fork."""
+"""End of a process that has joined a job: leave, abort after a failure, and refusal of fork."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from . import _errors, _native
 if TYPE_CHECKING:
     from ._job import Job
 
-#: Jobs that this process has joined and not left. They are kept here, so that no job ends because
-#: a program dropped its last reference to it.
+#: Jobs that this process has joined and not left. This list keeps a reference to each, so that the
+#: garbage collector does not end a job of which the program holds none.
 _joined: list[Job] = []
 
 _FORKS = frozenset({"os.fork", "os.forkpty"})
@@ -25,11 +25,13 @@ _FORK_REMEDY = (
     'use multiprocessing.get_context("spawn"), subprocess or threads, or fork before oikaze.join'
 )
 _is_installed = False
-#: The process that joined. Its children by fork have its objects, but not its place in the job.
+#: Number of the process that joined. A child by fork has copies of its objects, and must not leave
+#: or end the job of its parent.
 _origin: int | None = None
 
-# Registered first, so that it is called after the program's functions, and after those below: they
-# may wait for threads that come back from the library.
+# `atexit` calls functions in the opposite order of their registration. This one is registered
+# first, because functions that are called before it may wait for threads that are in calls of the
+# library.
 atexit.register(_native.end_threads)
 
 
@@ -47,12 +49,16 @@ def left(job: Job) -> None:
 
 
 def _watch_exit() -> None:
-    """Makes every `SystemExit` tell by what code it ends this process.
+    """Calls `exiting` with the code of the `SystemExit` that ends this process.
 
-    The interpreter asks the exception for its code when it ends the process, and no function runs
-    any more then. Code that catches the exception asks from a function. The attribute belongs to a
-    type of the interpreter, so it is replaced where the type keeps it. That works however a program
-    names `exit`, and for subclasses, too.
+    Neither `atexit` nor `sys.excepthook` gets that code. But the interpreter reads the attribute
+    `code` of the exception, and it does so with no Python frame on the stack, because the program
+    has ended. A program that catches the exception reads the attribute from a frame. So this
+    function replaces the attribute by a property that checks for a frame.
+
+    `SystemExit` is a type of the interpreter and refuses assignments, so the property is put into
+    the dictionary behind the type. That also works for `exit` under another name, and for
+    subclasses.
     """
     code = SystemExit.__dict__["code"]
 
@@ -76,8 +82,9 @@ def _watch_exit() -> None:
 def _raise_instances() -> None:
     """Makes `sys.exit` raise an instance of `SystemExit`, under all names that modules gave it.
 
-    Before Python 3.12 the interpreter keeps the type and the bare code instead, until some code
-    catches the exception. At the end of the process nothing does.
+    Before Python 3.12, `sys.exit(3)` raises the type with the bare number. The interpreter makes an
+    instance only if code catches the exception. Without an instance it reads no attribute, and
+    `_watch_exit` has no effect. The function below catches the exception and raises it again.
     """
     exit_of_sys = sys.exit
 
@@ -98,16 +105,18 @@ def _raise_instances() -> None:
 def exiting(code: Any) -> None:
     """Ends the job of a process that ends with this argument of `sys.exit`, if it is a failure.
 
-    A process that succeeds leaves its job, and waits for the other nodes. After a failure they
-    would wait for this node in vain, so the job ends with the status of this node.
+    A process that succeeds leaves its job and waits for the other nodes to leave. After a failure,
+    the other nodes may wait for something that this node will never do. So the job ends, with the
+    status of this node.
     """
-    # The system keeps the low eight bits of a number. Anything else is printed, and is status 1.
+    # The exit status is the low eight bits of a number. Any other object is printed, and the status
+    # is 1.
     succeeds = code is None or (isinstance(code, int) and code & 0xFF == 0)
     if succeeds or os.getpid() != _origin:
         return
     for job in list(_joined):
         if job.keeps_going:
-            # For the survivors this node is lost, as after a crash.
+            # The other nodes go on, and find this node lost, as after a crash.
             job._abandon()
             left(job)
         else:
@@ -127,7 +136,8 @@ def _install() -> None:
     def excepthook(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> Any:
-        # Printed before the error ends the other nodes, so that it stands above theirs.
+        # The traceback is printed before the abort, so that it stands above the errors that the
+        # other nodes print because of the abort.
         previous(kind, error, trace)
         sys.stderr.flush()
         _abort_all(kind, error, trace)
@@ -141,7 +151,7 @@ def flush_output() -> None:
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):
-            # The program has none, has closed it, or nobody reads it.
+            # The stream is missing or closed, or its reader has gone.
             pass
 
 
@@ -156,7 +166,8 @@ def _abort_all(
         last = frames[-1]
         reason = f"{reason} ({os.path.basename(last.filename)}, line {last.lineno})"
     for job in list(_joined):
-        # The reason of an aborted job is known, and survivors of a job that goes on need none.
+        # A job that another node aborted has a reason already. A job that keeps going is not
+        # aborted by the failure of one node.
         if not isinstance(error, _errors.AbortedError) and not job.keeps_going:
             job._end(reason)
 
@@ -168,12 +179,13 @@ def _leave_all() -> None:
         try:
             job.leave()
         except _errors.AbortedError:
-            # The launcher has said why.
+            # The launcher has printed the reason.
             pass
         except _errors.Error as error:
             print(f"oikaze: node {job.rank}: {error}", file=sys.stderr)
         except BaseException as error:
-            # A signal's handler raised it. The process ends without waiting any longer.
+            # A signal handler raised an exception while this process waited for the other nodes. The
+            # process ends without leaving.
             if job.keeps_going:
                 job._abandon()
                 left(job)

@@ -86,9 +86,9 @@ fn connection_event<L: Link, P: Pages>(
         Event::Failed(token, _) => lost(rank, token, out.ops, out.layers),
         Event::Dead(death) => peer_died(rank, death, out, inbox),
         Event::Fallback(fallback) => inbox.warn(format!("towards node {rank}, {fallback}")),
-        Event::Unheard => {
+        Event::PeerSilent => {
             if let Some(address) = out.peers.address_of(rank) {
-                out.link.unheard(address);
+                out.link.report_silence(address);
             }
             if let Some(stall) = out.link.stall().filter(|stall| stall.is_new) {
                 inbox.warn(stall.text);

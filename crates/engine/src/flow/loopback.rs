@@ -116,11 +116,11 @@ impl Loopback {
     /// Called when the user has read this number of messages, with this number of bytes.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.give_back(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes));
-        self.look_at_held();
+        self.check_held();
     }
 
     /// Examines the held messages again, before the messages that came after them.
-    fn look_at_held(&mut self) {
+    fn check_held(&mut self) {
         self.held.append(&mut self.queue);
         std::mem::swap(&mut self.held, &mut self.queue);
     }
@@ -136,7 +136,7 @@ impl Loopback {
             under_way.forgotten |= forgotten(under_way.message.token);
         }
         // The forgotten messages may have held up others that wait for credit behind them.
-        self.look_at_held();
+        self.check_held();
     }
 }
 

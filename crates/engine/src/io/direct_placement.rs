@@ -267,7 +267,7 @@ mod tests {
                 sent.iter().all(|put| put.is_done())
             });
             assert!(sent.iter().all(|put| put.outcome() == Some(Ok(Value::Done))));
-            assert_eq!(b.engine.counters().unsealed, 0, "{seed}: a datagram was damaged here");
+            assert_eq!(b.engine.counters().bad_seal, 0, "{seed}: a datagram was damaged here");
             assert!(
                 bytes(&beside, 0, LEN) == (0..LEN).map(|at| byte(at, 2)).collect::<Vec<_>>(),
                 "{seed}"

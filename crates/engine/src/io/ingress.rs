@@ -336,11 +336,11 @@ fn introduced(
 impl DropReason {
     fn count(self, counters: &mut Counters) {
         *match self {
-            DropReason::UnknownConnection => &mut counters.strangers,
-            DropReason::BadSeal => &mut counters.unsealed,
-            DropReason::BadMac => &mut counters.unauthentic,
-            DropReason::RateLimited => &mut counters.unheard,
-            DropReason::NoCookie => &mut counters.unproved,
+            DropReason::UnknownConnection => &mut counters.unknown_connection,
+            DropReason::BadSeal => &mut counters.bad_seal,
+            DropReason::BadMac => &mut counters.bad_mac,
+            DropReason::RateLimited => &mut counters.rate_limited,
+            DropReason::NoCookie => &mut counters.no_cookie,
             DropReason::Stale => &mut counters.stale_handshakes,
         } += 1;
     }
@@ -391,7 +391,13 @@ mod tests {
         );
         b.engine.turn(now);
         let after = b.engine.counters();
-        assert_eq!((after.strangers - before.strangers, after.unsealed - before.unsealed), (3, 2));
+        assert_eq!(
+            (
+                after.unknown_connection - before.unknown_connection,
+                after.bad_seal - before.bad_seal
+            ),
+            (3, 2)
+        );
         assert_eq!(after.visits, before.visits, "no peer was looked at for them");
         assert!(b.engine.inbox().take_arrived().is_none());
         feed(&mut b, [data]);
@@ -430,9 +436,9 @@ mod tests {
         b.turn(now);
         let counters = b.engine.counters();
         let heard = u64::from(HANDSHAKE_BURST);
-        assert_eq!(counters.strangers, 1);
-        assert_eq!(counters.unauthentic, heard);
-        assert_eq!(counters.unheard, 1001 - heard);
+        assert_eq!(counters.unknown_connection, 1);
+        assert_eq!(counters.bad_mac, heard);
+        assert_eq!(counters.rate_limited, 1001 - heard);
         // After the flood has ended, the peer repeats its handshake.
         while !b.engine.peers().is_connected(0) {
             assert!(now < Time(0) + HANDSHAKE_TOKEN_INTERVAL * 1000);
@@ -467,7 +473,7 @@ mod tests {
         let cookies = answers.iter().filter(|bytes| is_cookie(bytes)).count();
         assert_eq!((cookies, answers.len()), (10, 10));
         assert!(answers[0].len() < hello.len());
-        assert_eq!((b.engine.counters().unproved, of_b(&b)), (10, known.clone()));
+        assert_eq!((b.engine.counters().no_cookie, of_b(&b)), (10, known.clone()));
         while !(a.engine.peers().is_connected(1) && b.engine.peers().is_connected(0)) {
             now = step(now);
             assert!(now < Time(0) + Duration::from_secs(1));
@@ -504,7 +510,7 @@ mod tests {
                 open(there).push_back(bytes);
             }
         }
-        assert!(a.engine.counters().unproved > 0 && b.engine.counters().unproved > 0);
+        assert!(a.engine.counters().no_cookie > 0 && b.engine.counters().no_cookie > 0);
     }
 
     /// WIND-1.9: handshakes that are replayed from other addresses make no address known.
@@ -541,7 +547,7 @@ mod tests {
         feed(&mut b, std::iter::repeat_n(hello, 100).chain([forged]));
         b.turn(Time(0));
         let after = b.engine.counters().since(&before);
-        assert_eq!((after.stale_handshakes, after.unauthentic, after.unheard), (101, 0, 0));
+        assert_eq!((after.stale_handshakes, after.bad_mac, after.rate_limited), (101, 0, 0));
     }
 
     /// SEAL-5.1: a replay takes no share of the receive buffer, and its CE mark counts for nothing.

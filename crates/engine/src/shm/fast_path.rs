@@ -20,7 +20,7 @@ impl ShmPeers {
     /// Returns `true` if so many messages took the fast path that a turn must poll for other work.
     #[inline]
     #[must_use]
-    pub fn owes_a_look(&self) -> bool {
+    pub fn is_poll_due(&self) -> bool {
         self.fast_messages >= FAST_PER_TURN_MAX
     }
 
@@ -35,7 +35,7 @@ impl ShmPeers {
         body: &[u8],
         ops: &mut Ops,
     ) -> Option<u64> {
-        if self.owes_a_look() || ops.ended.is_some() || ops.fences.holds_back() {
+        if self.is_poll_due() || ops.ended.is_some() || ops.fences.holds_back() {
             return None;
         }
         let local_peer = self.rings.get_mut(to)?;
@@ -55,7 +55,7 @@ impl ShmPeers {
         body: &[u8],
         ops: &mut Ops,
     ) -> bool {
-        if self.owes_a_look() || ops.ended.is_some() || ops.fences.holds_back() {
+        if self.is_poll_due() || ops.ended.is_some() || ops.fences.holds_back() {
             return false;
         }
         let Some(local_peer) = self.rings.get_mut(to) else { return false };
@@ -81,7 +81,7 @@ impl ShmPeers {
         inbox: &mut Inbox,
         buffer_pool: &Arc<BufferPool>,
     ) -> Option<(Rank, bool)> {
-        if self.owes_a_look() {
+        if self.is_poll_due() {
             return None;
         }
         let is_first = inbox.arrived.is_empty();

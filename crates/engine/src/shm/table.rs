@@ -50,7 +50,7 @@ pub struct ShmPeers {
     checked: Time,
     /// Is `true` if a thread may have slept since the last check. Local peers may then have sent
     /// wakeups that [`ShmPeers::check`] must receive.
-    dozed: bool,
+    wakeups_armed: bool,
     /// Regions of local peers that are mapped, or asked for.
     pub(in crate::shm) maps: Maps,
     /// Pages that are to be exchanged with pages of local peers.
@@ -87,7 +87,7 @@ impl ShmPeers {
             link_every: Duration::ZERO,
             link_polled: Time::default(),
             checked: Time::default(),
-            dozed: false,
+            wakeups_armed: false,
             maps: Maps::default(),
             swaps: PageExchanges::default(),
             ended: Vec::new(),
@@ -161,15 +161,16 @@ impl ShmPeers {
         self.rings.for_each(LocalPeer::wake_if_needed);
     }
 
-    /// Called when a thread is about to sleep on the descriptor. From here on, local peers wake the
-    /// thread. Returns `true` if anything has come meanwhile.
-    pub fn doze(&mut self) -> bool {
+    /// Makes local peers wake the thread that is about to sleep on the descriptor (MEM-16.5).
+    /// Returns `true` if there is something to do already, for which no wakeup comes. Then the
+    /// thread must not sleep.
+    pub fn arm_wakeups(&mut self) -> bool {
         if self.rings.ranks.is_empty() {
             // All local peers have ended, so no fence is needed on their behalf.
             return self.swaps.are_wanted();
         }
         self.rings.for_each(|local_peer| local_peer.pair.inward.fall_asleep());
-        self.dozed = true;
+        self.wakeups_armed = true;
         // A local peer that writes to a ring or to a region of this node checks without a fence of
         // its own whether this node sleeps (MEM-18.5).
         make_fences();
@@ -213,7 +214,7 @@ impl ShmPeers {
             }
         }
         let may_end = at > 0 || self.rings.have_wedged_peers();
-        if may_end && (self.dozed || now - self.checked > LOCAL_PEERS_CHECKED) {
+        if may_end && (self.wakeups_armed || now - self.checked > LOCAL_PEERS_CHECKED) {
             came += self.check(now);
         }
         came
@@ -277,7 +278,7 @@ impl ShmPeers {
     /// local peer has mapped a region of this node. No turn sees stores to such a region, so the
     /// result counts as news, and makes waiting threads check their values from time to time.
     fn check(&mut self, now: Time) -> usize {
-        (self.checked, self.dozed) = (now, false);
+        (self.checked, self.wakeups_armed) = (now, false);
         self.rings.forget_wedged_peers();
         let Self { rings, due, .. } = self;
         let Some(watch) = &self.watch else { return 0 };

@@ -31,7 +31,7 @@ fn disbelieves(b: &mut Node, now: Time, datagrams: Vec<Vec<u8>>, what: &str) {
     feed(b, datagrams);
     b.turn(now);
     let after = b.engine.counters();
-    let counted = |of: Counters| of.unsealed + of.strangers;
+    let counted = |of: Counters| of.bad_seal + of.unknown_connection;
     assert_eq!(counted(after) - counted(before), count, "{what}");
     assert!(b.engine.inbox().take_arrived().is_none(), "{what}");
 }

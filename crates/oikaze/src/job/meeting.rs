@@ -149,12 +149,12 @@ impl Meeting {
         if let Some(why) = bootstrap.aborted() {
             return Err(JobError::Aborted { why }.into());
         }
-        let unauthentic = node.with_engine(|engine| engine.counters().unauthentic);
+        let bad_mac = node.with_engine(|engine| engine.counters().bad_mac);
         let mut unreachable = Unreachable::default();
         for to in missing(node) {
             let told = match node.departures.death_of(to) {
                 Some(death) => Some(death.to_string()),
-                None if unauthentic > 0 => Some(
+                None if bad_mac > 0 => Some(
                     "handshakes with another job's secret came instead of an answer".to_owned(),
                 ),
                 None => None,

@@ -45,17 +45,17 @@ pub struct NodeStatistics {
     pub retransmissions: u64,
     /// Datagrams dropped for a wrong seal.
     pub corrupt: u64,
-    /// Datagrams dropped because they belong to no connection of this node.
-    pub strangers: u64,
-    /// Handshakes dropped because they were sealed with another secret.
-    pub unauthentic: u64,
-    /// Handshakes dropped before their seal was verified, because too many wrong ones have come
-    /// lately.
-    pub unheard: u64,
+    /// Datagrams dropped because their identifier is of no connection of this node.
+    pub unknown_connection: u64,
+    /// Handshakes dropped because their authentication code is of another secret.
+    pub bad_mac: u64,
+    /// Handshakes dropped before they were verified, because wrong ones have used up the rate limit
+    /// for verification.
+    pub rate_limited: u64,
     /// Handshakes dropped because a newer one had come from their sender. Most are replays.
     pub stale_handshakes: u64,
-    /// Handshakes from addresses at which their sender was not known to receive.
-    pub unproved: u64,
+    /// Handshakes without the cookie that proves the address of their sender.
+    pub no_cookie: u64,
     /// Datagrams dropped because they had been received before.
     pub duplicates: u64,
     /// Messages that were placed into posted memory as their bytes arrived, without a copy in
@@ -77,12 +77,12 @@ impl NodeStatistics {
             diff_bytes: coherence.diff_bytes,
             barriers: coherence.barriers + coherence.reductions,
             locks: coherence.locks,
-            corrupt: counters.unsealed,
-            strangers: counters.strangers,
-            unauthentic: counters.unauthentic,
-            unheard: counters.unheard,
+            corrupt: counters.bad_seal,
+            unknown_connection: counters.unknown_connection,
+            bad_mac: counters.bad_mac,
+            rate_limited: counters.rate_limited,
             stale_handshakes: counters.stale_handshakes,
-            unproved: counters.unproved,
+            no_cookie: counters.no_cookie,
             placed_messages: counters.placed_messages,
             notices: engine.notices().to_vec(),
             ..Self::default()

@@ -73,8 +73,8 @@ impl Link for NotingLink {
         self.0.poll_too_big()
     }
 
-    fn unheard(&mut self, peer: SocketAddr) {
-        self.0.unheard(peer);
+    fn report_silence(&mut self, peer: SocketAddr) {
+        self.0.report_silence(peer);
     }
 
     fn notice(&mut self) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Methods of a link that forward to a wrapped link.
 
 /// Implements methods of [`Link`](crate::net::Link) by those of a wrapped link:
-/// `forward_link!(self => (self.inner): watch unheard)`.
+/// `forward_link!(self => (self.inner): watch report_silence)`.
 macro_rules! forward_link {
     ($this:ident => $inner:tt: $($method:ident)*) => { $( forward_link!(@$method $this $inner); )* };
     (@send $this:ident $inner:tt) => {
@@ -49,9 +49,9 @@ macro_rules! forward_link {
             $inner.poll_too_big()
         }
     };
-    (@unheard $this:ident $inner:tt) => {
-        fn unheard(&mut $this, peer: ::std::net::SocketAddr) {
-            $inner.unheard(peer);
+    (@report_silence $this:ident $inner:tt) => {
+        fn report_silence(&mut $this, peer: ::std::net::SocketAddr) {
+            $inner.report_silence(peer);
         }
     };
     (@stall $this:ident $inner:tt) => {

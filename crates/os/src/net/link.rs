@@ -157,7 +157,7 @@ pub trait Link: Send {
     /// Reports that this peer was silent for long although it was asked. The link receives from the
     /// peer by the plainest path until the peer is heard. It does so for good if only that path
     /// delivers again and again (WIND-8.13).
-    fn unheard(&mut self, peer: SocketAddr) {
+    fn report_silence(&mut self, peer: SocketAddr) {
         let _ = peer;
     }
 
@@ -192,5 +192,5 @@ impl<L: Link + ?Sized> ReceiveEach for L {}
 
 impl<L: Link + ?Sized> Link for Box<L> {
     forward_link!(self => (**self): send stall receive_into receive_again local_addresses properties prefers
-        watch next_wakeup poll_too_big unheard notice statistics);
+        watch next_wakeup poll_too_big report_silence notice statistics);
 }

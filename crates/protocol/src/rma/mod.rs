@@ -169,7 +169,7 @@ impl Rma {
     /// Returns the refusals to peers: counted by reasons, and the latest ones one by one.
     #[must_use]
     pub fn refusals(&self) -> (&RefusalCounts, &VecDeque<Refused>) {
-        self.refusals.look()
+        self.refusals.summary()
     }
 
     /// Returns the next answer to post to a peer. If Wind cannot take it now, give it back with

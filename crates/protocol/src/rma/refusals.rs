@@ -101,7 +101,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub fn look(&self) -> (&RefusalCounts, &VecDeque<Refused>) {
+    pub fn summary(&self) -> (&RefusalCounts, &VecDeque<Refused>) {
         (&self.counters, &self.latest)
     }
 

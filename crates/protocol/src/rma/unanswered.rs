@@ -33,24 +33,24 @@ struct Oldest {
 impl Rma {
     /// Checks for peers that owe an answer and bring nothing of it for three times `every`
     /// (MEM-4.8). Each such peer gives an [`RmaEvent::Unanswered`]. Call it again at
-    /// [`Rma::next_look`].
-    pub fn look_for_unanswered(&mut self, now: Time, every: Duration) {
+    /// [`Rma::next_check`].
+    pub fn check_unanswered(&mut self, now: Time, every: Duration) {
         let is_open = self.tickets.len() > 0;
         if !is_open {
             self.unanswered.oldest.clear();
         }
         if self.unanswered.rounds.is_due(is_open, now, every) {
-            self.look_at_oldest();
+            self.check_oldest();
         }
     }
 
-    /// Returns the time at which [`Rma::look_for_unanswered`] has something to do, if ever.
+    /// Returns the time at which [`Rma::check_unanswered`] has something to do, if ever.
     #[must_use]
-    pub fn next_look(&self) -> Option<Time> {
+    pub fn next_check(&self) -> Option<Time> {
         self.unanswered.rounds.next
     }
 
-    fn look_at_oldest(&mut self) {
+    fn check_oldest(&mut self) {
         let found = self.tickets.oldest_unanswered();
         let Self { unanswered: Unanswered { oldest, .. }, events, .. } = self;
         oldest.retain(|peer, _| found.contains_key(peer));

@@ -32,7 +32,7 @@ pub enum Event {
     Fallback(Fallback),
     /// Nothing came from the peer for half of the failure time. The link shall receive from the
     /// peer without any fast path (WIND-8.13).
-    Unheard,
+    PeerSilent,
     /// The peer is a newer process at the same rank, and [`Connection::id`](super::Connection::id)
     /// *has changed*. If the connection was established, all older messages have failed, and
     /// `abandon` has been called (WIND-1.6). `Established` follows when the new process is

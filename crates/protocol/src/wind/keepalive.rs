@@ -14,7 +14,7 @@ pub(crate) enum Pulse {
     Ask,
     /// Half of the failure time has passed without a sign of life. Ask for one, and doubt the fast
     /// paths by which the link receives (WIND-8.13). Reported once in each silence.
-    Unheard,
+    PeerSilent,
     Dead,
 }
 
@@ -26,8 +26,8 @@ pub(crate) struct Liveness {
     next_ask: Time,
     /// Time before which the peer does not count as dead, whatever `heard` says.
     grace: Time,
-    last_look: Time,
-    told_unheard: bool,
+    last_run: Time,
+    reported_silence: bool,
 }
 
 impl Liveness {
@@ -39,25 +39,25 @@ impl Liveness {
             heard: now,
             next_ask: now + keepalive,
             grace: now,
-            last_look: now,
-            told_unheard: false,
+            last_run: now,
+            reported_silence: false,
         }
     }
 
-    /// Notes that this node runs. If it slept for more than half of the failure time, the silence
-    /// says nothing about the peer, whose datagrams may still lie in the socket (WIND-7.4).
-    pub fn look(&mut self, now: Time) {
-        if now - self.last_look > self.failure_time / 2 {
+    /// Notes that this node runs now. If it slept for more than half of the failure time, the
+    /// silence says nothing about the peer, whose datagrams may still lie in the socket (WIND-7.4).
+    pub fn note_running(&mut self, now: Time) {
+        if now - self.last_run > self.failure_time / 2 {
             self.grace = now + self.failure_time / 2;
             self.next_ask = now;
         }
-        self.last_look = self.last_look.max(now);
+        self.last_run = self.last_run.max(now);
     }
 
     pub fn heard(&mut self, now: Time) {
         self.heard = self.heard.max(now);
         self.next_ask = self.heard + self.keepalive;
-        self.told_unheard = false;
+        self.reported_silence = false;
     }
 
     /// Returns `true` if a datagram heard now ends a silence.
@@ -83,22 +83,22 @@ impl Liveness {
 
     /// Returns when the silence is to be reported. After a sleep of this node, the peer first gets
     /// some time to be heard (WIND-7.4).
-    fn unheard_at(&self) -> Time {
+    fn silent_at(&self) -> Time {
         let quarter = u64::try_from((self.failure_time / 4).as_nanos()).unwrap_or(u64::MAX);
         (self.heard + self.failure_time / 2).max(Time(self.grace.0.saturating_sub(quarter)))
     }
 
     pub fn next_timeout(&self) -> Time {
         let next = self.next_ask.min(self.dead_at());
-        if self.told_unheard { next } else { next.min(self.unheard_at()) }
+        if self.reported_silence { next } else { next.min(self.silent_at()) }
     }
 
     pub fn check(&mut self, now: Time) -> Pulse {
         if now >= self.dead_at() {
             Pulse::Dead
-        } else if !self.told_unheard && now >= self.unheard_at() {
-            (self.told_unheard, self.next_ask) = (true, now + self.keepalive);
-            Pulse::Unheard
+        } else if !self.reported_silence && now >= self.silent_at() {
+            (self.reported_silence, self.next_ask) = (true, now + self.keepalive);
+            Pulse::PeerSilent
         } else if now >= self.next_ask {
             self.next_ask = now + self.keepalive;
             Pulse::Ask
@@ -131,10 +131,10 @@ mod tests {
         let mut now = ms(0);
         let dead = loop {
             now = now.max(life.next_timeout());
-            life.look(now);
+            life.note_running(now);
             match life.check(now) {
                 Pulse::Ask => asked += 1,
-                Pulse::Unheard => told.push(now),
+                Pulse::PeerSilent => told.push(now),
                 Pulse::Fine => {}
                 Pulse::Dead => break now,
             }
@@ -146,17 +146,17 @@ mod tests {
     #[test]
     fn own_sleep_is_not_held_against_the_peer() {
         let mut life = fresh();
-        life.look(ms(2000));
+        life.note_running(ms(2000));
         assert_eq!(life.check(ms(2000)), Pulse::Ask);
-        life.look(ms(2120));
+        life.note_running(ms(2120));
         assert_eq!(
             life.check(ms(2120)),
             Pulse::Ask,
             "what the peer has sent may still lie in the socket"
         );
-        life.look(ms(2200));
-        assert_eq!(life.check(ms(2200)), Pulse::Unheard);
-        life.look(ms(2250));
+        life.note_running(ms(2200));
+        assert_eq!(life.check(ms(2200)), Pulse::PeerSilent);
+        life.note_running(ms(2250));
         assert_eq!(life.check(ms(2250)), Pulse::Dead);
     }
 }

@@ -103,7 +103,7 @@ impl Connection {
         handler: &mut impl Handler,
     ) {
         self.process_deferred_ack();
-        self.liveness.look(now);
+        self.liveness.note_running(now);
         let mut contents = Contents::default();
         if contents.see(view).is_err() {
             self.statistics.malformed += 1;
@@ -398,7 +398,7 @@ impl Connection {
         if !flight.has_sent(ack.largest) {
             return false;
         }
-        outbox.look(now);
+        outbox.set_now(now);
         let limited = flight.in_flight() * 2 >= controller.window();
         let mut refused_any = false;
         // WIND-4.6: process refusals before the items that are acknowledged with them.

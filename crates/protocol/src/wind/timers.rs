@@ -54,8 +54,8 @@ impl Connection {
     /// Marks what has become due. Calling it early is harmless.
     pub fn timeout(&mut self, now: Time) {
         self.process_deferred_ack();
-        self.liveness.look(now);
-        self.sending.both_mut().into_iter().for_each(|sending| sending.gate.look(now));
+        self.liveness.note_running(now);
+        self.sending.both_mut().into_iter().for_each(|sending| sending.gate.set_now(now));
         if self.phase != Phase::Open {
             return;
         }
@@ -73,9 +73,9 @@ impl Connection {
         match self.liveness.check(now) {
             Pulse::Dead => return self.die(Death::Silent),
             Pulse::Ask => self.ask(),
-            Pulse::Unheard => {
+            Pulse::PeerSilent => {
                 self.ask();
-                self.events.push_back(Event::Unheard);
+                self.events.push_back(Event::PeerSilent);
             }
             Pulse::Fine => {}
         }

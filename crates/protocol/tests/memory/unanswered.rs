@@ -48,8 +48,8 @@ impl Requester {
     fn look(&mut self, times: u32) -> Vec<u32> {
         let mut told = Vec::new();
         for _ in 0..times {
-            self.rma.look_for_unanswered(self.now, EVERY);
-            self.now = self.rma.next_look().unwrap_or(self.now + EVERY);
+            self.rma.check_unanswered(self.now, EVERY);
+            self.now = self.rma.next_check().unwrap_or(self.now + EVERY);
         }
         while let Some(event) = self.rma.poll_event() {
             told.extend(if let RmaEvent::Unanswered { by } = event { Some(by) } else { None });
@@ -73,7 +73,7 @@ fn only_requests_that_were_acknowledged_are_waited_for() {
     requester.look(1);
     requester.rma.acknowledged(Token(7));
     requester.rma.failed(Token(8), 2);
-    assert_eq!((requester.look(20), requester.rma.next_look()), (vec![], None), "nothing is open");
+    assert_eq!((requester.look(20), requester.rma.next_check()), (vec![], None), "nothing is open");
 }
 
 /// MEM-4.8.

@@ -29,7 +29,7 @@ impl FastPath {
             return None;
         }
         let mut engine = node.engine.try_enter_often()?;
-        if engine.shm().owes_a_look() {
+        if engine.shm().is_poll_due() {
             engine = self.poll_all_peers(node, engine)?;
         }
         // A turn may have to fetch elements of a shared array, while this thread sleeps in the
@@ -223,7 +223,7 @@ impl FastPath {
             if let Some(value) = ready() {
                 return Some(value);
             }
-            if self.channels.have_records() || node.is_called() {
+            if self.channels.have_records() || node.has_callers() {
                 return None;
             }
         }

@@ -4,7 +4,7 @@ use super::cork;
 use super::parts::Node;
 use super::parts::access::Access;
 use super::parts::engine::RealEngine;
-use super::parts::engine_thread::ASIDE_TIME;
+use super::parts::engine_thread::YIELD_SLEEP;
 use super::parts::requests::Requests;
 use oikaze_engine::{
     Completion, Keep, OperationLabel, Request, Submission, Work, tracked, tracked_by,
@@ -55,7 +55,7 @@ impl Requests {
                 return true;
             }
             if !yield_core() {
-                std::thread::sleep(ASIDE_TIME);
+                std::thread::sleep(YIELD_SLEEP);
             }
         }
         false

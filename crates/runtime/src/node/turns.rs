@@ -82,7 +82,8 @@ impl Node {
             if let Some(why) = engine.take_link_end() {
                 link_end = Some(why);
             }
-            self.publisher.look(engine, self.mail.mailbox.len(), now, || self.waits.board_text());
+            self.publisher
+                .publish_if_due(engine, self.mail.mailbox.len(), now, || self.waits.board_text());
             total.add(work);
             if work.requests > 0 {
                 self.threads.driver.note_request();

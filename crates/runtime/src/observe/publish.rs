@@ -78,7 +78,7 @@ impl Publisher {
     }
 
     /// Writes after a turn, if a write is due. Costs a load and a comparison otherwise.
-    pub fn look<L: Link, P: Pages>(
+    pub fn publish_if_due<L: Link, P: Pages>(
         &self,
         engine: &mut Engine<L, P>,
         mail: usize,

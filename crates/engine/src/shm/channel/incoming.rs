@@ -7,7 +7,7 @@ use crate::buffer_pool::{Body, BufferPool};
 use oikaze_os::shm::{Reader, STEP_BODY};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    BODY_INLINE_MAX, BODY_MAX, CREDIT, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK,
+    BODY_INLINE_MAX, BODY_MAX, CREDIT, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_PER_POLL,
     RESERVED_MAX,
 };
 use oikaze_protocol::rma::{self, USER_HEAD};
@@ -101,7 +101,7 @@ pub(in crate::shm) struct DeliveredCount {
 }
 
 impl Incoming {
-    /// Takes at most `most` records, until they have `RECORD_BYTES_A_LOOK` bytes. Returns the
+    /// Takes at most `most` records, until they have `RECORD_BYTES_PER_POLL` bytes. Returns the
     /// number of records, and the messages that these records completed.
     pub fn take(
         &mut self,
@@ -111,7 +111,7 @@ impl Incoming {
         handler: &mut impl Handler,
     ) -> Result<(usize, DeliveredCount), Damaged> {
         let (mut count, mut bytes, mut delivery) = (0, 0, DeliveredCount::default());
-        while count < most && bytes < RECORD_BYTES_A_LOOK {
+        while count < most && bytes < RECORD_BYTES_PER_POLL {
             let Some(heading) = reader.peek()? else { break };
             let before = delivery;
             let outcome = match heading.kind {

@@ -37,7 +37,7 @@ fn it_waits_and_everything_else_goes_on() {
     assert!(!waiting.is_done() && !behind.is_done());
     assert_eq!(bytes_at(&region, 5 * PAGE as u64, 1), vec![0]);
     assert_eq!(bytes_at(&region, 0, 1), vec![0]);
-    assert!(!two.b.engine.shm_mut().doze(), "nothing is there to be done before its time");
+    assert!(!two.b.engine.shm_mut().arm_wakeups(), "nothing is there to be done before its time");
     assert!(two.b.engine.next_timeout().is_some_and(|due| due <= two.now + PRESENT_PAUSE_MAX));
     disk.bring(5);
     assert_eq!((two.outcome(&waiting), two.outcome(&behind)), (Ok(Value::Done), Ok(Value::Done)));
@@ -174,14 +174,14 @@ fn who_waits_for_a_source_sleeps() {
         let waiting = two.a.ask(send(Class::Ordered, 1, from(len as u64)));
         let behind = two.a.ask(send(Class::Ordered, 2, Body::Empty));
         (0..10).for_each(|_| two.turn());
-        assert!(!two.a.engine.shm_mut().doze() && !waiting.is_done(), "{len}");
+        assert!(!two.a.engine.shm_mut().arm_wakeups() && !waiting.is_done(), "{len}");
         assert!(disk.take_wanted() == [last], "{len}");
         let due = two.a.engine.shm().next_timeout().unwrap();
         assert!(due > two.now && due <= two.now + PRESENT_PAUSE_MAX);
         disk.bring(last);
         two.a.engine.turn_until_news(due, || None);
         assert_eq!(two.a.engine.shm().next_timeout(), None);
-        assert!(!two.a.engine.shm_mut().doze());
+        assert!(!two.a.engine.shm_mut().arm_wakeups());
         two.b.turn(due);
         assert_eq!(two.outcome(&waiting), Ok(Value::Done));
         assert_eq!(two.outcome(&behind), Ok(Value::Done));

@@ -286,11 +286,11 @@ fn who_refuses_what_takes_the_fast_path_is_damaged() {
 fn who_hears_the_bell_for_a_sleeper_tells() {
     let mut two = Two::new();
     two.turn();
-    assert!(!two.b.engine.shm_mut().doze());
+    assert!(!two.b.engine.shm_mut().arm_wakeups());
     let now = two.now;
     two.b.turn(now);
     assert!(!two.b.engine.shm_mut().take_doorbell(), "nobody rang");
-    assert!(!two.b.engine.shm_mut().doze());
+    assert!(!two.b.engine.shm_mut().arm_wakeups());
     let _ = two.a.ask(send(Class::Ordered, 1, Body::Empty));
     two.turn();
     assert!(two.b.engine.shm_mut().take_doorbell() && !two.b.engine.shm_mut().take_doorbell());
@@ -306,7 +306,7 @@ fn who_hears_the_bell_beside_a_gift_tells() {
     let asked = two.a.ask(Request::Map { at: 1, key });
     let now = two.now;
     two.a.turn(now);
-    assert!(!two.a.engine.shm_mut().doze());
+    assert!(!two.a.engine.shm_mut().arm_wakeups());
     two.b.turn(now);
     two.a.turn(now);
     assert!(matches!(asked.outcome(), Some(Ok(Value::Mapped(_)))));

@@ -447,7 +447,7 @@ fn rung(node: &Node) -> bool {
 fn sleepers_are_woken_for_messages_and_for_settlements() {
     let mut two = Two::new();
     (0..10).for_each(|_| two.turn());
-    assert!(!two.a.engine.shm_mut().doze() && !two.b.engine.shm_mut().doze());
+    assert!(!two.a.engine.shm_mut().arm_wakeups() && !two.b.engine.shm_mut().arm_wakeups());
     assert!(!rung(&two.a) && !rung(&two.b));
     let sent = two.a.ask(send(Class::Ordered, 1, Body::Empty));
     two.now = step(two.now);
@@ -455,20 +455,20 @@ fn sleepers_are_woken_for_messages_and_for_settlements() {
     assert!(rung(&two.b), "a message");
     two.b.turn(two.now);
     assert!(!rung(&two.b) && rung(&two.a), "it is settled");
-    assert!(two.a.engine.shm_mut().doze(), "there is something to be seen");
+    assert!(two.a.engine.shm_mut().arm_wakeups(), "there is something to be seen");
     two.a.turn(two.now);
     assert!(sent.is_done());
 
     (0..10).for_each(|_| two.turn());
-    assert!(!two.a.engine.shm_mut().doze());
+    assert!(!two.a.engine.shm_mut().arm_wakeups());
     let now = two.now;
     let _ = two.a.ask(send(Class::Ordered, 2, Body::Empty));
     two.a.turn(now);
-    assert!(!two.a.engine.shm_mut().doze() && !rung(&two.a));
+    assert!(!two.a.engine.shm_mut().arm_wakeups() && !rung(&two.a));
     let read = two.b.engine.turn_until_news(now, || None);
     assert!(read.received > 0 && rung(&two.a), "it is settled, and no whole turn follows");
     two.a.turn(now);
-    assert!(!two.a.engine.shm_mut().doze() && !rung(&two.a));
+    assert!(!two.a.engine.shm_mut().arm_wakeups() && !rung(&two.a));
     let request = Request::Consumed { from: 0, messages: 1, bytes: 0 };
     two.b.engine.submit(crate::Submission { request, completion: None, keep: None }, now);
     two.b.engine.shm_mut().wake_peers_that_need_it();

@@ -41,7 +41,7 @@ fn who_sleeps_is_woken_for_refusals_that_had_waited() {
     two.a.turn(now);
     two.b.turn(now);
     two.a.turn(now);
-    assert!(!two.a.engine.shm_mut().doze() && !rung(&two.a));
+    assert!(!two.a.engine.shm_mut().arm_wakeups() && !rung(&two.a));
     let _ = two.b.engine.turn_until_news(now, || None);
     assert!(rung(&two.a));
 }
@@ -58,9 +58,9 @@ fn who_has_more_refused_than_it_may_tell_sleeps() {
     let now = two.now;
     two.a.turn(now);
     for round in 1..=ROUNDS {
-        assert!(!two.a.engine.shm_mut().doze());
+        assert!(!two.a.engine.shm_mut().arm_wakeups());
         (0..10).for_each(|_| two.b.turn(now));
-        assert!(!two.b.engine.shm_mut().doze() && !rung(&two.b), "{round}");
+        assert!(!two.b.engine.shm_mut().arm_wakeups() && !rung(&two.b), "{round}");
         assert!(rung(&two.a), "{round}");
         two.a.turn(now);
         assert!(rung(&two.b), "{round}");

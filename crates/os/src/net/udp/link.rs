@@ -182,11 +182,11 @@ impl Link for UdpLink {
         self.reports.too_big.pop_front()
     }
 
-    fn unheard(&mut self, peer: SocketAddr) {
+    fn report_silence(&mut self, peer: SocketAddr) {
         let small = &mut self.sockets.connected.small;
         if let Some(index) = small.sockets.iter().position(|connected| connected.to == peer) {
             small.close(index);
-            self.plain_only.unheard(peer);
+            self.plain_only.report_silence(peer);
         }
     }
 

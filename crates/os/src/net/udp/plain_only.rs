@@ -53,7 +53,7 @@ impl PlainOnlyPeers {
     }
 
     /// Records that the peer was silent for long while a fast path was open to it.
-    pub(in crate::net) fn unheard(&mut self, peer: SocketAddr) {
+    pub(in crate::net) fn report_silence(&mut self, peer: SocketAddr) {
         match self.position(peer).and_then(|at| self.0.get_mut(at)) {
             Some(silent) if silent.stage != SilenceStage::Avoided => {
                 silent.stage = SilenceStage::Silent;

@@ -1,18 +1,22 @@
 //! The five deliveries of paper 004: how a transfer of shared memory ends at its receiver
 //! (COH-10.20).
 
-/// Way in which transfers of a shared array end at their receiver.
+/// Selects how data of a shared array that travels between nodes is put into the receiver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Delivery {
-    /// Whole ranges are placed as their fragments arrive. They are counted, and nobody is told.
+    /// Whole ranges travel. Each fragment is copied to its place as it arrives. The receiver counts
+    /// the ranges, and the runtime processes no message.
     DirectMap,
-    /// As [`Delivery::DirectMap`], and then the head is handed up to the runtime.
+    /// As [`Delivery::DirectMap`], and the runtime then processes a message without the data.
     HeaderThrough,
-    /// Head and data are handed up, and the runtime copies the data: the ordinary path.
+    /// Whole ranges travel in ordinary messages. The runtime receives each message and copies its
+    /// data.
     MessageThrough,
-    /// Only the bytes that changed travel. They are applied as they arrive.
+    /// Only the bytes that changed travel (diffs). They are written as they arrive, and the runtime
+    /// processes no message.
     DirectDiffDecode,
-    /// As [`Delivery::DirectDiffDecode`], and then the head is handed up to the runtime.
+    /// As [`Delivery::DirectDiffDecode`], and the runtime then processes a message without the
+    /// data.
     HeaderThroughDiffDecode,
 }
 
@@ -44,12 +48,13 @@ impl Delivery {
         Delivery::ALL.into_iter().find(|delivery| delivery.name() == name)
     }
 
-    /// Returns `true` if only changed bytes travel, so that a twin must tell what changed.
+    /// Returns `true` if only changed bytes travel, which are found by comparing a page with its
+    /// twin.
     pub(crate) fn is_diff(self) -> bool {
         matches!(self, Delivery::DirectDiffDecode | Delivery::HeaderThroughDiffDecode)
     }
 
-    /// Returns `true` if the runtime is told of each message.
+    /// Returns `true` if the runtime processes a message for each transfer.
     pub(crate) fn is_through(self) -> bool {
         matches!(self, Delivery::HeaderThrough | Delivery::HeaderThroughDiffDecode)
     }

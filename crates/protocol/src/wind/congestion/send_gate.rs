@@ -25,7 +25,7 @@ impl Gate {
     }
 
     /// Sets the latest known time.
-    pub fn look(&mut self, now: Time) {
+    pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 
@@ -164,7 +164,7 @@ mod tests {
         assert!((64 << 10..(64 << 10) + 3000).contains(&sent), "a burst: {sent}");
         let opens = gate.opens().unwrap();
         assert!(opens > at && gate.is_open(opens));
-        gate.look(opens);
+        gate.set_now(opens);
         assert_eq!(gate.opens(), None);
     }
 }

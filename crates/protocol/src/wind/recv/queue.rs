@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 const OVERHEAD: u64 = (HEAD_MAX + 128) as u64;
 
 /// Maximum number of earlier messages that are checked before a message is placed until its turn.
-const SETTLED_LOOK: u64 = 64;
+const SETTLED_SCAN_MAX: u64 = 64;
 
 /// Result of processing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +237,7 @@ impl Inbox {
     /// that the upper layer knows where they go. Looks at a few messages only.
     fn follows_settled(&self, number: u64) -> bool {
         let before = number.saturating_sub(self.floor);
-        before <= SETTLED_LOOK
+        before <= SETTLED_SCAN_MAX
             && (0..before as usize).all(|at| match self.slots.get(at) {
                 Some(QueueSlot::Done) => true,
                 Some(QueueSlot::Gathering(assembly)) => {

@@ -141,7 +141,7 @@ impl Outbox {
     }
 
     /// Sets the time of an acknowledgement, at which the messages that it settles count as settled.
-    pub fn look(&mut self, now: Time) {
+    pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 

@@ -2,7 +2,7 @@
 //! datagrams (WIND-8.10).
 
 use super::support::channel::Faults;
-use super::support::world::{LooksSo, Words, World, death, message};
+use super::support::world::{DatagramFilter, Words, World, death, message};
 use crate::limits::{FAST_PATH_RETRY_MIN, PROGRESS_FAILURE_TIMES};
 use crate::wind::*;
 use crate::wire::{Frame, View};
@@ -26,7 +26,7 @@ fn bulk(id: u64, len: u64) -> Message {
 
 /// Sender of the datagrams that get lost, predicate for these, the message that gets stuck, and
 /// whether it is in the bulk lane.
-type Case = (usize, LooksSo, fn(u64) -> Message, bool);
+type Case = (usize, DatagramFilter, fn(u64) -> Message, bool);
 
 fn carries_content(view: &View<'_>) -> bool {
     view.frames().flatten().any(|frame| frame.elicits() && !matches!(frame, Frame::Ping))

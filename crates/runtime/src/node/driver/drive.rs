@@ -2,12 +2,12 @@
 
 use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
 use super::link_watch::LinkWatch;
-use super::{Idle, IdleStep, Wakes};
+use super::{Idle, IdleStep, WakeSource};
 use crate::node::cork;
 use crate::node::parts::Node;
 use crate::node::parts::access::Access;
 use crate::node::parts::engine::RealEngine;
-use crate::node::parts::engine_thread::stand_aside;
+use crate::node::parts::engine_thread::yield_or_sleep;
 use crate::node::waits::{LongWait, WaitSubject};
 use oikaze_engine::Work;
 use oikaze_os::cpu::yield_core;
@@ -22,7 +22,7 @@ impl Node {
         deadline: Option<Instant>,
         ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        WaitLoop::run(self, deadline, Wakes::WithAll, &mut LongWait::short(self), ready)
+        WaitLoop::run(self, deadline, WakeSource::Broadcast, &mut LongWait::short(self), ready)
     }
 
     /// Waits as [`Node::wait`] does. A long wait is explained as one for `subject` (MEM-21.1).
@@ -36,7 +36,13 @@ impl Node {
         if let Some(value) = ready() {
             return Some(value);
         }
-        WaitLoop::run(self, deadline, Wakes::WithAll, &mut LongWait::new(self, subject), ready)
+        WaitLoop::run(
+            self,
+            deadline,
+            WakeSource::Broadcast,
+            &mut LongWait::new(self, subject),
+            ready,
+        )
     }
 
     /// Waits as [`Node::wait_on`] does, for a part of a longer wait.
@@ -46,11 +52,12 @@ impl Node {
         deadline: Option<Instant>,
         ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        WaitLoop::run(self, deadline, Wakes::WithAll, long, ready)
+        WaitLoop::run(self, deadline, WakeSource::Broadcast, long, ready)
     }
 
-    /// Waits as [`Node::wait_on`] does. The thread that makes `ready` true wakes the calling thread
-    /// ([`crate::node::Waiters`]), and other news do not.
+    /// Waits as [`Node::wait_on`] does, for a condition whose maker wakes the calling thread
+    /// ([`crate::node::Waiters`]). Other events do not wake it, which saves a wakeup per event
+    /// where many threads wait for different conditions.
     #[track_caller]
     pub fn wait_quietly<T>(
         &self,
@@ -58,21 +65,25 @@ impl Node {
         deadline: Option<Instant>,
         ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        WaitLoop::run(self, deadline, Wakes::Alone, &mut LongWait::new(self, subject), ready)
+        WaitLoop::run(self, deadline, WakeSource::Direct, &mut LongWait::new(self, subject), ready)
     }
 
-    /// Runs a turn. The turn may end at the first news, unless the helper is asleep and would run
-    /// the rest too late, or this thread is likely to compute for long after the news.
+    /// Runs a turn, which may end as soon as an operation has completed or a message has come, so
+    /// that the waiting thread learns of it at once. The stages that such a turn skips are left to
+    /// the next driver or to the helper. So the turn runs all stages if neither is likely to come
+    /// soon: the helper sleeps, or this thread is likely to compute for long.
     pub fn turn_until_news(&self, now: Time) -> Option<Work> {
-        if self.threads.driver.helper.is_watching() || !self.threads.driver.comes_soon() {
+        if self.threads.driver.helper.is_watching() || !self.threads.driver.predicts_quick_return()
+        {
             return self.run_turns(now, RealEngine::turn);
         }
-        // With local peers, the thread polls the rings meanwhile.
+        // With local peers, the thread polls their rings between turns, so the turn polls the
+        // link only once.
         let polls = if self.has_local_peers() { 0 } else { SPIN_POLLS_OF_LINK };
         self.run_turns(now, |engine, now| {
             let mut left = polls;
             engine.turn_until_news(now, || {
-                if left == 0 || self.engine.is_asked() || self.is_called() {
+                if left == 0 || self.engine.is_asked() || self.has_callers() {
                     return None;
                 }
                 left -= 1;
@@ -81,18 +92,19 @@ impl Node {
         })
     }
 
-    /// Returns `true` if other threads want something of the engine's own thread.
+    /// Returns `true` if another thread waits for the engine's own thread.
     #[inline]
-    pub(in crate::node) fn is_called(&self) -> bool {
-        self.threads.engine_thread.is_called(&self.requests.submissions)
+    pub(in crate::node) fn has_callers(&self) -> bool {
+        self.threads.engine_thread.has_callers(&self.requests.submissions)
     }
 
-    /// Returns the time at which the engine must turn again at the latest. Called by a thread that
-    /// is about to sleep until then, and tells local peers.
+    /// Returns the time at which the engine must run its next turn at the latest. Called by a
+    /// thread that is about to sleep until then. From here on local peers wake the thread, and
+    /// peers have their credit, so that none waits for a node that sleeps.
     pub fn next_timeout(&self) -> Option<Time> {
         self.with_engine(|engine| {
-            let told = self.mail.give_credit_back(engine, self.now());
-            if self.has_local_peers() && engine.shm_mut().doze() || told {
+            let reported = self.mail.give_credit_back(engine, self.now());
+            if self.has_local_peers() && engine.shm_mut().arm_wakeups() || reported {
                 Some(Time(0))
             } else {
                 self.clock.due(engine)
@@ -119,12 +131,12 @@ impl<'w, 's> WaitLoop<'w, 's> {
         WaitLoop { node, idle: Idle::new(&node.threads.spin_limit), deadline, long }
     }
 
-    /// Waits until `ready` returns a value, as a driver or beside one. `wakes` says which news
-    /// wakes the thread while it is parked.
+    /// Waits until `ready` returns a value. The thread drives the engine, or waits while another
+    /// thread drives it. `wake_source` says what wakes the thread while it is parked.
     fn run<T>(
         node: &'w Node,
         deadline: Option<Instant>,
-        wakes: Wakes,
+        wake_source: WakeSource,
         long: &'w mut LongWait<'s>,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
@@ -136,7 +148,8 @@ impl<'w, 's> WaitLoop<'w, 's> {
         let mut driving = node.threads.driver.try_drive(now);
         let mut waiting = WaitLoop::new(node, deadline, long);
         if driving.is_none() && cork::is_on() {
-            // The driver does not know the posts that this thread has held back, and may sleep.
+            // The thread that drives does not know of the posts that this thread holds back, and
+            // may sleep. Nobody else would send them.
             node.send_what_was_held();
         }
         loop {
@@ -145,18 +158,18 @@ impl<'w, 's> WaitLoop<'w, 's> {
                 driving.leave(now);
                 return value;
             }
-            let wakes = match waiting.spin_beside(&mut ready) {
+            let wake_source = match waiting.spin_beside(&mut ready) {
                 Ok(value) => return Some(value),
-                Err(IdleStep::Pause(_)) => Wakes::Alone,
-                Err(IdleStep::Spin | IdleStep::Yield | IdleStep::Sleep) => wakes,
+                Err(IdleStep::Pause(_)) => WakeSource::Direct,
+                Err(IdleStep::Spin | IdleStep::Yield | IdleStep::Sleep) => wake_source,
             };
             let limit =
                 node.threads.spin_limit.interval().unwrap_or(SLEEP_MAX).min(until(deadline));
-            let (value, role) = node.threads.driver.park(Some(limit), wakes, &mut ready);
+            let (value, role) = node.threads.driver.park(Some(limit), wake_source, &mut ready);
             driving = role;
             now = node.now();
             waiting.idle.slept();
-            // A thread that was woken for another one's news goes on with the same wait.
+            // A thread that was woken for the condition of another thread goes on waiting.
             if value.is_some() {
                 waiting.idle.ends(now);
             }
@@ -166,12 +179,12 @@ impl<'w, 's> WaitLoop<'w, 's> {
                 }
                 return value;
             }
-            waiting.long.look(now);
+            waiting.long.check(now);
         }
     }
 
-    /// Polls while another thread drives, for as long as spinning may pay. Returns the value, or
-    /// what to do next.
+    /// Polls `ready` while another thread drives, for as long as spinning is likely to be cheaper
+    /// than a sleep and a wakeup. Returns the value, or what to do next.
     fn spin_beside<T>(&mut self, ready: &mut impl FnMut() -> Option<T>) -> Result<T, IdleStep> {
         let Self { node, idle, deadline, long } = self;
         while node.threads.driver.is_driven() && !passed(*deadline) {
@@ -180,7 +193,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
                 idle.ends(now);
                 return Ok(value);
             }
-            long.look(now);
+            long.check(now);
             if long.is_interrupted() {
                 return Err(IdleStep::Sleep);
             }
@@ -194,7 +207,8 @@ impl<'w, 's> WaitLoop<'w, 's> {
         Err(IdleStep::Sleep)
     }
 
-    /// Returns the awaited value if it is there, and the time of the last reading of the clock.
+    /// Runs turns of the engine until `ready` returns a value, or the deadline has passed. Returns
+    /// the value, and the latest reading of the clock.
     pub(super) fn drive<T>(
         &mut self,
         mut now: Time,
@@ -205,10 +219,10 @@ impl<'w, 's> WaitLoop<'w, 's> {
         let last = deadline.map(|deadline| node.clock.time_of(deadline));
         let mut watch = LinkWatch::new(node);
         let has_own_turns = node.access() == Access::OwnTurns;
-        let (mut spun, mut stood_aside) = (0u64, 0);
+        let (mut spun, mut yields) = (0u64, 0);
         loop {
             node.threads.driver.begin_round();
-            node.threads.engine_thread.let_visitors_in();
+            node.threads.engine_thread.yield_to_visitors();
             let work = node.turn_until_news(now);
             let value = ready();
             let is_late = last.is_some_and(|last| last <= now) || long.is_interrupted();
@@ -230,7 +244,8 @@ impl<'w, 's> WaitLoop<'w, 's> {
                             }
                             let value = match has_own_turns {
                                 // `ready` of the engine's own thread takes page faults by a system
-                                // call, which is worth one call a turn.
+                                // call. It is called once a turn, and not at each poll of the
+                                // rings.
                                 true => node.fast.view(node, &mut || None),
                                 false => node.fast.view(node, ready),
                             };
@@ -267,29 +282,30 @@ impl<'w, 's> WaitLoop<'w, 's> {
                         watch.release();
                     }
                 }
-                // Another thread runs the turn, and may need this core for that.
-                None => stand_aside(&mut stood_aside),
+                // Another thread runs the turn, and may need this core for it.
+                None => yield_or_sleep(&mut yields),
             }
             // Reads the clock once a round, because that costs as much as the rest of an idle turn.
             now = node.now();
-            long.look(now);
+            long.check(now);
         }
     }
 }
 
-/// Gives peers the credit back that they may wait for.
+/// Grants peers the credit of what the program has read. A peer without credit cannot send, so a
+/// driver that spins or sleeps does not keep credit back.
 fn return_credit(node: &Node) {
     node.with_engine(|engine| node.mail.give_credit_back(engine, node.now()));
 }
 
-/// Sleeps for an interval of polling. Peers get the credit back that they may wait for.
+/// Sleeps until the next poll ([`super::Idle`]), with the peers' credit granted.
 fn pause(node: &Node, interval: Duration) {
     return_credit(node);
     std::thread::sleep(interval);
 }
 
-/// Blocks until the socket is readable, a timer is due, another thread has news for this one,
-/// or the deadline has passed.
+/// Blocks until the socket is readable, a timer is due, another thread wakes this one, or the
+/// deadline has passed.
 fn sleep_on_socket<T>(
     node: &Node,
     watch: &mut LinkWatch<'_>,
@@ -301,8 +317,8 @@ fn sleep_on_socket<T>(
     let next = node.next_timeout();
     let timeout = node.clock.span_until(next).min(until(deadline)).min(most);
     node.threads.driver.sleep.fall_asleep(node.now() + timeout);
-    // Submissions and outcomes since the last check: their makers may not have seen this thread
-    // sleep.
+    // A request or an outcome may have come after the last check and before `fall_asleep`. Then its
+    // thread has seen this thread awake, and has not woken it.
     let value = ready();
     if value.is_none() && node.requests.submissions.is_empty() {
         let faults = node.access() == Access::OwnTurns;

@@ -120,7 +120,7 @@ impl Helper<'_> {
             if faults {
                 self.take_faults(&mut open_faults);
             }
-            open_faults.look(node);
+            open_faults.check(node);
             // After a sleep away from the socket, the helper checks the role first. A watch returns
             // at once if there is something to do.
             if (faults || (watched && (stands_still || !node.threads.driver.is_driven())))
@@ -214,7 +214,7 @@ impl Helper<'_> {
         EngineThread::begin(node.number());
         let driving = node.threads.driver.adopt();
         let mut open_faults = Faults::default();
-        let mut look = || {
+        let mut check = || {
             let faults = node.engine.masks_turns()
                 && node
                     .threads
@@ -224,12 +224,12 @@ impl Helper<'_> {
             if faults {
                 self.take_faults(&mut open_faults);
             }
-            open_faults.look(node);
+            open_faults.check(node);
             node.closing.load(Ordering::SeqCst).then_some(())
         };
         let mut long = LongWait::short(node);
         let mut waiting = WaitLoop::new(node, None, &mut long);
-        while waiting.drive(node.now(), &mut look).0.is_none() {}
+        while waiting.drive(node.now(), &mut check).0.is_none() {}
         node.threads.engine_thread.end();
         // A request that was put after the last turn, by a thread that took this one for running.
         node.try_turn(node.now());

@@ -242,8 +242,8 @@ mod models {
         }
 
         /// Enters as `Node::with_engine` does.
-        fn look<V>(&self, look: impl FnOnce(&mut Engine) -> V) -> V {
-            let value = look(&mut self.combining_lock.enter());
+        fn with_engine<V>(&self, with_engine: impl FnOnce(&mut Engine) -> V) -> V {
+            let value = with_engine(&mut self.combining_lock.enter());
             if self.combining_lock.is_asked() {
                 self.try_turns();
             }
@@ -255,7 +255,7 @@ mod models {
         fn sleep(&self) {
             loop {
                 self.sleeper.fall_asleep(Time(u64::MAX));
-                let next = self.look(|engine| engine.due);
+                let next = self.with_engine(|engine| engine.due);
                 self.sleeper.fall_asleep(Time(next));
                 if next > SOON {
                     self.sleeper.event.wait();
@@ -292,14 +292,14 @@ mod models {
         });
     }
 
-    /// Property 5, where the holder only runs `look`.
+    /// Property 5, where the holder only runs `with_engine`.
     #[test]
     fn loom_also_to_one_who_only_looks() {
         model(None, || {
             let world = World::new();
             let other = Arc::clone(&world);
             let thread = thread::spawn(move || other.leave());
-            world.look(|_| ());
+            world.with_engine(|_| ());
             thread.join().unwrap();
             assert_eq!((world.taken(), world.queue.load(Ordering::Relaxed)), (1, 0));
         });

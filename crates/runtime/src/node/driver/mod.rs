@@ -41,7 +41,7 @@
 //! | [`Driver::helper_sleeps`] | the helper | role driven | away, twice as long each time | |
 //! | | | role free for a short time, and the gaps are short | away | |
 //! | | | otherwise | watches | |
-//! | [`Driver::wake_waiters`] | who made news | | parked waiters check their values | all but [`Wakes::Alone`] |
+//! | [`Driver::wake_waiters`] | who made news | | parked waiters check their values | all but [`WakeSource::Direct`] |
 //! | [`Driver::tell_sleepers`] | who ran a turn | news, more work, or a timer before the end of the sleep | awake | the driver, the helper if it watches |
 //!
 //! # Properties
@@ -53,7 +53,7 @@
 //! 3. While there is no driver, the helper watches, or is being woken, or polls again within
 //!    two times [`limits::HELPER_SLEEP`].
 //! 4. A waiter whose condition came true before [`Driver::wake_waiters`] sees it and does not sleep
-//!    on. ([`Wakes::Alone`] leaves that to others.)
+//!    on. ([`WakeSource::Direct`] leaves that to others.)
 //! 5. Requests left to the thread in the engine are taken up by a turn that begins afterwards.
 //! 6. No thread sleeps past the time at which the next turn is due.
 
@@ -73,4 +73,4 @@ pub mod waiters;
 
 pub use sleeper::{Descriptors, Wakeup};
 pub use spin::{Idle, IdleStep, SpinLimit};
-pub use state::{Driver, HelperSleep, Wakes};
+pub use state::{Driver, HelperSleep, WakeSource};

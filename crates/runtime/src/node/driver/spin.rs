@@ -192,7 +192,7 @@ impl<'s> Idle<'s> {
 
     /// Notes an idle poll. Returns what the thread does next.
     pub fn next(&mut self, now: Time) -> IdleStep {
-        self.look(now);
+        self.note_preemptions(now);
         let span = self.span.get_or_insert(IdleSpan {
             since: now,
             latest: now,
@@ -226,7 +226,7 @@ impl<'s> Idle<'s> {
     /// Ends the span, because there is something to do. The work may have come while the core was
     /// taken away.
     pub fn ends(&mut self, now: Time) {
-        self.look(now);
+        self.note_preemptions(now);
         if let Some(span) = self.span.take() {
             self.in_burst |= span.has_slept;
             if !span.was_taken {
@@ -235,7 +235,7 @@ impl<'s> Idle<'s> {
         }
     }
 
-    fn look(&mut self, now: Time) {
+    fn note_preemptions(&mut self, now: Time) {
         let Some(IdleSpan { latest, preemptions: Some(before), was_taken, .. }) = &mut self.span
         else {
             return;

@@ -56,18 +56,19 @@ struct RoleState {
 #[derive(Debug)]
 struct Waiter {
     thread: Thread,
-    wakes: Wakes,
+    wake_source: WakeSource,
     /// Set under the lock when the waiter has been made the driver.
     handed: AtomicBool,
 }
 
-/// Event that ends a waiter's sleep, besides the role and the waiter's limit.
+/// Selects what unparks a waiter, besides the driver's role and the waiter's time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wakes {
-    /// Woken by [`Driver::wake_waiters`].
-    WithAll,
-    /// Woken only by the thread that makes its condition true, and unparks it then.
-    Alone,
+pub enum WakeSource {
+    /// [`Driver::wake_waiters`] unparks the waiter together with all others, after any completion
+    /// or arrival. Each then checks its condition.
+    Broadcast,
+    /// Only the thread that makes the waiter's condition true unparks it.
+    Direct,
 }
 
 /// Ownership of the role. [`DriverGuard::leave`] gives the role back. A drop (by a panic) gives it
@@ -82,9 +83,9 @@ pub struct DriverGuard<'a, B: Bell = Event> {
 /// Time at which a leaving driver comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriverReturn {
-    /// After a gap as those before, if it waits again.
-    MaybeSoon,
-    /// When somebody wakes it.
+    /// The thread may wait again, after a gap of the typical length.
+    AfterGap,
+    /// The thread sleeps until it is woken.
     WhenWoken,
 }
 
@@ -176,15 +177,15 @@ impl<B: Bell> Driver<B> {
     /// (then there is neither). The caller uses the role or leaves it.
     ///
     /// `ready` is called again after each [`Driver::wake_waiters`], so a caller of that function
-    /// makes `ready` true before. With [`Wakes::Alone`], `ready` is called again whenever the
+    /// makes `ready` true before. With [`WakeSource::Direct`], `ready` is called again whenever the
     /// thread is unparked.
     pub fn park<T>(
         &self,
         limit: Option<Duration>,
-        wakes: Wakes,
+        wake_source: WakeSource,
         mut ready: impl FnMut() -> Option<T>,
     ) -> (Option<T>, Option<DriverGuard<'_, B>>) {
-        let waiter = match self.enlist(wakes) {
+        let waiter = match self.enlist(wake_source) {
             Ok(waiter) => waiter,
             Err(guard) => return (None, Some(guard)),
         };
@@ -209,7 +210,11 @@ impl<B: Bell> Driver<B> {
         // checks its condition after it has enlisted.
         fence(Ordering::SeqCst);
         if self.parked.load(Ordering::Relaxed) > 0 {
-            for waiter in self.lock().waiters.iter().filter(|waiter| waiter.wakes == Wakes::WithAll)
+            for waiter in self
+                .lock()
+                .waiters
+                .iter()
+                .filter(|waiter| waiter.wake_source == WakeSource::Broadcast)
             {
                 waiter.thread.unpark();
             }
@@ -261,8 +266,9 @@ impl<B: Bell> Driver<B> {
         HelperSleep::Away(time)
     }
 
-    /// Returns `true` if the next driver will most likely come within `GAP_SHORT_NS`.
-    pub fn comes_soon(&self) -> bool {
+    /// Returns `true` if the next driver is likely to take the role within `GAP_SHORT_NS` after the
+    /// present one leaves it, judged by the gaps so far.
+    pub fn predicts_quick_return(&self) -> bool {
         self.gap.load(Ordering::Relaxed) <= GAP_SHORT_NS
     }
 
@@ -288,12 +294,13 @@ impl<B: Bell> Driver<B> {
 
     /// Enlists a waiter, or makes it the driver if there is none. The lock keeps a leaving driver
     /// from missing the waiter.
-    fn enlist(&self, wakes: Wakes) -> Result<Arc<Waiter>, DriverGuard<'_, B>> {
+    fn enlist(&self, wake_source: WakeSource) -> Result<Arc<Waiter>, DriverGuard<'_, B>> {
         let mut state = self.lock();
         if let Some(guard) = self.take() {
             return Err(guard);
         }
-        let waiter = Arc::new(Waiter { thread: current(), wakes, handed: AtomicBool::new(false) });
+        let waiter =
+            Arc::new(Waiter { thread: current(), wake_source, handed: AtomicBool::new(false) });
         state.waiters.push_back(Arc::clone(&waiter));
         self.parked.store(state.waiters.len(), Ordering::Relaxed);
         drop(state);
@@ -324,7 +331,7 @@ impl<B: Bell> Driver<B> {
         // The helper must not wait for a driver that sleeps. Zero means that it left long ago.
         let left_at = if back == DriverReturn::WhenWoken { 0 } else { now.0 };
         self.left_at.store(left_at, Ordering::Relaxed);
-        let gaps_are_short = back == DriverReturn::MaybeSoon && self.gaps_are_short();
+        let gaps_are_short = back == DriverReturn::AfterGap && self.gaps_are_short();
         self.driven.store(false, Ordering::Release);
         let Some(until) = self.helper.away_until() else { return };
         if gaps_are_short && until <= now + HELPER_SLEEP {
@@ -351,7 +358,7 @@ impl<B: Bell> DriverGuard<'_, B> {
     /// helper if nobody else would watch the socket soon.
     pub fn leave(mut self, now: Time) {
         self.left = true;
-        self.driver.release(Some(now), DriverReturn::MaybeSoon);
+        self.driver.release(Some(now), DriverReturn::AfterGap);
     }
 
     /// Leaves the role as [`DriverGuard::leave`] does, for a task that sleeps from here on until it
@@ -366,7 +373,7 @@ impl<B: Bell> Drop for DriverGuard<'_, B> {
     fn drop(&mut self) {
         if !self.left {
             // A helper that is away polls by itself, because its sleeps are limited.
-            self.driver.release(None, DriverReturn::MaybeSoon);
+            self.driver.release(None, DriverReturn::AfterGap);
         }
     }
 }

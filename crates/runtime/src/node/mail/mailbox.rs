@@ -436,7 +436,7 @@ impl MailboxState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read_credit::{READ_A_LOOK, TOLD_TOGETHER};
+    use super::super::read_credit::{READS_PER_CHECK, REPORT_BYTES};
     use super::*;
     use oikaze_protocol::limits::CREDIT_OVERHEAD;
     use oikaze_protocol::wind::Class;
@@ -502,10 +502,10 @@ mod tests {
                 assert_eq!(given[from as usize], read[from as usize]);
                 pieces += 1;
             }
-            assert!((0..2).all(|peer| read[peer] - given[peer] < TOLD_TOGETHER));
+            assert!((0..2).all(|peer| read[peer] - given[peer] < REPORT_BYTES));
         }
         // Some of them by READ_A_LOOK.
-        assert!((20..40 + 100_000 / READ_A_LOOK).contains(&pieces), "{pieces}");
+        assert!((20..40 + 100_000 / READS_PER_CHECK).contains(&pieces), "{pieces}");
         for request in mailbox.read() {
             let Request::Consumed { from, messages, bytes } = request else {
                 panic!("it gives credit back")
@@ -520,7 +520,7 @@ mod tests {
     /// other waits for the remaining ones, which take no credit either.
     #[test]
     fn a_batch_that_another_has_taken_from_is_promised_again() {
-        const EACH: usize = TOLD_TOGETHER as usize;
+        const EACH: usize = REPORT_BYTES as usize;
         let mailbox = Mailbox::default();
         std::thread::scope(|scope| scope.spawn(|| mailbox.enlist(2).len()).join().unwrap());
         mailbox.enlist(2);
@@ -539,7 +539,7 @@ mod tests {
         let mailbox = Mailbox::default();
         deposit(&mailbox, vec![message(3, 0, 1000)]);
         let mut told = false;
-        for _ in 0..READ_A_LOOK * 5 {
+        for _ in 0..READS_PER_CHECK * 5 {
             deposit(&mailbox, vec![message(0, 0, 8)]);
             let request = mailbox.take(None).and_then(|(_, request)| request);
             told |=

@@ -6,19 +6,19 @@ use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
 
 /// Bytes of one peer's credit at which they are reported to the engine. A thread that finds nothing
 /// to do reports smaller amounts ([`ReadCredit::take`]). On a node that always has something to do,
-/// they are reported sooner or later ([`ReadCredit::one_of_the_rest`]).
-pub(super) const TOLD_TOGETHER: u64 = CREDIT / 8;
-/// Items read per check of one peer for unreported credit.
-pub(super) const READ_A_LOOK: u64 = 64;
+/// smaller amounts are reported in turn ([`ReadCredit::report_next_peer`]).
+pub(super) const REPORT_BYTES: u64 = CREDIT / 8;
+/// Number of items read per report of one peer's credit in turn.
+pub(super) const READS_PER_CHECK: u64 = 64;
 
 /// Unreported credit of messages, or of entries, that were read.
 #[derive(Default)]
 pub(super) struct ReadCredit {
     /// Unreported credit of each peer, by rank, grown as needed.
     read: Vec<Read>,
-    /// Items read since the last check of a peer, and the peer to be checked next.
-    since_look: u64,
-    next_look: usize,
+    /// Number of items read since the last report in turn, and the peer whose turn is next.
+    reads_since_check: u64,
+    next_checked: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -38,11 +38,11 @@ impl ReadCredit {
         let read = self.read.get_mut(at)?;
         read.messages += 1;
         read.bytes += bytes as u64;
-        self.since_look += 1;
-        if read.bytes + read.messages * CREDIT_OVERHEAD >= TOLD_TOGETHER {
-            return self.tell(at);
+        self.reads_since_check += 1;
+        if read.bytes + read.messages * CREDIT_OVERHEAD >= REPORT_BYTES {
+            return self.report(at);
         }
-        if self.since_look >= READ_A_LOOK { self.one_of_the_rest() } else { None }
+        if self.reads_since_check >= READS_PER_CHECK { self.report_next_peer() } else { None }
     }
 
     /// Counts credit of a request that cannot be made now again.
@@ -57,18 +57,18 @@ impl ReadCredit {
 
     /// Reports all unreported credit.
     pub fn take(&mut self) -> Vec<Request> {
-        (0..self.read.len()).filter_map(|at| self.tell(at)).collect()
+        (0..self.read.len()).filter_map(|at| self.report(at)).collect()
     }
 
     /// Reports the credit of one peer after the other.
-    fn one_of_the_rest(&mut self) -> Option<Request> {
-        self.since_look = 0;
-        let at = self.next_look % self.read.len().max(1);
-        self.next_look = at + 1;
-        self.tell(at)
+    fn report_next_peer(&mut self) -> Option<Request> {
+        self.reads_since_check = 0;
+        let at = self.next_checked % self.read.len().max(1);
+        self.next_checked = at + 1;
+        self.report(at)
     }
 
-    fn tell(&mut self, at: usize) -> Option<Request> {
+    fn report(&mut self, at: usize) -> Option<Request> {
         let Read { messages, bytes } = std::mem::take(self.read.get_mut(at)?);
         (messages > 0).then_some(Request::Consumed {
             from: Rank::try_from(at).ok()?,

@@ -121,16 +121,16 @@ impl Departures {
     }
 
     #[inline]
-    fn look<T>(&self, look: impl FnOnce(&DeparturesState) -> Option<T>) -> Option<T> {
+    fn read_state<T>(&self, read: impl FnOnce(&DeparturesState) -> Option<T>) -> Option<T> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        look(&lock(&self.inside))
+        read(&lock(&self.inside))
     }
 
     /// Returns how this peer died, if it did.
     pub fn death_of(&self, rank: Rank) -> Option<Death> {
-        self.look(|inside| inside.death_of(rank))
+        self.read_state(|inside| inside.death_of(rank))
     }
 
     /// Returns the nodes that are gone without having left in order, in the order in which that
@@ -140,7 +140,7 @@ impl Departures {
             let lost = inside.dead.iter().filter(|(rank, death)| inside.is_lost(*rank, *death));
             Some(lost.map(|(rank, _)| *rank).collect())
         };
-        self.look(lost).unwrap_or_default()
+        self.read_state(lost).unwrap_or_default()
     }
 
     fn others(&self) -> impl Iterator<Item = Rank> + use<> {
@@ -154,7 +154,7 @@ impl Departures {
             inside.death_of(rank).is_none() && !inside.leaving.contains_key(&rank)
         };
         let all = || self.others().collect();
-        self.look(|inside| Some(self.others().filter(|rank| active(inside, *rank)).collect()))
+        self.read_state(|inside| Some(self.others().filter(|rank| active(inside, *rank)).collect()))
             .unwrap_or_else(all)
     }
 
@@ -173,14 +173,14 @@ impl Departures {
 
     /// Returns `true` if this peer has begun to leave.
     pub fn is_leaving(&self, rank: Rank) -> bool {
-        self.look(|inside| inside.leaving.contains_key(&rank).then_some(())).is_some()
+        self.read_state(|inside| inside.leaving.contains_key(&rank).then_some(())).is_some()
     }
 
     /// Returns why a wait for this peer, or for any other node, is in vain. A wait for any node is
     /// in vain if all others are leaving or dead (END-2.2).
     #[inline]
     pub fn loss_of(&self, peer: Option<Rank>, needs: Needs) -> Option<Failure> {
-        let loss = self.look(|inside| match peer {
+        let loss = self.read_state(|inside| match peer {
             Some(peer) => inside.end_of(peer, needs),
             // A death ends the job, unless survivors go on (END-4.1): nothing is waited for then.
             None if !self.keeps_going() && inside.first_lost().is_some() => inside.first_lost(),
@@ -198,7 +198,7 @@ impl Departures {
     /// Returns the loss of the first of these nodes that is gone without having left in order, or
     /// why no result comes any more.
     pub fn loss_in(&self, ranks: &[Rank]) -> Option<Failure> {
-        let loss = self.look(|inside| {
+        let loss = self.read_state(|inside| {
             let lost = inside
                 .dead
                 .iter()
@@ -216,7 +216,7 @@ impl Departures {
             };
             Some(ranks.iter().filter(is_gone).copied().collect())
         };
-        self.look(gone).unwrap_or_default()
+        self.read_state(gone).unwrap_or_default()
     }
 
     /// Returns why no result comes any more: this node has left, or the job was aborted.
@@ -224,7 +224,7 @@ impl Departures {
         if self.left.load(Ordering::Acquire) {
             return Some(Failure::Left);
         }
-        self.look(|inside| inside.aborted.clone().map(Failure::Aborted))
+        self.read_state(|inside| inside.aborted.clone().map(Failure::Aborted))
     }
 
     /// Returns the next result of this node's own work, or why there will be none.
@@ -245,7 +245,7 @@ impl Departures {
 
     /// Returns `true` if the job was aborted.
     pub fn is_aborted(&self) -> bool {
-        self.look(|inside| inside.aborted.as_ref().map(drop)).is_some()
+        self.read_state(|inside| inside.aborted.as_ref().map(drop)).is_some()
     }
 
     /// Returns the launcher's words on how this node's process ended. Waits a moment for them.

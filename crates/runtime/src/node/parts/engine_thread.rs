@@ -1,9 +1,10 @@
-//! Engine's own thread of thread mode: what it alone may do, and how other threads reach it.
+//! Engine's own thread of thread mode, and access of other threads to the engine.
 //!
 //! In thread mode only that thread runs turns, so only it sends and receives. Other threads put
 //! their requests into the submission queue, which costs the same for every size: a request names
-//! memory by its descriptor. A thread that needs the state of the engine, such as the registration
-//! of a region, enters between two turns as a *visitor*. A visitor runs no turn.
+//! memory by its descriptor. A thread that needs the engine's state itself, for example to register
+//! a region, takes the engine's lock between two turns. Such a thread is a *visitor*, and runs no
+//! turn.
 
 use super::access::Access;
 use crossbeam_queue::SegQueue;
@@ -13,13 +14,14 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
-/// Checks of the engine thread for which a visitor holds it up, before it yields its core.
+/// Number of polls for which the engine's thread spins while a visitor has the lock, before it
+/// yields its core.
 const VISIT_POLLS: u32 = 1024;
 
-/// Number of times that a thread yields its core, before it sleeps instead.
+/// Maximum number of times that a thread yields its core in a row, before it sleeps instead.
 const YIELDS_MAX: u32 = 64;
-/// Time for which it then sleeps.
-pub(in crate::node) const ASIDE_TIME: Duration = Duration::from_micros(50);
+/// Length of the sleep of a thread for which yielding its core does not help.
+pub(in crate::node) const YIELD_SLEEP: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// Number of the node whose engine's thread this is, or 0.
@@ -56,9 +58,10 @@ impl EngineThread {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if other threads want something of the engine's own thread.
+    /// Returns `true` if another thread has submitted a request, or wants the engine's lock. The
+    /// engine's own thread then ends its present turn early.
     #[inline]
-    pub fn is_called(&self, submissions: &SegQueue<Submission>) -> bool {
+    pub fn has_callers(&self, submissions: &SegQueue<Submission>) -> bool {
         self.runs() && (!submissions.is_empty() || self.has_visitors())
     }
 
@@ -80,16 +83,17 @@ impl EngineThread {
         self.visitors.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until no visitor is there. Called by the engine's thread before each turn, which would
-    /// otherwise take the lock again before a visitor that has slept gets it.
-    pub fn let_visitors_in(&self) {
-        let (mut polls, mut stood_aside) = (0, 0);
+    /// Waits until all visitors have had the engine's lock. Called by the engine's thread before
+    /// each turn. Without this wait, it would take the lock again before a visitor that is waking
+    /// up gets it, and starve the visitor.
+    pub fn yield_to_visitors(&self) {
+        let (mut polls, mut yields) = (0, 0);
         while self.has_visitors() {
             polls += 1;
             if polls < VISIT_POLLS {
                 std::hint::spin_loop();
             } else {
-                stand_aside(&mut stood_aside);
+                yield_or_sleep(&mut yields);
             }
         }
     }
@@ -101,18 +105,20 @@ impl EngineThread {
     }
 }
 
-/// Gives the core to a thread that has what the calling thread waits for. `times` counts the calls.
+/// Yields the core to the thread that holds what the calling thread waits for, or sleeps. `times`
+/// counts the calls of one wait.
 ///
-/// A thread of a real-time class that yields leaves its core to none of another class
-/// (sched_yield(2)), so it sleeps after some calls. So does a thread whose yields are slow.
-pub(in crate::node) fn stand_aside(times: &mut u32) {
+/// sched_yield(2) in a thread of a real-time class runs no thread of another class. So a thread
+/// that has yielded [`YIELDS_MAX`] times in vain sleeps instead. So does a thread whose yields are
+/// slow.
+pub(in crate::node) fn yield_or_sleep(times: &mut u32) {
     *times += 1;
     if *times >= YIELDS_MAX || !yield_core() {
-        std::thread::sleep(ASIDE_TIME);
+        std::thread::sleep(YIELD_SLEEP);
     }
 }
 
-/// Time in which a thread is a visitor.
+/// Guard of a visitor, which counts while the guard lives.
 pub struct Visit<'e>(&'e AtomicUsize);
 
 impl Drop for Visit<'_> {

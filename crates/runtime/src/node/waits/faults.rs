@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 /// explained.
 const WATCHED_MAX: usize = 256;
 /// Time between two checks of page faults that have not been served.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Page faults that may not have been served. Owned by the thread that takes them.
 #[derive(Default)]
 pub struct Faults {
     open: Vec<OpenFault>,
-    looked: Option<Instant>,
+    checked: Option<Instant>,
 }
 
 struct OpenFault {
@@ -50,15 +50,15 @@ impl Faults {
 
     /// Forgets faults that have been served, and registers those that last. Costs a comparison
     /// while there is none.
-    pub fn look(&mut self, node: &Node) {
+    pub fn check(&mut self, node: &Node) {
         if self.open.is_empty() {
             return;
         }
         let asked = node.waits.is_asked();
-        if !asked && self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+        if !asked && self.checked.is_some_and(|checked| checked.elapsed() < RECHECK_INTERVAL) {
             return;
         }
-        self.looked = Some(Instant::now());
+        self.checked = Some(Instant::now());
         let register_after = node.waits.register_after();
         // The engine requests the page in its next turn, so it may not know a fault that has just
         // come.
@@ -66,7 +66,7 @@ impl Faults {
             let mut is_open = |open: &OpenFault| {
                 engine.coherence().fetching_from(open.array, open.page).is_some()
             };
-            self.open.retain(|open| open.begun.elapsed() < LOOK_EVERY || is_open(open));
+            self.open.retain(|open| open.begun.elapsed() < RECHECK_INTERVAL || is_open(open));
         });
         for open in &mut self.open {
             if open.registered.is_none() && (asked || open.begun.elapsed() >= register_after) {

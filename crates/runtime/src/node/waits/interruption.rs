@@ -75,7 +75,7 @@ impl Interruption {
 
     /// Asks the program if that is due.
     #[inline]
-    pub fn look(&mut self, now: Time) {
+    pub fn check(&mut self, now: Time) {
         if now >= self.due
             && let Some(check) = &self.check
         {

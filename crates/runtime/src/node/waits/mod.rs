@@ -356,14 +356,14 @@ impl<'s> LongWait<'s> {
         }
     }
 
-    /// Registers the wait if it has lasted long, or if another node asks. Called again and again
-    /// with the present time.
+    /// Registers the wait if it has lasted long, or if another node asks. Called with the present
+    /// time whenever the waiting thread has polled.
     #[inline]
-    pub fn look(&mut self, now: Time) {
+    pub fn check(&mut self, now: Time) {
         if now >= self.due || self.waits.is_asked() {
             self.register();
         }
-        self.interruption.look(now);
+        self.interruption.check(now);
     }
 
     /// Returns `true` if the program has interrupted the wait, which then ends as if its time limit

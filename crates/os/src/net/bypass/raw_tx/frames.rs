@@ -31,15 +31,15 @@ const OFFLOAD_LEN: usize = 10;
 /// Bytes of all headers.
 const HEADERS_MAX: usize = OFFLOAD_LEN + ETHERNET_LEN + ip::HEADERS_MAX;
 /// Time without a datagram by tcx after a frame, after which the peer may have moved.
-const UNHEARD_TIME: Duration = Duration::from_millis(5);
+const UNCONFIRMED_TIME_MAX: Duration = Duration::from_millis(5);
 /// Number of frames without a datagram by tcx in between, after which the peer may have moved.
-const UNHEARD_FRAMES_MAX: u32 = 8;
+const UNCONFIRMED_FRAMES_MAX: u32 = 8;
 /// Maximum number of datagrams to one peer that go sooner as frames than through the sockets: a
 /// message of 5 KiB at an MTU of 1500.
 const FRAMES_AT_ONCE_MAX: usize = 4;
 /// Interval of attempts, in datagrams that could be frames, while a peer is not heard. Each attempt
 /// goes through the socket to the peer's port for small datagrams, so that the peer may be heard.
-const UNHEARD_ATTEMPT_DATAGRAMS: u32 = 16;
+const DATAGRAMS_PER_ATTEMPT: u32 = 16;
 /// Interval at which the socket is used all the same, because firewalls forget a flow that they do
 /// not see. The kernel's route is checked then, too.
 const SOCKET_INTERVAL: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ pub(super) struct PeerFrames {
     /// Route that was checked last, and when.
     checked: Option<(ReceivedRoute, Instant)>,
     /// Number of frames since a datagram came by tcx, and when the first was sent.
-    unheard: (u32, Instant),
+    unconfirmed: (u32, Instant),
     by_socket: Instant,
     /// Number of datagrams that could have gone as frames, if the peer had been heard.
     asked: u32,
@@ -122,7 +122,13 @@ struct FrameTemplate {
 impl PeerFrames {
     pub(super) fn new() -> PeerFrames {
         let now = Instant::now();
-        PeerFrames { template: None, checked: None, unheard: (0, now), by_socket: now, asked: 0 }
+        PeerFrames {
+            template: None,
+            checked: None,
+            unconfirmed: (0, now),
+            by_socket: now,
+            asked: 0,
+        }
     }
 
     /// Records the route by which something came from the peer to which `socket` is connected.
@@ -132,7 +138,7 @@ impl PeerFrames {
         socket: &Socket,
         sockets: &mut RawSockets,
     ) {
-        self.unheard.0 = 0;
+        self.unconfirmed.0 = 0;
         let same = self.checked.as_ref().is_some_and(|(checked, _)| checked == route);
         if same && self.template.is_some() {
             return;
@@ -146,14 +152,14 @@ impl PeerFrames {
 
     /// Returns `true` if a few datagrams of `len` bytes should be tried as frames.
     pub(super) fn may_take(&mut self, len: usize) -> bool {
-        let is_heard = self.unheard.0 + FRAMES_AT_ONCE_MAX as u32 <= UNHEARD_FRAMES_MAX;
+        let is_confirmed = self.unconfirmed.0 + FRAMES_AT_ONCE_MAX as u32 <= UNCONFIRMED_FRAMES_MAX;
         match &self.template {
-            Some(template) if is_heard => template.headers + len <= FRAME_BYTES_MAX,
+            Some(template) if is_confirmed => template.headers + len <= FRAME_BYTES_MAX,
             // Two peers that have nothing small for each other would otherwise never be heard, or
             // never again.
             _ => {
                 self.asked = self.asked.wrapping_add(1);
-                self.asked.is_multiple_of(UNHEARD_ATTEMPT_DATAGRAMS)
+                self.asked.is_multiple_of(DATAGRAMS_PER_ATTEMPT)
             }
         }
     }
@@ -172,10 +178,10 @@ impl PeerFrames {
             return None;
         }
         let now = Instant::now();
-        let (unheard, first) = &mut self.unheard;
-        if *unheard == 0 {
+        let (unconfirmed, first) = &mut self.unconfirmed;
+        if *unconfirmed == 0 {
             *first = now;
-        } else if *unheard >= UNHEARD_FRAMES_MAX || now - *first > UNHEARD_TIME {
+        } else if *unconfirmed >= UNCONFIRMED_FRAMES_MAX || now - *first > UNCONFIRMED_TIME_MAX {
             return None;
         }
         if now - self.by_socket > SOCKET_INTERVAL {
@@ -196,7 +202,7 @@ impl PeerFrames {
                 sent => sent,
             },
         };
-        *unheard += count as u32;
+        *unconfirmed += count as u32;
         match sent {
             // Dropped at the interface, which UDP does not report: as good as lost on the path.
             Ok(()) | Err(Errno::NOBUFS) => Some(count),

@@ -203,11 +203,11 @@ impl<L: SocketLink> Link for TcxRx<L> {
 
     /// Shuts the gate for all peers, because the programs cannot tell peers apart. The sockets then
     /// receive all datagrams.
-    fn unheard(&mut self, peer: SocketAddr) {
-        self.inner.unheard(peer);
+    fn report_silence(&mut self, peer: SocketAddr) {
+        self.inner.report_silence(peer);
         self.is_ring_hot = false;
         if let Some(receiver) = self.receiver.as_mut().filter(|receiver| receiver.is_open()) {
-            self.inner.udp().plain_only.unheard(peer);
+            self.inner.udp().plain_only.report_silence(peer);
             receiver.shut_gate();
         }
     }

@@ -41,7 +41,7 @@ fn hears_nothing(link: &mut LinkStack) {
 fn silence(link: &mut LinkStack, peer: &mut LinkStack, [here, there]: [SocketAddr; 2]) {
     say(peer, here);
     hears_nothing(link);
-    link.unheard(there);
+    link.report_silence(there);
     say(peer, here);
     hears(link);
     link.0.udp().plain_only.contains_any(Instant::now() + REOPEN_TIME);
@@ -121,7 +121,7 @@ fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
     let there = other.0.udp().bound()[0];
     for _ in 0..2 * SILENCES_MAX {
         assert!(connected(&mut link, &mut other, there).is_some());
-        link.unheard(there);
+        link.report_silence(there);
         say(&mut other, ends[0]);
         hears(&mut link);
         link.0.udp().plain_only.contains_any(Instant::now() + REOPEN_TIME);

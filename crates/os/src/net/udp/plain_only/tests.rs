@@ -8,7 +8,7 @@ fn peer(port: u16) -> SocketAddr {
 
 /// One silence that the link's own socket ends.
 fn silence(peers: &mut PlainOnlyPeers, now: &mut Instant) -> bool {
-    peers.unheard(peer(1));
+    peers.report_silence(peer(1));
     assert!(peers.contains(peer(1)) && peers.contains_any(*now) && !peers.contains(peer(2)));
     let given_up = peers.heard_plain(peer(1), *now);
     assert!(!peers.heard_plain(peer(1), *now), "what comes at once ends the same silence");
@@ -24,7 +24,7 @@ fn peer_heard_by_the_plain_socket_only_is_received_so() {
     let given_up: Vec<bool> = (0..SILENCES_MAX).map(|_| silence(&mut peers, &mut now)).collect();
     assert_eq!(given_up, [false, false, true]);
     peers.heard_fast(peer(1));
-    peers.unheard(peer(1));
+    peers.report_silence(peer(1));
     assert!(peers.contains(peer(1)) && !peers.heard_plain(peer(1), now), "for good, and told once");
 }
 

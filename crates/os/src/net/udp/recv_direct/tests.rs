@@ -217,7 +217,7 @@ fn several_peers_that_send_bulk_are_heard_in_turn() {
     }
     assert_eq!(receiver.sockets.connected.bulk.sockets.len(), senders.len());
     let to = SocketAddr::new(HERE, receiver.properties().bulk_port.unwrap());
-    let mut unheard = senders
+    let mut waiting = senders
         .each_ref()
         .map(|sender| (SocketAddr::new(HERE, sender.properties().bulk_port.unwrap()), 0));
     for look in 0..1000 {
@@ -225,18 +225,18 @@ fn several_peers_that_send_bulk_are_heard_in_turn() {
             let bulk = Outgoing::new(&to, Lane::Bulk, &[7; 100]);
             assert_eq!(sender.send(&[bulk]).unwrap(), 1);
         }
-        unheard.iter_mut().for_each(|(_, looks)| *looks += 1);
+        waiting.iter_mut().for_each(|(_, polls)| *polls += 1);
         let mut heard = |from: SocketAddr| {
-            unheard
+            waiting
                 .iter_mut()
                 .filter(|(sender, _)| *sender == from)
-                .for_each(|(_, looks)| *looks = 0)
+                .for_each(|(_, polls)| *polls = 0)
         };
         receiver.receive(&mut |arrival| heard(arrival.from)).unwrap();
         // Sockets that were idle while the others got theirs are found by polls of idle sockets.
         assert!(
-            look < 100 || unheard.iter().all(|(_, looks)| *looks <= 2 * senders.len()),
-            "{look}: {unheard:?}"
+            look < 100 || waiting.iter().all(|(_, polls)| *polls <= 2 * senders.len()),
+            "{look}: {waiting:?}"
         );
     }
 }

@@ -245,7 +245,7 @@ pub struct Node {
     pub events: Vec<Event>,
     pub fallbacks: Vec<Fallback>,
     /// Number of times that the peer was silent for long.
-    pub unheard: u32,
+    pub silences: u32,
     /// Whether the node is not scheduled, so that nothing is called on it.
     pub asleep: bool,
     pub corrupt_seen: u64,
@@ -268,7 +268,7 @@ impl Node {
             handler: Oracle::default(),
             events: Vec::new(),
             fallbacks: Vec::new(),
-            unheard: 0,
+            silences: 0,
             asleep: false,
             corrupt_seen: 0,
         }
@@ -276,7 +276,7 @@ impl Node {
 }
 
 /// Predicate that selects datagrams.
-pub type LooksSo = fn(&View<'_>) -> bool;
+pub type DatagramFilter = fn(&View<'_>) -> bool;
 
 pub struct World {
     pub nodes: [Node; 2],
@@ -288,7 +288,7 @@ pub struct World {
     pub one_port_only: bool,
     pub datagrams: u64,
     /// Node and predicate: datagrams of this node that satisfy it are lost.
-    pub loses: Option<(usize, LooksSo)>,
+    pub loses: Option<(usize, DatagramFilter)>,
     /// Whether datagrams are lost that a link may send as one train, because they follow each other
     /// at once and are equally long.
     pub loses_trains: bool,
@@ -468,7 +468,7 @@ impl World {
             }
             while let Some(event) = self.nodes[n].connection.poll_event() {
                 match event {
-                    Event::Unheard => self.nodes[n].unheard += 1,
+                    Event::PeerSilent => self.nodes[n].silences += 1,
                     Event::Fallback(fallback) => self.nodes[n].fallbacks.push(fallback),
                     other => self.nodes[n].events.push(other),
                 }

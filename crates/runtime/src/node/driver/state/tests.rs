@@ -1,7 +1,7 @@
 //! Hand-over of the role, step by step. With `RUSTFLAGS="--cfg loom" cargo test -p oikaze --profile
 //! loom --lib loom`, it runs in every interleaving of two or three threads.
 
-use super::{Driver, DriverGuard, HelperSleep, Wakes};
+use super::{Driver, DriverGuard, HelperSleep, WakeSource};
 use crate::node::driver::sleeper::Sleeper;
 use oikaze_protocol::time::Time;
 
@@ -59,7 +59,7 @@ mod steps {
     #[test]
     fn waiter_drives_if_the_role_is_free() {
         let driver = driver();
-        let (value, guard) = driver.park(None, Wakes::WithAll, || None::<()>);
+        let (value, guard) = driver.park(None, WakeSource::Broadcast, || None::<()>);
         assert!(value.is_none() && guard.is_some());
     }
 
@@ -68,9 +68,9 @@ mod steps {
         let driver = driver();
         let guard = driver.try_drive(Time(0)).unwrap();
         let limit = Some(Duration::from_millis(1));
-        let (value, role) = driver.park(limit, Wakes::WithAll, || None::<()>);
+        let (value, role) = driver.park(limit, WakeSource::Broadcast, || None::<()>);
         assert!(value.is_none() && role.is_none());
-        let (value, role) = driver.park(None, Wakes::WithAll, || Some(5));
+        let (value, role) = driver.park(None, WakeSource::Broadcast, || Some(5));
         assert!(value == Some(5) && role.is_none());
         guard.leave(Time(1));
         assert!(!driver.is_driven(), "neither is a waiter any more");
@@ -85,7 +85,7 @@ mod steps {
         let (tell, waiting) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                let (value, role) = driver.park(None, Wakes::Alone, || {
+                let (value, role) = driver.park(None, WakeSource::Direct, || {
                     // This check does not see changes that the other thread makes after it has been
                     // told.
                     let there = reached.load(Ordering::SeqCst).then_some(());
@@ -212,18 +212,18 @@ mod steps {
         let driver = driver();
         let mut now = 0;
         let mut woken = |gaps: u64, asks: bool| -> u64 {
-            let wakes = (0..gaps).map(|_| {
+            let wake_source = (0..gaps).map(|_| {
                 let guard = driver.try_drive(Time(now)).unwrap();
                 if asks {
                     driver.note_request();
                 }
                 driver.helper.wake_up();
                 away(&driver, now);
-                let wakes = wakes_helper(guard, now + 10);
+                let wake_source = wakes_helper(guard, now + 10);
                 now += 10 + GAP_QUIET_NS / 2;
-                u64::from(wakes)
+                u64::from(wake_source)
             });
-            wakes.sum()
+            wake_source.sum()
         };
         assert_eq!(woken(100, true), 100);
         assert_eq!(woken(100, false), QUIET_GAPS - 1);
@@ -301,9 +301,9 @@ mod steps {
                     for _ in 0..1000 {
                         let mut driven = false;
                         while !driven {
-                            let guard = driver
-                                .try_drive(Time(0))
-                                .or_else(|| driver.park(None, Wakes::WithAll, || None::<()>).1);
+                            let guard = driver.try_drive(Time(0)).or_else(|| {
+                                driver.park(None, WakeSource::Broadcast, || None::<()>).1
+                            });
                             driven = guard.map(drive).is_some();
                         }
                     }
@@ -355,7 +355,7 @@ mod models {
                 let guard = self
                     .driver
                     .try_drive(Time(0))
-                    .or_else(|| self.driver.park(None, Wakes::WithAll, || None::<()>).1);
+                    .or_else(|| self.driver.park(None, WakeSource::Broadcast, || None::<()>).1);
                 if let Some(guard) = guard {
                     return self.turn_and_leave(guard);
                 }
@@ -365,7 +365,7 @@ mod models {
         /// Waits until any thread has driven a turn.
         fn wait(&self) {
             let ready = || (self.turns.load(Ordering::Relaxed) > 0).then_some(());
-            match self.driver.park(None, Wakes::WithAll, ready) {
+            match self.driver.park(None, WakeSource::Broadcast, ready) {
                 (Some(()), Some(guard)) => guard.leave(Time(0)),
                 (Some(()), None) => {}
                 (None, Some(guard)) => self.turn_and_leave(guard),
