@@ -24,7 +24,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(told) => return end(&told),
+        Err(error) => return end(&error),
     };
     match arguments.subcommand {
         Subcommand::Run(run) => finish(start(*run)),
@@ -85,9 +85,9 @@ fn start(run: Run) -> Result<u8, LaunchError> {
 }
 
 /// Prints a help text, the version, or what is wrong with the arguments. Returns the status.
-fn end(told: &clap::Error) -> ExitCode {
-    let printed = told.print();
-    if told.use_stderr() {
+fn end(error: &clap::Error) -> ExitCode {
+    let printed = error.print();
+    if error.use_stderr() {
         // Standard error may be full or closed.
         return ExitCode::from(2);
     }

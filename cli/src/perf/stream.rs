@@ -66,18 +66,18 @@ impl Bench<'_> {
         // `send` copies short messages. Ordered messages complete in order, so the completion of
         // the last message of a batch covers the batch.
         let are_copied = test == Test::Message && size <= COPIED;
-        let told_together = if are_copied && class != Class::Unordered { batch } else { 1 };
-        let (last, mut untold) = (first + count - 1, 0);
+        let report_batch = if are_copied && class != Class::Unordered { batch } else { 1 };
+        let (last, mut unreported) = (first + count - 1, 0);
         let mut flying = VecDeque::with_capacity(window);
         // Reuses the slice while the offset stays the same.
         let (mut at, mut here) = (begins, self.local.slice(begins..begins + span)?);
         let mut post = |turn: usize, flying: &mut VecDeque<Operation<()>>| -> Result<()> {
             if are_copied {
                 let sent = peer.send(class, turn as u64, &self.payload);
-                untold += 1;
-                if turn == last || untold == told_together {
+                unreported += 1;
+                if turn == last || unreported == report_batch {
                     flying.push_back(sent);
-                    untold = 0;
+                    unreported = 0;
                 }
                 return Ok(());
             }
@@ -103,7 +103,7 @@ impl Bench<'_> {
         };
         let mut turn = first;
         while turn < first + count {
-            while flying.len() * told_together + batch > window {
+            while flying.len() * report_batch + batch > window {
                 wait_first(&mut flying)?;
             }
             let together = turn..(turn + batch).min(first + count);

@@ -68,7 +68,7 @@ pub trait Bootstrap: Send + Sync {
         Vec::new()
     }
     /// Returns `true` if [`Bootstrap::ended`] will report every process that ends.
-    fn tells_ends(&self) -> bool {
+    fn reports_ends(&self) -> bool {
         false
     }
     /// Registers a function to call after each new [`NodeEnd`] and after an abort. It is called at
@@ -78,11 +78,11 @@ pub trait Bootstrap: Send + Sync {
     /// Tells the launcher that survivors go on after the death of a node (`oikaze run
     /// --keep-going`).
     fn keep_going(&self) {}
-    /// Tells the launcher that this node has joined the job. From then on the node fails the job by
-    /// ending without having left (LAUNCH-3.4). The launcher knows it when the call returns.
-    fn tell_joined(&self) {}
-    /// Tells the launcher that this node has left the job.
-    fn tell_left(&self) {}
+    /// Reports to the launcher that this node has joined the job. From then on the node fails the
+    /// job by ending without having left (LAUNCH-3.4). The launcher knows it when the call returns.
+    fn report_joined(&self) {}
+    /// Reports to the launcher that this node has left the job.
+    fn report_left(&self) {}
     /// Registers the function that answers questions of other nodes and of the launcher
     /// ([`Bootstrap::ask_node`]). It runs on a thread of its own and may block.
     fn on_question(&self, _answer: Box<dyn Fn(&str) -> String + Send + Sync>) {}

@@ -412,8 +412,8 @@ mod tests {
                 let refused = refusal.encode();
                 prop_assert!(refused.len() <= CONTROL_MESSAGE_MAX);
                 let read = OpenAnswer::decode(&refused);
-                let (Ok(OpenAnswer::Refused(told)) | Ok(OpenAnswer::NotServed(told))) = &read else { panic!() };
-                prop_assert!(why.starts_with(told.as_str()));
+                let (Ok(OpenAnswer::Refused(read_back)) | Ok(OpenAnswer::NotServed(read_back))) = &read else { panic!() };
+                prop_assert!(why.starts_with(read_back.as_str()));
                 prop_assert_eq!(read.unwrap().encode(), refused);
             }
         }

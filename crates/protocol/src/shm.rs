@@ -98,7 +98,7 @@ impl Heading {
             RecordKind::Skip => HEADING + len == left,
             _ => len <= RING_BYTES && heading.stride() <= left,
         };
-        let told = match kind {
+        let is_valid = match kind {
             RecordKind::Whole => head <= HEAD_MAX && head <= len,
             RecordKind::Begin => head <= HEAD_MAX && len == 8 + head,
             RecordKind::Piece => len > 0 && head == 0,
@@ -111,7 +111,11 @@ impl Heading {
         let plain =
             matches!(kind, RecordKind::Whole | RecordKind::Begin) || class == Class::Unordered;
         let answer = matches!(kind, RecordKind::Given | RecordKind::Swapped);
-        if fits && told && plain && flag <= u8::from(answer) { Ok(heading) } else { Err(Damaged) }
+        if fits && is_valid && plain && flag <= u8::from(answer) {
+            Ok(heading)
+        } else {
+            Err(Damaged)
+        }
     }
 }
 

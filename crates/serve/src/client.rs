@@ -1,7 +1,7 @@
 //! The server's end of one node: its rings, and the sockets that the server has opened for it.
 
 use super::counters;
-use super::record::{HEADING, POLLS_PER_CHECK, head_of, nonsense, rest_of, tell_why};
+use super::record::{HEADING, POLLS_PER_CHECK, head_of, nonsense, rest_of, send_reason};
 use arrayvec::ArrayVec;
 use oikaze_os::features::DisabledFeatures;
 use oikaze_os::net::{Arrival, Bind, Link, LinkStack, Outgoing, Ports, Sink, Statistics};
@@ -120,7 +120,7 @@ impl Client {
 
     /// Tells the node why it is served no more.
     pub(super) fn refuse(&self, why: &str) {
-        tell_why(&self.pair.line, why);
+        send_reason(&self.pair.line, why);
     }
 
     /// Serves the node once. Returns `true` if there was something to do.

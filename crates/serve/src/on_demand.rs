@@ -62,16 +62,16 @@ impl OnDemand {
         if !self.cores.is_empty() {
             command.args(["--cores", &cpulist(&self.cores)]);
         }
-        let told = command.stdin(Stdio::null()).output().map_err(|why| {
+        let output = command.stdin(Stdio::null()).output().map_err(|why| {
             format!(
                 "none could be started by {}: {why}: install the command oikaze",
                 self.program.display()
             )
         })?;
-        if told.status.success() {
+        if output.status.success() {
             return Ok(());
         }
-        let why = String::from_utf8_lossy(&told.stderr);
+        let why = String::from_utf8_lossy(&output.stderr);
         Err(format!("none could be started: {}", why.trim()))
     }
 }

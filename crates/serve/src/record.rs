@@ -32,7 +32,7 @@ pub(super) fn nonsense() -> io::Error {
 }
 
 /// Tells a node why it is not served, or no more.
-pub(super) fn tell_why(line: &ControlSocket, why: &str) {
+pub(super) fn send_reason(line: &ControlSocket, why: &str) {
     // A node that has gone needs no reason.
     let _ = line.say(&OpenAnswer::Refused(why.to_owned()).encode(), None);
 }

@@ -201,17 +201,17 @@ impl Server {
         });
         let (its, users) = (Arc::clone(&worker), Arc::clone(&self.users));
         let (priority, spin_time) = (self.options.priority, self.options.spin_time);
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let (outcome_sender, outcome) = std::sync::mpsc::sync_channel(1);
         let thread = oikaze_os::signals::spawn("oikaze-serve", move || {
             let bound = core.map_or(Ok(()), |core| bind_to_cores(&[core]));
             if core.is_some() && priority.is_none() {
                 raise_on_shared_core();
             }
-            let _ = tell.send((bound, priority.map_or(Ok(()), Priority::apply)));
+            let _ = outcome_sender.send((bound, priority.map_or(Ok(()), Priority::apply)));
             its.serve(&users, spin_time, core.is_some());
         })
         .map_err(system("start a worker".into()))?;
-        if let Ok((bound, prioritized)) = told.recv() {
+        if let Ok((bound, prioritized)) = outcome.recv() {
             // Dropping the server ends the worker.
             self.workers.push((worker, thread));
             if let Some(core) = core {
@@ -286,8 +286,8 @@ impl Server {
     fn next_wakeup_time(&self) -> Option<Timespec> {
         let callers = self.callers.iter().map(|(_, deadline)| *deadline);
         let idle = self.options.idle_time.map(|limit| Instant::now() + limit / 4);
-        let told = self.refusals.interval_end();
-        let next = callers.chain(idle).chain(self.paused_until).chain(told).min()?;
+        let report = self.refusals.interval_end();
+        let next = callers.chain(idle).chain(self.paused_until).chain(report).min()?;
         next.saturating_duration_since(Instant::now()).try_into().ok()
     }
 

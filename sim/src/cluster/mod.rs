@@ -299,14 +299,15 @@ impl Cluster {
                 format_args!("sends {len} bytes to {to}, where nobody is"),
             );
         };
-        if let Err(told) = self.network.narrow(from, to, len, self.now) {
+        if let Err(too_big_report) = self.network.narrow(from, to, len, self.now) {
             self.trace.event(
                 self.now,
                 from,
                 format_args!("sends {len} bytes to node {to}, for which the path is too narrow"),
             );
-            if let (Some(told), Some(node)) = (told, &self.nodes[from as usize]) {
-                open(&node.mailbox).too_big.push_back(told);
+            if let (Some(too_big_report), Some(node)) = (too_big_report, &self.nodes[from as usize])
+            {
+                open(&node.mailbox).too_big.push_back(too_big_report);
             }
             return;
         }

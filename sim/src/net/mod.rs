@@ -152,7 +152,7 @@ impl Network {
             Some(narrow) => {
                 self.counts.sent += 1;
                 self.counts.lost += 1;
-                Err(narrow.told.then_some(TooBig {
+                Err(narrow.is_reported.then_some(TooBig {
                     to: address_of(to),
                     tried: bytes,
                     fits: narrow.fits,

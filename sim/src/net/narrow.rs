@@ -16,7 +16,7 @@ pub struct Narrow {
     pub fits: usize,
     /// Set if the sender's system learns of each datagram that was too large (as by ICMP).
     /// Otherwise no system does.
-    pub told: bool,
+    pub is_reported: bool,
 }
 
 impl Narrow {
@@ -44,7 +44,7 @@ impl Narrow {
                         one_way,
                     },
                     fits: *random.pick(&[DATAGRAM_MIN, DATAGRAM_MIN, 1300, 1452, 1472, 4000, 8500]),
-                    told: random.chance(0.3),
+                    is_reported: random.chance(0.3),
                 }
             })
             .collect()

@@ -241,8 +241,8 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         Request::Step(step) => return coherence.step(step, token, pages),
         Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
         Request::ReleaseToTeam => return coherence.release_to_team(token, pages),
-        Request::AcquireFromTeam(told) => {
-            return coherence.acquire_from_team(&told, token, pages);
+        Request::AcquireFromTeam(bodies) => {
+            return coherence.acquire_from_team(&bodies, token, pages);
         }
         Request::Leave => return leave_after_operations(token, out.ops, out.layers),
         Request::Lock(lock) => return coherence.lock(lock, token, pages),

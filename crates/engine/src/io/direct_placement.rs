@@ -17,7 +17,7 @@ pub(crate) struct DirectPlacement {
     /// Sender of the latest fragment.
     pub peer: Option<Rank>,
     /// Latest prediction that the link was given.
-    told: Option<(Rank, Expected)>,
+    predicted: Option<(Rank, Expected)>,
 }
 
 impl DirectPlacement {
@@ -36,7 +36,7 @@ impl DirectPlacement {
         let len = expected.bytes();
         let segment = layers.rma.place_of(rank, message, offset, len, &layers.memory)?;
         let place = layers.memory.scatter(segment)?;
-        self.told = Some((rank, expected));
+        self.predicted = Some((rank, expected));
         Some(Predicted {
             head: HEADER_LEN + BULK_FRAME_LEN + expected.opening,
             payload: expected.piece,
@@ -48,7 +48,7 @@ impl DirectPlacement {
     /// Returns `true` if the datagram is the fragment that was expected at this place, from that
     /// peer, and nothing else. Its seal is verified later.
     pub fn confirm(&self, peers: &mut Peers, index: usize, scattered: &Scattered<'_>) -> bool {
-        let Some((rank, expected)) = self.told else { return false };
+        let Some((rank, expected)) = self.predicted else { return false };
         let Scattered { from, head, payload, tag, .. } = *scattered;
         View::parse_parts(head, payload, tag).is_ok_and(|view| {
             // Datagrams that the kernel has joined (GRO) have one sender, so the first one's path

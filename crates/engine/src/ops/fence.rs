@@ -93,7 +93,7 @@ impl FenceQueue {
                 queue.push_back(HeldRequest::Fence(epoch));
             }
         }
-        self.tell_if_over();
+        self.report_if_over();
     }
 
     /// Settles the completion when all operations that have begun to this peer, or to all peers,
@@ -156,7 +156,7 @@ impl FenceQueue {
     /// Settles the flushes that waited for these peers alone. Returns their number.
     pub fn settle_flushes(&mut self, peers: &[Rank], outstanding: &Outstanding) -> usize {
         // Threads see that fences have ended before a flush that followed the fences settles.
-        self.tell_if_over();
+        self.report_if_over();
         let before = self.flushes.len();
         self.flushes.retain_mut(|flush| {
             for peer in peers {
@@ -189,7 +189,7 @@ impl FenceQueue {
     }
 
     /// Called whenever the last fence may have ended.
-    fn tell_if_over(&self) {
+    fn report_if_over(&self) {
         if !self.holds_back() {
             self.watch.ended(self.asked);
         }

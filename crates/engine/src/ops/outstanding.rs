@@ -167,10 +167,10 @@ mod tests {
                             ended |= is_over;
                             !is_over
                         });
-                        let told = outstanding.take_drained();
-                        assert!(!ended || told == [peer], "{seed}: it is told");
+                        let drained = outstanding.take_drained();
+                        assert!(!ended || drained == [peer], "{seed}: it is told");
                         assert!(
-                            told.iter().all(|told| *told == peer),
+                            drained.iter().all(|drained| *drained == peer),
                             "{seed}: of others nothing is"
                         );
                     }

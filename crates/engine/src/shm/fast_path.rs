@@ -97,12 +97,12 @@ impl ShmPeers {
         inbox.ahead.set(ahead - 1);
         // The local peer is notified twice for messages taken together. The first message settles
         // their records, and the last one returns their credit.
-        let is_told = ahead == 1 || is_first;
+        let is_notified = ahead == 1 || is_first;
         if let Some(local_peer) = self.rings.get_mut(next.from) {
             local_peer.handed(next.body.len() as u64, ahead == 1);
         }
         self.fast_messages += 1;
-        Some((next.from, is_told))
+        Some((next.from, is_notified))
     }
 
     /// Takes the oldest messages of a local peer, at most `most`.

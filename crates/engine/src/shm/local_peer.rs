@@ -209,7 +209,7 @@ impl LocalPeer {
     /// Called when the user has read messages. The local peer may send as much again.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.incoming.credit.free(messages, bytes);
-        self.incoming.credit.tell(&self.pair.inward);
+        self.incoming.credit.report(&self.pair.inward);
         self.needs_wakeup = true;
     }
 
@@ -219,7 +219,7 @@ impl LocalPeer {
     pub fn handed(&mut self, bytes: u64, is_last: bool) {
         self.incoming.credit.free(1, bytes);
         if is_last {
-            self.incoming.credit.tell(&self.pair.inward);
+            self.incoming.credit.report(&self.pair.inward);
         }
     }
 
@@ -253,8 +253,8 @@ impl LocalPeer {
 
     #[inline]
     pub fn has_records(&self) -> bool {
-        let may_tell = || self.incoming.has_untold() && self.pair.inward.may_refuse();
-        (self.pair.inward.has_record() && self.rest.until().is_none()) || may_tell()
+        let may_report = || self.incoming.has_unreported() && self.pair.inward.may_refuse();
+        (self.pair.inward.has_record() && self.rest.until().is_none()) || may_report()
     }
 
     #[inline]
@@ -285,9 +285,9 @@ impl LocalPeer {
         handler: &mut impl Handler,
         now: Time,
     ) -> Result<usize, Damaged> {
-        let untold = self.incoming.has_untold();
+        let unreported = self.incoming.has_unreported();
         let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, handler)?;
-        self.needs_wakeup |= came > 0 || untold;
+        self.needs_wakeup |= came > 0 || unreported;
         self.counters.messages_in += delivered.messages;
         self.counters.bytes_in += delivered.bytes;
         if came > 0 {
@@ -296,7 +296,7 @@ impl LocalPeer {
         if std::mem::take(&mut self.incoming.blocked) {
             self.incoming.patience_over = !self.rest.begin(now);
         }
-        Ok(came.max(untold.into()))
+        Ok(came.max(unreported.into()))
     }
 
     /// Returns the outcome of the oldest unsettled message, if the local peer is done with it.
@@ -314,29 +314,32 @@ impl LocalPeer {
 
     /// Asks for the memory of a region.
     pub fn ask(&mut self, key: u64) {
-        self.outgoing.tell(Heading::plain(RecordKind::Ask, 0), key);
+        self.outgoing.queue_notice(Heading::plain(RecordKind::Ask, 0), key);
     }
 
     /// Announces that the memory of a region lies in the socket, or that it is refused.
     pub fn answer(&mut self, key: u64, is_there: bool) {
-        self.outgoing.tell(Heading { flag: is_there, ..Heading::plain(RecordKind::Given, 0) }, key);
+        self.outgoing
+            .queue_notice(Heading { flag: is_there, ..Heading::plain(RecordKind::Given, 0) }, key);
     }
 
     /// Asks for an exchange of pages. This node's pages lie in the socket under this number.
     pub fn ask_to_swap(&mut self, number: u64) {
-        self.outgoing.tell(Heading::plain(RecordKind::Swap, 0), number);
+        self.outgoing.queue_notice(Heading::plain(RecordKind::Swap, 0), number);
     }
 
     /// Announces that pages were exchanged, and that the local peer's new pages lie in the socket,
     /// or that they were not exchanged.
     pub fn answer_swap(&mut self, number: u64, is_done: bool) {
-        self.outgoing
-            .tell(Heading { flag: is_done, ..Heading::plain(RecordKind::Swapped, 0) }, number);
+        self.outgoing.queue_notice(
+            Heading { flag: is_done, ..Heading::plain(RecordKind::Swapped, 0) },
+            number,
+        );
     }
 
     /// Takes the number of an exchange that the local peer asks for.
     pub fn next_swap(&mut self) -> Option<u64> {
-        if self.outgoing.may_tell() { self.incoming.swaps.pop_front() } else { None }
+        if self.outgoing.has_notice_room() { self.incoming.swaps.pop_front() } else { None }
     }
 
     /// Takes the number of an exchange that the local peer was asked for. The flag is `true` if the
@@ -348,12 +351,12 @@ impl LocalPeer {
     /// Returns `true` if the local peer has requested something and there is room to answer.
     pub fn is_asked(&self) -> bool {
         (!self.incoming.asked.is_empty() || !self.incoming.swaps.is_empty())
-            && self.outgoing.may_tell()
+            && self.outgoing.has_notice_room()
     }
 
     /// Takes the key of a region that the local peer wants to map.
     pub fn next_asked(&mut self) -> Option<u64> {
-        if self.outgoing.may_tell() { self.incoming.asked.pop_front() } else { None }
+        if self.outgoing.has_notice_room() { self.incoming.asked.pop_front() } else { None }
     }
 
     /// Takes an answer to a request for the memory of a region.

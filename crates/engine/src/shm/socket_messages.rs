@@ -39,7 +39,7 @@ pub(super) fn grant_message(
 
 /// Returns the line of the region whose memory the message carries, if the message carries any.
 pub(super) fn granted_slot(said: &ControlMessage) -> Option<usize> {
-    parse_grant(said).map(|told| told.line as usize)
+    parse_grant(said).map(|grant| grant.line as usize)
 }
 
 /// Statement about a region's memory, before its values are checked.

@@ -43,7 +43,7 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    /// Notes a peer that did not connect. `told` is the cause for all its addresses, if one is
+    /// Notes a peer that did not connect. `cause` is the cause for all its addresses, if one is
     /// known. Otherwise the cause of each address is looked up.
     pub fn add(
         &mut self,
@@ -52,13 +52,13 @@ impl Unreachable {
         candidates: &[Candidate],
         left_out: u32,
         silence: Duration,
-        told: Option<&str>,
+        cause: Option<&str>,
     ) {
         self.peers.push(to);
         self.left_out = self.left_out.saturating_add(left_out);
         let addresses: Vec<SocketAddr> = candidates.iter().map(|candidate| candidate.to).collect();
-        let reasons = match told {
-            Some(told) => addresses.iter().map(|_| Reason::System(told.to_owned())).collect(),
+        let reasons = match cause {
+            Some(cause) => addresses.iter().map(|_| Reason::System(cause.to_owned())).collect(),
             None => look_into(&addresses),
         };
         let mut causes: Vec<(SocketAddr, &Reason)> = Vec::new();

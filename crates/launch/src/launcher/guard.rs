@@ -51,37 +51,37 @@ impl Guard {
         Ok(Guard { child, pipe })
     }
 
-    fn tell(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         // Ignore a guard that was killed. The launcher cleans up by itself anyway.
         let _ = self.pipe.as_mut().map(|pipe| pipe.write_all(format!("{line}\n").as_bytes()));
     }
 
     /// Tells the guard of a process group to kill.
     pub fn group(&mut self, leader: Pid) {
-        self.tell(&format!("group {}", leader.as_raw_nonzero()));
+        self.send(&format!("group {}", leader.as_raw_nonzero()));
     }
 
     /// Tells the guard that this process group has ended.
     pub fn forget(&mut self, leader: Pid) {
-        self.tell(&format!("forget {}", leader.as_raw_nonzero()));
+        self.send(&format!("forget {}", leader.as_raw_nonzero()));
     }
 
     /// Tells the guard of a directory to remove.
     pub fn directory(&mut self, path: &Path) {
         // JSON, because a path may have a newline.
         let path = serde_json::to_string(&Word(path.into()));
-        let _ = path.map(|path| self.tell(&format!("directory {path}")));
+        let _ = path.map(|path| self.send(&format!("directory {path}")));
     }
 
     /// Tells the guard of a namespace to remove.
     pub fn namespace(&mut self, name: &str) {
-        self.tell(&format!("namespace {name}"));
+        self.send(&format!("namespace {name}"));
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.tell("done");
+        self.send("done");
         self.pipe = None;
         let _ = self.child.wait();
     }

@@ -79,7 +79,7 @@ pub struct Policy {
     /// Time of the latest SIGQUIT that was a question.
     quit_at: Option<Duration>,
     /// Set if the user has ended the job. Ends by signal need no explanation then.
-    told: bool,
+    ended_by_user: bool,
     actions: Vec<Action>,
 }
 
@@ -100,7 +100,7 @@ impl Policy {
             keep_going: false,
             interrupted: false,
             quit_at: None,
-            told: false,
+            ended_by_user: false,
             actions: Vec::new(),
         }
     }
@@ -119,7 +119,9 @@ impl Policy {
     /// Returns `true` if the job shall end although not all of the output has been written.
     #[must_use]
     pub fn wants_an_end(&self, now: Duration) -> bool {
-        self.told || self.stage == Stage::GivenUp || self.limit.is_some_and(|limit| limit <= now)
+        self.ended_by_user
+            || self.stage == Stage::GivenUp
+            || self.limit.is_some_and(|limit| limit <= now)
     }
 
     /// Returns the job's status. It is that of a node which was killed before the launcher killed
@@ -143,7 +145,7 @@ impl Policy {
             self.aborter = Some(rank);
         }
         let rest = match self.living.len() {
-            _ if self.told => String::new(),
+            _ if self.ended_by_user => String::new(),
             0 => String::new(),
             left => self.grace_of(left, "node", "nodes"),
         };
@@ -186,7 +188,7 @@ impl Policy {
         // have ended because of it by then.
         let killed = *how == Ending::Signal(SIGKILL)
             && matches!(self.stage, Stage::Running | Stage::Grace(_))
-            && !self.told;
+            && !self.ended_by_user;
         if self.keep_going && self.stage == Stage::Running {
             return self.survived(rank, how);
         }
@@ -203,7 +205,7 @@ impl Policy {
         self.actions.push(Action::Abort(format!("node {rank} {how}")));
         if first {
             let rest = match self.living.len() {
-                _ if self.told => String::new(),
+                _ if self.ended_by_user => String::new(),
                 0 => String::new(),
                 left => self.grace_of(left, "more node", "more nodes"),
             };
@@ -220,7 +222,7 @@ impl Policy {
     fn survived(&mut self, rank: Rank, how: &Ending) {
         let status = *self.status.get_or_insert(how.status());
         let rest = match self.living.len() {
-            _ if self.told => String::new(),
+            _ if self.ended_by_user => String::new(),
             0 => format!("; none is left; the job ends with {status}"),
             1 => format!("; 1 more node goes on; the job will end with {status}"),
             left => format!("; {left} more nodes go on; the job will end with {status}"),
@@ -236,11 +238,11 @@ impl Policy {
     }
 
     fn explain(&mut self, how: &Ending) {
-        if *how == Ending::Signal(SIGKILL) && !self.told {
+        if *how == Ending::Signal(SIGKILL) && !self.ended_by_user {
             let why = "if nobody killed it, the machine may have had no memory left: see `dmesg`, use more machines or a smaller problem";
             self.actions.push(Action::Say(why.to_owned()));
         }
-        if *how == Ending::without_leaving() && !self.told {
+        if *how == Ending::without_leaving() && !self.ended_by_user {
             self.actions.push(Action::Say(NOT_LEFT_REMEDY.to_owned()));
         }
     }
@@ -251,7 +253,7 @@ impl Policy {
             self.actions.push(Action::Report);
             return;
         }
-        self.told |= matches!(signal, SIGINT | SIGQUIT | SIGTERM | SIGHUP);
+        self.ended_by_user |= matches!(signal, SIGINT | SIGQUIT | SIGTERM | SIGHUP);
         match signal {
             SIGINT | SIGQUIT if self.interrupted => self.kill(now, "interrupted again"),
             SIGINT | SIGQUIT => {

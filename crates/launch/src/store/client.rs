@@ -250,7 +250,7 @@ impl Bootstrap for Client {
         self.shared.lock().ended.clone()
     }
 
-    fn tells_ends(&self) -> bool {
+    fn reports_ends(&self) -> bool {
         true
     }
 
@@ -270,12 +270,12 @@ impl Bootstrap for Client {
         let _ = self.ask(&Request::KeepGoing, ANSWER_TIME);
     }
 
-    fn tell_joined(&self) {
+    fn report_joined(&self) {
         // Without a store there is no launcher that could count this node.
         let _ = self.ask(&Request::Joined, ANSWER_TIME);
     }
 
-    fn tell_left(&self) {
+    fn report_left(&self) {
         let _ = self.ask(&Request::Left, ANSWER_TIME);
     }
 

@@ -112,12 +112,12 @@ impl Server {
 
     /// Ends the job: all waiting and later requests fail.
     pub fn abort(&self, why: &str) {
-        self.tell(Command::Abort(why.to_owned()));
+        self.send(Command::Abort(why.to_owned()));
     }
 
     /// Tells all nodes, also those that connect later, that the process of a node has ended.
     pub fn ended(&self, end: NodeEnd) {
-        self.tell(Command::Ended(end));
+        self.send(Command::Ended(end));
     }
 
     /// Asks all nodes a question at once. The question is sent now, and the returned function waits
@@ -129,7 +129,7 @@ impl Server {
         limit: Duration,
     ) -> impl FnOnce() -> Vec<(Rank, Option<String>)> + Send + use<> {
         let (to, answers) = channel();
-        self.tell(Command::AskAll(clip_to(question, QUESTION_MAX).to_owned(), limit, to));
+        self.send(Command::AskAll(clip_to(question, QUESTION_MAX).to_owned(), limit, to));
         let (size, deadline) = (self.size, Instant::now() + limit + COLLECT_TIME);
         move || collect(size, deadline, &answers)
     }
@@ -138,11 +138,11 @@ impl Server {
     #[must_use]
     pub fn value(&self, key: &str) -> Option<Vec<u8>> {
         let (to, value) = channel();
-        self.tell(Command::Read(key.to_owned(), to));
+        self.send(Command::Read(key.to_owned(), to));
         value.recv_timeout(COLLECT_TIME).ok().flatten()
     }
 
-    fn tell(&self, command: Command) {
+    fn send(&self, command: Command) {
         // If the thread is gone, there is no node left to tell.
         let _ = self.commands.send(command);
         let _ = self.wake.as_ref().map(|mut wake| wake.write(&[1]));

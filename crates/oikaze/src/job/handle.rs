@@ -299,7 +299,7 @@ impl Job {
             left.and_then(|()| self.node.departures.report_untaken(&self.node, None)).and(guards)
         };
         self.part();
-        self.bootstrap.tell_left();
+        self.bootstrap.report_left();
         outcome
     }
 }

@@ -166,7 +166,7 @@ fn join_explaining(
             node.departures.take_launcher_news(&node);
         }
     }));
-    bootstrap.tell_joined();
+    bootstrap.report_joined();
     let world = Team::world(&node, bootstrap.rank(), machines, limit);
     Ok(Job {
         world,

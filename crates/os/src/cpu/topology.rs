@@ -35,10 +35,10 @@ impl Topology {
         let cpus = cpus_of_thread()?;
         // The standard library also finds control groups that are mounted elsewhere. It does not
         // tell a quota from the mask of a thread that may run on fewer processors.
-        let told = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        let allowed = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
         let quota = quota_of(&groups, Path::new("/sys/fs/cgroup"))
             .into_iter()
-            .chain((told < cpus.len()).then_some(told))
+            .chain((allowed < cpus.len()).then_some(allowed))
             .min();
         let cores = cores(&cpus, Path::new("/sys/devices/system/cpu"));
         Ok(Self::with_quota(cpus, cores, quota))

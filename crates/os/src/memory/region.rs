@@ -77,14 +77,14 @@ struct Inner {
 pub(crate) trait Owner: core::fmt::Debug + Send + Sync {}
 impl<T: core::fmt::Debug + Send + Sync> Owner for T {}
 
-/// Memory behind a region. `told` of a `File` is set if the kernel reports which of its pages are
-/// in memory ([`crate::memory::paging::is_told`]).
+/// Memory behind a region. `reports_pages` of a `File` is set if the kernel reports which of its
+/// pages are in memory ([`crate::memory::paging::reports_pages`]).
 #[derive(Debug)]
 enum Backing {
     Shared { view: Mapping, alias: Mapping, backed: Backed },
     Private { memory: Mapping, watched: WatchingMover },
     Borrowed { gate: Gate, writable: bool },
-    File { _named: Option<NamedMapping>, _memory: Mapping, writable: bool, told: bool },
+    File { _named: Option<NamedMapping>, _memory: Mapping, writable: bool, reports_pages: bool },
     Staged { _memory: Mapping, disk: Disk },
     Alias { _owner: Arc<dyn Owner> },
 }

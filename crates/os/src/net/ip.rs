@@ -159,12 +159,12 @@ fn beside(addresses: &[u8], len: usize) -> u64 {
 /// Returns `true` if the UDP checksum (RFC 768) holds. A sender on a virtual device of this machine
 /// leaves the checksum to a card that does not exist. Then only the pseudo-header is summed up,
 /// which is accepted because the datagram was on no wire.
-fn is_unaltered(datagram: &[u8], addresses: &[u8], told: u16, may_be_none: bool) -> bool {
-    if told == 0 {
+fn is_unaltered(datagram: &[u8], addresses: &[u8], checksum: u16, may_be_none: bool) -> bool {
+    if checksum == 0 {
         return may_be_none;
     }
     let beside = beside(addresses, datagram.len());
-    folded(beside + sum(datagram)) == u16::MAX || folded(beside) == told
+    folded(beside + sum(datagram)) == u16::MAX || folded(beside) == checksum
 }
 
 /// Sum of the 16-bit words in memory order (RFC 1071). An odd byte is padded with zero.
@@ -298,10 +298,10 @@ pub(in crate::net) mod tests {
         fn what_was_altered_is_not_read((from, to) in ends(), body in proptest::collection::vec(any::<u8>(), 1..300), bit: usize) {
             let mut altered = packet(from, to, 0, &body);
             let (addresses, udp) = if from.is_ipv4() { (12..IPV4, IPV4) } else { (8..IPV6, IPV6) };
-            let told = u16::from_ne_bytes([altered[udp + 6], altered[udp + 7]]);
+            let checksum = u16::from_ne_bytes([altered[udp + 6], altered[udp + 7]]);
             // One checksum in 65,536 is also that of the addresses alone, which is not checked
             // further.
-            prop_assume!(told != folded(beside(&altered[addresses], UDP + body.len())));
+            prop_assume!(checksum != folded(beside(&altered[addresses], UDP + body.len())));
             let bits = 8 * body.len();
             let at = 8 * altered.len() - bits + bit % bits;
             altered[at / 8] ^= 1 << (at % 8);

@@ -43,24 +43,24 @@ impl KeyLog {
     /// The file cannot be opened, is not a regular file, belongs to another user, or can be read or
     /// written by others.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let told = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
+        let error = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
         // Opening a pipe would wait for its reader. A link may lead to another user's file.
         let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600).custom_flags(flags);
         let file = options.open(path).map_err(|why| match Errno::from_io_error(&why) {
-            Some(Errno::LOOP) => told("it is a symbolic link: name the file itself"),
-            _ => told(&why.to_string()),
+            Some(Errno::LOOP) => error("it is a symbolic link: name the file itself"),
+            _ => error(&why.to_string()),
         })?;
-        let metadata = file.metadata().map_err(|why| told(&why.to_string()))?;
+        let metadata = file.metadata().map_err(|why| error(&why.to_string()))?;
         if !metadata.is_file() {
-            return Err(told("it is not a regular file"));
+            return Err(error("it is not a regular file"));
         }
         if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(told("it belongs to another user: name another file"));
+            return Err(error("it belongs to another user: name another file"));
         }
         if metadata.mode() & 0o077 != 0 {
-            return Err(told("others can read or write it: chmod 600 it"));
+            return Err(error("others can read or write it: chmod 600 it"));
         }
         Ok(Self { path: path.to_owned(), file: Mutex::new(Some(file)) })
     }

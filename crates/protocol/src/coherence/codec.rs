@@ -69,9 +69,9 @@ pub(crate) enum SubscriptionChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(test, derive(Hash))]
 pub(crate) enum Wait {
-    /// End of the collective that follows `epoch` passed ones, at which the sender has told `told`
-    /// arrivals.
-    Collective { epoch: u64, told: u64 },
+    /// End of the collective that follows `epoch` passed ones, at which the sender has told
+    /// `reported` arrivals.
+    Collective { epoch: u64, reported: u64 },
     /// Grant of a lock, from its manager.
     Lock { lock: u64, request: u64 },
     /// Pages, from their home.
@@ -87,7 +87,7 @@ pub(crate) enum Wait {
 impl Wait {
     fn fields(self) -> [u64; 3] {
         match self {
-            Wait::Collective { epoch, told } => [0, epoch, told],
+            Wait::Collective { epoch, reported } => [0, epoch, reported],
             Wait::Lock { lock, request } => [1, lock, request],
             Wait::Pages { id } => [2, id, 0],
             Wait::Holder { lock, request } => [3, lock, request],
@@ -98,7 +98,7 @@ impl Wait {
 
     fn from_fields([sort, a, b]: [u64; 3]) -> Result<Wait, Refusal> {
         Ok(match (sort, b) {
-            (0, told) => Wait::Collective { epoch: a, told },
+            (0, reported) => Wait::Collective { epoch: a, reported },
             (1, request) => Wait::Lock { lock: a, request },
             (2, 0) => Wait::Pages { id: a },
             (3, request) => Wait::Holder { lock: a, request },

@@ -138,20 +138,20 @@ impl Waits<'_> {
     /// about the departure once it has told an arrival. In a pair, each node asks the other one.
     fn for_collective(&self) -> Option<(Rank, Wait)> {
         let (epoch, gather) = (self.base.clock.epoch, &self.collectives.gather);
-        let told = if gather.place.is_pair { 1 } else { gather.told(epoch) as u64 };
-        let waits = self.collectives.waits_for_departure(self.base.clock) && told > 0;
+        let reported = if gather.place.is_pair { 1 } else { gather.reported(epoch) as u64 };
+        let waits = self.collectives.waits_for_departure(self.base.clock) && reported > 0;
         gather
             .place
             .asked()
             .filter(|_| waits)
-            .map(|asked| (asked, Wait::Collective { epoch, told }))
+            .map(|asked| (asked, Wait::Collective { epoch, reported }))
     }
 
     /// Takes a question of another node.
     pub fn take_question(&mut self, from: Rank, wait: Wait) -> Result<(), Refusal> {
         let mail = &self.base.mail;
         let is_mine = match wait {
-            Wait::Collective { .. } => self.collectives.gather.place.told_by(from).is_some(),
+            Wait::Collective { .. } => self.collectives.gather.place.subtree_of(from).is_some(),
             Wait::Lock { lock, .. } => mail.manager(lock) == mail.me,
             Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => true,
             Wait::Holder { lock, .. } => mail.manager(lock) == from,
@@ -168,7 +168,7 @@ impl Waits<'_> {
     /// Returns `true` if this node owes that answer, or the answer is on its way (COH-13.2).
     fn owes_to(&self, to: Rank, wait: Wait) -> bool {
         let known = match wait {
-            Wait::Collective { epoch, told } => self.owes_collective(to, epoch, told),
+            Wait::Collective { epoch, reported } => self.owes_collective(to, epoch, reported),
             Wait::Lock { lock, request } => self.locking.managed.is_queued(to, lock, request),
             Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => false,
             Wait::Holder { lock, request } => {
@@ -179,8 +179,9 @@ impl Waits<'_> {
             (Wait::Collective { .. }, Purpose::LastDeparture) => true,
             (
                 Wait::Collective { epoch, .. },
-                Purpose::Arrival { epoch: told, .. } | Purpose::Departure { epoch: told, .. },
-            ) => epoch == *told,
+                Purpose::Arrival { epoch: reported, .. }
+                | Purpose::Departure { epoch: reported, .. },
+            ) => epoch == *reported,
             (Wait::Lock { lock, .. }, Purpose::Grant(granted)) => lock == *granted,
             (Wait::Pages { .. }, Purpose::Pages(_)) => true,
             (Wait::Updates { .. }, Purpose::Update(_)) => true,
@@ -194,10 +195,10 @@ impl Waits<'_> {
     }
 
     /// Returns `true` if the end of a collective waits for something else than this node's answer.
-    fn owes_collective(&self, to: Rank, epoch: u64, told: u64) -> bool {
+    fn owes_collective(&self, to: Rank, epoch: u64, reported: u64) -> bool {
         let (gather, clock) = (&self.collectives.gather, &self.base.clock);
         if !gather.place.is_pair {
-            return told > 0 && gather.known_of(to, epoch) as u64 >= told;
+            return reported > 0 && gather.known_of(to, epoch) as u64 >= reported;
         }
         // The other node is at most one collective ahead. This node owes its arrival until it has
         // arrived.

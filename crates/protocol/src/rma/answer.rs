@@ -74,7 +74,7 @@ impl Rma {
                 }
                 self.still_there(&into, token, memory)?;
                 if planted(Bug::CompleteBeforePlaced) {
-                    self.tickets.tell(token);
+                    self.tickets.report(token);
                     return Ok(());
                 }
             }
@@ -195,7 +195,7 @@ impl Rma {
     }
 
     fn succeed(&mut self, token: Token, value: OperationValue) {
-        if self.tickets.tell(token) {
+        if self.tickets.report(token) {
             self.events.push_back(RmaEvent::Done { token, value });
         }
     }

@@ -224,7 +224,7 @@ impl Rma {
     /// serve, as [`Rma::source_lost`] does.
     pub fn answer_lost(&mut self, token: Token) {
         if let Some(serving) = self.serving.remove(&token) {
-            self.tell_gone(&serving, Refusal::Lost);
+            self.report_gone(&serving, Refusal::Lost);
         }
     }
 
@@ -262,13 +262,13 @@ impl Rma {
             !Rma::owns(message.token) || serving.contains_key(&message.token)
         });
         for (_, serving, refusal) in &ended {
-            self.tell_gone(serving, *refusal);
+            self.report_gone(serving, *refusal);
         }
         self.recount();
         ended.into_iter().map(|(token, serving, _)| (serving.to, token)).collect()
     }
 
-    fn tell_gone(&mut self, serving: &Serving, refusal: Refusal) {
+    fn report_gone(&mut self, serving: &Serving, refusal: Refusal) {
         self.answer(
             serving.to,
             &Operation::Gone { ticket: serving.ticket, refusal },
@@ -390,7 +390,7 @@ impl Rma {
 
     /// Reports a failure to a ticket's holder, once.
     fn fail(&mut self, token: Token, error: RmaError) {
-        if self.tickets.tell(token) {
+        if self.tickets.report(token) {
             self.events.push_back(RmaEvent::Failed { token, error });
         }
     }

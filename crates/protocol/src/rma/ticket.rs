@@ -35,7 +35,7 @@ pub(super) struct Ticket {
     pub asked: ExpectedAnswer,
     /// Number of the message that brings the answer, once it has begun. A second answer is refused.
     pub answering: Option<u64>,
-    told: bool,
+    reported: bool,
     settled: bool,
     /// Number of parts of the answer that have arrived, modulo 2³².
     parts: u32,
@@ -68,7 +68,7 @@ impl Tickets {
             to,
             asked,
             answering: None,
-            told: false,
+            reported: false,
             settled: false,
             parts: 0,
         };
@@ -80,7 +80,7 @@ impl Tickets {
     /// (MEM-4.2).
     pub fn answerable(&mut self, from: Rank, id: TicketId) -> Option<&mut Ticket> {
         let ticket = self.open.get_mut(&Token(id.token))?;
-        (ticket.serial == id.serial && ticket.to == from && !ticket.told).then_some(ticket)
+        (ticket.serial == id.serial && ticket.to == from && !ticket.reported).then_some(ticket)
     }
 
     /// Counts a part of the answer that has arrived.
@@ -92,10 +92,10 @@ impl Tickets {
 
     /// Records that the user is being told the outcome. Returns `false` if it was told before, or
     /// if there is no such request.
-    pub fn tell(&mut self, token: Token) -> bool {
+    pub fn report(&mut self, token: Token) -> bool {
         let Some(ticket) = self.open.get_mut(&token) else { return false };
-        let first = !ticket.told;
-        ticket.told = true;
+        let first = !ticket.reported;
+        ticket.reported = true;
         if ticket.settled {
             self.open.remove(&token);
         }
@@ -107,7 +107,7 @@ impl Tickets {
     pub fn settle(&mut self, token: Token) -> Option<bool> {
         let ticket = self.open.get_mut(&token)?;
         ticket.settled = true;
-        let waiting = !ticket.told;
+        let waiting = !ticket.reported;
         if !waiting {
             self.open.remove(&token);
         }
@@ -117,14 +117,14 @@ impl Tickets {
     /// Forgets a request that will get no outcome and no further event from Wind. Returns `true` if
     /// somebody still waited.
     pub fn forget(&mut self, token: Token) -> bool {
-        self.open.remove(&token).is_some_and(|ticket| !ticket.told)
+        self.open.remove(&token).is_some_and(|ticket| !ticket.reported)
     }
 
     /// Returns the tokens of requests that still wait for this node.
     pub fn waiting_for(&self, node: Rank) -> Vec<Token> {
         self.open
             .iter()
-            .filter(|(_, ticket)| ticket.to == node && !ticket.told)
+            .filter(|(_, ticket)| ticket.to == node && !ticket.reported)
             .map(|(token, _)| *token)
             .collect()
     }
@@ -133,7 +133,7 @@ impl Tickets {
     /// and the number of parts of the answer that have arrived.
     pub fn oldest_unanswered(&self) -> BTreeMap<Rank, (u64, u32)> {
         let mut oldest = BTreeMap::new();
-        for ticket in self.open.values().filter(|ticket| ticket.settled && !ticket.told) {
+        for ticket in self.open.values().filter(|ticket| ticket.settled && !ticket.reported) {
             let found = (ticket.serial, ticket.parts);
             oldest.entry(ticket.to).and_modify(|known| *known = found.min(*known)).or_insert(found);
         }

@@ -83,7 +83,7 @@ pub struct Connection {
     /// Tracks whether datagrams that carry only acknowledgements arrive.
     pub(super) ack_path: AckPath,
     /// Fallbacks that were reported to the owner.
-    pub(super) told_fallbacks: ArrayVec<Fallback, 4>,
+    pub(super) reported_fallbacks: ArrayVec<Fallback, 4>,
     pub(super) mtu: Mtu,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
@@ -141,7 +141,7 @@ impl Connection {
             avoids_bulk_port: false,
             bulk_port_doubt: BulkPortDoubt::default(),
             ack_path: AckPath::default(),
-            told_fallbacks: ArrayVec::new(),
+            reported_fallbacks: ArrayVec::new(),
             mtu: Mtu::new(DATAGRAM_MIN),
             events: VecDeque::new(),
             statistics: Statistics::default(),
@@ -208,12 +208,12 @@ impl Connection {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let in_flight = self.sending.both().iter().any(|sending| !sending.flight.is_empty());
-        let untold = self.refusals.is_due()
+        let unreported = self.refusals.is_due()
             || self.received.both().iter().any(|arrivals| arrivals.has_news());
         self.outbox.is_empty()
             && self.inbox.is_empty()
             && !in_flight
-            && !untold
+            && !unreported
             && self.deferred_ack.is_none()
     }
 
@@ -376,8 +376,9 @@ impl Connection {
     /// Reports a fallback to the owner, once (WIND-8.12).
     pub(super) fn fall_back(&mut self, fallback: Fallback) {
         let known =
-            |told: &Fallback| core::mem::discriminant(told) == core::mem::discriminant(&fallback);
-        if !self.told_fallbacks.iter().any(known) && self.told_fallbacks.try_push(fallback).is_ok()
+            |other: &Fallback| core::mem::discriminant(other) == core::mem::discriminant(&fallback);
+        if !self.reported_fallbacks.iter().any(known)
+            && self.reported_fallbacks.try_push(fallback).is_ok()
         {
             self.events.push_back(Event::Fallback(fallback));
         }
@@ -466,7 +467,7 @@ impl Connection {
         (self.ping, self.avoids_bulk_port) = (PerLane::default(), false);
         self.bulk_port_doubt = BulkPortDoubt::default();
         self.ack_path = AckPath::default();
-        self.told_fallbacks.clear();
+        self.reported_fallbacks.clear();
     }
 
     pub(super) fn die(&mut self, death: Death) {

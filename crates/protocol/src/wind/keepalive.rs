@@ -127,19 +127,19 @@ mod tests {
     #[test]
     fn asks_five_times_and_then_gives_up() {
         let mut life = fresh();
-        let (mut asked, mut told) = (0, std::vec::Vec::new());
+        let (mut asked, mut reported) = (0, std::vec::Vec::new());
         let mut now = ms(0);
         let dead = loop {
             now = now.max(life.next_timeout());
             life.note_running(now);
             match life.check(now) {
                 Pulse::Ask => asked += 1,
-                Pulse::PeerSilent => told.push(now),
+                Pulse::PeerSilent => reported.push(now),
                 Pulse::Fine => {}
                 Pulse::Dead => break now,
             }
         };
-        assert_eq!((asked, told.as_slice(), dead), (4, [ms(250)].as_slice(), ms(500)));
+        assert_eq!((asked, reported.as_slice(), dead), (4, [ms(250)].as_slice(), ms(500)));
     }
 
     /// WIND-7.4.

@@ -267,7 +267,7 @@ impl Connection {
     /// never existed (WIND-7.8).
     fn nonsense(&self, contents: &Contents<'_>) -> Option<Nonsense> {
         for ack in &contents.acknowledgements {
-            let flight = &self.sending[ack.told.lane].flight;
+            let flight = &self.sending[ack.fields.lane].flight;
             if !flight.has_sent(ack.largest) {
                 return Some(Nonsense::Acknowledged {
                     number: ack.largest,
@@ -277,7 +277,7 @@ impl Connection {
             if let Some(number) = flight.skipped_in(ack) {
                 return Some(Nonsense::Skipped { number });
             }
-            let (granted, most) = (ack.told.credit, self.outbox.credit_possible());
+            let (granted, most) = (ack.fields.credit, self.outbox.credit_possible());
             if granted > most {
                 return Some(Nonsense::Credit { granted, most });
             }
@@ -391,7 +391,7 @@ impl Connection {
             round_trips,
             ..
         } = self;
-        let lane = ack.told.lane;
+        let lane = ack.fields.lane;
         let Sending { flight, controller, gate, probes } = &mut sending[lane];
         statistics.acknowledgements_received += 1;
         // WIND-3.1: check before processing anything of the frame.
@@ -426,7 +426,7 @@ impl Connection {
                     }
                 }
             }
-            Item::Told { lane, largest, refusals: through } => {
+            Item::AckSent { lane, largest, refusals: through } => {
                 received[lane].confirm(largest);
                 refusals.confirm(through);
             }
@@ -452,7 +452,7 @@ impl Connection {
             statistics.marked_sent += gate.acknowledged(
                 &mut **controller,
                 sample,
-                ack.told.marked,
+                ack.fields.marked,
                 flight.rtt.smoothed(),
             );
         }
@@ -467,8 +467,8 @@ impl Connection {
             statistics.windows_restored += 1;
             controller.spurious(now);
         }
-        gate.granted(now, ack.told.share);
-        outbox.grant(ack.told.credit);
+        gate.granted(now, ack.fields.share);
+        outbox.grant(ack.fields.credit);
         outbox.advance(events);
         self.detect_lost(now, lane);
         self.weigh_sizes(now, lane);

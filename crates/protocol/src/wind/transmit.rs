@@ -201,7 +201,7 @@ impl Connection {
             .peek_small()
             .filter(|_| messages)
             .map_or(0, |(_, message)| small_len(message));
-        let told = self.write_acks(Lane::Small, now, messages, first, &mut builder);
+        let reported = self.write_acks(Lane::Small, now, messages, first, &mut builder);
         let mut elicits = messages && self.pack_small(Lane::Small, &mut builder);
         if elicits {
             self.data_goes(now);
@@ -211,7 +211,7 @@ impl Connection {
             }
         }
         if !elicits
-            && (told || self.ping.small || self.sending.small.probes > 0 || builder.is_empty())
+            && (reported || self.ping.small || self.sending.small.probes > 0 || builder.is_empty())
         {
             self.write_ping(&mut builder);
             elicits = true;
@@ -351,7 +351,7 @@ impl Connection {
         builder: &mut Builder<'_>,
     ) -> bool {
         let everything = self.refusals.is_due();
-        let (mut written, mut told) = (false, false);
+        let (mut written, mut reported) = (false, false);
         for lane in Lane::BOTH {
             let arrivals = &self.received[lane];
             let credit = lane == Lane::Small && self.inbox.credit_due();
@@ -361,17 +361,17 @@ impl Connection {
             }
             let mut ranges = Ranges::new();
             arrivals.list(&self.refusals, &mut ranges);
-            let refusals = if written { 0 } else { self.refusals.told() };
+            let refusals = if written { 0 } else { self.refusals.reportable() };
             let len = Acknowledgement::frame_len(ranges.len(), refusals);
             if must || then + len <= builder.room() {
                 self.write_ack((lane, &ranges), refusals, by, now, with_message, builder);
-                (written, told) = (true, told || refusals > 0);
+                (written, reported) = (true, reported || refusals > 0);
             }
         }
         if by == Lane::Small {
-            self.refusals.all_told();
+            self.refusals.all_reported();
         }
-        told
+        reported
     }
 
     /// Writes the ACK frame of a lane with `refusals` refusals: all that are to be reported, or
@@ -385,11 +385,11 @@ impl Connection {
         with_message: bool,
         builder: &mut Builder<'_>,
     ) {
-        let credit = self.inbox.tell_credit();
-        let told = (&mut self.refusals, refusals);
+        let credit = self.inbox.report_credit();
+        let reported = (&mut self.refusals, refusals);
         let (largest, through) =
-            self.received[lane].write(now, ranges, credit, with_message, told, builder);
-        self.sending[by].flight.carry(Item::Told { lane, largest, refusals: through });
+            self.received[lane].write(now, ranges, credit, with_message, reported, builder);
+        self.sending[by].flight.carry(Item::AckSent { lane, largest, refusals: through });
         self.statistics.acknowledgements_sent += 1;
         self.statistics.refusals_sent += refusals as u64;
     }
@@ -444,7 +444,7 @@ impl Connection {
         let path = self.handshake.path?;
         let mut builder = self.begin(Lane::Small, into);
         builder.close(death.close_reason());
-        for (lane, refusals) in [(Lane::Small, self.refusals.told()), (Lane::Bulk, 0)] {
+        for (lane, refusals) in [(Lane::Small, self.refusals.reportable()), (Lane::Bulk, 0)] {
             let mut ranges = Ranges::new();
             self.received[lane].list(&self.refusals, &mut ranges);
             self.write_ack((lane, &ranges), refusals, Lane::Small, now, false, &mut builder);

@@ -49,7 +49,7 @@ pub struct Acknowledgement<'a> {
     /// The largest datagram number received.
     pub largest: u64,
     /// Other fields of the frame.
-    pub told: AckFields,
+    pub fields: AckFields,
     /// `true` if there is no range, so that nothing is acknowledged.
     none: bool,
     below: u32,
@@ -83,9 +83,16 @@ impl<'a> Acknowledgement<'a> {
     /// borrows nothing.
     #[must_use]
     pub fn alone(&self) -> Option<Acknowledgement<'static>> {
-        let Acknowledgement { largest, told, none, below, ranges, refusals } = *self;
+        let Acknowledgement { largest, fields, none, below, ranges, refusals } = *self;
         let alone = ranges.is_empty() && refusals.is_empty();
-        alone.then_some(Acknowledgement { largest, told, none, below, ranges: &[], refusals: &[] })
+        alone.then_some(Acknowledgement {
+            largest,
+            fields,
+            none,
+            below,
+            ranges: &[],
+            refusals: &[],
+        })
     }
 
     pub(super) fn parse(body: &mut ByteReader<'a>) -> Result<Acknowledgement<'a>, Invalid> {
@@ -103,7 +110,7 @@ impl<'a> Acknowledgement<'a> {
         }
         let frame = Acknowledgement {
             largest,
-            told: AckFields { lane, credit, delay, marked, share },
+            fields: AckFields { lane, credit, delay, marked, share },
             none: ranges == 0,
             below,
             ranges: body.take(ranges.saturating_sub(1) * RANGE)?,
@@ -119,7 +126,7 @@ impl<'a> Acknowledgement<'a> {
     pub(super) fn write(
         into: &mut Vec<u8>,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
-        told: AckFields,
+        fields: AckFields,
         refusals: &[RefusedMessage],
     ) {
         let start = into.len();
@@ -128,11 +135,11 @@ impl<'a> Acknowledgement<'a> {
         let mut fixed = ArrayVec::<u8, FIXED>::new();
         put_prefix(&mut fixed, kind::ACKNOWLEDGE, 0, 0);
         fixed.put_u64(largest);
-        fixed.put_u64(told.credit);
-        fixed.put_u32(told.delay);
+        fixed.put_u64(fields.credit);
+        fixed.put_u32(fields.delay);
         fixed.put_u32(0);
-        fixed.put_u32(told.marked);
-        fixed.put_u32(told.share);
+        fixed.put_u32(fields.marked);
+        fixed.put_u32(fields.share);
         into.put(&fixed);
         let mut count: u8 = 0;
         let mut smallest = 0;
@@ -161,7 +168,7 @@ impl<'a> Acknowledgement<'a> {
         patch(
             into,
             start + PREFIX_LEN + 20,
-            &[count, u8::try_from(refusals.len()).unwrap_or(0), told.lane as u8],
+            &[count, u8::try_from(refusals.len()).unwrap_or(0), fields.lane as u8],
         );
     }
 }

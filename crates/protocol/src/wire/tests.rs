@@ -129,7 +129,7 @@ fn same(frame: &Frame<'_>, plain: &Plain) -> bool {
         (Frame::Withdraw(w), Plain::Withdraw(withdrawal)) => w == withdrawal,
         (Frame::Acknowledge(a), Plain::Acknowledge { ranges, told, refusals }) => {
             a.ranges().eq(ranges.iter().cloned())
-                && a.told == *told
+                && a.fields == *told
                 && a.refusals().eq(refusals.iter().copied())
                 && a.largest == ranges.first().map_or(0, |range| *range.end())
         }

@@ -54,14 +54,14 @@ pub enum Cause {
         waited: Duration,
     },
     /// An operation failed.
-    #[error("{}", failed_text(what, failure, told.as_deref()))]
+    #[error("{}", failed_text(what, failure, launcher_says.as_deref()))]
     Failed {
         /// Operation that was tried.
         what: String,
         /// Cause of the failure.
         failure: Failure,
         /// The launcher's words on how a lost node ended, if a node is lost and the launcher knows.
-        told: Option<String>,
+        launcher_says: Option<String>,
     },
     /// Operations have failed, and no caller had waited for them.
     #[error("{}", unseen_text(*count, first.as_deref()))]
@@ -154,7 +154,7 @@ impl fmt::Debug for Error {
 
 impl Error {
     pub fn failed(what: impl Into<String>, failure: Failure) -> Self {
-        Cause::Failed { what: what.into(), failure, told: None }.into()
+        Cause::Failed { what: what.into(), failure, launcher_says: None }.into()
     }
 
     /// Makes the error of a program's own check: arguments of `what` do not fit, for this reason.
@@ -165,8 +165,8 @@ impl Error {
 
     /// Adds the launcher's words on how the lost node ended.
     pub fn with_reason(mut self, reason: Option<String>) -> Self {
-        if let Cause::Failed { told, .. } = &mut *self.0 {
-            *told = reason;
+        if let Cause::Failed { launcher_says, .. } = &mut *self.0 {
+            *launcher_says = reason;
         }
         self
     }
@@ -331,14 +331,14 @@ fn unseen_text(count: u64, first: Option<&Error>) -> String {
     format!("{operations} failed that nobody waited for{first}")
 }
 
-fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
+fn failed_text(what: &str, failure: &Failure, launcher_says: Option<&str>) -> String {
     let mut text = failure.to_string();
     // The text of a coherence error may already begin with the operation.
     if !text.starts_with(what) {
         text = format!("{what}: {text}");
     }
-    match told {
-        Some(told) => text + ". The launcher says: " + told,
+    match launcher_says {
+        Some(launcher_says) => text + ". The launcher says: " + launcher_says,
         None => text + advice(failure),
     }
 }

@@ -47,11 +47,11 @@ impl Error {
                 let text = self.to_string();
                 ErrorParts::of_rest(what, text.strip_prefix(&format!("{what}: ")).unwrap_or(&text))
             }
-            Cause::Failed { what, failure, told } => {
+            Cause::Failed { what, failure, launcher_says } => {
                 let cause = failure.to_string();
-                let remedy = told.as_ref().map_or_else(
+                let remedy = launcher_says.as_ref().map_or_else(
                     || advice(failure).trim_start_matches(['.', ' ']).to_owned(),
-                    |told| format!("The launcher says: {told}"),
+                    |launcher_says| format!("The launcher says: {launcher_says}"),
                 );
                 let cause = cause.strip_prefix(&format!("{what}: ")).unwrap_or(&cause);
                 if remedy.is_empty() {

@@ -199,12 +199,12 @@ impl FastPath {
         } else {
             None
         };
-        let Some((peer, is_told)) = ready else {
+        let Some((peer, is_notified)) = ready else {
             drop(engine);
             node.after_leaving();
             return None;
         };
-        Some(Ready { node, engine, told: is_told.then_some(peer) })
+        Some(Ready { node, engine, notified_peer: is_notified.then_some(peer) })
     }
 
     /// Finishes as [`Node::after_leaving`] does, after a write to a ring or a settlement in it.
@@ -237,7 +237,7 @@ struct Ready<'n> {
     node: &'n Node,
     engine: CombiningLockGuard<'n, RealEngine>,
     /// Rank of the peer whose ring got news, and which may sleep.
-    told: Option<Rank>,
+    notified_peer: Option<Rank>,
 }
 
 impl Ready<'_> {
@@ -246,7 +246,10 @@ impl Ready<'_> {
         let arrived = self.engine.inbox().take_arrived();
         drop(self.engine);
         let fast = &self.node.fast;
-        fast.after_leaving_to(self.node, self.told.and_then(|peer| fast.channels.of(peer)));
+        fast.after_leaving_to(
+            self.node,
+            self.notified_peer.and_then(|peer| fast.channels.of(peer)),
+        );
         arrived
     }
 }

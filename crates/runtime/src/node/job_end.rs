@@ -28,7 +28,7 @@ impl Departures {
         {
             self.end_aborted(node, &why);
         }
-        self.told.notify_all();
+        self.reason_came.notify_all();
     }
 
     /// Fails every wait and every later operation with this reason, or the earlier one (END-3.1).

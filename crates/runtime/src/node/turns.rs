@@ -149,7 +149,7 @@ impl Node {
         if news {
             self.wake_waiters(work.settled > 0);
         }
-        self.threads.driver.tell_sleepers(news, work.more, next);
+        self.threads.driver.notify_sleepers(news, work.more, next);
     }
 
     pub(super) fn wake_waiters(&self, settled: bool) {

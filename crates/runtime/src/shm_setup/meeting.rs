@@ -125,11 +125,11 @@ impl<'a> LocalMeeting<'a> {
             .into_iter()
             .map(|(rank, way)| (rank, self.call(rank, &way).map_err(|why| not_called(&why))))
             .collect();
-        self.tell(Step::Called, &calls)?;
+        self.publish_outcomes(Step::Called, &calls)?;
         let answered = self.answer_all(above.into_iter().map(|(rank, _)| rank))?;
-        self.tell(Step::Answered, &answered)?;
+        self.publish_outcomes(Step::Answered, &answered)?;
         let mut outcomes = self.hear_answers(calls)?;
-        self.tell(Step::Used, &outcomes)?;
+        self.publish_outcomes(Step::Used, &outcomes)?;
         for (rank, outcome) in answered {
             let outcome = match outcome {
                 Ok(pair) => self.process(Step::Used, rank, self.limit)?.map(|()| pair),
@@ -141,7 +141,7 @@ impl<'a> LocalMeeting<'a> {
     }
 
     /// Publishes the result of a step.
-    pub fn tell<T>(
+    pub fn publish_outcomes<T>(
         &self,
         step: Step,
         outcomes: &BTreeMap<Rank, Result<T, Why>>,

@@ -206,9 +206,12 @@ fn the_caller_has_the_last_word() {
     let ((listener, name), (other, _)) = (listener(), listener());
     let caller = patient(&above, &other);
     let call = caller.call(0, &WayTo::Name(name)).unwrap();
-    caller.tell(Step::Called, &BTreeMap::from([(0, Ok(()))])).unwrap();
+    caller.publish_outcomes(Step::Called, &BTreeMap::from([(0, Ok(()))])).unwrap();
     caller
-        .tell(Step::Used, &BTreeMap::from([(0, Err::<(), _>("no room to map it".to_owned()))]))
+        .publish_outcomes(
+            Step::Used,
+            &BTreeMap::from([(0, Err::<(), _>("no room to map it".to_owned()))]),
+        )
         .unwrap();
     let outcomes =
         patient(&below, &listener).hold(vec![(1, WayTo::Name("unused".into()))]).unwrap();

@@ -77,7 +77,7 @@ impl GrantedCredit {
         self.charged = self.charged.saturating_sub(charge);
     }
 
-    /// Called when the user has read messages. [`GrantedCredit::tell`] follows.
+    /// Called when the user has read messages. [`GrantedCredit::report`] follows.
     #[inline]
     pub fn free(&mut self, messages: u64, bytes: u64) {
         let freed = messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes);
@@ -87,7 +87,7 @@ impl GrantedCredit {
 
     /// Gives the freed credit back to the local peer.
     #[inline]
-    pub fn tell(&self, reader: &Reader) {
+    pub fn report(&self, reader: &Reader) {
         reader.give_back(self.returned);
     }
 }

@@ -29,7 +29,7 @@ pub(in crate::shm) struct Incoming {
     messages: u64,
     arriving: Option<ArrivingMessage>,
     /// Refusals that wait for room in the ring that reports refusals to the writer.
-    untold: VecDeque<UntoldRefusal>,
+    unreported: VecDeque<UnreportedRefusal>,
     /// Buffer for bytes on their way from the ring to their destination.
     scratch: Vec<u8>,
     pub credit: GrantedCredit,
@@ -59,7 +59,7 @@ pub(crate) struct MapAnswer {
 }
 
 #[derive(Debug)]
-struct UntoldRefusal {
+struct UnreportedRefusal {
     start: u64,
     end: u64,
     refusal: Refusal,
@@ -132,7 +132,7 @@ impl Incoming {
             let start = reader.position();
             let end = reader.pass(heading);
             if let Err(refusal) = outcome {
-                self.untold.push_back(UntoldRefusal { start, end, refusal });
+                self.unreported.push_back(UnreportedRefusal { start, end, refusal });
             }
             if heading.len > LONG_BODY_BYTES {
                 self.settle(reader);
@@ -159,7 +159,7 @@ impl Incoming {
         if heading.kind != RecordKind::Whole
             || heading.head != USER_HEAD
             || self.arriving.is_some()
-            || self.has_untold()
+            || self.has_unreported()
         {
             return None;
         }
@@ -181,12 +181,12 @@ impl Incoming {
     /// before the first refusal for which there is no room.
     #[inline]
     fn settle(&mut self, reader: &mut Reader) {
-        while let Some(UntoldRefusal { start, end, refusal }) = self.untold.front() {
+        while let Some(UnreportedRefusal { start, end, refusal }) = self.unreported.front() {
             if reader.refuse(*end, *refusal).is_err() {
                 let start = *start;
                 return reader.settle(start);
             }
-            self.untold.pop_front();
+            self.unreported.pop_front();
         }
         reader.settle(reader.position());
     }
@@ -407,12 +407,12 @@ impl Incoming {
     }
 
     #[inline]
-    pub fn has_untold(&self) -> bool {
-        !self.untold.is_empty()
+    pub fn has_unreported(&self) -> bool {
+        !self.unreported.is_empty()
     }
 
     pub fn is_idle(&self) -> bool {
-        self.arriving.is_none() && self.untold.is_empty()
+        self.arriving.is_none() && self.unreported.is_empty()
     }
 
     pub fn is_closed_by_peer(&self) -> bool {

@@ -36,7 +36,7 @@ pub(in crate::shm) struct Outgoing {
     /// Timer of a message whose source has absent pages.
     pub rest: RetryTimer,
     /// Requests and answers about memory that wait for room.
-    told: VecDeque<(Heading, u64)>,
+    notices: VecDeque<(Heading, u64)>,
     pub unsettled: UnsettledQueue,
     /// Messages whose source was removed before it could be read.
     lost: VecDeque<Token>,
@@ -172,7 +172,7 @@ impl Outgoing {
     pub fn waiting(&self) -> usize {
         self.passing.len()
             + self.lined.len()
-            + self.told.len()
+            + self.notices.len()
             + usize::from(self.under_way.is_some())
     }
 
@@ -184,11 +184,11 @@ impl Outgoing {
     /// which they were posted, except those without credit. Returns `true` if anything was put in.
     pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer, now: Time) -> bool {
         let mut any = false;
-        while let Some((heading, key)) = self.told.front() {
+        while let Some((heading, key)) = self.notices.front() {
             if writer.put(*heading, &[Part::Bytes(&key.to_le_bytes())]).is_err() {
                 return any;
             }
-            self.told.pop_front();
+            self.notices.pop_front();
             any = true;
         }
         match self.pump_messages(memory, writer, &mut any) {
@@ -245,7 +245,7 @@ impl Outgoing {
 
     /// Returns `true` if [`Outgoing::pump`] would put anything into the ring.
     pub fn could_go(&mut self, writer: &mut Writer) -> bool {
-        if !self.told.is_empty() {
+        if !self.notices.is_empty() {
             return writer.has_room(8);
         }
         if self.rest.until().is_some() {
@@ -365,13 +365,13 @@ impl Outgoing {
 
     /// Returns `true` if another request or answer about memory may be sent. Otherwise the local
     /// peer must first read some of those that wait.
-    pub fn may_tell(&self) -> bool {
-        self.told.len() < GRANTS
+    pub fn has_notice_room(&self) -> bool {
+        self.notices.len() < GRANTS
     }
 
     /// Sends a request or an answer about the region with this key.
-    pub fn tell(&mut self, heading: Heading, key: u64) {
-        self.told.push_back((heading, key));
+    pub fn queue_notice(&mut self, heading: Heading, key: u64) {
+        self.notices.push_back((heading, key));
     }
 
     /// Returns the number of bytes of this region that are still to be put into the ring. Returns

@@ -71,12 +71,12 @@ pub fn agent() -> Result<(), LaunchError> {
         if let Some(files) = &files {
             let (count, to) = (order.files.len(), files.path().display());
             let s = if count == 1 { "" } else { "s" };
-            up.tell(&AgentMessage::Note(format!("sent {count} file{s} to {to}")));
+            up.send(&AgentMessage::Note(format!("sent {count} file{s} to {to}")));
         }
         let work = work(order, files.as_ref(), &up)?;
         let crew = NodeProcesses::start(&work, &|_| Vec::new(), &outlet, &mut guard)?;
-        let told = Arc::clone(&up);
-        let listen = move || listen(input, &events, &sources, &told);
+        let reports = Arc::clone(&up);
+        let listen = move || listen(input, &events, &sources, &reports);
         std::thread::Builder::new()
             .name("orders".into())
             .spawn(listen)
@@ -100,7 +100,7 @@ pub fn agent() -> Result<(), LaunchError> {
                 why.status(),
             );
             for rank in ranks {
-                up.tell(&AgentMessage::Ended(rank, how.clone()));
+                up.send(&AgentMessage::Ended(rank, how.clone()));
             }
         }
     }
@@ -126,7 +126,7 @@ fn work<W: std::io::Write + Send>(
         Some(directory) => std::env::set_current_dir(directory)
             .map_err(LaunchError::system(format!("enter {}", directory.display())))?,
         None => {
-            up.tell(&AgentMessage::Note(format!(
+            up.send(&AgentMessage::Note(format!(
                 "{} does not exist there: running in the home directory",
                 order.directory.0.display()
             )));
@@ -162,7 +162,7 @@ fn listen<W: std::io::Write + Send>(
             Ok(Control::Signal(signal)) => _ = events.send(Event::Signal(signal)),
             Ok(Control::Drain(rank)) => {
                 sources.drain(&[rank]);
-                up.tell(&AgentMessage::Drained);
+                up.send(&AgentMessage::Drained);
             }
             Err(_) => {}
         }
@@ -178,7 +178,7 @@ fn serve<W: std::io::Write + Send>(
 ) {
     loop {
         for (rank, how) in crew.reap(guard) {
-            up.tell(&AgentMessage::Ended(rank, how));
+            up.send(&AgentMessage::Ended(rank, how));
         }
         let over = crew.is_empty();
         if over && crew.is_drained() {

@@ -257,8 +257,8 @@ impl<W: Write + Send> PipeToLauncher<W> {
         Ok(PipeToLauncher { to: Mutex::new(to), busy: Busy::default() })
     }
 
-    /// Sends news. Returns `false` if the launcher is gone.
-    pub fn tell(&self, news: &AgentMessage) -> bool {
+    /// Sends a message to the launcher. Returns `false` if the launcher is gone.
+    pub fn send(&self, news: &AgentMessage) -> bool {
         self.busy.during(|| {
             let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
             to.write_all(&news.encode()).and_then(|()| to.flush()).is_ok()
@@ -268,10 +268,10 @@ impl<W: Write + Send> PipeToLauncher<W> {
 
 impl<W: Write + Send> Sink for PipeToLauncher<W> {
     fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool {
-        self.tell(&AgentMessage::Output(rank, stream, bytes.to_vec()))
+        self.send(&AgentMessage::Output(rank, stream, bytes.to_vec()))
     }
     fn end(&self, rank: Rank, stream: Stream) {
-        self.tell(&AgentMessage::OutputEnd(rank, stream));
+        self.send(&AgentMessage::OutputEnd(rank, stream));
     }
     fn is_busy(&self) -> bool {
         self.busy.is_any()

@@ -207,10 +207,10 @@ impl Search<'_> {
                 .iter()
                 .all(|target| target.next.is_none() && target.live == 0 || doubtful(target));
             let is_late = now >= self.limit || hopeless && now >= VERDICT_TIME;
-            let is_told = verdict
+            let is_final = verdict
                 .as_ref()
                 .is_some_and(|(_, since)| now.saturating_sub(*since) >= VERDICT_TIME);
-            if !open || is_late || is_told || (self.is_cancelled)() {
+            if !open || is_late || is_final || (self.is_cancelled)() {
                 return Err(verdict
                     .map_or_else(|| self.unreachable(&targets, &attempts, now), |(why, _)| why));
             }

@@ -92,9 +92,9 @@ fn abort_by_a_node_reaches_the_launcher_and_all_nodes() {
     let calls = hear(&nodes[0]);
     nodes[0].keep_going();
     assert_eq!(notices.recv_timeout(LONG).unwrap(), Notice::KeepGoing);
-    nodes[0].tell_joined();
+    nodes[0].report_joined();
     assert_eq!(notices.recv_timeout(LONG).unwrap(), Notice::Joined(0));
-    nodes[0].tell_left();
+    nodes[0].report_left();
     assert_eq!(notices.recv_timeout(LONG).unwrap(), Notice::Left(0));
     nodes[1].abort("no more work");
     nodes[1].abort("a second reason");

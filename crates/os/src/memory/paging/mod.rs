@@ -21,7 +21,7 @@ const PAGES_A_CALL: usize = 256;
 
 /// Returns `true` if the kernel reports which pages of the file are in memory. Since Linux 5.2 it
 /// reports "all" for a file that this process neither owns nor may write (mincore(2)).
-pub(super) fn is_told(file: BorrowedFd<'_>) -> bool {
+pub(super) fn reports_pages(file: BorrowedFd<'_>) -> bool {
     fstat(file).is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
         || accessat(
             CWD,
@@ -32,9 +32,9 @@ pub(super) fn is_told(file: BorrowedFd<'_>) -> bool {
         .is_ok()
 }
 
-/// Returns `true` if all pages of these bytes are in memory. For a file that [is told](is_told),
-/// the page cache counts, whether or not the pages are mapped. If the kernel does not answer, the
-/// pages count as present.
+/// Returns `true` if all pages of these bytes are in memory. For a file for which the kernel
+/// [reports pages](reports_pages), the page cache counts, whether or not the pages are mapped. If
+/// the kernel does not answer, the pages count as present.
 pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
     let page = rustix::param::page_size();
     let begin = at.as_ptr().addr() & !(page - 1);

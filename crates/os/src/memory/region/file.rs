@@ -32,13 +32,13 @@ impl Region {
         let at = memory.base();
         // Without the handler, a SIGBUS still ends the process, but without a message.
         let named = NamedMapping::new(file, offset, at, len).ok();
-        let told = paging::is_told(file);
+        let reports_pages = paging::reports_pages(file);
         Ok(Region::new(
             at,
             at,
             len,
             PageSize::Small,
-            Backing::File { _named: named, _memory: memory, writable, told },
+            Backing::File { _named: named, _memory: memory, writable, reports_pages },
         ))
     }
 
@@ -67,7 +67,7 @@ impl Region {
         let (at, len) = (self.at(Side::Runtime, offset), len as usize);
         match &self.inner.backing {
             Backing::Staged { disk, .. } => disk.is_present(offset, len as u64),
-            Backing::File { told, .. } if *told => paging::is_present(at, len),
+            Backing::File { reports_pages, .. } if *reports_pages => paging::is_present(at, len),
             Backing::File { .. } => swap::is_mapped(at, len),
             Backing::Private { .. } => swap::is_present(at, len, |pages| {
                 paging::is_present(at, len) || !swap::is_swapped(pages)

@@ -147,7 +147,7 @@ impl UdpLink {
 
 impl Reports {
     fn too_big(&mut self, to: SocketAddr, tried: usize) {
-        if self.too_big.len() < TOO_BIG_MAX && self.too_big.iter().all(|told| told.to != to) {
+        if self.too_big.len() < TOO_BIG_MAX && self.too_big.iter().all(|earlier| earlier.to != to) {
             // The kernel's path MTU may be larger than the path takes. Then the sender tries half,
             // down to what every path must carry.
             let fits = match datagram_max_to(to) {

@@ -16,9 +16,9 @@ use core::ops::Range;
 
 /// Maximum number of intervals and runs in one message. Beyond it the intervals of one writer are
 /// joined and gaps are closed. That invalidates too much, never too little (COH-4.5).
-pub(crate) const TOLD_MAX: usize = 1 << 20;
+pub(crate) const NOTICES_MAX: usize = 1 << 20;
 // Length of the longest interval before its runs; a run has at most 15 bytes.
-const _: () = assert!(TOLD_MAX as u64 * (5 + 10 + 10 + 1 + 5) < CONTROL_MAX);
+const _: () = assert!(NOTICES_MAX as u64 * (5 + 10 + 10 + 1 + 5) < CONTROL_MAX);
 
 /// Maximum number of intervals of one writer that are kept apart. Beyond it the older half is
 /// joined (COH-4.5).
@@ -388,14 +388,14 @@ impl Interval {
     /// Returns what a message tells of these intervals: all, or joined ones if there are too many.
     pub fn bounded(intervals: Vec<Interval>) -> Vec<Interval> {
         let entries: usize = intervals.iter().map(|interval| 1 + interval.size()).sum();
-        if entries <= TOLD_MAX { intervals } else { Interval::joined(intervals.iter()) }
+        if entries <= NOTICES_MAX { intervals } else { Interval::joined(intervals.iter()) }
     }
 
     /// Joins the intervals of each writer, and closes gaps between runs where this is not enough.
     fn joined<'a>(intervals: impl Iterator<Item = &'a Interval>) -> Vec<Interval> {
         let mut of_writer: BTreeMap<Rank, Vec<&Interval>> = BTreeMap::new();
         intervals.for_each(|interval| of_writer.entry(interval.writer).or_default().push(interval));
-        let share = TOLD_MAX / of_writer.len().max(1);
+        let share = NOTICES_MAX / of_writer.len().max(1);
         let joined = of_writer.into_iter().map(|(writer, intervals)| {
             let mut joined = Interval::join(writer, intervals.into_iter());
             joined.runs = joined.runs.at_most(share);
@@ -409,7 +409,7 @@ impl Interval {
         let (count, runs) = intervals
             .clone()
             .fold((0, 0), |(count, runs), interval| (count + 1, runs + interval.size()));
-        if count + runs <= TOLD_MAX {
+        if count + runs <= NOTICES_MAX {
             out.put_leb128(count as u64);
             return intervals.for_each(|interval| interval.write(out));
         }
@@ -472,12 +472,12 @@ mod tests {
         let mut body = Vec::new();
         Interval::write_all(known.iter(), &mut body);
         assert!(body.len() as u64 <= CONTROL_MAX / 2, "{} bytes", body.len());
-        let told = Interval::read_all(&mut ByteReader(&body), 3, &arrays).unwrap();
+        let reported = Interval::read_all(&mut ByteReader(&body), 3, &arrays).unwrap();
         assert_eq!(
-            told.iter().map(|i| (i.writer, i.first, i.last, i.late)).collect::<Vec<_>>(),
+            reported.iter().map(|i| (i.writer, i.first, i.last, i.late)).collect::<Vec<_>>(),
             [0, 1, 2].map(|w| (w, 5, 14, true))
         );
-        for interval in told {
+        for interval in reported {
             assert_eq!(Runs::union([&interval.runs, &known[0].runs]), interval.runs);
         }
         let mut body = Vec::new();

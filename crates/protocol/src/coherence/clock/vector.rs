@@ -65,7 +65,7 @@ pub(crate) struct Knowledge {
     inserted: u64,
     /// Vector time that each manager was told in unlocks. Unlocks are ordered, so the manager knows
     /// all of it when the next one comes.
-    told: BTreeMap<Rank, Vector>,
+    reported: BTreeMap<Rank, Vector>,
     /// Number up to which this node's own intervals were told at the last collective at which it
     /// arrived.
     pub arrived: u64,
@@ -75,8 +75,8 @@ pub(crate) struct Knowledge {
 #[cfg(test)]
 impl core::hash::Hash for Knowledge {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        let Knowledge { me, vector, base, store, inserted: _, told, arrived } = self;
-        (me, vector, base, store, told, arrived).hash(state);
+        let Knowledge { me, vector, base, store, inserted: _, reported, arrived } = self;
+        (me, vector, base, store, reported, arrived).hash(state);
     }
 }
 
@@ -89,7 +89,7 @@ impl Knowledge {
             base: zero,
             store: BTreeMap::new(),
             inserted: 0,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             arrived: 0,
         }
     }
@@ -201,12 +201,12 @@ impl Knowledge {
     }
 
     /// Writes what an unlock tells `manager` when this node knew `vector`, and counts it as told.
-    pub fn tell(&mut self, manager: Rank, vector: &Vector, out: &mut Vec<u8>) {
-        let told = self.told.remove(&manager).unwrap_or_else(|| self.base.clone());
-        Interval::write_all(self.between(&told, vector), out);
-        let mut told = told;
-        told.merge(vector);
-        self.told.insert(manager, told);
+    pub fn report(&mut self, manager: Rank, vector: &Vector, out: &mut Vec<u8>) {
+        let reported = self.reported.remove(&manager).unwrap_or_else(|| self.base.clone());
+        Interval::write_all(self.between(&reported, vector), out);
+        let mut reported = reported;
+        reported.merge(vector);
+        self.reported.insert(manager, reported);
     }
 
     /// Returns the intervals that this node tells at a collective: its own since the last one, and
@@ -228,6 +228,6 @@ impl Knowledge {
         }
         let base = &self.base;
         self.store.retain(|(writer, last), _| *last > base.get(*writer));
-        self.told.values_mut().for_each(|told| told.merge(base));
+        self.reported.values_mut().for_each(|reported| reported.merge(base));
     }
 }

@@ -8,7 +8,7 @@ use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::page::{PageState, ranges};
 use crate::coherence::updating::delivery::Delivery;
-use crate::coherence::updating::subscribers::{take_demands, tell_subscribers};
+use crate::coherence::updating::subscribers::{report_subscribers, take_demands};
 use crate::coherence::writes::Writes;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -140,7 +140,7 @@ pub(crate) fn apply_diff(
         Ok(())
     })?;
     changed.into_iter().for_each(|page| base.arrays.note_change((id, page), base.clock.epoch));
-    tell_subscribers(from, id, base);
+    report_subscribers(from, id, base);
     // Changes that could not be placed must not be told to anybody (COH-5.4).
     if pages.failure().is_some() { Err(Refusal::NoRoom) } else { Ok(()) }
 }

@@ -106,7 +106,7 @@ impl HomesDigest {
 }
 
 /// Returns fields that go with a declaration: as many of the first ones as the limits allow.
-fn told_fields(fields: &[Field]) -> Vec<Field> {
+fn shared_fields(fields: &[Field]) -> Vec<Field> {
     let fits = |field: &&Field| field.name.len() <= FIELD_MAX && field.kind.len() <= FIELD_MAX;
     fields.iter().take(FIELDS_MAX).take_while(fits).cloned().collect()
 }
@@ -114,7 +114,7 @@ fn told_fields(fields: &[Field]) -> Vec<Field> {
 impl Declared {
     pub fn new(number: u32, declaration: &Declaration) -> Declared {
         let homes = HomesDigest::new(&declaration.homes);
-        let fields = told_fields(&declaration.fields);
+        let fields = shared_fields(&declaration.fields);
         let Declaration { name, bytes, element, shape, replaces, .. } = declaration.clone();
         Declared { number, name, bytes, element, page: PAGE as u64, homes, shape, fields, replaces }
     }

@@ -82,11 +82,11 @@ impl Arrivals {
             if is_full {
                 parts.push((0, Vec::new(), Ranks::default()));
             }
-            if let Some((count, calls, told)) = parts.last_mut() {
+            if let Some((count, calls, reported)) = parts.last_mut() {
                 *count += 1;
                 call.write(calls);
                 ranks.write(calls);
-                told.merge(ranks);
+                reported.merge(ranks);
             }
         }
         let last = parts.len().saturating_sub(1);
@@ -94,10 +94,10 @@ impl Arrivals {
         let bodies = parts.into_iter().enumerate().map(|(number, (count, calls, ranks))| {
             let mut body = Vec::new();
             body.put_leb128(count).put(&calls);
-            let told =
+            let reported =
                 if number == last { (&*intervals, &*self.counts) } else { (&[][..], &[][..]) };
-            Interval::write_all(told.0.iter(), &mut body);
-            UpdateCount::write_all(told.1, &mut body);
+            Interval::write_all(reported.0.iter(), &mut body);
+            UpdateCount::write_all(reported.1, &mut body);
             self.dropped.write(&mut body);
             (body, ranks)
         });
@@ -122,9 +122,9 @@ impl Arrivals {
         let counts = UpdateCount::read_all(&mut reader, base.mail.nodes)?;
         let dropped = NumberSet::read(&mut reader)?;
         reader.end()?;
-        let is_told = |interval: &Interval| subtree.contains(&interval.writer) || interval.late;
+        let is_covered = |interval: &Interval| subtree.contains(&interval.writer) || interval.late;
         let is_counted = |count: &UpdateCount| subtree.contains(&count.from);
-        if calls.is_empty() || !intervals.iter().all(is_told) || !counts.iter().all(is_counted) {
+        if calls.is_empty() || !intervals.iter().all(is_covered) || !counts.iter().all(is_counted) {
             return Err(Refusal::Malformed);
         }
         Ok(Arrivals { calls, intervals, counts, dropped })
@@ -136,9 +136,9 @@ impl Arrivals {
 #[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Gathering {
     pub arrived: Ranks,
-    /// Number of ranks that this node has told its parent.
-    pub told: usize,
-    /// Arrivals that this node has not told its parent.
+    /// Number of ranks that this node has reported to its parent.
+    pub reported: usize,
+    /// Arrivals that this node has not reported to its parent.
     pub kept: Arrivals,
 }
 
@@ -172,13 +172,13 @@ impl Gather {
     }
 
     /// Returns how many arrivals this node has told its parent at this collective.
-    pub fn told(&self, epoch: u64) -> usize {
-        self.epochs.get(&epoch).map_or(0, |gathering| gathering.told)
+    pub fn reported(&self, epoch: u64) -> usize {
+        self.epochs.get(&epoch).map_or(0, |gathering| gathering.reported)
     }
 
     /// Returns how many arrivals at this collective this node knows from that child's subtree.
     pub fn known_of(&self, child: Rank, epoch: u64) -> usize {
-        let gathering = self.epochs.get(&epoch).zip(self.place.told_by(child));
+        let gathering = self.epochs.get(&epoch).zip(self.place.subtree_of(child));
         gathering.map_or(0, |(gathering, subtree)| gathering.arrived.count_in(&subtree))
     }
 

@@ -65,7 +65,7 @@ impl Collectives {
         self.current = Some(CurrentCollective {
             call,
             token,
-            told: 0,
+            reported: 0,
             known: None,
             counts: BTreeMap::new(),
             dropped: arrays_to_free(fetches, targets, w.base.arrays),
@@ -75,7 +75,7 @@ impl Collectives {
         w.base.clock.progress = CollectiveProgress::Closed;
         if let Some(current) = &mut self.current {
             current.counts = w.updates.sending.take_counts();
-            current.told = w.base.clock.knowledge.vector.get(w.base.mail.me);
+            current.reported = w.base.clock.knowledge.vector.get(w.base.mail.me);
         }
         true
     }
@@ -99,7 +99,7 @@ impl Collectives {
             // This collective was called before something of this node was refused. Intervals that
             // this node would report may not be at their homes (COH-8.4).
             current.call = Call::Unfit(broken.to_string());
-            current.told = base.clock.knowledge.base.get(me);
+            current.reported = base.clock.knowledge.base.get(me);
             current.dropped = NumberSet::default();
             Arrivals::new(me, current.call.clone(), Vec::new(), counts)
         } else {

@@ -3,7 +3,7 @@
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::base::Base;
-use crate::coherence::clock::notices::{Interval, TOLD_MAX};
+use crate::coherence::clock::notices::{Interval, NOTICES_MAX};
 use crate::coherence::gathering::agreement;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::mailbox::CONTROL_MAX;
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 const COUNTS_MAX: usize = 1 << 20;
 // The longest departure and the longest arrival fit: intervals, counts of three numbers each, and
 // 8 MiB of calls.
-const _: () = assert!(TOLD_MAX as u64 * 31 + COUNTS_MAX as u64 * 15 + (8 << 20) < CONTROL_MAX);
+const _: () = assert!(NOTICES_MAX as u64 * 31 + COUNTS_MAX as u64 * 15 + (8 << 20) < CONTROL_MAX);
 
 /// Outcome of a collective, the same for all nodes.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::Rank;
 use crate::coherence::base::Base;
-use crate::coherence::clock::notices::{Runs, TOLD_MAX};
+use crate::coherence::clock::notices::{NOTICES_MAX, Runs};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::fetching::runs::Fetches;
 use crate::coherence::gathering::agreement::Call;
@@ -41,7 +41,7 @@ impl Collectives {
         let is_parent = self.gather.place.parent == Some(from);
         // A child tells that a death has doomed the collective (COH-8.10).
         let is_doomed = matches!(departure.outcome, Outcome::Dead(_));
-        let is_child = self.gather.place.told_by(from).is_some();
+        let is_child = self.gather.place.subtree_of(from).is_some();
         if !(is_parent || (is_doomed && is_child)) {
             return Err(Refusal::Malformed);
         }
@@ -112,7 +112,7 @@ impl Collectives {
         free_arrays(&departure.freed, fetches, w);
         w.updates.receiving.begin_epoch(&mut w.updates.feeds, &mut w.base, pages);
         locking.managed.forget_known(&w.base.clock.knowledge.base);
-        w.base.arrays.untrack(current.told, pages);
+        w.base.arrays.untrack(current.reported, pages);
         locking.take_ready(w, pages);
         if departure.is_repeated_for(&current.call) {
             self.queue.push_front((current.call, current.token));
@@ -155,7 +155,7 @@ impl Collectives {
         let named = if planted(Bug::SkipInvalidation) {
             Runs::default()
         } else {
-            Runs::named(news, me).at_most(TOLD_MAX)
+            Runs::named(news, me).at_most(NOTICES_MAX)
         };
         let lacking = w.updates.receiving.take_lacking(w.base.clock.epoch, &named);
         // This drops the kept bytes of pages, too.

@@ -38,7 +38,7 @@ impl Collectives {
         body: &[u8],
         base: &mut Base<'_>,
     ) -> Result<(), Refusal> {
-        let subtree = self.gather.place.told_by(from).ok_or(Refusal::Malformed)?;
+        let subtree = self.gather.place.subtree_of(from).ok_or(Refusal::Malformed)?;
         let arrivals = Arrivals::read(&subtree, body, base)?;
         if planted(Bug::ReleaseBarrierEarly) && epoch < base.clock.epoch {
             if !self.gather.place.is_pair {
@@ -190,7 +190,7 @@ impl Collectives {
         let Some(parent) = self.gather.place.parent else { return };
         let Some(gathering) = self.gather.epochs.get_mut(&epoch) else { return };
         let mut kept = core::mem::take(&mut gathering.kept);
-        gathering.told += kept.ranks().len();
+        gathering.reported += kept.ranks().len();
         if planted(Bug::ForgetSubtree) {
             kept.intervals.retain(|interval| interval.writer == base.mail.me);
         }

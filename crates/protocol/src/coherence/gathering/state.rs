@@ -17,8 +17,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 pub(crate) struct CurrentCollective {
     pub call: Call,
     pub token: Token,
-    /// Number of this node's last interval that it told when it arrived.
-    pub told: u64,
+    /// Number of the last interval that this node reported when it arrived.
+    pub reported: u64,
     /// Vector time of this node when it arrived.
     pub known: Option<Vector>,
     /// Number of updates sent to each node in the epoch that the collective ends (COH-10.7).

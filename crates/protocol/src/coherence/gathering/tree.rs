@@ -73,8 +73,9 @@ impl TreePlace {
         TreePlace { me, parent, children, subtree, is_pair: nodes == 2 }
     }
 
-    /// Returns the ranks of which this node may tell an arrival; `None` if it may tell none.
-    pub fn told_by(&self, rank: Rank) -> Option<Range<Rank>> {
+    /// Returns the ranks whose arrivals the child `rank` may report; `None` if `rank` is not a
+    /// child.
+    pub fn subtree_of(&self, rank: Rank) -> Option<Range<Rank>> {
         if self.is_pair {
             return (rank != self.me).then_some(rank..rank.saturating_add(1));
         }

@@ -216,7 +216,7 @@ pub(crate) fn give_back(
     } else {
         body.put_u8(0);
         vector.write(&mut body);
-        base.clock.knowledge.tell(manager, vector, &mut body);
+        base.clock.knowledge.report(manager, vector, &mut body);
     }
     let head = Headline::Unlock { lock, request, epoch: base.clock.epoch };
     // The class is ordered because the next unlock to this manager leaves out what this one

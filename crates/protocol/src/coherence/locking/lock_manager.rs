@@ -201,7 +201,7 @@ impl Managed {
         base: &mut Base<'_>,
     ) -> Result<(), Refusal> {
         let mut reader = ByteReader(body);
-        let told = match reader.u8()? {
+        let reported = match reader.u8()? {
             0 => Some(base.clock.knowledge.read(&mut reader, base.arrays)?),
             1 => None,
             _ => return Err(Refusal::Malformed),
@@ -214,7 +214,7 @@ impl Managed {
             return Err(Refusal::Malformed);
         }
         managed.holder = None;
-        match told {
+        match reported {
             Some((vector, intervals)) => {
                 managed.past.merge(&vector, epoch);
                 intervals.into_iter().for_each(|interval| base.clock.knowledge.insert(interval));

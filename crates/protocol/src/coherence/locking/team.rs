@@ -37,19 +37,19 @@ impl TeamAcquires {
     /// there.
     pub fn acquire(
         &mut self,
-        told: &[Vec<u8>],
+        bodies: &[Vec<u8>],
         token: Token,
         w: &mut Writes<'_>,
         pages: &mut dyn Pages,
     ) {
         let grants: Result<Vec<AcquireGrant>, Refusal> =
-            told.iter().map(|body| read_grant(body, &w.base)).collect();
+            bodies.iter().map(|body| read_grant(body, &w.base)).collect();
         match (w.base.collective_impediment(&Doing::TeamBarrier), grants) {
             (Some(error), _) => w.base.mail.fail(token, error),
             (None, Err(_)) => w.base.mail.fail(
                 token,
                 CoherenceError::Mismatch(
-                    "team barrier or notification: a member tells of arrays or writes that cannot be; do all nodes run the same version?"
+                    "team barrier or notification: a member reports arrays or writes that do not exist; do all nodes run the same version?"
                         .to_string(),
                 ),
             ),
@@ -96,7 +96,7 @@ fn read_grant(body: &[u8], base: &Base<'_>) -> Result<AcquireGrant, Refusal> {
 }
 
 /// Ends the release of a team barrier, now that the writes are at their homes.
-pub(crate) fn tell_team(token: Token, vector: &Vector, base: &mut Base<'_>) {
+pub(crate) fn report_to_team(token: Token, vector: &Vector, base: &mut Base<'_>) {
     let lost = base
         .failing
         .lost_diff()
@@ -117,6 +117,6 @@ pub(crate) fn tell_team(token: Token, vector: &Vector, base: &mut Base<'_>) {
 pub(crate) fn release_to_team(token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
     match w.base.collective_impediment(&Doing::TeamBarrier) {
         Some(error) => w.base.mail.fail(token, error),
-        None => w.release(AfterRelease::TellTeam { token }, pages),
+        None => w.release(AfterRelease::ReportToTeam { token }, pages),
     }
 }

@@ -98,7 +98,7 @@ pub struct Program {
     /// Delivery that each node chooses.
     pub deliveries: Vec<Option<Delivery>>,
     /// `true` if the tracker can tell loads from stores.
-    pub tells: bool,
+    pub reports_access: bool,
     /// `true` if fetch answers arrive in fragments.
     pub fragments: bool,
     /// Node and acts of each thread.
@@ -172,7 +172,7 @@ impl Program {
             homes,
             joined: random.chance(0.5),
             style,
-            tells: random.chance(0.7),
+            reports_access: random.chance(0.7),
             deliveries: Vec::new(),
             fragments: random.chance(0.3),
             threads,

@@ -674,10 +674,10 @@ impl State {
 
     /// Makes the thread sleep until its page is mapped, as the kernel does.
     fn fault(&mut self, thread: usize, page: Page, access: Access) {
-        let told = self.program.tells.then_some(access);
+        let reported = self.program.reports_access.then_some(access);
         self.threads[thread].waiting = Pause::Asleep(page);
         self.call(self.node_of(thread), |coherence, machine| {
-            coherence.fault(page.0, page.1, told, machine);
+            coherence.fault(page.0, page.1, reported, machine);
         });
     }
 

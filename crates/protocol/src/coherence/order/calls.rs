@@ -391,9 +391,9 @@ impl Coherence {
 
     /// Learns what other members of a team know, as [`Coherence::release_to_team`] has returned it
     /// there.
-    pub fn acquire_from_team(&mut self, told: &[Vec<u8>], token: Token, pages: &mut dyn Pages) {
+    pub fn acquire_from_team(&mut self, bodies: &[Vec<u8>], token: Token, pages: &mut dyn Pages) {
         let (up, mut w) = self.parts();
-        up.locking.teams.acquire(told, token, &mut w, pages);
+        up.locking.teams.acquire(bodies, token, &mut w, pages);
         self.settle(pages);
     }
 

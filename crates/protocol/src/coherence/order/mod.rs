@@ -14,7 +14,7 @@ use crate::coherence::fetching::targets::Targets;
 use crate::coherence::gathering::state::Collectives;
 use crate::coherence::locking::lock::give_back;
 use crate::coherence::locking::state::Locking;
-use crate::coherence::locking::team::tell_team;
+use crate::coherence::locking::team::report_to_team;
 use crate::coherence::mailbox::Mailbox;
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::pages::table::Arrays;
@@ -126,7 +126,9 @@ impl Coherence {
         let (up, mut w) = self.parts();
         match release.then {
             AfterRelease::Arrive => up.collectives.arrive(&release.vector, &mut w.base),
-            AfterRelease::TellTeam { token } => tell_team(token, &release.vector, &mut w.base),
+            AfterRelease::ReportToTeam { token } => {
+                report_to_team(token, &release.vector, &mut w.base)
+            }
             AfterRelease::Unlock { lock, request, token } => {
                 give_back((lock, request), token, &release.vector, &mut w.base);
             }

@@ -74,7 +74,7 @@ pub(crate) struct Array {
     /// Grows with each change of the subscribers of pages homed here.
     pub subscription: u64,
     /// Value of `subscription` when each writer was last told.
-    pub told_subscription: BTreeMap<Rank, u64>,
+    pub reported_subscription: BTreeMap<Rank, u64>,
     pub statistics: ArrayStatistics,
     /// Pages homed here that nobody has fetched since this node's interval that names them. The
     /// value is the interval's number (COH-3.5).
@@ -100,14 +100,14 @@ impl core::hash::Hash for Array {
             readers,
             remote_subscribers,
             subscription,
-            told_subscription,
+            reported_subscription,
             statistics: _,
             noticed,
             streams,
         } = self;
         (name, homes, pages, nodes, agreed, states, twins, guarded).hash(state);
         (*update_class as u8).hash(state);
-        (delivery, readers, remote_subscribers, subscription, told_subscription).hash(state);
+        (delivery, readers, remote_subscribers, subscription, reported_subscription).hash(state);
         (noticed, streams).hash(state);
     }
 }
@@ -137,7 +137,7 @@ impl Array {
             readers: BTreeMap::new(),
             remote_subscribers: BTreeMap::new(),
             subscription: 0,
-            told_subscription: BTreeMap::new(),
+            reported_subscription: BTreeMap::new(),
             statistics: ArrayStatistics::default(),
             noticed: BTreeMap::new(),
             streams: Streams::default(),

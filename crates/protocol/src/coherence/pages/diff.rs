@@ -184,9 +184,9 @@ mod tests {
             let mut rebuilt = twin.clone();
             apply_to(&mut rebuilt, &body).unwrap();
             prop_assert_eq!(&rebuilt, &now);
-            let mut told = vec![false; PAGE];
-            decode(&body, |page, at, bytes| { assert_eq!(page, 9); told[at..at + bytes.len()].fill(true); Ok(()) }).unwrap();
-            for i in 0..PAGE { prop_assert_eq!(told[i], twin[i] != now[i]); }
+            let mut changed = vec![false; PAGE];
+            decode(&body, |page, at, bytes| { assert_eq!(page, 9); changed[at..at + bytes.len()].fill(true); Ok(()) }).unwrap();
+            for i in 0..PAGE { prop_assert_eq!(changed[i], twin[i] != now[i]); }
         }
 
         /// COH-9.1: bytes from the network never panic.

@@ -301,16 +301,16 @@ impl Arrays {
     }
 
     /// Ends the tracking of pages whose copies are all invalid, after a collective that told all
-    /// nodes this node's intervals up to `told`. Those are pages that the intervals name and that
-    /// nobody has fetched since.
-    pub fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
+    /// nodes this node's intervals up to `interval_reported`. Those are pages that the intervals
+    /// name and that nobody has fetched since.
+    pub fn untrack(&mut self, interval_reported: u64, pages: &mut dyn Pages) {
         let Arrays { known, dirty, .. } = self;
         for (id, array) in known {
             let (id, guarded) = (*id, array.guarded);
             let mut free = Vec::new();
             let noticed = core::mem::take(&mut array.noticed);
             for (page, interval) in noticed {
-                if interval > told {
+                if interval > interval_reported {
                     array.noticed.insert(page, interval);
                     continue;
                 }

@@ -30,7 +30,7 @@ pub(crate) enum AfterRelease {
     /// Arrive at the collective.
     Arrive,
     /// Tell the caller what this node knows, for the other members of its team.
-    TellTeam { token: Token },
+    ReportToTeam { token: Token },
     /// Give a lock back.
     Unlock { lock: u64, request: u64, token: Token },
 }
@@ -107,7 +107,7 @@ impl Releasing {
     /// Called when nobody waits for this unlock any longer.
     pub fn cancel(&mut self, cancelled: Token) {
         for release in &mut self.queue {
-            if let AfterRelease::Unlock { token, .. } | AfterRelease::TellTeam { token } =
+            if let AfterRelease::Unlock { token, .. } | AfterRelease::ReportToTeam { token } =
                 &mut release.then
                 && *token == cancelled
             {

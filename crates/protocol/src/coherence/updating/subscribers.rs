@@ -60,12 +60,12 @@ pub(crate) fn take_demands(from: Rank, id: ArrayId, demanded: Range<u64>, arrays
     }
 }
 
-/// Tells a node that has sent changes of pages homed here who reads these pages, unless it
-/// knows.
-pub(crate) fn tell_subscribers(writer: Rank, id: ArrayId, base: &mut Base<'_>) {
+/// Reports the readers of pages homed here to a node that has sent changes of these pages, unless
+/// it knows them.
+pub(crate) fn report_subscribers(writer: Rank, id: ArrayId, base: &mut Base<'_>) {
     let Some(array) = base.arrays.get_mut(id) else { return };
-    let told = array.told_subscription.entry(writer).or_default();
-    if core::mem::replace(told, array.subscription) == array.subscription {
+    let latest = array.reported_subscription.entry(writer).or_default();
+    if core::mem::replace(latest, array.subscription) == array.subscription {
         return;
     }
     let mut groups: Vec<(Range<u64>, &[Rank])> = Vec::new();

@@ -26,7 +26,7 @@ impl Connection {
         by: (Lane, u64),
         ack: &Acknowledgement<'_>,
     ) -> bool {
-        let lane = ack.told.lane;
+        let lane = ack.fields.lane;
         let sending = &self.sending[lane];
         let waits = !self.is_quiet()
             || self.outbox.is_full()

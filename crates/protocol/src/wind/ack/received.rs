@@ -178,8 +178,9 @@ impl ReceivedDatagrams {
             // A withheld number splits its range in two.
             let cut = (low..=high).contains(&withheld);
             let upper = if cut { withheld + 1 } else { low };
-            let told = upper > high || ranges.try_push(upper..=high).is_ok();
-            if !told || (cut && low < withheld && ranges.try_push(low..=withheld - 1).is_err()) {
+            let reported = upper > high || ranges.try_push(upper..=high).is_ok();
+            if !reported || (cut && low < withheld && ranges.try_push(low..=withheld - 1).is_err())
+            {
                 break;
             }
         }
@@ -187,7 +188,7 @@ impl ReceivedDatagrams {
 
     /// Writes an ACK frame of these ranges ([`list`](Self::list)) into a datagram with or without a
     /// message of this node. Returns what to remember of it: the largest number reported, see
-    /// [`confirm`](Self::confirm), and the result of [`Refusals::tell`] for the first `count`
+    /// [`confirm`](Self::confirm), and the result of [`Refusals::report`] for the first `count`
     /// refusals. The datagram must be acknowledged if the frame reports any refusals.
     pub fn write(
         &mut self,
@@ -202,11 +203,11 @@ impl ReceivedDatagrams {
             self.ack_policy.goes_alone(now);
         }
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
-        let tell =
+        let fields =
             AckFields { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
         let mut refused = ArrayVec::<RefusedMessage, REFUSALS_MAX>::new();
-        let through = refusals.tell(count, &mut refused);
-        builder.acknowledge(ranges.iter().cloned(), tell, &refused);
+        let through = refusals.report(count, &mut refused);
+        builder.acknowledge(ranges.iter().cloned(), fields, &refused);
         self.pending = 0;
         self.due = false;
         self.deadline = None;

@@ -29,8 +29,8 @@ impl Grant {
         Grant { allowance, share: allowance, until: Time(0) }
     }
 
-    /// Called when an ACK has told a share.
-    pub fn told(&mut self, now: Time, share: u32) {
+    /// Notes the share that an ACK frame reports.
+    pub fn note(&mut self, now: Time, share: u32) {
         (self.share, self.until) = (u64::from(share), now + GRANT_TIME);
     }
 

@@ -62,7 +62,7 @@ impl Gate {
 
     /// Called when an ACK has come that grants `share` bytes.
     pub fn granted(&mut self, now: Time, share: u32) {
-        self.grant.told(now, share);
+        self.grant.note(now, share);
     }
 
     /// Called when an ACK has come that acknowledges `sample`, whose marks are not filled in. The
@@ -125,18 +125,18 @@ mod tests {
             marked: 0,
             limited: true,
         };
-        let mut told = |gate: &mut Gate, marked: u32| {
+        let mut report = |gate: &mut Gate, marked: u32| {
             gate.acknowledged(&mut counter, sample, marked, None);
             counter.0
         };
-        assert_eq!(told(&mut gate, 3), 3);
-        assert_eq!(told(&mut gate, 3), 3);
-        assert_eq!(told(&mut gate, 1), 3, "overtaken");
-        assert_eq!(told(&mut gate, 5), 5);
-        assert_eq!(told(&mut gate, 1000), 13, "no more than were acknowledged");
-        assert_eq!(told(&mut gate, 1001), 14);
+        assert_eq!(report(&mut gate, 3), 3);
+        assert_eq!(report(&mut gate, 3), 3);
+        assert_eq!(report(&mut gate, 1), 3, "overtaken");
+        assert_eq!(report(&mut gate, 5), 5);
+        assert_eq!(report(&mut gate, 1000), 13, "no more than were acknowledged");
+        assert_eq!(report(&mut gate, 1001), 14);
         gate.marked = u32::MAX;
-        assert_eq!(told(&mut gate, 1), 16, "it wraps");
+        assert_eq!(report(&mut gate, 1), 16, "it wraps");
     }
 
     /// WIND-9.8

@@ -341,10 +341,10 @@ fn a_grant_ages() {
     let mut grant = Grant::new(1 << 20, 3);
     let allowance = (1 << 20) / 8;
     assert_eq!(grant.bytes(Time(5)), allowance);
-    grant.told(Time(10), 700_000);
+    grant.note(Time(10), 700_000);
     assert_eq!(grant.bytes(Time(10) + GRANT_TIME), 700_000);
     assert_eq!(grant.bytes(Time(11) + GRANT_TIME), allowance);
-    grant.told(Time(20), 0);
+    grant.note(Time(20), 0);
     assert_eq!(grant.bytes(Time(20)), allowance, "never less");
 }
 

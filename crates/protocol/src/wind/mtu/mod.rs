@@ -239,7 +239,7 @@ impl Mtu {
 
     /// Called when the system reports that the path carries no more than `fits` bytes (WIND-8.8).
     /// Returns `true` if datagrams become smaller.
-    pub fn told(&mut self, now: Time, fits: usize) -> bool {
+    pub fn limit_reported(&mut self, now: Time, fits: usize) -> bool {
         let fits = fits.max(DATAGRAM_MIN);
         if fits >= self.ceiling {
             return false;
@@ -364,7 +364,7 @@ mod tests {
             let mut mtu = Mtu::new(ceiling);
             for fits in words {
                 let before = mtu.size();
-                prop_assert_eq!(mtu.told(Time(0), fits), mtu.size() < before);
+                prop_assert_eq!(mtu.limit_reported(Time(0), fits), mtu.size() < before);
                 prop_assert_eq!(mtu.size(), before.min(fits.max(DATAGRAM_MIN)));
             }
         }

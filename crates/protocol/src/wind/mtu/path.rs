@@ -28,7 +28,7 @@ impl Connection {
         if !self.is_established() || self.handshake.path != Some(path) {
             return;
         }
-        if self.mtu.told(now, fits) {
+        if self.mtu.limit_reported(now, fits) {
             self.give_up_larger(now);
         }
         self.recut();

@@ -30,7 +30,7 @@ pub(crate) enum Item {
     /// A withdrawal of a message.
     Withdrawal(u64),
     /// An ACK frame of this lane up to this datagram number, with refusals up to this count.
-    Told { lane: Lane, largest: u64, refusals: u64 },
+    AckSent { lane: Lane, largest: u64, refusals: u64 },
     /// Padding of a size probe (WIND-8.2), which carries nothing else.
     SizeProbe,
 }
@@ -396,14 +396,14 @@ impl Flight {
         // The peer counts its delay from the arrival of the largest number. That may be a datagram
         // that needs no acknowledgement, such as an ACK.
         let shows = match ack.largest {
-            told if told == number => Some(sent),
-            told if told > largest => {
-                self.index(told).and_then(|at| self.sent.get(at)).map(|sent| sent.at)
+            acked if acked == number => Some(sent),
+            acked if acked > largest => {
+                self.index(acked).and_then(|at| self.sent.get(at)).map(|sent| sent.at)
             }
             _ => None,
         };
         let round_trip = shows.map(|sent| {
-            self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.told.delay)))
+            self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.fields.delay)))
         });
         if news.least < largest {
             self.reordering.seen();

@@ -164,12 +164,12 @@ mod tests {
                 } else {
                     let low = next.saturating_sub(by * 3);
                     let acked = low..=low + width;
-                    let (mut told, mut cleared) = (Vec::new(), Vec::new());
-                    suspected.clear(&acked, |item| told.push(item), |doubt| cleared.push(doubt.number));
+                    let (mut reported, mut cleared) = (Vec::new(), Vec::new());
+                    suspected.clear(&acked, |item| reported.push(item), |doubt| cleared.push(doubt.number));
                     let expected: Vec<u64> = oracle.range(acked).map(|(number, _)| *number).collect();
                     prop_assert_eq!(&cleared, &expected);
                     let items: Vec<Item> = expected.iter().flat_map(|number| oracle.remove(number).unwrap()).collect();
-                    prop_assert_eq!(told, items);
+                    prop_assert_eq!(reported, items);
                 }
                 prop_assert!(!oracle.is_empty() || suspected.is_empty());
             }

@@ -12,13 +12,13 @@ pub(crate) struct ReceiveCredit {
     span: u64,
     limit: u64,
     used: u64,
-    told: u64,
+    reported: u64,
 }
 
 impl ReceiveCredit {
     /// Creates the initial credit, which the peer knows.
     pub fn new(span: u64) -> ReceiveCredit {
-        ReceiveCredit { span, limit: span, used: 0, told: span }
+        ReceiveCredit { span, limit: span, used: 0, reported: span }
     }
 
     /// Returns whether the peer may send a body of `len` bytes, because there is credit for it
@@ -49,14 +49,14 @@ impl ReceiveCredit {
     }
 
     /// Returns all credit ever granted, which the next ACK reports.
-    pub fn tell(&mut self) -> u64 {
-        self.told = self.limit;
+    pub fn report(&mut self) -> u64 {
+        self.reported = self.limit;
         self.limit
     }
 
     /// Returns `true` if so much credit is unreported that the peer should hear of it (WIND-6.4).
     pub fn is_due(&self) -> bool {
-        self.limit - self.told > self.span / 4
+        self.limit - self.reported > self.span / 4
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
         assert!(granted.covers(one) && !granted.is_due());
         granted.give_back(1, one);
         assert!(granted.is_due());
-        assert_eq!(granted.tell(), 11 * cost(one));
+        assert_eq!(granted.report(), 11 * cost(one));
         assert!(!granted.is_due());
     }
 

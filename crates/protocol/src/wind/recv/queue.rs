@@ -460,8 +460,8 @@ impl Inbox {
     }
 
     /// Returns all the credit ever granted, which the next ACK reports.
-    pub fn tell_credit(&mut self) -> u64 {
-        self.credit.tell()
+    pub fn report_credit(&mut self) -> u64 {
+        self.credit.report()
     }
 
     /// Returns `true` if so much credit is unreported that the peer should hear of it (WIND-6.4).

@@ -63,15 +63,19 @@ impl Refusals {
     }
 
     /// Returns the number of refusals that a datagram reports.
-    pub fn told(&self) -> usize {
+    pub fn reportable(&self) -> usize {
         self.queue.len().min(REFUSALS_MAX)
     }
 
-    /// Adds the first `count` refusals, or all if there are fewer, to `told`. Returns what to
+    /// Adds the first `count` refusals, or all if there are fewer, to `reported`. Returns what to
     /// remember of it: see [`confirm`](Self::confirm).
-    pub fn tell(&mut self, count: usize, told: &mut ArrayVec<RefusedMessage, REFUSALS_MAX>) -> u64 {
-        let count = count.min(self.told());
-        told.extend(self.queue.iter().take(count).copied());
+    pub fn report(
+        &mut self,
+        count: usize,
+        reported: &mut ArrayVec<RefusedMessage, REFUSALS_MAX>,
+    ) -> u64 {
+        let count = count.min(self.reportable());
+        reported.extend(self.queue.iter().take(count).copied());
         if planted(Bug::TellRefusalsOnce) {
             self.queue.drain(..count);
             self.confirmed += count as u64;
@@ -81,7 +85,7 @@ impl Refusals {
     }
 
     /// Called when the ACK frames of both lanes have been written.
-    pub fn all_told(&mut self) {
+    pub fn all_reported(&mut self) {
         self.due = false;
     }
 
@@ -99,8 +103,9 @@ impl Refusals {
         }
     }
 
-    /// Called when that datagram was lost and its refusals must be reported again.
-    pub fn tell_again(&mut self) {
+    /// Called when the datagram with the ACK frame was lost, and its refusals must be reported
+    /// again.
+    pub fn report_again(&mut self) {
         self.due |= !self.queue.is_empty();
     }
 }

@@ -129,7 +129,11 @@ pub(crate) fn cost(len: u64) -> u64 {
 }
 
 /// Posts an event, unless the token is [`Token::NONE`].
-pub(crate) fn tell(events: &mut VecDeque<Event>, token: Token, event: impl FnOnce(Token) -> Event) {
+pub(crate) fn report(
+    events: &mut VecDeque<Event>,
+    token: Token,
+    event: impl FnOnce(Token) -> Event,
+) {
     if token != Token::NONE {
         events.push_back(event(token));
     }

@@ -213,7 +213,7 @@ fn what_is_not_credited_as_it_should_be_is_refused() {
     for charges in [true, false] {
         let mut world = established();
         world.nodes[0].handler.charges = Some(charges);
-        let granted = world.nodes[0].connection.inbox.tell_credit();
+        let granted = world.nodes[0].connection.inbox.report_credit();
         let head = Words { id: 1, refuse: false, place: false }.head(0);
         let credited = !charges;
         for (number, class) in [(1, Class::Ordered), (2, Class::Unordered)] {
@@ -228,7 +228,7 @@ fn what_is_not_credited_as_it_should_be_is_refused() {
         );
         assert_eq!((connection.refusals.len(), connection.inbox.held()), (4, 0));
         let given_back = if credited { 2 * (10_000 + 128) + 2 * (4 + 128) } else { 0 };
-        assert_eq!(connection.inbox.tell_credit(), granted + given_back);
+        assert_eq!(connection.inbox.report_credit(), granted + given_back);
         assert!(world.nodes[0].handler.delivered.is_empty());
     }
 }
@@ -238,7 +238,7 @@ fn what_is_not_credited_as_it_should_be_is_refused() {
 fn a_withdrawal_gives_back_what_was_charged() {
     let mut world = established();
     let head = Words { id: 1, refuse: false, place: false }.head(0);
-    let granted = world.nodes[0].connection.inbox.tell_credit();
+    let granted = world.nodes[0].connection.inbox.report_credit();
     let open = Open { number: 0, class: Class::Ordered, credited: true, head: &head, len: 100 };
     say(&mut world, NEW, |builder| builder.open(&open));
     for (charged, len) in [(true, u64::MAX), (true, 99), (false, 100)] {
@@ -247,11 +247,11 @@ fn a_withdrawal_gives_back_what_was_charged() {
         });
     }
     assert_eq!(world.nodes[0].connection.statistics().malformed, 3);
-    assert_eq!(world.nodes[0].connection.inbox.tell_credit(), granted);
+    assert_eq!(world.nodes[0].connection.inbox.report_credit(), granted);
     say(&mut world, NEW + 1, |builder| {
         builder.withdraw(Withdrawal { number: 0, charged: true, len: 100 })
     });
-    assert_eq!(world.nodes[0].connection.inbox.tell_credit(), granted + 100 + 128);
+    assert_eq!(world.nodes[0].connection.inbox.report_credit(), granted + 100 + 128);
 }
 
 /// WIND-6.4: a message that is read after its sender restarted gives no credit to the new process.
@@ -260,9 +260,9 @@ fn a_newcomer_gets_no_credit_for_what_others_sent() {
     let mut world = established();
     greet(&mut world, 1, 11);
     let connection = &mut world.nodes[0].connection;
-    let granted = connection.inbox.tell_credit();
+    let granted = connection.inbox.report_credit();
     connection.consumed(1000, 1 << 30);
-    assert_eq!(connection.inbox.tell_credit(), granted);
+    assert_eq!(connection.inbox.report_credit(), granted);
 }
 
 /// WIRE-2.2: no datagram has the number before the first, or the last of all, which none can

@@ -104,13 +104,13 @@ impl<T> CombiningLock<T> {
     }
 
     /// Runs one turn, and another for as long as other threads request one. Each turn returns the
-    /// time at which the next is due. After a turn, and with no thread inside, `tell` gets its
+    /// time at which the next is due. After a turn, and with no thread inside, `report` gets its
     /// result. Its last argument says whether the next turn is due sooner than was told before.
     pub fn run<'t, R>(
         &'t self,
         mut inside: CombiningLockGuard<'t, T>,
         mut turn: impl FnMut(&mut T) -> (R, Time),
-        mut tell: impl FnMut(R, Time, bool),
+        mut report: impl FnMut(R, Time, bool),
     ) {
         loop {
             if self.is_asked() {
@@ -121,7 +121,7 @@ impl<T> CombiningLock<T> {
             let sooner = next.0 < self.next.load(Ordering::Relaxed);
             self.next.store(next.0, Ordering::Relaxed);
             drop(inside);
-            tell(done, next, sooner);
+            report(done, next, sooner);
             if !self.is_asked() {
                 return;
             }
@@ -159,14 +159,14 @@ mod steps {
     #[test]
     fn only_what_is_due_sooner_is_told_as_that() {
         let combining_lock = CombiningLock::new([7u64, 9, 9, 8].into_iter());
-        let told = RefCell::new(Vec::new());
+        let reports = RefCell::new(Vec::new());
         for _ in 0..4 {
             let turn = |due: &mut std::array::IntoIter<u64, 4>| ((), Time(due.next().unwrap()));
             combining_lock.run(combining_lock.enter(), turn, |(), next, sooner| {
-                told.borrow_mut().push((next.0, sooner))
+                reports.borrow_mut().push((next.0, sooner))
             });
         }
-        assert_eq!(told.into_inner(), [(7, true), (9, false), (9, false), (8, true)]);
+        assert_eq!(reports.into_inner(), [(7, true), (9, false), (9, false), (8, true)]);
     }
 }
 

@@ -42,7 +42,7 @@
 //! | | | role free for a short time, and the gaps are short | away | |
 //! | | | otherwise | watches | |
 //! | [`Driver::wake_waiters`] | who made news | | parked waiters check their values | all but [`WakeSource::Direct`] |
-//! | [`Driver::tell_sleepers`] | who ran a turn | news, more work, or a timer before the end of the sleep | awake | the driver, the helper if it watches |
+//! | [`Driver::notify_sleepers`] | who ran a turn | news, more work, or a timer before the end of the sleep | awake | the driver, the helper if it watches |
 //!
 //! # Properties
 //!

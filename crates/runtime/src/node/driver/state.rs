@@ -224,7 +224,7 @@ impl<B: Bell> Driver<B> {
     /// Wakes the threads that sleep on the socket, as far as a turn concerns them: the driver for
     /// news or more work, the helper for more work, and both for a next turn that is due before
     /// their sleep ends. The caller has made the changes visible by a `SeqCst` fence.
-    pub fn tell_sleepers(&self, news: bool, more: bool, next: Time) {
+    pub fn notify_sleepers(&self, news: bool, more: bool, next: Time) {
         let wake = |sleeper: &Sleeper<B>, at_once: bool| {
             if at_once { sleeper.wake() } else { sleeper.wake_before(next) }
         };

@@ -42,7 +42,7 @@ pub struct Departures {
     pub(in crate::node) any: AtomicBool,
     pub(in crate::node) inside: Mutex<DeparturesState>,
     /// Notified when the launcher has sent news.
-    pub(in crate::node) told: Condvar,
+    pub(in crate::node) reason_came: Condvar,
     /// The leave that this node has begun.
     pub(in crate::node) leaving: OnceLock<Arc<Completion>>,
 }
@@ -94,7 +94,7 @@ impl Departures {
         Departures {
             any: AtomicBool::new(false),
             inside: Mutex::default(),
-            told: Condvar::new(),
+            reason_came: Condvar::new(),
             leaving: OnceLock::new(),
             keeps_going: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -255,7 +255,7 @@ impl Departures {
             let without = if end.success { " without leaving the job" } else { "" };
             Some(format!("node {peer} {}{without}", end.how))
         };
-        if self.bootstrap.tells_ends() {
+        if self.bootstrap.reports_ends() {
             let deadline = Instant::now() + WORDS_LIMIT;
             let mut inside = lock(&self.inside);
             while words().is_none() {
@@ -263,12 +263,12 @@ impl Departures {
                 if left.is_zero() {
                     break;
                 }
-                inside = inside.wait_timeout(&self.told, left);
+                inside = inside.wait_timeout(&self.reason_came, left);
             }
         }
         // Without the launcher's list of ends, its reason for ending the job is the best
         // information.
-        words().or_else(|| self.bootstrap.aborted().filter(|_| !self.bootstrap.tells_ends()))
+        words().or_else(|| self.bootstrap.aborted().filter(|_| !self.bootstrap.reports_ends()))
     }
 
     /// Sets that survivors go on after the death of a node.

@@ -249,14 +249,14 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    struct Told {
+    struct KnownAnswers {
         me: Rank,
         nodes: u32,
         answers: BTreeMap<(Rank, String), String>,
         ends: BTreeMap<Rank, String>,
     }
 
-    impl Facts for Told {
+    impl Facts for KnownAnswers {
         fn me(&self) -> Rank {
             self.me
         }
@@ -271,15 +271,15 @@ mod tests {
         }
     }
 
-    fn told(me: Rank, nodes: u32, answers: &[(Rank, &str, &str)]) -> Told {
+    fn known_answers(me: Rank, nodes: u32, answers: &[(Rank, &str, &str)]) -> KnownAnswers {
         let answers = answers
             .iter()
             .map(|&(rank, question, answer)| ((rank, question.to_owned()), answer.to_owned()))
             .collect();
-        Told { me, nodes, answers, ends: BTreeMap::new() }
+        KnownAnswers { me, nodes, answers, ends: BTreeMap::new() }
     }
 
-    fn text(facts: &Told, subject: &WaitSubject) -> String {
+    fn text(facts: &KnownAnswers, subject: &WaitSubject) -> String {
         cause(facts, subject, None).text
     }
 
@@ -295,7 +295,7 @@ mod tests {
             (1, "holds 3", "for 5.0 s by thread \"main\""),
             (1, DOING, "waits for barrier (4.9 s)"),
         ];
-        let facts = told(0, 3, &answers);
+        let facts = known_answers(0, 3, &answers);
         assert_eq!(
             cause(&facts, &barrier, None),
             WaitCause {
@@ -306,21 +306,22 @@ mod tests {
             }
         );
         assert!(
-            !cause(&told(1, 3, &answers), &barrier, None).is_reporter,
+            !cause(&known_answers(1, 3, &answers), &barrier, None).is_reporter,
             "node 0 says it for all"
         );
-        let silent = told(1, 3, &[]);
+        let silent = known_answers(1, 3, &[]);
         assert!(
             text(&silent, &barrier).starts_with("node 0 does not say what it does"),
             "{}",
             text(&silent, &barrier)
         );
-        let many = told(0, 99, &[(0, COLLECTIVE, "late 1 2 3 4 5 6 7 8; first 0; missing 90")]);
+        let many =
+            known_answers(0, 99, &[(0, COLLECTIVE, "late 1 2 3 4 5 6 7 8; first 0; missing 90")]);
         assert!(text(&many, &barrier).starts_with(
             "nodes 1, 2, 3, 4, 5, 6, 7, 8, 82 more have not come; node 1 does not say"
         ));
         assert!(text(&many, &barrier).ends_with("; and 87 more nodes"));
-        let own = told(1, 2, &[(0, COLLECTIVE, "late 1; first 0")]);
+        let own = known_answers(1, 2, &[(0, COLLECTIVE, "late 1; first 0")]);
         assert!(text(&own, &barrier).contains("on its way to its home nodes"));
     }
 
@@ -331,7 +332,7 @@ mod tests {
     /// MEM-21.2.
     #[test]
     fn locks_in_crossed_order_are_called_a_cycle() {
-        let facts = told(
+        let facts = known_answers(
             0,
             2,
             &[
@@ -363,8 +364,11 @@ mod tests {
     fn lock_taken_twice_by_one_thread_is_called_a_deadlock() {
         let waiter = WaitingThread::current();
         let holds = format!("for 5.0 s {}", thread_text(&waiter));
-        let facts =
-            told(1, 2, &[(1, "lock 3", "holder 1; waiting 1; first 1"), (1, "holds 3", &holds)]);
+        let facts = known_answers(
+            1,
+            2,
+            &[(1, "lock 3", "holder 1; waiting 1; first 1"), (1, "holds 3", &holds)],
+        );
         let found = cause(&facts, &subject_of_lock(3), Some(&waiter));
         assert_eq!(
             found.text,
@@ -372,7 +376,7 @@ mod tests {
                 "held by this node itself {holds}, the one that waits: it waits for itself (deadlock)"
             )
         );
-        let other = told(
+        let other = known_answers(
             1,
             2,
             &[
@@ -384,7 +388,7 @@ mod tests {
             cause(&other, &subject_of_lock(3), Some(&waiter)).text,
             "held by this node itself for 1.0 s by thread \"x\""
         );
-        let second = told(0, 2, &[(1, "lock 3", "holder 1; waiting 2; first 1")]);
+        let second = known_answers(0, 2, &[(1, "lock 3", "holder 1; waiting 2; first 1")]);
         assert!(
             !cause(&second, &subject_of_lock(3), None).is_reporter,
             "node 1 waits longest and says it"
@@ -394,7 +398,7 @@ mod tests {
     /// MEM-21.2.
     #[test]
     fn node_that_has_ended_or_answers_nonsense_is_still_one_line() {
-        let mut facts = told(0, 3, &[(1, DOING, "computes\n\x1b[2Jfor ever")]);
+        let mut facts = known_answers(0, 3, &[(1, DOING, "computes\n\x1b[2Jfor ever")]);
         facts.ends.insert(2, "was killed by signal 9 (SIGKILL)".into());
         let message = WaitSubject::Message { from: None, count: 1 };
         assert_eq!(
@@ -403,7 +407,7 @@ mod tests {
         );
         assert!(numbers("late x; late 1", "late").is_empty() && numbers("", "late").is_empty());
         assert_eq!(clean(&"x".repeat(9999)).len(), ANSWER_MAX);
-        let alone = told(0, 1, &[]);
+        let alone = known_answers(0, 1, &[]);
         assert!(
             text(&alone, &WaitSubject::Pop { fifo: "f".into() })
                 .starts_with("this job has no other node")

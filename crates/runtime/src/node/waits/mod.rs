@@ -90,7 +90,7 @@ struct WaitState {
     /// Age of the wait at which it is explained again; not decided before the watcher has seen it.
     next: Option<Duration>,
     /// Number of explanations printed.
-    told: u32,
+    explanations: u32,
     /// Cause of the wait, as found out last.
     cause: Option<String>,
 }

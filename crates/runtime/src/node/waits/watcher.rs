@@ -143,12 +143,12 @@ impl Wait {
         }
         state.next = Some(if !found.is_reporter {
             age.saturating_add(EXPLAIN_POLL_TIME)
-        } else if state.told == 0 {
+        } else if state.explanations == 0 {
             SECOND.max(age.saturating_add(ROUND))
         } else {
             age.saturating_add(EXPLAIN_AGAIN_TIME)
         });
-        state.told += u32::from(found.is_reporter);
+        state.explanations += u32::from(found.is_reporter);
     }
 }
 
@@ -166,13 +166,13 @@ mod tests {
         let (begun, state) = (Instant::now(), Default::default());
         let wait = Wait { subject, place: None, begun, thread, state };
         let next = || lock(&wait.state).next.unwrap();
-        let told = |is_reporter| wait.explained(&WaitCause { text: "x".into(), is_reporter });
-        told(false);
+        let explained = |is_reporter| wait.explained(&WaitCause { text: "x".into(), is_reporter });
+        explained(false);
         assert!(next() >= EXPLAIN_POLL_TIME, "nobody may have said it: {:?}", next());
         assert!(next() < SECOND, "nobody may have said it: {:?}", next());
-        told(true);
+        explained(true);
         assert_eq!(next(), SECOND);
-        told(true);
+        explained(true);
         assert!(next() >= EXPLAIN_AGAIN_TIME && next() < EXPLAIN_AGAIN_TIME + SECOND);
         assert_eq!(waited_text(Duration::from_millis(250)), "0.2 s");
         assert_eq!(waited_text(Duration::from_millis(5049)), "5 s");

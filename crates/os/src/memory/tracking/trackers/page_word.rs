@@ -57,9 +57,9 @@ impl PageWord {
     /// again.
     ///
     /// `wanted` is the access that the processor reported, if any. Otherwise a touch of an unmapped
-    /// page counts as a load and one of a readable page as a store. `tell` reports the fault. It
+    /// page counts as a load and one of a readable page as a store. `report` reports the fault. It
     /// runs once for each time that no thread waits for the same access yet.
-    pub(super) fn wait(&self, wanted: Option<Access>, tell: impl Fn(Option<Access>)) {
+    pub(super) fn wait(&self, wanted: Option<Access>, report: impl Fn(Option<Access>)) {
         let first = self.level();
         let needed = wanted.map_or(first + 1, level_of);
         loop {
@@ -81,7 +81,7 @@ impl PageWord {
                 {
                     continue;
                 }
-                tell(wanted.or((needed == WRITABLE).then_some(Access::Write)));
+                report(wanted.or((needed == WRITABLE).then_some(Access::Write)));
             }
             // Interrupted, woken, or the word has changed: load it again.
             futex(&self.0, libc::FUTEX_WAIT, seen | bit);

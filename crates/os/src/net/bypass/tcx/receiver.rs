@@ -146,14 +146,14 @@ impl TcxReceiver {
     /// readable until they are taken.
     pub(crate) fn shut_gate(&mut self) -> BorrowedFd<'_> {
         self.set_gate(false);
-        self.ring.tell();
+        self.ring.report();
         self.ring.fd()
     }
 
     /// Called while a thread sleeps, so that the descriptor of [`TcxReceiver::shut_gate`] is not
     /// readable for records that were taken.
     pub(crate) fn settle(&mut self) {
-        self.ring.tell();
+        self.ring.report();
     }
 
     /// Returns the descriptor of [`TcxReceiver::shut_gate`].

@@ -26,7 +26,7 @@ pub(super) struct BpfRing {
     bytes: usize,
     position: u64,
     /// Reading position that the writer was given last.
-    told: u64,
+    reported: u64,
 }
 
 impl BpfRing {
@@ -38,7 +38,7 @@ impl BpfRing {
         let read = Mapping::of_part_of_file(map.as_fd(), 0, page, true).map_err(no_memory)?;
         let written = Mapping::of_part_of_file(map.as_fd(), page as u64, page + 2 * bytes, false)
             .map_err(no_memory)?;
-        Ok(BpfRing { map, read, written, bytes, position: 0, told: 0 })
+        Ok(BpfRing { map, read, written, bytes, position: 0, reported: 0 })
     }
 
     /// Descriptor of the map, for the program. It is readable if there is a record that was not
@@ -87,8 +87,8 @@ impl BpfRing {
             self.position += (len + HEAD).next_multiple_of(8) as u64;
             // The writer reads the position's cache line at every record, so the position is only
             // published now and then.
-            if self.position - self.told >= self.bytes as u64 / 8 {
-                self.tell();
+            if self.position - self.reported >= self.bytes as u64 / 8 {
+                self.report();
             }
         }
         taken
@@ -96,8 +96,8 @@ impl BpfRing {
 
     /// Publishes the reading position to the writer, so that the descriptor is readable only for
     /// records that were not taken.
-    pub(super) fn tell(&mut self) {
-        self.told = self.position;
+    pub(super) fn report(&mut self) {
+        self.reported = self.position;
         // SAFETY: the first word of a mapped page, aligned; the kernel only reads it.
         unsafe { self.read.base().cast::<AtomicU64>().as_ref() }
             .store(self.position, Ordering::Release);

@@ -1,6 +1,6 @@
 //! Messages that end without the peer: they are cancelled, or the connection has ended.
 
-use super::super::outgoing::{Stage, tell};
+use super::super::outgoing::{Stage, report};
 use super::Outbox;
 use crate::wind::death::Death;
 use crate::wind::event::Event;
@@ -37,11 +37,11 @@ impl Outbox {
     pub fn fail(&mut self, death: Death, events: &mut VecDeque<Event>) {
         for message in self.messages.drain(..) {
             if message.stage != Stage::Settled {
-                tell(events, message.token, |token| Event::Failed(token, death));
+                report(events, message.token, |token| Event::Failed(token, death));
             }
         }
         for message in self.returned.drain(..) {
-            tell(events, message.token, |token| Event::Failed(token, death));
+            report(events, message.token, |token| Event::Failed(token, death));
         }
         let settle_times = core::mem::take(&mut self.settle_times);
         *self = Outbox { settle_times, ..Outbox::new() };

@@ -1,6 +1,6 @@
 //! Settling of messages by the peer's acknowledgements and refusals (WIND-4).
 
-use super::super::outgoing::{Outgoing, Stage, tell};
+use super::super::outgoing::{Outgoing, Stage, report};
 use super::Outbox;
 use crate::planted::{Bug, planted};
 use crate::wind::event::Event;
@@ -42,7 +42,7 @@ impl Outbox {
         let Some(message) = self.get_mut(number) else { return };
         message.body = Body::Empty;
         if message.class == Class::Unordered || planted(Bug::SettleOutOfTurn) {
-            tell(events, message.token, Event::Acknowledged);
+            report(events, message.token, Event::Acknowledged);
             message.stage = Stage::Settled;
             let posted = message.posted;
             self.settle_times.record_between(posted, self.now);
@@ -56,16 +56,16 @@ impl Outbox {
     pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) -> bool {
         let Some(message) = self.get_mut(number) else { return false };
         let news = message.stage != Stage::Settled;
-        let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
-        if !told && refusal == Refusal::NotPresent && message.token != Token::NONE {
+        let is_reported = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
+        if !is_reported && refusal == Refusal::NotPresent && message.token != Token::NONE {
             let Outgoing { class, urgent, charge, head, token, .. } = message;
             let (class, urgent, charge, head, token) =
                 (*class, *urgent, *charge, head.clone(), *token);
             let body = core::mem::replace(&mut message.body, Body::Empty);
             self.returned.push_back(Message { class, urgent, charge, head, body, token });
             events.push_back(Event::Returned);
-        } else if !told {
-            tell(events, message.token, |token| Event::Refused(token, refusal));
+        } else if !is_reported {
+            report(events, message.token, |token| Event::Refused(token, refusal));
         }
         self.settle(number);
         news
@@ -85,7 +85,7 @@ impl Outbox {
             match message.stage {
                 Stage::Acknowledged => {
                     self.settle_times.record_between(message.posted, self.now);
-                    tell(events, message.token, Event::Acknowledged);
+                    report(events, message.token, Event::Acknowledged);
                 }
                 Stage::Settled => {}
                 _ => break,

@@ -257,28 +257,28 @@ mod steps {
     #[test]
     fn sleepers_are_told_of_what_concerns_them() {
         let driver = driver();
-        let told = |news, more, next| {
+        let wakes = |news, more, next| {
             let sleepers = [&driver.sleep, &driver.helper];
             let before = sleepers.map(|sleeper| sleeper.event.0.swap(0, Ordering::SeqCst));
             assert_eq!(before, [0, 0]);
-            driver.tell_sleepers(news, more, Time(next));
+            driver.notify_sleepers(news, more, Time(next));
             sleepers.map(|sleeper| sleeper.event.0.swap(0, Ordering::SeqCst) > 0)
         };
         let sleep = |until| {
             driver.sleep.fall_asleep(Time(until));
             driver.helper.fall_asleep(Time(until));
         };
-        assert_eq!(told(true, true, 0), [false, false], "both are awake");
+        assert_eq!(wakes(true, true, 0), [false, false], "both are awake");
         sleep(100);
-        assert_eq!(told(false, false, 100), [false, false], "the next turn is due with their end");
-        assert_eq!(told(true, false, 100), [true, false]);
-        assert_eq!(told(true, false, 100), [false, false], "one signal is enough");
+        assert_eq!(wakes(false, false, 100), [false, false], "the next turn is due with their end");
+        assert_eq!(wakes(true, false, 100), [true, false]);
+        assert_eq!(wakes(true, false, 100), [false, false], "one signal is enough");
         sleep(100);
-        assert_eq!(told(false, false, 99), [true, true]);
+        assert_eq!(wakes(false, false, 99), [true, true]);
         sleep(100);
-        assert_eq!(told(false, true, u64::MAX), [true, true]);
+        assert_eq!(wakes(false, true, u64::MAX), [true, true]);
         driver.helper.go_away(Time(100));
-        assert_eq!(told(true, true, 0), [false, false], "the helper is away");
+        assert_eq!(wakes(true, true, 0), [false, false], "the helper is away");
         assert_eq!(driver.helper.away_until(), Some(Time(100)));
         assert!(!driver.helper.is_watching());
     }
