@@ -38,12 +38,9 @@ impl Job {
     /// ```
     #[must_use]
     pub fn call_counts(&self) -> CallCounts {
-        let (called, arrays) = self.node.with_engine(|engine| {
-            let coherence = engine.coherence();
-            (coherence.collectives_called(), coherence.next_array())
-        });
+        let arrays = self.node.with_engine(|engine| engine.coherence().next_array());
         let mut counts = CallCounts::from([
-            (CallCounter::Job, called),
+            (CallCounter::Job, self.node.coherence.order.coherence_calls()),
             (CallCounter::Arrays, u64::from(arrays)),
         ]);
         for team in self.node.collectives.all() {
@@ -80,13 +77,11 @@ impl Job {
             let (called, splits) = (CallCounter::Team(team.id()), CallCounter::Splits(team.id()));
             team.abandon(&self.node, (most(called), most(splits)), why);
         }
-        let called = self.node.with_engine(|engine| {
-            let coherence = engine.coherence();
+        self.node.with_engine(|engine| {
             // No job has more: a number that does not fit comes from elsewhere.
-            coherence.skip_arrays(most(CallCounter::Arrays).try_into().unwrap_or(0));
-            coherence.collectives_called()
+            engine.coherence().skip_arrays(most(CallCounter::Arrays).try_into().unwrap_or(0));
         });
-        for _ in called..most(CallCounter::Job) {
+        for _ in self.node.coherence.order.coherence_calls()..most(CallCounter::Job) {
             let request = Request::Cannot(why.to_owned());
             let came =
                 self.node.coherence.collective(&self.node, &"catch up", request, Some(limit));

@@ -152,7 +152,9 @@ impl Job {
     /// Returns the counters of this node.
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
-        self.node.try_engine(NodeStatistics::of).unwrap_or_default()
+        let mut statistics = self.node.try_engine(NodeStatistics::of).unwrap_or_default();
+        statistics.barriers += self.node.coherence.order.barriers_without_engine();
+        statistics
     }
 
     /// Returns a descriptor that becomes readable when an operation is settled or a message has

@@ -147,6 +147,7 @@ fn join_explaining(
         start,
         Arc::clone(&bootstrap),
         publisher,
+        local_peers.arena,
     )?;
     let machines = meeting.machines();
     if let Err(error) = meeting.connect(bootstrap.as_ref(), &node, waits) {

@@ -1,5 +1,6 @@
 //! Tests of a node together with what programs use of it.
 
+mod arena;
 pub(crate) mod engine_thread;
 mod node;
 mod placement;

@@ -77,6 +77,7 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
         Instant::now(),
         job,
         Publisher::nothing(),
+        None,
     )
     .unwrap();
     (node, theirs)

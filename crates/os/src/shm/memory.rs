@@ -114,6 +114,16 @@ mod real {
             self.word(place).swap(value, order)
         }
 
+        /// Sets these bits, as a full fence.
+        pub fn or(&self, place: usize, bits: u64) {
+            self.word(place).fetch_or(bits, Ordering::SeqCst);
+        }
+
+        /// Clears all bits but these, as a full fence. Returns what the word was.
+        pub fn and(&self, place: usize, bits: u64) -> u64 {
+            self.word(place).fetch_and(bits, Ordering::SeqCst)
+        }
+
         /// Prefetches the cache line of a place for writing from the processor that has it. Does
         /// not wait for the line.
         #[inline]
@@ -195,6 +205,12 @@ mod modelled {
         }
         pub fn swap(&self, place: usize, value: u64, order: Ordering) -> u64 {
             self.0[place / 8].swap(value, order)
+        }
+        pub fn or(&self, place: usize, bits: u64) {
+            self.0[place / 8].fetch_or(bits, Ordering::SeqCst);
+        }
+        pub fn and(&self, place: usize, bits: u64) -> u64 {
+            self.0[place / 8].fetch_and(bits, Ordering::SeqCst)
         }
         pub fn claim(&self, _: usize) {}
         pub fn add(&self, place: usize, value: u64) {

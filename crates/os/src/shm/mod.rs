@@ -7,12 +7,14 @@
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
 //! - [`Mapped`]: a local peer's region that is accessed without asking its owner. [`Grants`] is the
 //!   owner's side.
+//! - [`Arena`]: words that all nodes of a job map if they are on one machine.
 //! - [`Watch`]: one descriptor for all control sockets of a node.
 //!
 //! The memory is a sealed file, so that neither process can make the other's accesses fail.
 //! Everything read from it is copied before it is checked, and no reference into it is ever made. A
 //! local peer that writes nonsense, or writes at any moment, damages only what it sends.
 
+mod arena;
 #[cfg(not(all(test, loom)))]
 mod control_socket;
 #[cfg(not(all(test, loom)))]
@@ -31,6 +33,9 @@ mod ring;
 #[cfg(not(all(test, loom)))]
 mod watch;
 
+#[cfg(not(all(test, loom)))]
+pub use arena::{Arena, arena_memory};
+pub use arena::{CallWay, MEMBERS_MAX};
 #[cfg(not(all(test, loom)))]
 pub use control_socket::{CONTROL_MESSAGE_MAX, ControlMessage, ControlSocket, WrongUser};
 #[cfg(not(all(test, loom)))]

@@ -5,7 +5,7 @@ use super::outcomes::ranks;
 use super::parts::departures::Departures;
 use super::{Node, WaitSubject};
 use crate::error::Result;
-use oikaze_engine::{Request, Value};
+use oikaze_engine::{Failure, Request, Value};
 use std::time::{Duration, Instant};
 
 /// Time in leave after which one line on standard error names the nodes that this node waits for.
@@ -16,8 +16,8 @@ impl Departures {
     /// with the leave that the first call has begun.
     #[track_caller]
     pub fn leave_job(&self, node: &Node, begun: Instant, limit: Option<Duration>) -> Result<()> {
-        let completion = self.leaving.get_or_init(|| node.submit(Request::Leave, None));
-        let left = self.wait_in_leave(node, begun, limit, || completion.outcome());
+        let call = node.coherence.begin_leave(node);
+        let left = self.wait_in_leave(node, begun, limit, || call.outcome(node));
         match left {
             // A collective of all nodes ends once one node is dead. Survivors still wait for one
             // another (END-4.3).
@@ -35,7 +35,7 @@ impl Departures {
         node: &Node,
         begun: Instant,
         limit: Option<Duration>,
-        mut ready: impl FnMut() -> Option<std::result::Result<Value, oikaze_engine::Failure>>,
+        mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
     ) -> Result<()> {
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let quiet = begun.checked_add(LEAVE_QUIET);

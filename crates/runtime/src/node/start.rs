@@ -23,6 +23,7 @@ use oikaze_launch::Bootstrap;
 use oikaze_os::memory::tracking::Tracker;
 use oikaze_os::net::Link;
 use oikaze_os::origin::{Origin, OriginBound};
+use oikaze_os::shm::Arena;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -37,6 +38,7 @@ impl Node {
         start: Instant,
         bootstrap: Arc<dyn Bootstrap>,
         publisher: Publisher,
+        arena: Option<Arena>,
     ) -> Result<Arc<Self>> {
         let link = engine.link().properties();
         let descriptors = Descriptors::new(link.fd, engine.shm().descriptor(), tracker)
@@ -51,7 +53,7 @@ impl Node {
             tasks: Tasks::new()?,
             fast: FastPath::new(engine.channels(), Arc::clone(engine.ops().fences())),
             mail,
-            coherence: CoherenceCalls::new(Arc::clone(engine.pages().guards())),
+            coherence: CoherenceCalls::new(Arc::clone(engine.pages().guards()), arena),
             engine: OriginBound::new(CombiningLock::new(engine)),
             collectives: Arc::default(),
             departures: Departures::new(Arc::clone(&bootstrap)),

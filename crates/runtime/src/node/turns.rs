@@ -82,8 +82,9 @@ impl Node {
             if let Some(why) = engine.take_link_end() {
                 link_end = Some(why);
             }
-            self.publisher
-                .publish_if_due(engine, self.mail.mailbox.len(), now, || self.waits.board_text());
+            let barriers = self.coherence.order.barriers_without_engine();
+            let mail = self.mail.mailbox.len();
+            self.publisher.publish_if_due(engine, mail, barriers, now, || self.waits.board_text());
             total.add(work);
             if work.requests > 0 {
                 self.threads.driver.note_request();
@@ -104,6 +105,7 @@ impl Node {
         }
         self.collectives.tick(now);
         self.collectives.run(self);
+        self.coherence.calls.advance(self);
         total
     }
 

@@ -82,13 +82,14 @@ impl Publisher {
         &self,
         engine: &mut Engine<L, P>,
         mail: usize,
+        barriers: u64,
         now: Time,
         waits: impl FnOnce() -> String,
     ) {
         if now.0 >= self.next.load(Ordering::Relaxed) {
             self.next.store((now + SHOWN_EVERY).0, Ordering::Relaxed);
             if let Some(writer) = &mut *self.board.lock().unwrap_or_else(PoisonError::into_inner) {
-                writer.write(engine, mail, now, waits(), &self.paths);
+                writer.write(engine, mail, now, waits(), &self.paths, barriers);
             }
         }
     }
@@ -132,6 +133,7 @@ impl Writer {
         now: Time,
         waits: String,
         paths: &PathNotes,
+        barriers: u64,
     ) {
         let nodes = self.identity.nodes;
         for _ in 0..nodes.min(SHOWN_PEERS) {
@@ -151,6 +153,7 @@ impl Writer {
             refusals: *engine.rma().refusals().0,
             ..self.identity.clone()
         };
+        page.coherence.barriers += barriers;
         paths.show(&link, &mut page);
         self.write_node(&page);
     }

@@ -82,6 +82,8 @@ pub(super) struct Calling {
 pub(super) struct LocalMeeting<'a> {
     job: &'a dyn Bootstrap,
     listener: &'a Listener,
+    /// Memory that this node sends with its answers, or has got with one.
+    pub arena: Option<OwnedFd>,
     /// Time limit for a step of other nodes.
     patience: Duration,
     /// Time limit for the last step.
@@ -95,7 +97,7 @@ impl<'a> LocalMeeting<'a> {
     pub fn new(job: &'a dyn Bootstrap, listener: &'a Listener, limit: Duration) -> Self {
         let patience =
             if job.is_one_process() { limit } else { LOCAL_PEERS_AGREE_TIME.min(limit / 4) };
-        LocalMeeting { job, listener, patience, limit }
+        LocalMeeting { job, listener, arena: None, patience, limit }
     }
 
     /// Makes a meeting as [`LocalMeeting::new`] does, with the time that others are given.
@@ -106,7 +108,7 @@ impl<'a> LocalMeeting<'a> {
         patience: Duration,
         limit: Duration,
     ) -> Self {
-        LocalMeeting { job, listener, patience, limit }
+        LocalMeeting { job, listener, arena: None, patience, limit }
     }
 
     /// Agrees with each of these nodes, or finds out why not.
@@ -114,7 +116,7 @@ impl<'a> LocalMeeting<'a> {
     /// # Errors
     /// The store fails, or a node that has published that it can share memory never publishes
     /// whether it does.
-    pub fn hold(&self, callable: Vec<(Rank, WayTo)>) -> Result<Outcomes, JobError> {
+    pub fn hold(&mut self, callable: Vec<(Rank, WayTo)>) -> Result<Outcomes, JobError> {
         if callable.is_empty() {
             return Ok(Outcomes::new());
         }
@@ -189,6 +191,28 @@ impl<'a> LocalMeeting<'a> {
             Some(Some(why)) => Err(format!("it says: {why}")),
             None => Err("it did not expect this node".into()),
         })
+    }
+
+    /// Publishes whether this node can use the job's arena, and returns the first node that cannot,
+    /// with the reason. All nodes get the same answer.
+    ///
+    /// # Errors
+    /// The store fails, or a node that shares memory with this one does not publish its answer.
+    pub fn agree_on_arena(&self, outcome: Result<(), Why>) -> Result<Result<(), Why>, JobError> {
+        let key = |rank: Rank| format!("local-peers/{rank}/arena");
+        let why = outcome.err().unwrap_or_default();
+        self.job.put(&key(self.job.rank()), clip(&why, VERDICT_MAX).as_bytes())?;
+        for rank in 0..self.job.size() {
+            let told = self.job.get(&key(rank), self.limit).map_err(|why| match why {
+                JobError::TimedOut { .. } => JobError::Stalled { rank, limit: self.limit },
+                other => other,
+            })?;
+            if !told.is_empty() {
+                let why = String::from_utf8_lossy(&told).into_owned();
+                return Ok(Err(format!("node {rank} says: {why}")));
+            }
+        }
+        Ok(Ok(()))
     }
 
     pub fn call(&self, rank: Rank, way: &WayTo) -> io::Result<Calling> {
@@ -290,7 +314,7 @@ impl<'a> LocalMeeting<'a> {
         let Some(memory) = memory else { return Err(strange("a call without memory")) };
         let welcome =
             self.job.secret().mac(&[WELCOME, &from.to_le_bytes(), &to.to_le_bytes(), nonce]);
-        if let Err(why) = line.say(&welcome, None) {
+        if let Err(why) = line.say(&welcome, self.arena.as_ref().map(AsFd::as_fd)) {
             return Ok((from, Err(format!("its call could not be answered: {why}"))));
         }
         Ok((
@@ -301,7 +325,7 @@ impl<'a> LocalMeeting<'a> {
     }
 
     fn hear_answers(
-        &self,
+        &mut self,
         calls: BTreeMap<Rank, Result<Calling, Why>>,
     ) -> Result<Outcomes, JobError> {
         // The answering node may have spent all its time on waiting for another one, and may be
@@ -327,14 +351,17 @@ impl<'a> LocalMeeting<'a> {
         Ok(outcomes)
     }
 
-    fn hear_answer(&self, call: Calling) -> io::Result<Pair> {
+    fn hear_answer(&mut self, call: Calling) -> io::Result<Pair> {
         let Calling { rank, line, memory, nonce } = call;
         let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
-        let said = line.hear()?.ok_or_else(|| strange("it has not said a word"))?;
+        let mut said = line.hear()?.ok_or_else(|| strange("it has not said a word"))?;
         let parts: [&[u8]; 4] =
             [WELCOME, &self.job.rank().to_le_bytes(), &rank.to_le_bytes(), &nonce];
         if !self.job.secret().verify(&parts, said.bytes()) {
             return Err(strange("it shows no knowledge of this job's secret"));
+        }
+        if rank == 0 {
+            self.arena = said.descriptor.take();
         }
         Pair::new(&memory, PairRole::Caller, line)
     }

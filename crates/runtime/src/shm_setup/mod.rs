@@ -14,12 +14,14 @@ use oikaze_launch::addresses::{Callable, Reachable};
 use oikaze_launch::{Bootstrap, JobError};
 use oikaze_os::features::DisabledFeatures;
 use oikaze_os::net::TapSettings;
-use oikaze_os::shm::{Listener, Pair};
+use oikaze_os::shm::{Arena, Listener, MEMBERS_MAX, Pair, arena_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::LOCAL_PEERS_MAX;
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Variable that names a directory which nodes in other network namespaces of this machine see,
@@ -31,6 +33,8 @@ type Why = String;
 /// Listener of this node, or the reason why it has none.
 pub struct LocalPeerSetup {
     listener: Result<(Listener, Callable), Why>,
+    /// Is `true` if the user wants no arena.
+    is_without_arena: bool,
     /// Messages about failures that do not keep the node from joining.
     notices: Vec<String>,
 }
@@ -39,6 +43,8 @@ pub struct LocalPeerSetup {
 #[derive(Default)]
 pub struct Found {
     pub pairs: Vec<(Rank, Pair)>,
+    /// The job's arena, if all nodes use it (COH-6.14).
+    pub arena: Option<Arena>,
     pub notices: Vec<String>,
     /// Number of nodes of this machine that share no memory with this one.
     pub unshared: u64,
@@ -55,7 +61,7 @@ impl LocalPeerSetup {
             None => open_listener(directory.as_deref(), &mut notices)
                 .map_err(|why| format!("no Unix socket to be called at: {why}")),
         };
-        LocalPeerSetup { listener, notices }
+        LocalPeerSetup { listener, is_without_arena: without.arena, notices }
     }
 
     /// Returns the data that other nodes need in order to call this node.
@@ -75,6 +81,13 @@ impl LocalPeerSetup {
         limit: Duration,
     ) -> Result<Found, JobError> {
         let mut found = Found { notices: self.notices, ..Found::default() };
+        // All nodes compare the same records, so either all or none expect an arena.
+        let is_machine = all.len() <= MEMBERS_MAX
+            && (0..).zip(all).all(|(rank, theirs)| {
+                let theirs = if rank == job.rank() { Some(mine) } else { theirs.as_ref() };
+                theirs
+                    .is_some_and(|theirs| theirs.callable.is_some() && theirs.shares_machine(mine))
+            });
         let here: Vec<(Rank, &Reachable)> = (0..)
             .zip(all)
             .filter_map(|(rank, theirs)| Some((rank, theirs.as_ref()?)))
@@ -107,8 +120,28 @@ impl LocalPeerSetup {
                 }
             }
         }
-        let outcomes = LocalMeeting::new(job, listener, limit).hold(callable)?;
+        let mut meeting = LocalMeeting::new(job, listener, limit);
+        let mut memory = Ok(());
+        if is_machine && job.rank() == 0 && !self.is_without_arena {
+            memory = arena_memory().map(|memory| meeting.arena = Some(memory));
+        }
+        let outcomes = meeting.hold(callable)?;
         found.take(outcomes, whys);
+        if is_machine {
+            let arena = match memory {
+                _ if self.is_without_arena => Err("OIKAZE_WITHOUT=arena".to_owned()),
+                Err(why) => Err(format!("it has no memory for all nodes: {why}")),
+                Ok(()) => found.map_arena(job, meeting.arena.as_ref()),
+            };
+            let (arena, outcome) = match arena {
+                Ok(arena) => (Some(arena), Ok(())),
+                Err(why) => (None, Err(why)),
+            };
+            match meeting.agree_on_arena(outcome)? {
+                Ok(()) => found.arena = arena,
+                Err(why) => found.notices.push(format!("barriers go through the engines: {why}")),
+            }
+        }
         Ok(found)
     }
 }
@@ -169,6 +202,17 @@ fn way_to(mine: &Reachable, theirs: &Reachable) -> Result<WayTo, Why> {
 }
 
 impl Found {
+    /// Maps the job's arena, if this node shares memory with all others.
+    fn map_arena(&self, job: &dyn Bootstrap, memory: Option<&OwnedFd>) -> Result<Arena, Why> {
+        if self.pairs.len() + 1 < job.size() as usize {
+            return Err("it does not share memory with all nodes".to_owned());
+        }
+        let memory = memory.ok_or("it has got no memory of node 0")?;
+        let lines = self.pairs.iter().map(|(rank, pair)| (*rank, Arc::clone(&pair.line)));
+        Arena::new(memory, job.rank(), job.size(), lines.collect())
+            .map_err(|why| format!("the memory of node 0 cannot be used: {why}"))
+    }
+
     /// Uses the pairs on which both sides agree, and notes why the others are not used.
     fn take(&mut self, outcomes: Outcomes, whys: BTreeMap<Rank, Why>) {
         let mut whys = whys;

@@ -183,7 +183,7 @@ fn strangers_without_end_are_not_heard_without_end() {
 fn a_node_that_is_late_is_talked_to_over_the_network() {
     let store = store();
     let (job, (listener, name)) = (Place { rank: 1, store: &store }, listener());
-    let meeting = LocalMeeting::with_patience(&job, &listener, Duration::ZERO, LIMIT);
+    let mut meeting = LocalMeeting::with_patience(&job, &listener, Duration::ZERO, LIMIT);
     let outcomes =
         meeting.hold(vec![(0, WayTo::Name(name.clone())), (2, WayTo::Name(name))]).unwrap();
     assert!(

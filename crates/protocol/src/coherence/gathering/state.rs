@@ -80,11 +80,6 @@ impl Collectives {
         }
     }
 
-    /// Returns how many collectives this node has called.
-    pub fn called(&self, clock: &Clock) -> u64 {
-        clock.epoch + u64::from(self.current.is_some()) + self.queue.len() as u64
-    }
-
     /// Returns the collective that this node is in if its departure is here.
     pub fn departure(&self) -> Option<&Departure> {
         self.current.as_ref()?.departure.as_ref()

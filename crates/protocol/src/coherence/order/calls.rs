@@ -1,6 +1,7 @@
 //! Calls by this node's threads: each begins in one part.
 
 use crate::Rank;
+use crate::coherence::failing::doing::Doing;
 use crate::coherence::fetching::target_op::TargetOp;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::locking::lock_manager::LockView;
@@ -320,11 +321,13 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Returns how many collectives this node has called. All nodes that made the same calls have
-    /// the same number.
+    /// Returns `true` if a barrier has anything to do for this node: there is an array, or a
+    /// collective cannot succeed (COH-6.14).
     #[must_use]
-    pub fn collectives_called(&self) -> u64 {
-        self.collectives.called(&self.clock)
+    pub fn has_to_tell(&mut self) -> bool {
+        let (_, w) = self.parts();
+        w.base.arrays.iter().next().is_some()
+            || w.base.collective_impediment(&Doing::Message).is_some()
     }
 
     /// Returns `true` if this node has begun to leave.

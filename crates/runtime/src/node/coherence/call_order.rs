@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct CallOrder {
     /// Number of barriers of the job that this node has called.
     barriers: AtomicU64,
+    /// Number of barriers that ended without the engine.
+    passed: AtomicU64,
     /// Number of calls, including those that this node only joins to make them fail.
     pub(super) called: AtomicU64,
     /// Number of calls that no thread waits for any more.
@@ -50,6 +52,17 @@ impl CallOrder {
     /// Notes that another rank waits in a collective of data that this node has not called.
     pub fn note_waiting_rank(&self) {
         self.notices.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many barriers ended without the engine.
+    pub fn barriers_without_engine(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a barrier ended without the engine.
+    #[inline]
+    pub(super) fn note_passed(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of a barrier that this node calls, from 1: a new one, or the latest one.

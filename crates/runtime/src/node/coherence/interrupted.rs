@@ -1,9 +1,10 @@
 //! The collective of coherence in whose wait this node was interrupted (COLL-3.11).
 
-use oikaze_engine::{Completion, Request};
+use super::job_calls::JobCall;
+use oikaze_engine::Request;
 use oikaze_protocol::coherence::{ArrayId, Reduction, Values};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Call that a program can repeat after its wait was interrupted, by what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +47,12 @@ fn digest(Reduction { op, values }: &Reduction) -> u64 {
 }
 
 /// A call whose wait was interrupted. It goes on, because other nodes wait for this node in it.
-#[derive(Debug)]
 pub(super) struct InterruptedCall {
     pub call: RepeatableCall,
     /// Count of the call among this node's collectives of coherence.
     pub number: u64,
-    pub completion: Arc<Completion>,
+    /// Where the call goes on.
+    pub begun: JobCall,
 }
 
 /// Relation of a call to the one that was interrupted.
@@ -65,7 +66,7 @@ pub(super) enum Repetition {
 }
 
 /// The latest interrupted call of a node, until the program repeats it or makes another one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Interrupted {
     /// Number of calls that have begun.
     calls: AtomicU64,
@@ -134,6 +135,7 @@ impl Interrupted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oikaze_engine::Completion;
     use oikaze_protocol::coherence::ReduceOp;
 
     fn reduce(op: ReduceOp, values: Values) -> Option<RepeatableCall> {
@@ -145,9 +147,9 @@ mod tests {
     fn calls_that_differ_are_no_repetition() {
         let kept = |call: Option<RepeatableCall>| {
             let interrupted = Interrupted::default();
-            let completion = Completion::new();
+            let begun = JobCall::Submitted(Completion::new());
             let call = call.unwrap();
-            interrupted.keep(InterruptedCall { call, number: 7, completion }, 0);
+            interrupted.keep(InterruptedCall { call, number: 7, begun }, 0);
             interrupted
         };
         let barrier = RepeatableCall::of(&Request::Barrier);
@@ -171,8 +173,9 @@ mod tests {
         let overtaken = Interrupted::default();
         let (before, _) = overtaken.resume(barrier);
         assert!(matches!(overtaken.resume(None).1, Repetition::None));
-        let (call, completion) = (RepeatableCall::Barrier, Completion::new());
-        overtaken.keep(InterruptedCall { call, number: 7, completion }, before);
+        let begun = JobCall::Submitted(Completion::new());
+        let call = RepeatableCall::Barrier;
+        overtaken.keep(InterruptedCall { call, number: 7, begun }, before);
         assert!(matches!(overtaken.resume(barrier).1, Repetition::None), "a later call has begun");
     }
 }

@@ -5,6 +5,7 @@
 
 mod call_order;
 mod interrupted;
+mod job_calls;
 mod signal_masking;
 
 use super::parts::Node;
@@ -13,13 +14,15 @@ use super::waits::WaitSubject;
 use crate::error::{Error, Result};
 use call_order::{CallOrder, CoherenceCall};
 use interrupted::{Interrupted, InterruptedCall, RepeatableCall, Repetition};
+use job_calls::{JobCall, JobCalls};
 use oikaze_engine::{Request, Value};
 use oikaze_os::memory::tracking::LiveGuards;
+use oikaze_os::shm::Arena;
 use signal_masking::HandlerCheck;
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Maximum time that a node stays in a collective only to send the rest of its updates.
@@ -30,16 +33,22 @@ pub struct CoherenceCalls {
     /// Guards of this node's arrays that are alive.
     guards: Arc<LiveGuards>,
     pub order: CallOrder,
+    pub calls: JobCalls,
+    /// The leave that this node has begun.
+    leaving: OnceLock<JobCall>,
     pub handlers: HandlerCheck,
     interrupted: Interrupted,
 }
 
 impl CoherenceCalls {
-    /// Makes the calls of a node with these guards, before the first.
-    pub fn new(guards: Arc<LiveGuards>) -> CoherenceCalls {
+    /// Makes the calls of a node with these guards, before the first. With an arena, the nodes
+    /// compare their calls there.
+    pub fn new(guards: Arc<LiveGuards>, arena: Option<Arena>) -> CoherenceCalls {
         CoherenceCalls {
             guards,
             order: CallOrder::default(),
+            calls: JobCalls::new(arena),
+            leaving: OnceLock::new(),
             handlers: HandlerCheck::default(),
             interrupted: Interrupted::default(),
         }
@@ -76,24 +85,32 @@ impl CoherenceCalls {
         limit: Option<Duration>,
     ) -> Result<Value> {
         self.handlers.look_soon(|| node.now());
+        node.check_process(|| what.to_string())?;
         let repeatable = RepeatableCall::of(&request);
         let (count, repetition) = self.interrupted.resume(repeatable);
-        let (call, completion) = match repetition {
-            Repetition::Same(InterruptedCall { number, completion, .. }) => {
+        let (call, begun) = match repetition {
+            Repetition::Same(InterruptedCall { number, begun, .. }) => {
                 self.order.ended.fetch_sub(1, Ordering::Relaxed);
-                (CoherenceCall { node, what, number, seen: Cell::new(0) }, completion)
+                (CoherenceCall { node, what, number, seen: Cell::new(0) }, begun)
             }
             Repetition::OtherValues => {
                 let why = format!(
                     "{what}: its wait was interrupted, and now it has other values; call it again with the same values before any other collective"
                 );
-                (self.count_coherence_call(node, what), node.submit(Request::Cannot(why), None))
+                let call = self.count_coherence_call(node, what);
+                (call, self.calls.begin(node, Request::Cannot(why)))
             }
-            Repetition::None => (self.count_coherence_call(node, what), node.submit(request, None)),
+            Repetition::None => {
+                (self.count_coherence_call(node, what), self.calls.begin(node, request))
+            }
         };
+        if begun.has_passed_at_once() {
+            self.order.note_passed();
+            return Ok(Value::Done);
+        }
         let subject = || WaitSubject::Collective(what.to_string());
         let ready = || {
-            let outcome = completion.outcome();
+            let outcome = begun.outcome(node);
             if outcome.is_none() {
                 call.look_at_notices();
             }
@@ -108,16 +125,30 @@ impl CoherenceCalls {
         if let (Some(repeatable), Err(error)) = (repeatable, &outcome)
             && error.is_timeout()
         {
-            let completion = Arc::clone(&completion);
-            let number = call.number;
-            self.interrupted.keep(InterruptedCall { call: repeatable, number, completion }, count);
+            let (number, begun) = (call.number, begun.clone());
+            self.interrupted.keep(InterruptedCall { call: repeatable, number, begun }, count);
         }
         let outcome = outcome?;
+        if begun.has_passed() {
+            self.order.note_passed();
+            // The next call finds no earlier one then.
+            self.calls.advance(node);
+        }
         // The program touches pages from now on, and may have changed handlers before (COH-8.6).
         oikaze_os::memory::tracking::ensure_again()
             .map_err(|error| Error::system("installing the handler for page faults", error))?;
         self.send_rest(node);
         Ok(outcome)
+    }
+
+    /// Begins to leave the job, which is the last call of this node, or returns the leave that has
+    /// begun.
+    pub(in crate::node) fn begin_leave(&self, node: &Node) -> &JobCall {
+        self.leaving.get_or_init(|| {
+            self.order.called.fetch_add(1, Ordering::SeqCst);
+            self.order.ended.fetch_add(1, Ordering::Relaxed);
+            self.calls.begin(node, Request::Leave)
+        })
     }
 
     /// Drives until all bytes have left this node, because other nodes wait for its updates, and
@@ -154,7 +185,7 @@ impl CoherenceCalls {
         if is_next {
             self.forget_interrupted();
             order.ended.fetch_add(1, Ordering::Relaxed);
-            node.tell(Request::Cannot(why.to_owned()));
+            self.calls.begin(node, Request::Cannot(why.to_owned()));
         }
     }
 

@@ -104,11 +104,9 @@ impl Node {
     pub fn next_timeout(&self) -> Option<Time> {
         self.with_engine(|engine| {
             let reported = self.mail.give_credit_back(engine, self.now());
-            if self.has_local_peers() && engine.shm_mut().arm_wakeups() || reported {
-                Some(Time(0))
-            } else {
-                self.clock.due(engine)
-            }
+            let is_due = self.has_local_peers()
+                && (engine.shm_mut().arm_wakeups() | self.coherence.calls.fall_asleep());
+            if is_due || reported { Some(Time(0)) } else { self.clock.due(engine) }
         })
     }
 }

@@ -6,13 +6,13 @@
 use crate::error::{Error, Result};
 use crate::node::mail::mailbox::next_or_end;
 use crate::sync::lock;
-use oikaze_engine::{Completion, Failure};
+use oikaze_engine::Failure;
 use oikaze_launch::Bootstrap;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Maximum time for which an error waits for the launcher's words. The launcher sees the end of a
@@ -43,8 +43,6 @@ pub struct Departures {
     pub(in crate::node) inside: Mutex<DeparturesState>,
     /// Notified when the launcher has sent news.
     pub(in crate::node) reason_came: Condvar,
-    /// The leave that this node has begun.
-    pub(in crate::node) leaving: OnceLock<Arc<Completion>>,
 }
 
 #[derive(Default)]
@@ -95,7 +93,6 @@ impl Departures {
             any: AtomicBool::new(false),
             inside: Mutex::default(),
             reason_came: Condvar::new(),
-            leaving: OnceLock::new(),
             keeps_going: AtomicBool::new(false),
             left: AtomicBool::new(false),
             failed: AtomicBool::new(false),
@@ -219,8 +216,20 @@ impl Departures {
         self.read_state(gone).unwrap_or_default()
     }
 
+    /// Returns `true` if not all nodes will come to a call: the job was aborted, a node is lost, or
+    /// a node has left in order and has not come to the call.
+    #[inline]
+    pub(in crate::node) fn end_call(&self, has_come: impl Fn(Rank) -> bool) -> bool {
+        let ends = |inside: &DeparturesState| {
+            let ends_it =
+                |(rank, death): &(Rank, Death)| inside.is_lost(*rank, *death) || !has_come(*rank);
+            (inside.aborted.is_some() || inside.dead.iter().any(ends_it)).then_some(())
+        };
+        self.read_state(ends).is_some()
+    }
+
     /// Returns why no result comes any more: this node has left, or the job was aborted.
-    fn over(&self) -> Option<Failure> {
+    pub(in crate::node) fn over(&self) -> Option<Failure> {
         if self.left.load(Ordering::Acquire) {
             return Some(Failure::Left);
         }

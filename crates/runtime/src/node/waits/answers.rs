@@ -37,12 +37,7 @@ impl Waits {
             self.pass_quit_on();
             self.doing()
         } else if question == COLLECTIVE {
-            self.with_node(|node| {
-                node.with_engine(|engine| {
-                    (engine.coherence().late(), engine.coherence().gathered())
-                })
-            })
-            .map_or_else(
+            self.with_node(|node| node.late_and_come()).map_or_else(
                 || "is joining".to_owned(),
                 |(late, arrived)| collective_answer(&late, &arrived),
             )
@@ -95,8 +90,7 @@ impl Waits {
         // Rank 0 and managers of locks know more than the wait itself.
         let is_collective = |wait: &Arc<Wait>| matches!(wait.subject, WaitSubject::Collective(_));
         if waits.iter().any(is_collective)
-            && let Some(late) =
-                self.with_node(|node| node.with_engine(|engine| engine.coherence().late()))
+            && let Some(late) = self.with_node(|node| node.late_and_come().0)
             && !late.is_empty()
         {
             let has = if late.len() == 1 { "has" } else { "have" };
@@ -148,6 +142,21 @@ impl Waits {
             entries = entries.wait_timeout(&self.changed, left);
         }
         self.asked.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Node {
+    /// Returns the nodes that have not come to the collective of coherence under way, and those
+    /// that have, as far as this node knows. Rank 0 tells it of an arena, too, as of the engines.
+    fn late_and_come(&self) -> (Vec<Rank>, Vec<Rank>) {
+        let (late, come) = match self.rank() {
+            0 => self.coherence.calls.late_and_come(),
+            _ => Default::default(),
+        };
+        if !late.is_empty() {
+            return (late, come);
+        }
+        self.with_engine(|engine| (engine.coherence().late(), engine.coherence().gathered()))
     }
 }
 

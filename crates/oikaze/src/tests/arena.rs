@@ -1,0 +1,113 @@
+//! Barriers of nodes of one machine (COH-6.14 to COH-6.16).
+
+use crate::error::Error;
+use crate::job::{Feature, JobBuilder};
+use crate::prelude::*;
+use crate::testing::cluster_with;
+use std::time::Duration;
+
+fn settings() -> JobBuilder {
+    Job::builder().time_limit(Duration::from_secs(60))
+}
+
+fn passed(job: &Job) -> u64 {
+    job.node.coherence.order.barriers_without_engine()
+}
+
+/// COH-6.14: a barrier without arrays needs no engine. A barrier with arrays does.
+#[test]
+fn barrier_without_arrays_ends_without_the_engine() {
+    for nodes in [2, 3, 9] {
+        cluster_with(nodes, settings(), |job| {
+            let before = job.statistics().barriers;
+            for number in 1..=20 {
+                job.barrier()?;
+                assert_eq!(passed(job), number);
+            }
+            assert_eq!(job.statistics().barriers, before + 20);
+            let array = job.array::<u32>("numbers", 10_000)?;
+            array.write(0..10)?.fill(job.rank() / job.size());
+            job.barrier()?;
+            assert_eq!(passed(job), 20);
+            drop(array);
+            // Frees the array.
+            job.barrier()?;
+            assert_eq!(passed(job), 20);
+            job.barrier()?;
+            assert_eq!(passed(job), 21);
+            Ok(())
+        });
+    }
+}
+
+/// COH-6.14: without the feature, the engines do all.
+#[test]
+fn barrier_without_the_feature_goes_through_the_engines() {
+    for feature in [Feature::Arena, Feature::Shm] {
+        cluster_with(2, settings().without([feature]), |job| {
+            job.barrier()?;
+            assert_eq!(passed(job), 0);
+            Ok(())
+        });
+    }
+}
+
+/// COH-6.14, COH-6.2: calls that differ fail on all nodes, and the next barrier is one again.
+#[test]
+fn barrier_against_another_call_fails_on_all_nodes() {
+    let calls: [fn(&Job) -> crate::Result<()>; 3] = [
+        |job| job.barrier_reduce(1_u64, Sum).map(drop),
+        |job| job.all_reduce(1, Sum).map(drop),
+        |job| job.array::<u64>("mine", 100).map(drop),
+    ];
+    for other in 0..3 {
+        cluster_with(3, settings(), |job| {
+            for call in calls {
+                let called = if job.rank() == other { call(job) } else { job.barrier() };
+                assert!(called.unwrap_err().is_mismatch());
+                job.barrier()?;
+            }
+            assert!(passed(job) >= 2);
+            Ok(())
+        });
+    }
+}
+
+/// COH-6.15: a node that no longer waits has come all the same, in the order of its calls.
+#[test]
+fn barrier_after_its_limit_still_counts() {
+    cluster_with(2, settings(), |job| {
+        let late = |text: &Error| text.is_timeout();
+        if job.rank() == 0 {
+            for _ in 0..3 {
+                assert!(job.barrier_for(Duration::ZERO).is_err_and(|error| late(&error)));
+            }
+            job.peer(1)?.send(Class::Ordered, 0, b"come").wait()?;
+            job.barrier()?;
+        } else {
+            job.receive(None)?;
+            for _ in 0..4 {
+                job.barrier()?;
+            }
+        }
+        job.barrier()?;
+        Ok(())
+    });
+}
+
+/// COH-6.15: the same where the other node has something to tell.
+#[test]
+fn barrier_after_its_limit_takes_part_in_the_collective_of_the_engines() {
+    cluster_with(2, settings(), |job| {
+        if job.rank() == 0 {
+            assert!(job.barrier_for(Duration::ZERO).unwrap_err().is_timeout());
+            job.peer(1)?.send(Class::Ordered, 0, b"come").wait()?;
+        } else {
+            job.receive(None)?;
+            assert!(job.barrier_reduce(1_u64, Sum).unwrap_err().is_mismatch());
+        }
+        job.barrier()?;
+        assert_eq!(job.barrier_reduce(1_u64, Sum)?, 2);
+        Ok(())
+    });
+}

@@ -1,0 +1,15 @@
+//! Arena: memory that all nodes of a job map if they are on one machine. Its words say which calls
+//! of all nodes each node has come to (COH-6.14). So a barrier costs a store and some loads.
+//!
+//! The memory is a sealed file, as that of rings is, so that no process can make another's accesses
+//! fail.
+
+#[cfg(not(all(test, loom)))]
+mod member;
+#[cfg(all(test, loom))]
+mod models;
+mod words;
+
+#[cfg(not(all(test, loom)))]
+pub use member::{Arena, arena_memory};
+pub use words::{CallWay, MEMBERS_MAX};

@@ -1,0 +1,110 @@
+//! Models members of an arena as threads ([`crate::models`]).
+
+use super::words::{CallWay, Words, len_of};
+use crate::models::model;
+use crate::shm::memory::Memory;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+/// What each member does in its calls: `true` means that it has something to tell.
+type Program = [bool; 2];
+
+/// Comes to all calls of a program, and returns their ways. A member that passes a call sees what
+/// every other member wrote before it came to the call.
+fn run(words: &Words, me: usize, written: &[AtomicU64], program: Program) -> [CallWay; 2] {
+    let mut number = 0;
+    program.map(|tells| {
+        number += 1;
+        written[me].store(number, Ordering::Relaxed);
+        words.come(number, tells);
+        if tells {
+            // The engines end such a call only when all have come.
+            while !(0..written.len()).all(|member| words.has_come(member, number)) {
+                thread::yield_now();
+            }
+            return CallWay::Engines;
+        }
+        let way = loop {
+            match words.poll(number).or_else(|| words.way(number)) {
+                Some(way) => break way,
+                None => thread::yield_now(),
+            }
+        };
+        if way == CallWay::Engines {
+            while !(0..written.len()).all(|member| words.has_come(member, number)) {
+                thread::yield_now();
+            }
+        }
+        assert!(written.iter().all(|word| word.load(Ordering::Relaxed) >= number), "passed early");
+        way
+    })
+}
+
+fn all_go_one_way(programs: [Program; 2], has_departures: bool) {
+    model(3, move || {
+        let memory = Memory::of(len_of(2));
+        let member = |me| match has_departures {
+            true => Words::with_departures(memory.clone(), me, 2),
+            false => Words::new(memory.clone(), me, 2),
+        };
+        let written = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let other = {
+            let (words, written) = (member(1), Arc::clone(&written));
+            thread::spawn(move || run(&words, 1, &*written, programs[1]))
+        };
+        let ways = [run(&member(0), 0, &*written, programs[0]), other.join().unwrap()];
+        for call in 0..2 {
+            let tells = programs.iter().any(|program| program[call]);
+            let way = if tells { CallWay::Engines } else { CallWay::Passed };
+            assert_eq!(ways.map(|of_member| of_member[call]), [way; 2]);
+        }
+    });
+}
+
+const PROGRAMS: [[Program; 2]; 4] = [
+    [[false, false], [false, false]],
+    [[true, false], [false, false]],
+    [[false, true], [false, false]],
+    [[false, false], [true, false]],
+];
+
+/// COH-6.14: a call is over only when all have come, and all go one way.
+#[test]
+fn loom_arena_members_go_one_way() {
+    PROGRAMS.into_iter().for_each(|programs| all_go_one_way(programs, false));
+}
+
+/// COH-6.14: the same where member 0 tells what it has seen.
+#[test]
+fn loom_arena_members_go_the_way_of_member_0() {
+    PROGRAMS.into_iter().for_each(|programs| all_go_one_way(programs, true));
+}
+
+/// COH-6.16: a member that falls asleep has seen that the other one has come, or is woken.
+#[test]
+fn loom_arena_sleeper_is_woken_by_who_comes() {
+    model(3, || {
+        let memory = Memory::of(len_of(2));
+        let (sleeper, other) = (Words::new(memory.clone(), 0, 2), Words::new(memory, 1, 2));
+        sleeper.come(1, false);
+        let coming = thread::spawn(move || other.come(1, false));
+        let seen = sleeper.fall_asleep(1);
+        let woken = coming.join().unwrap();
+        assert!(seen || woken == 1);
+    });
+}
+
+/// COH-6.16: the same if the other one gives up.
+#[test]
+fn loom_arena_sleeper_is_woken_by_who_gives_up() {
+    model(3, || {
+        let memory = Memory::of(len_of(2));
+        let (sleeper, other) = (Words::new(memory.clone(), 0, 2), Words::new(memory, 1, 2));
+        sleeper.come(1, false);
+        let failing = thread::spawn(move || other.fail());
+        let seen = sleeper.fall_asleep(1);
+        let woken = failing.join().unwrap();
+        assert!(seen || woken == 1);
+    });
+}

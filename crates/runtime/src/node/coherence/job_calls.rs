@@ -1,0 +1,362 @@
+//! Calls of all nodes of a job, as the nodes of one machine compare them in an arena before the
+//! engines see them (COH-6.14). A barrier is over there if no node has anything to tell.
+//!
+//! Calls of a node are in one order. A call for which no thread waits any more stays in that order.
+//! Whoever runs turns lets it go on, because other nodes may be in it.
+
+use crate::node::parts::Node;
+use crate::node::parts::access::Access;
+use crate::node::parts::departures::Departures;
+use crate::sync::lock;
+use oikaze_engine::{Completion, Failure, Request, Value};
+use oikaze_os::shm::{Arena, CallWay};
+use oikaze_protocol::Rank;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Polls for the other nodes before a thread runs turns while it waits. They take some
+/// microseconds.
+const POLLS_BEFORE_TURNS: usize = 256;
+
+/// Calls of this node of which all nodes make the same ones.
+pub struct JobCalls {
+    /// `None`: the engines alone compare calls.
+    arena: Option<Arena>,
+    order: Mutex<CallQueue>,
+    /// Is `true` while the queue has calls.
+    has_queued: AtomicBool,
+    /// Number of the call that this node has come to, and whose way it does not know, or 0.
+    undecided: AtomicU64,
+    /// Is `true` while a thread lets queued calls go on.
+    is_advancing: AtomicBool,
+    /// Set once this node has called more than barriers and reductions. From then on it asks its
+    /// engine whether there is anything to tell.
+    may_tell: AtomicBool,
+    /// Set once this node compares no calls in the arena any more, because a node has died.
+    is_broken: AtomicBool,
+}
+
+#[derive(Default)]
+struct CallQueue {
+    /// Number of the latest call that this node has come to in the arena.
+    number: u64,
+    /// Number of a call that all nodes have come to.
+    complete: u64,
+    /// Calls whose way is not known, in their order. Only the first may have a number.
+    waiting: VecDeque<Arc<QueuedCall>>,
+}
+
+/// Call that waits for other nodes in the arena, or for an earlier call.
+pub struct QueuedCall {
+    state: Mutex<QueuedState>,
+    /// Outcome of the call, once its way is known.
+    decided: OnceLock<JobCall>,
+}
+
+struct QueuedState {
+    /// Request for the engine, until it is submitted.
+    request: Option<Request>,
+    /// Number in the arena, once this node has come to the call there.
+    number: Option<u64>,
+    /// Is `true` if this node has said there that the call is for the engines.
+    is_for_engines: bool,
+}
+
+/// A call of this node.
+#[derive(Clone)]
+pub enum JobCall {
+    /// The barrier is over.
+    Passed,
+    /// The engine has the call.
+    Submitted(Arc<Completion>),
+    /// The call waits.
+    Queued(Arc<QueuedCall>),
+}
+
+impl JobCall {
+    /// Returns `true` if the call was over in the arena before its thread had to wait.
+    #[inline]
+    pub(super) fn has_passed_at_once(&self) -> bool {
+        matches!(self, JobCall::Passed)
+    }
+
+    /// Returns `true` if the call, whose outcome is known, was over in the arena.
+    pub(super) fn has_passed(&self) -> bool {
+        match self {
+            JobCall::Passed => true,
+            JobCall::Submitted(_) => false,
+            JobCall::Queued(call) => call.decided.get().is_none_or(JobCall::has_passed),
+        }
+    }
+
+    /// Returns the outcome if it is known.
+    pub fn outcome(&self, node: &Node) -> Option<Result<Value, Failure>> {
+        match self {
+            JobCall::Passed => Some(Ok(Value::Done)),
+            JobCall::Submitted(completion) => completion.outcome(),
+            JobCall::Queued(call) => match call.decided.get() {
+                Some(decided) => decided.outcome(node),
+                None => node.coherence.calls.outcome_of_queued(call, node),
+            },
+        }
+    }
+}
+
+impl JobCalls {
+    /// Makes the calls of a node, before the first. Without an arena, the engines compare them.
+    pub fn new(arena: Option<Arena>) -> JobCalls {
+        JobCalls {
+            arena,
+            order: Mutex::default(),
+            has_queued: AtomicBool::new(false),
+            undecided: AtomicU64::new(0),
+            is_advancing: AtomicBool::new(false),
+            may_tell: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the nodes that have not come to the latest call in the arena, and those that have.
+    pub fn late_and_come(&self) -> (Vec<Rank>, Vec<Rank>) {
+        self.arena.as_ref().map(Arena::late_and_come).unwrap_or_default()
+    }
+
+    /// Begins the next call. The thread polls for a moment if only other nodes are missing.
+    #[inline]
+    pub fn begin(&self, node: &Node, request: Request) -> JobCall {
+        match &self.arena {
+            Some(arena) if node.enter().is_some() => self.begin_in(arena, node, request),
+            _ => JobCall::Submitted(node.submit(request, None)),
+        }
+    }
+
+    fn begin_in(&self, arena: &Arena, node: &Node, request: Request) -> JobCall {
+        let is_barrier = matches!(request, Request::Barrier);
+        if !is_barrier && !matches!(request, Request::Reduce(_)) {
+            self.may_tell.store(true, Ordering::SeqCst);
+        }
+        // Not under the lock, because looking at the engine may run a turn.
+        let for_engines = !is_barrier || self.has_to_tell(node);
+        let is_over = self.is_over(arena, &node.departures, 0);
+        let mut order = lock(&self.order);
+        let mut number = None;
+        let may_come = order.waiting.is_empty() && !is_over && order.is_complete(arena);
+        if order.waiting.is_empty() && (is_over || (may_come && for_engines)) {
+            if !is_over {
+                order.come(arena, true);
+            }
+            drop(order);
+            return JobCall::Submitted(node.submit(request, None));
+        }
+        if may_come {
+            let come = order.come(arena, false);
+            match self.poll(arena, node, come) {
+                Some(CallWay::Passed) => {
+                    order.complete = come;
+                    return JobCall::Passed;
+                }
+                Some(CallWay::Engines) => {
+                    drop(order);
+                    return JobCall::Submitted(node.submit(request, None));
+                }
+                None => number = Some(come),
+            }
+        }
+        let state =
+            Mutex::new(QueuedState { request: Some(request), number, is_for_engines: false });
+        let call = Arc::new(QueuedCall { state, decided: OnceLock::new() });
+        order.waiting.push_back(Arc::clone(&call));
+        if let Some(number) = number {
+            self.undecided.store(number, Ordering::SeqCst);
+        }
+        self.has_queued.store(true, Ordering::SeqCst);
+        drop(order);
+        self.advance(node);
+        JobCall::Queued(call)
+    }
+
+    #[inline]
+    fn poll(&self, arena: &Arena, node: &Node, number: u64) -> Option<CallWay> {
+        let polls = if node.threads.spin_limit.spins() { POLLS_BEFORE_TURNS } else { 1 };
+        for _ in 0..polls {
+            let way = arena.poll(number);
+            if way.is_some() {
+                return way;
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Returns `true` if a barrier of this node is for the engines. A thread that leaves turns to
+    /// the engine's own thread does not wait for that thread to find out.
+    #[inline]
+    fn has_to_tell(&self, node: &Node) -> bool {
+        self.may_tell.load(Ordering::SeqCst)
+            && (node.access() == Access::Requests
+                || node.with_engine(|engine| engine.coherence().has_to_tell()))
+    }
+
+    /// Returns `true` if call `number` cannot be completed in the arena: a node has died, this node
+    /// is in a job that has ended, or another node has seen a death. Such a node takes part in no
+    /// call any more. A node that has left in order counts only if it has not come to the call.
+    #[inline]
+    fn is_over(&self, arena: &Arena, departures: &Departures, number: u64) -> bool {
+        if self.is_broken.load(Ordering::Acquire) {
+            return true;
+        }
+        let is_over = departures.end_call(|rank| arena.has_come(rank, number));
+        if is_over && !self.is_broken.swap(true, Ordering::AcqRel) {
+            arena.fail();
+        }
+        is_over
+    }
+
+    /// Returns the outcome of a call that no thread has decided yet, if it is known.
+    fn outcome_of_queued(&self, call: &QueuedCall, node: &Node) -> Option<Result<Value, Failure>> {
+        let undecided = self.undecided.load(Ordering::Acquire);
+        let is_this = || lock(&call.state).number == Some(undecided);
+        match &self.arena {
+            Some(arena)
+                if undecided != 0
+                    && arena.poll(undecided) == Some(CallWay::Passed)
+                    && is_this() =>
+            {
+                Some(Ok(Value::Done))
+            }
+            _ => node.departures.over().map(Err),
+        }
+    }
+
+    /// Lets queued calls go on. Called after each turn, and outside of the engine.
+    #[inline]
+    pub fn advance(&self, node: &Node) {
+        if self.has_queued.load(Ordering::Relaxed) {
+            self.advance_queued(node);
+        }
+    }
+
+    #[cold]
+    fn advance_queued(&self, node: &Node) {
+        /// Lets other threads in also if a waker panics.
+        struct Advancing<'c>(&'c AtomicBool);
+        impl Drop for Advancing<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::Release);
+            }
+        }
+        let Some(arena) = &self.arena else { return };
+        // The turn that a submission runs would begin anew.
+        if self.is_advancing.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let advancing = Advancing(&self.is_advancing);
+        let mut has_decided = false;
+        while self.decide_first(arena, node) {
+            has_decided = true;
+        }
+        drop(advancing);
+        if has_decided {
+            node.tell_waiters();
+        }
+    }
+
+    /// Decides the first queued call, if its way is known. Returns `true` if it did.
+    fn decide_first(&self, arena: &Arena, node: &Node) -> bool {
+        let first = || lock(&self.order).waiting.front().map(Arc::clone);
+        let Some(call) = first() else { return false };
+        // Only this thread decides, so the call stays the first.
+        let has_come = lock(&call.state).number.is_some();
+        // Not under the lock, because looking at the engine may run a turn.
+        let has_to_tell = !has_come && self.has_to_tell(node);
+        let request = {
+            let mut order = lock(&self.order);
+            let mut state = lock(&call.state);
+            if !has_come && !self.come_first(arena, node, &mut order, &mut state, has_to_tell) {
+                return false;
+            }
+            let number = state.number.unwrap_or(order.number);
+            let is_over = self.is_over(arena, &node.departures, number) || arena.has_failed();
+            // A death is believed only after the words are read once more.
+            let way = match state.number {
+                Some(_) if state.is_for_engines => Some(CallWay::Engines),
+                Some(number) => arena.way(number),
+                None => None,
+            };
+            match way {
+                Some(CallWay::Passed) => {
+                    order.complete = number;
+                    drop(state);
+                    self.end_first(arena, &mut order, &call, JobCall::Passed);
+                    return true;
+                }
+                None if !is_over => return false,
+                None if !self.is_broken.swap(true, Ordering::AcqRel) => arena.fail(),
+                None | Some(CallWay::Engines) => {}
+            }
+            state.request.take()
+        };
+        let Some(request) = request else { return false };
+        let completion = node.submit(request, None);
+        self.end_first(arena, &mut lock(&self.order), &call, JobCall::Submitted(completion));
+        true
+    }
+
+    /// Comes to the first queued call, if all nodes have come to the one before. Returns `true` if
+    /// the way of the call may be known.
+    fn come_first(
+        &self,
+        arena: &Arena,
+        node: &Node,
+        order: &mut CallQueue,
+        state: &mut QueuedState,
+        has_to_tell: bool,
+    ) -> bool {
+        let is_over = self.is_over(arena, &node.departures, order.number) || arena.has_failed();
+        if is_over || !order.is_complete(arena) {
+            return is_over;
+        }
+        let is_barrier = matches!(state.request, Some(Request::Barrier));
+        state.is_for_engines = !is_barrier || has_to_tell;
+        let number = order.come(arena, state.is_for_engines);
+        state.number = Some(number);
+        self.undecided.store(number, Ordering::SeqCst);
+        true
+    }
+
+    fn end_first(&self, arena: &Arena, order: &mut CallQueue, call: &QueuedCall, decided: JobCall) {
+        // Nobody else decides.
+        let _ = call.decided.set(decided);
+        self.undecided.store(0, Ordering::SeqCst);
+        order.waiting.pop_front();
+        self.has_queued.store(!order.waiting.is_empty(), Ordering::SeqCst);
+        arena.wake_up();
+    }
+
+    /// Announces that a thread may sleep that lets queued calls go on. Returns `true` if it must
+    /// look again instead.
+    pub fn fall_asleep(&self) -> bool {
+        let undecided = self.undecided.load(Ordering::SeqCst);
+        self.arena.as_ref().is_some_and(|arena| undecided != 0 && arena.fall_asleep(undecided))
+    }
+}
+
+impl CallQueue {
+    /// Returns `true` if all nodes have come to the latest call of this one.
+    #[inline]
+    fn is_complete(&mut self, arena: &Arena) -> bool {
+        if self.complete < self.number && arena.have_all_come(self.number) {
+            self.complete = self.number;
+        }
+        self.complete >= self.number
+    }
+
+    /// Comes to the next call in the arena. Returns its number.
+    #[inline]
+    fn come(&mut self, arena: &Arena, for_engines: bool) -> u64 {
+        self.number += 1;
+        arena.come(self.number, for_engines);
+        self.number
+    }
+}
