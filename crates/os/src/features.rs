@@ -103,8 +103,8 @@ features! {
     Ipv6 ipv6 "ipv6";
     /// Shared memory with local peers. They are reached over UDP instead.
     Shm shm "shm";
-    /// Barriers through memory that all nodes of a machine map. They go through the engines instead,
-    /// on all nodes if one node lacks the feature.
+    /// Barriers through memory that all nodes of a machine map. They go through the engines
+    /// instead, on all nodes if one node lacks the feature.
     Arena arena "arena";
     /// Fences that the kernel makes for the threads that enter an object, when the object ends
     /// (`membarrier`).

@@ -29,7 +29,7 @@ use oikaze_runtime::observe::Publisher;
 use oikaze_runtime::shm_setup::LocalPeerSetup;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Joins the job that this process was started for by `oikaze run`. Without a launcher, the process
 /// makes a job of one node. [`Job::builder`] joins with settings of the program's own.
@@ -130,7 +130,6 @@ fn join_explaining(
     if let Some(weakness) = seal.weakness().filter(|_| bootstrap.rank() == 0 && has_remote_peers) {
         eprintln!("oikaze: this job is not fully sealed (OIKAZE_SEAL={seal}): {weakness}");
     }
-    let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
     let keys = key_options(bootstrap.as_ref(), &without)?;
     let setup = setup(bootstrap.as_ref(), &meeting, local_peers.pairs, failure_time, keys)?;
@@ -144,7 +143,6 @@ fn join_explaining(
         submissions,
         Some(Arc::clone(&tracker)),
         (wait_policy, Arc::clone(waits)),
-        start,
         Arc::clone(&bootstrap),
         publisher,
         local_peers.arena,

@@ -74,7 +74,6 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
         submissions,
         tracker,
         (WAIT_POLICY, Waits::new(job.clone())),
-        Instant::now(),
         job,
         Publisher::nothing(),
         None,

@@ -17,7 +17,8 @@ impl Departures {
     #[track_caller]
     pub fn leave_job(&self, node: &Node, begun: Instant, limit: Option<Duration>) -> Result<()> {
         let call = node.coherence.begin_leave(node);
-        let left = self.wait_in_leave(node, begun, limit, || call.outcome(node));
+        let left =
+            self.wait_in_leave(node, begun, limit, || node.coherence.calls.outcome(call, node));
         match left {
             // A collective of all nodes ends once one node is dead. Survivors still wait for one
             // another (END-4.3).

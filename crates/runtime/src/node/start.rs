@@ -29,13 +29,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 impl Node {
-    /// Starts a node's helper around its engine.
+    /// Starts a node's helper around its engine, and the clock of the node. With an arena, the
+    /// nodes of the job compare their calls there.
     pub fn start(
         mut engine: RealEngine,
         submissions: Arc<SegQueue<Submission>>,
         tracker: Option<Arc<dyn Tracker>>,
         (wait_policy, waits): (WaitPolicy, Arc<Waits>),
-        start: Instant,
         bootstrap: Arc<dyn Bootstrap>,
         publisher: Publisher,
         arena: Option<Arena>,
@@ -47,7 +47,7 @@ impl Node {
         engine.set_posted(mail.posted());
         let node = Arc::new(Self {
             origin: Origin::here(),
-            clock: NodeClock { start },
+            clock: NodeClock { start: Instant::now() },
             requests: Requests::new(submissions, Arc::clone(engine.ops().untaken())),
             threads: Threads::new(wait_policy, descriptors)?,
             tasks: Tasks::new()?,

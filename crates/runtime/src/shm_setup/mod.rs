@@ -123,7 +123,7 @@ impl LocalPeerSetup {
         let mut meeting = LocalMeeting::new(job, listener, limit);
         let mut memory = Ok(());
         if is_machine && job.rank() == 0 && !self.is_without_arena {
-            memory = arena_memory().map(|memory| meeting.arena = Some(memory));
+            memory = arena_memory(job.size()).map(|memory| meeting.arena = Some(memory));
         }
         let outcomes = meeting.hold(callable)?;
         found.take(outcomes, whys);

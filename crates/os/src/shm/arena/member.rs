@@ -11,15 +11,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes of an arena, whole pages for any number of members.
-const BYTES: usize = len_of(MEMBERS_MAX).next_multiple_of(4096);
+/// Returns the bytes of an arena: whole pages.
+fn bytes_of(members: u32) -> usize {
+    len_of((members as usize).min(MEMBERS_MAX)).next_multiple_of(4096)
+}
 
-/// Creates the memory of an arena, to be sent to all members.
+/// Creates the memory of an arena, to be sent to all `members`.
 ///
 /// # Errors
 /// [`MemoryError`].
-pub fn arena_memory() -> Result<OwnedFd, MemoryError> {
-    sealed_file("oikaze-arena", BYTES)
+pub fn arena_memory(members: u32) -> Result<OwnedFd, MemoryError> {
+    sealed_file("oikaze-arena", bytes_of(members))
 }
 
 /// One node's side of an arena. Members are the ranks of a job, from 0 on.
@@ -45,14 +47,15 @@ impl Arena {
         lines: BTreeMap<Rank, Arc<ControlSocket>>,
     ) -> io::Result<Arena> {
         let invalid = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
-        if lasting_len(memory)? != BYTES as u64 {
+        let bytes = bytes_of(members);
+        if lasting_len(memory)? != bytes as u64 {
             return Err(invalid("the memory is of another size"));
         }
         if members as usize > MEMBERS_MAX || me >= members {
             return Err(invalid("the job has more nodes than an arena has room for"));
         }
-        let mapping = Arc::new(Mapping::of_file(memory.as_fd(), BYTES).map_err(io::Error::other)?);
-        let words = Words::new(Memory::new(mapping, 0, BYTES), me as usize, members as usize);
+        let mapping = Arc::new(Mapping::of_file(memory.as_fd(), bytes).map_err(io::Error::other)?);
+        let words = Words::new(Memory::new(mapping, 0, bytes), me as usize, members as usize);
         Ok(Arena { words, members, lines })
     }
 
@@ -117,12 +120,8 @@ impl Arena {
     /// must look again instead.
     #[must_use]
     pub fn fall_asleep(&self, number: u64) -> bool {
-        self.words.fall_asleep(number)
-    }
-
-    /// Notes that this node waits for no call any more.
-    pub fn wake_up(&self) {
-        self.words.wake_up();
+        self.words.fall_asleep();
+        self.way(number).is_some() || self.has_failed()
     }
 
     /// Notes that this node takes part in no call any more, and wakes the members that sleep.

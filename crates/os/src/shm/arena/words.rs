@@ -108,9 +108,6 @@ impl Words {
     }
 
     /// Comes to call `number`, the next one. Returns the members that must be woken, as bits.
-    ///
-    /// By the fence, either this member sees the bit of a sleeper, or the sleeper sees the number
-    /// ([`Words::fall_asleep`]).
     #[inline]
     pub fn come(&self, number: u64, for_engines: bool) -> u64 {
         let at = Self::line(self.me);
@@ -119,13 +116,11 @@ impl Words {
         if for_engines {
             self.note_departure(number, CallWay::Engines);
         }
-        fence(Ordering::SeqCst);
-        self.take_sleepers()
+        self.take_sleepers_after_fence()
     }
 
-    /// Takes the bits of the other members that may sleep.
     #[inline]
-    pub fn take_sleepers(&self) -> u64 {
+    fn take_sleepers(&self) -> u64 {
         let mine = 1 << self.me;
         if self.memory.load(SLEEPERS, Ordering::Relaxed) & !mine == 0 {
             return 0;
@@ -190,27 +185,26 @@ impl Words {
         (0..self.members).map(|member| self.word(member).number()).max().unwrap_or(0)
     }
 
-    /// Notes that this member may sleep, and returns whether it must not, because the way of call
-    /// `number` is known.
-    pub fn fall_asleep(&self, number: u64) -> bool {
+    /// Notes that this member may sleep. It looks at all words once more before it does.
+    pub fn fall_asleep(&self) {
         self.memory.or(SLEEPERS, 1 << self.me);
         fence(Ordering::SeqCst);
-        self.way(number).is_some() || self.has_failed()
     }
 
-    /// Notes that this member sleeps no longer, so that no other member wakes it.
-    pub fn wake_up(&self) {
-        if self.memory.load(SLEEPERS, Ordering::Relaxed) & (1 << self.me) != 0 {
-            self.memory.and(SLEEPERS, !(1 << self.me));
-        }
+    /// Takes the bits of the other members that may sleep, after a store that they wait for. By the
+    /// fence, either this member sees the bit of a sleeper, or the sleeper sees the store
+    /// ([`Words::fall_asleep`]).
+    #[inline]
+    pub fn take_sleepers_after_fence(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        self.take_sleepers()
     }
 
     /// Notes that this member takes part in no call any more. Returns the members that must be
     /// woken, as bits.
     pub fn fail(&self) -> u64 {
         self.memory.store(Self::line(self.me) + FAILURE, 1, Ordering::Release);
-        fence(Ordering::SeqCst);
-        self.take_sleepers()
+        self.take_sleepers_after_fence()
     }
 
     /// Returns `true` if a member takes part in no call any more.

@@ -1,6 +1,5 @@
 //! The collective of coherence in whose wait this node was interrupted (COLL-3.11).
 
-use super::job_calls::JobCall;
 use oikaze_engine::Request;
 use oikaze_protocol::coherence::{ArrayId, Reduction, Values};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,38 +46,47 @@ fn digest(Reduction { op, values }: &Reduction) -> u64 {
 }
 
 /// A call whose wait was interrupted. It goes on, because other nodes wait for this node in it.
-pub(super) struct InterruptedCall {
+pub(super) struct InterruptedCall<C> {
     pub call: RepeatableCall,
     /// Count of the call among this node's collectives of coherence.
     pub number: u64,
     /// Where the call goes on.
-    pub begun: JobCall,
+    pub begun: C,
 }
 
 /// Relation of a call to the one that was interrupted.
-pub(super) enum Repetition {
+pub(super) enum Repetition<C> {
     /// It is another call, which other nodes make after the interrupted one.
     None,
     /// It is the interrupted call, which it goes on to wait for.
-    Same(InterruptedCall),
+    Same(InterruptedCall<C>),
     /// It is a reduction, of other values than the interrupted one.
     OtherValues,
 }
 
 /// The latest interrupted call of a node, until the program repeats it or makes another one.
-#[derive(Default)]
-pub(super) struct Interrupted {
+pub(super) struct Interrupted<C> {
     /// Number of calls that have begun.
     calls: AtomicU64,
     /// `false` is a promise that there is none, which costs one load.
     is_any: AtomicBool,
-    latest: Mutex<Option<InterruptedCall>>,
+    latest: Mutex<Option<InterruptedCall<C>>>,
 }
 
-impl Interrupted {
+impl<C> Default for Interrupted<C> {
+    fn default() -> Self {
+        Interrupted {
+            calls: AtomicU64::default(),
+            is_any: AtomicBool::default(),
+            latest: Mutex::default(),
+        }
+    }
+}
+
+impl<C> Interrupted<C> {
     /// Keeps a call whose wait was interrupted, by the count that [`Interrupted::resume`] returned
     /// for it. If another thread has begun a later call meanwhile, there is nothing to repeat.
-    pub fn keep(&self, call: InterruptedCall, count: u64) {
+    pub fn keep(&self, call: InterruptedCall<C>, count: u64) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         *latest = Some(call);
         self.is_any.store(true, Ordering::SeqCst);
@@ -92,12 +100,12 @@ impl Interrupted {
     /// Counts a call that begins. Returns the count, and the interrupted call if there is one,
     /// which is forgotten.
     #[inline]
-    pub fn take(&self) -> (u64, Option<InterruptedCall>) {
+    pub fn take(&self) -> (u64, Option<InterruptedCall<C>>) {
         let count = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         (count, if self.is_any.load(Ordering::SeqCst) { self.taken() } else { None })
     }
 
-    fn taken(&self) -> Option<InterruptedCall> {
+    fn taken(&self) -> Option<InterruptedCall<C>> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_any.store(false, Ordering::SeqCst);
         latest.take()
@@ -106,7 +114,7 @@ impl Interrupted {
     /// Counts a call that begins. Returns the count, and how the call relates to the interrupted
     /// one, which is forgotten.
     #[inline]
-    pub fn resume(&self, call: Option<RepeatableCall>) -> (u64, Repetition) {
+    pub fn resume(&self, call: Option<RepeatableCall>) -> (u64, Repetition<C>) {
         let (count, interrupted) = self.take();
         let repetition = match (interrupted, call) {
             (Some(interrupted), Some(call)) if interrupted.call == call => {
@@ -135,7 +143,6 @@ impl Interrupted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oikaze_engine::Completion;
     use oikaze_protocol::coherence::ReduceOp;
 
     fn reduce(op: ReduceOp, values: Values) -> Option<RepeatableCall> {
@@ -147,9 +154,8 @@ mod tests {
     fn calls_that_differ_are_no_repetition() {
         let kept = |call: Option<RepeatableCall>| {
             let interrupted = Interrupted::default();
-            let begun = JobCall::Submitted(Completion::new());
             let call = call.unwrap();
-            interrupted.keep(InterruptedCall { call, number: 7, begun }, 0);
+            interrupted.keep(InterruptedCall { call, number: 7, begun: () }, 0);
             interrupted
         };
         let barrier = RepeatableCall::of(&Request::Barrier);
@@ -169,13 +175,12 @@ mod tests {
         assert!(matches!(kept(barrier).resume(one).1, Repetition::None));
         assert!(matches!(kept(barrier).resume(None).1, Repetition::None));
         assert!(matches!(kept(barrier).resume(barrier).1, Repetition::Same(_)));
-        assert!(!Interrupted::default().is(RepeatableCall::Barrier));
+        assert!(!Interrupted::<()>::default().is(RepeatableCall::Barrier));
         let overtaken = Interrupted::default();
         let (before, _) = overtaken.resume(barrier);
         assert!(matches!(overtaken.resume(None).1, Repetition::None));
-        let begun = JobCall::Submitted(Completion::new());
         let call = RepeatableCall::Barrier;
-        overtaken.keep(InterruptedCall { call, number: 7, begun }, before);
+        overtaken.keep(InterruptedCall { call, number: 7, begun: () }, before);
         assert!(matches!(overtaken.resume(barrier).1, Repetition::None), "a later call has begun");
     }
 }

@@ -4,9 +4,6 @@
 //! Calls of a node are in one order. A call for which no thread waits any more stays in that order.
 //! Whoever runs turns lets it go on, because other nodes may be in it.
 
-use crate::node::parts::Node;
-use crate::node::parts::access::Access;
-use crate::node::parts::departures::Departures;
 use crate::sync::lock;
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::shm::{Arena, CallWay};
@@ -18,6 +15,26 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Polls for the other nodes before a thread runs turns while it waits. They take some
 /// microseconds.
 const POLLS_BEFORE_TURNS: usize = 256;
+
+/// Node, as its calls use it.
+pub trait CallHost {
+    /// Returns `true` in the process that joined the job, and not in a child of fork.
+    fn is_joined(&self) -> bool;
+    /// Submits a call to the engine.
+    fn submit_call(&self, request: Request) -> Arc<Completion>;
+    /// Returns `true` if the engine has anything to tell in a barrier (COH-6.14). A thread that
+    /// leaves turns to the engine's own thread does not wait for that thread to find out.
+    fn has_to_tell(&self) -> bool;
+    /// Returns `true` if not all nodes will come to a call: the job was aborted, a node is lost, or
+    /// a node has left in order and has not come to the call.
+    fn ends_call(&self, has_come: impl Fn(Rank) -> bool) -> bool;
+    /// Returns why no result comes any more, if so.
+    fn over(&self) -> Option<Failure>;
+    /// Returns `true` if polling for other nodes pays.
+    fn spins(&self) -> bool;
+    /// Wakes threads that wait for an outcome.
+    fn wake_waiting(&self);
+}
 
 /// Calls of this node of which all nodes make the same ones.
 pub struct JobCalls {
@@ -89,18 +106,6 @@ impl JobCall {
             JobCall::Queued(call) => call.decided.get().is_none_or(JobCall::has_passed),
         }
     }
-
-    /// Returns the outcome if it is known.
-    pub fn outcome(&self, node: &Node) -> Option<Result<Value, Failure>> {
-        match self {
-            JobCall::Passed => Some(Ok(Value::Done)),
-            JobCall::Submitted(completion) => completion.outcome(),
-            JobCall::Queued(call) => match call.decided.get() {
-                Some(decided) => decided.outcome(node),
-                None => node.coherence.calls.outcome_of_queued(call, node),
-            },
-        }
-    }
 }
 
 impl JobCalls {
@@ -117,6 +122,18 @@ impl JobCalls {
         }
     }
 
+    /// Returns the outcome of a call if it is known.
+    pub fn outcome(&self, call: &JobCall, host: &impl CallHost) -> Option<Result<Value, Failure>> {
+        match call {
+            JobCall::Passed => Some(Ok(Value::Done)),
+            JobCall::Submitted(completion) => completion.outcome(),
+            JobCall::Queued(call) => match call.decided.get() {
+                Some(decided) => self.outcome(decided, host),
+                None => self.outcome_of_queued(call, host),
+            },
+        }
+    }
+
     /// Returns the nodes that have not come to the latest call in the arena, and those that have.
     pub fn late_and_come(&self) -> (Vec<Rank>, Vec<Rank>) {
         self.arena.as_ref().map(Arena::late_and_come).unwrap_or_default()
@@ -124,41 +141,42 @@ impl JobCalls {
 
     /// Begins the next call. The thread polls for a moment if only other nodes are missing.
     #[inline]
-    pub fn begin(&self, node: &Node, request: Request) -> JobCall {
+    pub fn begin(&self, host: &impl CallHost, request: Request) -> JobCall {
         match &self.arena {
-            Some(arena) if node.enter().is_some() => self.begin_in(arena, node, request),
-            _ => JobCall::Submitted(node.submit(request, None)),
+            Some(arena) if host.is_joined() => self.begin_in(arena, host, request),
+            _ => JobCall::Submitted(host.submit_call(request)),
         }
     }
 
-    fn begin_in(&self, arena: &Arena, node: &Node, request: Request) -> JobCall {
+    fn begin_in(&self, arena: &Arena, host: &impl CallHost, request: Request) -> JobCall {
         let is_barrier = matches!(request, Request::Barrier);
         if !is_barrier && !matches!(request, Request::Reduce(_)) {
             self.may_tell.store(true, Ordering::SeqCst);
         }
         // Not under the lock, because looking at the engine may run a turn.
-        let for_engines = !is_barrier || self.has_to_tell(node);
-        let is_over = self.is_over(arena, &node.departures, 0);
+        let for_engines = !is_barrier || self.has_to_tell(host);
+        let is_over = self.is_over(arena, host, 0);
         let mut order = lock(&self.order);
         let mut number = None;
         let may_come = order.waiting.is_empty() && !is_over && order.is_complete(arena);
         if order.waiting.is_empty() && (is_over || (may_come && for_engines)) {
             if !is_over {
                 order.come(arena, true);
+                end_calls_after(&request, arena);
             }
             drop(order);
-            return JobCall::Submitted(node.submit(request, None));
+            return JobCall::Submitted(host.submit_call(request));
         }
         if may_come {
             let come = order.come(arena, false);
-            match self.poll(arena, node, come) {
+            match self.poll(arena, host, come) {
                 Some(CallWay::Passed) => {
                     order.complete = come;
                     return JobCall::Passed;
                 }
                 Some(CallWay::Engines) => {
                     drop(order);
-                    return JobCall::Submitted(node.submit(request, None));
+                    return JobCall::Submitted(host.submit_call(request));
                 }
                 None => number = Some(come),
             }
@@ -172,13 +190,13 @@ impl JobCalls {
         }
         self.has_queued.store(true, Ordering::SeqCst);
         drop(order);
-        self.advance(node);
+        self.advance(host);
         JobCall::Queued(call)
     }
 
     #[inline]
-    fn poll(&self, arena: &Arena, node: &Node, number: u64) -> Option<CallWay> {
-        let polls = if node.threads.spin_limit.spins() { POLLS_BEFORE_TURNS } else { 1 };
+    fn poll(&self, arena: &Arena, host: &impl CallHost, number: u64) -> Option<CallWay> {
+        let polls = if host.spins() { POLLS_BEFORE_TURNS } else { 1 };
         for _ in 0..polls {
             let way = arena.poll(number);
             if way.is_some() {
@@ -189,24 +207,21 @@ impl JobCalls {
         None
     }
 
-    /// Returns `true` if a barrier of this node is for the engines. A thread that leaves turns to
-    /// the engine's own thread does not wait for that thread to find out.
+    /// Returns `true` if a barrier of this node is for the engines.
     #[inline]
-    fn has_to_tell(&self, node: &Node) -> bool {
-        self.may_tell.load(Ordering::SeqCst)
-            && (node.access() == Access::Requests
-                || node.with_engine(|engine| engine.coherence().has_to_tell()))
+    fn has_to_tell(&self, host: &impl CallHost) -> bool {
+        self.may_tell.load(Ordering::SeqCst) && host.has_to_tell()
     }
 
     /// Returns `true` if call `number` cannot be completed in the arena: a node has died, this node
     /// is in a job that has ended, or another node has seen a death. Such a node takes part in no
     /// call any more. A node that has left in order counts only if it has not come to the call.
     #[inline]
-    fn is_over(&self, arena: &Arena, departures: &Departures, number: u64) -> bool {
+    fn is_over(&self, arena: &Arena, host: &impl CallHost, number: u64) -> bool {
         if self.is_broken.load(Ordering::Acquire) {
             return true;
         }
-        let is_over = departures.end_call(|rank| arena.has_come(rank, number));
+        let is_over = host.ends_call(|rank| arena.has_come(rank, number));
         if is_over && !self.is_broken.swap(true, Ordering::AcqRel) {
             arena.fail();
         }
@@ -214,7 +229,11 @@ impl JobCalls {
     }
 
     /// Returns the outcome of a call that no thread has decided yet, if it is known.
-    fn outcome_of_queued(&self, call: &QueuedCall, node: &Node) -> Option<Result<Value, Failure>> {
+    fn outcome_of_queued(
+        &self,
+        call: &QueuedCall,
+        host: &impl CallHost,
+    ) -> Option<Result<Value, Failure>> {
         let undecided = self.undecided.load(Ordering::Acquire);
         let is_this = || lock(&call.state).number == Some(undecided);
         match &self.arena {
@@ -225,20 +244,21 @@ impl JobCalls {
             {
                 Some(Ok(Value::Done))
             }
-            _ => node.departures.over().map(Err),
+            _ => host.over().map(Err),
         }
     }
 
-    /// Lets queued calls go on. Called after each turn, and outside of the engine.
+    /// Lets queued calls go on, in their order (COH-6.15). Called after each turn, and outside of
+    /// the engine.
     #[inline]
-    pub fn advance(&self, node: &Node) {
+    pub fn advance(&self, host: &impl CallHost) {
         if self.has_queued.load(Ordering::Relaxed) {
-            self.advance_queued(node);
+            self.advance_queued(host);
         }
     }
 
     #[cold]
-    fn advance_queued(&self, node: &Node) {
+    fn advance_queued(&self, host: &impl CallHost) {
         /// Lets other threads in also if a waker panics.
         struct Advancing<'c>(&'c AtomicBool);
         impl Drop for Advancing<'_> {
@@ -253,31 +273,31 @@ impl JobCalls {
         }
         let advancing = Advancing(&self.is_advancing);
         let mut has_decided = false;
-        while self.decide_first(arena, node) {
+        while self.decide_first(arena, host) {
             has_decided = true;
         }
         drop(advancing);
         if has_decided {
-            node.tell_waiters();
+            host.wake_waiting();
         }
     }
 
     /// Decides the first queued call, if its way is known. Returns `true` if it did.
-    fn decide_first(&self, arena: &Arena, node: &Node) -> bool {
+    fn decide_first(&self, arena: &Arena, host: &impl CallHost) -> bool {
         let first = || lock(&self.order).waiting.front().map(Arc::clone);
         let Some(call) = first() else { return false };
         // Only this thread decides, so the call stays the first.
         let has_come = lock(&call.state).number.is_some();
         // Not under the lock, because looking at the engine may run a turn.
-        let has_to_tell = !has_come && self.has_to_tell(node);
+        let has_to_tell = !has_come && self.has_to_tell(host);
         let request = {
             let mut order = lock(&self.order);
             let mut state = lock(&call.state);
-            if !has_come && !self.come_first(arena, node, &mut order, &mut state, has_to_tell) {
+            if !has_come && !self.come_first(arena, host, &mut order, &mut state, has_to_tell) {
                 return false;
             }
             let number = state.number.unwrap_or(order.number);
-            let is_over = self.is_over(arena, &node.departures, number) || arena.has_failed();
+            let is_over = self.is_over(arena, host, number) || arena.has_failed();
             // A death is believed only after the words are read once more.
             let way = match state.number {
                 Some(_) if state.is_for_engines => Some(CallWay::Engines),
@@ -288,7 +308,7 @@ impl JobCalls {
                 Some(CallWay::Passed) => {
                     order.complete = number;
                     drop(state);
-                    self.end_first(arena, &mut order, &call, JobCall::Passed);
+                    self.end_first(&mut order, &call, JobCall::Passed);
                     return true;
                 }
                 None if !is_over => return false,
@@ -298,8 +318,8 @@ impl JobCalls {
             state.request.take()
         };
         let Some(request) = request else { return false };
-        let completion = node.submit(request, None);
-        self.end_first(arena, &mut lock(&self.order), &call, JobCall::Submitted(completion));
+        let completion = host.submit_call(request);
+        self.end_first(&mut lock(&self.order), &call, JobCall::Submitted(completion));
         true
     }
 
@@ -308,30 +328,32 @@ impl JobCalls {
     fn come_first(
         &self,
         arena: &Arena,
-        node: &Node,
+        host: &impl CallHost,
         order: &mut CallQueue,
         state: &mut QueuedState,
         has_to_tell: bool,
     ) -> bool {
-        let is_over = self.is_over(arena, &node.departures, order.number) || arena.has_failed();
+        let is_over = self.is_over(arena, host, order.number) || arena.has_failed();
         if is_over || !order.is_complete(arena) {
             return is_over;
         }
         let is_barrier = matches!(state.request, Some(Request::Barrier));
         state.is_for_engines = !is_barrier || has_to_tell;
         let number = order.come(arena, state.is_for_engines);
+        if let Some(request) = &state.request {
+            end_calls_after(request, arena);
+        }
         state.number = Some(number);
         self.undecided.store(number, Ordering::SeqCst);
         true
     }
 
-    fn end_first(&self, arena: &Arena, order: &mut CallQueue, call: &QueuedCall, decided: JobCall) {
+    fn end_first(&self, order: &mut CallQueue, call: &QueuedCall, decided: JobCall) {
         // Nobody else decides.
         let _ = call.decided.set(decided);
         self.undecided.store(0, Ordering::SeqCst);
         order.waiting.pop_front();
         self.has_queued.store(!order.waiting.is_empty(), Ordering::SeqCst);
-        arena.wake_up();
     }
 
     /// Announces that a thread may sleep that lets queued calls go on. Returns `true` if it must
@@ -339,6 +361,14 @@ impl JobCalls {
     pub fn fall_asleep(&self) -> bool {
         let undecided = self.undecided.load(Ordering::SeqCst);
         self.arena.as_ref().is_some_and(|arena| undecided != 0 && arena.fall_asleep(undecided))
+    }
+}
+
+/// Notes that this node comes to no call after a leave, which is its last one. Other nodes then
+/// call the engines, which say so.
+fn end_calls_after(request: &Request, arena: &Arena) {
+    if matches!(request, Request::Leave) {
+        arena.fail();
     }
 }
 

@@ -14,10 +14,11 @@ use super::waits::WaitSubject;
 use crate::error::{Error, Result};
 use call_order::{CallOrder, CoherenceCall};
 use interrupted::{Interrupted, InterruptedCall, RepeatableCall, Repetition};
-use job_calls::{JobCall, JobCalls};
-use oikaze_engine::{Request, Value};
+use job_calls::{CallHost, JobCall, JobCalls};
+use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::memory::tracking::LiveGuards;
 use oikaze_os::shm::Arena;
+use oikaze_protocol::Rank;
 use signal_masking::HandlerCheck;
 use std::cell::Cell;
 use std::fmt;
@@ -37,7 +38,7 @@ pub struct CoherenceCalls {
     /// The leave that this node has begun.
     leaving: OnceLock<JobCall>,
     pub handlers: HandlerCheck,
-    interrupted: Interrupted,
+    interrupted: Interrupted<JobCall>,
 }
 
 impl CoherenceCalls {
@@ -110,7 +111,7 @@ impl CoherenceCalls {
         }
         let subject = || WaitSubject::Collective(what.to_string());
         let ready = || {
-            let outcome = begun.outcome(node);
+            let outcome = self.calls.outcome(&begun, node);
             if outcome.is_none() {
                 call.look_at_notices();
             }
@@ -220,5 +221,40 @@ impl CoherenceCalls {
             node.with_engine(|engine| engine.pages().guard_in_the_way(doing, of_this_thread));
         // A counted guard may have ended since.
         refusal.map_or(Ok(()), |refusal| Err(refusal.into()))
+    }
+}
+
+impl CallHost for Node {
+    #[inline]
+    fn is_joined(&self) -> bool {
+        self.enter().is_some()
+    }
+
+    fn submit_call(&self, request: Request) -> Arc<Completion> {
+        self.submit(request, None)
+    }
+
+    #[inline]
+    fn has_to_tell(&self) -> bool {
+        self.access() == Access::Requests
+            || self.with_engine(|engine| engine.coherence().has_to_tell())
+    }
+
+    #[inline]
+    fn ends_call(&self, has_come: impl Fn(Rank) -> bool) -> bool {
+        self.departures.ends_call(has_come)
+    }
+
+    fn over(&self) -> Option<Failure> {
+        self.departures.over()
+    }
+
+    #[inline]
+    fn spins(&self) -> bool {
+        self.threads.spin_limit.spins()
+    }
+
+    fn wake_waiting(&self) {
+        self.tell_waiters();
     }
 }

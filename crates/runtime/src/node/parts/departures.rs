@@ -219,7 +219,7 @@ impl Departures {
     /// Returns `true` if not all nodes will come to a call: the job was aborted, a node is lost, or
     /// a node has left in order and has not come to the call.
     #[inline]
-    pub(in crate::node) fn end_call(&self, has_come: impl Fn(Rank) -> bool) -> bool {
+    pub(in crate::node) fn ends_call(&self, has_come: impl Fn(Rank) -> bool) -> bool {
         let ends = |inside: &DeparturesState| {
             let ends_it =
                 |(rank, death): &(Rank, Death)| inside.is_lost(*rank, *death) || !has_come(*rank);
