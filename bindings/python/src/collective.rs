@@ -70,8 +70,8 @@ fn kind_of(name: &str) -> PyResult<ElementKind> {
 
 /// Returns the collective of this name.
 fn collective_of(name: &str) -> PyResult<CollectiveKind> {
-    let kinds = (0..=u8::MAX).filter_map(CollectiveKind::from_code);
-    kinds.into_iter().find(|kind| kind.name() == name).ok_or_else(|| unknown(name))
+    CollectiveKind::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("{name} is not a collective (a defect)")))
 }
 
 /// Begins a collective of equal parts, over the bytes of `data`. The result is a `bytearray`, or is
@@ -114,22 +114,11 @@ pub fn start_even(
             team.values(Some((collective_of(called)?, operator)))
         }
     };
-    let pending = memory.with_bytes(py, |bytes| {
-        Ok(match collective {
-            "broadcast" => team.broadcast(root, bytes),
-            "gather" => team.gather(root, bytes),
-            "scatter" => team.scatter(root, bytes),
-            "all_gather" => team.all_gather(bytes),
-            "all_to_all" => team.all_to_all(bytes),
-            "reduce" => team.reduce(root, bytes, operator_of(operator)?),
-            "all_reduce" => team.all_reduce(bytes, operator_of(operator)?),
-            "reduce_scatter" => team.reduce_scatter(bytes, operator_of(operator)?),
-            "scan" => team.scan(bytes, operator_of(operator)?),
-            "exclusive_scan" => team.exclusive_scan(bytes, operator_of(operator)?),
-            other => return Err(unknown(other)),
-        })
-    })?;
-    Ok(Operation::of_work(members.cell(), Work::Whole(pending), outcome, None).meaning(meaning))
+    let collective = collective_of(collective)?;
+    let operator = collective.combines().then(|| operator_of(operator)).transpose()?;
+    let pending = memory.with_bytes(py, |bytes| team.even(collective, root, bytes, operator));
+    Ok(Operation::of_work(members.cell(), Work::Collective(pending), outcome, None)
+        .meaning(meaning))
 }
 
 /// Begins a collective of parts that may differ in length. The result is a list of `bytearray`s, or
@@ -151,17 +140,11 @@ pub fn start_uneven(
         .map(|part| Ok(Memory::readable(part, collective)?.with_bytes(py, <[u8]>::to_vec)))
         .collect::<PyResult<_>>()?;
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    let mine = parts.first().copied().unwrap_or_default();
     let job = members.cell().get(py)?;
     let combined = if called.is_empty() { None } else { Some((collective_of(called)?, None)) };
     let team = Untyped::of(members.team(&job), ElementKind::U8).meaning(meaning).values(combined);
-    let work = match collective {
-        "gather" => Work::Parts(team.gather_uneven(root, mine)),
-        "all_gather" => Work::Parts(team.all_gather_uneven(mine)),
-        "scatter" => Work::Part(team.scatter_uneven(root, &parts)),
-        "all_to_all" => Work::Parts(team.all_to_all_uneven(&parts)),
-        other => return Err(unknown(other)),
-    };
+    let pending = team.uneven(collective_of(collective)?, root, &parts, None);
+    let work = Work::Collective(pending);
     Ok(Operation::of_work(members.cell(), work, Outcome::Raw, None).meaning(meaning))
 }
 
@@ -173,7 +156,7 @@ pub fn refuse(py: Python<'_>, members: Members<'_>, collective: &str, why: Strin
     let job = members.cell().get(py)?;
     let team = Untyped::of(members.team(&job), ElementKind::U8);
     // Not waited for: the caller has an exception already.
-    drop(team.refused::<()>(kind, why));
+    drop(team.refused(kind, why));
     Ok(())
 }
 
@@ -211,10 +194,6 @@ pub fn shrink(py: Python<'_>, members: Members<'_>) -> PyResult<Team> {
     let team = members.team(&job);
     let team = wait(py, || team.shrink())?;
     Ok(Team { job: Arc::clone(members.cell()), team })
-}
-
-fn unknown(collective: &str) -> PyErr {
-    PyValueError::new_err(format!("{collective} is not a collective (a defect)"))
 }
 
 #[pymethods]

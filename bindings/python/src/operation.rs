@@ -21,20 +21,14 @@ use std::time::Duration;
 pub enum Work {
     /// An operation of the library, with the bits of its outcome.
     Bits(oikaze::completion::Operation<u64>),
-    /// A collective whose result is a vector.
-    Whole(Pending<UntypedResult>),
-    /// A collective whose result is a vector of this rank's own length.
-    Part(Pending<Vec<u8>>),
-    /// A collective whose result is a vector of each rank.
-    Parts(Pending<Vec<Vec<u8>>>),
+    /// A collective of a team or job.
+    Collective(Pending<UntypedResult>),
 }
 
 /// Result as the library gives it.
 pub enum Ended {
     Bits(u64),
-    Whole(UntypedResult),
-    Part(Vec<u8>),
-    Parts(Vec<Vec<u8>>),
+    Collective(UntypedResult),
 }
 
 /// Result that the program gets when the operation has ended.
@@ -108,9 +102,7 @@ impl Work {
     fn is_done(&self) -> bool {
         match self {
             Self::Bits(operation) => operation.is_done(),
-            Self::Whole(pending) => pending.is_done(),
-            Self::Part(pending) => pending.is_done(),
-            Self::Parts(pending) => pending.is_done(),
+            Self::Collective(pending) => pending.is_done(),
         }
     }
 
@@ -121,9 +113,7 @@ impl Work {
             Self::Bits(operation) => timeout
                 .choose(|limit| operation.wait_for(limit), || operation.wait())
                 .map(Ended::Bits),
-            Self::Whole(pending) => pending.wait_for(limit).map(Ended::Whole),
-            Self::Part(pending) => pending.wait_for(limit).map(Ended::Part),
-            Self::Parts(pending) => pending.wait_for(limit).map(Ended::Parts),
+            Self::Collective(pending) => pending.wait_for(limit).map(Ended::Collective),
         }
     }
 
@@ -132,9 +122,7 @@ impl Work {
         let limit = timeout.choose(Some, || of_job).unwrap_or(Duration::MAX);
         let ended = match self {
             Self::Bits(_) => self.wait(timeout, of_job).map(drop),
-            Self::Whole(pending) => pending.wait_ended(limit),
-            Self::Part(pending) => pending.wait_ended(limit),
-            Self::Parts(pending) => pending.wait_ended(limit),
+            Self::Collective(pending) => pending.wait_ended(limit),
         };
         if self.is_done() { Ok(()) } else { ended }
     }
@@ -142,9 +130,7 @@ impl Work {
     fn report_to(&self, queue: &CompletionQueue, context: u64) -> oikaze::Result<()> {
         match self {
             Self::Bits(operation) => operation.report_to(queue.inner(), context),
-            Self::Whole(pending) => pending.report_to(queue.inner(), context),
-            Self::Part(pending) => pending.report_to(queue.inner(), context),
-            Self::Parts(pending) => pending.report_to(queue.inner(), context),
+            Self::Collective(pending) => pending.report_to(queue.inner(), context),
         }
     }
 }
@@ -153,15 +139,15 @@ impl Work {
 fn raw(py: Python<'_>, ended: Ended) -> PyResult<Py<PyAny>> {
     Ok(match ended {
         Ended::Bits(bits) => bits.into_pyobject(py)?.into_any().unbind(),
-        Ended::Whole(result) => {
+        Ended::Collective(result) if result.has_vectors() => {
+            let vectors = result.into_vectors();
+            let vectors = vectors.iter().map(|bytes| PyByteArray::new(py, bytes));
+            PyList::new(py, vectors.collect::<Vec<_>>())?.into_any().unbind()
+        }
+        Ended::Collective(result) => {
             let len = result.len();
             let copy = |bytes: &mut [u8]| result.copy_to(bytes).or_raise(py);
             PyByteArray::new_with(py, len, copy)?.into_any().unbind()
-        }
-        Ended::Part(bytes) => PyByteArray::new(py, &bytes).into_any().unbind(),
-        Ended::Parts(parts) => {
-            let parts = parts.iter().map(|bytes| PyByteArray::new(py, bytes));
-            PyList::new(py, parts.collect::<Vec<_>>())?.into_any().unbind()
         }
     })
 }
@@ -282,7 +268,7 @@ impl Operation {
     fn received(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let received = match &*self.work {
             Work::Bits(operation) => operation.received(),
-            Work::Whole(_) | Work::Part(_) | Work::Parts(_) => None,
+            Work::Collective(_) => None,
         };
         Ok(match received {
             Some(message) => Received::new(message).into_pyobject(py)?.into_any().unbind(),
@@ -298,7 +284,7 @@ impl Operation {
             (Outcome::Nothing, _) => py.None(),
             (Outcome::Object(object), _) => object.clone_ref(py),
             (Outcome::Received, _) => self.received(py)?,
-            (Outcome::Copied(object, memory), Ended::Whole(result)) => {
+            (Outcome::Copied(object, memory), Ended::Collective(result)) => {
                 let len = result.len();
                 if len != memory.len() {
                     let why = format!("{len} bytes have come for {} bytes of out", memory.len());

@@ -92,7 +92,7 @@ impl CollectiveCall {
         argument.inspect_err(|error| {
             let untyped = Untyped::of(self.team(), ElementKind::U8);
             // This rank returns its own error, and does not wait for the others.
-            drop(untyped.refused::<()>(self.collective, error.text.to_string()));
+            drop(untyped.refused(self.collective, error.text.to_string()));
         })
     }
 
@@ -176,10 +176,41 @@ impl Elements {
         }
     }
 
-    /// Returns the collective, which has begun.
-    fn begun(&self, pending: Pending<UntypedResult>, into: Destination) -> StartedCollective {
+    /// Begins the collective, whose result goes to the program's memory.
+    fn even(
+        &self,
+        root: u32,
+        values: &[u8],
+        operator: Option<UntypedOperator>,
+        into: Destination,
+    ) -> StartedCollective {
+        let pending = self.untyped().even(self.call.collective, root, values, operator);
         let limit = self.call.team.job().job.time_limit().unwrap_or(Duration::MAX);
         StartedCollective { pending, into: Mutex::new(into), limit }
+    }
+
+    /// Calls the collective, and waits. Without `values`, those of this rank are where the result
+    /// comes.
+    fn even_into(
+        &self,
+        root: u32,
+        values: Option<&[u8]>,
+        result: &mut [u8],
+        operator: Option<UntypedOperator>,
+    ) -> CallResult {
+        Ok(self.untyped().even_into(self.call.collective, root, values, result, operator)?)
+    }
+
+    /// Calls a collective of vectors of different lengths, and hands C the handle of its result.
+    fn uneven(
+        &self,
+        out: HandlePlace<'_, oik_vectors>,
+        root: u32,
+        vectors: &[&[u8]],
+        operator: Option<UntypedOperator>,
+    ) -> CallResult {
+        let result = self.untyped().uneven(self.call.collective, root, vectors, operator).wait()?;
+        keep(out, KeptVectors { vectors: result.into_vectors(), size: self.kind.size() }).map(drop)
     }
 }
 
@@ -199,9 +230,9 @@ functions! {
         let len = call.len(count)?;
         let (into, values) = (call.in_place(values, len)?, call.values_mut(values, len)?);
         if operation.is_none() {
-            return Ok(call.untyped().broadcast_into(root, values)?);
+            return call.even_into(root, None, values, None);
         }
-        call.begun(call.untyped().broadcast(root, values), into)
+        call.even(root, values, None, into)
     };
     /// Collects `count` values of each rank at the root, in the order of ranks. `result` has room
     /// for those of all ranks; at other ranks it may be NULL. `operation` is as for
@@ -211,7 +242,7 @@ functions! {
         let call = Elements::of(&team, CollectiveKind::Gather, kind)?;
         let len = call.len(count)?;
         let into = call.at_root(root, result, call.len_of_all(len)?)?;
-        call.begun(call.untyped().gather(root, call.values(values, len)?), into)
+        call.even(root, call.values(values, len)?, None, into)
     };
     /// Collects `count` values of each rank at all ranks, in the order of ranks. `result` has room
     /// for those of all ranks. `operation` is as for `oik_broadcast`. Thread-safe, as
@@ -223,9 +254,9 @@ functions! {
         let all = call.len_of_all(len)?;
         let (values, into) = (call.values(values, len)?, call.destination(result, all)?);
         if operation.is_none() {
-            return Ok(call.untyped().all_gather_into(values, call.room(result, all)?)?);
+            return call.even_into(0, Some(values), call.room(result, all)?, None);
         }
-        call.begun(call.untyped().all_gather(values), into)
+        call.even(0, values, None, into)
     };
     /// Sends block `r` of the root's values, of `count` values, to rank `r`. At other ranks
     /// `values` may be NULL. `result` has room for `count` values. `operation` is as for
@@ -237,7 +268,7 @@ functions! {
         let is_root = call.team().rank() == root;
         let values = call.values(values, if is_root { call.len_of_all(len)? } else { 0 })?;
         let into = call.destination(result, len)?;
-        call.begun(call.untyped().scatter(root, values), into)
+        call.even(root, values, None, into)
     };
     /// Sends block `r` of the values, of `count` values, to rank `r`, and gets one block of each
     /// rank. `operation` is as for `oik_broadcast`. Thread-safe, as `oik_broadcast` is.
@@ -247,9 +278,9 @@ functions! {
         let all = call.len_of_all(call.len(count)?)?;
         let (values, into) = (call.values(values, all)?, call.destination(result, all)?);
         if operation.is_none() {
-            return Ok(call.untyped().all_to_all_into(values, call.room(result, all)?)?);
+            return call.even_into(0, Some(values), call.room(result, all)?, None);
         }
-        call.begun(call.untyped().all_to_all(values), into)
+        call.even(0, values, None, into)
     };
     /// Combines `count` values of all ranks, element by element, at the root. At other ranks
     /// `result` may be NULL. For `OIK_MIN_LOCATION` and `OIK_MAX_LOCATION`, elements are pairs.
@@ -259,7 +290,7 @@ functions! {
         let call = Elements::of(&team, CollectiveKind::Reduce, kind)?;
         let (operator, len) = call.operator(count, operator_)?;
         let into = call.at_root(root, result, len)?;
-        call.begun(call.untyped().reduce(root, call.values(values, len)?, operator), into)
+        call.even(root, call.values(values, len)?, Some(operator), into)
     };
     /// Combines `count` values of all ranks, element by element, in place: all ranks get the
     /// result. Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
@@ -269,9 +300,9 @@ functions! {
         let (operator, len) = call.operator(count, operator_)?;
         let (into, values) = (call.in_place(values, len)?, call.values_mut(values, len)?);
         if operation.is_none() {
-            return Ok(call.untyped().all_reduce_into(values, operator)?);
+            return call.even_into(0, None, values, Some(operator));
         }
-        call.begun(call.untyped().all_reduce(values, operator), into)
+        call.even(0, values, Some(operator), into)
     };
     /// Combines the values of all ranks, element by element. Rank `r` gets block `r` of the result,
     /// of `count` values. Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
@@ -281,7 +312,7 @@ functions! {
         let (operator, len) = call.operator(count, operator_)?;
         let values = call.values(values, call.len_of_all(len)?)?;
         let into = call.destination(result, len)?;
-        call.begun(call.untyped().reduce_scatter(values, operator), into)
+        call.even(0, values, Some(operator), into)
     };
     /// Combines `count` values of the ranks up to this one, element by element. Otherwise as
     /// `oik_reduce`. Thread-safe, as `oik_broadcast` is.
@@ -290,7 +321,7 @@ functions! {
         let call = Elements::of(&team, CollectiveKind::Scan, kind)?;
         let (operator, len) = call.operator(count, operator_)?;
         let (values, into) = (call.values(values, len)?, call.destination(result, len)?);
-        call.begun(call.untyped().scan(values, operator), into)
+        call.even(0, values, Some(operator), into)
     };
     /// Combines `count` values of the ranks before this one. At rank 0, `result` stays as it is.
     /// Otherwise as `oik_reduce`. Thread-safe, as `oik_broadcast` is.
@@ -299,7 +330,7 @@ functions! {
         let call = Elements::of(&team, CollectiveKind::ExclusiveScan, kind)?;
         let (operator, len) = call.operator(count, operator_)?;
         let (values, into) = (call.values(values, len)?, call.destination(result, len)?);
-        call.begun(call.untyped().exclusive_scan(values, operator), into)
+        call.even(0, values, Some(operator), into)
     };
     /// Adds up `count` values of each rank, `OIK_F32` or `OIK_F64`, exactly, and rounds once: the
     /// sum has the same bits in any order and on any number of ranks. Thread-safe, as
@@ -406,7 +437,7 @@ functions! {
         let by = (*combine, &*context);
         let by = ByProgram::of(&team, CollectiveKind::AllReduce, by, (size, count))?;
         let values = by.call.checked(values.get_set(by.len, "values"))?;
-        values.copy_from_slice(&by.fold(&by.untyped().all_gather(values).wait()?.into_vec())?);
+        values.copy_from_slice(&by.fold(&by.untyped().even(CollectiveKind::AllGather, 0, values, None).wait()?.into_vec())?);
     };
     /// Combines elements as `oik_all_reduce_by` does. Only the root combines, and gets the result;
     /// at other ranks `result` may be NULL. Thread-safe, as `oik_broadcast` is.
@@ -416,7 +447,7 @@ functions! {
         let is_root = by.call.team().rank() == root;
         let room = by.call.checked(result.get(if is_root { by.len } else { 0 }, "result"))?;
         let values = by.call.checked(values.get(by.len, "values"))?;
-        let all = by.untyped().gather(root, values).wait()?;
+        let all = by.untyped().even(CollectiveKind::Gather, root, values, None).wait()?;
         if is_root {
             room.write_copy_of_slice(&by.fold(&all.into_vec())?);
         }
@@ -428,7 +459,7 @@ functions! {
         let by = (*combine, &*context);
         let by = ByProgram::of(&team, CollectiveKind::Scan, by, (size, count))?;
         let values = by.call.checked(values.get_set(by.len, "values"))?;
-        let all = by.untyped().all_gather(values).wait()?.into_vec();
+        let all = by.untyped().even(CollectiveKind::AllGather, 0, values, None).wait()?.into_vec();
         let mine = (by.call.team().rank() as usize + 1).saturating_mul(by.len);
         values.copy_from_slice(&by.fold(all.get(..mine).unwrap_or(&all))?);
     };
@@ -455,10 +486,6 @@ pub struct KeptVectors {
 handled! { oik_vectors: KeptVectors, "vectors"; }
 
 impl Elements {
-    fn keep(&self, out: HandlePlace<'_, oik_vectors>, vectors: Vec<Vec<u8>>) -> CallResult {
-        keep(out, KeptVectors { vectors, size: self.kind.size() }).map(drop)
-    }
-
     /// Returns one vector for each rank.
     fn vectors<'v>(
         &self,
@@ -485,16 +512,14 @@ functions! {
         result: Raw<New<oik_vectors>>) = {
         let call = Elements::of(&team, CollectiveKind::Gather, kind)?;
         let out = call.checked(result.place("result"))?;
-        let values = call.values(values, call.len(count)?)?;
-        call.keep(out, call.untyped().gather_uneven(root, values).wait()?)?
+        call.uneven(out, root, &[call.values(values, call.len(count)?)?], None)?
     };
     /// Collects vectors of different lengths at all ranks. Thread-safe, as `oik_broadcast` is.
     oik_all_gather_uneven(team: *mut oik_team, kind: oik_kind, values: Bytes, count: usize,
         result: Raw<New<oik_vectors>>) = {
         let call = Elements::of(&team, CollectiveKind::AllGather, kind)?;
         let out = call.checked(result.place("result"))?;
-        let values = call.values(values, call.len(count)?)?;
-        call.keep(out, call.untyped().all_gather_uneven(values).wait()?)?
+        call.uneven(out, 0, &[call.values(values, call.len(count)?)?], None)?
     };
     /// Sends vector `r` of the root to rank `r`. At the root `vectors` has one for each rank; at
     /// other ranks it may be NULL. `result` gets one vector. Thread-safe, as `oik_broadcast` is.
@@ -503,16 +528,14 @@ functions! {
         let call = Elements::of(&team, CollectiveKind::Scatter, kind)?;
         let out = call.checked(result.place("result"))?;
         let given = if call.team().rank() == root { call.ranks() } else { 0 };
-        let vectors = call.vectors(vectors, given)?;
-        call.keep(out, vec![call.untyped().scatter_uneven(root, &vectors).wait()?])?
+        call.uneven(out, root, &call.vectors(vectors, given)?, None)?
     };
     /// Sends vector `r` to rank `r`, and gets one of each rank. Thread-safe, as `oik_broadcast` is.
     oik_all_to_all_uneven(team: *mut oik_team, kind: oik_kind, vectors: Raw<Input<oik_vector>>,
         result: Raw<New<oik_vectors>>) = {
         let call = Elements::of(&team, CollectiveKind::AllToAll, kind)?;
         let out = call.checked(result.place("result"))?;
-        let vectors = call.vectors(vectors, call.ranks())?;
-        call.keep(out, call.untyped().all_to_all_uneven(&vectors).wait()?)?
+        call.uneven(out, 0, &call.vectors(vectors, call.ranks())?, None)?
     };
     /// Combines the vectors of all ranks, element by element. Rank `r` gets the combined vectors
     /// `r`. All ranks give vectors of the same lengths. `result` gets one vector. Thread-safe, as
@@ -523,8 +546,7 @@ functions! {
         let out = call.checked(result.place("result"))?;
         let vectors = call.vectors(vectors, call.ranks())?;
         let operator = call.checked(operator_of(operator_))?;
-        let mine = call.untyped().reduce_scatter_uneven(&vectors, operator).wait()?;
-        call.keep(out, vec![mine.into_vec()])?
+        call.uneven(out, 0, &vectors, Some(operator))?
     };
     /// Writes the number of vectors. Thread-safe.
     oik_vectors_count(vectors: *mut oik_vectors) -> count: Room<usize> = vectors.vectors.len();

@@ -3,7 +3,7 @@
 use super::exact::{Accumulator, Float};
 use super::operator::SumExact;
 use super::operator::{Item, Operator};
-use crate::collective::start::Start;
+use crate::collective::begin::Start;
 use crate::collective::team::Team;
 use crate::error::Result;
 use crate::job::handle::Job;
@@ -59,11 +59,9 @@ pub trait Collectives {
     #[track_caller]
     fn broadcast_into<T: Item>(&self, root: Rank, values: &mut [T]) -> Result<()> {
         let is_root = self.team().rank() == root;
-        let all = self.start().broadcast_counted(root, values).wait()?;
-        if !is_root {
-            all.copy_to(values);
-        }
-        Ok(())
+        let room = Some(values.len());
+        let all = self.start().moves(CollectiveKind::Broadcast, root, values, room).wait()?;
+        if is_root { Ok(()) } else { all.copy_to(bytemuck::cast_slice_mut(values)) }
     }
 
     /// Collects the elements of all ranks at the root, in the order of ranks. Other ranks get an
@@ -112,9 +110,8 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`]; or the slice has another length than the result.
     #[track_caller]
     fn all_gather_into<T: Item>(&self, values: &[T], all: &mut [T]) -> Result<()> {
-        let kind = CollectiveKind::AllGather;
-        self.start().exchange_counted(kind, values, all.len()).wait()?.copy_to(all);
-        Ok(())
+        let start = self.start().moves(CollectiveKind::AllGather, 0, values, Some(all.len()));
+        start.wait()?.copy_to(bytemuck::cast_slice_mut(all))
     }
 
     /// Collects the elements of all ranks on all ranks, one vector a rank. Lengths may differ.
@@ -166,8 +163,10 @@ pub trait Collectives {
     /// As [`Collectives::reduce`].
     #[track_caller]
     fn all_reduce<T: Item, O: Operator<T>>(&self, value: T, operator: O) -> Result<T> {
-        let combined = self.start().all_reduce(&[value], operator).wait()?;
-        Ok(combined.first().copied().unwrap_or(value))
+        let mut combined = [value];
+        self.all_reduce_into(&mut combined, operator)?;
+        let [combined] = combined;
+        Ok(combined)
     }
 
     /// Combines the elements of all ranks one by one, in place. All ranks get the same bits.
@@ -180,9 +179,8 @@ pub trait Collectives {
         values: &mut [T],
         operator: O,
     ) -> Result<()> {
-        let kind = CollectiveKind::AllReduce;
-        self.start().symmetric(kind, values, operator, |all| all).wait()?.copy_to(values);
-        Ok(())
+        let start = self.start().combines(CollectiveKind::AllReduce, 0, values, operator);
+        start.wait()?.copy_to(bytemuck::cast_slice_mut(values))
     }
 
     /// Returns the sum of all elements of all ranks, correctly rounded. The sum has the same bits
@@ -279,9 +277,8 @@ pub trait Collectives {
     /// As [`Collectives::all_to_all`]; or the slice has another length than the result.
     #[track_caller]
     fn all_to_all_into<T: Item>(&self, values: &[T], received: &mut [T]) -> Result<()> {
-        let kind = CollectiveKind::AllToAll;
-        self.start().exchange_counted(kind, values, received.len()).wait()?.copy_to(received);
-        Ok(())
+        let start = self.start().moves(CollectiveKind::AllToAll, 0, values, Some(received.len()));
+        start.wait()?.copy_to(bytemuck::cast_slice_mut(received))
     }
 
     /// Sends vector `r` to rank `r`. Lengths may differ. The result has the vectors of all ranks

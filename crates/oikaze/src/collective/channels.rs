@@ -1,7 +1,7 @@
 //! Channels of notifications: what [`Job`](crate::Job) keeps of them between calls (COH-15.4).
 
+use crate::collective::begin::Start;
 use crate::collective::pending::Pending;
-use crate::collective::start::Start;
 use crate::collective::team::Team;
 use crate::error::Result;
 use oikaze_protocol::Rank;

@@ -10,6 +10,7 @@
 //! [`Collectives`] move data only. They take no notice of guards of shared arrays.
 
 mod barrier;
+pub(crate) mod begin;
 pub(crate) mod calls;
 pub(crate) mod channels;
 mod exact;
@@ -18,15 +19,15 @@ pub mod operator;
 pub(crate) mod pending;
 mod reducible;
 pub(crate) mod run;
-pub(crate) mod start;
+mod start;
 pub(crate) mod team;
 pub(crate) mod untyped;
 
+pub use begin::Start;
 pub use calls::Collectives;
 #[doc(hidden)]
 pub use exact::Accumulator;
 pub use exact::Float;
 pub use pending::{Pending, PendingFuture};
 pub use reducible::Reducible;
-pub use start::Start;
 pub use team::Team;

@@ -2,6 +2,7 @@
 
 pub(crate) use oikaze_protocol::collective::Operator as OperatorCode;
 
+use oikaze_protocol::collective::Order;
 use oikaze_protocol::extremes::{maximum, minimum};
 use oikaze_protocol::rma::Combine;
 
@@ -57,15 +58,37 @@ pub trait Operator<T>: Send + 'static {
     }
 }
 
-/// Operator of collectives that combine nothing.
-pub(super) struct NoOperator;
+/// Operator over the bytes of elements, which need not be aligned.
+pub(super) struct Combiner {
+    /// Number by which the ranks compare their operators.
+    pub code: OperatorCode,
+    /// The order of the operands does not matter.
+    pub commutes: bool,
+    /// Combines each element of the second range into that of the first.
+    pub combine: CombineBytes,
+}
 
-impl<T: Send + 'static> Operator<T> for NoOperator {
-    fn combine(&self, first: T, _: T) -> T {
-        first
+/// Loop over the elements of two ranges of bytes. One call combines all of them.
+pub(super) type CombineBytes = Box<dyn Fn(&mut [u8], &[u8], Order) + Send>;
+
+impl Combiner {
+    pub(super) fn of<T: Item>(operator: impl Operator<T>) -> Combiner {
+        let (code, commutes) = (operator.code(), operator.commutes());
+        let combine = Box::new(move |here: &mut [u8], new: &[u8], order| match order {
+            Order::NewFirst => change_all(here, new, |old, new| operator.combine(new, old)),
+            Order::NewLast => change_all(here, new, |old, new| operator.combine(old, new)),
+        });
+        Combiner { code, commutes, combine }
     }
-    fn code(&self) -> OperatorCode {
-        OperatorCode::None
+}
+
+/// Changes each element of `here` by that of `new`.
+#[inline]
+fn change_all<T: Item>(here: &mut [u8], new: &[u8], change: impl Fn(T, T) -> T) {
+    let size = size_of::<T>().max(1);
+    for (here, new) in here.chunks_exact_mut(size).zip(new.chunks_exact(size)) {
+        let changed = change(bytemuck::pod_read_unaligned(here), bytemuck::pod_read_unaligned(new));
+        here.copy_from_slice(bytemuck::bytes_of(&changed));
     }
 }
 

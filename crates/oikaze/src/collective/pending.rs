@@ -1,6 +1,7 @@
 //! Collectives under way, to wait for or to await.
 
 use crate::collective::run::slot::{Listener, Slot};
+use crate::collective::run::work::UntypedResult;
 use crate::completion::counter::Counter;
 use crate::completion::queue::{CompletionQueue, Explanation};
 use crate::error::{Error, Result};
@@ -34,7 +35,9 @@ use std::time::{Duration, Instant};
 /// ```
 #[must_use = "a collective that is not waited for may fail unseen"]
 pub struct Pending<R> {
-    slot: Arc<Slot<R>>,
+    slot: Arc<Slot>,
+    /// Makes the result that the program gets.
+    finish: fn(UntypedResult) -> R,
     node: Arc<Node>,
     call: CollectiveCall,
     /// Number of the collective in its team, from 1, and whether the team is all nodes.
@@ -50,17 +53,26 @@ impl<R> fmt::Debug for Pending<R> {
     }
 }
 
-impl<R> Pending<R> {
+impl Pending<UntypedResult> {
     pub(super) fn new(
-        slot: Arc<Slot<R>>,
+        slot: Arc<Slot>,
         node: &Arc<Node>,
         call: CollectiveCall,
         number: Option<(u64, bool)>,
         limit: Option<Duration>,
     ) -> Self {
-        Pending { slot, node: Arc::clone(node), call, number, limit, told: AtomicBool::new(false) }
+        let (node, told) = (Arc::clone(node), AtomicBool::new(false));
+        Pending { slot, finish: |result| result, node, call, number, limit, told }
     }
 
+    /// Makes the caller get what `finish` makes of the result.
+    pub(super) fn then<R>(self, finish: fn(UntypedResult) -> R) -> Pending<R> {
+        let Pending { slot, node, call, number, limit, told, .. } = self;
+        Pending { slot, finish, node, call, number, limit, told }
+    }
+}
+
+impl<R> Pending<R> {
     /// Returns `true` if the collective has ended for this rank. This costs one load.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -226,7 +238,7 @@ impl<R> Pending<R> {
 
     fn taken(&self) -> Result<R> {
         match self.slot.take() {
-            Some(Ok(result)) => Ok(result),
+            Some(Ok(result)) => Ok((self.finish)(result)),
             Some(Err(failure)) => Err(failure.into_error(&self.node, &self.call)),
             None => Err(Error::invalid(
                 named(&self.call).to_string(),

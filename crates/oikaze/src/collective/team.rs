@@ -1,9 +1,10 @@
 //! Teams: ranks that have collectives of their own.
 
+use crate::collective::begin::Start;
 use crate::collective::pending::Pending;
 use crate::collective::run::core::TeamCore;
-use crate::collective::run::shrink::GoneSlot;
-use crate::collective::start::Start;
+use crate::collective::run::slot::Slot;
+use crate::collective::run::work::UntypedResult;
 use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::Rank;
@@ -131,12 +132,8 @@ impl Team {
     /// ```
     #[must_use]
     pub fn algorithm(&self, collective: &str, bytes: usize) -> &'static str {
-        let Some(kind) = (0..=u8::MAX)
-            .filter_map(CollectiveKind::from_code)
-            .find(|kind| kind.name() == collective && *kind != CollectiveKind::Shrink)
-        else {
-            return "none";
-        };
+        let kind = CollectiveKind::from_name(collective);
+        let Some(kind) = kind.filter(|kind| *kind != CollectiveKind::Shrink) else { return "none" };
         let ranks = self.ranks().len();
         let all = if kind == CollectiveKind::AllGather { ranks } else { 1 };
         let several_machines = self.several_machines;
@@ -172,7 +169,7 @@ impl Team {
     /// As [`Collectives::shrink`](super::Collectives::shrink).
     #[track_caller]
     pub(super) fn shrink_to_living(&self) -> Result<Team> {
-        let slot = Arc::new(GoneSlot::default());
+        let slot = Arc::new(Slot::default());
         let call = CollectiveCall::SHRINK;
         let begin = || {
             let pending = Pending::new(Arc::clone(&slot), &self.node, call, None, self.limit);
@@ -181,7 +178,8 @@ impl Team {
                 self.core.begin_shrink(&self.node, Arc::clone(&slot))
             };
             let number = self.node.enter().map_or(0, begin);
-            (number, pending)
+            let gone = |gone: UntypedResult| gone.into_elements().into_iter().collect();
+            (number, pending.then(gone))
         };
         // Ranks that ran into different time limits still number their agreements alike.
         let (number, pending) = lock(&self.unshrunk).take().unwrap_or_else(begin);

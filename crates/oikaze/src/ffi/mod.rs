@@ -16,7 +16,8 @@ mod readiness;
 mod regions;
 mod words;
 
-pub use crate::collective::untyped::{Untyped, UntypedOperator, UntypedResult};
+pub use crate::collective::run::work::UntypedResult;
+pub use crate::collective::untyped::{Untyped, UntypedOperator};
 pub use crate::shared::untyped::{
     ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
     UntypedWriteGuard,

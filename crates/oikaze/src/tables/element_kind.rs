@@ -3,6 +3,19 @@
 use oikaze_protocol::collective::{CollectiveCall, ElementCode, NamedCall};
 use oikaze_protocol::rma::NumberKind;
 
+/// Type of Rust, as the ranks compare it in collectives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ItemType {
+    pub name: &'static str,
+    pub size: usize,
+}
+
+impl ItemType {
+    pub fn of<T>() -> Self {
+        Self { name: std::any::type_name::<T>(), size: size_of::<T>() }
+    }
+}
+
 /// Expands to `Some` of a column that may be empty, or to `None`.
 macro_rules! optional {
     (()) => {
@@ -92,6 +105,14 @@ macro_rules! enumeration {
             #[must_use]
             pub const fn size(self) -> usize {
                 match self { $(ElementKind::$kind => size_of::<$type>()),* }
+            }
+
+            /// Returns the type that collectives move and combine, or the type of its pairs.
+            pub(crate) fn item(self, pairs: bool) -> ItemType {
+                match self {
+                    $(ElementKind::$kind if pairs => ItemType::of::<[$type; 2]>(),)*
+                    $(ElementKind::$kind => ItemType::of::<$type>(),)*
+                }
             }
 
             /// Returns the name in NumPy, in the byte order of this machine.

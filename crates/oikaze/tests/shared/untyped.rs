@@ -3,7 +3,9 @@
 
 use oikaze::atomic::Combine;
 use oikaze::collective::Collectives;
-use oikaze::ffi::{CollectiveKind, ElementKind, ElementType, Untyped, UntypedOperator};
+use oikaze::ffi::CollectiveKind as Kind;
+use oikaze::ffi::UntypedOperator as U;
+use oikaze::ffi::{ElementKind, ElementType, Untyped};
 use oikaze::prelude::*;
 use oikaze::shared::builder::Distribution;
 use oikaze::shared::{Element, ElementField};
@@ -205,62 +207,70 @@ fn collectives_are_those_of_ranks_that_know_the_type() {
             bytes_of(&job.start().all_reduce(&mine, Sum).wait().unwrap()).to_vec()
         } else {
             let doubles = Untyped::of(job, ElementKind::F64);
-            doubles.all_reduce(bytes_of(&mine), UntypedOperator::Sum).wait().unwrap().into_vec()
+            let sum = Some(U::Sum);
+            doubles.even(Kind::AllReduce, 0, bytes_of(&mine), sum).wait().unwrap().into_vec()
         };
         assert_eq!(sums, bytes_of(&[3.0, 30.0]));
 
         // Bytes need no alignment.
         let words = Untyped::of(job, ElementKind::U32);
         let mut room = [0_u8; 25];
-        words.all_gather_into(bytes_of(&[rank, rank + 7]), &mut room[1..]).unwrap();
+        let values = [rank, rank + 7];
+        let gathered =
+            words.even_into(Kind::AllGather, 0, Some(bytes_of(&values)), &mut room[1..], None);
+        gathered.unwrap();
         assert_eq!(&room[1..], bytes_of(&[0, 7, 1, 8, 2, 9]));
         let mut shifted = [0_u8; 9];
         shifted[1..].copy_from_slice(bytes_of(&[rank, 1]));
-        words.all_reduce_into(&mut shifted[1..], UntypedOperator::Max).unwrap();
+        words.even_into(Kind::AllReduce, 0, None, &mut shifted[1..], Some(U::Max)).unwrap();
         assert_eq!(&shifted[1..], bytes_of(&[2, 1]));
         let mut said = if rank == 1 { [5_u8; 8] } else { [0; 8] };
-        words.broadcast_into(1, &mut said).unwrap();
+        words.even_into(Kind::Broadcast, 1, None, &mut said, None).unwrap();
         assert_eq!(said, [5; 8]);
         let mut turned = [0; 12];
-        words.all_to_all_into(bytes_of(&[rank, rank + 10, rank + 20]), &mut turned).unwrap();
+        let values = [rank, rank + 10, rank + 20];
+        words.even_into(Kind::AllToAll, 0, Some(bytes_of(&values)), &mut turned, None).unwrap();
         let ten = 10 * rank;
         assert_eq!(turned, bytes_of(&[ten, ten + 1, ten + 2]));
 
-        let to_root = words.gather(2, bytes_of(&[rank])).wait().unwrap().into_vec();
+        let even = |kind, root, values: &[u32], operator| {
+            words.even(kind, root, bytes_of(values), operator).wait().unwrap().into_vec()
+        };
+        let to_root = even(Kind::Gather, 2, &[rank], None);
         assert_eq!(to_root, if rank == 2 { bytes_of(&[0, 1, 2]) } else { &[] });
         let six: Vec<u32> = (0..6).collect();
-        let parts = words.scatter(0, bytes_of(&six)).wait().unwrap().into_vec();
+        let parts = even(Kind::Scatter, 0, &six, None);
         assert_eq!(parts, bytes_of(&[2 * rank, 2 * rank + 1]));
-        let least = words.reduce(0, bytes_of(&[rank + 4]), UntypedOperator::Min).wait().unwrap();
-        assert_eq!(least.into_vec(), if rank == 0 { bytes_of(&[4]) } else { &[] });
-        let scanned = words.scan(bytes_of(&[1]), UntypedOperator::Sum).wait().unwrap().into_vec();
+        let least = even(Kind::Reduce, 0, &[rank + 4], Some(U::Min));
+        assert_eq!(least, if rank == 0 { bytes_of(&[4]) } else { &[] });
+        let scanned = even(Kind::Scan, 0, &[1], Some(U::Sum));
         assert_eq!(scanned, bytes_of(&[rank + 1]));
-        let before = words.exclusive_scan(bytes_of(&[2]), UntypedOperator::Product).wait().unwrap();
+        let before = even(Kind::ExclusiveScan, 0, &[2], Some(U::Product));
         let expected: &[u32] = if rank == 0 { &[] } else { &[1 << rank] };
-        assert_eq!(before.into_vec(), bytes_of(expected));
-        let mine = words.reduce_scatter(bytes_of(&[1, 2, 3]), UntypedOperator::Sum).wait().unwrap();
-        assert_eq!(mine.into_vec(), bytes_of(&[3 * (rank + 1)]));
-        let place = [[rank % 2, rank]];
-        let best = words.all_reduce(bytes_of(&place), UntypedOperator::MinLocation).wait().unwrap();
-        assert_eq!(best.into_vec(), bytes_of(&[0, 0]));
+        assert_eq!(before, bytes_of(expected));
+        let mine = even(Kind::ReduceScatter, 0, &[1, 2, 3], Some(U::Sum));
+        assert_eq!(mine, bytes_of(&[3 * (rank + 1)]));
+        let best = even(Kind::AllReduce, 0, &[rank % 2, rank], Some(U::MinLocation));
+        assert_eq!(best, bytes_of(&[0, 0]));
 
         let texts = Untyped::of(job, ElementKind::U8);
-        let all = texts.all_gather_uneven(&vec![b'a'; rank as usize]).wait().unwrap();
+        let uneven = |kind, root, vectors: &[&[u8]], operator| {
+            texts.uneven(kind, root, vectors, operator).wait().unwrap().into_vectors()
+        };
+        let all = uneven(Kind::AllGather, 0, &[&vec![b'a'; rank as usize]], None);
         assert_eq!(all, [&b""[..], b"a", b"aa"]);
         let given: Vec<&[u8]> = vec![b"x", b"yy", b""];
-        let got = texts.all_to_all_uneven(&given).wait().unwrap();
+        let got = uneven(Kind::AllToAll, 0, &given, None);
         assert!(got.iter().all(|one| one == given[rank as usize]));
-        assert_eq!(texts.scatter_uneven(1, &given).wait().unwrap(), given[rank as usize]);
-        assert_eq!(
-            texts.gather_uneven(0, b"z").wait().unwrap().len(),
-            if rank == 0 { 3 } else { 0 }
-        );
-        let sum = texts.reduce_scatter_uneven(&[&[1], &[2, 3], &[]], UntypedOperator::Sum);
+        assert_eq!(uneven(Kind::Scatter, 1, &given, None), [given[rank as usize]]);
+        assert_eq!(uneven(Kind::Gather, 0, &[b"z"], None).len(), if rank == 0 { 3 } else { 0 });
+        let sum = uneven(Kind::ReduceScatter, 0, &[&[1], &[2, 3], &[]], Some(U::Sum));
         let expected: [&[u8]; 3] = [&[3], &[6, 9], &[]];
-        assert_eq!(sum.wait().unwrap().into_vec(), expected[rank as usize]);
+        assert_eq!(sum, [expected[rank as usize]]);
 
         let complex = Untyped::of(job, ElementKind::Complex64);
-        let turned = complex.all_reduce(bytes_of(&[1.0_f32, 1.0]), UntypedOperator::Product);
+        let one = [1.0_f32, 1.0];
+        let turned = complex.even(Kind::AllReduce, 0, bytes_of(&one), Some(U::Product));
         assert_eq!(turned.wait().unwrap().into_vec(), bytes_of(&[-2.0_f32, 2.0]), "(1 + i) cubed");
         let exact = Untyped::of(job, ElementKind::F64).sum_exact(bytes_of(&[1e100, 0.1, -1e100]));
         assert_eq!(exact.unwrap(), job.sum_exact(&[0.1]).unwrap());
@@ -275,24 +285,42 @@ fn arguments_that_do_not_fit_leave_nobody_waiting() {
         let words = Untyped::of(job, ElementKind::U32);
         let one = job.rank() == 1;
         let len = if one { 7 } else { 8 };
-        let refused = words.all_gather(&[0; 8][..len]).wait().map(drop).unwrap_err().to_string();
+        let refused = words
+            .even(Kind::AllGather, 0, &[0; 8][..len], None)
+            .wait()
+            .map(drop)
+            .unwrap_err()
+            .to_string();
         assert!(!one || refused.contains("7 bytes"), "{refused}");
         let doubles = Untyped::of(job, ElementKind::F64);
-        let operator = if one { UntypedOperator::Xor } else { UntypedOperator::Sum };
-        let refused = doubles.all_reduce(&[0; 8], operator).wait().map(drop).unwrap_err();
+        let operator = if one { U::Xor } else { U::Sum };
+        let refused =
+            doubles.even(Kind::AllReduce, 0, &[0; 8], Some(operator)).wait().map(drop).unwrap_err();
         assert!(!one || refused.to_string().contains("Xor"), "{refused}");
         let refused = words.sum_exact(&[0; 8]).unwrap_err().to_string();
         assert!(refused.contains("u32"), "{refused}");
         // A binding refuses what it cannot turn into bytes, here a collective of uneven parts.
         let why = "an object of type set has no buffer".to_owned();
         let gathered = match one {
-            true => words.refused(CollectiveKind::AllGather, why),
-            false => words.all_gather_uneven(&[0; 8]),
+            true => words.refused(Kind::AllGather, why),
+            false => words.uneven(Kind::AllGather, 0, &[&[0; 8]], None),
         };
         let refused = gathered.wait().unwrap_err().to_string();
         assert!(!one || refused.contains("type set"), "{refused}");
         // The team goes on.
         assert_eq!(job.all_reduce(1, Sum).unwrap(), 2);
+        Ok(())
+    });
+}
+
+/// Lengths that no plan takes fail on all ranks (COLL-2.5).
+#[test]
+fn lengths_that_no_memory_has_fail_on_all_ranks() {
+    cluster(2, |job| {
+        let endless = vec![(); usize::MAX];
+        let refused = job.all_gather_uneven(&endless).unwrap_err().to_string();
+        assert!(refused.contains("all_gather_uneven"), "{refused}");
+        assert_eq!(job.all_reduce(1, Sum).unwrap(), 2, "the team goes on");
         Ok(())
     });
 }

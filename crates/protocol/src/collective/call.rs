@@ -6,63 +6,104 @@ use crate::rma::messages::kind::MessageKind;
 use crate::wind::Head;
 use core::fmt;
 
-crate::wire_enum! {
-    /// Kind of a collective.
-    pub enum CollectiveKind {
-        /// One rank's vector for all.
-        Broadcast = 1,
-        /// All ranks' blocks for one.
-        Gather = 2,
-        /// All ranks' blocks for all.
-        AllGather = 3,
-        /// One rank's blocks, one for each.
-        Scatter = 4,
-        /// Combined vectors for one.
-        Reduce = 5,
-        /// Combined vectors for all.
-        AllReduce = 6,
-        /// Combined vectors, a block for each.
-        ReduceScatter = 7,
-        /// Combined vectors of all lower ranks and this one.
-        Scan = 8,
-        /// Combined vectors of all lower ranks.
-        ExclusiveScan = 9,
-        /// A block of each rank for each rank.
-        AllToAll = 10,
-        /// Agreement on the living ranks. It has no plan.
-        Shrink = 11,
-    }
+/// Declares [`CollectiveKind`] from its table.
+///
+/// | column | contents |
+/// |---|---|
+/// | kind | variant, and its number on the wire |
+/// | name | method of Rust and of Python, and name in errors |
+/// | root | `root` if one rank has a part of its own, or `all` |
+/// | operator | `combines` or `moves` |
+/// | counts | `vector`, or `blocks` if a rank's values are one block for each rank |
+macro_rules! collectives {
+    ($(
+        $(#[$text:meta])*
+        $kind:ident = $code:literal: $name:literal, $root:ident, $operator:ident, $counts:ident;
+    )*) => {
+        crate::wire_enum! {
+            /// Kind of a collective.
+            pub enum CollectiveKind {
+                $($(#[$text])* $kind = $code,)*
+            }
+        }
+
+        impl CollectiveKind {
+            /// All kinds, in the order of their numbers.
+            pub const ALL: &[CollectiveKind] = &[$(CollectiveKind::$kind),*];
+
+            /// Returns the name of the method that a program calls.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(CollectiveKind::$kind => $name),* }
+            }
+
+            /// Returns `true` if one rank has a part of its own.
+            #[must_use]
+            pub const fn has_root(self) -> bool {
+                match self { $(CollectiveKind::$kind => column!($root)),* }
+            }
+
+            /// Returns `true` if the values of all ranks are combined by an operator.
+            #[must_use]
+            pub const fn combines(self) -> bool {
+                match self { $(CollectiveKind::$kind => column!($operator)),* }
+            }
+
+            /// Returns `true` if the values of a rank are one block for each rank.
+            #[must_use]
+            pub const fn has_blocks(self) -> bool {
+                match self { $(CollectiveKind::$kind => column!($counts)),* }
+            }
+        }
+    };
+}
+
+/// Expands to `true` for the first word of a column with two words.
+macro_rules! column {
+    (root) => {
+        true
+    };
+    (combines) => {
+        true
+    };
+    (blocks) => {
+        true
+    };
+    ($other:ident) => {
+        false
+    };
+}
+
+collectives! {
+    /// One rank's vector for all.
+    Broadcast = 1: "broadcast", root, moves, vector;
+    /// All ranks' blocks for one.
+    Gather = 2: "gather", root, moves, vector;
+    /// All ranks' blocks for all.
+    AllGather = 3: "all_gather", all, moves, vector;
+    /// One rank's blocks, one for each.
+    Scatter = 4: "scatter", root, moves, blocks;
+    /// Combined vectors for one.
+    Reduce = 5: "reduce", root, combines, vector;
+    /// Combined vectors for all.
+    AllReduce = 6: "all_reduce", all, combines, vector;
+    /// Combined vectors, a block for each.
+    ReduceScatter = 7: "reduce_scatter", all, combines, blocks;
+    /// Combined vectors of all lower ranks and this one.
+    Scan = 8: "scan", all, combines, vector;
+    /// Combined vectors of all lower ranks.
+    ExclusiveScan = 9: "exclusive_scan", all, combines, vector;
+    /// A block of each rank for each rank.
+    AllToAll = 10: "all_to_all", all, moves, blocks;
+    /// Agreement on the living ranks. It has no plan.
+    Shrink = 11: "shrink", all, moves, vector;
 }
 
 impl CollectiveKind {
-    /// Returns the name of the method that a program calls.
+    /// Returns the kind that a program calls by this name.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            CollectiveKind::Broadcast => "broadcast",
-            CollectiveKind::Gather => "gather",
-            CollectiveKind::AllGather => "all_gather",
-            CollectiveKind::Scatter => "scatter",
-            CollectiveKind::Reduce => "reduce",
-            CollectiveKind::AllReduce => "all_reduce",
-            CollectiveKind::ReduceScatter => "reduce_scatter",
-            CollectiveKind::Scan => "scan",
-            CollectiveKind::ExclusiveScan => "exclusive_scan",
-            CollectiveKind::AllToAll => "all_to_all",
-            CollectiveKind::Shrink => "shrink",
-        }
-    }
-
-    /// Returns `true` if one rank has a part of its own.
-    #[must_use]
-    pub const fn has_root(self) -> bool {
-        matches!(
-            self,
-            CollectiveKind::Broadcast
-                | CollectiveKind::Gather
-                | CollectiveKind::Scatter
-                | CollectiveKind::Reduce
-        )
+    pub fn from_name(name: &str) -> Option<CollectiveKind> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 }
 

@@ -1,8 +1,8 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
 use super::mail::Mail;
-use super::shrink::{GoneSlot, Shrinks};
-use super::slot::CollectiveFailure;
+use super::shrink::Shrinks;
+use super::slot::{CollectiveFailure, Slot};
 use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
 use crate::collective::run::work::PartBytes;
@@ -184,7 +184,7 @@ impl TeamCore {
         self: &Arc<Self>,
         node: &Node,
         call: CollectiveCall,
-        stage: Box<dyn Stage>,
+        stage: (Box<Stage>, Arc<Slot>),
         sound: Result<(), String>,
     ) -> u64 {
         let number = {
@@ -253,7 +253,7 @@ impl TeamCore {
     pub(in crate::collective) fn begin_shrink(
         self: &Arc<Self>,
         node: &Node,
-        slot: Arc<GoneSlot>,
+        slot: Arc<Slot>,
     ) -> u64 {
         let number = lock(&self.state).shrinks.begin(self, slot);
         node.collectives.ask(Arc::<Self>::clone(self));

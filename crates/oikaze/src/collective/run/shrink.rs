@@ -1,20 +1,18 @@
 //! Agreements of a team on its living ranks (COLL-6).
 
 use super::slot::{CollectiveFailure, Slot};
+use super::work::UntypedResult;
 use crate::collective::run::core::TeamCore;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{Agreed, Agreement, CollectiveCall, GoneView, ParcelPurpose};
 use oikaze_runtime::node::Node;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
 /// Maximum number of agreements by which another rank may be ahead of this one.
 const AHEAD_MAX: u64 = 16;
-
-/// Slot for the ranks that are gone.
-pub(in crate::collective) type GoneSlot = Slot<BTreeSet<Rank>>;
 
 /// Agreements of one team.
 #[derive(Default)]
@@ -28,8 +26,8 @@ pub(super) struct Shrinks {
 
 struct Shrink {
     agreement: Agreement,
-    /// `None`: this rank has not called it.
-    slot: Option<Arc<GoneSlot>>,
+    /// Slot for the ranks that are gone. `None`: this rank has not called it.
+    slot: Option<Arc<Slot>>,
 }
 
 impl Shrinks {
@@ -41,7 +39,7 @@ impl Shrinks {
     }
 
     /// Begins the next agreement. Returns its number.
-    pub fn begin(&mut self, team: &TeamCore, slot: Arc<GoneSlot>) -> u64 {
+    pub fn begin(&mut self, team: &TeamCore, slot: Arc<Slot>) -> u64 {
         let number = self.next;
         self.next += 1;
         let shrink = self.of(number, team);
@@ -96,7 +94,9 @@ impl Shrinks {
             }
             let Some(slot) = slot else { return true };
             let outcome = match (agreement.outcome(), &over) {
-                (Some(Agreed::Gone(gone)), _) => Ok(gone.clone()),
+                (Some(Agreed::Gone(gone)), _) => {
+                    Ok(UntypedResult::of(&gone.iter().copied().collect::<Vec<Rank>>()))
+                }
                 (Some(Agreed::Excluded), _) => {
                     let why = "the other ranks count this rank as dead: it cannot go on with them";
                     Err(CollectiveFailure::Mistake(why.into()))

@@ -1,5 +1,6 @@
 //! Slots: where the outcome of a collective appears.
 
+use super::work::UntypedResult;
 use crate::error::Error;
 use crate::tables::element_kind::named;
 use oikaze_engine::Failure;
@@ -32,31 +33,25 @@ impl CollectiveFailure {
 }
 
 /// Outcome of one collective.
-pub(in crate::collective) struct Slot<R> {
+#[derive(Default)]
+pub(in crate::collective) struct Slot {
     done: AtomicBool,
-    inside: Mutex<SlotState<R>>,
+    inside: Mutex<SlotState>,
 }
 
 /// Function that is told how a collective has ended.
 pub(in crate::collective) type Listener = Box<dyn FnOnce(Result<(), CollectiveFailure>) + Send>;
 
-struct SlotState<R> {
-    outcome: Option<Result<R, CollectiveFailure>>,
+#[derive(Default)]
+struct SlotState {
+    outcome: Option<Result<UntypedResult, CollectiveFailure>>,
     /// The failure, if the outcome is one, also after the outcome was taken.
     failure: Option<CollectiveFailure>,
     waker: Option<Waker>,
     listener: Option<Listener>,
 }
 
-impl<R> Default for Slot<R> {
-    fn default() -> Self {
-        let state = SlotState { outcome: None, failure: None, waker: None, listener: None };
-        let inside = Mutex::new(state);
-        Slot { done: AtomicBool::new(false), inside }
-    }
-}
-
-impl<R> Slot<R> {
+impl Slot {
     /// Returns `true` if the outcome is there.
     #[inline]
     pub fn is_done(&self) -> bool {
@@ -64,7 +59,7 @@ impl<R> Slot<R> {
     }
 
     /// Sets the outcome. The caller wakes the returned task when it holds no lock.
-    pub fn settle(&self, outcome: Result<R, CollectiveFailure>) -> Option<Waker> {
+    pub fn settle(&self, outcome: Result<UntypedResult, CollectiveFailure>) -> Option<Waker> {
         let mut inside = lock(&self.inside);
         inside.failure = outcome.as_ref().err().cloned();
         inside.outcome = Some(outcome);
@@ -89,7 +84,7 @@ impl<R> Slot<R> {
     }
 
     /// Takes the outcome, if it is there and was not taken.
-    pub fn take(&self) -> Option<Result<R, CollectiveFailure>> {
+    pub fn take(&self) -> Option<Result<UntypedResult, CollectiveFailure>> {
         if self.is_done() { lock(&self.inside).outcome.take() } else { None }
     }
 
@@ -98,17 +93,5 @@ impl<R> Slot<R> {
         let mut inside = lock(&self.inside);
         inside.waker = Some(waker.clone());
         !self.is_done()
-    }
-}
-
-/// A slot whose type is forgotten, for failures.
-pub(in crate::collective) trait Fail: Send + Sync {
-    /// Settles with a failure.
-    fn fail(&self, failure: CollectiveFailure) -> Option<Waker>;
-}
-
-impl<R: Send> Fail for Slot<R> {
-    fn fail(&self, failure: CollectiveFailure) -> Option<Waker> {
-        self.settle(Err(failure))
     }
 }

@@ -1,8 +1,7 @@
-//! Stages: the typed buffer on which one plan works, and what follows when the plan is done.
+//! Stages: the buffer on which one plan works, and what follows when the plan is done.
 
-use super::slot::{CollectiveFailure, Fail};
-use super::work::{Output, PartBytes, Work};
-use crate::collective::operator::{Item, Operator};
+use super::work::{PartBytes, UntypedResult, Work};
+use crate::collective::operator::Combiner;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
@@ -10,7 +9,6 @@ use oikaze_protocol::collective::{
 };
 use oikaze_runtime::node::WorkPool;
 use std::sync::Arc;
-use std::task::Waker;
 
 /// Lengths and place of a collective, from which its plan is made.
 pub(in crate::collective) struct StageShape {
@@ -97,97 +95,64 @@ impl StageShape {
 
 /// Continuation after a plan.
 pub(in crate::collective) enum End {
-    /// The outcome is in its slot; the task is to be woken.
-    Settled(Option<Waker>),
+    /// The collective has this result.
+    Result(UntypedResult),
     /// The collective goes on with another plan.
-    Next(Box<dyn Stage>),
-    /// The collective fails on all ranks, for this reason.
-    Mistake(String),
+    Next(Box<Stage>),
 }
 
-/// A plan's work on a typed buffer.
-pub(in crate::collective) trait Stage: Send {
-    /// Returns the plan. `count` is what another rank says, and is used if this rank does not know.
-    /// Returns `None` if nobody has said.
-    fn plan(&mut self, count: Option<u64>) -> Result<Option<Plan>, String>;
-    /// Returns the rank for which this rank waits while there is no plan.
-    fn first_sender(&self) -> Option<Rank>;
-    /// Returns the bytes of one element.
-    fn element(&self) -> usize;
-    /// Returns the bytes of a part.
-    fn bytes(&mut self, part: Part) -> PartBytes<'_>;
-    /// Takes a part that has come, whose length was checked.
-    fn receive(&mut self, part: Part, how: Arrival, body: Body);
-    /// Combines two parts.
-    fn combine(&mut self, new: Part, into: usize, order: Order);
-    /// Copies a part.
-    fn copy(&mut self, part: Part, into: usize);
-    /// Ends the plan, whose result is this part.
-    fn end(self: Box<Self>, output: Part) -> End;
-    /// Settles the outcome with a failure.
-    fn fail(&self, failure: CollectiveFailure) -> Option<Waker>;
-}
+/// Makes the second stage of a collective, of the result of the first.
+pub(in crate::collective) type NextStage =
+    Box<dyn FnOnce(UntypedResult) -> Result<Box<Stage>, String> + Send>;
 
-/// Use of the result of a plan.
-pub(in crate::collective) type Finish<T> = Box<dyn FnOnce(Output<T>) -> End + Send>;
-
-/// Stage over elements of type `T` with an operator.
-pub(in crate::collective) struct Vector<T: Item, O> {
+/// A plan's work on a buffer of elements.
+pub(in crate::collective) struct Stage {
     shape: StageShape,
-    operator: O,
-    work: Work<T>,
+    combiner: Option<Combiner>,
+    work: Work,
     /// Plan of the first call, if this rank knows the count.
     plan: Option<Plan>,
-    finish: Finish<T>,
-    slot: Arc<dyn Fail>,
+    /// Lengths of the vectors that the result consists of, if it is not one.
+    lens: Option<Vec<usize>>,
+    next: Option<NextStage>,
 }
 
-impl<T: Item, O: Operator<T>> Vector<T, O> {
-    /// Makes a stage. `count` is the number of elements of the vector or block, or `None` if the
-    /// root knows it.
+impl Stage {
+    /// Makes a stage of elements of `size` bytes, which may have an operator. Without
+    /// [`prepare`](Self::prepare), the root knows how many elements there are.
+    pub fn new(shape: StageShape, size: usize, combiner: Option<Combiner>) -> Box<Self> {
+        let work = Work::new(size, Arc::clone(&shape.pool));
+        Box::new(Stage { shape, combiner, work, plan: None, lens: None, next: None })
+    }
+
+    /// Cuts the result into vectors of these lengths, if there are any.
+    pub fn cut(mut self: Box<Self>, lens: Option<Vec<usize>>) -> Box<Self> {
+        self.lens = lens;
+        self
+    }
+
+    /// Makes another stage follow.
+    pub fn then(mut self: Box<Self>, next: NextStage) -> Box<Self> {
+        self.next = Some(next);
+        self
+    }
+
+    /// Makes the plan for `count` elements: of the vector, or of one block. `input` is what this
+    /// rank gives.
     ///
     /// # Errors
     /// There is no plan for the lengths.
-    pub fn new(
-        shape: StageShape,
-        operator: O,
-        count: Option<usize>,
-        input: &[T],
-        finish: Finish<T>,
-        slot: Arc<dyn Fail>,
-    ) -> Result<Box<Self>, String> {
-        let work = Work::new(Arc::clone(&shape.pool));
-        let mut stage = Box::new(Vector { shape, operator, work, plan: None, finish, slot });
-        if let Some(count) = count {
-            stage.prepare(count, input)?;
-        }
-        Ok(stage)
-    }
-
-    fn prepare(&mut self, count: usize, input: &[T]) -> Result<(), String> {
-        let plan = self.shape.plan(count, size_of::<T>(), self.operator.commutes())?;
+    pub fn prepare(&mut self, count: usize, input: &[u8]) -> Result<(), String> {
+        let commutes = self.combiner.as_ref().is_none_or(|combiner| combiner.commutes);
+        let plan = self.shape.plan(count, self.work.size(), commutes)?;
         self.work.fill(&plan, input)?;
         self.plan = Some(plan);
         Ok(())
     }
-}
 
-/// Combines each element of `new`, which need not be aligned, into `here`.
-#[inline]
-fn combine_all<T: Item, O: Operator<T>>(operator: &O, here: &mut [T], new: &[u8], order: Order) {
-    let new = new.chunks_exact(size_of::<T>().max(1)).map(bytemuck::pod_read_unaligned::<T>);
-    match order {
-        Order::NewFirst => {
-            here.iter_mut().zip(new).for_each(|(here, new)| *here = operator.combine(new, *here));
-        }
-        Order::NewLast => {
-            here.iter_mut().zip(new).for_each(|(here, new)| *here = operator.combine(*here, new));
-        }
-    }
-}
-
-impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
-    fn plan(&mut self, count: Option<u64>) -> Result<Option<Plan>, String> {
+    /// Returns the plan. `count` is what another rank says, and is used if this rank does not know.
+    /// Returns `None` if nobody has said.
+    pub(super) fn plan(&mut self, count: Option<u64>) -> Result<Option<Plan>, String> {
         if self.plan.is_none()
             && let Some(count) = count
         {
@@ -199,45 +164,55 @@ impl<T: Item, O: Operator<T>> Stage for Vector<T, O> {
         Ok(self.plan.take())
     }
 
-    fn first_sender(&self) -> Option<Rank> {
+    /// Returns the rank for which this rank waits while there is no plan.
+    pub(super) fn first_sender(&self) -> Option<Rank> {
         self.shape.first_sender()
     }
 
-    fn element(&self) -> usize {
-        size_of::<T>()
+    /// Returns the bytes of one element.
+    pub(super) fn size(&self) -> usize {
+        self.work.size()
     }
 
-    fn bytes(&mut self, part: Part) -> PartBytes<'_> {
+    /// Returns the bytes of a part.
+    pub(super) fn bytes(&mut self, part: Part) -> PartBytes<'_> {
         self.work.bytes(part)
     }
 
-    fn receive(&mut self, part: Part, how: Arrival, body: Body) {
-        match how {
-            Arrival::Replace => self.work.replace(part, body),
-            Arrival::Combine(order) => {
-                let with = |here: &mut [T], new: &[u8]| {
-                    combine_all(&self.operator, here, new, order);
-                };
-                self.work.combine(part, &body, with);
+    /// Takes a part that has come, whose length was checked.
+    pub(super) fn receive(&mut self, part: Part, how: Arrival, body: Body) {
+        match (how, &self.combiner) {
+            (Arrival::Replace, _) => self.work.replace(part, body),
+            (Arrival::Combine(order), Some(combiner)) => {
+                self.work.combine(part, &body, |here, new| (combiner.combine)(here, new, order));
             }
+            (Arrival::Combine(_), None) => {}
         }
     }
 
-    fn combine(&mut self, new: Part, into: usize, order: Order) {
-        let with = |here: &mut [T], new: &[u8]| combine_all(&self.operator, here, new, order);
-        self.work.combine_parts(new, Part::new(into, new.len), with);
+    /// Combines two parts.
+    pub(super) fn combine(&mut self, new: Part, into: usize, order: Order) {
+        if let Some(Combiner { combine, .. }) = &self.combiner {
+            let into = Part::new(into, new.len);
+            self.work.combine_parts(new, into, |here, new| combine(here, new, order));
+        }
     }
 
-    fn copy(&mut self, part: Part, into: usize) {
+    /// Copies a part.
+    pub(super) fn copy(&mut self, part: Part, into: usize) {
         self.work.copy(part, into);
     }
 
-    fn end(self: Box<Self>, output: Part) -> End {
-        let Vector { work, finish, .. } = *self;
-        finish(Output::new(work, output))
-    }
-
-    fn fail(&self, failure: CollectiveFailure) -> Option<Waker> {
-        self.slot.fail(failure)
+    /// Ends the plan, whose result is this part.
+    ///
+    /// # Errors
+    /// The next plan cannot be made. The collective fails on all ranks, for this reason.
+    pub(super) fn end(self: Box<Self>, output: Part) -> Result<End, String> {
+        let Stage { work, lens, next, .. } = *self;
+        let result = UntypedResult::new(work, output, lens);
+        match next {
+            Some(next) => next(result).map(End::Next),
+            None => Ok(End::Result(result)),
+        }
     }
 }

@@ -2,18 +2,19 @@
 
 use super::core::Doom;
 use super::mail::Mail;
-use super::slot::CollectiveFailure;
+use super::slot::{CollectiveFailure, Slot};
 use super::stage::{End, Stage};
 use crate::collective::run::core::TeamCore;
 use crate::panics::message_of_panic;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
-    Arrival, CollectiveCall, ParcelPurpose, Plan, PlanStep, RoundNumber,
+    Arrival, CollectiveCall, ParcelPurpose, Part, Plan, PlanStep, RoundNumber,
 };
 use oikaze_protocol::limits::MESSAGE_MAX;
 use oikaze_runtime::node::Node;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// Position of the number of a collective's plan in the number of a round.
@@ -26,7 +27,9 @@ pub(super) struct CollectiveRun {
     /// Number of collectives of coherence that this rank had called before.
     pub after: u64,
     /// `None`: it has ended.
-    stage: Option<Box<dyn Stage>>,
+    stage: Option<Box<Stage>>,
+    /// Place of the outcome.
+    slot: Arc<Slot>,
     /// Number of plans before the present one.
     stages: RoundNumber,
     plan: Option<Plan>,
@@ -49,7 +52,7 @@ impl CollectiveRun {
     pub fn new(
         number: u64,
         call: CollectiveCall,
-        stage: Box<dyn Stage>,
+        (stage, slot): (Box<Stage>, Arc<Slot>),
         after: u64,
     ) -> CollectiveRun {
         CollectiveRun {
@@ -57,6 +60,7 @@ impl CollectiveRun {
             call,
             after,
             stage: Some(stage),
+            slot,
             stages: 0,
             plan: None,
             next: 0,
@@ -71,7 +75,8 @@ impl CollectiveRun {
 
     /// Settles with a failure.
     pub fn fail(&mut self, failure: CollectiveFailure) -> Option<Waker> {
-        self.stage.take()?.fail(failure)
+        self.stage = None;
+        self.slot.settle(Err(failure))
     }
 
     /// Runs steps until one has to wait.
@@ -108,7 +113,7 @@ impl CollectiveRun {
                     let said = mail.of(self.number).find_map(|(_, call)| call.count);
                     match stage.plan(said) {
                         Ok(Some(plan)) => {
-                            let bytes = plan.longest().saturating_mul(stage.element());
+                            let bytes = plan.longest().saturating_mul(stage.size());
                             if bytes as u64 > MESSAGE_MAX {
                                 return Progress::Fails(too_long(bytes));
                             }
@@ -124,22 +129,22 @@ impl CollectiveRun {
                 let output = plan.output;
                 let Some(stage) = self.stage.take() else { return Progress::Ended };
                 match stage.end(output) {
-                    End::Settled(waker) => {
-                        wakers.extend(waker);
+                    Ok(End::Result(result)) => {
+                        wakers.extend(self.slot.settle(Ok(result)));
                         return Progress::Ended;
                     }
-                    End::Next(stage) => {
+                    Ok(End::Next(stage)) => {
                         (self.stage, self.plan, self.next) = (Some(stage), None, 0);
                         self.stages += 1;
                         continue;
                     }
-                    End::Mistake(why) => return Progress::Fails(CollectiveFailure::Mistake(why)),
+                    Err(why) => return Progress::Fails(CollectiveFailure::Mistake(why)),
                 }
             };
             let round = self.stages << STAGE_SHIFT | round;
             match step {
                 PlanStep::Send { to, part } => {
-                    let len = part.len.saturating_mul(stage.element());
+                    let len = part.len.saturating_mul(stage.size());
                     if !mail.may_send(to, len) {
                         return Progress::Waits(Some(to));
                     }
@@ -152,7 +157,7 @@ impl CollectiveRun {
                         return Progress::Waits(Some(from));
                     };
                     mail.has_read(from, body.len());
-                    if let Err(failure) = receive(&mut **stage, part, how, body, from) {
+                    if let Err(failure) = receive(stage, part, how, body, from) {
                         return Progress::Fails(failure);
                     }
                     if let Some(bytes) = mail.report(from) {
@@ -168,18 +173,18 @@ impl CollectiveRun {
 }
 
 fn receive(
-    stage: &mut dyn Stage,
-    part: oikaze_protocol::collective::Part,
+    stage: &mut Stage,
+    part: Part,
     how: Arrival,
     body: Body,
     from: Rank,
 ) -> Result<(), CollectiveFailure> {
-    if Some(body.len()) != part.len.checked_mul(stage.element()) {
+    if Some(body.len()) != part.len.checked_mul(stage.size()) {
         return Err(CollectiveFailure::Mistake(format!(
             "rank {from} sent {} bytes where {} elements of {} bytes belong; do all nodes run the same version of Oikaze?",
             body.len(),
             part.len,
-            stage.element()
+            stage.size()
         )));
     }
     stage.receive(part, how, body);

@@ -1,11 +1,12 @@
 //! Operators that are known at run time only.
 
-use crate::collective::operator::OperatorCode;
 use crate::collective::operator::{
-    And, Max, MaxLocation, Min, MinLocation, Operator, Or, Product, Sum, Xor,
+    And, Combiner, Max, MaxLocation, Min, MinLocation, Operator, OperatorCode, Or, Product, Sum,
+    Xor,
 };
-use crate::tables::element_kind::{ElementKind, KindClass};
+use crate::tables::element_kind::ElementKind;
 use oikaze_protocol::rma::Combine;
+use std::ops::{Add, Mul, Sub};
 
 /// Expands to `true` for operators of pairs.
 macro_rules! is_pair {
@@ -77,9 +78,36 @@ macro_rules! enumeration {
 }
 for_each_operator!(enumeration);
 
-macro_rules! contains {
-    ($this:ident $($operator:ident)*) => {
-        matches!($this, $(UntypedOperator::$operator)|*)
+/// Expands to the operator over bytes that is one of these operators for a type.
+macro_rules! pick {
+    ($this:ident, $type:ty, $of:ident; $($operator:ident)*) => {
+        match $this {
+            $(UntypedOperator::$operator => Some(Combiner::of::<$type>($of($operator))),)*
+            _ => None,
+        }
+    };
+}
+
+macro_rules! combiner {
+    // Truth values are bytes.
+    (truth $type:ty, $this:ident) => {
+        operators_of!(truth, pick $this, $type, identity;)
+    };
+    (complex $type:ty, $this:ident) => {
+        operators_of!(complex, pick $this, $type, Complex;)
+    };
+    ($class:ident $type:ty, $this:ident) => {
+        operators_of!($class, pick $this, $type, identity;)
+            .or_else(|| operators_of!(pair, pick $this, [$type; 2], identity;))
+    };
+}
+
+macro_rules! combiners {
+    ($this:ident $of:ident; $(
+        $(#[$text:meta])*
+        $kind:ident: $name:literal, $type:ty, $class:ident, $element:tt, $faces:tt;
+    )*) => {
+        match $of { $(ElementKind::$kind => combiner!($class $type, $this),)* }
     };
 }
 
@@ -95,105 +123,75 @@ impl UntypedOperator {
     /// # Errors
     /// They cannot; the error says what can be done.
     pub fn fits(self, kind: ElementKind) -> Result<(), String> {
-        let fits = match kind.class() {
-            KindClass::Integer => operators_of!(integer, contains self),
-            KindClass::Float => operators_of!(float, contains self),
-            KindClass::Truth => operators_of!(truth, contains self),
-            KindClass::Complex => operators_of!(complex, contains self),
-        };
-        if fits || kind.class().has_order() && operators_of!(pair, contains self) {
-            return Ok(());
-        }
-        Err(format!(
-            "{self:?} does not combine elements of {}: take another operator, or convert them",
-            kind.name()
-        ))
+        self.combiner(kind).map(drop)
+    }
+
+    /// Returns the operator over the bytes of numbers of this kind, or of pairs of them.
+    pub(super) fn combiner(self, kind: ElementKind) -> Result<Combiner, String> {
+        for_each_kind!(combiners self kind;).ok_or_else(|| {
+            let kind = kind.name();
+            format!("{self:?} does not combine elements of {kind}: take another operator, or convert them")
+        })
     }
 }
 
-/// An operator that was checked to fit its elements.
-#[derive(Clone, Copy)]
-pub(super) struct Applied(pub UntypedOperator);
-
-macro_rules! applied_to {
-    ($type:ty, $other:expr; $($operator:ident)*) => {
-        impl Operator<$type> for Applied {
-            #[inline]
-            fn combine(&self, first: $type, second: $type) -> $type {
-                match self.0 {
-                    $(UntypedOperator::$operator => $operator.combine(first, second),)*
-                    other => $other(other, first, second),
-                }
-            }
-            fn code(&self) -> OperatorCode {
-                self.0.code()
-            }
-        }
-    };
+fn identity<O>(operator: O) -> O {
+    operator
 }
 
-macro_rules! applied {
-    (integer $type:ty) => {
-        operators_of!(integer, applied_to $type, refused;);
-        operators_of!(pair, applied_to [$type; 2], refused;);
-    };
-    // Pairs are a value with its location, or a complex number.
-    (float $type:ty) => {
-        operators_of!(float, applied_to $type, refused;);
-        operators_of!(pair, applied_to [$type; 2], complex;);
-    };
-    // Truth values are bytes, and complex numbers pairs.
-    (truth $type:ty) => {};
-    (complex $type:ty) => {};
+/// Operator of complex numbers: two numbers, real part first.
+struct Complex<O>(O);
+
+impl<F: Add<Output = F>> Operator<[F; 2]> for Complex<Sum> {
+    fn combine(&self, [a, b]: [F; 2], [c, d]: [F; 2]) -> [F; 2] {
+        [a + c, b + d]
+    }
+    fn code(&self) -> OperatorCode {
+        OperatorCode::Sum
+    }
 }
 
-macro_rules! kinds {
-    ($(
-        $(#[$text:meta])*
-        $kind:ident: $name:literal, $type:ty, $class:ident, $element:tt, $faces:tt;
-    )*) => {
-        $(applied!($class $type);)*
-    };
-}
-for_each_kind!(kinds);
-
-/// `fits` has refused the operator.
-fn refused<T>(_: UntypedOperator, first: T, _: T) -> T {
-    first
-}
-
-fn complex<F>(operator: UntypedOperator, [a, b]: [F; 2], [c, d]: [F; 2]) -> [F; 2]
-where
-    F: Copy + std::ops::Add<Output = F> + std::ops::Sub<Output = F> + std::ops::Mul<Output = F>,
+impl<F: Copy + Add<Output = F> + Sub<Output = F> + Mul<Output = F>> Operator<[F; 2]>
+    for Complex<Product>
 {
-    match operator {
-        UntypedOperator::Product => [a * c - b * d, a * d + b * c],
-        _ => [a + c, b + d],
+    fn combine(&self, [a, b]: [F; 2], [c, d]: [F; 2]) -> [F; 2] {
+        [a * c - b * d, a * d + b * c]
+    }
+    fn code(&self) -> OperatorCode {
+        OperatorCode::Product
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::operator::Item;
+    use oikaze_protocol::collective::Order;
+
+    fn combined<T: Item>(operator: UntypedOperator, kind: ElementKind, [first, new]: [T; 2]) -> T {
+        let combiner = operator.combiner(kind).unwrap();
+        assert_eq!(combiner.code as u32, operator as u32 + 1, "the code of Rust's operators");
+        let mut here = bytemuck::bytes_of(&first).to_vec();
+        (combiner.combine)(&mut here, bytemuck::bytes_of(&new), Order::NewLast);
+        bytemuck::pod_read_unaligned(&here)
+    }
 
     #[test]
     fn complex_numbers_are_added_and_multiplied() {
-        let (a, b) = ([1.0_f64, 2.0], [3.0, -1.0]);
-        assert_eq!(Applied(UntypedOperator::Sum).combine(a, b), [4.0, 1.0]);
-        assert_eq!(Applied(UntypedOperator::Product).combine(a, b), [5.0, 5.0]);
+        let of = |operator| combined(operator, ElementKind::Complex128, [[1.0, 2.0], [3.0, -1.0]]);
+        assert_eq!(of(UntypedOperator::Sum), [4.0, 1.0]);
+        assert_eq!(of(UntypedOperator::Product), [5.0, 5.0]);
     }
 
     /// Every operator that fits a kind gives what the operator of Rust gives.
     #[test]
     fn operators_are_those_of_rust() {
         use UntypedOperator as U;
-        let of = |operator| Operator::<i32>::combine(&Applied(operator), 12, 10);
+        let of = |operator| combined(operator, ElementKind::I32, [12, 10]);
         let all = [U::Sum, U::Product, U::Min, U::Max, U::And, U::Or, U::Xor].map(of);
         assert_eq!(all, [22, 120, 10, 12, 8, 14, 6]);
-        let codes: Vec<_> =
-            U::ALL.iter().map(|one| Operator::<i32>::code(&Applied(*one)) as u32).collect();
-        assert_eq!(codes, (1..=9).collect::<Vec<u32>>(), "the codes of Rust's operators");
-        let pairs = [U::MinLocation, U::MaxLocation].map(|o| Applied(o).combine([5, 1], [5, 0]));
+        let pairs = [U::MinLocation, U::MaxLocation]
+            .map(|operator| combined(operator, ElementKind::I32, [[5, 1], [5, 0]]));
         assert_eq!(pairs, [[5, 0], [5, 0]]);
     }
 }

@@ -1,0 +1,309 @@
+//! Beginning of collectives, over bytes. The typed forms ([`Start`]) and the untyped ones
+//! ([`Untyped`](super::untyped::Untyped)) call it.
+
+use super::operator::{Combiner, Item, OperatorCode};
+use crate::collective::pending::Pending;
+use crate::collective::run::slot::Slot;
+use crate::collective::run::stage::{Stage, StageShape};
+use crate::collective::run::work::UntypedResult;
+use crate::collective::team::Team;
+use crate::tables::element_kind::ItemType;
+use oikaze_protocol::Rank;
+use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, ElementCode, hash_of_lengths};
+use oikaze_runtime::node::WORLD;
+use std::sync::Arc;
+
+/// Starts collectives of a team without waiting for them. Its methods have the names of the
+/// blocking ones ([`Collectives`](super::Collectives)), and return [`Pending`] results.
+///
+/// ```
+/// use oikaze::collective::Start;
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let start: Start<'_> = job.start();
+/// let (sums, ranks) = (start.all_reduce(&[1_u32], Sum), start.all_gather(&[job.rank()]));
+/// assert_eq!(sums.wait()?, [ranks.wait()?.len() as u32]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'t> {
+    pub(super) team: &'t Team,
+    /// Code of what the values are beyond their type (COLL-3.8); 0 for nothing.
+    pub(super) meaning: u32,
+    /// Call of the program, if this collective carries it (COLL-3.10).
+    pub(super) carries: Carries,
+}
+
+/// Call of a program that a collective carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Carries {
+    /// The collective itself.
+    Nothing,
+    /// Exchange of what the members of a team know (COH-15.1).
+    TeamBarrier,
+    /// Exchange of colors and keys (COLL-5.1).
+    Split,
+    /// Values that only a binding understands. With a collective and an operator, each rank
+    /// combines them by itself.
+    Values(Option<(CollectiveKind, OperatorCode)>),
+}
+
+impl Carries {
+    /// Returns the call that the ranks compare, from the call that carries it.
+    fn call_of(self, call: CollectiveCall) -> CollectiveCall {
+        match self {
+            Carries::Nothing => call,
+            Carries::TeamBarrier => CollectiveCall { element: ElementCode::KNOWLEDGE, ..call },
+            Carries::Split => CollectiveCall { element: ElementCode::SPLIT, ..call },
+            Carries::Values(combined) => {
+                let (kind, operator) = combined.unwrap_or((call.kind, call.operator));
+                CollectiveCall { kind, operator, element: call.element.as_values(), ..call }
+            }
+        }
+    }
+}
+
+/// Elements over bytes, which need not be aligned.
+#[derive(Clone, Copy)]
+pub(super) struct Values<'a> {
+    bytes: &'a [u8],
+    /// Number of elements.
+    len: usize,
+}
+
+impl<'a> Values<'a> {
+    const NONE: Values<'static> = Values { bytes: &[], len: 0 };
+
+    pub fn of<T: Item>(values: &'a [T]) -> Self {
+        Values { bytes: bytemuck::cast_slice(values), len: values.len() }
+    }
+
+    /// Takes bytes that are a whole number of elements.
+    pub fn of_bytes(bytes: &'a [u8], item: ItemType) -> Self {
+        Values { bytes, len: bytes.len() / item.size.max(1) }
+    }
+}
+
+impl<'t> Start<'t> {
+    pub(super) fn of(team: &'t Team) -> Self {
+        Self { team, meaning: 0, carries: Carries::Nothing }
+    }
+
+    fn shape(&self, kind: CollectiveKind, root: Rank) -> StageShape {
+        let Team { core, node, machines, several_machines, .. } = self.team;
+        StageShape {
+            kind,
+            rank: core.me(),
+            root,
+            machines: Arc::clone(machines),
+            several_machines: *several_machines,
+            pool: Arc::clone(node.collectives.pool()),
+            uneven: None,
+        }
+    }
+
+    /// Returns the call of a collective without an operator, whose count is not known.
+    fn call(&self, kind: CollectiveKind, root: Rank, item: ItemType) -> CollectiveCall {
+        let element = ElementCode::new(item.name, item.size).with_meaning(self.meaning);
+        let root = if kind.has_root() { root } else { 0 };
+        let operator = OperatorCode::None;
+        CollectiveCall { kind, uneven: false, element, operator, root, count: None }
+    }
+
+    /// Returns why a root is none, if so.
+    fn check_root(&self, call: &CollectiveCall) -> Result<(), String> {
+        let (root, size) = (call.root, self.team.size());
+        if root < size {
+            return Ok(());
+        }
+        Err(format!(
+            "root {root} is not a rank of this team of {size}; ranks are 0 to {}",
+            size - 1
+        ))
+    }
+
+    /// Returns the length of one block of so many elements.
+    fn block(&self, len: usize) -> Result<usize, String> {
+        let size = self.team.size() as usize;
+        if len.is_multiple_of(size) {
+            return Ok(len / size);
+        }
+        Err(format!(
+            "{len} elements cannot be divided among {size} ranks equally: pad them, or use the form with unequal counts"
+        ))
+    }
+
+    /// Begins a collective of equal parts. The root counts if the kind has one. `room` is the
+    /// number of elements of the caller's slice for the result, if there is one.
+    pub(super) fn begin_even(
+        self,
+        (kind, root): (CollectiveKind, Rank),
+        item: ItemType,
+        values: Values<'_>,
+        combiner: Option<Combiner>,
+        room: Option<usize>,
+    ) -> Pending<UntypedResult> {
+        let mut call = self.call(kind, root, item);
+        let is_root = self.team.rank() == call.root;
+        let of_root = matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Scatter);
+        let values = if of_root && !is_root { Values::NONE } else { values };
+        // Number of elements of the vector or of one block; `None`: the root knows.
+        let count = match kind {
+            CollectiveKind::Broadcast if !is_root => Ok(room),
+            CollectiveKind::Scatter if !is_root => Ok(None),
+            kind if kind.has_blocks() => self.block(values.len).map(Some),
+            _ => Ok(Some(values.len)),
+        };
+        let sound = self.check_root(&call).and_then(|()| match &count {
+            Ok(_) => self.check_room(kind, values.len, room),
+            Err(why) => Err(why.clone()),
+        });
+        let count = count.unwrap_or(Some(values.len));
+        let total = if kind == CollectiveKind::Scatter { values.len } else { count.unwrap_or(0) };
+        call.count = count.map(|_| total as u64);
+        call.operator = combiner.as_ref().map_or(OperatorCode::None, |combiner| combiner.code);
+        let mut stage = Stage::new(self.shape(kind, call.root), item.size, combiner);
+        let sound = sound.and_then(|()| match count {
+            Some(count) => stage.prepare(count, values.bytes),
+            None => Ok(()),
+        });
+        self.begin_stage(call, stage, sound)
+    }
+
+    /// Checks that the caller's slice has room for what comes from `len` elements of this rank.
+    fn check_room(
+        &self,
+        kind: CollectiveKind,
+        len: usize,
+        room: Option<usize>,
+    ) -> Result<(), String> {
+        let size = self.team.size();
+        let result = match kind {
+            CollectiveKind::AllToAll => Some(len),
+            CollectiveKind::AllGather => len.checked_mul(size as usize),
+            _ => room,
+        };
+        match room {
+            Some(room) if result != Some(room) => Err(format!(
+                "{room} elements are given for the result of {len} elements of this rank among {size} ranks",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin_stage(
+        self,
+        call: CollectiveCall,
+        stage: Box<Stage>,
+        sound: Result<(), String>,
+    ) -> Pending<UntypedResult> {
+        let Team { core, node, limit, .. } = self.team;
+        let call = self.carries.call_of(call);
+        if !self.team.is_channel {
+            node.coherence.forget_interrupted();
+        }
+        let slot = Arc::new(Slot::default());
+        let stage = (stage, Arc::clone(&slot));
+        let number = node.enter().map(|_| core.begin(node, call, stage, sound));
+        let number = number.map(|number| (number + 1, core.id() == WORLD));
+        Pending::new(slot, node, call, number, *limit)
+    }
+
+    /// Begins a collective whose arguments are none, for this reason. It fails on all ranks.
+    pub(super) fn refused(
+        self,
+        kind: CollectiveKind,
+        item: ItemType,
+        why: String,
+    ) -> Pending<UntypedResult> {
+        let stage = Stage::new(self.shape(kind, 0), item.size, None);
+        self.begin_stage(self.call(kind, 0, item), stage, Err(why))
+    }
+
+    /// Begins a collective of vectors whose lengths may differ: of one for each rank, or of one
+    /// where each rank gives one. It has two plans (COLL-2.5). The first exchanges lengths, the
+    /// second moves the data.
+    pub(super) fn begin_uneven(
+        self,
+        (kind, root): (CollectiveKind, Rank),
+        item: ItemType,
+        vectors: &[Values<'_>],
+    ) -> Pending<UntypedResult> {
+        let call = CollectiveCall { uneven: true, ..self.call(kind, root, item) };
+        let is_root = self.team.rank() == call.root;
+        let size = self.team.size() as usize;
+        // Collective of the lengths, their number in a block, and the number that this rank gives.
+        let (exchange, count, given) = match kind {
+            CollectiveKind::Scatter => {
+                (CollectiveKind::Broadcast, size, if is_root { size } else { 0 })
+            }
+            CollectiveKind::AllToAll => (kind, 1, size),
+            _ => (CollectiveKind::AllGather, 1, 1),
+        };
+        let vectors = if given == 0 { &[] } else { vectors };
+        let lens: Vec<usize> = vectors.iter().map(|vector| vector.len).collect();
+        let input: Vec<u64> = lens.iter().map(|len| *len as u64).collect();
+        let values = joined(vectors);
+        let shape = self.shape(kind, call.root);
+        let next = move |counts: UntypedResult| {
+            let counts = counts.into_elements::<u64>();
+            let counts: Result<Vec<usize>, _> = counts.into_iter().map(usize::try_from).collect();
+            let counts = counts.map_err(|_| "a length is too large".to_owned())?;
+            let zeros = vec![0; counts.len()];
+            // Lengths of the block to each rank, of that of each rank, and of the results.
+            let (sent, received, results) = match kind {
+                CollectiveKind::Scatter => (counts, zeros, None),
+                CollectiveKind::AllToAll => (lens, counts.clone(), Some(counts)),
+                CollectiveKind::Gather if !is_root => (zeros, counts, Some(Vec::new())),
+                _ => (zeros, counts.clone(), Some(counts)),
+            };
+            let shape = StageShape { uneven: Some((sent, received)), ..shape };
+            let mut stage = Stage::new(shape, item.size, None).cut(results);
+            stage.prepare(0, &values).map(|()| stage)
+        };
+        let sound = self.check_root(&call).and_then(|()| check_vectors(vectors.len(), given));
+        let shape = self.shape(exchange, call.root);
+        let mut stage = Stage::new(shape, size_of::<u64>(), None).then(Box::new(next));
+        let sound = sound.and_then(|()| stage.prepare(count, bytemuck::cast_slice(&input)));
+        self.begin_stage(call, stage, sound)
+    }
+
+    /// Begins to combine the vectors of all ranks element by element. Rank `r` gets the combined
+    /// vectors `r`. All ranks know the lengths, so there is one plan.
+    pub(super) fn begin_reduce_scatter_uneven(
+        self,
+        item: ItemType,
+        vectors: &[Values<'_>],
+        combiner: Combiner,
+    ) -> Pending<UntypedResult> {
+        let kind = CollectiveKind::ReduceScatter;
+        let lens: Vec<usize> = vectors.iter().map(|vector| vector.len).collect();
+        let sum = lens.iter().try_fold(0_usize, |sum, len| sum.checked_add(*len));
+        let call = CollectiveCall {
+            uneven: true,
+            operator: combiner.code,
+            root: hash_of_lengths(&lens),
+            count: sum.map(|sum| sum as u64),
+            ..self.call(kind, 0, item)
+        };
+        let sound = check_vectors(vectors.len(), self.team.size() as usize);
+        let fits = sum.map(drop).ok_or_else(|| "the lengths are too large".to_owned());
+        let shape = StageShape { uneven: Some((Vec::new(), lens)), ..self.shape(kind, 0) };
+        let mut stage = Stage::new(shape, item.size, Some(combiner));
+        let sound = sound.and(fits).and_then(|()| stage.prepare(0, &joined(vectors)));
+        self.begin_stage(call, stage, sound)
+    }
+}
+
+fn joined(vectors: &[Values<'_>]) -> Vec<u8> {
+    vectors.iter().map(|vector| vector.bytes).collect::<Vec<_>>().concat()
+}
+
+fn check_vectors(given: usize, size: usize) -> Result<(), String> {
+    if given == size {
+        return Ok(());
+    }
+    Err(format!("{given} vectors are given for {size} ranks: give one for each rank"))
+}
