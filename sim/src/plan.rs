@@ -162,7 +162,7 @@ pub struct Plan {
     /// Set if every first candidate address leads to no node.
     pub false_candidates: bool,
     /// Probability that the link takes only part of a batch.
-    pub stubborn: f64,
+    pub refusing: f64,
     /// Maximum time until a program reads a message.
     pub reading: Duration,
     /// Maximum time from a cause to the turn that it wants.
@@ -243,7 +243,7 @@ impl Plan {
             nodes,
             settings,
             false_candidates: random.chance(0.2),
-            stubborn: if random.chance(0.3) { 0.3 } else { 0.0 },
+            refusing: if random.chance(0.3) { 0.3 } else { 0.0 },
             reading: Duration::from_nanos(random.spread(1, 20_000_000)),
             sluggish: Duration::from_nanos(random.spread(1, 50_000)),
             weather,
@@ -421,10 +421,10 @@ impl fmt::Display for Plan {
             writeln!(f, "partition: {partition:?}")?;
         }
         writeln!(f, "settings: {:?}", self.settings)?;
-        let (stubborn, reading) = (self.stubborn, self.reading);
+        let (refusing, reading) = (self.refusing, self.reading);
         writeln!(
             f,
-            "link refuses {stubborn}, reading {reading:?}, turns after {:?}, stalls {:?}, {:?}",
+            "link refuses {refusing}, reading {reading:?}, turns after {:?}, stalls {:?}, {:?}",
             self.sluggish, self.stalls, self.kill
         )?;
         if let Some(shared) = &self.shared {

@@ -139,7 +139,7 @@ fn sixty_four_nodes_share_arrays_and_pass_barriers_together() {
         nodes: NODES,
         settings: settings(),
         false_candidates: false,
-        stubborn: 0.0,
+        refusing: 0.0,
         weather: Weather { partitions: Vec::new(), ..Weather::mild(random) },
         stalls: Vec::new(),
         roles: vec![vec![Role::Sharer(0)]; NODES as usize],

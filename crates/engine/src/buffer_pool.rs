@@ -34,9 +34,9 @@ struct IdleBuffers {
     buffers: VecDeque<Vec<u8>>,
     /// Sum of the capacities of all buffers.
     bytes: usize,
-    /// Is `true` from [`BufferPool::rest`] until the next long buffer is wanted. Meanwhile the pool
+    /// Is `true` from [`BufferPool::trim`] until the next long buffer is wanted. Meanwhile the pool
     /// keeps no buffer.
-    resting: bool,
+    trimmed: bool,
 }
 
 impl Body {
@@ -168,9 +168,9 @@ impl BufferPool {
 
     /// Called when no long message has come for a while. Frees all idle buffers. Buffers in use are
     /// freed with their bodies, until the next long buffer is wanted.
-    pub fn rest(&self) {
+    pub fn trim(&self) {
         let mut kept = self.kept();
-        *kept = IdleBuffers { resting: true, ..IdleBuffers::default() };
+        *kept = IdleBuffers { trimmed: true, ..IdleBuffers::default() };
     }
 
     fn kept(&self) -> Locked<MutexGuard<'_, IdleBuffers>> {
@@ -191,7 +191,7 @@ impl BufferPool {
 
 impl IdleBuffers {
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
-        self.resting = false;
+        self.trimmed = false;
         let fits = |buffer: &Vec<u8>| (len..=len.saturating_mul(2)).contains(&buffer.capacity());
         let at = self.buffers.iter().rposition(fits)?;
         let buffer = self.buffers.remove(at)?;
@@ -203,7 +203,7 @@ impl IdleBuffers {
     /// `BODY_POOL_BYTES_MAX`, least recently used first. The latest buffer stays, however long it
     /// is.
     fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
-        if self.resting {
+        if self.trimmed {
             return vec![buffer];
         }
         self.bytes += buffer.capacity();
@@ -250,7 +250,7 @@ mod tests {
         let [early, late] = [0, 1].map(|_| Body::new(buffer_pool.lend(1 << 20), &buffer_pool));
         drop(early);
         assert_eq!(buffer_pool.kept().bytes, 1 << 20);
-        buffer_pool.rest();
+        buffer_pool.trim();
         drop(late);
         assert!(buffer_pool.kept().buffers.is_empty());
         assert_eq!(buffer_pool.kept().bytes, 0);

@@ -167,9 +167,9 @@ impl Inbox {
     }
 
     /// Frees the memory for long bodies after `BODY_POOL_IDLE_TIME` without one.
-    pub(crate) fn rest_buffer_pool(&mut self, now: Time, buffer_pool: &BufferPool) {
+    pub(crate) fn trim_buffer_pool(&mut self, now: Time, buffer_pool: &BufferPool) {
         if self.long_body.take_if(|latest| now - *latest > BODY_POOL_IDLE_TIME).is_some() {
-            buffer_pool.rest();
+            buffer_pool.trim();
         }
     }
 }

@@ -140,7 +140,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             regions::remove(slot, &mut out, egress);
         }
         out.peers.settle(now);
-        inbox.rest_buffer_pool(now, &out.layers.buffer_pool);
+        inbox.trim_buffer_pool(now, &out.layers.buffer_pool);
         let unposted = self.layers.rma.answers() > deferred
             || self.layers.coherence.owes()
             || self.loopback.is_due();

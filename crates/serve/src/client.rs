@@ -141,7 +141,7 @@ impl Client {
         } else {
             self.idle_turns += 1;
             if self.idle_turns >= POLLS_PER_CHECK {
-                self.hear()?;
+                self.read_control()?;
             }
         }
         Ok(busy)
@@ -151,7 +151,7 @@ impl Client {
     ///
     /// # Errors
     /// The node has ended (`UnexpectedEof`).
-    pub(super) fn hear(&mut self) -> io::Result<()> {
+    pub(super) fn read_control(&mut self) -> io::Result<()> {
         self.idle_turns = 0;
         // A child of fork may hold the socket of a node that has ended.
         if self.pair.line.process_has_ended() {

@@ -232,12 +232,12 @@ impl ServedLink {
         let system = |source| ConnectError::System { name: name.to_owned(), source };
         let memory = shared_memory()?;
         // A server that refuses this user answers before it is asked, and hangs up.
-        let said = line.say(&request(ask).encode(), Some(memory.as_fd()));
+        let message = line.say(&request(ask).encode(), Some(memory.as_fd()));
         let answer = answer(&line).map_err(|why| match why.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
                 ConnectError::Ended { name: name.to_owned() }
             }
-            _ => system(said.err().unwrap_or(why)),
+            _ => system(message.err().unwrap_or(why)),
         })?;
         let opened = match OpenAnswer::decode(&answer).map_err(|_| system(nonsense()))? {
             OpenAnswer::Refused(why) => {
@@ -297,7 +297,7 @@ impl ServedLink {
     }
 
     /// Takes wakeups from the socket, and finds out whether the server still lives and runs.
-    fn hear(&mut self) -> io::Result<()> {
+    fn read_control(&mut self) -> io::Result<()> {
         self.idle_polls = 0;
         // A position that cannot be is found where records are put in.
         if let Ok(unread) = self.pair.outward.unread() {
@@ -305,10 +305,10 @@ impl ServedLink {
         }
         loop {
             match self.pair.line.hear() {
-                Ok(Some(said)) if ControlSocket::is_wake(&said) => {}
-                Ok(Some(said)) => {
+                Ok(Some(message)) if ControlSocket::is_wake(&message) => {}
+                Ok(Some(message)) => {
                     // The server tells why it serves this node no more.
-                    if let Ok(OpenAnswer::Refused(why)) = OpenAnswer::decode(said.bytes()) {
+                    if let Ok(OpenAnswer::Refused(why)) = OpenAnswer::decode(message.bytes()) {
                         return Err(self.ended(&format!("serves this node no more: {why}")));
                     }
                 }
@@ -504,7 +504,9 @@ fn answer(line: &ControlSocket) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + OPEN_TIME;
     loop {
         match line.hear()? {
-            Some(said) if !ControlSocket::is_wake(&said) => return Ok(said.bytes().to_vec()),
+            Some(message) if !ControlSocket::is_wake(&message) => {
+                return Ok(message.bytes().to_vec());
+            }
             Some(_) => continue,
             None => {}
         }
@@ -572,10 +574,10 @@ impl Link for ServedLink {
         } else {
             self.idle_polls += 1;
             if self.sleepers > 0 {
-                self.hear()?;
+                self.read_control()?;
                 self.arm();
             } else if self.idle_polls >= POLLS_PER_CHECK {
-                self.hear()?;
+                self.read_control()?;
             }
         }
         Ok(count)
@@ -606,7 +608,7 @@ impl Link for ServedLink {
         if !yes {
             self.sleepers = self.sleepers.saturating_sub(1);
             self.pending.clear();
-            self.hear()?;
+            self.read_control()?;
             if self.sleepers > 0 {
                 // Its wakeup may have been heard just now.
                 self.arm();

@@ -31,7 +31,7 @@ impl OnDemand {
         let link = self.link(&self.name, ask)?;
         Ok(link.reconnecting(Box::new(move |why, name, ask| {
             let next = self.link(name, ask)?;
-            oikaze_os::signals::say(&format!(
+            oikaze_os::signals::print_line(&format!(
                 "oikaze: node {rank}: {why}; another server takes over, and the node goes on"
             ));
             Ok(next)

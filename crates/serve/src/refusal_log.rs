@@ -18,11 +18,11 @@ pub(super) struct RefusalLog {
 
 impl RefusalLog {
     /// Prints a line, unless the interval has had its lines.
-    pub fn say(&mut self, line: &str) {
+    pub fn log(&mut self, line: &str) {
         let now = Instant::now();
-        self.end_of_interval(now).iter().for_each(|line| say(line));
+        self.end_of_interval(now).iter().for_each(|line| log(line));
         if self.admit(now) {
-            say(line);
+            log(line);
         }
     }
 
@@ -56,8 +56,8 @@ impl RefusalLog {
 }
 
 /// Prints a line under the name of the command. Never waits for whoever reads the output.
-pub(super) fn say(text: &str) {
-    oikaze_os::signals::say(&format!("oikaze serve: {text}"));
+pub(super) fn log(text: &str) {
+    oikaze_os::signals::print_line(&format!("oikaze serve: {text}"));
 }
 
 #[cfg(test)]

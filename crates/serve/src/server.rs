@@ -3,7 +3,7 @@
 use super::client::{Client, ask_of};
 use super::name::{check_name, socket_name};
 use super::record::OPEN_TIME;
-use super::refusal_log::{RefusalLog, say};
+use super::refusal_log::{RefusalLog, log};
 use oikaze_os::cpu::{
     CpuId, Event, NoCore, Priority, bind_to_cores, online_cpus, raise_on_shared_core, yield_core,
 };
@@ -218,7 +218,7 @@ impl Server {
                 bound.map_err(system(format!("bind a worker to core {core}")))?;
             }
             if let Err(why) = prioritized {
-                say(&format!("the workers have no priority: {why}"));
+                log(&format!("the workers have no priority: {why}"));
             }
         }
         Ok(())
@@ -265,7 +265,7 @@ impl Server {
                 self.accept();
             }
             self.hear_callers();
-            self.refusals.end_of_interval(Instant::now()).iter().for_each(|line| say(line));
+            self.refusals.end_of_interval(Instant::now()).iter().for_each(|line| log(line));
             if self.served() > 0 || !self.callers.is_empty() {
                 self.served_last = Instant::now();
                 continue;
@@ -306,7 +306,7 @@ impl Server {
                 },
                 Err(why) => {
                     // Where no descriptor is free, the connection waits in the kernel.
-                    self.refusals.say(&format!("a node was not accepted: {why}"));
+                    self.refusals.log(&format!("a node was not accepted: {why}"));
                     self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
                 }
@@ -339,9 +339,9 @@ impl Server {
             match line.hear() {
                 Ok(None) if now < deadline => self.callers.push((line, deadline)),
                 Ok(None) => self.refuse(&line, "no request has come"),
-                Ok(Some(said)) => {
-                    let request = OpenRequest::decode(said.bytes());
-                    match (request, said.descriptor) {
+                Ok(Some(message)) => {
+                    let request = OpenRequest::decode(message.bytes());
+                    match (request, message.descriptor) {
                         (Ok(request), Some(memory)) => self.open(line, &request, &memory),
                         (Ok(_), None) => self.refuse(&line, "the request came without memory"),
                         (Err(why), _) => self.refuse(&line, &why.to_string()),
@@ -362,7 +362,7 @@ impl Server {
         // A node that has gone needs no reason.
         let _ = line.say(&answer.encode(), None);
         if let OpenAnswer::Refused(why) | OpenAnswer::NotServed(why) = answer {
-            self.refusals.say(&format!("a node of user {} was refused: {why}", line.user()));
+            self.refusals.log(&format!("a node of user {} was refused: {why}", line.user()));
         }
     }
 
@@ -400,7 +400,7 @@ impl Server {
             Ok(pair) => pair,
             Err(why) => {
                 let why = format!("a node of user {user} has sent unusable memory: {why}");
-                return self.refusals.say(&why);
+                return self.refusals.log(&why);
             }
         };
         if pair.line.say(&answer.encode(), None).is_err() {
@@ -485,7 +485,7 @@ impl Worker {
             if !matches!(why.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
             {
                 client.refuse(&why.to_string());
-                say(&format!("a node of user {} is served no more: {why}", client.user));
+                log(&format!("a node of user {} is served no more: {why}", client.user));
             }
             self.nodes.fetch_sub(1, Ordering::Relaxed);
             let mut users = locked(users);
@@ -522,7 +522,7 @@ impl Worker {
         self.event.clear();
         self.each(clients, users, |client| {
             client.wake_up()?;
-            client.hear()
+            client.read_control()
         });
     }
 }

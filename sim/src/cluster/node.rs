@@ -86,7 +86,7 @@ impl Node {
             address_of(rank),
             usize::from(plan.settings.datagram_max),
             plan.settings.receive_buffer as usize,
-            plan.stubborn,
+            plan.refusing,
             purpose(1),
         );
         let mailbox = link.mailbox();

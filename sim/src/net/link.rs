@@ -65,7 +65,7 @@ pub struct SimLink {
     datagram_max: usize,
     receive_buffer: usize,
     /// Fraction of the calls to `send` that take only some of the datagrams, as a full socket does.
-    stubborn: f64,
+    refusing: f64,
     random: Random,
     statistics: Statistics,
 }
@@ -77,7 +77,7 @@ impl SimLink {
         address: SocketAddr,
         datagram_max: usize,
         receive_buffer: usize,
-        stubborn: f64,
+        refusing: f64,
         random: Random,
     ) -> SimLink {
         let statistics = Statistics::default();
@@ -86,7 +86,7 @@ impl SimLink {
             address,
             datagram_max,
             receive_buffer,
-            stubborn,
+            refusing,
             random,
             statistics,
         }
@@ -150,7 +150,7 @@ fn arrival((from, bytes, congested): &Datagram) -> Arrival<'_> {
 
 impl Link for SimLink {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
-        let take = if self.random.chance(self.stubborn) {
+        let take = if self.random.chance(self.refusing) {
             self.random.index(batch.len() + 1)
         } else {
             batch.len()

@@ -196,7 +196,7 @@ impl<L: Link> Transmitter<'_, L> {
         let copied = transmit
             .payload
             .as_ref()
-            .filter(|_| keyed || short || transmit.again || transmit.rows.is_some());
+            .filter(|_| keyed || short || transmit.was_sent || transmit.rows.is_some());
         if let Some(segment) = copied {
             let packed = batch.pack(|bytes| match &transmit.rows {
                 Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, bytes),

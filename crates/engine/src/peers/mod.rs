@@ -281,7 +281,7 @@ impl Peers {
         const ASKED_PEERS_MAX: usize = 4;
         let has_due = |rank| self.get(rank).is_some_and(|peer: &Peer| peer.connection.has_due(now));
         self.active.len() > ASKED_PEERS_MAX
-            || self.resting_have_due(now)
+            || self.idle_peer_is_due(now)
             || self.active.iter().any(has_due)
     }
 
@@ -297,11 +297,11 @@ impl Peers {
 
     /// Returns `true` if anything is left to send or a deadline has come.
     pub(crate) fn have_due(&self, now: Time) -> bool {
-        !self.active.is_empty() || self.resting_have_due(now)
+        !self.active.is_empty() || self.idle_peer_is_due(now)
     }
 
     /// Returns `true` if a peer at rest has bulk to send or a deadline that has come.
-    fn resting_have_due(&self, now: Time) -> bool {
+    fn idle_peer_is_due(&self, now: Time) -> bool {
         !self.bulk.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
     }
 
@@ -310,12 +310,12 @@ impl Peers {
     pub(crate) fn missed_peer(&self, now: Time) -> Option<Rank> {
         (0..).zip(&self.slots).find_map(|(rank, slot)| {
             let peer = slot.as_ref()?;
-            let rests = !self.active.contains(rank);
+            let is_idle = !self.active.contains(rank);
             let next = peer.connection.next_timeout();
             let bulk = peer.connection.lane_has_due(Lane::Bulk, now) && !self.bulk.contains(rank);
             let due = (bulk || peer.connection.lane_has_due(Lane::Small, now))
                 && next.is_none_or(|at| at > now);
-            (rests && (due || peer.connection.has_events() || next != self.deadlines.get(rank)))
+            (is_idle && (due || peer.connection.has_events() || next != self.deadlines.get(rank)))
                 .then_some(rank)
         })
     }

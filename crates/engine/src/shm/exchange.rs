@@ -14,7 +14,9 @@ mod tests;
 
 use super::local_peer::LocalPeer;
 use super::rings::Rings;
-use super::socket::{EXCHANGES_MAX, hear, hear_offer, heard_offer, keep_spare, offer_pages};
+use super::socket::{
+    EXCHANGES_MAX, keep_spare, offer_pages, receive_messages, receive_offer, take_offer,
+};
 use super::socket_messages::{ANSWER, OfferedPages, QUESTION};
 use crate::client::completion::{Completion, Value};
 use crate::client::submission::Swap;
@@ -98,10 +100,10 @@ impl PageExchanges {
         self.wanted.retain(|wanted| wanted.rank != rank);
         // A dead process takes no pages any more, so this node keeps its own pages.
         let lives = !local_peer.pair.line.process_has_ended();
-        let _ = lives && (0..SOCKET_POLLS_MAX).all(|_| hear(local_peer));
+        let _ = lives && (0..SOCKET_POLLS_MAX).all(|_| receive_messages(local_peer));
         for asked in self.asked.extract_if(.., |asked| asked.rank == rank) {
             let answer =
-                asked.fitting(heard_offer(local_peer, true, asked.number).filter(|_| lives));
+                asked.fitting(take_offer(local_peer, true, asked.number).filter(|_| lives));
             self.settled.push(asked.settle(answer));
         }
     }
@@ -177,7 +179,7 @@ impl PageExchanges {
             };
             let asked = self.asked.swap_remove(at);
             // The peer may have sent its pages before the exchange failed, so receive them always.
-            let answer = hear_offer(local_peer, true, number);
+            let answer = receive_offer(local_peer, true, number);
             if answer.is_none() {
                 local_peer.spares.pop();
             }
@@ -202,7 +204,7 @@ impl PageExchanges {
                 rings.doorbell = true;
                 let offer = rings
                     .get_mut(rank)
-                    .and_then(|local_peer| hear_offer(local_peer, false, number));
+                    .and_then(|local_peer| receive_offer(local_peer, false, number));
                 match offer.and_then(|offer| admit(rank, offer, rings, memory, now)) {
                     Some(wanted) => self.wanted.push(wanted),
                     None => answer_swap(rank, number, false, rings),

@@ -35,7 +35,7 @@ pub(crate) struct LocalPeer {
     needs_wakeup: bool,
     /// Timer of the oldest record of the ring, if the record waits for pages that are absent here.
     /// The records behind it wait, too (MEM-1.13).
-    rest: RetryTimer,
+    retry: RetryTimer,
     /// Is `true` if the fast path has taken messages since a turn last polled the ring.
     pub(super) taken: bool,
     /// Time at which a turn last found that the fast path had taken messages.
@@ -61,7 +61,7 @@ impl LocalPeer {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             needs_wakeup: false,
-            rest: RetryTimer::default(),
+            retry: RetryTimer::default(),
             taken: false,
             taken_at: None,
             final_polls: None,
@@ -254,7 +254,7 @@ impl LocalPeer {
     #[inline]
     pub fn has_records(&self) -> bool {
         let may_report = || self.incoming.has_unreported() && self.pair.inward.may_refuse();
-        (self.pair.inward.has_record() && self.rest.until().is_none()) || may_report()
+        (self.pair.inward.has_record() && self.retry.until().is_none()) || may_report()
     }
 
     #[inline]
@@ -265,14 +265,14 @@ impl LocalPeer {
     /// Returns the time of the next try of a record that waits for absent pages, in either
     /// direction.
     pub fn next_timeout(&self) -> Option<Time> {
-        [self.rest.until(), self.outgoing.rest.until()].into_iter().flatten().min()
+        [self.retry.until(), self.outgoing.retry.until()].into_iter().flatten().min()
     }
 
     /// Ends the retry pauses that are over, in both directions.
     #[inline]
     pub fn wake_up(&mut self, now: Time) {
-        self.rest.wake_up(now);
-        self.outgoing.rest.wake_up(now);
+        self.retry.wake_up(now);
+        self.outgoing.retry.wake_up(now);
     }
 
     /// Takes at most `most` records. Returns their number, or 1 if the local peer was only told of
@@ -291,10 +291,10 @@ impl LocalPeer {
         self.counters.messages_in += delivered.messages;
         self.counters.bytes_in += delivered.bytes;
         if came > 0 {
-            self.rest.end();
+            self.retry.end();
         }
         if std::mem::take(&mut self.incoming.blocked) {
-            self.incoming.patience_over = !self.rest.begin(now);
+            self.incoming.patience_over = !self.retry.begin(now);
         }
         Ok(came.max(unreported.into()))
     }
@@ -389,7 +389,7 @@ impl LocalPeer {
         self.final_polls.get_or_insert(FINAL_POLLS_MAX);
         // Requests of a dead peer need no answers.
         self.incoming.writer_is_dead = true;
-        self.rest.end();
+        self.retry.end();
     }
 
     /// Returns `true` if the peer has ended and the records that it left are still read.

@@ -5,7 +5,7 @@
 
 use super::local_peer::LocalPeer;
 use super::rings::Rings;
-use super::socket::hear;
+use super::socket::receive_messages;
 use super::socket_messages::{HandedRegion, grant_message};
 use crate::client::completion::{Completion, Value};
 use oikaze_os::memory::RegionTable;
@@ -112,8 +112,8 @@ fn give(local_peer: &mut LocalPeer, memory: &RegionTable, key: u64) -> Option<()
     let file = to_give(region.file()?, rights).ok()?;
     let index = local_peer.pair.grants.give(slot, region)?;
     let line = u32::try_from(index).ok()?;
-    let said = grant_message(key, region.len() as u64, line, rights, makes_fences());
-    if local_peer.pair.line.say(&said, Some(file.as_fd())).is_err() {
+    let message = grant_message(key, region.len() as u64, line, rights, makes_fences());
+    if local_peer.pair.line.say(&message, Some(file.as_fd())).is_err() {
         local_peer.pair.grants.withdraw(index);
         return None;
     }
@@ -122,7 +122,7 @@ fn give(local_peer: &mut LocalPeer, memory: &RegionTable, key: u64) -> Option<()
 
 fn map(local_peer: &mut LocalPeer, key: u64) -> Option<Arc<Mapped>> {
     // The peer sent the memory through the socket before the ring announced it.
-    if !hear(local_peer) {
+    if !receive_messages(local_peer) {
         local_peer.has_ended();
     }
     let at = local_peer.handed.iter().position(|handed| handed.key == key)?;

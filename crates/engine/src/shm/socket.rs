@@ -35,43 +35,45 @@ pub(super) fn keep_spare(local_peer: &mut LocalPeer) -> std::io::Result<()> {
 /// Receives the next socket message. Spare descriptors are reserved for answers to open requests.
 /// One spare is released during the receive and reserved again unless the message was an answer. If
 /// the spare cannot be reserved again, a message that is not an answer loses its descriptor.
-fn hear_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<ControlMessage>> {
+fn receive_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<ControlMessage>> {
     let kept = local_peer.spares.pop().is_some();
-    let mut said = local_peer.pair.line.hear()?;
+    let mut message = local_peer.pair.line.hear()?;
     if kept
-        && !said.as_ref().is_some_and(OfferedPages::is_answer)
+        && !message.as_ref().is_some_and(OfferedPages::is_answer)
         && keep_spare(local_peer).is_err()
     {
-        if let Some(said) = &mut said {
-            said.descriptor = None;
+        if let Some(message) = &mut message {
+            message.descriptor = None;
         }
         let _ = keep_spare(local_peer);
     }
-    Ok(said)
+    Ok(message)
 }
 
 /// Receives socket messages. Returns `false` if the socket has ended, or a message makes no sense.
-pub(super) fn hear(local_peer: &mut LocalPeer) -> bool {
+pub(super) fn receive_messages(local_peer: &mut LocalPeer) -> bool {
     for _ in 0..MESSAGES_PER_POLL {
-        match hear_next(local_peer) {
+        match receive_next(local_peer) {
             Ok(None) => break,
-            Ok(Some(said)) if ControlSocket::is_wake(&said) => {}
+            Ok(Some(message)) if ControlSocket::is_wake(&message) => {}
             // If this process may open no more descriptors, the kernel delivers the bytes without
             // the descriptor. Without its descriptor, a region is reached through the ring instead,
             // and a request for an exchange is refused. The pages of an answer are lost, so the
             // socket fails.
-            Ok(Some(said)) if said.descriptor.is_none() => {
-                if !forgo(local_peer, &said) && !OfferedPages::is_question(&said) {
+            Ok(Some(message)) if message.descriptor.is_none() => {
+                if !release_slot(local_peer, &message) && !OfferedPages::is_question(&message) {
                     return false;
                 }
             }
-            Ok(Some(said)) if OfferedPages::is_one(&said) => match OfferedPages::from_said(said) {
-                Some(offer) if local_peer.offers.len() < 2 * EXCHANGES_MAX => {
-                    local_peer.offers.push(offer)
+            Ok(Some(message)) if OfferedPages::is_one(&message) => {
+                match OfferedPages::from_message(message) {
+                    Some(offer) if local_peer.offers.len() < 2 * EXCHANGES_MAX => {
+                        local_peer.offers.push(offer)
+                    }
+                    _ => return false,
                 }
-                _ => return false,
-            },
-            Ok(Some(said)) => match HandedRegion::from_said(said) {
+            }
+            Ok(Some(message)) => match HandedRegion::from_message(message) {
                 Some(handed) if local_peer.handed.len() < GRANTS => local_peer.handed.push(handed),
                 _ => return false,
             },
@@ -83,19 +85,19 @@ pub(super) fn hear(local_peer: &mut LocalPeer) -> bool {
 
 /// Receives socket messages and returns the one with this number. The local peer sent it before the
 /// ring announced it.
-pub(super) fn hear_offer(
+pub(super) fn receive_offer(
     local_peer: &mut LocalPeer,
     answers: bool,
     number: u64,
 ) -> Option<OfferedPages> {
-    if !hear(local_peer) {
+    if !receive_messages(local_peer) {
         local_peer.has_ended();
     }
-    heard_offer(local_peer, answers, number)
+    take_offer(local_peer, answers, number)
 }
 
 /// Returns the socket message with this number, if it has been received.
-pub(super) fn heard_offer(
+pub(super) fn take_offer(
     local_peer: &mut LocalPeer,
     answers: bool,
     number: u64,
@@ -109,6 +111,6 @@ pub(super) fn heard_offer(
 
 /// Gives up a region whose descriptor was lost: frees its line in the peer's table of grants.
 /// Returns `false` if the message was not about a region's memory.
-fn forgo(local_peer: &LocalPeer, said: &ControlMessage) -> bool {
-    granted_slot(said).inspect(|line| local_peer.pair.forgo(*line)).is_some()
+fn release_slot(local_peer: &LocalPeer, message: &ControlMessage) -> bool {
+    granted_slot(message).inspect(|slot| local_peer.pair.forgo(*slot)).is_some()
 }

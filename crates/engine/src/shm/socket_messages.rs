@@ -27,37 +27,37 @@ pub(crate) struct HandedRegion {
 pub(super) fn grant_message(
     key: u64,
     len: u64,
-    line: u32,
+    slot: u32,
     rights: Rights,
     makes_fences: bool,
 ) -> Vec<u8> {
-    let mut said = Vec::with_capacity(GRANT_LEN);
-    said.put(GRANT).put_u64(key).put_u64(len).put_u32(line);
-    said.put_u8(rights.0).put_u8(makes_fences.into());
-    said
+    let mut message = Vec::with_capacity(GRANT_LEN);
+    message.put(GRANT).put_u64(key).put_u64(len).put_u32(slot);
+    message.put_u8(rights.0).put_u8(makes_fences.into());
+    message
 }
 
 /// Returns the line of the region whose memory the message carries, if the message carries any.
-pub(super) fn granted_slot(said: &ControlMessage) -> Option<usize> {
-    parse_grant(said).map(|grant| grant.line as usize)
+pub(super) fn granted_slot(message: &ControlMessage) -> Option<usize> {
+    parse_grant(message).map(|grant| grant.slot as usize)
 }
 
 /// Statement about a region's memory, before its values are checked.
 struct GrantMessage {
     key: u64,
     len: u64,
-    line: u32,
+    slot: u32,
     rights: u8,
     makes_fences: u8,
 }
 
-fn parse_grant(said: &ControlMessage) -> Option<GrantMessage> {
-    let bytes: &[u8; GRANT_LEN] = said.bytes().try_into().ok()?;
+fn parse_grant(message: &ControlMessage) -> Option<GrantMessage> {
+    let bytes: &[u8; GRANT_LEN] = message.bytes().try_into().ok()?;
     let mut bytes = ByteReader(bytes.strip_prefix(GRANT)?);
     Some(GrantMessage {
         key: bytes.u64().ok()?,
         len: bytes.u64().ok()?,
-        line: bytes.u32().ok()?,
+        slot: bytes.u32().ok()?,
         rights: bytes.u8().ok()?,
         makes_fences: bytes.u8().ok()?,
     })
@@ -65,12 +65,12 @@ fn parse_grant(said: &ControlMessage) -> Option<GrantMessage> {
 
 impl HandedRegion {
     /// Converts a message that carries a descriptor; returns `None` for any other message.
-    pub fn from_said(mut said: ControlMessage) -> Option<HandedRegion> {
-        let file = said.descriptor.take()?;
-        let GrantMessage { key, len, line, rights, makes_fences } = parse_grant(&said)?;
+    pub fn from_message(mut message: ControlMessage) -> Option<HandedRegion> {
+        let file = message.descriptor.take()?;
+        let GrantMessage { key, len, slot, rights, makes_fences } = parse_grant(&message)?;
         let rights = Some(Rights(rights)).filter(|rights| Rights::ALL.contains(*rights))?;
         let makes_fences = (makes_fences <= 1).then_some(makes_fences == 1)?;
-        let (len, index) = (usize::try_from(len).ok()?, line as usize);
+        let (len, index) = (usize::try_from(len).ok()?, slot as usize);
         let grant = RegionGrant { file, len, rights, index, makes_fences };
         Some(HandedRegion { key, grant })
     }
@@ -78,12 +78,12 @@ impl HandedRegion {
 
 /// Returns the message that offers pages.
 pub(super) fn offer_message(word: &[u8; 4], numbers: [u64; 3], pages: &FilePages) -> Vec<u8> {
-    let mut said = Vec::with_capacity(OFFER_LEN);
-    said.put(word);
+    let mut message = Vec::with_capacity(OFFER_LEN);
+    message.put(word);
     for number in numbers.into_iter().chain([pages.offset, pages.len]) {
-        said.put_u64(number);
+        message.put_u64(number);
     }
-    said
+    message
 }
 
 /// Pages that were offered through the socket.
@@ -97,24 +97,24 @@ pub(crate) struct OfferedPages {
 
 impl OfferedPages {
     /// Returns `true` if the message offers pages.
-    pub fn is_one(said: &ControlMessage) -> bool {
-        [QUESTION, ANSWER].iter().any(|word| said.bytes().starts_with(*word))
+    pub fn is_one(message: &ControlMessage) -> bool {
+        [QUESTION, ANSWER].iter().any(|word| message.bytes().starts_with(*word))
     }
 
     /// Returns `true` if the message is an answer that carries pages.
-    pub fn is_answer(said: &ControlMessage) -> bool {
-        said.bytes().starts_with(ANSWER) && said.descriptor.is_some()
+    pub fn is_answer(message: &ControlMessage) -> bool {
+        message.bytes().starts_with(ANSWER) && message.descriptor.is_some()
     }
 
     /// Returns `true` if the message is a question, with or without its pages.
-    pub fn is_question(said: &ControlMessage) -> bool {
-        said.bytes().len() == OFFER_LEN && said.bytes().starts_with(QUESTION)
+    pub fn is_question(message: &ControlMessage) -> bool {
+        message.bytes().len() == OFFER_LEN && message.bytes().starts_with(QUESTION)
     }
 
     /// Returns `None` if the message makes no sense, or no pages come with it.
-    pub fn from_said(mut said: ControlMessage) -> Option<OfferedPages> {
-        let file = said.descriptor.take()?;
-        let bytes: &[u8; OFFER_LEN] = said.bytes().try_into().ok()?;
+    pub fn from_message(mut message: ControlMessage) -> Option<OfferedPages> {
+        let file = message.descriptor.take()?;
+        let bytes: &[u8; OFFER_LEN] = message.bytes().try_into().ok()?;
         let mut words = ByteReader(bytes.get(4..)?);
         let mut word = || words.u64().ok();
         let (number, key, offset) = (word()?, word()?, word()?);

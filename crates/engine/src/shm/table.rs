@@ -10,7 +10,7 @@ use super::exchange::PageExchanges;
 use super::local_peer::LocalPeer;
 use super::map::{Maps, hand_over};
 use super::rings::Rings;
-use super::socket::hear;
+use super::socket::receive_messages;
 use crate::client::shm_channel::{Ahead, ShmChannels};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
@@ -285,7 +285,7 @@ impl ShmPeers {
         watch.look(|called| {
             rings.doorbell = true;
             let Some(local_peer) = rings.get_mut(called.number) else { return };
-            if !hear(local_peer) || called.ended {
+            if !receive_messages(local_peer) || called.ended {
                 watch.remove(&local_peer.pair.line);
                 local_peer.has_ended();
                 *due = true;

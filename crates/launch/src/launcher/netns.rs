@@ -215,13 +215,13 @@ fn ip(arguments: &[&str], input: &str) -> Result<(), LaunchError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-    let hint = if said.contains("not permitted") || said.contains("ermission denied") {
+    let detail = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    let hint = if detail.contains("not permitted") || detail.contains("ermission denied") {
         ": --netns needs root, try sudo"
     } else {
         ""
     };
-    Err(failed(format!("failed ({said}){hint}")))
+    Err(failed(format!("failed ({detail}){hint}")))
 }
 
 #[cfg(test)]

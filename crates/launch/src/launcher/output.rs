@@ -129,7 +129,7 @@ impl Terminal {
     }
 
     /// Prints a line of the launcher itself on standard error.
-    pub fn say(&self, text: &str) {
+    pub fn print_line(&self, text: &str) {
         self.with(|screen| screen.print(Stream::Err, b"", format!("oikaze: {text}").as_bytes()));
     }
 }

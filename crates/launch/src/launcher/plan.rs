@@ -80,14 +80,15 @@ fn split_host(text: &str) -> Option<(String, Option<&str>)> {
 /// The counts do not fit each other.
 pub fn place(nodes: Option<u32>, hosts: &[Host]) -> Result<Vec<Range<Rank>>, LaunchError> {
     // A host without a number has one node, if other hosts have a number.
-    let said = hosts.iter().any(|host| host.nodes.is_some());
-    let said = said.then(|| hosts.iter().map(|host| host.nodes.unwrap_or(1)).collect::<Vec<u32>>());
+    let given = hosts.iter().any(|host| host.nodes.is_some());
+    let given =
+        given.then(|| hosts.iter().map(|host| host.nodes.unwrap_or(1)).collect::<Vec<u32>>());
     let hosts = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
-    let total = nodes.or_else(|| Some(said.as_ref()?.iter().sum())).unwrap_or(hosts);
+    let total = nodes.or_else(|| Some(given.as_ref()?.iter().sum())).unwrap_or(hosts);
     if !(1..=NODES_MAX).contains(&total) {
         return Err(LaunchError::Usage(format!("a job has 1 to {NODES_MAX} nodes, not {total}")));
     }
-    let counts = said.unwrap_or_else(|| {
+    let counts = given.unwrap_or_else(|| {
         (0..hosts).map(|host| total / hosts + u32::from(host < total % hosts)).collect()
     });
     let sum: u32 = counts.iter().sum();

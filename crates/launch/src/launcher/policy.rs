@@ -41,7 +41,7 @@ pub enum Action {
     /// Ask all nodes what they are doing, for [`ASK_TIME`].
     Ask,
     /// Print this to the user.
-    Say(String),
+    Print(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Policy {
         };
         let why = one_line(why);
         let why = why.trim_end_matches('.');
-        self.actions.push(Action::Say(format!("node {rank} aborted the job: {why}{rest}")));
+        self.actions.push(Action::Print(format!("node {rank} aborted the job: {why}{rest}")));
         if self.stage == Stage::Running {
             self.stage = Stage::Grace(now + self.grace);
         }
@@ -209,8 +209,9 @@ impl Policy {
                 0 => String::new(),
                 left => self.grace_of(left, "more node", "more nodes"),
             };
-            self.actions
-                .push(Action::Say(format!("node {rank} {how}{rest}; the job ends with {status}")));
+            self.actions.push(Action::Print(format!(
+                "node {rank} {how}{rest}; the job ends with {status}"
+            )));
             self.explain(how);
         }
         if self.stage == Stage::Running {
@@ -227,7 +228,7 @@ impl Policy {
             1 => format!("; 1 more node goes on; the job will end with {status}"),
             left => format!("; {left} more nodes go on; the job will end with {status}"),
         };
-        self.actions.push(Action::Say(format!("node {rank} {how}{rest}")));
+        self.actions.push(Action::Print(format!("node {rank} {how}{rest}")));
         self.explain(how);
     }
 
@@ -240,10 +241,10 @@ impl Policy {
     fn explain(&mut self, how: &Ending) {
         if *how == Ending::Signal(SIGKILL) && !self.ended_by_user {
             let why = "if nobody killed it, the machine may have had no memory left: see `dmesg`, use more machines or a smaller problem";
-            self.actions.push(Action::Say(why.to_owned()));
+            self.actions.push(Action::Print(why.to_owned()));
         }
         if *how == Ending::without_leaving() && !self.ended_by_user {
-            self.actions.push(Action::Say(NOT_LEFT_REMEDY.to_owned()));
+            self.actions.push(Action::Print(NOT_LEFT_REMEDY.to_owned()));
         }
     }
 
@@ -282,7 +283,7 @@ impl Policy {
 
     fn kill(&mut self, now: Duration, why: &str) {
         self.actions.push(Action::Signal(SIGKILL));
-        self.actions.push(Action::Say(format!("{why}: killing {}", self.who())));
+        self.actions.push(Action::Print(format!("{why}: killing {}", self.who())));
         self.stage = Stage::Killing(now + KILL_TIME);
     }
 
@@ -324,7 +325,7 @@ impl Policy {
             }
             Stage::Grace(at) if at <= now => {
                 self.actions.push(Action::Signal(SIGTERM));
-                self.actions.push(Action::Say(format!(
+                self.actions.push(Action::Print(format!(
                     "terminating {}: still there after that time",
                     self.who()
                 )));
@@ -332,7 +333,7 @@ impl Policy {
             }
             Stage::Terminating(at) if at <= now => self.kill(now, "no end after SIGTERM"),
             Stage::Killing(at) if at <= now => {
-                self.actions.push(Action::Say(format!(
+                self.actions.push(Action::Print(format!(
                     "{} did not end after SIGKILL: the kernel holds it",
                     self.who()
                 )));
@@ -351,7 +352,7 @@ impl Policy {
         }
         let limit = self.limit.unwrap_or_default().as_secs_f32();
         let why = format!("the job's time limit of {limit} s (--timeout) has passed");
-        self.actions.push(Action::Say(format!("{why}: terminating {}", self.who())));
+        self.actions.push(Action::Print(format!("{why}: terminating {}", self.who())));
         self.reported(answers);
         self.actions.push(Action::Abort(why));
         self.stage = Stage::TimedOut(now + ABORT_TIME);
@@ -362,7 +363,7 @@ impl Policy {
     pub fn reported(&mut self, answers: &[(Rank, Option<String>)]) {
         for (rank, answer) in answers.iter().filter(|(rank, _)| self.living.contains(rank)) {
             let answer = answer.as_deref().map_or_else(|| NO_ANSWER.to_owned(), one_line);
-            self.actions.push(Action::Say(format!("node {rank}: {answer}")));
+            self.actions.push(Action::Print(format!("node {rank}: {answer}")));
         }
     }
 }

@@ -227,19 +227,19 @@ struct Words {
 
 impl Words {
     fn new(terminal: Arc<Terminal>) -> Result<Words, LaunchError> {
-        let ((lines, said), (open, written)) = (channel::<String>(), channel());
-        let say = move || {
+        let ((lines, printed), (open, written)) = (channel::<String>(), channel());
+        let print_line = move || {
             let _open: Sender<()> = open;
-            said.iter().for_each(|line| terminal.say(&line));
+            printed.iter().for_each(|line| terminal.print_line(&line));
         };
         std::thread::Builder::new()
             .name("words".into())
-            .spawn(say)
+            .spawn(print_line)
             .map_err(LaunchError::system("start a thread"))?;
         Ok(Words { lines, written })
     }
 
-    fn say(&self, line: String) {
+    fn print_line(&self, line: String) {
         // The thread lives as long as this sender.
         let _ = self.lines.send(line);
     }
@@ -453,7 +453,7 @@ impl Job {
             Action::Ended(end) => self.server.ended(end),
             Action::Ask => self.ask(QUESTION, Event::Answers),
             Action::Report => self.ask(REPORT, Event::Report),
-            Action::Say(text) => self.words.say(text),
+            Action::Print(text) => self.words.print_line(text),
         }
     }
 

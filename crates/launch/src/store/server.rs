@@ -80,16 +80,16 @@ impl Server {
         woken.set_nonblocking(true).map_err(JobError::system(doing))?;
         let (commands, receiver) = channel();
         admission::lengthen_queue(&listener).map_err(JobError::system(doing))?;
-        let strangers_max = admission::strangers_max();
-        let (clock, rests_until, connections) = (Clock::new(), Duration::ZERO, Vec::new());
+        let unauthenticated_max = admission::unauthenticated_max();
+        let (clock, paused_until, connections) = (Clock::new(), Duration::ZERO, Vec::new());
         let doors = Doors {
             listener,
             woken,
             commands: receiver,
             secret,
-            strangers_max,
+            unauthenticated_max,
             clock,
-            rests_until,
+            paused_until,
             connections,
         };
         let serve = move || doors.serve(Table::new(size), notify);
@@ -164,7 +164,7 @@ impl Drop for Server {
 
 enum ConnectionPhase {
     /// Has been greeted, and must prove the secret until this time.
-    Stranger(Greeting, Duration),
+    Unauthenticated(Greeting, Duration),
     /// Is a node: its rank, its connection, and the seals of both directions.
     Node(Rank, Claim, Box<(FrameSeal, FrameSeal)>),
     /// Has been refused. The connection is closed when the other end has read why, or at this time.
@@ -187,9 +187,9 @@ struct Doors {
     woken: UnixStream,
     commands: Receiver<Command>,
     secret: Secret,
-    strangers_max: usize,
+    unauthenticated_max: usize,
     clock: Clock,
-    rests_until: Duration,
+    paused_until: Duration,
     connections: Vec<Connection>,
 }
 
@@ -236,19 +236,19 @@ impl Doors {
     /// Waits until there is something to do. Returns `false` when the server is dropped.
     fn wait(&mut self, table: &Table) -> bool {
         let deadlines = self.connections.iter().filter_map(|connection| match connection.phase {
-            ConnectionPhase::Stranger(_, deadline) | ConnectionPhase::Leaving(deadline) => {
+            ConnectionPhase::Unauthenticated(_, deadline) | ConnectionPhase::Leaving(deadline) => {
                 Some(deadline)
             }
             ConnectionPhase::Node(..) => None,
         });
         let now = self.clock.now();
-        let rest = Some(self.rests_until).filter(|&until| until > now);
+        let rest = Some(self.paused_until).filter(|&until| until > now);
         let deadline = deadlines.chain(table.next_timeout()).chain(rest).min();
         // Rounded up, so that a deadline has passed when the wait ends.
         let left = deadline
             .map(|deadline| (deadline.saturating_sub(now) + Duration::from_millis(1)).min(TICK));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        let knock = if self.rests_until <= now { PollFlags::IN } else { PollFlags::empty() };
+        let knock = if self.paused_until <= now { PollFlags::IN } else { PollFlags::empty() };
         let mut fds =
             vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, knock)];
         fds.extend(self.connections.iter().map(|connection| {
@@ -346,7 +346,7 @@ impl Connection {
                     Err(_) => self.closed = true,
                 }
             }
-            ConnectionPhase::Stranger(greeting, _) => {
+            ConnectionPhase::Unauthenticated(greeting, _) => {
                 let (phase, verdict) = admission::judge(content, greeting, now, secret, table);
                 if matches!(phase, ConnectionPhase::Node(..)) {
                     // Without these options a lossy path is only slower.
@@ -368,7 +368,7 @@ impl Connection {
             }
         }
         match self.phase {
-            ConnectionPhase::Stranger(_, deadline) => self.closed |= deadline <= now,
+            ConnectionPhase::Unauthenticated(_, deadline) => self.closed |= deadline <= now,
             // The other end closes when it has read the refusal. Closing first could reset the
             // connection before that.
             ConnectionPhase::Leaving(deadline) => self.closed |= deadline <= now,

@@ -116,7 +116,7 @@ fn join_explaining(
         wait_settings.policy(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
     let crowding = wait_policy.crowding(bootstrap.local_size(), &meeting.cores());
     if let Some(warning) = crowding.filter(|_| bootstrap.local_rank() == 0) {
-        oikaze_os::signals::say(&format!("oikaze: node {}: {warning}", bootstrap.rank()));
+        oikaze_os::signals::print_line(&format!("oikaze: node {}: {warning}", bootstrap.rank()));
     }
     let limit_to_meet = limit.unwrap_or(MEET_TIME);
     let local_peers =

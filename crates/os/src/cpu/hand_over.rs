@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 /// Time of a yield from which on another thread has had the core for its slice.
 const SLOW_YIELD: Duration = Duration::from_micros(500);
 /// Time without yields after the first slow one. One by chance costs little then.
-const REST_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Maximum time without yields. A thread beside one that computes for long then spends less than
 /// 0.5 % of its time in slow yields.
-const REST_MAX: Duration = Duration::from_millis(1280);
+const PAUSE_MAX: Duration = Duration::from_millis(1280);
 /// Factor by which the rest grows while each yield after it is slow.
-const REST_GROWTH: u32 = 2;
+const PAUSE_GROWTH: u32 = 2;
 /// Number of fast yields in a row after which slow ones are forgotten.
 const FAST_YIELDS: u32 = 256;
 /// Priority in the real-time class `SCHED_FIFO`: the lowest.
@@ -32,21 +32,21 @@ const RAISED: Priority = Priority::Fifo(1);
 /// Decides whether a waiting thread yields its core or sleeps. Times are those of any one clock.
 #[derive(Clone, Copy, Debug)]
 struct YieldPolicy {
-    rests_until: Duration,
+    paused_until: Duration,
     /// Length of the next rest.
-    rest: Duration,
+    pause: Duration,
     /// Fast yields since the latest slow one.
     fast: u32,
 }
 
 impl YieldPolicy {
     const fn new() -> YieldPolicy {
-        YieldPolicy { rests_until: Duration::ZERO, rest: REST_MIN, fast: 0 }
+        YieldPolicy { paused_until: Duration::ZERO, pause: PAUSE_MIN, fast: 0 }
     }
 
     /// Returns `true` if the thread may yield. Otherwise it is better to sleep.
     fn may_yield(&self, now: Duration) -> bool {
-        now >= self.rests_until
+        now >= self.paused_until
     }
 
     /// Notes a yield.
@@ -56,7 +56,7 @@ impl YieldPolicy {
         } else if self.fast < FAST_YIELDS {
             self.fast += 1;
             if self.fast == FAST_YIELDS {
-                self.rest = REST_MIN;
+                self.pause = PAUSE_MIN;
             }
         }
     }
@@ -64,8 +64,8 @@ impl YieldPolicy {
     /// Notes that another thread has had the core for its slice.
     fn lost_core(&mut self, now: Duration) {
         self.fast = 0;
-        self.rests_until = now + self.rest;
-        self.rest = (self.rest * REST_GROWTH).min(REST_MAX);
+        self.paused_until = now + self.pause;
+        self.pause = (self.pause * PAUSE_GROWTH).min(PAUSE_MAX);
     }
 }
 
@@ -197,10 +197,10 @@ mod tests {
         scheduler.run(&mut policy, 21 * second);
         let share = scheduler.in_yields.as_secs_f64() / 20.0;
         assert!(share < 0.006, "{share} of the time in {} yields", scheduler.yields);
-        scheduler.run(&mut policy, 21 * second + REST_MAX);
+        scheduler.run(&mut policy, 21 * second + PAUSE_MAX);
         scheduler.run(&mut policy, 25 * second);
         assert!(scheduler.in_yields > second, "an idle core is polled without sleeps");
-        assert_eq!(policy.rest, REST_MIN, "and the hog is forgotten");
+        assert_eq!(policy.pause, PAUSE_MIN, "and the hog is forgotten");
     }
 
     #[test]
@@ -208,12 +208,12 @@ mod tests {
         let mut policy = YieldPolicy::new();
         let ms = Duration::from_millis;
         policy.yielded(ms(100), ms(102));
-        assert!(!policy.may_yield(ms(103)) && policy.may_yield(ms(102) + REST_MIN));
-        assert_eq!(policy.rest, REST_MIN * REST_GROWTH);
+        assert!(!policy.may_yield(ms(103)) && policy.may_yield(ms(102) + PAUSE_MIN));
+        assert_eq!(policy.pause, PAUSE_MIN * PAUSE_GROWTH);
         for _ in 0..FAST_YIELDS {
             policy.yielded(ms(200), ms(200) + FAST);
         }
-        assert_eq!(policy.rest, REST_MIN);
+        assert_eq!(policy.pause, PAUSE_MIN);
     }
 
     /// With and without the permission, a thread that spins has an ordinary class.

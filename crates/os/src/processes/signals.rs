@@ -133,7 +133,7 @@ impl<G: DerefMut> DerefMut for Locked<G> {
 
 /// Writes a line to standard error without the lock of [`std::io::stderr`]. A thread in a signal
 /// handler may hold that lock while it waits for the caller.
-pub fn say(text: &str) {
+pub fn print_line(text: &str) {
     let line = format!("{text}\n");
     let mut rest = line.as_bytes();
     while !rest.is_empty() {

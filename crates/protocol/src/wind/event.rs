@@ -121,7 +121,7 @@ pub struct Transmit {
     pub rows: Option<Arc<Rows>>,
     /// Whether the payload was sent before. The link then copies the payload before sealing it
     /// (WIND-5.5).
-    pub again: bool,
+    pub was_sent: bool,
     /// Candidate address of the peer that the datagram goes to.
     pub path: u8,
     /// Lane of the datagram; handshakes use the small lane.
@@ -145,7 +145,7 @@ impl Transmit {
         Transmit {
             payload: None,
             rows: None,
-            again: false,
+            was_sent: false,
             path,
             lane: Lane::Small,
             port: None,

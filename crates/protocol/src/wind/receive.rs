@@ -235,7 +235,7 @@ impl Connection {
             return self.part(now, Death::Nonsense(nonsense));
         }
         if self.liveness.ends_a_silence(now) {
-            self.rest();
+            self.shrink_if_idle();
         }
         let sum = self.take_frames(now, view, contents, handler);
         self.weigh_fast_paths(now, Lane::Small);

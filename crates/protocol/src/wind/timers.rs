@@ -133,12 +133,12 @@ impl Connection {
     /// anyway, because that answer may have been lost.
     fn ask(&mut self) {
         self.ping.small = !planted(Bug::ForgetKeepalive);
-        self.rest();
+        self.shrink_if_idle();
     }
 
     /// Gives memory back if the connection is idle. Called after a silence, on the side that asks
     /// and on the side that answers.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink_if_idle(&mut self) {
         if self.is_idle() {
             self.outbox.shrink();
             self.inbox.shrink();

@@ -83,21 +83,21 @@ impl Connection {
         let path = self.handshake.path?;
         let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
         let mode = self.send_mode(lane, now);
-        let (mut payload, mut rows, mut again, mut short) = (None, None, false, false);
+        let (mut payload, mut rows, mut was_sent, mut short) = (None, None, false, false);
         match self.turn(lane, now)? {
             DatagramPurpose::Small => self.write_small(now, into, true),
             DatagramPurpose::Control => self.write_control(lane, now, into),
             DatagramPurpose::Bulk => {
                 let piece = self.outbox.peek_bulk()?;
                 (payload, rows) = self.outbox.source_of(&piece);
-                again = piece.again;
+                was_sent = piece.was_sent;
                 short =
                     mode != SendMode::Plain && self.is_short(&piece) && !self.avoids_bypass(now);
                 self.write_bulk(now, into, &piece, payload.is_none());
             }
             DatagramPurpose::Size => self.write_size_probe(lane, now, into),
         }
-        Some(Transmit { payload, rows, again, path, lane, port, short, mode, handshake: false })
+        Some(Transmit { payload, rows, was_sent, path, lane, port, short, mode, handshake: false })
     }
 
     /// Returns the fast paths that the next datagram of a lane may take (WIND-8.10). Probes and

@@ -131,7 +131,10 @@ impl Node {
             self.wake_tasks();
         }
         while let Some(warning) = engine.inbox().take_warning() {
-            oikaze_os::signals::say(&format!("oikaze: node {}: {warning}", self.bootstrap.rank()));
+            oikaze_os::signals::print_line(&format!(
+                "oikaze: node {}: {warning}",
+                self.bootstrap.rank()
+            ));
         }
     }
 

@@ -295,19 +295,19 @@ impl<'a> LocalMeeting<'a> {
         coming: &[Rank],
     ) -> io::Result<(Rank, Result<Pair, Why>)> {
         let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
-        let mut said = line.hear()?.ok_or_else(|| strange("a call without a word"))?;
-        let memory = said.descriptor.take();
-        let (told, mac) = said
+        let mut message = line.hear()?.ok_or_else(|| strange("a call without a word"))?;
+        let memory = message.descriptor.take();
+        let (content, mac) = message
             .bytes()
             .split_at_checked(HELLO_LEN - MAC)
             .ok_or_else(|| strange("too short a call"))?;
-        if !self.job.secret().verify(&[HELLO, told], mac) || mac.len() != MAC {
+        if !self.job.secret().verify(&[HELLO, content], mac) || mac.len() != MAC {
             return Err(strange("another job's call"));
         }
-        let mut told = ByteReader(told);
-        let mut number = || told.u32().map_err(|_| strange("too short a call"));
+        let mut content = ByteReader(content);
+        let mut number = || content.u32().map_err(|_| strange("too short a call"));
         let (from, to) = (number()?, number()?);
-        let nonce = told.0;
+        let nonce = content.0;
         if to != self.job.rank() || !coming.contains(&from) {
             return Err(strange("a call for another node"));
         }
@@ -354,14 +354,14 @@ impl<'a> LocalMeeting<'a> {
     fn hear_answer(&mut self, call: Calling) -> io::Result<Pair> {
         let Calling { rank, line, memory, nonce } = call;
         let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
-        let mut said = line.hear()?.ok_or_else(|| strange("it has not said a word"))?;
+        let mut message = line.hear()?.ok_or_else(|| strange("it has not said a word"))?;
         let parts: [&[u8]; 4] =
             [WELCOME, &self.job.rank().to_le_bytes(), &rank.to_le_bytes(), &nonce];
-        if !self.job.secret().verify(&parts, said.bytes()) {
+        if !self.job.secret().verify(&parts, message.bytes()) {
             return Err(strange("it shows no knowledge of this job's secret"));
         }
         if rank == 0 {
-            self.arena = said.descriptor.take();
+            self.arena = message.descriptor.take();
         }
         Pair::new(&memory, PairRole::Caller, line)
     }

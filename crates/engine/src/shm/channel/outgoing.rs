@@ -34,7 +34,7 @@ pub(in crate::shm) struct Outgoing {
     /// Message that does not fit into one record, of which the first record was written.
     under_way: Option<BegunMessage>,
     /// Timer of a message whose source has absent pages.
-    pub rest: RetryTimer,
+    pub retry: RetryTimer,
     /// Requests and answers about memory that wait for room.
     notices: VecDeque<(Heading, u64)>,
     pub unsettled: UnsettledQueue,
@@ -192,10 +192,10 @@ impl Outgoing {
             any = true;
         }
         match self.pump_messages(memory, writer, &mut any) {
-            Some(PutOutcome::Absent) if self.rest.begin(now) => {}
+            Some(PutOutcome::Absent) if self.retry.begin(now) => {}
             // The wait for a source has no time limit. Its pages become present, or its region
             // breaks and the message fails.
-            _ => self.rest.end(),
+            _ => self.retry.end(),
         }
         any
     }
@@ -248,7 +248,7 @@ impl Outgoing {
         if !self.notices.is_empty() {
             return writer.has_room(8);
         }
-        if self.rest.until().is_some() {
+        if self.retry.until().is_some() {
             return false;
         }
         if let Some(under_way) = &self.under_way {
@@ -396,10 +396,10 @@ impl Outgoing {
             && begun.body.as_ref().is_some_and(is_of)
         {
             let sent = usize::try_from(begun.at).unwrap_or(usize::MAX);
-            let rest = bytes.get(sent..).unwrap_or_default();
-            begun.body = Some(Body::copy_of(rest));
+            let unsent = bytes.get(sent..).unwrap_or_default();
+            begun.body = Some(Body::copy_of(unsent));
             begun.before_body = begun.at;
-            return Some((begun.token, rest.len() as u64));
+            return Some((begun.token, unsent.len() as u64));
         }
         let mut waiting = self.passing.iter_mut().chain(&mut self.lined);
         let message = &mut waiting.find(|waiting| is_of(&waiting.message.body))?.message;
@@ -417,7 +417,7 @@ impl Outgoing {
         };
         self.passing.retain(waits);
         self.lined.retain(waits);
-        self.rest.end();
+        self.retry.end();
         self.unsettled.cancel(cancelled);
         let is_cancelled = |token| token != Token::NONE && cancelled(token);
         if let Some(under_way) =

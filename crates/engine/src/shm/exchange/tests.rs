@@ -162,7 +162,7 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
         let mut lock = there.region.lock_pages().unwrap();
         let owner = two.b.engine.shm.get_mut(0).unwrap();
         let number = owner.next_swap().unwrap();
-        let offer = hear_offer(owner, false, number).unwrap();
+        let offer = receive_offer(owner, false, number).unwrap();
         let pages = offer.pages.clone();
         if done > 0 {
             // The same line carries wakeups, as if the owner slept in between and were woken more
@@ -266,7 +266,7 @@ fn who_has_mapped_the_region_is_shut_out() {
 /// page has changed.
 #[test]
 fn nonsense_in_the_socket_ends_the_pair() {
-    let said = |len: usize, word: &[u8; 4], descriptor: bool, pages: u64| {
+    let message = |len: usize, word: &[u8; 4], descriptor: bool, pages: u64| {
         let Some((mut two, here, there)) = two() else { return };
         let mut bytes = vec![0; len];
         bytes[..4].copy_from_slice(word);
@@ -280,12 +280,12 @@ fn nonsense_in_the_socket_ends_the_pair() {
         two.turn_until(|two| !two.a.engine.shm().contains(1));
         assert_eq!((here.words(), there.words()), (ONES, TWOS));
     };
-    said(OFFER_LEN, ANSWER, false, 4096);
-    said(OFFER_LEN - 1, QUESTION, false, 4096);
-    said(OFFER_LEN, QUESTION, true, 0);
-    said(OFFER_LEN, ANSWER, true, u64::MAX);
-    said(OFFER_LEN - 1, QUESTION, true, 4096);
-    said(OFFER_LEN + 1, ANSWER, true, 4096);
+    message(OFFER_LEN, ANSWER, false, 4096);
+    message(OFFER_LEN - 1, QUESTION, false, 4096);
+    message(OFFER_LEN, QUESTION, true, 0);
+    message(OFFER_LEN, ANSWER, true, u64::MAX);
+    message(OFFER_LEN - 1, QUESTION, true, 4096);
+    message(OFFER_LEN + 1, ANSWER, true, 4096);
 }
 
 /// MEM-20.3: a region that cannot take one more piece neither asks for an exchange nor gives pages.
@@ -306,7 +306,7 @@ fn who_cannot_take_neither_asks_nor_answers() {
     two.a.turn(two.now);
     two.b.turn(two.now);
     let asker = two.a.engine.shm.get_mut(1).unwrap();
-    assert!(hear(asker) && asker.offers.is_empty(), "nothing was said");
+    assert!(receive_messages(asker) && asker.offers.is_empty(), "nothing was said");
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((pieces.region.load_u64(free), here.words()), (Ok(7), ONES));
     assert!(!pieces.region.pages_are_locked());
@@ -378,7 +378,7 @@ fn as_many_may_be_under_way_in_each_direction() {
     let pages = here.region.lock_pages().unwrap().pages(0).unwrap();
     let mut says = |word, number| {
         offer_pages(two.b.engine.shm.get_mut(0).unwrap(), word, [number, 0, 0], &pages).unwrap();
-        hear(two.a.engine.shm.get_mut(1).unwrap())
+        receive_messages(two.a.engine.shm.get_mut(1).unwrap())
     };
     for number in 0..EXCHANGES_MAX as u64 {
         assert!(says(QUESTION, number) && says(ANSWER, number), "{number}");

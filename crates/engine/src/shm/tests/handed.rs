@@ -5,18 +5,18 @@ use super::*;
 use oikaze_protocol::limits::GRANTS;
 
 fn grant(key: u64, line: u32) -> Vec<u8> {
-    let mut said = b"give".to_vec();
-    said.extend([key, 4096].into_iter().flat_map(u64::to_le_bytes));
-    said.extend(line.to_le_bytes());
-    said.extend([Rights::ALL.0, 0]);
-    said
+    let mut message = b"give".to_vec();
+    message.extend([key, 4096].into_iter().flat_map(u64::to_le_bytes));
+    message.extend(line.to_le_bytes());
+    message.extend([Rights::ALL.0, 0]);
+    message
 }
 
 /// Returns a question without the descriptor that belongs to it.
 fn question(number: u64) -> Vec<u8> {
-    let mut said = b"swap".to_vec();
-    said.extend([number, 5, 0, 0, 4096].into_iter().flat_map(u64::to_le_bytes));
-    said
+    let mut message = b"swap".to_vec();
+    message.extend([number, 5, 0, 0, 4096].into_iter().flat_map(u64::to_le_bytes));
+    message
 }
 
 fn tell(pair: &mut Pair, heading: Heading, word: u64) {
@@ -77,16 +77,16 @@ fn an_exchange_whose_pages_came_without_their_descriptor_is_declined() {
 /// pages, and no longer trusts the peer.
 #[test]
 fn what_nobody_says_ends_a_local_peer() {
-    for said in [
+    for message in [
         [b"took", &question(1)[4..]].concat(),
         question(1)[..20].to_vec(),
         grant(1, 1)[..20].to_vec(),
         b"what".to_vec(),
     ] {
         let (mut node, mut other) = facing_a_hostile_one();
-        other.line.say(&said, None).unwrap();
+        other.line.say(&message, None).unwrap();
         tell(&mut other, Heading::plain(RecordKind::Swap, 0), 1);
         (1..3).for_each(|at| node.turn(Time(at)));
-        assert!(!has_its_local_peer(&node), "{said:?}");
+        assert!(!has_its_local_peer(&node), "{message:?}");
     }
 }

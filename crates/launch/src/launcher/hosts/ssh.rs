@@ -192,14 +192,14 @@ impl Remote {
             closed: false,
         };
         let thread = |name: &str| std::thread::Builder::new().name(format!("{name} {host}"));
-        let (host, say) = (host.to_owned(), Arc::clone(&common.terminal));
+        let (host, terminal) = (host.to_owned(), Arc::clone(&common.terminal));
         let name = host.clone();
         let complain = move || {
             for line in errors
                 .into_iter()
                 .flat_map(|errors| BufReader::new(errors).lines().map_while(Result::ok))
             {
-                say.say(&format!("{name}: {line}"));
+                terminal.print_line(&format!("{name}: {line}"));
                 *lock(&last_words) = line;
             }
         };
@@ -274,9 +274,12 @@ impl Remote {
     fn lost(&self, status: Option<ExitStatus>, why: String) -> String {
         let how = status.map_or_else(String::new, |status| format!(" with {status}"));
         let words = lock(&self.last_words).clone();
-        let said =
-            [why, words].into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ");
-        let said = if said.is_empty() { said } else { format!(" ({said})") };
+        let detail = [why, words]
+            .into_iter()
+            .filter(|detail| !detail.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ");
+        let detail = if detail.is_empty() { detail } else { format!(" ({detail})") };
         let hint = match status.and_then(|status| status.code()) {
             Some(127) => {
                 "a shell must be in PATH there, or Oikaze be installed there and be named by --agent"
@@ -284,7 +287,7 @@ impl Remote {
             }
             _ => format!("check that `{} {} true` works without a password", self.shell, self.host),
         };
-        format!("was lost: the remote shell on host {} ended{how}{said}; {hint}", self.host)
+        format!("was lost: the remote shell on host {} ended{how}{detail}; {hint}", self.host)
     }
 
     /// Returns `true` if the remote shell has ended.
@@ -354,15 +357,16 @@ impl Conversation {
             }
             if line.trim_ascii_end() == MAGIC.as_bytes() {
                 if let (Some(installer), Some(file)) = (installer, &sent) {
-                    self.common.terminal.say(&installer.report(&self.host, file));
+                    self.common.terminal.print_line(&installer.report(&self.host, file));
                 }
                 return Ok(());
             }
             if line.starts_with(MAGIC_OF_ANY.as_bytes()) {
                 break;
             }
-            if let (Some(installer), Some(said)) = (installer, line.strip_prefix(install::PREFIX)) {
-                match installer.answer(said, input).map_err(HostFailure::NoAgent)? {
+            if let (Some(installer), Some(detail)) = (installer, line.strip_prefix(install::PREFIX))
+            {
+                match installer.answer(detail, input).map_err(HostFailure::NoAgent)? {
                     Answered::GoesOn => {}
                     Answered::Sent(file) => sent = Some(file),
                 }
@@ -409,7 +413,9 @@ impl Conversation {
                 AgentMessage::Drained => {
                     self.remote_output.note(|questions| questions.answered += 1);
                 }
-                AgentMessage::Note(text) => terminal.say(&format!("host {}: {text}", self.host)),
+                AgentMessage::Note(text) => {
+                    terminal.print_line(&format!("host {}: {text}", self.host))
+                }
                 AgentMessage::Ended(rank, how) => {
                     if self.common.events.send(Event::Ended(self.index, rank, how)).is_err() {
                         return Ok(());

@@ -90,7 +90,7 @@ fn quit_asks_what_nodes_do_and_is_passed_on_only_when_it_comes_again_at_once() {
     }
     policy.reported(&[(0, Some("waits for barrier 1\n".into())), (1, None)]);
     assert_eq!(
-        said(&mut policy),
+        printed(&mut policy),
         ["node 0: waits for barrier 1".to_owned(), format!("node 1: {NO_ANSWER}")]
     );
     policy.signalled(at(4), 3);
@@ -129,9 +129,9 @@ fn the_time_limit() {
     assert!(policy.is_over() && policy.status() == STATUS_TIMED_OUT);
 }
 
-fn said(policy: &mut Policy) -> Vec<String> {
-    let said = |action| if let Action::Say(text) = action { Some(text) } else { None };
-    policy.actions().into_iter().filter_map(said).collect()
+fn printed(policy: &mut Policy) -> Vec<String> {
+    let printed = |action| if let Action::Print(text) = action { Some(text) } else { None };
+    policy.actions().into_iter().filter_map(printed).collect()
 }
 
 /// LAUNCH-3.3: one line for each living node; without answers the job ends all the same.
@@ -142,14 +142,14 @@ fn timeout_with_answers_prints_one_line_for_each_living_node() {
     policy.timeout(at(3));
     policy.actions();
     policy.answered(at(4), &[(0, None), (1, Some("in a barrier\nfor 2 s".into())), (2, None)]);
-    let lines = said(&mut policy);
+    let lines = printed(&mut policy);
     assert_eq!(
         lines[1..],
         ["node 1: in a barrier for 2 s".to_owned(), format!("node 2: {NO_ANSWER}")],
         "{lines:?}"
     );
     policy.answered(at(4), &[(1, None)]);
-    assert!(said(&mut policy).is_empty(), "asked once");
+    assert!(printed(&mut policy).is_empty(), "asked once");
     let mut policy = Policy::new(1, GRACE, Some(at(3)));
     policy.timeout(at(3));
     policy.actions();
@@ -170,7 +170,7 @@ fn abort_by_a_node_ends_the_job_with_its_status() {
         policy.keep_going();
         policy.aborted(at(1), 1, "the input is broken");
         assert!(
-            said(&mut policy)[0]
+            printed(&mut policy)[0]
                 .starts_with("node 1 aborted the job: the input is broken; 3 nodes have 7 s")
         );
         policy.ended(at(2), 0, &Ending::Status(9));
@@ -202,7 +202,7 @@ fn keep_going_lets_survivors_end_by_themselves() {
     );
     let deaths = actions
         .iter()
-        .filter(|action| matches!(action, Action::Say(text) if text.starts_with("node ")));
+        .filter(|action| matches!(action, Action::Print(text) if text.starts_with("node ")));
     assert_eq!(deaths.count(), 2);
     assert_eq!(policy.next_timeout(), None);
     policy.ended(at(99), 0, &Ending::Status(0));
@@ -227,7 +227,7 @@ fn node_that_ends_well_without_leaving_has_failed() {
         assert_eq!(actions[0], Action::Ended(end));
         let aborts = actions.contains(&Action::Abort(format!("node 1 {HOW}")));
         assert_ne!(aborts, keeps_going, "{actions:?}");
-        let says = |action: &Action| matches!(action, Action::Say(text) if text.contains(HOW));
+        let says = |action: &Action| matches!(action, Action::Print(text) if text.contains(HOW));
         assert_eq!(actions.iter().filter(|action| says(action)).count(), 1, "{actions:?}");
         (0..3).for_each(|rank| policy.left(rank));
         policy.ended(at(2), 0, &Ending::Status(0));

@@ -1,5 +1,5 @@
-//! Admission of strangers at the store's port. They are accepted at once, judged, and closed when
-//! they are too many (WIND-11.5).
+//! Admission of connections at the store's port. They are accepted at once and authenticated, and
+//! closed when too many are not authenticated yet (WIND-11.5).
 
 use super::super::places::Claim;
 use super::super::protocol::{Greeting, NONCE_LEN, Proof, VERSION, Verdict};
@@ -13,19 +13,19 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener};
 use std::time::Duration;
 
-/// Time for a stranger to prove the secret.
+/// Time within which a connection must prove the job's secret.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// Maximum number of strangers that are connected at once; see [`strangers_max`].
-const STRANGERS_MAX: usize = 512;
-/// Lower bound of the limit on strangers that are connected at once.
-const STRANGERS_MIN: usize = 16;
-/// Age up to which a stranger is not closed in favour of another one: some round trips.
+/// Maximum number of connections that are not authenticated yet; see [`unauthenticated_max`].
+const UNAUTHENTICATED_MAX: usize = 512;
+/// Lower bound of the limit on connections that are not authenticated yet.
+const UNAUTHENTICATED_MIN: usize = 16;
+/// Age up to which a connection is not closed in favour of another one: some round trips.
 const SAFE_TIME: Duration = Duration::from_millis(150);
 /// Maximum number of connections accepted in one turn, so that those accepted before are read in
 /// between.
 const ACCEPTED_MAX: usize = 64;
-/// Pause after the system had no room for a connection.
-const REST_TIME: Duration = Duration::from_millis(100);
+/// Time without accepting connections after the system had no room for one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of connections that wait in the kernel's queue; `net.core.somaxconn` bounds it
 /// too.
 const QUEUE_MAX: i32 = 4096;
@@ -37,17 +37,19 @@ pub(super) fn lengthen_queue(listener: &TcpListener) -> io::Result<()> {
 
 /// Returns a quarter of the descriptors that this process may open. The others are for nodes, their
 /// output and their connections.
-pub(super) fn strangers_max() -> usize {
+pub(super) fn unauthenticated_max() -> usize {
     let descriptors =
         getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
-    descriptors
-        .map_or(STRANGERS_MAX, |descriptors| (descriptors / 4).clamp(STRANGERS_MIN, STRANGERS_MAX))
+    descriptors.map_or(UNAUTHENTICATED_MAX, |descriptors| {
+        (descriptors / 4).clamp(UNAUTHENTICATED_MIN, UNAUTHENTICATED_MAX)
+    })
 }
 
 impl Doors {
-    /// Accepts connections that wait. Strangers above the limit replace older ones.
+    /// Accepts connections that wait. Above the limit, they replace older ones that are not
+    /// authenticated yet.
     pub(super) fn accept(&mut self, now: Duration) {
-        if self.rests_until > now {
+        if self.paused_until > now {
             return;
         }
         for _ in 0..ACCEPTED_MAX {
@@ -61,7 +63,7 @@ impl Doors {
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
                     // Perhaps no descriptor is left. Asking again at once would be asking always.
                     _ => {
-                        self.rests_until = now + REST_TIME;
+                        self.paused_until = now + ACCEPT_PAUSE;
                         return;
                     }
                 },
@@ -73,7 +75,7 @@ impl Doors {
             }
             let greeting = Greeting { version: VERSION, nonce };
             let unsent = seal::plain(&greeting.encode());
-            let phase = ConnectionPhase::Stranger(greeting, now + HANDSHAKE_TIME);
+            let phase = ConnectionPhase::Unauthenticated(greeting, now + HANDSHAKE_TIME);
             self.connections.push(Connection {
                 stream,
                 from,
@@ -86,27 +88,28 @@ impl Doors {
         }
     }
 
-    /// Closes a stranger if there are too many: the oldest of the address that has most. Returns
-    /// `false` if all are too young. Then no connection is accepted until the oldest is old enough.
+    /// Closes a connection if too many are not authenticated: the oldest of the address that has
+    /// most. Returns `false` if all are too young. Then no connection is accepted until the oldest
+    /// is old enough.
     fn make_room(&mut self, now: Duration) -> bool {
-        let is_stranger =
+        let is_unauthenticated =
             |one: &&Connection| !matches!(one.phase, ConnectionPhase::Node(..)) && !one.closed;
-        let mut strangers: HashMap<IpAddr, usize> = HashMap::new();
-        for stranger in self.connections.iter().filter(is_stranger) {
-            *strangers.entry(stranger.from).or_default() += 1;
+        let mut unauthenticated: HashMap<IpAddr, usize> = HashMap::new();
+        for connection in self.connections.iter().filter(is_unauthenticated) {
+            *unauthenticated.entry(connection.from).or_default() += 1;
         }
-        if strangers.values().sum::<usize>() < self.strangers_max {
+        if unauthenticated.values().sum::<usize>() < self.unauthenticated_max {
             return true;
         }
-        let Some((&most, _)) = strangers.iter().max_by_key(|(_, count)| **count) else {
+        let Some((&most, _)) = unauthenticated.iter().max_by_key(|(_, count)| **count) else {
             return true;
         };
         // Connections stand in the order in which they came.
         let oldest =
-            self.connections.iter_mut().find(|one| one.from == most && is_stranger(&&**one));
+            self.connections.iter_mut().find(|one| one.from == most && is_unauthenticated(&&**one));
         match oldest {
             Some(oldest) if now < oldest.accepted + SAFE_TIME => {
-                self.rests_until = oldest.accepted + SAFE_TIME;
+                self.paused_until = oldest.accepted + SAFE_TIME;
                 false
             }
             Some(oldest) => {
@@ -118,7 +121,7 @@ impl Doors {
     }
 }
 
-/// Judges a stranger's proof. Returns its next phase, and the answer.
+/// Verifies the proof of a connection. Returns its next phase, and the answer.
 pub(super) fn judge(
     content: &[u8],
     greeting: &Greeting,

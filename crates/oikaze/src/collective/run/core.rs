@@ -11,6 +11,7 @@ use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel, Request};
 use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{SAME_CALLS, remedy_of};
 use oikaze_protocol::collective::{
     CallCounts, CollectiveCall, OrderMistake, OrderPart, ParcelHead, ParcelPurpose, RoundNumber,
 };
@@ -28,9 +29,6 @@ const HISTORY: usize = 64;
 /// Maximum number of collectives by which another rank may be ahead of this one, for parcels that
 /// need no credit.
 const AHEAD_MAX: u64 = 1 << 16;
-/// Remedy of calls that differ, behind their cause.
-const SAME_CALLS: &str =
-    "; all ranks of a team make the same calls in the same order, with arguments that fit together";
 /// Maximum length of a reason that another rank sends, in bytes.
 const REASON_MAX: usize = 4096;
 
@@ -207,9 +205,7 @@ impl TeamCore {
             task.doomed = if let Some(doom) = disorder.or_else(|| state.failed.remove(&number)) {
                 Some(doom)
             } else if let Err(why) = sound {
-                // A reason may have a remedy of its own.
-                let remedy = if why.contains("; ") { "" } else { SAME_CALLS };
-                let text = format!("on rank {}: {why}{remedy}", self.me);
+                let text = format!("on rank {}: {why}{}", self.me, remedy_of(&why));
                 let failure = CollectiveFailure::Mistake(text);
                 Some(Doom::new(failure, number))
             } else {

@@ -110,12 +110,12 @@ extern "C" fn on_sigbus(
         })
     });
     if let Some((entry, at)) = found {
-        say(entry, at);
+        print_line(entry, at);
     }
     segv_chain::pass_on(signal, info, context);
 }
 
-fn say(entry: &MappedFile, at: usize) {
+fn print_line(entry: &MappedFile, at: usize) {
     let path = entry.path.load(Ordering::Relaxed);
     // SAFETY: a thread touches the mapping right now, so its region, which keeps the path, still
     // exists.

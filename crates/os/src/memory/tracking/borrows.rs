@@ -132,7 +132,7 @@ impl BorrowTable {
     fn report(&mut self, array: &str, at: usize) {
         let guard = self.ranges.iter().find(|entry| entry.covers(at));
         if let Some(guard) = guard.filter(|_| !self.is_reported) {
-            crate::processes::signals::say(&format!(
+            crate::processes::signals::print_line(&format!(
                 "oikaze: data race on array {array:?}: another node has changed byte {at} while {} is alive in this process. The \
                  guard keeps the old bytes until it ends; end it before other nodes write there",
                 guard.describe()

@@ -17,9 +17,17 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Remedy of calls that differ.
-const SAME_CALLS: &str =
-    "all nodes make the same calls in the same order, with arguments that fit together";
+/// Remedy of calls that differ, to follow their cause.
+pub const SAME_CALLS: &str =
+    "; all nodes make the same calls in the same order, with arguments that fit together";
+
+/// Returns the remedy that follows the reason for which a node refuses a call: none if the reason
+/// has a remedy of its own.
+#[must_use]
+pub fn remedy_of(reason: &str) -> &'static str {
+    if reason.contains("; ") { "" } else { SAME_CALLS }
+}
+
 /// Maximum number of values in one reduction.
 pub const REDUCE_MAX: usize = 1 << 16;
 /// Maximum number of axes of an array.
@@ -388,10 +396,7 @@ pub(crate) fn agree<'a>(
 ) -> Result<Option<Values>, String> {
     for (rank, call) in calls.clone() {
         if let Call::Unfit(reason) = call {
-            // A reason may have a remedy of its own.
-            let has_remedy = reason.contains("; ");
-            let remedy = if has_remedy { String::new() } else { format!("; {SAME_CALLS}") };
-            return Err(format!("node {rank} cannot go on: {reason}{remedy}"));
+            return Err(format!("node {rank} cannot go on: {reason}{}", remedy_of(reason)));
         }
     }
     let mut rest = calls;
@@ -428,12 +433,12 @@ pub(crate) fn agree<'a>(
                     combine(ReduceOp::Max, sum.as_mut(), &Values::U64(vec![b.number]));
                     continue;
                 };
-                return Err(format!("node {rank} {difference}; {SAME_CALLS}"));
+                return Err(format!("node {rank} {difference}{SAME_CALLS}"));
             }
             _ => {
                 let (ours, theirs) = (first.text(), call.text());
                 return Err(format!(
-                    "node {rank} called {theirs} while node {first_rank} called {ours}; {SAME_CALLS}"
+                    "node {rank} called {theirs} while node {first_rank} called {ours}{SAME_CALLS}"
                 ));
             }
         }

@@ -47,7 +47,7 @@ pub struct Sums {
     pub schedules: u64,
     pub steps: u64,
     /// Number of bodies that random schedules read again.
-    pub read_again: u64,
+    pub reread: u64,
     /// Number of messages that overtook earlier ones in random schedules.
     pub overtaking: u64,
     /// Number of pages that random schedules fetched in vain (COH-3.6).
@@ -62,7 +62,7 @@ impl Sums {
         self.steps += walk.schedule.len() as u64;
         for step in &walk.schedule {
             match step {
-                Step::ReadAgain { .. } => self.read_again += 1,
+                Step::Reread { .. } => self.reread += 1,
                 Step::Deliver { message: 1.., .. } => self.overtaking += 1,
                 _ => {}
             }
@@ -256,7 +256,7 @@ impl Case {
             Step::Run(thread) => 4 * speed(thread),
             Step::Deliver { pair, .. } => speed(8 + pair),
             Step::Place { pair, .. } => speed(8 + pair),
-            Step::ReadAgain { pair, .. } => speed(17 + pair),
+            Step::Reread { pair, .. } => speed(17 + pair),
             Step::Settle(_) => speed(7),
         };
         let mut state = State::new(program, self.settling);

@@ -81,7 +81,7 @@ fn all_orders_of_small_programs_read_what_was_written() {
 fn random_orders_of_programs_read_what_was_written() {
     for case in &WALKS {
         let sums = check_all(case, 0..120);
-        let seen = [sums.read_again, sums.overtaking, sums.stale, sums.updates];
+        let seen = [sums.reread, sums.overtaking, sums.stale, sums.updates];
         assert!(seen.iter().all(|count| *count > 0), "nothing interesting happened: {sums:?}");
     }
 }

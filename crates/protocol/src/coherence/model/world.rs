@@ -44,7 +44,7 @@ pub enum Step {
     /// One fragment of a message arrives.
     Place { pair: usize, message: usize, fragment: usize },
     /// The sender reads one word of a body again, to retransmit it.
-    ReadAgain { pair: usize, message: usize, word: usize },
+    Reread { pair: usize, message: usize, word: usize },
     /// The poster of a delivered message learns of the delivery.
     Settle(usize),
 }
@@ -262,7 +262,7 @@ impl State {
             for (message, one) in flying.iter().enumerate() {
                 for word in (0..one.words.len()).filter(|word| !one.placed[*word]) {
                     if one.words[word] != self.source(from, &one.message, word) {
-                        steps.push(Step::ReadAgain { pair, message, word });
+                        steps.push(Step::Reread { pair, message, word });
                     }
                     if self.arrives_in_fragments(one) {
                         steps.push(Step::Place { pair, message, fragment: word });
@@ -323,7 +323,7 @@ impl State {
                 let (poster, token) = self.delivered.remove(place);
                 self.settle(poster, token);
             }
-            Step::ReadAgain { pair, message, word } => {
+            Step::Reread { pair, message, word } => {
                 let (from, _) = self.ends_of(pair);
                 let now = self.source(from, &self.pairs[pair][message].message, word);
                 self.pairs[pair][message].words[word] = now;
@@ -705,7 +705,7 @@ impl State {
             Step::Place { pair, message, fragment } => {
                 format!("place fragment {fragment} of {}", about(pair, message))
             }
-            Step::ReadAgain { pair, message, word } => {
+            Step::Reread { pair, message, word } => {
                 format!("read word {word} again of {}", about(pair, message))
             }
             Step::Settle(place) => {

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 /// Number of successive round trips whose delay did not respond, after which the controller
 /// competes.
-const STUBBORN: u32 = 6;
+const UNRESPONSIVE_ROUNDS_MAX: u32 = 6;
 /// Time from a contest's beginning to its first test, and the maximum time between two tests.
 const TEST_MIN: Duration = Duration::from_secs(2);
 const TEST_MAX: Duration = Duration::from_secs(64);
@@ -17,7 +17,7 @@ const TEST_MAX: Duration = Duration::from_secs(64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// Far too much delay, all the time.
-    Stubborn,
+    Unresponsive,
     /// Hardly any delay at least once.
     Calm,
     /// Neither of the others.
@@ -28,7 +28,7 @@ pub(super) enum Finding {
 #[derive(Clone, Debug)]
 pub(super) struct Competition {
     contest: Option<Contest>,
-    stubborn: u32,
+    unresponsive_rounds: u32,
     /// Window before the controller reduced it against the delay, and whether that reduction tests
     /// a contest.
     before: u64,
@@ -44,7 +44,13 @@ struct Contest {
 
 impl Competition {
     pub fn new() -> Competition {
-        Competition { contest: None, stubborn: 0, before: 0, testing: false, interval: TEST_MIN }
+        Competition {
+            contest: None,
+            unresponsive_rounds: 0,
+            before: 0,
+            testing: false,
+            interval: TEST_MIN,
+        }
     }
 
     /// Returns the controller that decides during a contest.
@@ -72,21 +78,21 @@ impl Competition {
             }
             let window = contest.cubic.window();
             self.contest = None;
-            (self.testing, self.before, self.stubborn) = (!calm, window, 0);
+            (self.testing, self.before, self.unresponsive_rounds) = (!calm, window, 0);
             self.interval = if calm { TEST_MIN } else { (self.interval * 2).min(TEST_MAX) };
             return Some(window);
         }
-        if finding != Finding::Stubborn {
+        if finding != Finding::Unresponsive {
             // One round in which the delay responds is enough to show that the queue is this flow's
             // own.
-            (self.stubborn, self.testing) = (0, false);
+            (self.unresponsive_rounds, self.testing) = (0, false);
             return None;
         }
-        if self.stubborn == 0 && !self.testing {
+        if self.unresponsive_rounds == 0 && !self.testing {
             self.before = window;
         }
-        self.stubborn += 1;
-        if self.stubborn >= STUBBORN {
+        self.unresponsive_rounds += 1;
+        if self.unresponsive_rounds >= UNRESPONSIVE_ROUNDS_MAX {
             // Begin like a new flow: it must take its part of a full queue, and a long path has
             // room.
             let cubic = match self.testing {
@@ -113,23 +119,23 @@ mod tests {
         let limits = Limits::new(1000, 1 << 30);
         let mut rivals = Competition::new();
         for _ in 0..5 {
-            rivals.round(Time(0), Finding::Stubborn, 100_000, limits);
+            rivals.round(Time(0), Finding::Unresponsive, 100_000, limits);
         }
         rivals.round(Time(0), Finding::Mixed, 10_000, limits);
         for _ in 0..6 {
             assert!(rivals.contest().is_none());
-            assert_eq!(rivals.round(Time(0), Finding::Stubborn, 50_000, limits), None);
+            assert_eq!(rivals.round(Time(0), Finding::Unresponsive, 50_000, limits), None);
         }
         assert_eq!(rivals.contest().map(Controller::window), Some(50_000));
         let tested = Time(0) + TEST_MIN;
         assert_eq!(rivals.round(Time(1), Finding::Mixed, 0, limits), None);
         assert_eq!(
-            rivals.round(tested, Finding::Stubborn, 0, limits),
+            rivals.round(tested, Finding::Unresponsive, 0, limits),
             Some(50_000),
             "put to the test"
         );
         for _ in 0..6 {
-            rivals.round(tested, Finding::Stubborn, 5000, limits);
+            rivals.round(tested, Finding::Unresponsive, 5000, limits);
         }
         assert_eq!(
             rivals.contest().map(Controller::window),

@@ -16,7 +16,7 @@ pub struct Cubic {
     window: u64,
     threshold: u64,
     /// Acknowledged bytes that have not yet made a byte of growth, times the window.
-    rest: u64,
+    remainder: u64,
     /// Time of the last reduction. Signals about datagrams sent before belong to the same event.
     cut: Option<Time>,
     epoch: Option<Epoch>,
@@ -54,7 +54,7 @@ impl Cubic {
             limits,
             window,
             threshold: window,
-            rest: 0,
+            remainder: 0,
             cut: None,
             epoch: None,
             origin: window,
@@ -102,9 +102,9 @@ impl Cubic {
         } else {
             let target = self.curve(&epoch, after.saturating_add(millis(self.round_trip)));
             let target = target.clamp(self.window, self.window / 2 * 3);
-            self.rest += sample.bytes * (target - self.window);
-            self.window += self.rest / self.window;
-            self.rest %= self.window;
+            self.remainder += sample.bytes * (target - self.window);
+            self.window += self.remainder / self.window;
+            self.remainder %= self.window;
         }
     }
 
@@ -125,7 +125,7 @@ impl Cubic {
         self.window = self.limits.clamp(self.window / 100 * percent);
         self.threshold = self.window;
         self.epoch = None;
-        self.rest = 0;
+        self.remainder = 0;
     }
 }
 
@@ -174,7 +174,7 @@ impl Controller for Cubic {
         self.origin = self.window;
         self.threshold = self.limits.clamp(self.window / 2);
         self.window = self.limits.least;
-        (self.cut, self.epoch, self.rest) = (Some(now), None, 0);
+        (self.cut, self.epoch, self.remainder) = (Some(now), None, 0);
     }
 
     fn resized(&mut self, datagram: u64) {

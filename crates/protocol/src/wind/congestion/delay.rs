@@ -39,7 +39,7 @@ pub struct Delay {
     /// Window below which growth doubles.
     threshold: u64,
     /// Acknowledged bytes that have not yet made a byte of growth, times the window.
-    rest: u64,
+    remainder: u64,
     /// Smoothed fraction of datagrams that are marked, in units of 1 / [`ALL`].
     fraction: u64,
     round: Round,
@@ -106,7 +106,7 @@ impl Delay {
             limits,
             window: limits.first,
             threshold: u64::MAX,
-            rest: 0,
+            remainder: 0,
             fraction: ALL,
             round: Round::new(Time(0), limits.first),
             clean: 0,
@@ -137,7 +137,7 @@ impl Delay {
         self.window = self.limits.clamp(self.window.saturating_sub(less));
         self.threshold = self.window;
         (self.cut, self.undo) = (Some(now), None);
-        (self.clean, self.rest, self.round.signal) = (0, 0, true);
+        (self.clean, self.remainder, self.round.signal) = (0, 0, true);
     }
 
     /// Reacts to marks and to the round trip's delay (WIND-9.3, WIND-9.5). The delay is the least
@@ -174,9 +174,9 @@ impl Delay {
             self.window += sample.bytes;
         } else {
             let step = self.limits.datagram << self.clean.saturating_sub(PATIENCE).min(20);
-            self.rest += sample.bytes * step.min(self.window / 4).max(1);
-            self.window += self.rest / self.window;
-            self.rest %= self.window;
+            self.remainder += sample.bytes * step.min(self.window / 4).max(1);
+            self.window += self.remainder / self.window;
+            self.remainder %= self.window;
         }
         self.window = self.limits.clamp(self.window);
     }
@@ -193,7 +193,7 @@ impl Delay {
             let finding = match least {
                 _ if self.round.stood_still() => Finding::Mixed,
                 _ if least < CALM => Finding::Calm,
-                _ if least > (TARGET + self.scaling()) / 4 * 5 => Finding::Stubborn,
+                _ if least > (TARGET + self.scaling()) / 4 * 5 => Finding::Unresponsive,
                 _ => Finding::Mixed,
             };
             if let Some(window) = self.competition.round(now, finding, window, self.limits) {

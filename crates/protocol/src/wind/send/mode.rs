@@ -162,13 +162,13 @@ impl AckPath {
         }
     }
 
-    /// Called when small messages came. `again` means that some of them had come before, so that
+    /// Called when small messages came. `repeated` means that some of them had come before, so that
     /// their acknowledgement may have been lost.
-    pub fn messages_came(&mut self, again: bool, bypass: &mut FastPath, now: Time) {
-        self.plain |= again;
+    pub fn messages_came(&mut self, repeated: bool, bypass: &mut FastPath, now: Time) {
+        self.plain |= repeated;
         match self.last.take() {
-            Some((_, SendMode::Plain)) if !again => bypass.others_arrive(),
-            Some((sent, mode)) if mode < SendMode::Plain && again => bypass.lost(sent, now),
+            Some((_, SendMode::Plain)) if !repeated => bypass.others_arrive(),
+            Some((sent, mode)) if mode < SendMode::Plain && repeated => bypass.lost(sent, now),
             Some((_, mode)) if mode < SendMode::Plain => bypass.arrived(),
             _ => {}
         }

@@ -70,7 +70,7 @@ pub(crate) struct BodyPiece {
     /// Whether nothing of this message waits to be sent after this piece.
     pub last: bool,
     /// Whether the piece was sent before.
-    pub again: bool,
+    pub was_sent: bool,
 }
 
 /// Bytes that fit into a datagram to this peer, known once established.

@@ -319,8 +319,14 @@ impl Outbox {
         let lost_left =
             progress.lost.pieces() > 1 || lost.is_some_and(|lost| lost.end - lost.start > len);
         let last = !lost_left && progress.next.max(from.start + len) == message.len;
-        let again = from.start < progress.next;
-        Some(BodyPiece { number, offset: from.start, len: u32::try_from(len).ok()?, last, again })
+        let was_sent = from.start < progress.next;
+        Some(BodyPiece {
+            number,
+            offset: from.start,
+            len: u32::try_from(len).ok()?,
+            last,
+            was_sent,
+        })
     }
 
     /// Returns the bytes of a full fragment of this message. `opened` tells whether the peer knows

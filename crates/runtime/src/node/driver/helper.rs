@@ -66,7 +66,7 @@ impl Helper<'_> {
         let node = self.0;
         let Some(priority) = node.threads.wait_policy.priority else { return };
         if let Err(why) = priority.apply() {
-            oikaze_os::signals::say(&format!(
+            oikaze_os::signals::print_line(&format!(
                 "oikaze: node {}: the engine's thread has no priority {priority}: {why}",
                 node.bootstrap.rank()
             ));
@@ -200,7 +200,7 @@ impl Helper<'_> {
         {
             // A container's cpuset may forbid the cores. The node works without them.
             node.publisher.paths().unpinned();
-            oikaze_os::signals::say(&format!(
+            oikaze_os::signals::print_line(&format!(
                 "oikaze: node {}: the engine's thread is not bound, and may slow the application down: {why}",
                 node.bootstrap.rank()
             ));

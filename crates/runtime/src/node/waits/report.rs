@@ -31,7 +31,7 @@ pub(super) fn end() {
 
 fn report() {
     let nodes: Vec<Arc<Waits>> = lock(&NODES).iter().filter_map(Weak::upgrade).collect();
-    nodes.iter().flat_map(|waits| waits.report()).for_each(|line| signals::say(&line));
+    nodes.iter().flat_map(|waits| waits.report()).for_each(|line| signals::print_line(&line));
 }
 
 impl Waits {

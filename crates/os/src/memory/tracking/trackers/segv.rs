@@ -181,7 +181,7 @@ extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
     match address.and_then(|a| entries().find_map(|e| e.find(a))) {
         // A child of fork has no mapping of the view and no thread that would serve the fault.
         Some(_) if !is_parent() => {
-            say(FORKED);
+            print(FORKED);
             segv_chain::pass_on(signal, info, context);
         }
         Some((word, array, page, pipe)) => {
@@ -206,7 +206,7 @@ fn is_parent() -> bool {
 }
 
 /// Writes to standard error without a lock.
-fn say(text: &str) {
+fn print(text: &str) {
     // SAFETY: plain write of live bytes.
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
