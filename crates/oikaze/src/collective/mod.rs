@@ -19,7 +19,6 @@ pub mod operator;
 pub(crate) mod pending;
 mod reducible;
 pub(crate) mod run;
-mod start;
 pub(crate) mod team;
 pub(crate) mod untyped;
 
