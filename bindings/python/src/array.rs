@@ -223,7 +223,7 @@ impl Job {
         if plan.unordered_updates {
             builder = builder.update_class(Class::Unordered);
         }
-        let array = wait(py, || builder.build())?;
+        let array = wait(py, || builder.build_untyped())?;
         let (array, plain) = (RwLock::new(array), Mutex::default());
         Ok(Array { job: Arc::clone(self.cell()), array, plain })
     }

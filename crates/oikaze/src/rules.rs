@@ -51,6 +51,51 @@
 //! }
 //! ```
 //!
+//! The elements of a guard have the type of its array:
+//!
+//! ```compile_fail,E0308
+//! fn other_type(array: &oikaze::shared::SharedArray<u64>) -> oikaze::Result<f64> {
+//!     Ok(array.read(0..8)?[0])
+//! }
+//! ```
+//!
+//! A guard of a block cannot outlive its array, either:
+//!
+//! ```compile_fail,E0505
+//! fn block_outlives(job: &oikaze::Job) -> oikaze::Result<()> {
+//!     let grid = job.array::<u64>("g", [8, 8])?;
+//!     let guard = grid.read([0..2, 0..2])?;
+//!     drop(grid);
+//!     println!("{}", guard[[0, 0]]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A collective moves plain data alone, and its operator combines the type of its elements:
+//!
+//! ```compile_fail,E0277
+//! fn moves(job: &oikaze::Job) -> oikaze::Result<()> {
+//!     use oikaze::prelude::*;
+//!     job.all_gather(&[&7_u8]).map(drop)
+//! }
+//! ```
+//!
+//! ```compile_fail,E0277
+//! fn combines(job: &oikaze::Job) -> oikaze::Result<f64> {
+//!     use oikaze::prelude::*;
+//!     job.all_reduce(1.5, And)
+//! }
+//! ```
+//!
+//! The result of a collective has the type of its elements:
+//!
+//! ```compile_fail,E0308
+//! fn result(job: &oikaze::Job) -> oikaze::Result<Vec<f64>> {
+//!     use oikaze::prelude::*;
+//!     job.all_gather(&[7_u64])
+//! }
+//! ```
+//!
 //! Memory that is lent to a scope must outlive it, and cannot be touched before the scope ends:
 //!
 //! ```compile_fail,E0597

@@ -217,7 +217,7 @@ fn declare(
         Ok((builder, out))
     };
     let (builder, out) = builder().inspect_err(|error| job.refuse_array(error))?;
-    let array = RwLock::new(builder.build()?);
+    let array = RwLock::new(builder.build_untyped()?);
     let (job, plain) = (Arc::downgrade(job), Mutex::default());
     keep(out, KeptArray { job, array, plain }).map(drop)
 }

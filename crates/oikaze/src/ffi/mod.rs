@@ -18,9 +18,9 @@ mod words;
 
 pub use crate::collective::run::work::UntypedResult;
 pub use crate::collective::untyped::{Untyped, UntypedOperator};
+pub use crate::shared::element::ElementType;
 pub use crate::shared::untyped::{
-    ElementType, PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard,
-    UntypedWriteGuard,
+    PlainMemory, UntypedArray, UntypedArrayBuilder, UntypedReadGuard, UntypedWriteGuard,
 };
 pub use crate::tables::{ElementKind, KindClass};
 pub use calls::{CallCounter, CallCounts};

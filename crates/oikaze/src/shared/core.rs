@@ -3,7 +3,7 @@
 
 use super::block::array_block::ArrayBlock;
 use super::builder::distribution::Distribution;
-use super::element::ElementLayout;
+use super::element::ElementType;
 use super::shape::Extents;
 use crate::error::{Error, Result};
 use oikaze_engine::{Failure, Request, Value};
@@ -36,7 +36,7 @@ pub(crate) struct ArrayCore {
 /// Settings of an array that a program makes.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    pub element: ElementLayout,
+    pub element: ElementType,
     pub extents: Extents,
     pub distribution: Distribution,
     pub delivery: Option<Delivery>,
@@ -66,7 +66,7 @@ impl ArrayCore {
             }
             let Settings { extents, distribution, .. } = &settings;
             let bytes = (extents.len() as u64).saturating_mul(size as u64);
-            let ElementLayout { code: element, fields, .. } = settings.element.clone();
+            let ElementType { code: element, fields, .. } = settings.element.clone();
             let homes = distribution.homes(extents, size);
             let homes = homes.map_err(|why| Error::invalid(what.clone(), why))?;
             let shape = extents.as_slice().iter().map(|extent| *extent as u64).collect();

@@ -136,24 +136,40 @@ pub(super) fn segments(path: &str) -> Option<Vec<Segment>> {
     Some(segments)
 }
 
-/// Element type of an array, as the nodes compare it.
+/// Element type of an array, for callers that know it at run time only: a number, or a struct of
+/// named fields. The nodes compare it as they compare a Rust type
+/// ([`Element`](trait@crate::shared::Element)). So an array of `f64` is the same one in C, Python
+/// and Rust.
+///
+/// ```
+/// use oikaze::ffi::{ElementKind, ElementType};
+/// use oikaze::shared::ElementField;
+/// # fn main() -> oikaze::Result<()> {
+/// let field = |name: &str, kind: &str| ElementField { name: name.into(), kind: kind.into() };
+/// let fields = vec![field("position[3]", "f64"), field("mass", "f64")];
+/// let particle = ElementType::structure(32, fields)?;
+/// assert_eq!((particle.size(), particle.kind()), (32, None));
+/// assert_eq!(ElementType::from(ElementKind::F32).size(), 4);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct ElementLayout {
-    /// Size, and a digest that also covers fields that are too many or too long to be told.
-    pub code: coherence::Element,
-    pub fields: Vec<Field>,
+pub struct ElementType {
+    /// Size, and a digest that also covers fields that are too many or too long to be sent.
+    pub(super) code: coherence::Element,
+    pub(super) fields: Vec<Field>,
 }
 
-impl ElementLayout {
+impl ElementType {
     /// Returns the layout of a type.
-    pub fn of<T: Element>() -> Self {
+    pub(super) fn of<T: Element>() -> Self {
         let mut fields = Vec::new();
         T::describe("", &mut fields);
         Self::new(fields, size_of::<T>())
     }
 
     /// Returns the layout of an element of these fields, of `size` bytes.
-    pub fn new(fields: Vec<Field>, size: usize) -> Self {
+    pub(super) fn new(fields: Vec<Field>, size: usize) -> Self {
         let words = fields.iter().flat_map(|field| [field.name.as_bytes(), field.kind.as_bytes()]);
         let digest = fnv1a(words.flat_map(|word| word.iter().copied().chain([0])));
         let size = u32::try_from(size).unwrap_or(u32::MAX);
@@ -162,6 +178,7 @@ impl ElementLayout {
     }
 
     /// Returns the bytes of one element.
+    #[must_use]
     pub fn size(&self) -> usize {
         self.code.size as usize
     }

@@ -53,7 +53,7 @@ fn an_array_is_the_same_with_and_without_a_type() {
                 let untyped = job
                     .untyped_array("grid", &[rows, columns], ElementKind::F32.into())
                     .distribution(distribution.clone())
-                    .build()
+                    .build_untyped()
                     .unwrap();
                 assert_eq!(untyped.strides(), [columns * 4, 4]);
                 job.barrier().unwrap();
@@ -103,7 +103,7 @@ fn homes_are_those_of_the_typed_array() {
     cluster(3, |job| {
         let element = ElementType::structure(12, vec![field("x[2]", "f32"), field("mass", "f32")]);
         let element = element.unwrap();
-        let untyped = job.untyped_array("points", &[5000], element).build().unwrap();
+        let untyped = job.untyped_array("points", &[5000], element).build_untyped().unwrap();
         let typed = job.array::<Point>("others", 5000).unwrap();
         for rank in 0..3 {
             assert_eq!(untyped.home_range(rank), typed.home_range(rank));
@@ -115,7 +115,7 @@ fn homes_are_those_of_the_typed_array() {
         let other = ElementType::structure(12, vec![field("y[2]", "f32"), field("mass", "f32")]);
         let wrong = match job.rank() {
             0 => job.array::<Point>("again", 10).map(drop),
-            _ => job.untyped_array("again", &[10], other.unwrap()).build().map(drop),
+            _ => job.untyped_array("again", &[10], other.unwrap()).build_untyped().map(drop),
         };
         let why = wrong.unwrap_err().to_string();
         assert!(why.contains("x[2]") && why.contains("y[2]"), "{why}");
@@ -128,7 +128,7 @@ fn homes_are_those_of_the_typed_array() {
 fn plain_memory_is_shared_and_outlives_the_array() {
     cluster(2, |job| {
         let mut array =
-            job.untyped_array("plain", &[3000], ElementKind::U64.into()).build().unwrap();
+            job.untyped_array("plain", &[3000], ElementKind::U64.into()).build_untyped().unwrap();
         let plain = array.plain().unwrap();
         let at = |index: usize| plain.address().cast::<u64>().wrapping_add(index);
         let mine = array.home_range(job.rank());
@@ -158,7 +158,8 @@ fn plain_memory_is_shared_and_outlives_the_array() {
 #[test]
 fn one_sided_operations_act_on_numbers_of_their_kind() {
     cluster(2, |job| {
-        let array = job.untyped_array("sums", &[8, 100], ElementKind::F64.into()).build().unwrap();
+        let array =
+            job.untyped_array("sums", &[8, 100], ElementKind::F64.into()).build_untyped().unwrap();
         let old = array.fetch_combine(&[7, 99], Combine::Sum, bytes_of(&[1.5_f64])).unwrap();
         assert!([0.0, 1.5].contains(&bytemuck::pod_read_unaligned::<f64>(&old)));
         array.accumulate(0, Combine::Max, bytes_of(&[f64::from(job.rank()); 10])).unwrap();
@@ -180,16 +181,22 @@ fn one_sided_operations_act_on_numbers_of_their_kind() {
                 ("bytes", array.fill(&[0; 4])),
                 ("shape", array.read(std::slice::from_ref(&(0..8))).map(drop)),
                 ("shape", array.write(&[0..8, 3..101]).map(drop)),
-                ("axes", job.untyped_array("none", &[], ElementKind::U8.into()).build().map(drop)),
+                (
+                    "axes",
+                    job.untyped_array("none", &[], ElementKind::U8.into())
+                        .build_untyped()
+                        .map(drop),
+                ),
             ] {
                 let why = refused.unwrap_err().to_string();
                 assert!(why.contains(what), "{what}: {why}");
             }
         } else {
-            let wrong = job.untyped_array("none", &[1; 5], ElementKind::U8.into()).build();
+            let wrong = job.untyped_array("none", &[1; 5], ElementKind::U8.into()).build_untyped();
             assert!(wrong.unwrap_err().to_string().contains("axes"));
         }
-        let bytes = job.untyped_array("bytes", &[10], ElementKind::U8.into()).build().unwrap();
+        let bytes =
+            job.untyped_array("bytes", &[10], ElementKind::U8.into()).build_untyped().unwrap();
         let why = bytes.fetch_combine(&[0], Combine::Sum, &[1]).unwrap_err().to_string();
         assert!(why.contains("u32, i32"), "{why}");
         job.barrier().unwrap();

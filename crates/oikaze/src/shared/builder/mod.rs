@@ -31,7 +31,7 @@ pub use oikaze_protocol::coherence::Delivery;
 pub use oikaze_protocol::coherence::Homes;
 
 use super::core::{ArrayCore, Settings};
-use super::element::ElementLayout;
+use super::element::ElementType;
 use super::shape::{Extents, Shape};
 use crate::error::{Error, Result};
 use crate::job::handle::Job;
@@ -65,7 +65,7 @@ const CLASS: &str = "OIKAZE_UPDATE_CLASS";
 pub struct ArrayBuilder<'a, T> {
     job: &'a Job,
     name: String,
-    layout: ElementLayout,
+    layout: ElementType,
     /// Why there is none, if the shape was given at run time and does not fit.
     extents: std::result::Result<Extents, String>,
     distribution: Distribution,
@@ -76,7 +76,7 @@ pub struct ArrayBuilder<'a, T> {
 
 impl<'a, T: Element> ArrayBuilder<'a, T> {
     pub(crate) fn new(job: &'a Job, name: &str, shape: impl Shape) -> Self {
-        Self::of_extents(job, name, Ok(shape.extents()), ElementLayout::of::<T>())
+        Self::of_extents(job, name, Ok(shape.extents()), ElementType::of::<T>())
     }
 }
 
@@ -86,7 +86,7 @@ impl<'a, T> ArrayBuilder<'a, T> {
         job: &'a Job,
         name: &str,
         shape: &[usize],
-        layout: ElementLayout,
+        layout: ElementType,
     ) -> Self {
         Self::of_extents(job, name, Extents::of_slice(shape), layout)
     }
@@ -95,7 +95,7 @@ impl<'a, T> ArrayBuilder<'a, T> {
         job: &'a Job,
         name: &str,
         extents: std::result::Result<Extents, String>,
-        layout: ElementLayout,
+        layout: ElementType,
     ) -> Self {
         let (name, element) = (name.to_owned(), std::marker::PhantomData);
         let axes = extents.as_ref().map(Distribution::of);

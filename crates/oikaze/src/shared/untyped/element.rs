@@ -1,37 +1,13 @@
 //! Element types that are known at run time only.
 
 use crate::error::{Error, Result};
-use crate::shared::element::ElementField;
-use crate::shared::element::{ElementLayout, segments};
+use crate::shared::element::{ElementField, ElementType, segments};
 use crate::tables::element_kind::ElementKind;
-
-/// Element type of an array, for callers that know it at run time only: a number, or a struct of
-/// named fields. The nodes compare it as they compare a Rust type
-/// ([`Element`](trait@crate::shared::Element)). So an array of `f64` is the same one in C, Python
-/// and Rust.
-///
-/// ```
-/// use oikaze::ffi::{ElementKind, ElementType};
-/// use oikaze::shared::ElementField;
-/// # fn main() -> oikaze::Result<()> {
-/// let field = |name: &str, kind: &str| ElementField { name: name.into(), kind: kind.into() };
-/// let fields = vec![field("position[3]", "f64"), field("mass", "f64")];
-/// let particle = ElementType::structure(32, fields)?;
-/// assert_eq!((particle.size(), particle.kind()), (32, None));
-/// assert_eq!(ElementType::from(ElementKind::F32).size(), 4);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct ElementType {
-    kind: Option<ElementKind>,
-    pub(super) layout: ElementLayout,
-}
 
 impl From<ElementKind> for ElementType {
     fn from(kind: ElementKind) -> Self {
         let field = ElementField { name: String::new(), kind: kind.name().to_owned() };
-        Self { kind: Some(kind), layout: ElementLayout::new(vec![field], kind.size()) }
+        Self::new(vec![field], kind.size())
     }
 }
 
@@ -65,19 +41,16 @@ impl ElementType {
                 format!("its fields have {sum} bytes together: leave no padding between them");
             return Err(Error::invalid(what(), why));
         }
-        Ok(Self { kind: None, layout: ElementLayout::new(fields, size) })
+        Ok(Self::new(fields, size))
     }
 
     /// Returns the kind, if an element is one number.
     #[must_use]
     pub fn kind(&self) -> Option<ElementKind> {
-        self.kind
-    }
-
-    /// Returns the bytes of one element.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        self.layout.size()
+        match self.fields.as_slice() {
+            [number] if number.name.is_empty() => ElementKind::from_name(&number.kind),
+            _ => None,
+        }
     }
 }
 
@@ -100,8 +73,8 @@ mod tests {
 
     /// The nodes compare the layouts of Rust's types and of types that are known at run time.
     fn same<T: Element>(element: ElementType) {
-        let own = ElementLayout::of::<T>();
-        assert_eq!((own.code, own.fields), (element.layout.code, element.layout.fields.clone()));
+        let own = ElementType::of::<T>();
+        assert_eq!((own.code, own.fields), (element.code, element.fields));
     }
 
     macro_rules! same_kinds {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// use oikaze::ffi::{ElementKind, PlainMemory};
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
-/// let array = job.untyped_array("field", &[512], ElementKind::F64.into()).build()?;
+/// let array = job.untyped_array("field", &[512], ElementKind::F64.into()).build_untyped()?;
 /// let plain: PlainMemory = array.plain()?;
 /// assert_eq!(plain.len(), 4096);
 /// // SAFETY: aligned and mapped, and no other node writes it.
@@ -134,7 +134,7 @@ guard_of_block!(UntypedWriteGuard, "give back a write guard");
 /// use oikaze::ffi::{ElementKind, UntypedReadGuard};
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
-/// let array = job.untyped_array("grid", &[10, 20], ElementKind::I32.into()).build()?;
+/// let array = job.untyped_array("grid", &[10, 20], ElementKind::I32.into()).build_untyped()?;
 /// let guard: UntypedReadGuard = array.read(&[2..5, 0..20])?;
 /// assert_eq!((guard.shape(), guard.strides()), (vec![3, 20], vec![80, 4]));
 /// guard.release()?;
@@ -161,7 +161,7 @@ impl UntypedReadGuard {
 /// use oikaze::ffi::{ElementKind, UntypedWriteGuard};
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
-/// let array = job.untyped_array("words", &[1000], ElementKind::U64.into()).build()?;
+/// let array = job.untyped_array("words", &[1000], ElementKind::U64.into()).build_untyped()?;
 /// if job.rank() == 0 {
 ///     let guard: UntypedWriteGuard = array.write(&[3..4])?;
 ///     // SAFETY: the guard lends eight aligned bytes there.

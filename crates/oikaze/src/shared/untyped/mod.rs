@@ -4,11 +4,11 @@
 mod element;
 mod guard;
 
-pub use element::ElementType;
 pub use guard::{PlainMemory, UntypedReadGuard, UntypedWriteGuard};
 
 use super::builder::ArrayBuilder;
 use super::core::ArrayCore;
+use super::element::ElementType;
 use super::shape::Extents;
 use crate::error::{Error, Result};
 use crate::job::handle::Job;
@@ -19,9 +19,7 @@ use oikaze_os::memory::tracking::SharedMemory;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::ArrayStatistics;
 use oikaze_protocol::coherence::{Access, Ownership, TargetOp};
-use oikaze_protocol::coherence::{Delivery, Homes};
 use oikaze_protocol::rma::{Accumulation, Combine, Width};
-use oikaze_protocol::wind::Class;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -36,13 +34,11 @@ impl Job {
         shape: &[usize],
         element: ElementType,
     ) -> UntypedArrayBuilder<'_> {
-        let builder = ArrayBuilder::with_layout(self, name, shape, element.layout.clone());
-        UntypedArrayBuilder { builder, element }
+        ArrayBuilder::with_layout(self, name, shape, element)
     }
 }
 
-/// Settings of an array that is about to be made. [`Job::untyped_array`] makes one. The methods
-/// are those of [`ArrayBuilder`].
+/// Settings of an array that is about to be made. [`Job::untyped_array`] makes one.
 ///
 /// ```
 /// use oikaze::ffi::{ElementKind, UntypedArrayBuilder};
@@ -51,45 +47,20 @@ impl Job {
 /// let job = oikaze::join()?;
 /// let element = ElementKind::F32.into();
 /// let builder: UntypedArrayBuilder = job.untyped_array("field", &[100, 20], element);
-/// let field = builder.homes(Homes::Cyclic { pages: 1 }).build()?;
+/// let field = builder.homes(Homes::Cyclic { pages: 1 }).build_untyped()?;
 /// assert_eq!((field.len(), field.element().size()), (2000, 4));
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
-#[must_use = "`build` makes the array"]
-pub struct UntypedArrayBuilder<'a> {
-    builder: ArrayBuilder<'a, ()>,
-    element: ElementType,
-}
+pub type UntypedArrayBuilder<'a> = ArrayBuilder<'a, ElementType>;
 
 impl UntypedArrayBuilder<'_> {
-    /// Does what [`ArrayBuilder::distribution`] does.
-    pub fn distribution(self, distribution: impl Into<Distribution>) -> Self {
-        Self { builder: self.builder.distribution(distribution), ..self }
-    }
-
-    /// Does what [`ArrayBuilder::homes`] does.
-    pub fn homes(self, homes: Homes) -> Self {
-        self.distribution(homes)
-    }
-
-    /// Does what [`ArrayBuilder::delivery`] does.
-    pub fn delivery(self, delivery: Delivery) -> Self {
-        Self { builder: self.builder.delivery(delivery), ..self }
-    }
-
-    /// Does what [`ArrayBuilder::update_class`] does.
-    pub fn update_class(self, class: Class) -> Self {
-        Self { builder: self.builder.update_class(class), ..self }
-    }
-
     /// Makes the array. Collective, as [`Job::array`].
     ///
     /// # Errors
     /// As [`ArrayBuilder::build`]; or the shape has no axis or more than four.
-    pub fn build(self) -> Result<UntypedArray> {
-        Ok(UntypedArray { array: Arc::new(self.builder.declare()?), element: self.element })
+    pub fn build_untyped(self) -> Result<UntypedArray> {
+        Ok(UntypedArray { array: Arc::new(self.declare()?) })
     }
 }
 
@@ -100,7 +71,8 @@ impl UntypedArrayBuilder<'_> {
 /// use oikaze::ffi::{ElementKind, UntypedArray};
 /// # fn main() -> oikaze::Result<()> {
 /// let job = oikaze::join()?;
-/// let array: UntypedArray = job.untyped_array("field", &[10], ElementKind::F64.into()).build()?;
+/// let builder = job.untyped_array("field", &[10], ElementKind::F64.into());
+/// let array: UntypedArray = builder.build_untyped()?;
 /// array.fill(&1.5_f64.to_ne_bytes())?;
 /// assert_eq!(array.get(9..10)?, 1.5_f64.to_ne_bytes());
 /// # Ok(())
@@ -108,7 +80,6 @@ impl UntypedArrayBuilder<'_> {
 /// ```
 pub struct UntypedArray {
     array: Arc<ArrayCore>,
-    element: ElementType,
 }
 
 impl fmt::Debug for UntypedArray {
@@ -148,7 +119,7 @@ impl UntypedArray {
     /// Returns the element type.
     #[must_use]
     pub fn element(&self) -> &ElementType {
-        &self.element
+        &self.array.settings.element
     }
 
     /// Returns the bytes from one index of each axis to the next one.
@@ -314,7 +285,7 @@ impl UntypedArray {
     /// # Errors
     /// As [`SharedArray::fill`]; or the value is not as long as an element.
     pub fn fill(&self, value: &[u8]) -> Result<()> {
-        self.check_len("fill", value.len() == self.element.size(), value.len())?;
+        self.check_len("fill", value.len() == self.array.element_size(), value.len())?;
         self.array.fill(value)
     }
 
@@ -361,7 +332,7 @@ impl UntypedArray {
     /// # Errors
     /// As [`SharedArray::get`].
     pub fn get(&self, elements: Range<usize>) -> Result<Vec<u8>> {
-        let len = elements.len().saturating_mul(self.element.size());
+        let len = elements.len().saturating_mul(self.array.element_size());
         let mut got = Vec::with_capacity(if elements.end <= self.len() { len } else { 0 });
         self.array.get_parts(elements, |bytes| {
             got.extend_from_slice(bytes);
@@ -383,7 +354,7 @@ impl UntypedArray {
         number: &[u8],
     ) -> Result<Vec<u8>> {
         let op = TargetOp::Combine(self.accumulation("fetch_combine", combine)?);
-        self.check_len("fetch_combine", number.len() == self.element.size(), number.len())?;
+        self.check_len("fetch_combine", number.len() == self.array.element_size(), number.len())?;
         self.change("fetch_combine", index, op, number)
     }
 
@@ -401,9 +372,9 @@ impl UntypedArray {
         let what = "compare_exchange";
         self.accumulation(what, Combine::Sum)?;
         for value in [expected, new] {
-            self.check_len(what, value.len() == self.element.size(), value.len())?;
+            self.check_len(what, value.len() == self.array.element_size(), value.len())?;
         }
-        let width = if self.element.size() == 4 { Width::W32 } else { Width::W64 };
+        let width = if self.array.element_size() == 4 { Width::W32 } else { Width::W64 };
         self.change(what, index, TargetOp::CompareExchange(width), &[expected, new].concat())
     }
 
@@ -447,7 +418,7 @@ impl UntypedArray {
     }
 
     fn accumulation(&self, doing: &str, combine: Combine) -> Result<Accumulation> {
-        let number = self.element.kind().and_then(ElementKind::number);
+        let number = self.element().kind().and_then(ElementKind::number);
         let element = number.ok_or_else(|| {
             let why = format!("its elements are not of {}", ElementKind::names_of_numbers());
             self.invalid(doing, why)
@@ -456,14 +427,15 @@ impl UntypedArray {
     }
 
     fn check_whole(&self, doing: &str, len: usize) -> Result<()> {
-        self.check_len(doing, len.is_multiple_of(self.element.size()), len)
+        self.check_len(doing, len.is_multiple_of(self.array.element_size()), len)
     }
 
     fn check_len(&self, doing: &str, fits: bool, len: usize) -> Result<()> {
         if fits {
             return Ok(());
         }
-        let why = format!("{len} bytes are given for elements of {} bytes", self.element.size());
+        let why =
+            format!("{len} bytes are given for elements of {} bytes", self.array.element_size());
         Err(self.invalid(doing, why))
     }
 
