@@ -271,8 +271,7 @@ impl Mailbox {
     /// Posts a message without a body to a node that counts as dead here. No layer
     /// learns the outcome.
     pub fn post_to_dead(&mut self, dead: Rank, class: Class, head: Headline) {
-        let (head, body, token) = (head.write(), Body::Empty, Token::NONE);
-        let message = Message { class, urgent: false, charge: Charge::Nothing, head, body, token };
+        let message = Message::new(class, head.write(), Body::Empty, Token::NONE);
         self.out.push_back((dead, message));
     }
 

@@ -50,7 +50,7 @@ use crate::Rank;
 use crate::block::Block;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};
 use crate::planted::{Bug, planted};
-use crate::wind::{Body, Charge, Class, Message, Refusal, Token};
+use crate::wind::{Body, Class, Message, Refusal, Token};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use names::Names;
@@ -328,14 +328,7 @@ impl Rma {
     /// Queues an answer.
     fn answer(&mut self, to: Rank, operation: &Operation, body: Body, token: Token) {
         self.peers.entry(to).or_default().answers += 1;
-        let message = Message {
-            class: Class::Unordered,
-            urgent: false,
-            charge: Charge::Nothing,
-            head: operation.encode(),
-            body,
-            token,
-        };
+        let message = Message::new(Class::Unordered, operation.encode(), body, token);
         self.answers.push_back((to, message));
     }
 

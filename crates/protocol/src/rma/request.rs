@@ -29,7 +29,7 @@ impl Rma {
         fits(body.len(), BODY_MAX)?;
         let urgent = token != Token::NONE;
         let head = Operation::Put { key, offset, signal }.encode();
-        Ok(Message { class: Class::Unordered, urgent, charge: Charge::Nothing, head, body, token })
+        Ok(Message { urgent, ..Message::new(Class::Unordered, head, body, token) })
     }
 
     /// Writes `body` as [`Rma::put`] does. Then an entry with this tag appears in the target's
@@ -93,14 +93,8 @@ impl Rma {
     #[must_use]
     pub fn change(key: u64, offset: u64, op: AtomicOp, token: Token) -> Message {
         let head = Operation::Atomic { ticket: TicketId::NONE, key, offset, op }.encode();
-        Message {
-            class: Class::Unordered,
-            urgent: token != Token::NONE,
-            charge: Charge::Nothing,
-            head,
-            body: Body::Empty,
-            token,
-        }
+        let urgent = token != Token::NONE;
+        Message { urgent, ..Message::new(Class::Unordered, head, Body::Empty, token) }
     }
 
     /// Combines the elements of `body` with those from `offset` on of the region with this key,
@@ -117,14 +111,8 @@ impl Rma {
     ) -> Result<Message, RmaError> {
         fits(body.len(), BODY_MAX)?;
         let head = Operation::Accumulate { key, offset, how }.encode();
-        Ok(Message {
-            class: Class::Unordered,
-            urgent: token != Token::NONE,
-            charge: Charge::Nothing,
-            head,
-            body,
-            token,
-        })
+        let urgent = token != Token::NONE;
+        Ok(Message { urgent, ..Message::new(Class::Unordered, head, body, token) })
     }
 
     /// Puts an element into the FIFO of the region with this key, at most once (MEM-13). It follows
@@ -136,14 +124,7 @@ impl Rma {
     pub fn push(key: u64, element: Body, urgent: bool, token: Token) -> Result<Message, RmaError> {
         fits(element.len(), FIFO_ELEMENT_MAX)?;
         let head = Operation::Push { key, offset: 0 }.encode();
-        Ok(Message {
-            class: Class::Ordered,
-            urgent,
-            charge: Charge::Nothing,
-            head,
-            body: element,
-            token,
-        })
+        Ok(Message { urgent, ..Message::new(Class::Ordered, head, element, token) })
     }
 
     /// Asks which region node `to` has published under this name (MEM-6).
@@ -162,15 +143,8 @@ impl Rma {
     /// The body is longer than a receiver would hold.
     pub fn user(class: Class, tag: u64, body: Body, token: Token) -> Result<Message, RmaError> {
         fits(body.len(), MESSAGE_MAX)?;
-        let urgent = class == Class::Sync;
-        Ok(Message {
-            class,
-            urgent,
-            charge: Charge::Body,
-            head: Operation::User { tag }.encode(),
-            body,
-            token,
-        })
+        let (urgent, head) = (class == Class::Sync, Operation::User { tag }.encode());
+        Ok(Message { class, urgent, charge: Charge::Body, head, body, token })
     }
 
     /// Makes a parcel, a part of a collective operation (COLL-1.1). It needs no credit.
@@ -179,14 +153,7 @@ impl Rma {
     /// The body is longer than a receiver would hold.
     pub fn parcel(head: &ParcelHead, body: Body, token: Token) -> Result<Message, RmaError> {
         fits(body.len(), MESSAGE_MAX)?;
-        Ok(Message {
-            class: Class::Unordered,
-            urgent: false,
-            charge: Charge::Nothing,
-            head: head.encode(),
-            body,
-            token,
-        })
+        Ok(Message::new(Class::Unordered, head.encode(), body, token))
     }
 
     /// Called when Wind has delivered the message with this token at the peer. It completes an
@@ -249,14 +216,7 @@ impl Rma {
 }
 
 fn request(operation: &Operation, body: Body, token: Token) -> Message {
-    Message {
-        class: Class::Unordered,
-        urgent: false,
-        charge: Charge::Nothing,
-        head: operation.encode(),
-        body,
-        token,
-    }
+    Message::new(Class::Unordered, operation.encode(), body, token)
 }
 
 fn fits(len: u64, max: u64) -> Result<(), RmaError> {

@@ -6,9 +6,7 @@ use crate::vectors::Vectors;
 use oikaze_protocol::Rank;
 use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::{Memory, Operation, Published, Rights, Rma, RmaEvent, read_rows};
-use oikaze_protocol::wind::{
-    Admission, Body, Charge, Class, Delivered, Message, Refusal, Segment, Token,
-};
+use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
 use std::collections::VecDeque;
 
 /// Maximum length of a fragment in bytes. Longer bodies arrive in fragments of this length.
@@ -63,18 +61,7 @@ impl World {
 
     /// Posts a forged message that no [`Rma`] made.
     pub fn forge(&mut self, from: Rank, to: Rank, operation: Operation, body: Body) -> u64 {
-        self.post(
-            from,
-            to,
-            Message {
-                class: Class::Unordered,
-                urgent: false,
-                charge: Charge::Nothing,
-                head: operation.encode(),
-                body,
-                token: Token::NONE,
-            },
-        )
+        self.post(from, to, Message::new(Class::Unordered, operation.encode(), body, Token::NONE))
     }
 
     /// Drops a message in flight, of which nothing more arrives.

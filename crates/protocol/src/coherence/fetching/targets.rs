@@ -88,13 +88,7 @@ impl Targets {
         let (offset, len) = (bytes.start, bytes.end - bytes.start);
         let range = pages_of(&bytes);
         if len > 0 && !known.contains(range.start, range.end - range.start) {
-            return Err(CoherenceError::OutOfRange {
-                doing: doing(),
-                array: known.name.clone(),
-                first: range.start,
-                end: range.end,
-                pages: known.pages,
-            });
+            return Err(known.out_of_range(doing(), &range));
         }
         let homes: Vec<Rank> = range.clone().map(|page| known.home(page)).collect();
         if let Some(rank) = homes.iter().find(|home| w.base.mail.is_dead(**home)) {

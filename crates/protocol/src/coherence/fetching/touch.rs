@@ -34,13 +34,7 @@ impl Fetches {
         };
         let is_outside = |range: &&Range<u64>| range.start > range.end || range.end > known.pages;
         if let Some(range) = ranges.iter().find(is_outside) {
-            let error = CoherenceError::OutOfRange {
-                doing: doing(),
-                array: known.name.clone(),
-                first: range.start,
-                end: range.end,
-                pages: known.pages,
-            };
+            let error = known.out_of_range(doing(), range);
             return w.base.mail.fail(token, error);
         }
         // A write guard of a guarded array makes its pages dirty when it begins.

@@ -7,7 +7,7 @@ use crate::coherence::pages::homes::Homes;
 use crate::coherence::pages::machine::Access;
 use crate::coherence::pages::page::PageState;
 use crate::coherence::statistics::ArrayStatistics;
-use crate::coherence::types::Declaration;
+use crate::coherence::types::{CoherenceError, Declaration};
 use crate::coherence::updating::delivery::Delivery;
 use crate::coherence::updating::readers::Readers;
 use crate::limits::{NAME_MAX, PAGE};
@@ -172,6 +172,19 @@ impl Array {
     /// Returns `true` if this is a range of pages of this array and not empty.
     pub fn contains(&self, first: u64, count: u64) -> bool {
         count > 0 && first.checked_add(count).is_some_and(|end| end <= self.pages)
+    }
+
+    /// Returns the error of pages that lie outside the array.
+    #[cold]
+    pub fn out_of_range(&self, doing: String, pages: &Range<u64>) -> CoherenceError {
+        let (first, end) = (pages.start, pages.end);
+        CoherenceError::OutOfRange {
+            doing,
+            array: self.name.clone(),
+            first,
+            end,
+            pages: self.pages,
+        }
     }
 
     /// Returns the longest row of pages around `page` in the same state, inside `window`.

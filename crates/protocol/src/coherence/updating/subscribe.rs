@@ -113,13 +113,7 @@ impl Feeds {
         };
         let range = pages_of(&bytes);
         if bytes.start > bytes.end || range.end > known.pages {
-            return Err(CoherenceError::OutOfRange {
-                doing: doing(),
-                array: known.name.clone(),
-                first: range.start,
-                end: range.end,
-                pages: known.pages,
-            });
+            return Err(known.out_of_range(doing(), &range));
         }
         let change = if wanted { SubscriptionChange::Begin } else { SubscriptionChange::End };
         if wanted {

@@ -17,7 +17,7 @@ use crate::rma::ops::body::{bytes_of, length};
 use crate::rma::serve::{locate_word, raise};
 use crate::rma::ticket::ExpectedAnswer;
 use crate::rma::{Rma, Serving, Transfer};
-use crate::wind::{Admission, Body, Charge, Class, Delivered, Message, Refusal, Rows, Token};
+use crate::wind::{Admission, Body, Class, Delivered, Message, Refusal, Rows, Token};
 use alloc::sync::Arc;
 
 /// Requester's part of strided operations.
@@ -43,14 +43,8 @@ impl Rma {
             return self.put(key, block.offset, body, signal, token);
         }
         let head = Operation::PutBlock { key, block: block.tidy(), signal }.encode();
-        Ok(Message {
-            class: Class::Unordered,
-            urgent: token != Token::NONE,
-            charge: Charge::Nothing,
-            head,
-            body,
-            token,
-        })
+        let urgent = token != Token::NONE;
+        Ok(Message { urgent, ..Message::new(Class::Unordered, head, body, token) })
     }
 
     /// Reads a block of the region with this key of node `to` into memory of this node.
@@ -77,15 +71,7 @@ impl Rma {
             Some(len) => Operation::Get { ticket, key, offset: block.offset, len },
             None => Operation::GetBlock { ticket, key, block: block.tidy() },
         };
-        let head = operation.encode();
-        Ok(Message {
-            class: Class::Unordered,
-            urgent: false,
-            charge: Charge::Nothing,
-            head,
-            body: Body::Empty,
-            token,
-        })
+        Ok(Message::new(Class::Unordered, operation.encode(), Body::Empty, token))
     }
 }
 

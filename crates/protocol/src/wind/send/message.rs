@@ -219,3 +219,12 @@ pub struct Message {
     /// Token that comes back when the message is settled.
     pub token: Token,
 }
+
+impl Message {
+    /// Makes a message that costs no credit, and for whose acknowledgement nobody waits.
+    #[inline]
+    #[must_use]
+    pub const fn new(class: Class, head: Head, body: Body, token: Token) -> Message {
+        Message { class, urgent: false, charge: Charge::Nothing, head, body, token }
+    }
+}

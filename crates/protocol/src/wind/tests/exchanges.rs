@@ -7,6 +7,7 @@ use super::support::world::{Node, World};
 use crate::limits::{ACK_PIGGYBACK_TIME, ACK_SCORE_MIN, PAGE};
 use crate::wind::*;
 use crate::wire::{SealKind, View};
+use core::ops::Range;
 use core::time::Duration;
 use std::vec::Vec;
 
@@ -40,16 +41,34 @@ fn established(seed: u64) -> World {
     world
 }
 
-/// Returns the number of datagrams of `count` exchanges in turns.
-fn exchanges(world: &mut World, first: u64, count: u64, thinking: Duration) -> u64 {
+/// Returns the number of datagrams of exchanges in turns: `say` sends and lets arrive what node `n`
+/// says in the exchange of a number.
+fn exchanges_of(
+    world: &mut World,
+    numbers: Range<u64>,
+    thinking: Duration,
+    say: impl Fn(&mut World, usize, u64),
+) -> u64 {
     let before = world.datagrams;
-    for number in first..first + count {
+    for number in numbers {
         for n in 0..2 {
-            send(world, n, number);
+            say(world, n, number);
             think(world, thinking);
         }
     }
     world.datagrams - before
+}
+
+/// Returns the number of datagrams of `count` exchanges of one message each way.
+fn exchanges(world: &mut World, first: u64, count: u64, thinking: Duration) -> u64 {
+    exchanges_of(world, first..first + count, thinking, send)
+}
+
+/// Returns the number of datagrams of 100 exchanges, after those in which the nodes learn to wait.
+fn learned(world: &mut World, say: impl Fn(&mut World, usize, u64)) -> u64 {
+    let learning = u64::from(ACK_SCORE_MIN) + 1;
+    exchanges_of(world, 0..learning, Duration::from_micros(3), &say);
+    exchanges_of(world, learning..learning + 100, Duration::from_micros(3), &say)
 }
 
 #[test]
@@ -72,22 +91,11 @@ fn one_datagram_each_way_once_it_is_learned() {
 #[test]
 fn one_answer_acknowledges_all_that_it_answers() {
     let mut world = established(13);
-    let mut number = 0;
-    let mut both = |world: &mut World, exchanges: u64| {
-        let before = world.datagrams;
-        for _ in 0..exchanges {
-            for n in 0..2 {
-                world.post(n, message(number));
-                world.step(); // the header goes before the data is there
-                send(world, n, number + 1);
-                think(world, Duration::from_micros(3));
-            }
-            number += 2;
-        }
-        world.datagrams - before
-    };
-    both(&mut world, u64::from(ACK_SCORE_MIN) + 1);
-    let datagrams = both(&mut world, 100);
+    let datagrams = learned(&mut world, |world, n, number| {
+        world.post(n, message(2 * number));
+        world.step(); // the header goes before the data is there
+        send(world, n, 2 * number + 1);
+    });
     assert!(
         (400..=404).contains(&datagrams),
         "{datagrams} datagrams for 100 exchanges of two messages each way"
@@ -99,21 +107,10 @@ fn one_answer_acknowledges_all_that_it_answers() {
 #[test]
 fn fragments_that_answer_bring_the_acknowledgement() {
     let mut world = established(15);
-    let mut number = 0;
-    let mut both = |world: &mut World, exchanges: u64| {
-        let before = world.datagrams;
-        for _ in 0..exchanges {
-            for n in 0..2 {
-                world.post(n, sized(number, PAGE as u64));
-                world.run(|world| world.nodes[1 - n].handler.delivered.contains(&number));
-                think(world, Duration::from_micros(3));
-            }
-            number += 1;
-        }
-        world.datagrams - before
-    };
-    both(&mut world, u64::from(ACK_SCORE_MIN) + 1);
-    let datagrams = both(&mut world, 100);
+    let datagrams = learned(&mut world, |world, n, number| {
+        world.post(n, sized(number, PAGE as u64));
+        world.run(|world| world.nodes[1 - n].handler.delivered.contains(&number));
+    });
     assert!(
         (600..=604).contains(&datagrams),
         "{datagrams} datagrams for 100 exchanges of three each way"

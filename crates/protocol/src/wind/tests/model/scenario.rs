@@ -1,6 +1,6 @@
 //! Scenario: the messages posted in one run of the model, and what the spec says about them.
 
-use crate::wind::{Body, Charge, Class, Head, Message, Refusal, Segment, Token};
+use crate::wind::{Body, Class, Head, Message, Refusal, Segment, Token};
 use std::vec;
 use std::vec::Vec;
 
@@ -60,14 +60,7 @@ impl Spec {
         } else {
             Body::Inline(bytes(id, 0, SHORT))
         };
-        Message {
-            class: self.class,
-            urgent: false,
-            charge: Charge::Nothing,
-            head,
-            body,
-            token: Token(id as u64),
-        }
+        Message::new(self.class, head, body, Token(id as u64))
     }
 
     /// Returns the reason with which the message is refused.

@@ -51,14 +51,8 @@ pub fn death(world: &World, node: usize) -> Option<Death> {
 /// Returns an urgent message that is copied at the receiver.
 pub fn message(class: Class, id: u64, len: u64) -> Message {
     let head = Words { id, refuse: false, place: false }.head(0);
-    Message {
-        class,
-        urgent: true,
-        charge: Charge::Nothing,
-        head,
-        body: Body::Inline(body(id, 0, len)),
-        token: Token(id),
-    }
+    let body = Body::Inline(body(id, 0, len));
+    Message { urgent: true, ..Message::new(class, head, body, Token(id)) }
 }
 
 pub fn body(id: u64, from: u64, len: u64) -> Vec<u8> {
