@@ -89,10 +89,7 @@ fn record((system, rounds): (&'static str, Vec<f64>)) -> Option<Record> {
         rounds,
         mtu: Some(9000),
         mode: Some("whole"),
-        threads: None,
-        nodes: None,
-        delivery: None,
-        oversubscribed: false,
+        ..Record::default()
     })
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::error::{Error, Tried};
 
 /// Result of one case of one system.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Record {
     /// Name of the bench.
     pub bench: &'static str,
@@ -157,10 +157,7 @@ impl Record {
             rounds: vec![1.0],
             mtu,
             mode,
-            threads: None,
-            nodes: None,
-            delivery: None,
-            oversubscribed: false,
+            ..Record::default()
         }
     }
 }

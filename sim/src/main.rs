@@ -1,7 +1,7 @@
 //! `sim` runs seeds of the simulator.
 #![forbid(unsafe_code)]
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use oikaze_protocol::planted::Bug;
 use oikaze_sim::hunt::{Hunt, Hunted, hunt};
 use oikaze_sim::plan::Scenario;
@@ -38,9 +38,10 @@ struct Arguments {
     /// Run only this seed
     #[arg(long, value_parser = number)]
     seed: Option<u64>,
-    /// Work of the nodes; `all` draws it from each seed
-    #[arg(long, value_enum, default_value_t = Which::All)]
-    scenario: Which,
+    /// Work of the nodes: messages, memory, shared, mixed, kill, fire, setups, deaths or counts;
+    /// `all` draws it from each seed
+    #[arg(long, default_value = "all", value_parser = scenario)]
+    scenario: Choice,
     /// Print every event (with --seed)
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -64,39 +65,16 @@ struct Arguments {
     registrations: u64,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Which {
-    Messages,
-    Memory,
-    Shared,
-    Mixed,
-    Kill,
-    /// All faults at their worst, one kind at a time and together
-    Fire,
-    /// Connections set up on a bad network
-    Setups,
-    /// A node killed at any point, operations of every kind under way
-    Deaths,
-    /// 1 added 20,000 times a seed on a bad network, with nodes that die
-    Counts,
-    All,
-}
+/// One scenario, or `None` for that of each seed.
+type Choice = Option<Scenario>;
 
-impl Which {
-    fn scenario(self) -> Option<Scenario> {
-        Some(match self {
-            Which::Messages => Scenario::Messages,
-            Which::Memory => Scenario::Memory,
-            Which::Shared => Scenario::Shared,
-            Which::Mixed => Scenario::Mixed,
-            Which::Kill => Scenario::Kill,
-            Which::Fire => Scenario::Fire,
-            Which::Setups => Scenario::Setups,
-            Which::Deaths => Scenario::Deaths,
-            Which::Counts => Scenario::Counts,
-            Which::All => return None,
-        })
+/// Returns the scenario of this name.
+fn scenario(name: &str) -> Result<Choice, String> {
+    let found = Scenario::ALL.into_iter().find(|one| one.name() == name);
+    if found.is_some() || name == "all" {
+        return Ok(found);
     }
+    Err(format!("give all, or one of {}", Scenario::ALL.map(Scenario::name).join(", ")))
 }
 
 /// Parses a decimal number, or a hexadecimal one after `0x`.
@@ -126,11 +104,8 @@ fn main() -> ExitCode {
 }
 
 fn one(arguments: &Arguments, seed: u64) -> bool {
-    let outcome = run(
-        seed,
-        arguments.scenario.scenario().unwrap_or_else(|| Scenario::of_seed(seed)),
-        arguments.trace,
-    );
+    let outcome =
+        run(seed, arguments.scenario.unwrap_or_else(|| Scenario::of_seed(seed)), arguments.trace);
     match arguments.json {
         true => println!("{}", described(&outcome)),
         false => println!("{outcome}"),
@@ -141,13 +116,8 @@ fn one(arguments: &Arguments, seed: u64) -> bool {
 fn many(arguments: &Arguments, jobs: usize) -> bool {
     let Arguments { seeds, from, scenario, json, first, .. } = arguments;
     let begun = Instant::now();
-    let asked = Hunt {
-        from: *from,
-        seeds: *seeds,
-        jobs,
-        scenario: scenario.scenario(),
-        stop_at_first: *first,
-    };
+    let asked =
+        Hunt { from: *from, seeds: *seeds, jobs, scenario: *scenario, stop_at_first: *first };
     let progress = std::io::stderr().is_terminal();
     let hunted = hunt(&asked, |hunted| {
         if progress {
@@ -175,7 +145,7 @@ fn many(arguments: &Arguments, jobs: usize) -> bool {
         );
     } else {
         failures.iter().for_each(|outcome| println!("{outcome}\n"));
-        if scenario.scenario() == Some(Scenario::Deaths) {
+        if *scenario == Some(Scenario::Deaths) {
             print!("{ends}");
         }
         let (failed, virtual_time) = (failures.len(), *time as f64 / 1e9);

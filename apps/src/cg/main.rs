@@ -60,10 +60,6 @@ impl Options {
     }
 }
 
-fn main() -> ExitCode {
-    oikaze_apps::main::<Options>()
-}
-
 impl Program for Options {
     const NAME: &'static str = "cg";
     type Outcome = Outcome;
@@ -120,4 +116,8 @@ impl Program for Options {
         }
         Ok(format!("zeta of class {}", self.size.name()))
     }
+}
+
+fn main() -> ExitCode {
+    oikaze_apps::main::<Options>()
 }

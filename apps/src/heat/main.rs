@@ -97,10 +97,6 @@ impl Options {
     }
 }
 
-fn main() -> ExitCode {
-    oikaze_apps::main::<Options>()
-}
-
 impl Program for Options {
     const NAME: &'static str = "heat";
     type Outcome = Outcome;
@@ -157,4 +153,8 @@ impl Program for Options {
         }
         Ok(format!("field hash {}", hex(hash)))
     }
+}
+
+fn main() -> ExitCode {
+    oikaze_apps::main::<Options>()
 }

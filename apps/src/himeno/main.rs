@@ -67,10 +67,6 @@ impl Options {
     }
 }
 
-fn main() -> ExitCode {
-    oikaze_apps::main::<Options>()
-}
-
 impl Program for Options {
     const NAME: &'static str = "himeno";
     type Outcome = Outcome;
@@ -125,6 +121,10 @@ impl Program for Options {
         }
         Ok(format!("p hash {}", hex(hash)))
     }
+}
+
+fn main() -> ExitCode {
+    oikaze_apps::main::<Options>()
 }
 
 /// Formats gosa with as many digits as published results have.

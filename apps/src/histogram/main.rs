@@ -92,10 +92,6 @@ impl Options {
     }
 }
 
-fn main() -> ExitCode {
-    oikaze_apps::main::<Options>()
-}
-
 impl Program for Options {
     const NAME: &'static str = "histogram";
     type Outcome = Outcome;
@@ -142,4 +138,8 @@ impl Program for Options {
         }
         Ok(format!("counts hash {}", hex(outcome.hash)))
     }
+}
+
+fn main() -> ExitCode {
+    oikaze_apps::main::<Options>()
 }

@@ -60,10 +60,6 @@ impl Options {
     }
 }
 
-fn main() -> ExitCode {
-    oikaze_apps::main::<Options>()
-}
-
 impl Program for Options {
     const NAME: &'static str = "lu";
     type Outcome = Outcome;
@@ -112,4 +108,8 @@ impl Program for Options {
         }
         Ok(format!("factors hash {hash}"))
     }
+}
+
+fn main() -> ExitCode {
+    oikaze_apps::main::<Options>()
 }

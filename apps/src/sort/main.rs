@@ -60,10 +60,6 @@ impl Options {
     }
 }
 
-fn main() -> ExitCode {
-    oikaze_apps::main::<Options>()
-}
-
 impl Program for Options {
     const NAME: &'static str = "sort";
     type Outcome = Outcome;
@@ -107,4 +103,8 @@ impl Program for Options {
         }
         Ok(format!("keys hash {}", hex(outcome.hash)))
     }
+}
+
+fn main() -> ExitCode {
+    oikaze_apps::main::<Options>()
 }

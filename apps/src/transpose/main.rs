@@ -67,10 +67,6 @@ fn start(size: usize, i: usize, j: usize) -> f64 {
     oikaze_apps::uniform(SEED, (i * size + j) as u64)
 }
 
-fn main() -> ExitCode {
-    oikaze_apps::main::<Options>()
-}
-
 impl Program for Options {
     const NAME: &'static str = "transpose";
     type Outcome = Outcome;
@@ -112,4 +108,8 @@ impl Program for Options {
         }
         Ok(format!("matrix hash {}", hex(hash)))
     }
+}
+
+fn main() -> ExitCode {
+    oikaze_apps::main::<Options>()
 }

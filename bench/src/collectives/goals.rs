@@ -58,6 +58,7 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::goals::values;
 
     fn record(case: Case, size: usize, (mode, nodes): (Mode, u32), system: System) -> Record {
         let (mode, nodes, system) = (Some(mode.name()), Some(nodes), system.name());
@@ -81,10 +82,7 @@ mod tests {
             of(8, (Mode::Simulated, 1024), System::Model, 100.0),
             of(8, (Mode::Simulated, 2), System::Model, 10.0),
         ];
-        let found: Vec<(String, f64)> = goals(&records)
-            .into_iter()
-            .filter_map(|(what, found, _)| Some((what, found?.value)))
-            .collect();
+        let found = values(goals(&records));
         let expected = [
             ("all_reduce 8 B / mpi, wire", 0.5),
             ("all_reduce 8 B / mpi, one machine", 3.0),

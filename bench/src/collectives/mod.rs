@@ -183,10 +183,9 @@ impl Series {
                 rounds: rounds.clone(),
                 mtu,
                 mode: Some(what.mode.name()),
-                threads: None,
                 nodes: Some(what.nodes),
-                delivery: None,
                 oversubscribed: what.is_oversubscribed(),
+                ..Record::default()
             })
         })
     }

@@ -104,6 +104,7 @@ fn of_updates(records: &[Record]) -> impl Iterator<Item = Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::goals::values;
 
     fn record(case: Case, system: System, nodes: u32, value: f64) -> Record {
         let (system, nodes) = (system.name(), Some(nodes));
@@ -119,10 +120,7 @@ mod tests {
             record(case, System::Oikaze, 1, 1900.0),
             record(case, System::Serial, 1, 2000.0),
         ];
-        let found: Vec<(String, f64)> = goals(&records)
-            .into_iter()
-            .filter_map(|(what, found, _)| Some((what, found?.value)))
-            .collect();
+        let found = values(goals(&records));
         let expected = [
             ("himeno_s, guards / mpi, 2 nodes", 0.75),
             ("himeno_s, 2 nodes / serial", 1.5),
@@ -160,10 +158,7 @@ mod tests {
             update(System::Oikaze, 64 * KIB, Some("direct_map"), 50.0),
             update(System::Oikaze, 64 * KIB, Some("message_through"), 100.0),
         ];
-        let found: Vec<(String, f64)> = goals(&records)
-            .into_iter()
-            .filter_map(|(what, found, _)| Some((what, found?.value)))
-            .collect();
+        let found = values(goals(&records));
         let expected = [
             ("barrier_update of 64 KiB / mpi, 2 nodes".to_owned(), 0.75),
             ("barrier_update of 64 KiB, direct map / message through".to_owned(), 0.5),

@@ -216,10 +216,9 @@ impl Series {
             rounds: self.rounds.clone(),
             mtu: Some(run.selection.mtu),
             mode: Some(run.mode.name()),
-            threads: None,
             nodes: Some(self.what.nodes),
             delivery: self.what.delivery,
-            oversubscribed: false,
+            ..Record::default()
         })
     }
 }

@@ -181,15 +181,12 @@ fn of_one_page_size(
                         case: case_name,
                         size,
                         system,
-                        value: 0.0,
                         unit,
                         rounds,
                         mtu,
                         mode: mode_name,
                         threads,
-                        nodes: None,
-                        delivery: None,
-                        oversubscribed: false,
+                        ..Record::default()
                     };
                     records.push((case, mode, record));
                 }

@@ -137,15 +137,12 @@ pub(super) fn blank_records(
         case,
         size,
         system,
-        value: 0.0,
         unit: "MB/s",
-        rounds: Vec::new(),
         mtu: Some(MTU),
         mode: Some(mode),
-        threads: None,
         nodes: Some(nodes),
         delivery: Some(delivery),
-        oversubscribed: false,
+        ..Record::default()
     })
 }
 

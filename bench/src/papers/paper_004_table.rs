@@ -122,12 +122,8 @@ pub fn messages(run: &Run) -> Result<Vec<Record>, Error> {
                 value: messages,
                 unit: "messages",
                 rounds: vec![messages],
-                mtu: None,
-                mode: None,
-                threads: None,
                 nodes: Some(NODES),
-                delivery: None,
-                oversubscribed: false,
+                ..Record::default()
             });
         }
         let bytes: u64 = counts.iter().map(|count| count.bytes).sum();

@@ -95,15 +95,10 @@ impl Figure {
             case: self.name,
             size,
             system,
-            value: 0.0,
             unit: self.up,
-            rounds: Vec::new(),
             mtu: wire.map(|(mtu, _)| mtu),
             mode: wire.map(|(_, mode)| mode.name()),
-            threads: None,
-            nodes: None,
-            delivery: None,
-            oversubscribed: false,
+            ..Record::default()
         };
         sizes
             .iter()

@@ -94,9 +94,7 @@ impl Collected {
             mtu: key.mtu,
             mode: key.mode,
             threads: key.threads,
-            nodes: None,
-            delivery: None,
-            oversubscribed: false,
+            ..Record::default()
         })
     }
 }

@@ -247,10 +247,8 @@ impl Series {
             rounds: self.rounds.clone(),
             mtu: Some(mtu),
             mode: Some("wire"),
-            threads: None,
             nodes: Some(2),
-            delivery: None,
-            oversubscribed: false,
+            ..Record::default()
         })
     }
 }

@@ -88,6 +88,12 @@ pub fn table(goals: Vec<Goal>) -> String {
     }
 }
 
+/// Returns the values that were found, with the names of their goals.
+#[cfg(test)]
+pub fn values(goals: Vec<Goal>) -> Vec<(String, f64)> {
+    goals.into_iter().filter_map(|(what, found, _)| Some((what, found?.value))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -302,15 +302,10 @@ impl Series {
             case: figure.name(),
             size: self.case.size,
             system: self.system.name(),
-            value: 0.0,
             unit: figure.unit(),
-            rounds: Vec::new(),
             mtu: lab.place.wire().map(|(mtu, _)| mtu),
             mode: lab.place.wire().map(|(_, mode)| mode.name()),
-            threads: None,
-            nodes: None,
-            delivery: None,
-            oversubscribed: false,
+            ..Record::default()
         }
     }
 }

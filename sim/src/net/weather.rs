@@ -105,25 +105,21 @@ impl Weather {
     /// Draws weather with few faults, for timed events such as the end of a node.
     #[must_use]
     pub fn mild(random: &mut Random) -> Weather {
-        let mut weather = Weather::fair(random);
-        let mut level = |most: u64| random.below(most + 1) as f64 / 100.0;
-        let (loss, duplicate, reorder, corrupt) = (level(5), level(10), level(10), level(2));
-        let faults = &mut weather.faults;
-        (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) =
-            (loss, duplicate, reorder, corrupt);
-        weather
+        Weather::drawn(random, [(0, 5), (0, 10), (0, 10), (0, 2)])
     }
 
     /// Draws loss, duplication, reordering and damage, always some of each.
     #[must_use]
     pub fn bad(random: &mut Random) -> Weather {
+        Weather::drawn(random, [(1, 20), (1, 30), (1, 30), (1, 5)])
+    }
+
+    /// Draws loss, duplication, reordering and damage between these percentages.
+    fn drawn(random: &mut Random, percent: [(u64, u64); 4]) -> Weather {
         let mut weather = Weather::fair(random);
-        let mut level = |least: u64, most: u64| random.between(least, most) as f64 / 100.0;
-        let (loss, duplicate, reorder, corrupt) =
-            (level(1, 20), level(1, 30), level(1, 30), level(1, 5));
-        let faults = &mut weather.faults;
-        (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) =
-            (loss, duplicate, reorder, corrupt);
+        let levels = percent.map(|(least, most)| random.between(least, most) as f64 / 100.0);
+        let [loss, duplicate, reorder, corrupt] = levels;
+        weather.faults = FaultSettings { loss, duplicate, reorder, corrupt, ..weather.faults };
         weather
     }
 

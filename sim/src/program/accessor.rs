@@ -164,11 +164,11 @@ impl Accessor {
                 one.settled = true;
                 acted = true;
                 let ok = outcome.is_ok();
-                context.trace.event(
-                    context.now,
-                    context.me,
-                    format_args!("settled {} at node {}: {ok}", one.doing.name(), one.target),
-                );
+                context.event(format_args!(
+                    "settled {} at node {}: {ok}",
+                    one.doing.name(),
+                    one.target
+                ));
                 context.account(one.kind, one.target, one.since, &outcome);
                 match outcome {
                     Ok(_) if one.earlier.is_some() => {
@@ -308,11 +308,7 @@ impl Accessor {
             },
         };
         let Some(Asked { kind, doing, ask, earlier }) = asked else { return self.free(slot) };
-        context.trace.event(
-            context.now,
-            context.me,
-            format_args!("begins {} at node {target}", doing.name()),
-        );
+        context.event(format_args!("begins {} at node {target}", doing.name()));
         let completion = match ask {
             Ask::One(request) => context.submit(request, None),
             Ask::List(requests) => context.submit_list(requests),

@@ -11,6 +11,7 @@ use oikaze_engine::{
 };
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
+use std::fmt;
 use std::sync::Arc;
 
 /// Engine under test.
@@ -39,6 +40,11 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Notes an event at the node.
+    pub fn event(&mut self, what: fmt::Arguments<'_>) {
+        self.trace.event(self.now, self.me, what);
+    }
+
     /// Submits a request and returns its completion.
     pub fn submit(&mut self, request: Request, keep: Keep) -> Arc<Completion> {
         let (submission, completion) = tracked(request, keep);

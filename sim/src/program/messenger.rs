@@ -62,11 +62,7 @@ impl Messenger {
                 continue;
             };
             let one = self.in_flight.swap_remove(at);
-            context.trace.event(
-                context.now,
-                context.me,
-                format_args!("settled {:?} {}", one.id, outcome.is_ok()),
-            );
+            context.event(format_args!("settled {:?} {}", one.id, outcome.is_ok()));
             context.account("message", one.id.to, one.since, &outcome);
             match outcome {
                 Ok(_) => context.oracle.messages.settled(one.id)?,
@@ -117,11 +113,7 @@ impl Messenger {
             None if body.is_empty() => Body::Empty,
             None => Body::Inline(body),
         };
-        context.trace.event(
-            context.now,
-            context.me,
-            format_args!("sends {id:?} {class:?} {len} bytes"),
-        );
+        context.event(format_args!("sends {id:?} {class:?} {len} bytes"));
         let completion = context.submit(Request::Send { to, class, tag: id.tag(), body }, None);
         self.sent += 1;
         self.in_flight.push(InFlight { id, completion, since: context.now, source });

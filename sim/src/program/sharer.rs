@@ -117,11 +117,7 @@ impl Sharer {
 
     /// Ends the program here. `granted` is set if the awaited lock is held.
     fn give_up(&mut self, context: &mut Context<'_>, granted: bool) {
-        context.trace.event(
-            context.now,
-            context.me,
-            format_args!("thread {} gives up", self.thread),
-        );
+        context.event(format_args!("thread {} gives up", self.thread));
         context.together.broken = true;
         self.finished = true;
         self.waiting = Waiting::No;
@@ -207,11 +203,7 @@ impl Sharer {
             }
             Step::Unlock(lock) => {
                 let lock = *lock;
-                context.trace.event(
-                    context.now,
-                    context.me,
-                    format_args!("thread {} gives lock {lock} back", self.thread),
-                );
+                context.event(format_args!("thread {} gives lock {lock} back", self.thread));
                 context.oracle.shared.releases(lock);
                 self.steps[0] = Step::Waited;
                 self.wait_for(context, Request::Unlock(lock));
@@ -228,11 +220,7 @@ impl Sharer {
             Err(_) if context.oracle.is_disturbed() => 0,
             other => other?,
         };
-        context.trace.event(
-            context.now,
-            context.me,
-            format_args!("thread {} holds lock {lock}, the {count}th", self.thread),
-        );
+        context.event(format_args!("thread {} holds lock {lock}, the {count}th", self.thread));
         let cell = self.plan.cells[lock as usize].clone();
         let len = (cell.bytes.end - cell.bytes.start) as usize;
         let (old, new) = (cell_bytes(lock, count, len), cell_bytes(lock, count + 1, len));
@@ -276,11 +264,10 @@ impl Sharer {
     /// Stores bytes at their home (COH-12). The thread goes on when they are there.
     fn put(&mut self, context: &mut Context<'_>, reach: &Reach, operands: Vec<u8>) {
         let (array, offset, len) = (reach.array, reach.offset, operands.len() as u64);
-        context.trace.event(
-            context.now,
-            context.me,
-            format_args!("thread {} puts {len} bytes at {offset} of array {array}", self.thread),
-        );
+        context.event(format_args!(
+            "thread {} puts {len} bytes at {offset} of array {array}",
+            self.thread
+        ));
         self.steps[0] = Step::Waited;
         self.wait_for(
             context,

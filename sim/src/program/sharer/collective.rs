@@ -44,11 +44,7 @@ impl Sharer {
                 context.together.arrived = 0;
                 let request = self.request(context)?;
                 let number = context.oracle.shared.enters(context.me);
-                context.trace.event(
-                    context.now,
-                    context.me,
-                    format_args!("enters collective {number}"),
-                );
+                context.event(format_args!("enters collective {number}"));
                 context.together.since = context.now;
                 context.together.under_way = Some((number, context.submit(request, None)));
             }
@@ -59,11 +55,7 @@ impl Sharer {
         context.together.under_way = None;
         match outcome {
             Err(Failure::Coherence(CoherenceError::Mismatch(said))) if self.disagree() => {
-                context.trace.event(
-                    context.now,
-                    context.me,
-                    format_args!("collective {number}: {said}"),
-                );
+                context.event(format_args!("collective {number}: {said}"));
                 context.oracle.shared.is_over(number)?;
                 context.oracle.shared.disagreed(number, &said)?;
             }
@@ -77,11 +69,7 @@ impl Sharer {
                 return Ok(false);
             }
             Ok(value) => {
-                context.trace.event(
-                    context.now,
-                    context.me,
-                    format_args!("collective {number} is over"),
-                );
+                context.event(format_args!("collective {number} is over"));
                 if !context.oracle.is_disturbed() {
                     context.oracle.shared.is_over(number)?;
                 }
