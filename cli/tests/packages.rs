@@ -64,9 +64,7 @@ fn static_command_resolves_names() {
     for (name, value) in [("STORE", "localhost:1"), ("RANK", "0"), ("SIZE", "2")] {
         hello.env(format!("OIKAZE_{name}"), value);
     }
-    let (status, _, err) = finish(hello.env("OIKAZE_SECRET", "00".repeat(32)));
-    assert_eq!(status, Some(1));
-    assert!(err.contains(":1: nobody listens there"), "{err}");
+    ends(hello.env("OIKAZE_SECRET", "00".repeat(32)), 1, &[":1: nobody listens there"]);
 }
 
 #[test]

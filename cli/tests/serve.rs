@@ -278,12 +278,8 @@ fn what_the_server_refuses_has_a_reason() {
     let (status, out, err) = finish(&mut oikaze(&["serve", &server.name]));
     assert_eq!((status, out.as_str()), (Some(2), ""), "{err}");
     assert!(err.contains("runs already") && err.contains("another name"), "{err}");
-    let (status, _, err) = finish(&mut oikaze(&["serve", "x", "--cores", "100000"]));
-    assert_eq!(status, Some(2), "{err}");
-    assert!(err.contains("no core 100000"), "{err}");
-    let (status, _, err) = finish(&mut oikaze(&["serve", "no name"]));
-    assert_eq!(status, Some(2), "{err}");
-    assert!(err.contains("names no server"), "{err}");
+    ends(&mut oikaze(&["serve", "x", "--cores", "100000"]), 2, &["no core 100000"]);
+    ends(&mut oikaze(&["serve", "no name"]), 2, &["names no server"]);
 }
 
 /// Returns the user of this process.
@@ -307,9 +303,7 @@ fn missing_server_is_started_and_ends_after_its_nodes() {
     // A command that does not exist cannot start it.
     let mut hello = oikaze(&["hello"]);
     hello.env("OIKAZE_ENGINE", format!("process:{name}")).env("OIKAZE_COMMAND", "/does/not/exist");
-    let (status, _, err) = finish(&mut hello);
-    assert_eq!(status, Some(1), "{err}");
-    assert!(err.contains(&format!("start one (oikaze serve {name})")), "{err}");
+    ends(&mut hello, 1, &[&format!("start one (oikaze serve {name})")]);
 }
 
 /// SERVE-5.3, SERVE-5.4: a server that a bound node starts runs on all permitted cores, and with

@@ -4,17 +4,12 @@ mod support;
 
 use std::fs;
 use std::process::Command;
-use support::{compile, libraries, lines, nodes, program, scratch, sources, succeed};
+use support::{compile, libraries, scratch, sources, succeed, two_nodes_print};
 
 /// MEM-19.2, and the same for arguments of all kinds.
 #[test]
 fn bad_input_is_a_status_with_a_text() {
-    let errors = program("errors.c");
-    for without in ["", "shm"] {
-        let mut command = nodes(2, &errors, &[]);
-        let seen = lines(command.env("OIKAZE_WITHOUT", without));
-        assert_eq!(seen, ["node 0 has seen all errors", "node 1 has seen all errors"]);
-    }
+    two_nodes_print("errors.c", &["node 0 has seen all errors", "node 1 has seen all errors"]);
 }
 
 /// Functions that give a handle and cannot fail here.

@@ -8,18 +8,14 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use support::{
     compile, compile_with, installed, libraries, lines, nodes, oikaze, pkg_config, program,
-    scratch, sources, succeed,
+    scratch, sources, succeed, two_nodes_print,
 };
 
 /// MEM-19.3: through rings and mapped memory, and through the network.
 #[test]
 fn every_group_of_functions_does_what_it_says() {
-    let everything = program("everything.c");
-    for without in ["", "shm"] {
-        let mut command = nodes(2, &everything, &[]);
-        let done = lines(command.env("OIKAZE_WITHOUT", without));
-        assert_eq!(done, ["node 0 has done everything", "node 1 has done everything"]);
-    }
+    let done = ["node 0 has done everything", "node 1 has done everything"];
+    two_nodes_print("everything.c", &done);
 }
 
 /// Sets of cores, mode `process` and priorities, in the words of `OIKAZE_ENGINE` and
@@ -220,14 +216,10 @@ fn uninstall_removes_what_install_wrote() {
 /// ending thread.
 #[test]
 fn calls_after_exit_and_in_an_ending_thread_work() {
-    let at_exit = program("at_exit.c");
-    for without in ["", "shm"] {
-        let mut command = nodes(2, &at_exit, &[]);
-        let said = lines(command.env("OIKAZE_WITHOUT", without));
-        let thread = "at the end of a thread: everything works";
-        let exit = "at exit: everything works";
-        assert_eq!(said, [exit, exit, thread, thread, "left: 0", "left: 0"]);
-    }
+    let thread = "at the end of a thread: everything works";
+    let exit = "at exit: everything works";
+    let said = [exit, exit, thread, thread, "left: 0", "left: 0"];
+    two_nodes_print("at_exit.c", &said);
 }
 
 /// END-1.2: as above, by destructors of objects of C++.

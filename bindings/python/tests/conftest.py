@@ -38,6 +38,22 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
+def finished(command: list[str], where: Path, succeeds: bool, more: dict[str, str]) -> Finished:
+    """Runs a command in a folder, with more variables. Checks that it succeeds if it is to."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        env=environment(**more),
+        cwd=where,
+        check=False,
+    )
+    if succeeds:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Finished]:
     """Returns a function that runs a program on some nodes: ``run(2, source)``."""
@@ -46,18 +62,7 @@ def run(tmp_path: Path) -> Callable[..., Finished]:
         program = tmp_path / "program.py"
         program.write_text("import oikaze\n" + textwrap.dedent(source))
         command = [COMMAND, "run", *options, "-n", str(nodes), "--"]
-        done = subprocess.run(
-            [*command, sys.executable, str(program)],
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-            env=environment(**more),
-            cwd=tmp_path,
-            check=False,
-        )
-        if succeeds:
-            assert done.returncode == 0, done.stdout + done.stderr
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return finished([*command, sys.executable, str(program)], tmp_path, succeeds, more)
 
     return run
 
@@ -67,17 +72,7 @@ def alone(tmp_path: Path) -> Callable[..., Finished]:
     """Returns a function that runs a program as a job of one node: ``alone(source)``."""
 
     def alone(source: str, *, succeeds: bool = True, **more: str) -> Finished:
-        done = subprocess.run(
-            [sys.executable, "-c", "import oikaze\n" + textwrap.dedent(source)],
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-            env=environment(**more),
-            cwd=tmp_path,
-            check=False,
-        )
-        if succeeds:
-            assert done.returncode == 0, done.stdout + done.stderr
-        return Finished(done.returncode, done.stdout, done.stderr)
+        program = "import oikaze\n" + textwrap.dedent(source)
+        return finished([sys.executable, "-c", program], tmp_path, succeeds, more)
 
     return alone

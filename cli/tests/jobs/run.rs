@@ -126,17 +126,15 @@ fn nodes_meet_and_see_each_other_die() {
     }
     // The same holds for a node that ended in good order but too early.
     let script = format!("[ $OIKAZE_RANK = 1 ] && exit 0; exec {OIKAZE} hello --limit 1000");
-    let (status, _, err) = finish(&mut run_script(&["-n", "2"], &script));
-    assert_eq!(status, Some(1), "{err}");
-    assert!(err.contains("the meeting of all nodes failed: node 1 ended with status 0"), "{err}");
+    let words = ["the meeting of all nodes failed: node 1 ended with status 0"];
+    ends(&mut run_script(&["-n", "2"], &script), 1, &words);
 }
 
 #[test]
 fn a_wrong_secret_is_named() {
     let script = format!("OIKAZE_SECRET=$(printf %064d 7) exec {OIKAZE} hello");
-    let (status, _, err) = finish(&mut run_script(&["--failure-time", "1"], &script));
-    assert_eq!(status, Some(1));
-    assert!(err.contains("does not know this job's secret"), "{err}");
+    let words = ["does not know this job's secret"];
+    ends(&mut run_script(&["--failure-time", "1"], &script), 1, &words);
     let script = format!("OIKAZE_SECRET=short exec {OIKAZE} hello");
     let (_, _, err) = finish(&mut run_script(&["--failure-time", "1"], &script));
     assert!(
@@ -168,15 +166,10 @@ fn the_secret_is_in_no_argument_list() {
 
 #[test]
 fn programs_that_cannot_run() {
-    let (status, _, err) = finish(&mut oikaze(&["run", "--", "no-such-program"]));
-    assert_eq!(status, Some(127));
-    assert!(err.contains("\"no-such-program\" was not found in PATH"), "{err}");
-    let (status, _, err) = finish(&mut oikaze(&["run", "--", "/etc/passwd"]));
-    assert_eq!(status, Some(126));
-    assert!(err.contains("chmod +x"), "{err}");
-    let (status, _, err) = finish(&mut oikaze(&["run", "-n", "0", "--", "true"]));
-    assert_eq!(status, Some(2));
-    assert!(err.contains("1 to 4096 nodes"), "{err}");
+    let words = ["\"no-such-program\" was not found in PATH"];
+    ends(&mut oikaze(&["run", "--", "no-such-program"]), 127, &words);
+    ends(&mut oikaze(&["run", "--", "/etc/passwd"]), 126, &["chmod +x"]);
+    ends(&mut oikaze(&["run", "-n", "0", "--", "true"]), 2, &["1 to 4096 nodes"]);
 }
 
 #[test]
@@ -190,10 +183,8 @@ fn ports_in_use_are_named() {
 
 #[test]
 fn the_time_limit() {
-    let (status, _, err) =
-        finish(&mut run_script(&["-n", "2", "--timeout", "0.1"], "exec sleep 1000"));
-    assert_eq!(status, Some(124));
-    assert!(err.contains("time limit of 0.1 s (--timeout) has passed"), "{err}");
+    let words = ["time limit of 0.1 s (--timeout) has passed"];
+    ends(&mut run_script(&["-n", "2", "--timeout", "0.1"], "exec sleep 1000"), 124, &words);
 }
 
 #[test]
@@ -259,9 +250,8 @@ fn the_second_interrupt_kills() {
 #[test]
 fn a_node_that_ignores_everything_is_killed_in_the_end() {
     let script = "trap '' TERM; [ $OIKAZE_RANK = 0 ] && exit 3; exec sleep 1000";
-    let (status, _, err) = finish(&mut run_script(&["-n", "2", "--failure-time", "1"], script));
-    assert_eq!(status, Some(3));
-    assert!(err.contains("terminating node 1") && err.contains("killing node 1"), "{err}");
+    let words = ["terminating node 1", "killing node 1"];
+    ends(&mut run_script(&["-n", "2", "--failure-time", "1"], script), 3, &words);
 }
 
 #[test]

@@ -77,9 +77,7 @@ fn a_host_that_is_not_there() {
     assert!(told.contains(": node 1 was lost"), "{err}");
     let shell = Shell::new("absent", HERE);
     let options = ["--hosts", "a", "--failure-time", "1", "--agent", "/no/such/oikaze"];
-    let (status, _, err) = finish(&mut hosts(&options, &shell, &["true"]));
-    assert_eq!(status, Some(125));
-    assert!(err.contains("be named by --agent"), "{err}");
+    ends(&mut hosts(&options, &shell, &["true"]), 125, &["be named by --agent"]);
 }
 
 #[test]

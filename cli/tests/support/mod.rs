@@ -83,6 +83,18 @@ pub fn finish(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), text(&stdout), text(&stderr))
 }
 
+/// Runs a command, which must end with this status, and with all of these words on standard error.
+/// Returns standard error.
+#[track_caller]
+pub fn ends(command: &mut Command, status: i32, words: &[&str]) -> String {
+    let (ended, out, err) = finish(command);
+    assert_eq!(ended, Some(status), "{out}{err}");
+    for word in words {
+        assert!(err.contains(word), "\"{word}\" is not in:\n{err}");
+    }
+    err
+}
+
 /// Launcher that a test communicates with while it runs. It is killed with the test.
 pub struct Running {
     pub child: Child,

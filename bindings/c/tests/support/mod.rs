@@ -146,3 +146,14 @@ pub fn lines(command: &mut Command) -> Vec<String> {
     lines.sort();
     lines
 }
+
+/// Runs a program of `tests/programs/` as two nodes, through shared memory and through the network.
+/// They print these lines, in any order.
+#[track_caller]
+pub fn two_nodes_print(name: &str, expected: &[&str]) {
+    let program = program(name);
+    for without in ["", "shm"] {
+        let mut command = nodes(2, &program, &[]);
+        assert_eq!(lines(command.env("OIKAZE_WITHOUT", without)), expected, "without {without:?}");
+    }
+}

@@ -86,7 +86,7 @@ impl RetryQueue {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::{pair, step};
+    use crate::tests::{pair, turn_both};
     use crate::{Failure, Request};
     use oikaze_os::memory::Region;
     use oikaze_protocol::limits::PAGE;
@@ -110,9 +110,7 @@ mod tests {
                 signal: None,
             });
             while a.engine.ops.retry.is_empty() {
-                now = step(now);
-                a.turn(now);
-                b.turn(now);
+                turn_both(&mut now, &mut a, &mut b);
             }
             if posted_again {
                 now = a.engine.ops.retry.next().unwrap();

@@ -37,9 +37,7 @@ fn a_peer_that_refuses_what_is_sound_is_given_up() {
     let lock = a.ask(Request::Lock(3));
     end_of(&lock, [&mut a, &mut b], &mut now);
     for _ in 0..10 {
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
+        turn_both(&mut now, &mut a, &mut b);
     }
     let refusal = Refusal::Malformed;
     assert!(matches!(
@@ -58,9 +56,7 @@ fn a_peer_that_has_forgotten_a_request_is_given_up() {
     end_of(&held, [&mut a, &mut b], &mut now);
     let lock = a.ask(Request::Lock(3));
     for _ in 0..10 {
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
+        turn_both(&mut now, &mut a, &mut b);
     }
     assert!(!lock.is_done(), "the peer has it");
     b.engine.layers.coherence = Coherence::new(1, 2);

@@ -9,7 +9,7 @@ mod wire;
 
 use crate::*;
 use crossbeam_queue::SegQueue;
-pub(super) use node::{Node, pair, run, step};
+pub(super) use node::{Node, pair, run, step, turn_both};
 use node::{connect, pair_with};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::tracking::PageSet;
@@ -120,9 +120,7 @@ fn answers_and_barriers_go_out_when_there_is_room_again() {
     b.turn(now);
     let all = || gets.iter().chain(&puts).chain([&word, &here_too, &there_too]);
     for _ in 0..20_000 {
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
+        turn_both(&mut now, &mut a, &mut b);
         if all().all(|completion| completion.is_done()) {
             break;
         }
@@ -219,9 +217,7 @@ fn a_region_that_goes_takes_only_its_own_datagrams_along() {
     let sent = a.engine.turn(now).sent;
     assert!(sent >= 6, "{sent} of the 9 fragments, of which 3 were lost with their region");
     for _ in 0..1000 {
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
+        turn_both(&mut now, &mut a, &mut b);
     }
     let done = puts.map(|put| put.is_done());
     assert!(done[0] && done[2], "{done:?}");
@@ -259,17 +255,13 @@ fn what_is_small_goes_while_the_link_takes_no_bulk() {
     assert!(a.engine.has_due(now));
     let small = send(&a, 8);
     while !small.is_done() {
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
+        turn_both(&mut now, &mut a, &mut b);
     }
     assert!(!bulk.is_done());
     assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(8));
     a.engine.link_mut().full_of_bulk = false;
     while !bulk.is_done() {
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
+        turn_both(&mut now, &mut a, &mut b);
     }
     assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(100_000));
 }

@@ -110,15 +110,20 @@ pub(crate) fn pair_with(seal: SealKind) -> (Node, Node, Time) {
 /// Runs turns until both nodes are connected. Returns the time.
 pub(crate) fn connect(a: &mut Node, b: &mut Node, mut now: Time) -> Time {
     while !(a.engine.peers().is_connected(1) && b.engine.peers().is_connected(0)) {
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
+        turn_both(&mut now, a, b);
     }
     now
 }
 
 pub(crate) fn step(now: Time) -> Time {
     now + Duration::from_micros(100)
+}
+
+/// Goes on by one step of time, with a turn of each node.
+pub(crate) fn turn_both(now: &mut Time, one: &mut Node, other: &mut Node) {
+    *now = step(*now);
+    one.turn(*now);
+    other.turn(*now);
 }
 
 /// Runs turns of both nodes until `until` returns `true` after a turn of `b`.

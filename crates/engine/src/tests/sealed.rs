@@ -240,9 +240,7 @@ fn hello_for_another_rank_is_ignored() {
     third.turn(now);
     assert_eq!(third.engine.peers.get(0).unwrap().connection.death(), None);
     while !third.engine.peers().is_connected(0) {
-        now = step(now);
-        sender.turn(now);
-        third.turn(now);
+        turn_both(&mut now, &mut sender, &mut third);
     }
 }
 

@@ -102,23 +102,19 @@ fn barrier_after_another_teams_collective_is_a_new_one() {
     let early = Barrier::new(NODES as usize);
     cluster(NODES, |job| {
         let all = job.split(Some(0), 0)?.expect("a color was given");
-        if job.rank() == 0 {
-            assert!(job.barrier_for(Duration::ZERO).unwrap_err().is_timeout());
-        }
-        early.wait();
-        if job.rank() != 0 {
-            job.barrier()?;
-        }
-        all.all_gather(&[job.rank()])?;
+        let interrupted = || {
+            if job.rank() == 0 {
+                assert!(job.barrier_for(Duration::ZERO).unwrap_err().is_timeout());
+            }
+            early.wait();
+            if job.rank() != 0 {
+                job.barrier()?;
+            }
+            all.all_gather(&[job.rank()])
+        };
+        interrupted()?;
         assert_eq!(job.barrier_reduce(1_u64, Sum)?, u64::from(NODES));
-        if job.rank() == 0 {
-            assert!(job.barrier_for(Duration::ZERO).unwrap_err().is_timeout());
-        }
-        early.wait();
-        if job.rank() != 0 {
-            job.barrier()?;
-        }
-        all.all_gather(&[job.rank()])?;
+        interrupted()?;
         job.barrier()?;
         assert_eq!(job.all_reduce(1_u64, Sum)?, u64::from(NODES));
         Ok(())

@@ -1,7 +1,6 @@
 //! Memory that belongs to files, whose pages are on a disk when an operation needs them.
 
-use crate::support::cluster;
-use oikaze::Job;
+use crate::support::{cluster, pair};
 use oikaze::collective::operator::Sum;
 use oikaze::memory::remote::RefusalReason;
 use oikaze::memory::{Region, Rights};
@@ -31,13 +30,6 @@ fn evicted(name: &str, rank: u32) -> (File, Region) {
         "is the file of this test on a disk, whose pages can be dropped?"
     );
     (file, region)
-}
-
-fn pair(program: impl Fn(&Job) + Sync) {
-    cluster(2, &Settings::default(), |job| {
-        program(&job);
-        job.barrier().unwrap();
-    });
 }
 
 /// MEM-1.10, MEM-1.11: each operation on absent pages takes place once, and the file has the

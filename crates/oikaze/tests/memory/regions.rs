@@ -1,25 +1,16 @@
 //! Registrations through the public interface, over loopback: ids, rights, growth, end, and
 //! registration again.
 
-use crate::support::{Until, cluster};
-use oikaze::Job;
+use crate::support::{Until, pair};
 use oikaze::ffi::RegionId;
 use oikaze::memory::remote::{RefusalReason, RemoteId};
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
-use oikaze_launch::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAGE: u64 = 4096;
-
-fn pair(program: impl Fn(&Job) + Sync) {
-    cluster(2, &Settings::default(), |job| {
-        program(&job);
-        job.barrier().unwrap();
-    });
-}
 
 /// MEM-1.5: regions are named by ids. The remote id arrives in a message.
 #[test]

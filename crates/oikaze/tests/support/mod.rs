@@ -39,6 +39,16 @@ pub fn cluster<T: Send>(
     cluster_once(size, settings, program)
 }
 
+/// Runs `program` on two nodes as [`cluster`] does. When all that it holds has ended, both come to
+/// a barrier.
+#[allow(dead_code)]
+pub fn pair(program: impl Fn(&Job) + Sync) {
+    cluster(2, &Settings::default(), |job| {
+        program(&job);
+        job.barrier().unwrap();
+    });
+}
+
 /// Runs `program` on `size` nodes at once, each on its own thread. Returns the results, by rank.
 #[allow(dead_code)]
 pub fn cluster_once<T: Send>(

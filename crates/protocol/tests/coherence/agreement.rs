@@ -276,13 +276,7 @@ fn barrier_of_others_fails_when_a_node_leaves() {
             .map(|rank| (rank, cluster.call(rank, |c, token, m| c.leave(token, m))))
             .collect();
         cluster.run_until_quiet();
-        for (rank, token) in leaves.into_iter().chain([(leaver, leave)]) {
-            assert_eq!(
-                cluster.take(rank, token),
-                Some(Ok(Value::None)),
-                "seed {seed}, node {rank}"
-            );
-        }
+        cluster.all_succeeded(leaves.into_iter().chain([(leaver, leave)]));
     }
 }
 
@@ -308,13 +302,7 @@ fn barrier_under_way_fails_when_a_node_leaves() {
         assert!(named, "seed {seed}: {failed:?}");
         let last = cluster.call(1, |c, token, m| c.leave(token, m));
         cluster.run_until_quiet();
-        for (rank, token) in leaves.into_iter().chain([(1, last)]) {
-            assert_eq!(
-                cluster.take(rank, token),
-                Some(Ok(Value::None)),
-                "seed {seed}, node {rank}"
-            );
-        }
+        cluster.all_succeeded(leaves.into_iter().chain([(1, last)]));
     }
     assert!(known_to_rank_0 > 20, "{known_to_rank_0}");
 }
@@ -355,9 +343,7 @@ fn barrier_that_the_leaving_node_has_passed_succeeds() {
 fn locks_of_a_leaving_node_are_given_back() {
     for seed in 0..50 {
         let mut cluster = Cluster::new(3, seed);
-        let held = cluster.call(2, |c, token, m| c.lock(1, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(2, held), Some(Ok(Value::None)));
+        cluster.succeeds(2, |c, token, m| c.lock(1, token, m));
         let wanted = cluster.call(0, |c, token, m| c.lock(1, token, m));
         cluster.run_until_quiet();
         assert_eq!(cluster.take(0, wanted), None);

@@ -190,8 +190,7 @@ fn nodes_that_leave_wait_for_those_that_call_something_else() {
 fn a_refused_arrival_of_any_node_is_told_to_all() {
     for nodes in [2, 3, 12, 20] {
         for seed in seeds(0, 60) {
-            let mut cluster = Cluster::new(nodes, seed);
-            cluster.declare("p", 3, Homes::Block);
+            let mut cluster = Cluster::with_array(nodes, seed, 3);
             cluster.network.refuse_next = Some((ARRIVE, Refusal::NoRoom));
             for round in 0..3 {
                 let all = all_call(&mut cluster, |cluster, rank| {
@@ -338,9 +337,7 @@ fn rank_0_hears_who_is_missing() {
             .map(|rank| (*rank, cluster.call(*rank, |c, token, m| c.barrier(token, m))))
             .collect();
         cluster.run_until_quiet();
-        for (rank, token) in called.into_iter().chain(last) {
-            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "node {rank} of {nodes}");
-        }
+        cluster.all_succeeded(called.into_iter().chain(last));
         assert_eq!(cluster.nodes[0].coherence.late(), Vec::<Rank>::new());
     }
     let mut pair = Cluster::new(2, 1);
@@ -358,8 +355,7 @@ fn arrival(calls: &[u8]) -> Vec<u8> {
 #[test]
 fn arrivals_that_no_sound_node_sends_are_refused() {
     // Of 12 nodes, node 1 is the parent of node 2 and a child of rank 0, as node 3 is with node 4.
-    let mut cluster = Cluster::new(12, 1);
-    cluster.declare("p", 12, Homes::Block);
+    let mut cluster = Cluster::with_array(12, 1, 12);
     let mut tell = |to: usize, from, epoch, body: &[u8]| {
         let node = &mut cluster.nodes[to];
         node.coherence.receive(from, &head(ARRIVE, [epoch, 0, 0]), body, &mut node.machine)
@@ -436,8 +432,7 @@ fn arrivals_in_a_pair_come_from_the_other_node_one_collective_ahead_at_most() {
 /// COH-9.1.
 #[test]
 fn departures_that_no_sound_node_sends_are_refused() {
-    let mut cluster = Cluster::new(12, 1);
-    cluster.declare("p", 12, Homes::Block);
+    let mut cluster = Cluster::with_array(12, 1, 12);
     let node = &mut cluster.nodes[1];
     node.coherence.barrier(Token(77), &mut node.machine);
     let mut tell = |from, epoch, body: &[u8]| {
@@ -480,8 +475,7 @@ fn departures_that_no_sound_node_sends_are_refused() {
 fn changed_messages_of_collectives_are_survived() {
     for seed in seeds(0, 400) {
         let nodes = [2, 3, 12][seed as usize % 3];
-        let mut cluster = Cluster::new(nodes, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(nodes, seed, 3);
         let mut random = Random::new(seed);
         for round in 0..6u64 {
             for rank in 0..nodes {

@@ -16,8 +16,7 @@ fn names(error: &CoherenceError, dead: Rank) -> bool {
 fn a_barrier_fails_everywhere_whoever_died() {
     for seed in 0..90 {
         let (nodes, dead) = (3, (seed % 3) as Rank);
-        let mut cluster = Cluster::new(nodes, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(nodes, seed, 3);
         let mut tokens = vec![];
         for rank in 0..nodes {
             if rank != dead || seed % 2 == 0 {
@@ -47,8 +46,7 @@ fn a_barrier_fails_everywhere_whoever_died() {
 fn the_first_death_is_named_whoever_ends_after_it() {
     for seed in 0..60 {
         let (first, then) = if seed % 2 == 0 { (2, 1) } else { (1, 2) };
-        let mut cluster = Cluster::new(4, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(4, seed, 3);
         cluster.kill(first);
         cluster.run_until_quiet();
         // A diff to a home that dies before the diff arrives is lost, too.
@@ -133,9 +131,7 @@ fn locks_of_the_dead_fail() {
             }
         }
         // A lock that needs no dead node works.
-        let token = cluster.call(0, |c, token, m| c.lock(7, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(0, token), Some(Ok(Value::None)), "seed {seed}");
+        cluster.succeeds(0, |c, token, m| c.lock(7, token, m));
     }
 }
 
@@ -179,8 +175,7 @@ fn a_node_that_is_taken_for_dead_hears_of_it() {
 #[test]
 fn locks_between_the_living_work_after_a_collective_has_failed() {
     for seed in 0..40 {
-        let mut cluster = Cluster::new(4, seed);
-        cluster.declare("p", 4, Homes::Block);
+        let mut cluster = Cluster::with_array(4, seed, 4);
         let arrived = [0, 1].map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m)));
         cluster.run_until_quiet();
         cluster.kill(3);
@@ -189,20 +184,8 @@ fn locks_between_the_living_work_after_a_collective_has_failed() {
             assert!(names(&cluster.take(rank, token).unwrap().unwrap_err(), 3));
         }
         for (rank, lock) in [(2, 1), (1, 2), (2, 0), (0, 1)] {
-            let locked = cluster.call(rank, |c, token, m| c.lock(lock, token, m));
-            cluster.run_until_quiet();
-            assert_eq!(
-                cluster.take(rank, locked),
-                Some(Ok(Value::None)),
-                "seed {seed}: node {rank}, lock {lock}"
-            );
-            let unlocked = cluster.call(rank, |c, token, m| c.unlock(lock, token, m));
-            cluster.run_until_quiet();
-            assert_eq!(
-                cluster.take(rank, unlocked),
-                Some(Ok(Value::None)),
-                "seed {seed}: node {rank}, unlock {lock}"
-            );
+            cluster.succeeds(rank, |c, token, m| c.lock(lock, token, m));
+            cluster.succeeds(rank, |c, token, m| c.unlock(lock, token, m));
         }
     }
 }
@@ -254,8 +237,7 @@ fn nobody_hangs_when_a_node_dies() {
 #[test]
 fn a_cancelled_lock_is_given_back() {
     for seed in 0..40 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(3, seed, 3);
         let first = cluster.call(0, |c, token, m| c.lock(5, token, m));
         cluster.run_until_quiet();
         assert!(cluster.take(0, first).is_some());

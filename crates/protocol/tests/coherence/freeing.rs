@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Node, seeds};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    Access, ArrayId, CoherenceError, CoherenceEvent, Homes, Ownership, Value,
+    Access, ArrayId, CoherenceError, CoherenceEvent, Homes, Ownership,
 };
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
@@ -17,9 +17,7 @@ fn barrier(cluster: &mut Cluster) {
     let call = |rank| cluster.call(rank, |c, token, m| c.barrier(token, m));
     let tokens: Vec<Token> = (0..nodes).map(call).collect();
     cluster.run_until_quiet();
-    for (rank, token) in (0..).zip(tokens) {
-        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
-    }
+    cluster.all_succeeded((0..).zip(tokens));
 }
 
 /// Does something with an array on one node: writes, reads, prefetches or subscribes.
@@ -35,10 +33,7 @@ fn use_array(cluster: &mut Cluster, rank: Rank, array: ArrayId, random: &mut Ran
         _ => {
             // Each node has a word of each page, so there is no race.
             let word = page * PAGE as u64 + 8 * u64::from(rank);
-            let token =
-                cluster.call(rank, |c, t, m| c.touch(array, page..page + 1, Access::Write, t, m));
-            cluster.run_until_quiet();
-            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+            cluster.succeeds(rank, |c, t, m| c.touch(array, page..page + 1, Access::Write, t, m));
             let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
             let guard = coherence.begin_write(array, word..word + 8, Ownership::Owned, machine);
             let push = [(rank + 1) % 3];
@@ -109,9 +104,7 @@ fn pages_on_their_way_keep_an_array() {
             let call = |rank| cluster.call(rank, |c, token, m| c.free(array, token, m));
             let tokens: Vec<Token> = (0..2).map(call).collect();
             cluster.run_until_quiet();
-            for (rank, token) in (0..).zip(tokens) {
-                assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
-            }
+            cluster.all_succeeded((0..).zip(tokens));
         } else {
             cluster.nodes.iter_mut().for_each(|node| node.coherence.drop_array(array));
             barrier(&mut cluster);
@@ -135,9 +128,7 @@ fn guards_of_real_nodes_over_one_byte_fail_the_barrier() {
     let array = cluster.declare("a", 3, Homes::Explicit(vec![0; 3]));
     cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
     for (rank, bytes) in [(1, 0..16), (2, 8..24)] {
-        let token = cluster.call(rank, |c, t, m| c.touch(array, 0..1, Access::Write, t, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+        cluster.succeeds(rank, |c, t, m| c.touch(array, 0..1, Access::Write, t, m));
         let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
         let guard = coherence.begin_write(array, bytes, Ownership::Owned, machine).unwrap();
         coherence.end_write(guard, &[], machine);

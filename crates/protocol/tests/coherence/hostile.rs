@@ -5,7 +5,7 @@ mod updates;
 
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Node};
-use oikaze_protocol::coherence::{CoherenceError, CoherenceEvent, Homes, KIND, Value};
+use oikaze_protocol::coherence::{CoherenceError, CoherenceEvent, KIND, Value};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::{Admission, Refusal, Token};
@@ -17,9 +17,7 @@ fn head(code: u8, fields: [u64; 3]) -> Vec<u8> {
 }
 
 fn cluster() -> Cluster {
-    let mut cluster = Cluster::new(3, 9);
-    cluster.declare("p", 9, Homes::Block);
-    cluster
+    Cluster::with_array(3, 9, 9)
 }
 
 proptest! {
@@ -91,8 +89,7 @@ fn what_is_wrong_is_refused_with_its_reason() {
 #[test]
 fn a_refused_message_fails_the_job_and_nobody_hangs() {
     for seed in 0..20 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 9, Homes::Block);
+        let mut cluster = Cluster::with_array(3, seed, 9);
         let mut random = Random::new(seed);
         let page = [0, 6][random.below(2)];
         let node = &mut cluster.nodes[1];
@@ -115,8 +112,7 @@ fn a_refused_message_fails_the_job_and_nobody_hangs() {
 #[test]
 fn a_diff_refused_while_a_barrier_waits_for_it_fails_the_barrier_everywhere() {
     for seed in 0..20 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(3, seed, 3);
         cluster.run(vec![Thread::new(1, vec![Op::Store(Cell::word(0, 0), 7)])]);
         let node = &mut cluster.nodes[1];
         let token = node.token();
@@ -140,8 +136,7 @@ fn a_diff_refused_while_a_barrier_waits_for_it_fails_the_barrier_everywhere() {
 #[test]
 fn a_refused_arrival_fails_the_collective_everywhere_and_nobody_hangs() {
     for seed in 0..20 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(3, seed, 3);
         let node = &mut cluster.nodes[1];
         let called = [node.token(), node.token()];
         called.iter().for_each(|token| node.coherence.barrier(*token, &mut node.machine));
@@ -191,12 +186,9 @@ fn a_node_whose_every_arrival_is_refused_does_not_hang() {
 #[test]
 fn a_lock_whose_holder_could_not_bring_its_changes_home_is_broken() {
     for seed in 0..20 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(3, seed, 3);
         let lock = [4, 5][seed as usize % 2];
-        let asked = cluster.call(1, |c, token, m| c.lock(lock, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(1, asked), Some(Ok(Value::None)));
+        cluster.succeeds(1, |c, token, m| c.lock(lock, token, m));
         let waiting = (seed % 4 < 2).then(|| cluster.call(2, |c, token, m| c.lock(lock, token, m)));
         cluster.run(vec![Thread::new(1, vec![Op::Store(Cell::word(0, 0), 7)])]);
         let node = &mut cluster.nodes[1];

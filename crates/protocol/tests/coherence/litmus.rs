@@ -7,15 +7,6 @@ use oikaze_protocol::coherence::Homes;
 
 const SEEDS: u64 = 60;
 
-/// Returns the cells x and y, on two pages with different homes or on one page.
-fn places(seed: u64) -> (Cell, Cell) {
-    match seed % 3 {
-        0 => (Cell::word(0, 0), Cell::word(1, 0)),
-        1 => (Cell::word(2, 5), Cell::word(0, 7)),
-        _ => (Cell::word(1, 3), Cell::word(1, 4)),
-    }
-}
-
 /// Runs each program in a thread of its own, on successive nodes. With more programs than nodes,
 /// two threads share a node.
 fn run(nodes: u32, seed: u64, programs: &[Vec<Op>]) -> Vec<Vec<u64>> {
@@ -48,7 +39,7 @@ fn every(shape: impl Fn(u32, u64)) {
 #[test]
 fn message_passing_through_a_lock() {
     every(|nodes, seed| {
-        let (x, y) = places(seed);
+        let (x, y) = Cell::pair(seed);
         let writer = vec![Op::Lock(1), Op::Store(x, 1), Op::Store(y, 1), Op::Unlock(1)];
         let reader = vec![Op::Lock(1), Op::Load(y), Op::Load(x), Op::Unlock(1)];
         let read = run(nodes, seed, &[writer, reader]);
@@ -61,7 +52,7 @@ fn message_passing_through_a_lock() {
 #[test]
 fn message_passing_is_transitive_over_locks() {
     every(|nodes, seed| {
-        let (x, y) = places(seed);
+        let (x, y) = Cell::pair(seed);
         let z = Cell::word(2, 100);
         let first = vec![Op::Store(x, 7), Op::Lock(1), Op::Store(y, 1), Op::Unlock(1)];
         let second = vec![
@@ -87,50 +78,42 @@ fn message_passing_is_transitive_over_locks() {
     });
 }
 
-#[test]
-fn store_buffering() {
+/// Runs two programs, each with the cells in its order: under locks, of which one load finds
+/// `found`, and, on several nodes, with a barrier in between.
+fn buffering(
+    under_locks: impl Fn(Cell, Cell) -> [Op; 2],
+    found: u64,
+    with_barrier: impl Fn(Cell, Cell) -> [Op; 2],
+) {
     every(|nodes, seed| {
-        let (x, y) = places(seed);
-        let through_locks = |a, b| all([locked(1, Op::Store(a, 1)), locked(1, Op::Load(b))]);
+        let (x, y) = Cell::pair(seed);
+        let through_locks = |a, b| all(under_locks(a, b).map(|op| locked(1, op)));
         let read = run(nodes, seed, &[through_locks(x, y), through_locks(y, x)]);
-        assert!(read[0][0] == 1 || read[1][0] == 1, "seed {seed}: {read:?}");
+        assert!(read[0][0] == found || read[1][0] == found, "seed {seed}: {read:?}");
         if nodes > 1 {
-            run(
-                2,
-                seed,
-                &[
-                    vec![Op::Store(x, 1), Op::Barrier, Op::Expect(y, 1)],
-                    vec![Op::Store(y, 1), Op::Barrier, Op::Expect(x, 1)],
-                ],
-            );
+            let around_barrier = |a, b| {
+                let [before, after] = with_barrier(a, b);
+                vec![before, Op::Barrier, after]
+            };
+            run(2, seed, &[around_barrier(x, y), around_barrier(y, x)]);
         }
     });
 }
 
 #[test]
+fn store_buffering() {
+    buffering(|a, b| [Op::Store(a, 1), Op::Load(b)], 1, |a, b| [Op::Store(a, 1), Op::Expect(b, 1)]);
+}
+
+#[test]
 fn load_buffering() {
-    every(|nodes, seed| {
-        let (x, y) = places(seed);
-        let through_locks = |a, b| all([locked(1, Op::Load(a)), locked(1, Op::Store(b, 1))]);
-        let read = run(nodes, seed, &[through_locks(x, y), through_locks(y, x)]);
-        assert!(read[0][0] == 0 || read[1][0] == 0, "seed {seed}: {read:?}");
-        if nodes > 1 {
-            run(
-                2,
-                seed,
-                &[
-                    vec![Op::Expect(x, 0), Op::Barrier, Op::Store(y, 1)],
-                    vec![Op::Expect(y, 0), Op::Barrier, Op::Store(x, 1)],
-                ],
-            );
-        }
-    });
+    buffering(|a, b| [Op::Load(a), Op::Store(b, 1)], 0, |a, b| [Op::Expect(a, 0), Op::Store(b, 1)]);
 }
 
 #[test]
 fn independent_reads_of_independent_writes() {
     every(|nodes, seed| {
-        let (x, y) = places(seed);
+        let (x, y) = Cell::pair(seed);
         let reads = |a, b| all([locked(1, Op::Load(a)), locked(1, Op::Load(b))]);
         let programs =
             [locked(1, Op::Store(x, 1)), locked(1, Op::Store(y, 1)), reads(x, y), reads(y, x)];
@@ -156,7 +139,7 @@ fn independent_reads_of_independent_writes() {
 #[test]
 fn reads_of_one_place_never_go_back() {
     every(|nodes, seed| {
-        let (x, _) = places(seed);
+        let (x, _) = Cell::pair(seed);
         let writer = all((1..6).map(|value| locked(1, Op::Store(x, value))));
         let reader = all((0..6).map(|_| locked(1, Op::Load(x))));
         let read = run(nodes, seed, &[writer, reader.clone(), reader]);

@@ -4,7 +4,6 @@
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Homes, Value};
 
 const WHY: &str = "out of mappings";
 
@@ -34,8 +33,7 @@ fn barriers_fail(cluster: &mut Cluster) {
 #[test]
 fn a_page_that_cannot_be_mapped_is_told_to_all_nodes() {
     for seed in 0..30 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(3, seed, 3);
         cluster.nodes[1].machine.fail_next = true;
         let what =
             if seed % 2 == 0 { Op::Load(Cell::word(2, 0)) } else { Op::Store(Cell::word(1, 0), 5) };
@@ -49,11 +47,8 @@ fn a_page_that_cannot_be_mapped_is_told_to_all_nodes() {
 #[test]
 fn locks_fail_where_a_page_could_not_be_changed() {
     for seed in 0..30 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 3, Homes::Block);
-        let token = cluster.call(1, |c, token, m| c.lock(3, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(1, token), Some(Ok(Value::None)));
+        let mut cluster = Cluster::with_array(3, seed, 3);
+        cluster.succeeds(1, |c, token, m| c.lock(3, token, m));
         cluster.run(vec![Thread::new(1, vec![Op::Store(Cell::word(2, 0), 5)])]);
         // The machine fails to protect the page from further stores.
         cluster.nodes[1].machine.fail_next = true;
@@ -68,8 +63,7 @@ fn locks_fail_where_a_page_could_not_be_changed() {
 #[test]
 fn an_acquire_that_cannot_unmap_a_page_fails() {
     for seed in 0..30 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(3, seed, 3);
         cluster.run(vec![Thread::new(1, vec![Op::Load(Cell::word(2, 0))])]);
         let by_lock = seed % 2 == 0;
         let write = [Op::Lock(5), Op::Store(Cell::word(2, 0), 5), Op::Unlock(5)];
@@ -95,13 +89,10 @@ fn an_acquire_that_cannot_unmap_a_page_fails() {
 #[test]
 fn a_diff_that_cannot_be_placed_fails_its_writer() {
     for seed in 0..30 {
-        let mut cluster = Cluster::new(3, seed);
-        cluster.declare("p", 3, Homes::Block);
+        let mut cluster = Cluster::with_array(3, seed, 3);
         cluster.nodes[2].machine.fail_next = true;
         for rank in [0, 1] {
-            let token = cluster.call(rank, |c, token, m| c.lock(rank.into(), token, m));
-            cluster.run_until_quiet();
-            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+            cluster.succeeds(rank, |c, token, m| c.lock(rank.into(), token, m));
             cluster.run(vec![Thread::new(rank, vec![Op::Store(Cell::word(2, 0), 5)])]);
             let token = cluster.call(rank, |c, token, m| c.unlock(rank.into(), token, m));
             cluster.run_until_quiet();

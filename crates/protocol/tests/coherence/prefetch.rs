@@ -69,9 +69,7 @@ fn touch_of_many_ranges_sends_one_request_to_each_home() {
         number_pages(&mut cluster, 64, |page| (page % 4) as Rank);
         let before = (statistics(&cluster, 0), cluster.network.delivered);
         let ranges = vec![40..47, 3..6, 61..63, 5..9, 20..20];
-        let token = cluster.call(0, |c, token, m| c.touch_many(0, ranges, access, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(0, token), Some(Ok(Value::None)), "seed {seed}");
+        cluster.succeeds(0, |c, token, m| c.touch_many(0, ranges, access, token, m));
         let wanted = [40..47, 3..9, 61..63];
         let own = wanted.iter().cloned().flatten().filter(|page| page % 4 == 0).count() as u64;
         let after = statistics(&cluster, 0);
@@ -99,9 +97,7 @@ fn long_and_scattered_ranges_need_few_requests() {
         let mut cluster = Cluster::new(2, 1);
         cluster.declare("p", 2 * far, homes);
         let touch: Vec<Range<u64>> = ranges.clone();
-        let token = cluster.call(0, |c, token, m| c.touch_many(0, touch, Access::Read, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(0, token), Some(Ok(Value::None)));
+        cluster.succeeds(0, |c, token, m| c.touch_many(0, touch, Access::Read, token, m));
         assert!(hold(&cluster, 0, &ranges));
         let s = statistics(&cluster, 0);
         assert_eq!((s.fetches, s.fetched_pages), (requests, pages), "{ranges:?}");
@@ -139,8 +135,7 @@ fn prefetch_of_a_long_range_is_bounded_and_fetches_all_of_it() {
 #[test]
 fn touch_and_fault_wait_for_pages_of_a_prefetch() {
     for seed in 0..40 {
-        let mut cluster = Cluster::new(2, seed);
-        cluster.declare("p", 64, Homes::Block);
+        let mut cluster = Cluster::with_array(2, seed, 64);
         number_pages(&mut cluster, 64, |page| (page / 32) as Rank);
         let node = &mut cluster.nodes[0];
         node.coherence.prefetch(0, &[40..50, 32..36], &mut node.machine);
@@ -161,8 +156,7 @@ fn touch_and_fault_wait_for_pages_of_a_prefetch() {
 #[test]
 fn stale_run_of_a_request_is_fetched_again_alone() {
     for waits in [true, false] {
-        let mut cluster = Cluster::new(2, 7);
-        cluster.declare("p", 16, Homes::Block);
+        let mut cluster = Cluster::with_array(2, 7, 16);
         number_pages(&mut cluster, 16, |page| (page / 8) as Rank);
         let node = &mut cluster.nodes[0];
         let (ranges, token) = (vec![9..10, 12..14], node.token());
@@ -204,8 +198,7 @@ fn stale_run_of_a_request_is_fetched_again_alone() {
 #[test]
 fn home_learns_how_many_pages_were_demanded() {
     let fetch = |begin: &dyn Fn(&mut Cluster)| {
-        let mut cluster = Cluster::new(2, 3);
-        cluster.declare("p", 256, Homes::Block);
+        let mut cluster = Cluster::with_array(2, 3, 256);
         begin(&mut cluster);
         cluster.run_until_quiet();
         let s = statistics(&cluster, 0);
@@ -228,8 +221,7 @@ fn home_learns_how_many_pages_were_demanded() {
 /// COH-9.1: a request with one wrong run is refused as a whole, before anything has changed.
 #[test]
 fn fetch_with_a_wrong_run_is_refused_and_serves_nothing() {
-    let mut cluster = Cluster::new(3, 9);
-    cluster.declare("p", 900, Homes::Block);
+    let mut cluster = Cluster::with_array(3, 9, 900);
     let far = 300 - 2;
     let runs = |count: usize, run: [u8; 3]| run.repeat(count);
     let most = FETCH_RUN_MAX as u8;
@@ -280,8 +272,7 @@ fn fetch_with_a_wrong_run_is_refused_and_serves_nothing() {
 /// COH-9.1: a peer that acknowledges no answer gets no more of them by requests of many runs.
 #[test]
 fn answers_to_many_runs_are_bounded_together() {
-    let mut cluster = Cluster::new(3, 9);
-    cluster.declare("p", 900, Homes::Block);
+    let mut cluster = Cluster::with_array(3, 9, 900);
     let node = &mut cluster.nodes[1];
     let body = [1, 1, 1].repeat(FETCH_RUNS_MAX - 1);
     let mut served = 0;
@@ -311,10 +302,9 @@ fn touch_of_many_ranges_with_a_dead_home_ends() {
         assert_eq!(cluster.take(0, token), Some(Ok(Value::None)), "seed {seed}");
         assert!(hold(&cluster, 0, &[60..80, 1..30, 85..86]));
         // All at once, after the death, too.
-        let token = cluster
-            .call(0, |c, token, m| c.touch_many(0, vec![30..40, 50..55], Access::Write, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(0, token), Some(Ok(Value::None)), "seed {seed}");
+        cluster.succeeds(0, |c, token, m| {
+            c.touch_many(0, vec![30..40, 50..55], Access::Write, token, m)
+        });
     }
 }
 
@@ -343,17 +333,14 @@ fn prefetch_from_a_dead_home_loses_no_page() {
             &[page..page + 1]
         )));
         assert_eq!(on_their_way(&cluster, 0, 90), 0);
-        let lock = cluster.call(0, |c, token, m| c.lock(3, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(0, lock), Some(Ok(Value::None)), "seed {seed}");
+        cluster.succeeds(0, |c, token, m| c.lock(3, token, m));
     }
 }
 
 /// COH-9.1: a refused request of several runs gives up all of them.
 #[test]
 fn refused_request_ends_the_waits_for_all_its_runs() {
-    let mut cluster = Cluster::new(2, 1);
-    cluster.declare("p", 90, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 1, 90);
     let node = &mut cluster.nodes[0];
     let token = node.token();
     node.coherence.touch_many(0, vec![50..52, 60..62], Access::Read, token, &mut node.machine);
@@ -372,8 +359,7 @@ fn refused_request_ends_the_waits_for_all_its_runs() {
 /// A range outside of the array fails a touch, and a prefetch leaves it out.
 #[test]
 fn ranges_outside_of_the_array_are_not_fetched() {
-    let mut cluster = Cluster::new(2, 1);
-    cluster.declare("p", 8, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 1, 8);
     let token =
         cluster.call(0, |c, token, m| c.touch_many(0, vec![4..5, 7..9], Access::Read, token, m));
     let text = cluster.take(0, token).unwrap().unwrap_err().to_string();

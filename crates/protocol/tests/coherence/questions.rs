@@ -81,14 +81,18 @@ fn begin(cluster: &mut Cluster, lost: u8) -> Vec<(Rank, Token)> {
     }
 }
 
+/// Returns `true` if no node has a question.
+fn nobody_waits(cluster: &Cluster) -> bool {
+    cluster.nodes.iter().all(|node| node.coherence.next_question().is_none())
+}
+
 /// COH-13.1 and COH-13.3: whichever message is lost, the connection ends after `VAIN_QUESTIONS_MAX`
 /// questions, and every wait ends with it.
 #[test]
 fn waits_for_what_was_lost_end() {
     for seed in 0..10 {
         for lost in [FETCH, PAGES, ARRIVE, DEPART, ACQUIRE, GRANT, UNLOCK] {
-            let mut cluster = Cluster::new(3, seed);
-            cluster.declare("p", 3, Homes::Block);
+            let mut cluster = Cluster::with_array(3, seed, 3);
             let tokens = begin(&mut cluster, lost);
             cluster.run_until_quiet();
             assert_eq!(cluster.forged, None, "a message of code {lost} was sent");
@@ -105,10 +109,7 @@ fn waits_for_what_was_lost_end() {
                 );
             }
             ask(&mut cluster, &mut clock, 1);
-            assert!(
-                cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()),
-                "code {lost}: nobody waits"
-            );
+            assert!(nobody_waits(&cluster), "code {lost}: nobody waits");
         }
     }
 }
@@ -123,8 +124,7 @@ fn waits_in_collectives_for_what_was_lost_end() {
             if nodes == 2 && lost == DEPART && !leaves {
                 continue; // there is no such message
             }
-            let mut cluster = Cluster::new(nodes, seed);
-            cluster.declare("p", 3, Homes::Block);
+            let mut cluster = Cluster::with_array(nodes, seed, 3);
             cluster.forged = Some(lost);
             let calls: Vec<(Rank, Token)> = (0..nodes)
                 .map(|rank| (rank + (seed / 4) as Rank) % nodes)
@@ -180,8 +180,7 @@ fn waits_for_what_others_have_not_done_yet_go_on() {
 }
 
 fn waits_of_others_go_on(nodes: u32) {
-    let mut cluster = Cluster::new(nodes, 5);
-    cluster.declare("p", 3, Homes::Block);
+    let mut cluster = Cluster::with_array(nodes, 5, 3);
     let held = cluster.call(2, |c, token, m| c.lock(4, token, m));
     cluster.run_until_quiet();
     let waiting = [0, 1].map(|rank| (rank, cluster.call(rank, |c, token, m| c.lock(4, token, m))));
@@ -208,15 +207,10 @@ fn waits_of_others_go_on(nodes: u32) {
     }
     let last = cluster.call(0, |c, token, m| c.barrier(token, m));
     cluster.run_until_quiet();
-    for (rank, token) in [(2, held), (2, unlock), (0, last)].into_iter().chain(waiting).chain(early)
-    {
-        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "node {rank}");
-    }
+    cluster
+        .all_succeeded([(2, held), (2, unlock), (0, last)].into_iter().chain(waiting).chain(early));
     ask(&mut cluster, &mut clock, 1);
-    assert!(
-        cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()),
-        "nobody waits"
-    );
+    assert!(nobody_waits(&cluster), "nobody waits");
 }
 
 /// COH-13.1: a question that is not settled is not asked again.

@@ -13,8 +13,7 @@ fn statistics(cluster: &Cluster, rank: usize) -> CoherenceStatistics {
 /// again.
 #[test]
 fn private_pages_are_never_trapped() {
-    let mut cluster = Cluster::new(2, 1);
-    cluster.declare("p", 64, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 1, 64);
     let before = cluster.network.delivered;
     let ops: Vec<Op> = (0..3)
         .flat_map(|round| (0..32).map(move |page| Op::Store(Cell::word(page, 1), round)))
@@ -31,8 +30,7 @@ fn private_pages_are_never_trapped() {
 /// node reads the page each round. The store no longer traps once no node reads the page.
 #[test]
 fn home_pages_go_back_to_untracked() {
-    let mut cluster = Cluster::new(2, 2);
-    cluster.declare("p", 2, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 2, 2);
     let (mut writer, mut reader) = (vec![], vec![]);
     for round in 1..6 {
         writer.extend([
@@ -62,15 +60,13 @@ fn home_pages_go_back_to_untracked() {
 /// COH-3.4: a thread that walks through pages fetches ever longer runs, of one home each.
 #[test]
 fn sequential_faults_fetch_in_growing_runs() {
-    let mut cluster = Cluster::new(2, 3);
-    cluster.declare("p", 256, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 3, 256);
     let ops: Vec<Op> = (0..256).map(|page| Op::Load(Cell::word(page, 3))).collect();
     cluster.run(vec![Thread::new(1, ops)]);
     let s = statistics(&cluster, 1);
     // 1 + 2 + 4 + 8 + 16 + 32 + 32 + 32 + 1 = 128: nothing is fetched beyond the home's pages.
     assert_eq!((s.fetches, s.fetched_pages, s.stale_pages), (9, 128, 0));
-    let mut cluster = Cluster::new(2, 3);
-    cluster.declare("p", 256, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 3, 256);
     let ops: Vec<Op> =
         (0..128).rev().step_by(2).map(|page| Op::Load(Cell::word(page, 3))).collect();
     cluster.run(vec![Thread::new(1, ops)]);
@@ -97,8 +93,7 @@ fn a_touch_fetches_its_range_and_no_more() {
 /// COH-5.3: a page that was mapped for stores but has not changed costs no message and no notice.
 #[test]
 fn unchanged_pages_give_no_diff() {
-    let mut cluster = Cluster::new(2, 6);
-    cluster.declare("p", 2, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 6, 2);
     let ops = vec![
         Op::Store(Cell::word(0, 0), 0),
         Op::Store(Cell::word(0, 9), 5),
@@ -115,8 +110,7 @@ fn unchanged_pages_give_no_diff() {
 /// Many changed pages of one home share messages.
 #[test]
 fn diffs_of_many_pages_are_packed() {
-    let mut cluster = Cluster::new(2, 7);
-    cluster.declare("p", 512, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 7, 512);
     let token = cluster.call(1, |c, token, m| c.touch(0, 0..256, Access::Write, token, m));
     cluster.run_until_quiet();
     assert!(cluster.take(1, token).is_some());
@@ -133,8 +127,7 @@ fn diffs_of_many_pages_are_packed() {
 /// than the first.
 #[test]
 fn a_program_of_locks_alone_stays_bounded() {
-    let mut cluster = Cluster::new(2, 8);
-    cluster.declare("p", 2, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 8, 2);
     let ops: Vec<Op> = (0..3000)
         .flat_map(|_| [Op::Lock(1), Op::Add(Cell::word(0, 0), 1), Op::Unlock(1)])
         .collect();

@@ -27,9 +27,7 @@ fn act(
 
 fn load(cluster: &mut Cluster, rank: Rank, at: u64) -> u64 {
     let page = at / PAGE as u64;
-    let token = cluster.call(rank, |c, t, m| c.touch(0, page..page + 1, Access::Read, t, m));
-    cluster.run_until_quiet();
-    assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+    cluster.succeeds(rank, |c, t, m| c.touch(0, page..page + 1, Access::Read, t, m));
     cluster.nodes[rank as usize].machine.load(0, at as usize, 8).unwrap()
 }
 
@@ -73,9 +71,7 @@ fn additions_at_home_are_seen_after_a_barrier() {
             for (rank, token) in tokens {
                 assert!(matches!(cluster.take(rank, token), Some(Ok(Value::Bytes(_)))));
             }
-            for (rank, token) in (0..).zip(barriers) {
-                assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
-            }
+            cluster.all_succeeded((0..).zip(barriers));
             for rank in 0..nodes {
                 for (word, sum) in words.iter().zip(&sums) {
                     if random.chance(0.5) {
@@ -93,8 +89,7 @@ fn additions_at_home_are_seen_after_a_barrier() {
 /// COH-12.1: the release waits until the change is made at the home.
 #[test]
 fn arrival_waits_for_the_change() {
-    let mut cluster = Cluster::new(3, 1);
-    cluster.declare("p", 3, Homes::Block);
+    let mut cluster = Cluster::with_array(3, 1, 3);
     let put = act(&mut cluster, 1, 0, 8, TargetOp::Write, &[7; 8]);
     let token = cluster.call(1, |c, token, m| c.barrier(token, m));
     assert!(!cluster.nodes[0].coherence.gathered().contains(&1));
@@ -107,8 +102,7 @@ fn arrival_waits_for_the_change() {
 
 #[test]
 fn compare_exchange_returns_what_was_there() {
-    let mut cluster = Cluster::new(2, 1);
-    cluster.declare("p", 2, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 1, 2);
     let at = PAGE as u64 + 4;
     let op = TargetOp::CompareExchange(Width::W32);
     for (expected, new, found) in [(0u32, 5u32, 0u32), (0, 6, 5), (5, 7, 5), (7, 0, 7)] {
@@ -123,8 +117,7 @@ fn compare_exchange_returns_what_was_there() {
 /// COH-12.5: operations at a dead home fail, and others work.
 #[test]
 fn operations_at_a_dead_home_fail() {
-    let mut cluster = Cluster::new(3, 1);
-    cluster.declare("p", 3, Homes::Block);
+    let mut cluster = Cluster::with_array(3, 1, 3);
     let lost = act(&mut cluster, 1, 0, 3 * PAGE as u64, TargetOp::Read, &[]);
     cluster.kill(2);
     cluster.run_until_quiet();
@@ -141,8 +134,7 @@ fn operations_at_a_dead_home_fail() {
 /// COH-9.1.
 #[test]
 fn operations_that_make_no_sense_are_refused() {
-    let mut cluster = Cluster::new(2, 1);
-    cluster.declare("p", 4, Homes::Block);
+    let mut cluster = Cluster::with_array(2, 1, 4);
     let Node { coherence, machine, .. } = &mut cluster.nodes[0];
     let mut tell = |code: u64, element: u64, offset: u64, body: &[u8]| {
         let head = head(TARGET, [code << 32 | element << 40, offset, 1]);

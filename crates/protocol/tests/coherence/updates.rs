@@ -53,9 +53,7 @@ fn fill(
             break guard;
         }
         let touched = bytes.start / PAGE as u64..bytes.end.div_ceil(PAGE as u64);
-        let token = cluster.call(rank, |c, token, m| c.touch(0, touched, Access::Write, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+        cluster.succeeds(rank, |c, token, m| c.touch(0, touched, Access::Write, token, m));
     };
     let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
     for at in bytes.step_by(8) {
@@ -74,10 +72,7 @@ pub fn write(cluster: &mut Cluster, rank: Rank, bytes: Range<u64>, value: u64) {
 pub fn read(cluster: &mut Cluster, rank: Rank, at: u64) -> u64 {
     let page = at / PAGE as u64;
     while !cluster.nodes[rank as usize].coherence.begin_read(0, page..page + 1) {
-        let token =
-            cluster.call(rank, |c, token, m| c.touch(0, page..page + 1, Access::Read, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+        cluster.succeeds(rank, |c, token, m| c.touch(0, page..page + 1, Access::Read, token, m));
     }
     cluster.nodes[rank as usize].machine.load(0, at as usize, 8).unwrap()
 }
@@ -218,9 +213,7 @@ fn arrival_waits_for_the_diff_of_a_subscribed_page() {
     assert_eq!(cluster.nodes[0].coherence.gathered(), [1, 2], "node 0 itself has not arrived");
     post(&mut cluster, 0, diff);
     cluster.run_until_quiet();
-    for (rank, token) in (0..).zip(tokens) {
-        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
-    }
+    cluster.all_succeeded((0..).zip(tokens));
     assert!(holds(&cluster, 1, 0..1));
     assert_eq!(read(&mut cluster, 1, 0), 3);
 }
@@ -242,9 +235,7 @@ fn update_of_the_next_epoch_is_held() {
         assert_eq!(read(&mut cluster, 1, 0), 0, "seed {seed}: still the old bytes");
         let others = [1, 2].map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m)));
         cluster.run_until_quiet();
-        for (rank, token) in [(0, first), (1, others[0]), (2, others[1])] {
-            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "seed {seed}");
-        }
+        cluster.all_succeeded([(0, first), (1, others[0]), (2, others[1])]);
         barrier(&mut cluster);
         let before = statistics(&cluster, 1).fetches;
         assert_eq!(read(&mut cluster, 1, 0), 7, "seed {seed}");
@@ -294,9 +285,7 @@ fn update_of_a_known_interval_is_dropped() {
     let mut cluster = guarded(3, 12, Homes::Block, 4);
     subscribe(&mut cluster, 1, pages(0..EARLY));
     let lock = |cluster: &mut Cluster, rank| {
-        let token = cluster.call(rank, |c, token, m| c.lock(9, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+        cluster.succeeds(rank, |c, token, m| c.lock(9, token, m));
     };
     lock(&mut cluster, 0);
     fill(&mut cluster, 0, pages(0..EARLY), 1, Ownership::Owned, &[]);
@@ -480,9 +469,7 @@ fn overlapping_guards_are_found_wherever_the_pages_are_homed() {
 fn guards_over_the_same_bytes_are_permitted_with_a_lock_or_a_barrier_between() {
     let mut cluster = guarded(3, 3, Homes::Block, 9);
     for rank in 0..3 {
-        let token = cluster.call(rank, |c, token, m| c.lock(1, token, m));
-        cluster.run_until_quiet();
-        assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)));
+        cluster.succeeds(rank, |c, token, m| c.lock(1, token, m));
         write(&mut cluster, rank, 0..8, u64::from(rank) + 1);
         cluster.call(rank, |c, token, m| c.unlock(1, token, m));
         cluster.run_until_quiet();

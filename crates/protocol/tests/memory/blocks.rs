@@ -23,6 +23,13 @@ fn packed(bytes: &[u8], block: Block) -> Vec<u8> {
     all.flat_map(|piece| bytes[piece.offset as usize..][..piece.len].to_vec()).collect()
 }
 
+/// Returns `true` if all bytes outside the block are `canary`.
+fn is_around(bytes: &[u8], block: Block, canary: u8) -> bool {
+    let pieces = block.pieces(0, u64::MAX);
+    let inside: Vec<u64> = pieces.flat_map(|at| at.offset..at.offset + at.len as u64).collect();
+    (0..).zip(bytes).filter(|(at, _)| !inside.contains(at)).all(|(_, byte)| *byte == canary)
+}
+
 /// MEM-10.1, MEM-10.5: from rows of one shape to rows of another and back, whole and in fragments,
 /// with canaries in the gaps.
 #[test]
@@ -45,14 +52,7 @@ fn rows_go_there_and_come_back() {
             assert_eq!(world.take(0), done());
             let bytes = world.nodes[1].memory.bytes(target).to_vec();
             assert_eq!(packed(&bytes, there), packed(&pattern(2000), here));
-            let written: Vec<u64> = there
-                .pieces(0, u64::MAX)
-                .flat_map(|at| at.offset..at.offset + at.len as u64)
-                .collect();
-            assert!(
-                (0..2000).filter(|at| !written.contains(at)).all(|at| bytes[at as usize] == 0xEE),
-                "only there"
-            );
+            assert!(is_around(&bytes, there, 0xEE), "only there");
 
             let back = world.nodes[0].memory.add(10, Rights::NONE, vec![0xDD; 2000]);
             let into = Destination::Rows(Arc::new(Rows { region: back, block: here }));
@@ -62,14 +62,7 @@ fn rows_go_there_and_come_back() {
             assert_eq!(world.take(0), done());
             let bytes = world.nodes[0].memory.bytes(back).to_vec();
             assert_eq!(packed(&bytes, here), packed(&pattern(2000), here));
-            let written: Vec<u64> = here
-                .pieces(0, u64::MAX)
-                .flat_map(|at| at.offset..at.offset + at.len as u64)
-                .collect();
-            assert!(
-                (0..2000).filter(|at| !written.contains(at)).all(|at| bytes[at as usize] == 0xDD),
-                "only there"
-            );
+            assert!(is_around(&bytes, here, 0xDD), "only there");
             assert_eq!(world.nodes[0].rma.outstanding(), 0);
             assert!(!world.nodes[1].rma.is_serving(target));
         }

@@ -88,45 +88,20 @@ fn what_was_refused_is_remembered() {
     };
     let atomic = |key, offset| Operation::Atomic { ticket, key, offset, op: AtomicOp::add(1u64) };
     let get = |key, offset, len| Operation::Get { ticket, key, offset, len };
+    use MessageKind as Kind;
+    use Refusal::{Misaligned, NotPermitted, OutOfBounds, UnknownKey};
+    let write = |key, offset, len| access(key, offset, len, Rights::WRITE);
+    let change = |key, offset| access(key, offset, 8, Rights::ATOMIC);
+    let read = |key, offset, len| access(key, offset, len, Rights::READ);
     let cases = [
-        (put(5, 8), 20, MessageKind::Put, access(5, 8, 20, Rights::WRITE), Refusal::NotPermitted),
-        (
-            put(6, 990),
-            20,
-            MessageKind::Put,
-            access(6, 990, 20, Rights::WRITE),
-            Refusal::OutOfBounds,
-        ),
-        (put(7, 0), 20, MessageKind::Put, access(7, 0, 20, Rights::WRITE), Refusal::UnknownKey),
-        (put(7, 0), 500, MessageKind::Put, access(7, 0, 500, Rights::WRITE), Refusal::UnknownKey),
-        (
-            signal(5, 16),
-            20,
-            MessageKind::PutSignal,
-            access(5, 16, 8, Rights::ATOMIC),
-            Refusal::NotPermitted,
-        ),
-        (
-            signal(6, 4),
-            500,
-            MessageKind::PutSignal,
-            access(6, 4, 8, Rights::ATOMIC),
-            Refusal::Misaligned,
-        ),
-        (
-            atomic(6, 12),
-            0,
-            MessageKind::Atomic,
-            access(6, 12, 8, Rights::ATOMIC),
-            Refusal::Misaligned,
-        ),
-        (
-            get(6, u64::MAX, 2),
-            0,
-            MessageKind::Get,
-            access(6, u64::MAX, 2, Rights::READ),
-            Refusal::OutOfBounds,
-        ),
+        (put(5, 8), 20, Kind::Put, write(5, 8, 20), NotPermitted),
+        (put(6, 990), 20, Kind::Put, write(6, 990, 20), OutOfBounds),
+        (put(7, 0), 20, Kind::Put, write(7, 0, 20), UnknownKey),
+        (put(7, 0), 500, Kind::Put, write(7, 0, 500), UnknownKey),
+        (signal(5, 16), 20, Kind::PutSignal, change(5, 16), NotPermitted),
+        (signal(6, 4), 500, Kind::PutSignal, change(6, 4), Misaligned),
+        (atomic(6, 12), 0, Kind::Atomic, change(6, 12), Misaligned),
+        (get(6, u64::MAX, 2), 0, Kind::Get, read(6, u64::MAX, 2), OutOfBounds),
     ];
     for (number, (operation, len, kind, access, refusal)) in cases.iter().enumerate() {
         let from = [0, 2][number % 2];

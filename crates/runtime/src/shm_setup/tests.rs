@@ -79,6 +79,12 @@ fn why(outcomes: &Outcomes, rank: Rank) -> &str {
     outcomes[&rank].as_ref().map(drop).unwrap_err()
 }
 
+#[track_caller]
+fn says(outcomes: &Outcomes, rank: Rank, begin: &str) {
+    let why = why(outcomes, rank);
+    assert!(why.starts_with(begin), "{why}");
+}
+
 /// Lets every node meet every other one, each in its thread. `strangers` gets the names first.
 fn all_meet(strangers: impl FnOnce(&[String])) -> Vec<Outcomes> {
     let store = store();
@@ -140,16 +146,8 @@ fn who_cannot_be_called_does_not_wait_for_a_call() {
     let [called, caller] = std::thread::scope(|scope| {
         [0, 1].map(|rank| scope.spawn(move || hold(rank))).map(|one| one.join().unwrap())
     });
-    assert!(
-        why(&caller, 0).starts_with("it could not be called: No such file"),
-        "{}",
-        why(&caller, 0)
-    );
-    assert!(
-        why(&called, 1).starts_with("it says: it could not be called: No such file"),
-        "{}",
-        why(&called, 1)
-    );
+    says(&caller, 0, "it could not be called: No such file");
+    says(&called, 1, "it says: it could not be called: No such file");
 }
 
 #[test]
@@ -186,16 +184,8 @@ fn a_node_that_is_late_is_talked_to_over_the_network() {
     let mut meeting = LocalMeeting::with_patience(&job, &listener, Duration::ZERO, LIMIT);
     let outcomes =
         meeting.hold(vec![(0, WayTo::Name(name.clone())), (2, WayTo::Name(name))]).unwrap();
-    assert!(
-        why(&outcomes, 2).starts_with("it took too long to say whom it has called"),
-        "{}",
-        why(&outcomes, 2)
-    );
-    assert!(
-        why(&outcomes, 0).starts_with("it took too long to say whom it has answered"),
-        "{}",
-        why(&outcomes, 0)
-    );
+    says(&outcomes, 2, "it took too long to say whom it has called");
+    says(&outcomes, 0, "it took too long to say whom it has answered");
 }
 
 /// MEM-16.8: there is no pair of which one node uses the rings and the other does not.

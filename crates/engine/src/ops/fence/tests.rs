@@ -1,6 +1,6 @@
 //! Fences and flushes over a wire that loses, repeats and reorders datagrams.
 
-use crate::tests::{Node, open, pair, step};
+use crate::tests::{Node, open, pair, step, turn_both};
 use crate::{Completion, Failure, Request, Value};
 use oikaze_os::memory::fifo::{Fifo, Shape};
 use oikaze_os::memory::{Region, Registered};
@@ -154,9 +154,7 @@ fn run(a: &mut Node, b: &mut Node, mut now: Time, until: impl Fn() -> bool) -> T
         if until() {
             return now;
         }
-        now = step(now);
-        a.turn(now);
-        b.turn(now);
+        turn_both(&mut now, a, b);
     }
     panic!("it never ended");
 }

@@ -19,6 +19,21 @@ fn put(key: u64, offset: u64, bytes: Vec<u8>) -> Request {
     Request::Put { to: 1, key, offset, body: Body::Inline(bytes), signal: None }
 }
 
+/// Makes a region of node A, filled with 5s, whose pages the test takes away and brings.
+fn staged_source(two: &mut Two, len: usize) -> (u32, Disk) {
+    let (source, disk) = Region::staged(len).unwrap();
+    source.fill(0, len as u64, 5).unwrap();
+    (two.a.engine.memory().insert_local(source).unwrap(), disk)
+}
+
+/// Posts a put of a whole region of node A.
+fn put_all(two: &mut Two, key: u64, slot: u32, len: usize) -> Arc<Completion> {
+    let body = Body::Segment(Segment { region: slot, offset: 0, len: len as u64 });
+    let asked = two.a.ask(Request::Put { to: 1, key, offset: 0, body, signal: None });
+    two.a.turn(two.now);
+    asked
+}
+
 fn bytes_at(region: &Region, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     region.read(offset, &mut bytes).unwrap();
@@ -136,19 +151,14 @@ fn a_dead_one_is_not_waited_for() {
 fn a_source_that_has_gone_again_is_waited_for() {
     let mut two = Two::new();
     let (_, there) = region(&mut two.b, LEN);
-    let (source, disk) = Region::staged(LEN).unwrap();
-    source.fill(0, LEN as u64, 5).unwrap();
-    let slot = two.a.engine.memory().insert_local(source).unwrap();
+    let (slot, disk) = staged_source(&mut two, LEN);
     let first = two.a.ask(put(there.key, 0, vec![1; LEN]));
     while two.a.engine.shm.get(1).is_some_and(|ring| ring.counters().waited == 0) {
         let _ = two.a.ask(put(there.key, 0, vec![1; LEN]));
         let now = two.now;
         two.a.turn(now);
     }
-    let body = Body::Segment(Segment { region: slot, offset: 0, len: LEN as u64 });
-    let asked = two.a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
-    let now = two.now;
-    two.a.turn(now);
+    let asked = put_all(&mut two, there.key, slot, LEN);
     disk.evict(8..9);
     assert_eq!(two.outcome(&first), Ok(Value::Done));
     (0..100).for_each(|_| two.turn());
@@ -165,9 +175,7 @@ fn a_source_that_has_gone_again_is_waited_for() {
 fn who_waits_for_a_source_sleeps() {
     for len in [PAGE, LEN] {
         let mut two = Two::new();
-        let (source, disk) = Region::staged(LEN).unwrap();
-        source.fill(0, LEN as u64, 5).unwrap();
-        let slot = two.a.engine.memory().insert_local(source).unwrap();
+        let (slot, disk) = staged_source(&mut two, LEN);
         let last = (len / PAGE - 1) as u64;
         disk.evict(last..last + 1);
         let from = |len| Body::Segment(Segment { region: slot, offset: 0, len });
@@ -214,13 +222,8 @@ fn of_a_long_source_only_what_is_put_in_need_be_there() {
     const LONG_BODY_BYTES: usize = 2 * RING_BYTES;
     let mut two = Two::new();
     let (_, there) = region(&mut two.b, LONG_BODY_BYTES);
-    let (source, disk) = Region::staged(LONG_BODY_BYTES).unwrap();
-    source.fill(0, LONG_BODY_BYTES as u64, 5).unwrap();
-    let slot = two.a.engine.memory().insert_local(source).unwrap();
-    let body = Body::Segment(Segment { region: slot, offset: 0, len: LONG_BODY_BYTES as u64 });
-    let asked = two.a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
-    let now = two.now;
-    two.a.turn(now);
+    let (slot, disk) = staged_source(&mut two, LONG_BODY_BYTES);
+    let asked = put_all(&mut two, there.key, slot, LONG_BODY_BYTES);
     // The first piece is in the ring.
     disk.evict(0..(RECORD_BODY / PAGE) as u64);
     (0..100).for_each(|_| two.turn());
@@ -232,16 +235,10 @@ fn of_a_long_source_only_what_is_put_in_need_be_there() {
 fn a_source_that_has_gone_behind_a_fence_is_waited_for() {
     let mut two = Two::new();
     let (there, registered) = region(&mut two.b, LEN);
-    let (source, disk) = Region::staged(LEN).unwrap();
-    source.fill(0, LEN as u64, 5).unwrap();
-    let slot = two.a.engine.memory().insert_local(source).unwrap();
+    let (slot, disk) = staged_source(&mut two, LEN);
     let first = two.a.ask(put(registered.key, 0, vec![1; 100]));
     two.a.tell(Request::Fence { peer: Some(1) });
-    let body = Body::Segment(Segment { region: slot, offset: 0, len: LEN as u64 });
-    let asked =
-        two.a.ask(Request::Put { to: 1, key: registered.key, offset: 0, body, signal: None });
-    let now = two.now;
-    two.a.turn(now);
+    let asked = put_all(&mut two, registered.key, slot, LEN);
     disk.evict(8..9);
     assert_eq!(two.outcome(&first), Ok(Value::Done));
     (0..100).for_each(|_| two.turn());

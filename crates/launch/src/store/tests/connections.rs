@@ -5,18 +5,10 @@ use std::net::Shutdown;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// Path to a store that breaks once.
-pub(super) struct Relay {
-    /// Address of the relay.
-    pub store: String,
-    /// The first message cuts the connection, the second one lets another one through.
-    pub step: Sender<()>,
-    /// Ends once the second connection is through.
-    pub relay: JoinHandle<()>,
-}
-
-/// Starts a relay to a store.
-pub(super) fn relay(port: u16) -> Relay {
+/// Starts a relay to a store, which breaks once: the first message cuts the connection, the second
+/// one lets another one through. Returns its address, where it takes messages, and its thread. The
+/// thread ends once the second connection is through.
+fn relay(port: u16) -> (String, Sender<()>, JoinHandle<()>) {
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let store = proxy.local_addr().unwrap().to_string();
     let (step, steps) = channel();
@@ -39,7 +31,14 @@ pub(super) fn relay(port: u16) -> Relay {
             }
         }
     };
-    Relay { store, step, relay: std::thread::spawn(pass) }
+    (store, step, std::thread::spawn(pass))
+}
+
+/// Joins rank 0 over a [`relay`]. Returns the node, where the relay takes messages, and its thread.
+pub(super) fn join_by_relay(server: &Server, size: u32) -> (Client, Sender<()>, JoinHandle<()>) {
+    let (store, step, relay) = relay(server.port());
+    let place = NodePlace { store, ..place(server, 0, size) };
+    (Client::connect(place, Settings::default()).unwrap(), step, relay)
 }
 
 /// WIND-11.5.
@@ -90,9 +89,7 @@ fn store_that_answers_the_third_connection_is_joined() {
 #[test]
 fn request_is_answered_over_a_later_connection() {
     let server = serve(2);
-    let Relay { store, step, relay } = relay(server.port());
-    let first =
-        Client::connect(NodePlace { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
+    let (first, step, relay) = join_by_relay(&server, 2);
     let second = join(&server, 1, 2).unwrap();
     first.put("first", b"1").unwrap();
     std::thread::scope(|scope| {

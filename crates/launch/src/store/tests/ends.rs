@@ -1,6 +1,6 @@
 //! News of ended processes, and questions, over real sockets.
 
-use super::connections::{Relay, relay};
+use super::connections::join_by_relay;
 use super::*;
 use crate::NodeEnd;
 use crate::store::Notice;
@@ -166,9 +166,7 @@ fn launcher_asks_all_and_hears_who_answers() {
 #[test]
 fn node_that_connects_again_hears_each_end_once() {
     let server = serve(4);
-    let Relay { store, step, relay } = relay(server.port());
-    let node =
-        Client::connect(NodePlace { store, ..place(&server, 0, 4) }, Settings::default()).unwrap();
+    let (node, step, relay) = join_by_relay(&server, 4);
     let calls = hear(&node);
     server.ended(killed(1));
     wait_for_end(&node, &calls, &killed(1));
@@ -186,9 +184,7 @@ fn node_that_connects_again_hears_each_end_once() {
 #[test]
 fn question_after_a_lost_connection_is_answered_over_the_next_one() {
     let server = serve(2);
-    let Relay { store, step, relay } = relay(server.port());
-    let node =
-        Client::connect(NodePlace { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
+    let (node, step, relay) = join_by_relay(&server, 2);
     node.on_question(Box::new(|question| format!("heard {question}")));
     let asker = join(&server, 1, 2).unwrap();
     assert_eq!(asker.ask_node(0, "one", LONG).as_deref(), Some("heard one"));

@@ -81,6 +81,13 @@ impl Cluster {
         }
     }
 
+    /// Creates a cluster with an array whose homes are blocks of pages.
+    pub fn with_array(nodes: u32, seed: u64, pages: u64) -> Cluster {
+        let mut cluster = Cluster::new(nodes, seed);
+        cluster.declare("p", pages, Homes::Block);
+        cluster
+    }
+
     /// Calls a method of one node's coherence with a new token, and returns the token.
     pub fn call(
         &mut self,
@@ -92,6 +99,24 @@ impl Cluster {
         call(&mut node.coherence, token, &mut node.machine);
         self.collect(rank);
         token
+    }
+
+    /// Calls a method of one node's coherence, which succeeds once the network is quiet.
+    #[track_caller]
+    pub fn succeeds(&mut self, rank: Rank, call: impl FnOnce(&mut Coherence, Token, &mut Machine)) {
+        let token = self.call(rank, call);
+        self.run_until_quiet();
+        self.all_succeeded([(rank, token)]);
+    }
+
+    /// Takes the outcomes of calls without a value, all of which have succeeded.
+    #[track_caller]
+    pub fn all_succeeded(&mut self, calls: impl IntoIterator<Item = (Rank, Token)>) {
+        for (rank, token) in calls {
+            let outcome = self.take(rank, token);
+            let case = format!("seed {}, node {rank} of {}", self.seed, self.nodes.len());
+            assert_eq!(outcome, Some(Ok(Value::None)), "{case}");
+        }
     }
 
     /// Takes the messages and events of a node's coherence.

@@ -23,6 +23,15 @@ impl Cell {
     pub fn word(page: usize, word: usize) -> Cell {
         Cell { array: 0, at: page * PAGE + word * 8, len: 8 }
     }
+
+    /// Returns the cells x and y, on two pages with different homes or on one page.
+    pub fn pair(seed: u64) -> (Cell, Cell) {
+        match seed % 3 {
+            0 => (Cell::word(0, 0), Cell::word(1, 0)),
+            1 => (Cell::word(2, 5), Cell::word(0, 7)),
+            _ => (Cell::word(1, 3), Cell::word(1, 4)),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

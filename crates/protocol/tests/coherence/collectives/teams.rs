@@ -7,14 +7,6 @@ use oikaze_protocol::coherence::Homes;
 
 const SEEDS: u64 = 150;
 
-fn places(seed: u64) -> (Cell, Cell) {
-    match seed % 3 {
-        0 => (Cell::word(0, 0), Cell::word(1, 0)),
-        1 => (Cell::word(2, 5), Cell::word(0, 7)),
-        _ => (Cell::word(1, 3), Cell::word(1, 4)),
-    }
-}
-
 /// Runs the programs of the nodes from 0 on.
 fn run(nodes: u32, seed: u64, programs: Vec<Vec<Op>>) -> Vec<Vec<u64>> {
     let mut cluster = Cluster::new(nodes, seed);
@@ -32,7 +24,7 @@ fn team(number: usize, members: &[Rank]) -> Op {
 #[test]
 fn writes_before_a_team_barrier_are_seen_after_it() {
     for seed in 0..SEEDS {
-        let (x, y) = places(seed);
+        let (x, y) = Cell::pair(seed);
         let pair = [0, 2];
         // Each has a copy of the old page, so that forgetting to invalidate it would show.
         let side = |mine, theirs| {
@@ -59,7 +51,7 @@ fn writes_before_a_team_barrier_are_seen_after_it() {
 #[test]
 fn team_barriers_and_locks_are_transitive() {
     for seed in 0..SEEDS {
-        let (x, y) = places(seed);
+        let (x, y) = Cell::pair(seed);
         let z = Cell::word(2, 100);
         let first = vec![Op::Store(x, 7), team(1, &[0, 1]), Op::Barrier];
         let second = vec![
@@ -89,7 +81,7 @@ fn team_barriers_and_locks_are_transitive() {
 #[test]
 fn a_team_barrier_after_a_barrier_waits_for_the_departure() {
     for seed in 0..SEEDS {
-        let (x, y) = places(seed);
+        let (x, y) = Cell::pair(seed);
         let side = |mine, theirs| {
             let mut ops = vec![Op::Load(theirs)];
             for n in 0..4 {

@@ -2,43 +2,49 @@
 
 use super::*;
 
+/// Calls `test` for each pair of kinds and each way, with each mechanism switched off.
+fn every_cell(test: impl Fn(&str, &Placement, (Memory, Memory), PlacementMethod)) {
+    for without in WITHOUT {
+        let placement = placement(without);
+        for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
+            for way in [PlacementMethod::Auto, PlacementMethod::Move, PlacementMethod::Copy] {
+                test(without, &placement, (one, other), way);
+            }
+        }
+    }
+}
+
 /// MEM-17.1 and MEM-17.5: whatever the way, the contents are exchanged, and the memory around them
 /// is unchanged.
 #[test]
 fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
     let page = page_size();
     let len = 5 * page;
-    for without in WITHOUT {
-        let placement = placement(without);
-        for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
-            for way in [PlacementMethod::Auto, PlacementMethod::Move, PlacementMethod::Copy] {
-                let (mut a, mut b) = (filled(one, len, 1), filled(other, len, 2));
-                let done = placement.exchange(
-                    at(&a.0.region, page as u64),
-                    at(&b.0.region, 2 * page as u64),
-                    3,
-                    way,
-                );
-                let alike = a.0.region.huge_pages() == b.0.region.huge_pages();
-                let movable =
-                    one.moves() && other.moves() && alike && placement.why_not().is_none();
-                if way == PlacementMethod::Move && !movable {
-                    assert!(done.is_err(), "{without} {one:?} {other:?}");
-                } else {
-                    let placed = done.unwrap();
-                    assert_eq!(placed.moved + placed.copied, 3 * page as u64);
-                    assert_eq!(
-                        placed.moved > 0,
-                        way == PlacementMethod::Move,
-                        "{without} {one:?} {other:?} {way:?}"
-                    );
-                    a.1[page..4 * page].swap_with_slice(&mut b.1[2 * page..]);
-                }
-                assert!(bytes(&a.0.region) == a.1, "{without} {one:?} {other:?} {way:?}");
-                assert!(bytes(&b.0.region) == b.1, "{without} {one:?} {other:?} {way:?}");
-            }
+    every_cell(|without, placement, (one, other), way| {
+        let (mut a, mut b) = (filled(one, len, 1), filled(other, len, 2));
+        let done = placement.exchange(
+            at(&a.0.region, page as u64),
+            at(&b.0.region, 2 * page as u64),
+            3,
+            way,
+        );
+        let alike = a.0.region.huge_pages() == b.0.region.huge_pages();
+        let movable = one.moves() && other.moves() && alike && placement.why_not().is_none();
+        if way == PlacementMethod::Move && !movable {
+            assert!(done.is_err(), "{without} {one:?} {other:?}");
+        } else {
+            let placed = done.unwrap();
+            assert_eq!(placed.moved + placed.copied, 3 * page as u64);
+            assert_eq!(
+                placed.moved > 0,
+                way == PlacementMethod::Move,
+                "{without} {one:?} {other:?} {way:?}"
+            );
+            a.1[page..4 * page].swap_with_slice(&mut b.1[2 * page..]);
         }
-    }
+        assert!(bytes(&a.0.region) == a.1, "{without} {one:?} {other:?} {way:?}");
+        assert!(bytes(&b.0.region) == b.1, "{without} {one:?} {other:?} {way:?}");
+    });
 }
 
 /// Repeats all tests without huge pages. The setting is read once per process, so they run in
@@ -61,28 +67,23 @@ fn without_huge_pages_every_cell_is_as_it_should_be() {
 fn every_pair_of_kinds_transfers_its_contents_by_every_way() {
     let page = page_size();
     let len = 5 * page;
-    for without in WITHOUT {
-        let placement = placement(without);
-        for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
-            for way in [PlacementMethod::Auto, PlacementMethod::Move, PlacementMethod::Copy] {
-                let (from, mut to) = (filled(one, len, 1), filled(other, len, 2));
-                let done = placement.transfer(
-                    at(&from.0.region, page as u64),
-                    at(&to.0.region, 2 * page as u64),
-                    3,
-                    way,
-                );
-                let movable = one.moves() && other.moves() && placement.why_not().is_none();
-                assert_eq!(done.is_ok(), way != PlacementMethod::Move || movable);
-                if done.is_ok() {
-                    to.1[2 * page..].copy_from_slice(&from.1[page..4 * page]);
-                }
-                assert!(bytes(&to.0.region) == to.1, "{without} {one:?} {other:?} {way:?}");
-                let left = bytes(&from.0.region);
-                assert!(left[..page] == from.1[..page] && left[4 * page..] == from.1[4 * page..]);
-            }
+    every_cell(|without, placement, (one, other), way| {
+        let (from, mut to) = (filled(one, len, 1), filled(other, len, 2));
+        let done = placement.transfer(
+            at(&from.0.region, page as u64),
+            at(&to.0.region, 2 * page as u64),
+            3,
+            way,
+        );
+        let movable = one.moves() && other.moves() && placement.why_not().is_none();
+        assert_eq!(done.is_ok(), way != PlacementMethod::Move || movable);
+        if done.is_ok() {
+            to.1[2 * page..].copy_from_slice(&from.1[page..4 * page]);
         }
-    }
+        assert!(bytes(&to.0.region) == to.1, "{without} {one:?} {other:?} {way:?}");
+        let left = bytes(&from.0.region);
+        assert!(left[..page] == from.1[..page] && left[4 * page..] == from.1[4 * page..]);
+    });
 }
 
 /// Covers sizes at which moving pays, and the unaligned ends of huge pages.

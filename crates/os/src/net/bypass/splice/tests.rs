@@ -70,13 +70,10 @@ fn links(without: &str) -> (Splice<UdpLink>, UdpLink, SocketAddr) {
     (from, to, at)
 }
 
-/// Returns `true` if the kernel can splice, and reports if not.
-pub(in crate::net) fn can_splice() -> bool {
-    let can = SplicePipe::open();
-    if let Err(why) = &can {
-        skipped(&format!("nothing is spliced here (Linux 6.5): {why}"));
-    }
-    can.is_ok()
+/// Returns `None` if the kernel cannot splice, and reports that the test is skipped.
+pub(in crate::net) fn splicing() -> Option<()> {
+    let report = |why| skipped(&format!("nothing is spliced here (Linux 6.5): {why}"));
+    SplicePipe::open().map(drop).map_err(report).ok()
 }
 
 /// Sends and receives `batches` batches, and returns how many datagrams were spliced.
@@ -96,9 +93,7 @@ fn exchange(batches: u32, without: &str, offset: u64) -> u64 {
 /// Sends enough batches to replace the pages for heads several times.
 #[test]
 fn whole_pages_are_spliced_and_arrive_as_they_are() {
-    if !can_splice() {
-        return;
-    }
+    let Some(()) = splicing() else { return };
     let heads = 3 * pipe::HEADS_BYTES / (RUN * 44);
     let spliced = exchange(heads as u32, "", 0);
     // Except for those before the peer earned a socket.
@@ -154,9 +149,7 @@ fn runs_of(region: Region, len: usize) -> u64 {
 /// are written at any time.
 #[test]
 fn what_is_lent_and_what_is_shared_by_an_array_is_copied() {
-    if !can_splice() {
-        return;
-    }
+    let Some(()) = splicing() else { return };
     for len in [PAGE, PAYLOAD] {
         assert!(runs_of(Region::private(5 * len).unwrap(), len) > 0);
         let array = Arc::new(Mapping::anonymous(5 * len).unwrap());
@@ -186,9 +179,7 @@ fn what_is_switched_off_is_copied() {
 /// segments of earlier runs.
 #[test]
 fn a_long_datagram_behind_spliced_ones_stays_whole() {
-    if !can_splice() {
-        return;
-    }
+    let Some(()) = splicing() else { return };
     let (mut from, mut to, at) = links("");
     let (_region, payloads) = payloads(0);
     let (ends, long) = (ends(0), [7; 20_000]);
@@ -205,9 +196,7 @@ fn a_long_datagram_behind_spliced_ones_stays_whole() {
 /// The pipe is as small as that of a user with many pipes.
 #[test]
 fn a_pipe_without_room_is_tried_a_few_times() {
-    if !can_splice() {
-        return;
-    }
+    let Some(()) = splicing() else { return };
     let (mut from, mut to, at) = links("");
     let (region, payloads) = payloads(0);
     let mut small = false;
@@ -233,9 +222,7 @@ fn a_pipe_without_room_is_tried_a_few_times() {
 /// The network reads payloads in place. Heads, which change with every datagram, are copied.
 #[test]
 fn the_network_reads_payloads_where_they_are_and_heads_as_they_were() {
-    if !can_splice() {
-        return;
-    }
+    let Some(()) = splicing() else { return };
     let (mut from, mut to, at) = links("");
     let (region, payloads) = payloads(0);
     let mut ends_then = ends(0);
@@ -258,9 +245,7 @@ fn the_network_reads_payloads_where_they_are_and_heads_as_they_were() {
 /// Heads that were not read yet stay as they were written.
 #[test]
 fn heads_that_wait_are_not_written_over() {
-    if !can_splice() {
-        return;
-    }
+    let Some(()) = splicing() else { return };
     let to = (Ipv4Addr::LOCALHOST, 1).into();
     let (_region, payloads) = payloads(0);
     let mut splice = SplicePipe::open().unwrap();

@@ -90,6 +90,15 @@ fn link() -> UdpLink {
     UdpLink::bind(&Bind { addresses: vec![HERE], ..Bind::default() }).unwrap()
 }
 
+/// Sends and receives 300 pairs of datagrams, each pair as predicted.
+fn exchange_bulk(sender: &mut UdpLink, receiver: &mut impl Link) {
+    for _ in 0..300 {
+        let mut taker = Taker::new(1366, 2 * 1366);
+        let pair = [0, 1].map(|number| datagram(number, HEAD + 1366 + TAG));
+        exchange(sender, receiver, &mut taker, &pair);
+    }
+}
+
 /// Sends datagrams in the bulk lane, as one call, and receives them.
 fn exchange(
     sender: &mut UdpLink,
@@ -158,15 +167,7 @@ fn what_is_predicted_comes_to_its_place_and_what_follows_beside_it() {
 #[test]
 fn bulk_that_keeps_coming_as_predicted_gets_a_socket_of_its_own() {
     let (mut sender, mut receiver) = (link(), link());
-    for _ in 0..300 {
-        let mut taker = Taker::new(1366, 2 * 1366);
-        exchange(
-            &mut sender,
-            &mut receiver,
-            &mut taker,
-            &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)],
-        );
-    }
+    exchange_bulk(&mut sender, &mut receiver);
     let from = SocketAddr::new(HERE, sender.properties().bulk_port.unwrap());
     assert_eq!(
         receiver
@@ -187,15 +188,7 @@ fn bulk_that_keeps_coming_as_predicted_gets_a_socket_of_its_own() {
 fn a_link_without_faults_brings_bulk_to_its_place() {
     let (mut sender, mut receiver) =
         (link(), Fault::new(link(), FaultSettings { seed: 1, ..FaultSettings::default() }));
-    for _ in 0..300 {
-        let mut taker = Taker::new(1366, 2 * 1366);
-        exchange(
-            &mut sender,
-            &mut receiver,
-            &mut taker,
-            &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)],
-        );
-    }
+    exchange_bulk(&mut sender, &mut receiver);
     assert!(receiver.statistics().in_place > 0);
 }
 
