@@ -4,22 +4,22 @@
 //! change. So it is refused while guards are alive.
 
 mod call_order;
+mod handler_check;
 mod interrupted;
 mod job_calls;
-mod signal_masking;
 
 use super::parts::Node;
 use super::parts::access::Access;
 use super::waits::WaitSubject;
 use crate::error::{Error, Result};
 use call_order::{CallOrder, CoherenceCall};
+use handler_check::HandlerCheck;
 use interrupted::{Interrupted, InterruptedCall, RepeatableCall, Repetition};
 use job_calls::{CallHost, JobCall, JobCalls};
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::memory::tracking::LiveGuards;
 use oikaze_os::shm::Arena;
 use oikaze_protocol::Rank;
-use signal_masking::HandlerCheck;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
