@@ -53,7 +53,7 @@ impl LockGuard {
         limit: Option<Duration>,
         of_job: Option<Duration>,
     ) -> Result<Self> {
-        node.coherence.handlers.look_soon(|| node.now());
+        node.coherence.handlers.check_if_due(|| node.now());
         node.coherence.check_no_guard_of_this_thread(node, || node.waits.lock_text(lock))?;
         node.waits.check_lock_is_not_mine(lock)?;
         let completion = node.submit(Request::Lock(lock), None);

@@ -1,5 +1,6 @@
-//! Decides when to check whether the program has installed signal handlers, which stay out of the
-//! engine once there are shared arrays (COH-8.7).
+//! Decides when to check whether the program has installed signal handlers. A handler may touch a
+//! page of a shared array, and then waits for the engine. So while there are shared arrays and
+//! handlers, threads in the engine block signals (COH-8.7).
 
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,30 +27,32 @@ impl Default for HandlerCheck {
 }
 
 impl HandlerCheck {
-    /// Checks whether the program has handlers by now, at most once per `CHECK_INTERVAL`.
+    /// Checks whether the program has handlers by now, at most once per `CHECK_INTERVAL`. Called by
+    /// threads that synchronise.
     #[inline]
-    pub fn look_soon(&self, now: impl FnOnce() -> Time) {
-        self.look_after(Duration::ZERO, now);
+    pub fn check_if_due(&self, now: impl FnOnce() -> Time) {
+        self.check_overdue(Duration::ZERO, now);
     }
 
-    /// Checks as [`HandlerCheck::look_soon`] does. Called by the helper whenever it is awake.
-    pub fn look_rarely(&self, now: impl FnOnce() -> Time) {
-        self.look_after(HELPER_CHECK_INTERVAL - CHECK_INTERVAL, now);
+    /// Checks as [`HandlerCheck::check_if_due`] does. Called by the helper whenever it is awake.
+    pub fn check_by_helper(&self, now: impl FnOnce() -> Time) {
+        self.check_overdue(HELPER_CHECK_INTERVAL - CHECK_INTERVAL, now);
     }
 
-    fn look_after(&self, overdue: Duration, now: impl FnOnce() -> Time) {
+    fn check_overdue(&self, overdue: Duration, now: impl FnOnce() -> Time) {
         let due = self.due.load(Ordering::Relaxed);
         if due == u64::MAX {
             return;
         }
         let now = now();
         if now >= Time(due) + overdue {
-            self.look(now);
+            self.check(now);
         }
     }
 
-    /// Checks whether the program has handlers by now. Checks on once there are arrays.
-    pub fn look(&self, now: Time) {
+    /// Checks whether the program has handlers by now, and schedules the next check unless there
+    /// are some. Called when the first array is made, which begins the checks.
+    pub fn check(&self, now: Time) {
         // The result holds for all nodes of this process, and for locks outside the engine
         // (`oikaze_os::signals::locked`).
         let next =

@@ -58,7 +58,7 @@ impl CoherenceCalls {
     /// Called when an array is made. From now on handlers may touch its pages.
     pub fn expect_handlers(&self, node: &Node) {
         node.engine.mask_signals();
-        self.handlers.look(node.now());
+        self.handlers.check(node.now());
     }
 
     /// Returns the number of the barrier that this node calls now. All nodes count alike, from 1. A
@@ -85,7 +85,7 @@ impl CoherenceCalls {
         request: Request,
         limit: Option<Duration>,
     ) -> Result<Value> {
-        self.handlers.look_soon(|| node.now());
+        self.handlers.check_if_due(|| node.now());
         node.check_process(|| what.to_string())?;
         let repeatable = RepeatableCall::of(&request);
         let (count, repetition) = self.interrupted.resume(repeatable);

@@ -116,7 +116,7 @@ impl Helper<'_> {
             let watched = watched && !for_loop;
             let faults = ready.faults;
             rounds_before = node.threads.driver.rounds();
-            node.coherence.handlers.look_rarely(|| node.now());
+            node.coherence.handlers.check_by_helper(|| node.now());
             if faults {
                 self.take_faults(&mut open_faults);
             }
