@@ -101,6 +101,7 @@ impl<'t> Start<'t> {
             several_machines: *several_machines,
             pool: Arc::clone(node.collectives.pool()),
             uneven: None,
+            has_slots: core.has_slots(),
         }
     }
 

@@ -162,6 +162,7 @@ impl<R> Pending<R> {
         let what = || named(&self.call).to_string();
         self.node.check_process(what)?;
         let begun = Instant::now();
+        self.node.collectives.poll_slots(&self.node, || self.slot.is_done());
         let is_done = || self.slot.is_done().then_some(Ok(()));
         let done = self.node.wait_on(subject, deadline, is_done);
         self.node.awaited(what, begun, done)

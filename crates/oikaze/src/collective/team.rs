@@ -64,7 +64,7 @@ impl Team {
         limit: Option<Duration>,
     ) -> Team {
         let ranks = (0..).take(machines.len()).collect();
-        let core = TeamCore::new(WORLD, ranks, rank);
+        let core = TeamCore::new(WORLD, ranks, rank, node.collectives.arena_of(WORLD));
         Team::of(core, node, machines.into(), limit)
     }
 
@@ -75,7 +75,7 @@ impl Team {
         let (ranks, mine) = ([from, to], self.ranks().get(self.rank() as usize));
         let me = Rank::from(mine == Some(&to));
         let machine = |rank: Rank| self.machines.get(rank as usize).copied().unwrap_or_default();
-        let core = TeamCore::new(id, ranks.into(), me);
+        let core = TeamCore::new(id, ranks.into(), me, None);
         let mut team = Team::of(core, &self.node, ranks.map(machine).into(), self.limit);
         team.is_channel = true;
         team
@@ -208,7 +208,7 @@ impl Team {
         let words = [&[self.core.id()], words].concat();
         // 0 is the team of all nodes.
         let id = fnv1a(words.into_iter().flat_map(u64::to_le_bytes)).max(1);
-        let core = TeamCore::new(id, of(self.ranks()).into(), me);
+        let core = TeamCore::new(id, of(self.ranks()).into(), me, None);
         Ok(Team::of(core, &self.node, of(&self.machines).into(), self.limit))
     }
 

@@ -130,3 +130,114 @@ fn barrier_fails_on_all_nodes_when_one_has_left() {
         Ok(())
     });
 }
+
+/// COLL-7.3: values in slots and values in parcels give the same bits, for all kinds and numbers of
+/// ranks. Bytes that fit a slot exactly go there, and one element more does not.
+#[test]
+fn values_in_slots_have_the_bits_of_parcels() {
+    fn results(job: &Job, len: usize) -> crate::Result<Vec<Vec<f32>>> {
+        let (me, size) = (job.rank(), job.size());
+        let values: Vec<f32> =
+            (0..len).map(|at| 1.0 / (at as f32 + 3.0 * me as f32 + 1.7)).collect();
+        let even: Vec<f32> = values.iter().copied().cycle().take(len * size as usize).collect();
+        let root = size - 1;
+        Ok(vec![
+            job.broadcast(root, &values)?,
+            job.gather(root, &values)?,
+            job.all_gather(&values)?,
+            job.scatter(root, &even)?,
+            job.reduce(0, &values, Sum)?,
+            job.start().all_reduce(&values, Sum).wait()?,
+            job.reduce_scatter(&even, Max)?,
+            job.scan(&values, Max)?,
+            job.exclusive_scan(&values, Max)?,
+            job.all_to_all(&even)?,
+            job.all_gather_uneven(&values)?.concat(),
+        ])
+    }
+    for nodes in [1, 2, 3, 4, 7, 8] {
+        for len in [0, 1, 5, 128, 1024 / nodes as usize, 1024, 1025] {
+            let with = cluster_with(nodes, settings(), |job| Ok(bits(&results(job, len)?)));
+            let without = cluster_with(nodes, settings().without([Feature::Arena]), |job| {
+                Ok(bits(&results(job, len)?))
+            });
+            assert_eq!(with, without, "{nodes} nodes, {len} elements");
+        }
+    }
+}
+
+fn bits(results: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    results.iter().map(|result| result.iter().map(|value| value.to_bits()).collect()).collect()
+}
+
+/// COLL-7.1, COLL-7.2: ranks that only give run ahead of a rank that only reads, and no value is
+/// lost or mixed up. Collectives by parcels are in the same order.
+#[test]
+fn slots_are_used_again_only_when_all_have_read() {
+    cluster_with(3, settings(), |job| {
+        let me = job.rank();
+        for round in 0..300_u32 {
+            let root = round / 50 % 3;
+            assert_eq!(job.broadcast(root, &[round, root])?, [round, root]);
+            let all = job.gather((round + 1) % 3, &[round * 3 + me])?;
+            if me == (round + 1) % 3 {
+                assert_eq!(all, [round * 3, round * 3 + 1, round * 3 + 2]);
+            }
+            if round % 20 == 0 {
+                assert_eq!(job.broadcast(root, &vec![round; 5000])?, vec![round; 5000]);
+            }
+        }
+        Ok(())
+    });
+}
+
+/// COLL-7.1: collectives that are begun and not waited for go on in their order.
+#[test]
+fn collectives_in_slots_go_on_without_a_wait() {
+    cluster_with(2, settings(), |job| {
+        let begun: Vec<_> =
+            (0..50_u64).map(|number| job.start().all_reduce(&[number], Sum)).collect();
+        for (number, sum) in (0..50_u64).zip(begun) {
+            assert_eq!(sum.wait()?, [2 * number]);
+        }
+        Ok(())
+    });
+}
+
+/// COLL-7.4: calls that differ fail on all ranks, also where no rank reads another one's values.
+#[test]
+fn calls_in_slots_that_differ_fail_on_all_ranks() {
+    let others: [fn(&Job) -> crate::Result<()>; 4] = [
+        |job| job.all_reduce(1_u64, Max).map(drop),
+        |job| job.start().all_reduce(&[1_u64, 2], Sum).wait().map(drop),
+        |job| job.start().all_reduce(&vec![1_u64; 5000], Sum).wait().map(drop),
+        |job| job.all_gather(&[1_i64]).map(drop),
+    ];
+    for other in others {
+        cluster_with(3, settings(), |job| {
+            for wrong in 0..3 {
+                let called = match job.rank() == wrong {
+                    true => other(job),
+                    false => job.all_reduce(1_u64, Sum).map(drop),
+                };
+                // A rank whose part is done learns of it in its next call.
+                let next = job.all_reduce(1_u64, Sum).map(drop);
+                assert!(called.and(next).unwrap_err().is_mismatch());
+                job.barrier()?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// COLL-7.4: the same of roots. Each root only gives.
+#[test]
+fn roots_that_differ_fail_on_all_ranks() {
+    cluster_with(2, settings(), |job| {
+        let me = job.rank();
+        let called = job.broadcast(me, &[me]).map(drop);
+        let next = job.all_reduce(1_u64, Sum).map(drop);
+        assert!(called.and(next).unwrap_err().is_mismatch());
+        Ok(())
+    });
+}

@@ -35,7 +35,7 @@ mod watch;
 
 #[cfg(not(all(test, loom)))]
 pub use arena::{Arena, arena_memory};
-pub use arena::{CallWay, MEMBERS_MAX};
+pub use arena::{CallWay, MEMBERS_MAX, SLOT_BYTES, SlotHead};
 #[cfg(not(all(test, loom)))]
 pub use control_socket::{CONTROL_MESSAGE_MAX, ControlMessage, ControlSocket, WrongUser};
 #[cfg(not(all(test, loom)))]

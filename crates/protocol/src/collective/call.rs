@@ -261,6 +261,39 @@ impl CollectiveCall {
     }
 }
 
+impl CollectiveCall {
+    /// Encodes the call in words, of which the highest bit of the first is free (COLL-7.1).
+    #[must_use]
+    pub fn to_words(&self) -> [u64; 3] {
+        let CollectiveCall { kind, uneven, element, operator, root, count } = *self;
+        [
+            u64::from(kind as u8)
+                | u64::from(operator as u8) << 8
+                | u64::from(uneven) << 16
+                | u64::from(root) << 24,
+            u64::from(element.name) | u64::from(element.size) << 32,
+            count.unwrap_or(UNKNOWN),
+        ]
+    }
+
+    /// Decodes what [`CollectiveCall::to_words`] encodes. Returns `None` for other words.
+    #[must_use]
+    pub fn from_words([first, element, count]: [u64; 3]) -> Option<CollectiveCall> {
+        let [kind, operator, uneven, root @ .., free] = first.to_le_bytes();
+        if uneven > 1 || free != 0 {
+            return None;
+        }
+        Some(CollectiveCall {
+            kind: CollectiveKind::from_code(kind)?,
+            uneven: uneven == 1,
+            element: ElementCode { name: element as u32, size: (element >> 32) as u32 },
+            operator: Operator::from_code(operator)?,
+            root: Rank::from_le_bytes(root),
+            count: (count != UNKNOWN).then_some(count),
+        })
+    }
+}
+
 /// Names of types, for texts about calls. The protocol knows codes only.
 pub type ElementNames = fn(ElementCode) -> Option<&'static str>;
 

@@ -1,6 +1,7 @@
 //! Start and stop of a node.
 
 use super::coherence::CoherenceCalls;
+use super::collectives::registry::Registry;
 use super::driver::lock::CombiningLock;
 use super::driver::task::Tasks;
 use super::driver::wait_policy::WaitPolicy;
@@ -30,7 +31,7 @@ use std::time::Instant;
 
 impl Node {
     /// Starts a node's helper around its engine, and the clock of the node. With an arena, the
-    /// nodes of the job compare their calls there.
+    /// nodes of the job compare their calls and give values to collectives there.
     pub fn start(
         mut engine: RealEngine,
         submissions: Arc<SegQueue<Submission>>,
@@ -38,7 +39,7 @@ impl Node {
         (wait_policy, waits): (WaitPolicy, Arc<Waits>),
         bootstrap: Arc<dyn Bootstrap>,
         publisher: Publisher,
-        arena: Option<Arena>,
+        arena: Option<Arc<Arena>>,
     ) -> Result<Arc<Self>> {
         let link = engine.link().properties();
         let descriptors = Descriptors::new(link.fd, engine.shm().descriptor(), tracker)
@@ -53,9 +54,9 @@ impl Node {
             tasks: Tasks::new()?,
             fast: FastPath::new(engine.channels(), Arc::clone(engine.ops().fences())),
             mail,
-            coherence: CoherenceCalls::new(Arc::clone(engine.pages().guards()), arena),
+            coherence: CoherenceCalls::new(Arc::clone(engine.pages().guards()), arena.clone()),
             engine: OriginBound::new(CombiningLock::new(engine)),
-            collectives: Arc::default(),
+            collectives: Arc::new(Registry::new(arena)),
             departures: Departures::new(Arc::clone(&bootstrap)),
             bootstrap,
             waits,

@@ -44,7 +44,7 @@ pub struct LocalPeerSetup {
 pub struct Found {
     pub pairs: Vec<(Rank, Pair)>,
     /// The job's arena, if all nodes use it (COH-6.14).
-    pub arena: Option<Arena>,
+    pub arena: Option<Arc<Arena>>,
     pub notices: Vec<String>,
     /// Number of nodes of this machine that share no memory with this one.
     pub unshared: u64,
@@ -134,7 +134,7 @@ impl LocalPeerSetup {
                 Ok(()) => found.map_arena(job, meeting.arena.as_ref()),
             };
             let (arena, outcome) = match arena {
-                Ok(arena) => (Some(arena), Ok(())),
+                Ok(arena) => (Some(Arc::new(arena)), Ok(())),
                 Err(why) => (None, Err(why)),
             };
             match meeting.agree_on_arena(outcome)? {

@@ -1,5 +1,6 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
+use super::exchange::{Contradiction, Exchange};
 use super::mail::Mail;
 use super::shrink::Shrinks;
 use super::slot::{CollectiveFailure, Slot};
@@ -9,6 +10,7 @@ use crate::collective::run::work::PartBytes;
 use crate::tables::element_kind::named;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Failure, Parcel, Request};
+use oikaze_os::shm::Arena;
 use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{SAME_CALLS, remedy_of};
@@ -51,6 +53,8 @@ pub(crate) struct TeamCore {
     is_over: AtomicBool,
     /// Number of teams split off.
     splits: AtomicU64,
+    /// Short values go through slots (COLL-7).
+    has_slots: bool,
     state: Mutex<TeamState>,
 }
 
@@ -108,6 +112,7 @@ struct TeamState {
     next: u64,
     /// Collectives that were called and have not ended, in their order.
     tasks: VecDeque<CollectiveRun>,
+    exchange: Option<Exchange>,
     mail: Mail,
     shrinks: Shrinks,
     /// Collectives not yet called here that other ranks say have failed.
@@ -126,7 +131,10 @@ struct TeamState {
 }
 
 impl TeamCore {
-    pub fn new(id: u64, ranks: Arc<[Rank]>, me: Rank) -> Arc<TeamCore> {
+    /// Makes a team. Its short values go through the arena, if it has one.
+    pub fn new(id: u64, ranks: Arc<[Rank]>, me: Rank, arena: Option<Arc<Arena>>) -> Arc<TeamCore> {
+        let has_slots = arena.is_some();
+        let exchange = arena.map(|arena| Exchange::new(arena, me, ranks.len()));
         let places = ranks.iter().zip(0..).map(|(rank, place)| (*rank, place)).collect();
         Arc::new(TeamCore {
             id,
@@ -140,12 +148,18 @@ impl TeamCore {
             is_dropped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             splits: AtomicU64::new(0),
-            state: Mutex::default(),
+            has_slots,
+            state: Mutex::new(TeamState { exchange, ..TeamState::default() }),
         })
     }
 
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Returns `true` if short values go through slots.
+    pub fn has_slots(&self) -> bool {
+        self.has_slots
     }
 
     /// Returns this node's rank in the team.
@@ -233,6 +247,8 @@ impl TeamCore {
                 state.end_front(false);
             }
             state.next = state.next.max(next);
+            let next = state.next;
+            state.pass_over(next);
             if let Some(last) = state.next.checked_sub(1) {
                 state.mail.forget(last);
             }
@@ -342,7 +358,7 @@ impl TeamCore {
                     self.report_credit(node, to, bytes, call);
                 }
             }
-            let TeamState { tasks, mail, wakers, shrinks, has_settled, .. } = state;
+            let TeamState { tasks, mail, exchange, wakers, shrinks, has_settled, .. } = state;
             *has_settled |= shrinks.run(self, node, wakers);
             let Some(task) = tasks.front_mut() else {
                 self.waits.store(false, Ordering::Relaxed);
@@ -355,11 +371,15 @@ impl TeamCore {
             }
             let progress = match node.departures.loss_in(&self.ranks) {
                 Some(failure) => Progress::Fails(CollectiveFailure::Lost(failure)),
-                None => task.run(self, node, mail, wakers),
+                None => task.run(self, node, (mail, exchange.as_mut()), wakers),
             };
             match progress {
                 Progress::Ended => state.end_front(true),
                 Progress::Fails(failure) => self.fail_front(state, node, Doom::new(failure, of)),
+                Progress::Contradicts(Contradiction { number, from, theirs, mine }) => {
+                    let failure = self.mismatch(from, &theirs, &mine);
+                    state.fail(number, Doom::new(failure, number));
+                }
                 Progress::Waits(for_rank) => {
                     self.waits.store(true, Ordering::Relaxed);
                     if !self.incoming.is_empty() {
@@ -368,8 +388,8 @@ impl TeamCore {
                     let rank = for_rank.and_then(|rank| self.ranks.get(rank as usize).copied());
                     match node.departures.loss_of(rank, Needs::Messages).filter(|_| rank.is_some())
                     {
-                        // Its last parcels may have come meanwhile.
-                        Some(_) if !self.incoming.is_empty() => {}
+                        // Its last parcels and values may have come meanwhile.
+                        Some(_) if !self.incoming.is_empty() || state.may_go_on() => {}
                         Some(failure) => {
                             let failure = CollectiveFailure::Lost(failure);
                             self.fail_front(state, node, Doom::new(failure, of));
@@ -399,6 +419,7 @@ impl TeamCore {
         }
         let waker = task.fail(doom.failure.clone());
         state.wakers.extend(waker);
+        state.pass_over(number + 1);
         state.end_front(false);
         self.tell_all(node, number, call, &doom);
     }
@@ -634,6 +655,19 @@ impl RegisteredTeam for TeamCore {
 }
 
 impl TeamState {
+    /// Returns `true` if values have come for which a collective waits.
+    fn may_go_on(&self) -> bool {
+        self.exchange.as_ref().is_some_and(Exchange::may_go_on)
+    }
+
+    /// Passes over all collectives below this number in the slots.
+    fn pass_over(&mut self, number: u64) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.pass_over(number);
+            exchange.end_wait();
+        }
+    }
+
     fn task(&mut self, number: u64) -> Option<&mut CollectiveRun> {
         // Numbers may be left out (`skip_disorders`).
         let at = self.tasks.binary_search_by_key(&number, |task| task.number).ok()?;

@@ -18,6 +18,7 @@
 //! | `slot.rs` | where the outcome appears |
 
 pub(crate) mod core;
+mod exchange;
 mod mail;
 mod rope;
 pub(crate) mod shrink;

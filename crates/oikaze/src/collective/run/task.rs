@@ -1,9 +1,11 @@
 //! One collective of one team: the steps of its plan.
 
 use super::core::Doom;
+use super::exchange::{Contradiction, Exchange, Obstacle};
 use super::mail::Mail;
 use super::slot::{CollectiveFailure, Slot};
 use super::stage::{End, Stage};
+use super::work::UntypedResult;
 use crate::collective::run::core::TeamCore;
 use crate::panics::message_of_panic;
 use oikaze_engine::Body;
@@ -34,8 +36,21 @@ pub(super) struct CollectiveRun {
     stages: RoundNumber,
     plan: Option<Plan>,
     next: usize,
+    /// Its part in the slots of the team.
+    in_slots: InSlots,
     /// Reason for which it fails as soon as it is its turn.
     pub doomed: Option<Doom>,
+}
+
+/// Part of a collective in the slots of its team.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InSlots {
+    /// This rank has not come to the collective there.
+    NotCome,
+    /// This rank has come.
+    Come,
+    /// The values go by parcels.
+    Left,
 }
 
 /// Result of running a task.
@@ -46,6 +61,8 @@ pub(super) enum Progress {
     Waits(Option<Rank>),
     /// It cannot go on.
     Fails(CollectiveFailure),
+    /// A rank has called something else, in this collective or before.
+    Contradicts(Contradiction),
 }
 
 impl CollectiveRun {
@@ -64,6 +81,7 @@ impl CollectiveRun {
             stages: 0,
             plan: None,
             next: 0,
+            in_slots: InSlots::NotCome,
             doomed: None,
         }
     }
@@ -84,11 +102,13 @@ impl CollectiveRun {
         &mut self,
         team: &TeamCore,
         node: &Node,
-        mail: &mut Mail,
+        (mail, exchange): (&mut Mail, Option<&mut Exchange>),
         wakers: &mut Vec<Waker>,
     ) -> Progress {
         // A function of the program may panic.
-        match catch_unwind(AssertUnwindSafe(|| self.run_steps(team, node, mail, wakers))) {
+        match catch_unwind(AssertUnwindSafe(|| {
+            self.run_steps(team, node, (mail, exchange), wakers)
+        })) {
             Ok(progress) => progress,
             Err(payload) => Progress::Fails(CollectiveFailure::Mistake(format!(
                 "the operator panicked on rank {}: {}. Mend the function that was given as operator",
@@ -102,15 +122,29 @@ impl CollectiveRun {
         &mut self,
         team: &TeamCore,
         node: &Node,
-        mail: &mut Mail,
+        (mail, exchange): (&mut Mail, Option<&mut Exchange>),
         wakers: &mut Vec<Waker>,
     ) -> Progress {
+        if let Some(exchange) = exchange.filter(|_| self.in_slots != InSlots::Left) {
+            match self.run_in_slots(exchange) {
+                Ok(Some(result)) => {
+                    wakers.extend(self.slot.settle(Ok(result)));
+                    return Progress::Ended;
+                }
+                Ok(None) => self.in_slots = InSlots::Left,
+                Err(Obstacle::Waits(rank)) => return Progress::Waits(Some(rank)),
+                Err(Obstacle::Contradiction(contradiction)) => {
+                    return Progress::Contradicts(contradiction);
+                }
+            }
+        }
         loop {
             let Some(stage) = &mut self.stage else { return Progress::Ended };
             let plan = match &self.plan {
                 Some(plan) => plan,
                 None => {
-                    let said = mail.of(self.number).find_map(|(_, call)| call.count);
+                    let of_others = || mail.of(self.number).find_map(|(_, call)| call.count);
+                    let said = self.call.count.or_else(of_others);
                     match stage.plan(said) {
                         Ok(Some(plan)) => {
                             let bytes = plan.longest().saturating_mul(stage.size());
@@ -169,6 +203,38 @@ impl CollectiveRun {
             }
             self.next += 1;
         }
+    }
+}
+
+impl CollectiveRun {
+    /// Comes to the collective in the slots, and returns the result if all is there. Returns `None`
+    /// if the values go by parcels.
+    fn run_in_slots(&mut self, exchange: &mut Exchange) -> Result<Option<UntypedResult>, Obstacle> {
+        let Some(stage) = &mut self.stage else { return Ok(None) };
+        if self.in_slots == InSlots::NotCome {
+            exchange.give(self.number, self.call, stage.slot_values().as_deref())?;
+            self.in_slots = InSlots::Come;
+        }
+        let is_in_slot = stage.slot_values().is_some();
+        if !is_in_slot && (self.call.count.is_some() || self.call.uneven) {
+            return Ok(None);
+        }
+        let mut count = self.call.count;
+        let me = exchange.me();
+        for rank in stage.sources().filter(|rank| *rank != me) {
+            let (call, is_in_slot) = exchange.call_of(rank, self.number)?;
+            count = count.or(call.count);
+            if !is_in_slot {
+                // The root knows that its values are long.
+                self.call.count = count;
+                return Ok(None);
+            }
+        }
+        let Some(stage) = self.stage.take() else { return Ok(None) };
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        let (exchange, number) = (&*exchange, self.number);
+        let read = |rank: Rank, at: usize, into: &mut [u8]| exchange.read(rank, number, at, into);
+        Ok(Some(stage.end_in_slots(count, &read)))
     }
 }
 

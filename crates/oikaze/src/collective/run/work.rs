@@ -55,6 +55,24 @@ impl Work {
         self.size
     }
 
+    /// Makes a buffer of these bytes for elements of the same size.
+    pub fn with(&self, bytes: Vec<u8>) -> Work {
+        Work { content: Content::Dense(bytes), size: self.size, pool: Arc::clone(&self.pool) }
+    }
+
+    /// Returns all bytes, if they are in one vector.
+    pub fn dense(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Dense(bytes) => Some(bytes),
+            Content::Rope(_) => None,
+        }
+    }
+
+    /// Returns the number of elements of a buffer in one vector.
+    pub fn len(&self) -> usize {
+        self.dense().map_or(0, |bytes| bytes.len() / self.size.max(1))
+    }
+
     /// Returns the bytes of a part.
     fn range(&self, part: Part) -> Range<usize> {
         let at = |element: usize| element.saturating_mul(self.size);

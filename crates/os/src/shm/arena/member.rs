@@ -1,6 +1,7 @@
 //! One node's side of an arena.
 
-use super::words::{CallWay, MEMBERS_MAX, Words, len_of};
+use super::slots::{self, SlotHead, Slots};
+use super::words::{self, CallWay, MEMBERS_MAX, Words};
 use crate::memory::mapping::Mapping;
 use crate::memory::{MemoryError, lasting_len, sealed_file};
 use crate::shm::control_socket::ControlSocket;
@@ -10,10 +11,13 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Returns the bytes of an arena: whole pages.
-fn bytes_of(members: u32) -> usize {
-    len_of((members as usize).min(MEMBERS_MAX)).next_multiple_of(4096)
+/// Returns the bytes of the words of an arena, and of the whole arena.
+fn lens_of(members: u32) -> (usize, usize) {
+    let members = (members as usize).min(MEMBERS_MAX);
+    let words = words::len_of(members);
+    (words, (words + slots::len_of(members)).next_multiple_of(4096))
 }
 
 /// Creates the memory of an arena, to be sent to all `members`.
@@ -21,14 +25,24 @@ fn bytes_of(members: u32) -> usize {
 /// # Errors
 /// [`MemoryError`].
 pub fn arena_memory(members: u32) -> Result<OwnedFd, MemoryError> {
-    sealed_file("oikaze-arena", bytes_of(members))
+    sealed_file("oikaze-arena", lens_of(members).1)
 }
+
+/// Bits of a member's number.
+const MEMBER_BITS: u32 = MEMBERS_MAX.ilog2();
 
 /// One node's side of an arena. Members are the ranks of a job, from 0 on.
 #[derive(Debug)]
 pub struct Arena {
     words: Words,
+    slots: Slots,
     members: u32,
+    /// Member and number for which this node waits in a collective of data, or 0
+    /// ([`Arena::wait_for`]).
+    awaited: AtomicU64,
+    /// Is `true` while a thread may sleep of which the other members do not know, because it slept
+    /// before this node waited for any.
+    sleeps_unseen: AtomicBool,
     /// Control sockets to the other members, by which sleepers are woken.
     lines: BTreeMap<Rank, Arc<ControlSocket>>,
 }
@@ -47,7 +61,7 @@ impl Arena {
         lines: BTreeMap<Rank, Arc<ControlSocket>>,
     ) -> io::Result<Arena> {
         let invalid = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
-        let bytes = bytes_of(members);
+        let (of_words, bytes) = lens_of(members);
         if lasting_len(memory)? != bytes as u64 {
             return Err(invalid("the memory is of another size"));
         }
@@ -55,8 +69,17 @@ impl Arena {
             return Err(invalid("the job has more nodes than an arena has room for"));
         }
         let mapping = Arc::new(Mapping::of_file(memory.as_fd(), bytes).map_err(io::Error::other)?);
-        let words = Words::new(Memory::new(mapping, 0, bytes), me as usize, members as usize);
-        Ok(Arena { words, members, lines })
+        let slots = Memory::new(Arc::clone(&mapping), of_words, bytes - of_words);
+        let words = Memory::new(mapping, 0, of_words);
+        let (place, count) = (me as usize, members as usize);
+        Ok(Arena {
+            words: Words::new(words, place, count),
+            slots: Slots::new(slots, place, count),
+            members,
+            awaited: AtomicU64::new(0),
+            sleeps_unseen: AtomicBool::new(false),
+            lines,
+        })
     }
 
     fn wake(&self, sleepers: u64) {
@@ -116,12 +139,99 @@ impl Arena {
         (0..self.members).partition(|rank| !self.has_come(*rank, latest))
     }
 
-    /// Announces that this node may sleep while it waits for call `number`. Returns `true` if it
-    /// must look again instead.
+    /// Announces that this node may sleep while it waits for call `number`, which is 0 for none,
+    /// and for collectives of data. Returns `true` if it must look again instead.
     #[must_use]
     pub fn fall_asleep(&self, number: u64) -> bool {
+        if number == 0 {
+            self.sleeps_unseen.store(true, Ordering::SeqCst);
+            if self.awaited.load(Ordering::SeqCst) == 0 {
+                return false;
+            }
+        }
         self.words.fall_asleep();
-        self.way(number).is_some() || self.has_failed()
+        number != 0 && (self.words.way(number).is_some() || self.words.has_failed())
+            || self.is_awaited_here()
+    }
+
+    /// Comes to collective of data `number` with a head and bytes, and wakes the members that
+    /// sleep. No member may still read the slot ([`Arena::first_reader`]).
+    #[inline]
+    pub fn give(&self, number: u64, head: SlotHead, bytes: &[u8]) {
+        self.slots.give(number, head, bytes);
+        self.wake(self.words.take_sleepers_after_fence());
+    }
+
+    /// Passes over all collectives of data up to this one, and wakes the members that sleep.
+    pub fn pass_over(&self, number: u64) {
+        self.slots.pass_over(number);
+        self.wake(self.words.take_sleepers_after_fence());
+    }
+
+    /// Returns a member that may still read what is in the slot of collective of data `number`.
+    #[inline]
+    #[must_use]
+    pub fn first_reader(&self, number: u64) -> Option<Rank> {
+        self.slots.first_reader(number).and_then(|member| Rank::try_from(member).ok())
+    }
+
+    /// Returns `true` if a member has come to collective of data `number`, or to a later one.
+    #[inline]
+    #[must_use]
+    pub fn has_given(&self, member: Rank, number: u64) -> bool {
+        self.slots.has_come(member as usize, number)
+    }
+
+    /// Returns a member's head of collective of data `number`, if the member has given one.
+    #[inline]
+    #[must_use]
+    pub fn head(&self, member: Rank, number: u64) -> Option<SlotHead> {
+        self.slots.head(member as usize, number)
+    }
+
+    /// Number of slots that each member has.
+    pub const SLOTS: u64 = slots::SLOTS;
+
+    /// Returns the number of the collective of data to which all members must come before the slot
+    /// of collective `number` may be written.
+    #[must_use]
+    pub fn number_of_release(number: u64) -> u64 {
+        slots::number_of_release(number)
+    }
+
+    /// Copies what a member gives to collective of data `number`, from byte `at` on.
+    #[inline]
+    pub fn read(&self, member: Rank, number: u64, at: usize, into: &mut [u8]) {
+        self.slots.read(member as usize, number, at, into);
+    }
+
+    /// Notes that this node waits until a member comes to collective of data `number`. A thread of
+    /// this node that sleeps is woken then. Returns `false` if the member has come meanwhile.
+    #[must_use]
+    pub fn wait_for(&self, member: Rank, number: u64) -> bool {
+        self.awaited.store(number << MEMBER_BITS | u64::from(member), Ordering::SeqCst);
+        if self.sleeps_unseen.swap(false, Ordering::SeqCst) {
+            self.words.fall_asleep();
+        }
+        !self.has_given(member, number)
+    }
+
+    /// Notes that this node waits for no collective of data.
+    #[inline]
+    pub fn end_wait(&self) {
+        if self.awaited.load(Ordering::Relaxed) != 0 {
+            self.awaited.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns `true` if this node waits for a member in a collective of data, and the member has
+    /// come.
+    #[inline]
+    #[must_use]
+    pub fn is_awaited_here(&self) -> bool {
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        let member = (awaited % (1 << MEMBER_BITS)) as usize;
+        awaited != 0 && self.slots.has_come(member, awaited >> MEMBER_BITS)
     }
 
     /// Notes that this node takes part in no call any more, and wakes the members that sleep.

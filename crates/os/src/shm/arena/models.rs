@@ -1,5 +1,6 @@
 //! Models members of an arena as threads ([`crate::models`]).
 
+use super::slots::{self, Slots};
 use super::words::{CallWay, Words, len_of};
 use crate::models::model;
 use crate::shm::memory::Memory;
@@ -109,4 +110,42 @@ fn loom_arena_sleeper_is_woken_by_who_gives_up() {
         let woken = failing.join().unwrap();
         assert!(seen || woken == 1);
     });
+}
+
+/// COLL-7.1, COLL-7.2: each member reads what the others give to each collective, and no slot is
+/// written while another member may read it.
+#[test]
+fn loom_slots_keep_what_a_member_gives_until_all_have_read() {
+    const CALLS: u64 = 4;
+    fn value(member: usize, number: u64) -> u64 {
+        number << 8 | member as u64
+    }
+    /// Gives in each collective, and reads what the other one gives where `reads` says so.
+    fn run(slots: &Slots, me: usize, reads: bool) {
+        for number in 1..=CALLS {
+            while slots.first_reader(number).is_some() {
+                thread::yield_now();
+            }
+            slots.give(number, [value(me, number); 3], &value(me, number).to_le_bytes());
+            if !reads {
+                continue;
+            }
+            while !slots.has_come(1 - me, number) {
+                thread::yield_now();
+            }
+            let mut bytes = [0; 8];
+            assert_eq!(slots.head(1 - me, number), Some([value(1 - me, number); 3]));
+            slots.read(1 - me, number, 0, &mut bytes);
+            assert_eq!(u64::from_le_bytes(bytes), value(1 - me, number));
+        }
+    }
+    for reads in [true, false] {
+        model(2, move || {
+            let memory = Memory::of(slots::len_of(2));
+            let other = Slots::new(memory.clone(), 1, 2);
+            let other = thread::spawn(move || run(&other, 1, reads));
+            run(&Slots::new(memory, 0, 2), 0, true);
+            other.join().unwrap();
+        });
+    }
 }

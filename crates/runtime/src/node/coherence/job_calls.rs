@@ -39,7 +39,7 @@ pub trait CallHost {
 /// Calls of this node of which all nodes make the same ones.
 pub struct JobCalls {
     /// `None`: the engines alone compare calls.
-    arena: Option<Arena>,
+    arena: Option<Arc<Arena>>,
     order: Mutex<CallQueue>,
     /// Is `true` while the queue has calls.
     has_queued: AtomicBool,
@@ -110,7 +110,7 @@ impl JobCall {
 
 impl JobCalls {
     /// Makes the calls of a node, before the first. Without an arena, the engines compare them.
-    pub fn new(arena: Option<Arena>) -> JobCalls {
+    pub fn new(arena: Option<Arc<Arena>>) -> JobCalls {
         JobCalls {
             arena,
             order: Mutex::default(),
@@ -136,7 +136,7 @@ impl JobCalls {
 
     /// Returns the nodes that have not come to the latest call in the arena, and those that have.
     pub fn late_and_come(&self) -> (Vec<Rank>, Vec<Rank>) {
-        self.arena.as_ref().map(Arena::late_and_come).unwrap_or_default()
+        self.arena.as_ref().map(|arena| arena.late_and_come()).unwrap_or_default()
     }
 
     /// Begins the next call. The thread polls for a moment if only other nodes are missing.
@@ -356,11 +356,11 @@ impl JobCalls {
         self.has_queued.store(!order.waiting.is_empty(), Ordering::SeqCst);
     }
 
-    /// Announces that a thread may sleep that lets queued calls go on. Returns `true` if it must
-    /// look again instead.
+    /// Announces that a thread may sleep that lets queued calls and collectives of data go on.
+    /// Returns `true` if it must look again instead.
     pub fn fall_asleep(&self) -> bool {
         let undecided = self.undecided.load(Ordering::SeqCst);
-        self.arena.as_ref().is_some_and(|arena| undecided != 0 && arena.fall_asleep(undecided))
+        self.arena.as_ref().is_some_and(|arena| arena.fall_asleep(undecided))
     }
 }
 

@@ -44,7 +44,7 @@ pub struct CoherenceCalls {
 impl CoherenceCalls {
     /// Makes the calls of a node with these guards, before the first. With an arena, the nodes
     /// compare their calls there.
-    pub fn new(guards: Arc<LiveGuards>, arena: Option<Arena>) -> CoherenceCalls {
+    pub fn new(guards: Arc<LiveGuards>, arena: Option<Arc<Arena>>) -> CoherenceCalls {
         CoherenceCalls {
             guards,
             order: CallOrder::default(),

@@ -5,6 +5,7 @@ use crate::node::parts::Node;
 use crate::sync::lock;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::Parcel;
+use oikaze_os::shm::Arena;
 use oikaze_protocol::limits::MESSAGE_MAX;
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
@@ -25,6 +26,9 @@ const GONE_MAX: usize = 1024;
 /// bytes. Nobody who obeys the credit comes near.
 const EARLY_TEAMS_MAX: usize = 4096;
 const EARLY_BYTES_MAX: u64 = 2 * MESSAGE_MAX;
+
+/// Polls for values of other nodes before a waiting thread runs turns. They take some microseconds.
+const SLOT_POLLS: usize = 256;
 
 /// Number of the team of all nodes.
 pub const WORLD: u64 = 0;
@@ -59,7 +63,6 @@ pub trait RegisteredTeam: Send + Sync {
 }
 
 /// Teams of a node, by number.
-#[derive(Default)]
 pub struct Registry {
     teams: Mutex<Teams>,
     /// Teams with news.
@@ -70,6 +73,9 @@ pub struct Registry {
     pool: Arc<WorkPool>,
     /// Node time of the next tick in nanoseconds.
     next_tick: AtomicU64,
+    /// Memory in which the team of all nodes gives values to collectives, if the nodes are of one
+    /// machine.
+    arena: Option<Arc<Arena>>,
 }
 
 #[derive(Default)]
@@ -108,6 +114,23 @@ std::thread_local! {
 }
 
 impl Registry {
+    /// Makes a registry without teams. The team of all nodes uses the arena, if there is one.
+    pub fn new(arena: Option<Arc<Arena>>) -> Registry {
+        Registry {
+            teams: Mutex::default(),
+            due: SegQueue::default(),
+            all_due: AtomicBool::default(),
+            pool: Arc::default(),
+            next_tick: AtomicU64::default(),
+            arena,
+        }
+    }
+
+    /// Returns the memory in which a team gives values to collectives, if it has any.
+    pub fn arena_of(&self, team: u64) -> Option<Arc<Arena>> {
+        self.arena.clone().filter(|_| team == WORLD)
+    }
+
     /// Returns the memory of long work buffers.
     #[inline]
     pub fn pool(&self) -> &Arc<WorkPool> {
@@ -203,8 +226,34 @@ impl Registry {
     /// Runs the teams that have news, outside of the engine.
     #[inline]
     pub fn run(&self, node: &Node) {
+        if self.arena.as_ref().is_some_and(|arena| arena.is_awaited_here()) {
+            self.ask_world();
+        }
         if !self.due.is_empty() || self.all_due.load(Ordering::Relaxed) {
             self.run_due(node);
+        }
+    }
+
+    /// Polls for values that other nodes of this machine give, for some microseconds, as long as
+    /// something is waited for and polling pays.
+    pub fn poll_slots(&self, node: &Node, mut is_done: impl FnMut() -> bool) {
+        let Some(arena) = self.arena.as_ref().filter(|_| node.spins_on_words()) else { return };
+        for _ in 0..SLOT_POLLS {
+            if is_done() {
+                return;
+            }
+            if arena.is_awaited_here() {
+                self.run(node);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    #[cold]
+    fn ask_world(&self) {
+        let world = lock(&self.teams).here.get(&WORLD).cloned();
+        if let Some(world) = world {
+            self.ask(world);
         }
     }
 
