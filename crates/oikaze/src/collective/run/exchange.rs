@@ -123,6 +123,7 @@ impl Exchange {
             if let Some((theirs, _)) = head.and_then(|head| call_of(&head))
                 && mine.contradicts(&theirs)
             {
+                *compared = number + 1;
                 let contradiction = Contradiction { number, from: rank, theirs, mine };
                 return Err(Obstacle::Contradiction(contradiction));
             }
