@@ -158,13 +158,13 @@ pub(super) fn fits_slot(kind: CollectiveKind, count: usize, size: usize, ranks: 
     count.saturating_mul(blocks).saturating_mul(size) <= SLOT_BYTES
 }
 
-/// Returns the ranks whose values a rank reads in a collective, in their order.
+/// Returns the ranks for which a rank waits in a collective, in their order. In a scan that is all
+/// of them, so that each rank finds a call that differs.
 pub(super) fn sources(kind: CollectiveKind, me: Rank, root: Rank, ranks: usize) -> Range<Rank> {
     let all = 0..Rank::try_from(ranks).unwrap_or(Rank::MAX);
     match kind {
         CollectiveKind::Broadcast | CollectiveKind::Scatter => root..root.saturating_add(1),
         CollectiveKind::Gather | CollectiveKind::Reduce if me != root => 0..0,
-        CollectiveKind::Scan | CollectiveKind::ExclusiveScan => 0..me,
         CollectiveKind::Shrink => 0..0,
         _ => all,
     }

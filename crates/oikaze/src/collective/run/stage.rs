@@ -230,7 +230,7 @@ impl Stage {
         self.is_in_slot.then(|| self.work.bytes(all))
     }
 
-    /// Returns the ranks whose values this rank reads in slots.
+    /// Returns the ranks for which this rank waits in slots.
     pub(super) fn sources(&self) -> Range<Rank> {
         let StageShape { kind, rank, root, .. } = self.shape;
         sources(kind, rank, root, self.shape.ranks())
