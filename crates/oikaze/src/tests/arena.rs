@@ -241,3 +241,18 @@ fn roots_that_differ_fail_on_all_ranks() {
         Ok(())
     });
 }
+
+/// COLL-7.5: a rank whose arguments do not fit passes over the collective, and all ranks fail.
+/// Later collectives find their slots.
+#[test]
+fn collectives_that_one_rank_refuses_are_passed_over() {
+    cluster_with(3, settings(), |job| {
+        for number in 0..7_u64 {
+            let wrong = job.rank() == (number % 3) as u32;
+            let values = vec![number; if wrong { 2 } else { 3 }];
+            assert!(job.all_to_all(&values).unwrap_err().is_mismatch());
+        }
+        assert_eq!(job.all_reduce(2_u64, Sum)?, 6);
+        Ok(())
+    });
+}

@@ -86,7 +86,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Passes over all collectives below `number`, which this rank does not come to.
+    /// Passes over all collectives below `number`, which this rank does not come to (COLL-7.5).
     pub fn pass_over(&mut self, number: u64) {
         if self.next < number {
             self.arena.pass_over(number);
