@@ -39,6 +39,8 @@ pub(super) enum Obstacle {
     Waits(Rank),
     /// A rank has called something else.
     Contradiction(Contradiction),
+    /// What this rank gives cannot be right.
+    Broken(Rank),
 }
 
 impl Exchange {
@@ -72,6 +74,7 @@ impl Exchange {
                 return Err(Obstacle::Waits(reader));
             }
         }
+        self.arena.end_wait();
         // Heads that are about to be overwritten.
         for rank in (0..).take(self.compared.len()) {
             self.compare(rank, (number + 1).saturating_sub(Arena::SLOTS))?;
@@ -150,6 +153,9 @@ impl Exchange {
 /// Returns `true` if the values that one rank gives to a collective fit a slot. All ranks that know
 /// the count get the same answer.
 pub(super) fn fits_slot(kind: CollectiveKind, count: usize, size: usize, ranks: usize) -> bool {
+    if size == 0 {
+        return false;
+    }
     let blocks = match kind {
         CollectiveKind::Scatter | CollectiveKind::AllToAll | CollectiveKind::ReduceScatter => ranks,
         CollectiveKind::Shrink => return false,

@@ -230,6 +230,11 @@ impl Stage {
         self.is_in_slot.then(|| self.work.bytes(all))
     }
 
+    /// Makes the values go by parcels.
+    pub(super) fn leave_slots(&mut self) {
+        self.shape.has_slots = false;
+    }
+
     /// Returns the ranks for which this rank waits in slots.
     pub(super) fn sources(&self) -> Range<Rank> {
         let StageShape { kind, rank, root, .. } = self.shape;
@@ -316,7 +321,7 @@ impl Stage {
 }
 
 /// Combines the values of the first `ranks` ranks, in the tree of recursive doubling: all ranks get
-/// the bits that they get by parcels (COLL-7.3).
+/// the bits that all_reduce by parcels gives them (COLL-7.3).
 fn combine_in_order(
     ranks: usize,
     values: &dyn Fn(usize) -> Vec<u8>,

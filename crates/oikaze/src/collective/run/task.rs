@@ -9,6 +9,7 @@ use super::work::UntypedResult;
 use crate::collective::run::core::TeamCore;
 use crate::panics::message_of_panic;
 use oikaze_engine::Body;
+use oikaze_os::shm::SLOT_BYTES;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveCall, ParcelPurpose, Part, Plan, PlanStep, RoundNumber,
@@ -131,8 +132,14 @@ impl CollectiveRun {
                     wakers.extend(self.slot.settle(Ok(result)));
                     return Progress::Ended;
                 }
-                Ok(None) => self.in_slots = InSlots::Left,
+                Ok(None) => {
+                    self.in_slots = InSlots::Left;
+                    if let Some(stage) = &mut self.stage {
+                        stage.leave_slots();
+                    }
+                }
                 Err(Obstacle::Waits(rank)) => return Progress::Waits(Some(rank)),
+                Err(Obstacle::Broken(rank)) => return Progress::Fails(broken(rank)),
                 Err(Obstacle::Contradiction(contradiction)) => {
                     return Progress::Contradicts(contradiction);
                 }
@@ -230,12 +237,21 @@ impl CollectiveRun {
                 return Ok(None);
             }
         }
+        // The count of a root is not checked yet.
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        let count = count.filter(|count| count.saturating_mul(stage.size()) <= SLOT_BYTES);
+        let count = count.ok_or(Obstacle::Broken(self.call.root))?;
         let Some(stage) = self.stage.take() else { return Ok(None) };
-        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
         let (exchange, number) = (&*exchange, self.number);
         let read = |rank: Rank, at: usize, into: &mut [u8]| exchange.read(rank, number, at, into);
         Ok(Some(stage.end_in_slots(count, &read)))
     }
+}
+
+fn broken(rank: Rank) -> CollectiveFailure {
+    CollectiveFailure::Mistake(format!(
+        "rank {rank} gives another number of elements than it says; do all nodes run the same version of Oikaze?"
+    ))
 }
 
 fn receive(

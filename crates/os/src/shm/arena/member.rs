@@ -139,16 +139,18 @@ impl Arena {
         (0..self.members).partition(|rank| !self.has_come(*rank, latest))
     }
 
-    /// Announces that this node may sleep while it waits for call `number`, which is 0 for none,
-    /// and for collectives of data. Returns `true` if it must look again instead.
+    /// Announces that this node may sleep while it waits for the call whose number is in
+    /// `undecided`, which is 0 for none, and for collectives of data. Returns `true` if it must
+    /// look again instead.
     #[must_use]
-    pub fn fall_asleep(&self, number: u64) -> bool {
-        if number == 0 {
-            self.sleeps_unseen.store(true, Ordering::SeqCst);
-            if self.awaited.load(Ordering::SeqCst) == 0 {
-                return false;
-            }
+    pub fn fall_asleep(&self, undecided: &AtomicU64) -> bool {
+        // Before the waits are read: a wait that begins later finds the flag.
+        self.sleeps_unseen.store(true, Ordering::SeqCst);
+        let number = undecided.load(Ordering::SeqCst);
+        if number == 0 && self.awaited.load(Ordering::SeqCst) == 0 {
+            return false;
         }
+        self.sleeps_unseen.store(false, Ordering::SeqCst);
         self.words.fall_asleep();
         number != 0 && (self.words.way(number).is_some() || self.words.has_failed())
             || self.is_awaited_here()
@@ -205,14 +207,20 @@ impl Arena {
         self.slots.read(member as usize, number, at, into);
     }
 
+    /// Notes that a wait of this node has begun. A thread that sleeps since before is woken, too,
+    /// when a member comes. The caller looks at the members once more afterwards.
+    pub fn note_wait(&self) {
+        if self.sleeps_unseen.swap(false, Ordering::SeqCst) {
+            self.words.fall_asleep();
+        }
+    }
+
     /// Notes that this node waits until a member comes to collective of data `number`. A thread of
     /// this node that sleeps is woken then. Returns `false` if the member has come meanwhile.
     #[must_use]
     pub fn wait_for(&self, member: Rank, number: u64) -> bool {
         self.awaited.store(number << MEMBER_BITS | u64::from(member), Ordering::SeqCst);
-        if self.sleeps_unseen.swap(false, Ordering::SeqCst) {
-            self.words.fall_asleep();
-        }
+        self.note_wait();
         !self.has_given(member, number)
     }
 

@@ -3,7 +3,7 @@
 //! A member has a few slots, which its collectives take in turn. Only the member writes them. Every
 //! word is read once and checked.
 
-use crate::shm::memory::{Memory, Ordering, Part};
+use crate::shm::memory::{Memory, Ordering, Part, fence};
 
 /// Slots of a member. Few in models, so that they are used again.
 pub(super) const SLOTS: u64 = if cfg!(all(test, loom)) { 2 } else { 4 };
@@ -23,6 +23,8 @@ pub(super) const fn len_of(members: usize) -> usize {
 
 /// Bytes of a member's line, which has the latest number that the member has passed over.
 const LINE: usize = 128;
+/// Offset in a member's line of the latest number whose slot the member has begun to write.
+const BEGUN: usize = 8;
 
 /// Returns the number of the collective to which all members must come before the slot of
 /// collective `number` may be written: the one after the earlier user of the slot.
@@ -72,6 +74,9 @@ impl Slots {
     #[inline]
     pub fn give(&self, number: u64, head: SlotHead, bytes: &[u8]) {
         let slot = self.slot(self.me, number);
+        // A member that compares the head of the earlier collective sees that it is gone.
+        self.memory.store(self.me * LINE + BEGUN, number, Ordering::Relaxed);
+        fence(Ordering::Release);
         for (at, word) in head.into_iter().enumerate() {
             self.memory.store(slot + 8 * (at + 1), word, Ordering::Relaxed);
         }
@@ -85,14 +90,18 @@ impl Slots {
     }
 
     /// Returns a member's head of this collective. It is `None` if the member has not come to the
-    /// collective, or has passed over it.
+    /// collective, has passed over it, or uses the slot again. Before it does that, it has compared
+    /// the head with those of all members.
     #[inline]
     pub fn head(&self, member: usize, number: u64) -> Option<SlotHead> {
         let slot = self.slot(member, number);
         if self.memory.load(slot, Ordering::Acquire) != number {
             return None;
         }
-        Some([1, 2, 3].map(|at| self.memory.load(slot + 8 * at, Ordering::Relaxed)))
+        let head = [1, 2, 3].map(|at| self.memory.load(slot + 8 * at, Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let begun = self.memory.load(member * LINE + BEGUN, Ordering::Relaxed);
+        (begun < number.saturating_add(SLOTS)).then_some(head)
     }
 
     /// Copies a member's bytes of this collective from `at` on, which has a head.

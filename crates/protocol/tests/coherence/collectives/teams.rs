@@ -119,7 +119,7 @@ fn what_makes_no_sense_is_refused() {
     for body in [vec![], vec![0xff; 40], sound[..sound.len() - 1].to_vec(), late] {
         let token = cluster.call(1, |c, token, pages| c.acquire_from_team(&[body], token, pages));
         let outcome = cluster.nodes[1].outcomes.remove(&token).unwrap();
-        assert!(outcome.unwrap_err().to_string().contains("cannot be"));
+        assert!(outcome.unwrap_err().to_string().contains("do not exist"));
     }
     let token = cluster.call(1, |c, token, pages| c.acquire_from_team(&[sound], token, pages));
     assert!(cluster.nodes[1].outcomes.remove(&token).unwrap().is_ok());

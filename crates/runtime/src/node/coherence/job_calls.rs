@@ -187,6 +187,7 @@ impl JobCalls {
         order.waiting.push_back(Arc::clone(&call));
         if let Some(number) = number {
             self.undecided.store(number, Ordering::SeqCst);
+            arena.note_wait();
         }
         self.has_queued.store(true, Ordering::SeqCst);
         drop(order);
@@ -235,7 +236,11 @@ impl JobCalls {
         host: &impl CallHost,
     ) -> Option<Result<Value, Failure>> {
         let undecided = self.undecided.load(Ordering::Acquire);
-        let is_this = || lock(&call.state).number == Some(undecided);
+        // The engines end a call for which this node has something to tell.
+        let is_this = || {
+            let state = lock(&call.state);
+            state.number == Some(undecided) && !state.is_for_engines
+        };
         match &self.arena {
             Some(arena)
                 if undecided != 0
@@ -345,6 +350,7 @@ impl JobCalls {
         }
         state.number = Some(number);
         self.undecided.store(number, Ordering::SeqCst);
+        arena.note_wait();
         true
     }
 
@@ -359,8 +365,7 @@ impl JobCalls {
     /// Announces that a thread may sleep that lets queued calls and collectives of data go on.
     /// Returns `true` if it must look again instead.
     pub fn fall_asleep(&self) -> bool {
-        let undecided = self.undecided.load(Ordering::SeqCst);
-        self.arena.as_ref().is_some_and(|arena| arena.fall_asleep(undecided))
+        self.arena.as_ref().is_some_and(|arena| arena.fall_asleep(&self.undecided))
     }
 }
 
