@@ -257,3 +257,21 @@ fn collectives_that_one_rank_refuses_are_passed_over() {
         Ok(())
     });
 }
+
+/// COLL-3.5, COLL-7.4: each mistake is an error on each rank, also if a rank finds an earlier one
+/// once more in the slots.
+#[test]
+fn each_mistake_in_slots_fails_on_all_ranks() {
+    cluster_with(2, settings(), |job| {
+        for round in 0..8 {
+            let called = match job.rank() {
+                0 => job.reduce(1, &[1_u32], Sum).map(drop),
+                _ => job.reduce(1, &[1_i32], Sum).map(drop),
+            };
+            let next = job.all_gather_uneven(&[round]).map(drop);
+            assert!(called.and(next).is_err_and(|error| error.is_mismatch()), "round {round}");
+            assert_eq!(job.all_reduce(1_u64, Sum)?, 2);
+        }
+        Ok(())
+    });
+}

@@ -377,8 +377,11 @@ impl TeamCore {
                 Progress::Ended => state.end_front(true),
                 Progress::Fails(failure) => self.fail_front(state, node, Doom::new(failure, of)),
                 Progress::Contradicts(Contradiction { number, from, theirs, mine }) => {
-                    let failure = self.mismatch(from, &theirs, &mine);
-                    state.fail(number, Doom::new(failure, number));
+                    // A mistake that has failed a collective here must not hide later ones.
+                    if state.ended(number).is_none_or(|(_, well)| well) {
+                        let failure = self.mismatch(from, &theirs, &mine);
+                        state.fail(number, Doom::new(failure, number));
+                    }
                 }
                 Progress::Waits(for_rank) => {
                     self.waits.store(true, Ordering::Relaxed);
@@ -685,7 +688,8 @@ impl TeamState {
             [number, doom.of].iter().all(|of| self.ended(*of).is_some_and(|(_, well)| well));
         // A program gets one error for each mistake. Other ranks may tell of it later, by this
         // number or by an earlier one.
-        for (_, _, well) in self.history.iter_mut().filter(|(ended, ..)| *ended >= doom.of) {
+        let concerned = doom.of..=number;
+        for (_, _, well) in self.history.iter_mut().filter(|one| concerned.contains(&one.0)) {
             *well = false;
         }
         if let Some(task) = self.task(number) {

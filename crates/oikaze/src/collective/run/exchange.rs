@@ -39,7 +39,7 @@ pub(super) enum Obstacle {
     Waits(Rank),
     /// A rank has called something else.
     Contradiction(Contradiction),
-    /// What this rank gives cannot be right.
+    /// This rank gives another number of elements than it says.
     Broken(Rank),
 }
 
