@@ -2,7 +2,7 @@
 //! engines see them (COH-6.14). A barrier is over there if no node has anything to tell.
 //!
 //! Calls of a node are in one order. A call for which no thread waits any more stays in that order.
-//! Whoever runs turns lets it go on, because other nodes may be in it.
+//! The thread that runs turns lets it go on, because other nodes may be in it.
 
 use crate::sync::lock;
 use oikaze_engine::{Completion, Failure, Request, Value};
