@@ -16,6 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use oikaze_os::cpu::{CpuId, Topology};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::{Error, Tried};
@@ -102,6 +103,13 @@ impl std::fmt::Display for Place {
             Self::Here => f.write_str("one machine"),
         }
     }
+}
+
+/// Returns a core of this machine for each of `processes` processes, or `None` if there are fewer.
+pub fn core_of_each(processes: usize) -> Option<Vec<CpuId>> {
+    let Topology { mut cores, parallelism, .. } = Topology::detect().ok()?;
+    cores.truncate(processes);
+    (cores.len() == processes && processes <= parallelism).then_some(cores)
 }
 
 /// Running lab. Dropping it removes the lab.

@@ -48,7 +48,8 @@ impl Mode {
     /// Returns the numbers of nodes that are measured, unless the user names them.
     pub fn nodes(self, quick: bool) -> &'static [u32] {
         match (self, quick) {
-            (Self::Wire, _) | (Self::Machine, true) => &[2],
+            (Self::Wire, _) => &[2],
+            (Self::Machine, true) => &[2, 4],
             (Self::Machine, false) => &[2, 4, 8],
             (Self::Simulated, true) => &[2, 16, 128, 1024],
             (Self::Simulated, false) => &[2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],

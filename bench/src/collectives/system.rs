@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::case::{Case, Mode};
 use crate::dsm::mpi;
 use crate::error::Error;
-use crate::lab::{CLIENT, Lab, remote_shell};
+use crate::lab::{CLIENT, Lab, core_of_each, remote_shell};
 use crate::peers::oikaze;
 use crate::process::{alone, limited, seal};
 
@@ -60,8 +60,7 @@ struct Line {
 impl Measurement {
     /// Returns `true` if there are more processes than cores.
     pub fn is_oversubscribed(self) -> bool {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.mode == Mode::Machine && self.nodes as usize > cores
+        self.mode == Mode::Machine && core_of_each(self.nodes as usize).is_none()
     }
 }
 
@@ -108,33 +107,20 @@ impl System {
         effort: Effort,
     ) -> Result<Command, Error> {
         let Measurement { case, mode, nodes } = what;
-        let enter = remote_shell()?;
-        let hosts = lab.place.addresses();
-        let number = nodes.to_string();
         let list = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let mut command = match (self, mode) {
             (Self::Mpi, Mode::Wire) => {
                 let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);
-                command.args(mpi::launch(&hosts, &enter));
+                command.args(mpi::launch(&lab.place.addresses(), &remote_shell()?));
                 command
             }
             (Self::Mpi, _) => {
                 let mut command = limited(LIMIT, mpi::LAUNCHER);
-                // Open MPI knows by itself that there are more processes than cores, and yields.
-                let bind = if what.is_oversubscribed() { "none" } else { "core" };
-                command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", bind]);
-                command.args(["-n", &number]);
+                command.args(mpi::launch_here(nodes as usize));
                 command
             }
-            (_, Mode::Machine) if what.is_oversubscribed() => {
-                let mut command = limited(LIMIT, oikaze::program()?);
-                command.args(["run", "--no-prefix", "-n", &number]);
-                command
-            }
-            _ => {
-                // One node on each host, or on each of this machine's cores.
-                oikaze::launcher(lab, LIMIT, &seal())?
-            }
+            (_, Mode::Wire) => oikaze::launcher(lab, LIMIT, &seal())?,
+            _ => oikaze::launcher_here(nodes as usize, LIMIT)?,
         };
         if self == Self::Mpi {
             command.arg(mpi::build(PROGRAM)?).args(["--sizes", &list]);
@@ -154,9 +140,11 @@ impl System {
     pub const fn note(self) -> &'static str {
         match self {
             Self::Mpi => {
-                "mpi: Open MPI, over TCP with messages of up to 1 MiB sent eagerly, or through shared memory with its defaults. It polls without sleeping, and yields where there are more processes than cores."
+                "mpi: Open MPI, over TCP with messages of up to 1 MiB sent eagerly, or through shared memory with its defaults. Each process of one machine has a core of its own. It polls without sleeping. More processes than cores are not bound, and yield while they wait."
             }
-            Self::Oikaze => "oikaze: oikaze perf collectives, with its defaults.",
+            Self::Oikaze => {
+                "oikaze: oikaze perf collectives, with its defaults on one machine, bound to cores as mpi is."
+            }
             Self::Model => {
                 "model: the plans of all nodes in a network of constant latency and bandwidth, whose links carry one message at a time."
             }

@@ -1,9 +1,11 @@
-//! Programs in C over Open MPI: how they are built, and how they are started on two hosts.
+//! Programs over Open MPI: how those in C are built, and how all are started, on two hosts or on
+//! this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Tried};
+use crate::lab::core_of_each;
 use crate::process::own_program;
 
 /// Launcher of Open MPI.
@@ -57,14 +59,17 @@ fn is_newer(file: &Path, others: &[&Path]) -> bool {
 }
 
 /// Checks that a program of Open MPI is installed.
-fn installed(program: &str) -> Result<(), Error> {
+///
+/// # Errors
+/// It is not. The error names its packages.
+pub fn installed(program: &str) -> Result<(), Error> {
     let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     version.map(drop).map_err(|why| missing(program, &why))
 }
 
 fn missing(program: &str, why: &std::io::Error) -> Error {
     Error::new(format!(
-        "{program}: {why}; install the Debian packages {PACKAGES}, or pass --without mpi"
+        "{program}: {why}; install the Debian packages {PACKAGES}, or leave Open MPI out by --without"
     ))
 }
 
@@ -93,6 +98,23 @@ pub fn launch(hosts: &[&str], enter: &str) -> Vec<String> {
     arguments
 }
 
+/// Returns the arguments of the launcher, up to the program: processes of this machine, with the
+/// defaults of Open MPI. Each process is bound to a core of its own. More processes than cores are
+/// not bound, and yield while they wait.
+pub fn launch_here(processes: usize) -> Vec<String> {
+    let placing: &[&str] = match core_of_each(processes) {
+        Some(_) => &["--map-by", "core", "--bind-to", "core"],
+        None => &["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"],
+    };
+    let mut arguments: Vec<String> = ["--allow-run-as-root", "--oversubscribe"]
+        .iter()
+        .chain(placing)
+        .map(|&one| one.into())
+        .collect();
+    arguments.extend(["-n".to_owned(), processes.to_string()]);
+    arguments
+}
+
 /// Maximum number of bytes that Open MPI sends before the receiver has asked for them.
 const EAGER_MAX: &str = "1048576";
 /// Network of the lab's hosts.
@@ -116,6 +138,15 @@ mod tests {
             assert_eq!(after("plm_rsh_agent"), Some("bench enter"));
             assert_eq!(after("btl"), Some("tcp,self"));
         }
+    }
+
+    #[test]
+    fn more_processes_than_cores_yield_and_are_not_bound() {
+        let cores = (1..).take_while(|&count| core_of_each(count).is_some()).count();
+        let has = |processes, word: &str| launch_here(processes).iter().any(|one| one == word);
+        let (fit, more) = (cores, cores + 1);
+        assert!(has(more, "none") && has(more, "mpi_yield_when_idle"));
+        assert!(has(fit, "core") && !has(fit, "mpi_yield_when_idle"), "{fit} cores");
     }
 
     #[test]

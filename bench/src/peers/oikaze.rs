@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use oikaze_os::cpu::cpulist;
 use serde::Deserialize;
 
 use super::{Effort, Found, System, only};
 use crate::error::Error;
-use crate::lab::{CLIENT, Lab, Place, SERVER, remote_shell};
-use crate::process::{alone, during, own_program};
+use crate::lab::{CLIENT, Lab, Place, SERVER, core_of_each, remote_shell};
+use crate::process::{alone, during, limited, own_program};
 use crate::suite::case::{Case, Figure, Test};
 use crate::wind::flood;
 
@@ -212,6 +213,20 @@ pub fn launcher(lab: &Lab, limit: Duration, seal: &str) -> Result<Command, Error
     command.env("OIKAZE_RSH", remote_shell()?);
     command.args(["run", "--no-prefix", "--seal", seal]);
     command.args(["--hosts", &lab.place.addresses().join(",")]);
+    Ok(command)
+}
+
+/// Returns the launcher of a job of this machine, with the defaults of Oikaze, up to the option
+/// `--`. Each node is bound to a core of its own. More nodes than cores are not bound.
+///
+/// # Errors
+/// The command is not built.
+pub fn launcher_here(nodes: usize, limit: Duration) -> Result<Command, Error> {
+    let mut command = limited(limit, program()?);
+    command.args(["run", "--no-prefix", "-n", &nodes.to_string()]);
+    if let Some(cores) = core_of_each(nodes) {
+        command.args(["--bind", &format!("app={}", cpulist(&cores))]);
+    }
     Ok(command)
 }
 

@@ -34,8 +34,7 @@ pub fn round(extent: Extent, all: &mut Collected) {
     }
     let found = mpi::build(PROGRAM).and_then(|program| {
         let mut command = limited(LIMIT, mpi::LAUNCHER);
-        command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
-        command.args(["-n", &NODES.to_string()]).arg(program).args(&turns);
+        command.args(mpi::launch_here(NODES)).arg(program).args(&turns);
         alone(command)
     });
     all.add_all("crowd, mpi", found.and_then(value("mpi")));
@@ -44,8 +43,8 @@ pub fn round(extent: Extent, all: &mut Collected) {
 /// Returns the command that starts the nodes of this machine, up to the role.
 fn nodes() -> Result<Command, Error> {
     let me = own_program()?;
-    let mut command = limited(LIMIT, oikaze::program()?);
-    command.args(["run", "--no-prefix", "--seal", &seal(), "-n", &NODES.to_string(), "--"]);
+    let mut command = oikaze::launcher_here(NODES, LIMIT)?;
+    command.args(["--seal", &seal(), "--"]);
     command.arg(me).args(["node", "--engines", "launcher", "--waits", "adaptive"]);
     Ok(command)
 }
