@@ -60,7 +60,7 @@ enum BenchCommand {
     Dsm(dsm::Run),
     /// Compare collectives with those of MPI, and show how their time grows with the nodes.
     Collectives(collectives::Run),
-    /// Compare Python with Rust, and a program over NumPy with the same one over mpi4py.
+    /// Compare Python with Rust, and collectives and a program over NumPy with mpi4py.
     Python(python::Run),
     /// Compare exchanges of pages with copies of their bytes.
     Exchange(exchange::Run),

@@ -1,5 +1,5 @@
-//! Bench of the Python binding: what Python adds to a put and to a message, beside Rust; and a
-//! program over NumPy, beside the same one over mpi4py.
+//! Bench of the Python binding: what Python adds to a put, to a message and to collectives, beside
+//! Rust; and collectives and a program over NumPy, beside mpi4py.
 //!
 //! `cargo xtask bench python` makes the environment with the packages, and names its interpreter in
 //! [`INTERPRETER`].
@@ -15,7 +15,7 @@ use crate::dsm::mpi;
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab, Place, WireMode, remote_shell};
 use crate::peers::oikaze;
-use crate::process::{alone, seal};
+use crate::process::{alone, limited, seal};
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::cores::Cores;
 use crate::suite::goals::{self, Bound, Found, Goal};
@@ -28,8 +28,14 @@ const INTERPRETER: &str = "OIKAZE_BENCH_PYTHON";
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python");
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Maximum of what Python may add to a put and to a message, in µs.
+/// Nodes of all cases.
+const NODES: usize = 2;
+/// Name of mpi4py's module, which only installed libraries of MPI let load.
+const MODULE: &str = "mpi4py.MPI";
+/// Maximum of what Python may add to a put, a message or a collective, in µs.
 const ADDED: f64 = 1.0;
+/// Iterations of collectives, of a quick bench and of a full one.
+const COLLECTIVES: [u32; 2] = [10_000, 50_000];
 /// Minimum speed of Himeno over shared arrays, in times of mpi4py's.
 const SPEED: f64 = 0.95;
 
@@ -49,6 +55,16 @@ named! {
         Put = "put",
         /// Message of 8 bytes, one way.
         Message = "message",
+        /// Barrier of two processes of this machine.
+        Barrier = "barrier",
+        /// Sum of one number of each process.
+        AllReduceNumber = "all_reduce_number",
+        /// Sum of an array of each process.
+        AllReduce = "all_reduce",
+        /// Array of one process for both.
+        Broadcast = "broadcast",
+        /// Arrays of both processes, on both.
+        AllGather = "all_gather",
         /// Himeno benchmark in slices of NumPy, 32 × 32 × 64.
         HimenoXs = "himeno_xs",
         /// Himeno benchmark in slices of NumPy, 64 × 64 × 128.
@@ -72,19 +88,52 @@ named! {
 
 const ALL: [System; 3] = [System::Oikaze, System::Python, System::Mpi4py];
 
+/// Program that measures a case, with its iterations in a quick bench and in a full one.
+enum Program {
+    /// Half a round trip of 8 bytes between the lab's hosts.
+    Latency,
+    /// Himeno benchmark of this grid on the lab's hosts.
+    Himeno { grid: &'static str, iterations: [u32; 2] },
+    /// Collective of processes of this machine. `name` is that of `oikaze perf collectives`.
+    Collective { name: &'static str, iterations: [u32; 2] },
+}
+
 impl Case {
-    /// Returns the grid of Himeno and its iterations, of a quick bench and of a full one.
-    const fn grid(self) -> Option<(&'static str, [u32; 2])> {
+    fn program(self) -> Program {
+        let himeno = |grid, iterations| Program::Himeno { grid, iterations };
         match self {
-            Self::HimenoXs => Some(("XS", [300, 2000])),
-            Self::HimenoS => Some(("S", [50, 300])),
-            Self::HimenoM => Some(("M", [6, 30])),
-            Self::Put | Self::Message => None,
+            Self::Put | Self::Message => Program::Latency,
+            Self::Barrier | Self::AllReduce | Self::Broadcast | Self::AllGather => {
+                Program::Collective { name: self.name(), iterations: COLLECTIVES }
+            }
+            Self::AllReduceNumber => {
+                Program::Collective { name: Self::AllReduce.name(), iterations: COLLECTIVES }
+            }
+            Self::HimenoXs => himeno("XS", [300, 2000]),
+            Self::HimenoS => himeno("S", [50, 300]),
+            Self::HimenoM => himeno("M", [6, 30]),
         }
     }
 
-    const fn unit(self) -> &'static str {
-        if self.grid().is_some() { "MFLOPS" } else { "us" }
+    fn unit(self) -> &'static str {
+        match self.program() {
+            Program::Himeno { .. } => "MFLOPS",
+            Program::Latency | Program::Collective { .. } => "us",
+        }
+    }
+
+    /// Returns the bytes of one operation: of a number, or of the array of one process.
+    const fn size(self) -> usize {
+        match self {
+            Self::Put | Self::Message | Self::AllReduceNumber => 8,
+            Self::AllReduce | Self::Broadcast | Self::AllGather => 256,
+            Self::Barrier | Self::HimenoXs | Self::HimenoS | Self::HimenoM => 0,
+        }
+    }
+
+    /// Returns `true` if the processes of the case share this machine.
+    fn is_here(self) -> bool {
+        matches!(self.program(), Program::Collective { .. })
     }
 }
 
@@ -92,18 +141,37 @@ impl System {
     fn has(self, case: Case) -> bool {
         match self {
             Self::Python => true,
-            Self::Oikaze => case.grid().is_none(),
-            Self::Mpi4py => case.grid().is_some(),
+            Self::Oikaze => !matches!(case.program(), Program::Himeno { .. }),
+            Self::Mpi4py => !matches!(case.program(), Program::Latency),
         }
     }
 
     const fn note(self) -> &'static str {
         match self {
-            Self::Oikaze => "oikaze: oikaze perf, half a round trip.",
+            Self::Oikaze => "oikaze: oikaze perf, half a round trip; oikaze perf collectives.",
             Self::Python => {
-                "oikaze-python: bench/python, half a round trip; Himeno with guards over shared arrays."
+                "oikaze-python: bench/python, half a round trip; Himeno with guards over shared arrays; collectives of a number and of arrays of NumPy."
             }
-            Self::Mpi4py => "mpi4py: Open MPI over TCP, with an exchange of halos (Sendrecv).",
+            Self::Mpi4py => {
+                "mpi4py: Open MPI over TCP, with an exchange of halos (Sendrecv); collectives through shared memory, of a pickled number (allreduce) and of buffers (Allreduce, Bcast, Allgather)."
+            }
+        }
+    }
+
+    /// Checks that the system can be started.
+    ///
+    /// # Errors
+    /// A program or a package is missing. The error names it.
+    fn prepare(self) -> Result<(), Error> {
+        match self {
+            Self::Oikaze => oikaze::program().map(drop),
+            Self::Python => interpreter().map(drop),
+            Self::Mpi4py => {
+                mpi::installed(mpi::LAUNCHER)?;
+                let mut import = Command::new(interpreter()?);
+                import.args(["-c", &format!("import {MODULE}")]);
+                alone(import).map(drop).map_err(|why| no_module(&why))
+            }
         }
     }
 
@@ -120,36 +188,60 @@ impl System {
     }
 
     fn command(self, lab: &Lab, case: Case, quick: bool) -> Result<Command, Error> {
-        let (enter, hosts) = (remote_shell()?, lab.place.addresses());
-        let mut command = if self == Self::Mpi4py {
-            let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);
-            command.args(mpi::launch(&hosts, &enter));
-            command
+        let mut command = self.launcher(lab, case)?;
+        let is_rust = self == Self::Oikaze;
+        if is_rust {
+            command.arg(oikaze::program()?).arg("perf");
         } else {
-            let mut command = oikaze::launcher(lab, LIMIT, &seal())?;
-            command.arg("--");
-            command
-        };
-        if self == Self::Oikaze {
-            command.arg(oikaze::program()?);
-            command.args(["perf", case.name(), "--only", "latency", "--json"]);
-            return Ok(command);
+            command.arg(interpreter()?);
         }
-        // One thread for each process: the lab gives each host one core.
-        let program = match (self, case.grid()) {
-            (Self::Mpi4py, _) => "himeno_mpi4py.py",
-            (_, Some(_)) => "himeno_oikaze.py",
-            (_, None) => "latency.py",
+        let source = |name: &str| format!("{SOURCES}/{name}.py");
+        let count = |[few, many]: [u32; 2]| if quick { few } else { many }.to_string();
+        let library = if self == Self::Mpi4py { "mpi4py" } else { "oikaze" };
+        match case.program() {
+            Program::Latency if is_rust => {
+                command.args([case.name(), "--only", "latency", "--json"]);
+            }
+            Program::Latency => {
+                command.args([&source("latency"), case.name()]);
+            }
+            // One thread for each process: the lab gives each host one core.
+            Program::Himeno { grid, iterations } => {
+                command.arg(source(&format!("himeno_{library}")));
+                command.args(["--size", grid, "--iterations", &count(iterations)]);
+            }
+            Program::Collective { name, iterations } => {
+                if is_rust {
+                    command.args(["collectives", "--json", "--case", name]);
+                } else {
+                    command.args([&source("collectives"), library, case.name()]);
+                }
+                // A barrier has no bytes, but Rust's option takes no 0.
+                command.args(["--size", &case.size().max(8).to_string()]);
+                command.args(["--iterations", &count(iterations)]);
+            }
+        }
+        Ok(command)
+    }
+
+    /// Returns the launcher of the case's processes, up to the program.
+    fn launcher(self, lab: &Lab, case: Case) -> Result<Command, Error> {
+        let mut command = match (self, case.is_here()) {
+            (Self::Mpi4py, true) => {
+                let mut command = limited(LIMIT, mpi::LAUNCHER);
+                command.args(mpi::launch_here(NODES));
+                command
+            }
+            (Self::Mpi4py, false) => {
+                let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);
+                command.args(mpi::launch(&lab.place.addresses(), &remote_shell()?));
+                command
+            }
+            (_, true) => oikaze::launcher_here(NODES, LIMIT)?,
+            (_, false) => oikaze::launcher(lab, LIMIT, &seal())?,
         };
-        command.arg(interpreter()?).arg(format!("{SOURCES}/{program}"));
-        match case.grid() {
-            Some((grid, [few, many])) => {
-                let iterations = if quick { few } else { many }.to_string();
-                command.args(["--size", grid, "--iterations", &iterations]);
-            }
-            None => {
-                command.arg(case.name());
-            }
+        if self != Self::Mpi4py {
+            command.arg("--");
         }
         Ok(command)
     }
@@ -162,6 +254,15 @@ fn interpreter() -> Result<PathBuf, Error> {
             "{INTERPRETER} is not set; start the bench by `cargo xtask bench python`"
         ))
     })
+}
+
+/// Returns the error of a missing module, with the last line that the interpreter printed.
+fn no_module(why: &Error) -> Error {
+    let why = why.to_string();
+    let last = why.trim().lines().last().unwrap_or_default();
+    Error::new(format!(
+        "importing {MODULE}: {last}; install the Python package mpi4py (pip install mpi4py) and the Debian package openmpi-bin, or pass --without mpi4py"
+    ))
 }
 
 /// One system's part in one case.
@@ -190,15 +291,23 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     if series.is_empty() {
         return Err(Error::new("none of these systems has such a case; `--help` lists both"));
     }
-    interpreter()?;
+    for system in ALL.iter().filter(|it| series.iter().any(|one| one.system == **it)) {
+        system.prepare()?;
+    }
     warn_if_busy();
     let mut cores = Cores::new(run.selection.cores);
-    let lab = Lab::up(Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire })?;
-    run.rounds.run(lab.place, |round| {
-        for one in series.iter_mut().filter(|one| one.failed.is_none()) {
-            one.measure(&lab, round, run.rounds.quick, &mut cores);
+    for place in [Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire }, Place::Here] {
+        let is_at = |one: &Series| one.case.is_here() == (place == Place::Here);
+        if !series.iter().any(is_at) {
+            continue;
         }
-    });
+        let lab = Lab::up(place)?;
+        run.rounds.run(place, |round| {
+            for one in series.iter_mut().filter(|one| is_at(one) && one.failed.is_none()) {
+                one.measure(&lab, round, run.rounds.quick, &mut cores);
+            }
+        });
+    }
     let records: Vec<Record> =
         series.iter().filter_map(|one| one.record(run.selection.mtu)).collect();
     write_lines(&records, run.rounds.json.as_deref())?;
@@ -240,14 +349,14 @@ impl Series {
         Some(Record {
             bench: "python",
             case: self.case.name(),
-            size: if self.case.grid().is_some() { 0 } else { 8 },
+            size: self.case.size(),
             system: self.system.name(),
             value: median(&self.rounds)?,
             unit: self.case.unit(),
             rounds: self.rounds.clone(),
-            mtu: Some(mtu),
-            mode: Some("wire"),
-            nodes: Some(2),
+            mtu: (!self.case.is_here()).then_some(mtu),
+            mode: Some(if self.case.is_here() { "machine" } else { "wire" }),
+            nodes: Some(NODES as u32),
             ..Record::default()
         })
     }
@@ -261,13 +370,13 @@ fn goals(records: &[Record]) -> Vec<Goal> {
     };
     let cases = Case::value_variants().iter().copied();
     cases
-        .map(|case| match case.grid() {
-            None => {
+        .map(|case| match case.program() {
+            Program::Latency | Program::Collective { .. } => {
                 let added = Found::difference((of(case, System::Python), of(case, System::Oikaze)));
-                let what = format!("µs that Python adds to a {} of 8 bytes", case.name());
+                let what = format!("µs that Python adds to {}, {} bytes", case.name(), case.size());
                 (what, added, Bound::AtMost(ADDED))
             }
-            Some((grid, _)) => {
+            Program::Himeno { grid, .. } => {
                 let speed = Found::ratio((of(case, System::Python), of(case, System::Mpi4py)));
                 (format!("Himeno {grid} in NumPy / mpi4py"), speed, Bound::AtLeast(SPEED))
             }
@@ -280,15 +389,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_has_two_systems_to_compare() {
+    fn every_case_has_systems_to_compare() {
         for &case in Case::value_variants() {
-            assert_eq!(ALL.iter().filter(|system| system.has(case)).count(), 2, "{}", case.name());
+            let systems = ALL.iter().filter(|system| system.has(case)).count();
+            assert_eq!(systems, if case.is_here() { 3 } else { 2 }, "{}", case.name());
         }
     }
 
     #[test]
+    fn missing_module_is_named_with_its_package() {
+        let printed = "Traceback:\n  line 1\nModuleNotFoundError: No module named 'mpi4py'\n";
+        let error = no_module(&Error::new(printed)).to_string();
+        assert!(error.starts_with("importing mpi4py.MPI: ModuleNotFoundError"), "{error}");
+        assert!(error.contains("pip install mpi4py") && error.contains("--without mpi4py"));
+    }
+
+    #[test]
     fn programs_are_there() {
-        for name in ["latency.py", "himeno_oikaze.py", "himeno_mpi4py.py", "himeno_kernel.py"] {
+        let himeno = ["himeno_oikaze.py", "himeno_mpi4py.py", "himeno_kernel.py"];
+        for name in ["latency.py", "collectives.py"].into_iter().chain(himeno) {
             assert!(std::path::Path::new(SOURCES).join(name).is_file(), "{name}");
         }
     }
