@@ -3,13 +3,19 @@
 
 use super::operator::{Combiner, Item, OperatorCode};
 use crate::collective::pending::Pending;
+use crate::collective::run::caller::CallerRun;
+use crate::collective::run::calling::CallerBegin;
+use crate::collective::run::memory::{Buffers, MemoryRun, NoRoom};
 use crate::collective::run::slot::Slot;
 use crate::collective::run::stage::{Stage, StageShape};
 use crate::collective::run::work::UntypedResult;
 use crate::collective::team::Team;
+use crate::error::{Error, Result};
 use crate::tables::element_kind::ItemType;
 use oikaze_protocol::Rank;
-use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, ElementCode, hash_of_lengths};
+use oikaze_protocol::collective::{
+    CollectiveCall, CollectiveKind, ElementCode, MemoryFacts, hash_of_lengths,
+};
 use oikaze_runtime::node::WORLD;
 use std::sync::Arc;
 
@@ -101,7 +107,7 @@ impl<'t> Start<'t> {
             several_machines: *several_machines,
             pool: Arc::clone(node.collectives.pool()),
             uneven: None,
-            has_slots: core.has_slots(),
+            has_memory: core.has_memory(),
         }
     }
 
@@ -114,7 +120,7 @@ impl<'t> Start<'t> {
     }
 
     /// Returns why a root is none, if so.
-    fn check_root(&self, call: &CollectiveCall) -> Result<(), String> {
+    fn check_root(&self, call: &CollectiveCall) -> std::result::Result<(), String> {
         let (root, size) = (call.root, self.team.size());
         if root < size {
             return Ok(());
@@ -126,7 +132,7 @@ impl<'t> Start<'t> {
     }
 
     /// Returns the length of one block of so many elements.
-    fn block(&self, len: usize) -> Result<usize, String> {
+    fn block(&self, len: usize) -> std::result::Result<usize, String> {
         let size = self.team.size() as usize;
         if len.is_multiple_of(size) {
             return Ok(len / size);
@@ -134,6 +140,37 @@ impl<'t> Start<'t> {
         Err(format!(
             "{len} elements cannot be divided among {size} ranks equally: pad them, or use the form with unequal counts"
         ))
+    }
+
+    /// Returns the call of a collective of equal parts, in which this rank gives `len` elements.
+    fn even_call(
+        &self,
+        (kind, root): (CollectiveKind, Rank),
+        item: ItemType,
+        len: usize,
+        operator: OperatorCode,
+        room: Option<usize>,
+    ) -> EvenCall {
+        let mut call = self.call(kind, root, item);
+        let is_root = self.team.rank() == call.root;
+        let of_root = matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Scatter);
+        let len = if of_root && !is_root { 0 } else { len };
+        // Number of elements of the vector or of one block; `None`: the root knows.
+        let count = match kind {
+            CollectiveKind::Broadcast if !is_root => Ok(room),
+            CollectiveKind::Scatter if !is_root => Ok(None),
+            kind if kind.has_blocks() => self.block(len).map(Some),
+            _ => Ok(Some(len)),
+        };
+        let sound = self.check_root(&call).and_then(|()| match &count {
+            Ok(_) => self.check_room(kind, len, room),
+            Err(why) => Err(why.clone()),
+        });
+        let count = count.unwrap_or(Some(len));
+        let total = if kind == CollectiveKind::Scatter { len } else { count.unwrap_or(0) };
+        call.count = count.map(|_| total as u64);
+        call.operator = operator;
+        EvenCall { call, count, gives: !of_root || is_root, sound }
     }
 
     /// Begins a collective of equal parts. The root counts if the kind has one. `room` is the
@@ -146,31 +183,83 @@ impl<'t> Start<'t> {
         combiner: Option<Combiner>,
         room: Option<usize>,
     ) -> Pending<UntypedResult> {
-        let mut call = self.call(kind, root, item);
-        let is_root = self.team.rank() == call.root;
-        let of_root = matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Scatter);
-        let values = if of_root && !is_root { Values::NONE } else { values };
-        // Number of elements of the vector or of one block; `None`: the root knows.
-        let count = match kind {
-            CollectiveKind::Broadcast if !is_root => Ok(room),
-            CollectiveKind::Scatter if !is_root => Ok(None),
-            kind if kind.has_blocks() => self.block(values.len).map(Some),
-            _ => Ok(Some(values.len)),
-        };
-        let sound = self.check_root(&call).and_then(|()| match &count {
-            Ok(_) => self.check_room(kind, values.len, room),
-            Err(why) => Err(why.clone()),
-        });
-        let count = count.unwrap_or(Some(values.len));
-        let total = if kind == CollectiveKind::Scatter { values.len } else { count.unwrap_or(0) };
-        call.count = count.map(|_| total as u64);
-        call.operator = combiner.as_ref().map_or(OperatorCode::None, |combiner| combiner.code);
-        let mut stage = Stage::new(self.shape(kind, call.root), item.size, combiner);
-        let sound = sound.and_then(|()| match count {
+        let code = code_of(combiner.as_ref());
+        let even = self.even_call((kind, root), item, values.len, code, room);
+        let values = if even.gives { values } else { Values::NONE };
+        let mut stage = Stage::new(self.shape(kind, even.call.root), item.size, combiner);
+        let sound = even.sound.and_then(|()| match even.count {
             Some(count) => stage.prepare(count, values.bytes),
             None => Ok(()),
         });
-        self.begin_stage(call, stage, sound)
+        self.begin_stage(even.call, stage, sound)
+    }
+
+    /// Calls a collective of equal parts as [`Start::begin_even`] does, with `len` elements that
+    /// `buffers` has, and waits for the result, which goes where `buffers` says.
+    ///
+    /// # Errors
+    /// As of the collective; or there is no room for the result.
+    #[track_caller]
+    pub(super) fn run_even(
+        self,
+        (kind, root): (CollectiveKind, Rank),
+        item: ItemType,
+        (buffers, len): (&mut dyn Buffers, usize),
+        combiner: Option<Combiner>,
+        room: Option<usize>,
+    ) -> Result<()> {
+        let shape = || self.shape(kind, if kind.has_root() { root } else { 0 });
+        let mut caller =
+            CallerRun { buffers, combiner, size: item.size, shape: &shape, came: None };
+        if self.team.core.has_memory() {
+            let code = code_of(caller.combiner.as_ref());
+            let even = self.even_call((kind, root), item, len, code, room);
+            if let Some(ended) = self.run_in_memory(even, &mut caller) {
+                return ended;
+            }
+        }
+        let CallerRun { buffers, combiner, .. } = caller;
+        let values = Values { bytes: buffers.given(), len };
+        let result = self.begin_even((kind, root), item, values, combiner, room).wait()?;
+        let is_source = kind == CollectiveKind::Broadcast && self.team.rank() == root;
+        if is_source && buffers.is_in_place() { Ok(()) } else { put(result, buffers) }
+    }
+
+    /// Calls a collective through memory, and waits for the result. Returns `None` if nothing was
+    /// called, because the collective does not go there.
+    #[track_caller]
+    fn run_in_memory(&self, even: EvenCall, caller: &mut CallerRun<'_>) -> Option<Result<()>> {
+        let Team { core, node, limit, .. } = self.team;
+        let EvenCall { call, sound, .. } = even;
+        let ranks = self.team.ranks().len();
+        let facts = MemoryFacts {
+            kind: call.kind,
+            me: core.me(),
+            root: call.root,
+            ranks,
+            size: caller.size,
+        };
+        let memory = MemoryRun::new(facts, &call);
+        if sound.is_err() || memory.is_by_parcels() || node.enter().is_none() {
+            return None;
+        }
+        node.coherence.forget_interrupted();
+        let call = self.carries.call_of(call);
+        let (number, slot) = match core.begin_as_caller(node, call, memory, caller)? {
+            CallerBegin::Ended => return Some(outcome(caller)),
+            CallerBegin::Waits { number, slot } => (number, slot),
+        };
+        let number_in_team = Some((number + 1, core.id() == WORLD));
+        let pending = Pending::new(slot, node, call, number_in_team, *limit);
+        let waited = pending.wait_with(&mut || core.run_as_caller(node, number, caller));
+        if !pending.is_done() {
+            core.leave_to_others(node, number, caller);
+        }
+        Some(match waited {
+            Ok(_) if caller.came.is_some() => outcome(caller),
+            Ok(result) => put(result, caller.buffers),
+            Err(error) => Err(error),
+        })
     }
 
     /// Checks that the caller's slice has room for what comes from `len` elements of this rank.
@@ -179,7 +268,7 @@ impl<'t> Start<'t> {
         kind: CollectiveKind,
         len: usize,
         room: Option<usize>,
-    ) -> Result<(), String> {
+    ) -> std::result::Result<(), String> {
         let size = self.team.size();
         let result = match kind {
             CollectiveKind::AllToAll => Some(len),
@@ -198,7 +287,7 @@ impl<'t> Start<'t> {
         self,
         call: CollectiveCall,
         stage: Box<Stage>,
-        sound: Result<(), String>,
+        sound: std::result::Result<(), String>,
     ) -> Pending<UntypedResult> {
         let Team { core, node, limit, .. } = self.team;
         let call = self.carries.call_of(call);
@@ -250,7 +339,8 @@ impl<'t> Start<'t> {
         let shape = self.shape(kind, call.root);
         let next = move |counts: UntypedResult| {
             let counts = counts.into_elements::<u64>();
-            let counts: Result<Vec<usize>, _> = counts.into_iter().map(usize::try_from).collect();
+            let counts: std::result::Result<Vec<usize>, _> =
+                counts.into_iter().map(usize::try_from).collect();
             let counts = counts.map_err(|_| "a length is too large".to_owned())?;
             let zeros = vec![0; counts.len()];
             // Lengths of the block to each rank, of that of each rank, and of the results.
@@ -298,11 +388,54 @@ impl<'t> Start<'t> {
     }
 }
 
+/// Call of a collective of equal parts.
+struct EvenCall {
+    call: CollectiveCall,
+    /// Number of elements of the vector or of one block, if this rank knows it.
+    count: Option<usize>,
+    /// The values of this rank count.
+    gives: bool,
+    /// Error: the arguments of this rank do not fit.
+    sound: std::result::Result<(), String>,
+}
+
+fn code_of(combiner: Option<&Combiner>) -> OperatorCode {
+    combiner.map_or(OperatorCode::None, |combiner| combiner.code)
+}
+
+/// Copies a result. A rank that gets none leaves its memory as it is.
+fn put(result: UntypedResult, buffers: &mut dyn Buffers) -> Result<()> {
+    let len = result.len();
+    match buffers.room(len) {
+        _ if result.is_empty() => Ok(()),
+        Ok(room) => result.copy_to(room),
+        Err(why) => Err(no_room(len, &why)),
+    }
+}
+
+/// Returns whether there was room for the result that has come through memory.
+fn outcome(caller: &mut CallerRun<'_>) -> Result<()> {
+    match caller.came {
+        None | Some(0) => Ok(()),
+        Some(len) => caller.buffers.room(len).map(drop).map_err(|why| no_room(len, &why)),
+    }
+}
+
+fn no_room(len: usize, why: &NoRoom) -> Error {
+    let why = match why {
+        NoRoom::OtherLength(room) => {
+            format!("{len} bytes have come, and there is room for {room}")
+        }
+        NoRoom::NoMemory(bytes) => format!("there is not enough memory for {bytes} bytes"),
+    };
+    Error::invalid("take the result of a collective", why)
+}
+
 fn joined(vectors: &[Values<'_>]) -> Vec<u8> {
     vectors.iter().map(|vector| vector.bytes).collect::<Vec<_>>().concat()
 }
 
-fn check_vectors(given: usize, size: usize) -> Result<(), String> {
+fn check_vectors(given: usize, size: usize) -> std::result::Result<(), String> {
     if given == size {
         return Ok(());
     }

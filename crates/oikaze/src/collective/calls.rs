@@ -4,6 +4,7 @@ use super::exact::{Accumulator, Float};
 use super::operator::{Combiner, Item, Operator, SumExact};
 use crate::collective::begin::{Carries, Start, Values};
 use crate::collective::pending::Pending;
+use crate::collective::run::memory::{InPlace, IntoSlice, IntoVector};
 use crate::collective::run::work::UntypedResult;
 use crate::collective::team::Team;
 use crate::error::Result;
@@ -51,7 +52,7 @@ pub trait Collectives {
     /// job's time limit passed, after which the collective goes on without its caller.
     #[track_caller]
     fn broadcast<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
-        self.start().broadcast(root, values).wait()
+        self.start().moved(Broadcast, root, values)
     }
 
     /// Sends the root's elements to all ranks, into a slice that is equally long on all ranks.
@@ -60,10 +61,8 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`].
     #[track_caller]
     fn broadcast_into<T: Item>(&self, root: Rank, values: &mut [T]) -> Result<()> {
-        let is_root = self.team().rank() == root;
         let room = Some(values.len());
-        let all = self.start().moves(CollectiveKind::Broadcast, root, values, room).wait()?;
-        if is_root { Ok(()) } else { all.copy_to(bytemuck::cast_slice_mut(values)) }
+        self.start().run_in_place(Broadcast, root, values, None, room)
     }
 
     /// Collects the elements of all ranks at the root, in the order of ranks. Other ranks get an
@@ -73,7 +72,7 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`].
     #[track_caller]
     fn gather<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
-        self.start().gather(root, values).wait()
+        self.start().moved(Gather, root, values)
     }
 
     /// Collects the elements of all ranks at the root, one vector a rank. Lengths may differ. Other
@@ -92,7 +91,7 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`].
     #[track_caller]
     fn all_gather<T: Item>(&self, values: &[T]) -> Result<Vec<T>> {
-        self.start().all_gather(values).wait()
+        self.start().moved(AllGather, 0, values)
     }
 
     /// Collects the elements of all ranks on all ranks, in a slice with room for all of them.
@@ -112,8 +111,7 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`]; or the slice has another length than the result.
     #[track_caller]
     fn all_gather_into<T: Item>(&self, values: &[T], all: &mut [T]) -> Result<()> {
-        let start = self.start().moves(CollectiveKind::AllGather, 0, values, Some(all.len()));
-        start.wait()?.copy_to(bytemuck::cast_slice_mut(all))
+        self.start().moved_into(AllGather, values, all)
     }
 
     /// Collects the elements of all ranks on all ranks, one vector a rank. Lengths may differ.
@@ -132,7 +130,7 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`]; or the elements cannot be divided equally.
     #[track_caller]
     fn scatter<T: Item>(&self, root: Rank, values: &[T]) -> Result<Vec<T>> {
-        self.start().scatter(root, values).wait()
+        self.start().moved(Scatter, root, values)
     }
 
     /// Sends vector `r` of the root to rank `r`. Lengths may differ. The argument counts only at
@@ -156,7 +154,7 @@ pub trait Collectives {
         values: &[T],
         operator: O,
     ) -> Result<Vec<T>> {
-        self.start().reduce(root, values, operator).wait()
+        self.start().combined(Reduce, root, values, operator)
     }
 
     /// Combines one value of each rank. All ranks get the same bits.
@@ -181,8 +179,7 @@ pub trait Collectives {
         values: &mut [T],
         operator: O,
     ) -> Result<()> {
-        let start = self.start().combines(CollectiveKind::AllReduce, 0, values, operator);
-        start.wait()?.copy_to(bytemuck::cast_slice_mut(values))
+        self.start().run_in_place(AllReduce, 0, values, Some(Combiner::of(operator)), None)
     }
 
     /// Returns the sum of all elements of all ranks, correctly rounded. The sum has the same bits
@@ -214,7 +211,7 @@ pub trait Collectives {
     /// As [`Collectives::reduce`]; or the elements cannot be divided equally.
     #[track_caller]
     fn reduce_scatter<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
-        self.start().reduce_scatter(values, operator).wait()
+        self.start().combined(ReduceScatter, 0, values, operator)
     }
 
     /// Combines the vectors of all ranks element by element. Rank `r` gets the combined vectors
@@ -250,7 +247,7 @@ pub trait Collectives {
     /// As [`Collectives::reduce`].
     #[track_caller]
     fn scan<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
-        self.start().scan(values, operator).wait()
+        self.start().combined(Scan, 0, values, operator)
     }
 
     /// Combines the elements of all lower ranks. Rank 0 gets an empty vector.
@@ -259,7 +256,7 @@ pub trait Collectives {
     /// As [`Collectives::reduce`].
     #[track_caller]
     fn exclusive_scan<T: Item, O: Operator<T>>(&self, values: &[T], operator: O) -> Result<Vec<T>> {
-        self.start().exclusive_scan(values, operator).wait()
+        self.start().combined(ExclusiveScan, 0, values, operator)
     }
 
     /// Sends block `r` of the elements to rank `r`. The result has the blocks of all ranks for this
@@ -269,7 +266,7 @@ pub trait Collectives {
     /// As [`Collectives::broadcast`]; or the elements cannot be divided equally.
     #[track_caller]
     fn all_to_all<T: Item>(&self, values: &[T]) -> Result<Vec<T>> {
-        self.start().all_to_all(values).wait()
+        self.start().moved(AllToAll, 0, values)
     }
 
     /// Sends block `r` of the elements to rank `r`, as [`Collectives::all_to_all`] does, and writes
@@ -279,8 +276,7 @@ pub trait Collectives {
     /// As [`Collectives::all_to_all`]; or the slice has another length than the result.
     #[track_caller]
     fn all_to_all_into<T: Item>(&self, values: &[T], received: &mut [T]) -> Result<()> {
-        let start = self.start().moves(CollectiveKind::AllToAll, 0, values, Some(received.len()));
-        start.wait()?.copy_to(bytemuck::cast_slice_mut(received))
+        self.start().moved_into(AllToAll, values, received)
     }
 
     /// Sends vector `r` to rank `r`. Lengths may differ. The result has the vectors of all ranks
@@ -340,6 +336,72 @@ impl Collectives for Team {
 impl Collectives for Job {
     fn team(&self) -> &Team {
         &self.world
+    }
+}
+
+/// Collectives that wait.
+impl Start<'_> {
+    #[track_caller]
+    fn moved<T: Item>(self, kind: CollectiveKind, root: Rank, values: &[T]) -> Result<Vec<T>> {
+        self.run_into_vector(kind, root, values, None)
+    }
+
+    #[track_caller]
+    fn combined<T: Item>(
+        self,
+        kind: CollectiveKind,
+        root: Rank,
+        values: &[T],
+        operator: impl Operator<T>,
+    ) -> Result<Vec<T>> {
+        self.run_into_vector(kind, root, values, Some(Combiner::of(operator)))
+    }
+
+    #[track_caller]
+    fn run_into_vector<T: Item>(
+        self,
+        kind: CollectiveKind,
+        root: Rank,
+        values: &[T],
+        combiner: Option<Combiner>,
+    ) -> Result<Vec<T>> {
+        let item = ItemType::of::<T>();
+        if item.size == 0 {
+            // Bytes do not say how many elements there are.
+            let values = Values::of(values);
+            return self.begin_even((kind, root), item, values, combiner, None).elements().wait();
+        }
+        let mut result = Vec::new();
+        let mut buffers = IntoVector { given: bytemuck::cast_slice(values), result: &mut result };
+        self.run_even((kind, root), item, (&mut buffers, values.len()), combiner, None)?;
+        Ok(result)
+    }
+
+    #[track_caller]
+    fn moved_into<T: Item>(
+        self,
+        kind: CollectiveKind,
+        values: &[T],
+        result: &mut [T],
+    ) -> Result<()> {
+        let room = Some(result.len());
+        let (given, result) = (bytemuck::cast_slice(values), bytemuck::cast_slice_mut(result));
+        let buffers = &mut IntoSlice { given, result };
+        self.run_even((kind, 0), ItemType::of::<T>(), (buffers, values.len()), None, room)
+    }
+
+    #[track_caller]
+    fn run_in_place<T: Item>(
+        self,
+        kind: CollectiveKind,
+        root: Rank,
+        values: &mut [T],
+        combiner: Option<Combiner>,
+        room: Option<usize>,
+    ) -> Result<()> {
+        let len = values.len();
+        let buffers = &mut InPlace(bytemuck::cast_slice_mut(values));
+        self.run_even((kind, root), ItemType::of::<T>(), (buffers, len), combiner, room)
     }
 }
 

@@ -44,7 +44,7 @@ impl Notification {
     pub(super) fn wait(&self, from: Rank, deadline: Option<Instant>) -> Result<()> {
         let what = || format!("a notification of node {from}");
         let subject = || WaitSubject::Operation { what: what(), peer: Some(from) };
-        self.pending.wait_as(&subject, deadline)
+        self.pending.wait_as(&subject, deadline, &mut || ())
     }
 
     /// Returns what the sender knows. The notification has come.

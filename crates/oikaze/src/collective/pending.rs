@@ -72,6 +72,17 @@ impl Pending<UntypedResult> {
     }
 }
 
+impl Pending<UntypedResult> {
+    /// Waits as [`Pending::wait`] does for a collective whose caller takes its steps by `step`.
+    /// After a time limit, [`Pending::is_done`] says whether it has ended meanwhile.
+    #[track_caller]
+    pub(super) fn wait_with(&self, step: &mut dyn FnMut()) -> Result<UntypedResult> {
+        let deadline = self.limit.and_then(|limit| Instant::now().checked_add(limit));
+        self.wait_until(deadline, step)?;
+        self.taken_here()
+    }
+}
+
 impl<R> Pending<R> {
     /// Returns `true` if the collective has ended for this rank. This costs one load.
     #[must_use]
@@ -127,6 +138,12 @@ impl<R> Pending<R> {
         if !self.slot.is_done() {
             self.wait_until_done(limit)?;
         }
+        self.taken_here()
+    }
+
+    /// Returns the result, or an error that names the caller's line if the calls do not fit.
+    #[track_caller]
+    fn taken_here(&self) -> Result<R> {
         match self.taken() {
             Err(error) if error.is_mismatch() => Err(error.at(line_of(Location::caller()))),
             taken => taken,
@@ -135,12 +152,16 @@ impl<R> Pending<R> {
 
     #[track_caller]
     fn wait_until_done(&self, limit: Option<Duration>) -> Result<()> {
-        self.wait_until(limit.and_then(|limit| Instant::now().checked_add(limit)))
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        if self.node.enter().is_some() {
+            self.node.collectives.poll_slots(&self.node, || self.slot.is_done());
+        }
+        self.wait_until(deadline, &mut || ())
     }
 
-    /// Waits for the end, and leaves the result.
+    /// Waits for the end, and leaves the result. `step` is called before each look at it.
     #[track_caller]
-    fn wait_until(&self, deadline: Option<Instant>) -> Result<()> {
+    fn wait_until(&self, deadline: Option<Instant>, step: &mut dyn FnMut()) -> Result<()> {
         let call = named(&self.call);
         let subject = || {
             WaitSubject::other(match self.number {
@@ -149,7 +170,7 @@ impl<R> Pending<R> {
                 None => call.to_string(),
             })
         };
-        self.wait_as(&subject, deadline)
+        self.wait_as(&subject, deadline, step)
     }
 
     /// Waits for the end, and leaves the result. A long wait is explained as one for `subject`.
@@ -158,12 +179,17 @@ impl<R> Pending<R> {
         &self,
         subject: &dyn Fn() -> WaitSubject,
         deadline: Option<Instant>,
+        step: &mut dyn FnMut(),
     ) -> Result<()> {
         let what = || named(&self.call).to_string();
         self.node.check_process(what)?;
         let begun = Instant::now();
-        self.node.collectives.poll_slots(&self.node, || self.slot.is_done());
-        let is_done = || self.slot.is_done().then_some(Ok(()));
+        let is_done = || {
+            if !self.slot.is_done() {
+                step();
+            }
+            self.slot.is_done().then_some(Ok(()))
+        };
         let done = self.node.wait_on(subject, deadline, is_done);
         self.node.awaited(what, begun, done)
     }

@@ -1,8 +1,11 @@
-//! Barriers of nodes of one machine (COH-6.14 to COH-6.16).
+//! Barriers and collectives of nodes of one machine (COH-6.14 to COH-6.16, COLL-7).
 
+use crate::collective::operator::commuting;
+use crate::ffi::{CollectiveKind, ElementKind, Untyped, UntypedOperator, interruptible};
 use crate::job::{Feature, JobBuilder};
 use crate::prelude::*;
 use crate::testing::cluster_with;
+use std::rc::Rc;
 use std::time::Duration;
 
 fn settings() -> JobBuilder {
@@ -270,6 +273,109 @@ fn each_mistake_in_slots_fails_on_all_ranks() {
             };
             let next = job.all_gather_uneven(&[round]).map(drop);
             assert!(called.and(next).is_err_and(|error| error.is_mismatch()), "round {round}");
+            assert_eq!(job.all_reduce(1_u64, Sum)?, 2);
+        }
+        Ok(())
+    });
+}
+
+/// COLL-7.3, COLL-7.6, COLL-7.7: long values in pieces give the results that parcels give, also if
+/// a collective has more pieces than a rank has buffers. The algorithms for these numbers of ranks
+/// give the same bits.
+#[test]
+fn long_values_in_pieces_have_the_bits_of_parcels() {
+    fn results(job: &Job, len: usize) -> crate::Result<Vec<Vec<f32>>> {
+        let (me, size) = (job.rank(), job.size());
+        let values: Vec<f32> = (0..len).map(|at| 1.0 / (at as f32 + me as f32 + 1.7)).collect();
+        let even: Vec<f32> = values.iter().copied().cycle().take(len * size as usize).collect();
+        let (mut same, mut all) = (values.clone(), vec![0.0; len * size as usize]);
+        job.broadcast_into(1, &mut same)?;
+        job.all_gather_into(&values, &mut all)?;
+        let mut sum = values.clone();
+        job.all_reduce_into(&mut sum, Sum)?;
+        let begun = [job.start().all_reduce(&values, Sum), job.start().scan(&values, Max)];
+        let [started, scanned] = begun.map(|begun| begun.wait());
+        Ok(vec![
+            same,
+            all,
+            sum,
+            started?,
+            scanned?,
+            job.broadcast(0, &values)?,
+            job.gather(1, &values)?,
+            job.scatter(1, &even)?,
+            job.reduce(1, &values, Max)?,
+            job.reduce_scatter(&even, Max)?,
+            job.scan(&values, Max)?,
+            job.exclusive_scan(&values, Max)?,
+            job.all_to_all(&even)?,
+        ])
+    }
+    for nodes in [2, 4] {
+        for len in [1025, 20_000, 150_001] {
+            let with = cluster_with(nodes, settings(), |job| Ok(bits(&results(job, len)?)));
+            let without = cluster_with(nodes, settings().without([Feature::Arena]), |job| {
+                Ok(bits(&results(job, len)?))
+            });
+            assert!(with == without, "{nodes} nodes, {len} elements");
+        }
+    }
+}
+
+/// COLL-7.8: a caller that is interrupted leaves a collective that goes on without it.
+#[test]
+fn long_values_go_on_without_an_interrupted_caller() {
+    const LEN: usize = 300_000;
+    for interrupted in 0..3 {
+        cluster_with(3, settings(), |job| {
+            let mut values = vec![u64::from(job.rank()) + 1; LEN];
+            if job.rank() == interrupted {
+                let ended =
+                    interruptible(Rc::new(|| true), || job.all_reduce_into(&mut values, Sum));
+                assert!(ended.is_err());
+                // The caller's memory is its own again.
+                values.fill(0);
+                for other in 1..3 {
+                    let peer = job.peer((interrupted + other) % 3)?;
+                    peer.send(Class::Ordered, 0, b"late").wait()?;
+                }
+            } else {
+                job.receive(None)?;
+                job.all_reduce_into(&mut values, Sum)?;
+                assert!(values.iter().all(|value| *value == 6));
+            }
+            assert_eq!(job.all_reduce(1_u64, Sum)?, 3);
+            Ok(())
+        });
+    }
+}
+
+/// COLL-3.2: an operator that panics fails the collective, for short and for long values.
+#[test]
+fn operator_that_panics_fails_collectives_in_memory() {
+    for len in [1, 100_000] {
+        cluster_with(2, settings(), |job| {
+            let operator = commuting(|_: u64, _| panic!("planted"));
+            let mut values = vec![1_u64; len];
+            let error = job.all_reduce_into(&mut values, operator).unwrap_err().to_string();
+            assert!(error.contains("the operator panicked on rank"), "{error}");
+            assert_eq!(job.all_reduce(1_u64, Sum)?, 2);
+            Ok(())
+        });
+    }
+}
+
+/// A result that has no room is an error of its rank alone.
+#[test]
+fn result_without_room_is_an_error_of_one_rank() {
+    cluster_with(2, settings(), |job| {
+        let bytes = Untyped::of(job, ElementKind::U8);
+        for len in [8, 100_000] {
+            let (given, mut result) = (vec![1; len], vec![9; len + usize::from(job.rank() == 1)]);
+            let sum = Some(UntypedOperator::Sum);
+            let ended = bytes.even_into(CollectiveKind::Scan, 0, Some(&given), &mut result, sum);
+            assert_eq!(ended.is_err(), job.rank() == 1);
+            assert!(result.iter().all(|byte| *byte == if job.rank() == 1 { 9 } else { 1 }));
             assert_eq!(job.all_reduce(1_u64, Sum)?, 2);
         }
         Ok(())

@@ -34,8 +34,8 @@ mod ring;
 mod watch;
 
 #[cfg(not(all(test, loom)))]
-pub use arena::{Arena, arena_memory};
-pub use arena::{CallWay, MEMBERS_MAX, SLOT_BYTES, SlotHead};
+pub use arena::{Arena, ArenaEvent, arena_memory};
+pub use arena::{CallWay, MEMBERS_MAX, PIECE_BYTES, PieceNumber, SLOT_BYTES, SlotHead};
 #[cfg(not(all(test, loom)))]
 pub use control_socket::{CONTROL_MESSAGE_MAX, ControlMessage, ControlSocket, WrongUser};
 #[cfg(not(all(test, loom)))]

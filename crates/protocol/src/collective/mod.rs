@@ -24,6 +24,7 @@ pub(crate) mod call;
 mod choice;
 mod doubling;
 mod hierarchy;
+mod memory;
 mod pairwise;
 mod plan;
 mod rabenseifner;
@@ -41,6 +42,7 @@ pub use call::{
     ParcelHead, ParcelPurpose, hash_of_lengths,
 };
 pub use choice::{CollectiveAlgorithm, Facts, choose};
+pub use memory::{CombineSteps, MemoryFacts, MemoryPlan, PIECES_MAX, PieceRoom, ReadOperand};
 pub use plan::{Arrival, Order, Part, Plan, PlanStep, RoundNumber};
 pub use request::{Lengths, PlanError, PlanRequest, plan};
 pub use sequence::{CallCounts, DataCallPosition, OrderMistake, OrderPart};

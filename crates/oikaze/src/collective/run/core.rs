@@ -1,5 +1,6 @@
 //! One team: its collectives in their order, its parcels, and its failures.
 
+use super::caller::CallerRun;
 use super::exchange::{Contradiction, Exchange};
 use super::mail::Mail;
 use super::shrink::Shrinks;
@@ -23,7 +24,7 @@ use oikaze_runtime::node::{Needs, Node, POOLED_MIN, RegisteredTeam, WORLD, lock}
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::Waker;
 
 /// Number of ended collectives that a team remembers, to compare late parcels with them.
@@ -36,13 +37,13 @@ const REASON_MAX: usize = 4096;
 
 /// A team, as the node runs it.
 pub(crate) struct TeamCore {
-    id: u64,
+    pub(super) id: u64,
     /// Ranks of the job, by rank of the team.
-    ranks: Arc<[Rank]>,
+    pub(super) ranks: Arc<[Rank]>,
     /// Ranks of the team, by rank of the job.
     places: BTreeMap<Rank, Rank>,
     me: Rank,
-    incoming: SegQueue<Parcel>,
+    pub(super) incoming: SegQueue<Parcel>,
     asked: AtomicBool,
     /// A tick has come that no thread has looked at.
     ticked: AtomicBool,
@@ -53,9 +54,9 @@ pub(crate) struct TeamCore {
     is_over: AtomicBool,
     /// Number of teams split off.
     splits: AtomicU64,
-    /// Short values go through slots (COLL-7).
-    has_slots: bool,
-    state: Mutex<TeamState>,
+    /// Values go through memory of the machine (COLL-7).
+    has_memory: bool,
+    pub(super) state: Mutex<TeamState>,
 }
 
 /// Failure of a collective as soon as it is its turn.
@@ -107,12 +108,12 @@ enum ParcelWait {
 }
 
 #[derive(Default)]
-struct TeamState {
+pub(super) struct TeamState {
     /// Number of the next collective.
-    next: u64,
+    pub next: u64,
     /// Collectives that were called and have not ended, in their order.
-    tasks: VecDeque<CollectiveRun>,
-    exchange: Option<Exchange>,
+    pub tasks: VecDeque<CollectiveRun>,
+    pub exchange: Option<Exchange>,
     mail: Mail,
     shrinks: Shrinks,
     /// Collectives not yet called here that other ranks say have failed.
@@ -131,9 +132,9 @@ struct TeamState {
 }
 
 impl TeamCore {
-    /// Makes a team. Its short values go through the arena, if it has one.
+    /// Makes a team. Its values go through the arena, if it has one.
     pub fn new(id: u64, ranks: Arc<[Rank]>, me: Rank, arena: Option<Arc<Arena>>) -> Arc<TeamCore> {
-        let has_slots = arena.is_some();
+        let has_memory = arena.is_some();
         let exchange = arena.map(|arena| Exchange::new(arena, me, ranks.len()));
         let places = ranks.iter().zip(0..).map(|(rank, place)| (*rank, place)).collect();
         Arc::new(TeamCore {
@@ -148,7 +149,7 @@ impl TeamCore {
             is_dropped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             splits: AtomicU64::new(0),
-            has_slots,
+            has_memory,
             state: Mutex::new(TeamState { exchange, ..TeamState::default() }),
         })
     }
@@ -157,9 +158,14 @@ impl TeamCore {
         self.id
     }
 
-    /// Returns `true` if short values go through slots.
-    pub fn has_slots(&self) -> bool {
-        self.has_slots
+    /// Returns `true` if values go through memory of the machine.
+    pub fn has_memory(&self) -> bool {
+        self.has_memory
+    }
+
+    /// Returns `true` if the team is to run, because of what came while another thread ran it.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// Returns this node's rank in the team.
@@ -208,7 +214,7 @@ impl TeamCore {
             let number = state.next;
             state.next += 1;
             let after = node.coherence.order.coherence_calls();
-            let mut task = CollectiveRun::new(number, call, stage, after);
+            let mut task = CollectiveRun::new(number, call, stage, after, self.has_memory);
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             // Once a rank is lost, ranks call different things, because some have failed and some
             // have not. The loss is the reason then.
@@ -248,7 +254,7 @@ impl TeamCore {
             }
             state.next = state.next.max(next);
             let next = state.next;
-            state.pass_over(next);
+            state.leave(next);
             if let Some(last) = state.next.checked_sub(1) {
                 state.mail.forget(last);
             }
@@ -318,18 +324,26 @@ impl TeamCore {
     }
 
     /// Runs collectives until all wait. Returns at once if another thread does so, which then looks
-    /// again.
-    fn run_all(self: &Arc<Self>, node: &Node) {
+    /// again. A caller runs its collective itself, and waits for the other thread.
+    pub(super) fn run_all(
+        self: &Arc<Self>,
+        node: &Node,
+        mut caller: Option<(u64, &mut CallerRun<'_>)>,
+    ) {
         // A handler that interrupts this thread must not wait for the lock.
         let _masked = locked(|| ());
         loop {
             let mut state = match self.state.try_lock() {
                 Ok(state) => state,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::WouldBlock) if caller.is_none() => return,
+                Err(TryLockError::WouldBlock) => {
+                    self.state.lock().unwrap_or_else(PoisonError::into_inner)
+                }
             };
             self.asked.store(false, Ordering::SeqCst);
-            self.work(&mut state, node);
+            let caller = caller.as_mut().map(|(number, caller)| (*number, &mut **caller));
+            self.work(&mut state, node, caller);
             let wakers = std::mem::take(&mut state.wakers);
             let has_settled = std::mem::take(&mut state.has_settled);
             let is_idle = state.tasks.is_empty() && !state.shrinks.are_called();
@@ -347,7 +361,12 @@ impl TeamCore {
         }
     }
 
-    fn work(self: &Arc<Self>, state: &mut TeamState, node: &Node) {
+    fn work(
+        self: &Arc<Self>,
+        state: &mut TeamState,
+        node: &Node,
+        mut caller: Option<(u64, &mut CallerRun<'_>)>,
+    ) {
         loop {
             while let Some(parcel) = self.incoming.pop() {
                 self.take(state, node, parcel);
@@ -369,9 +388,20 @@ impl TeamCore {
                 self.fail_front(state, node, doom);
                 continue;
             }
-            let progress = match node.departures.loss_in(&self.ranks) {
+            let caller = caller.as_mut().filter(|caller| caller.0 == of);
+            let caller = caller.map(|(_, caller)| &mut **caller);
+            let loss = node.departures.loss_in(&self.ranks);
+            if loss.is_none() && caller.is_none() && task.is_callers() {
+                // Its caller looks once more.
+                if let Some(exchange) = exchange.as_ref().filter(|one| one.may_go_on()) {
+                    exchange.end_wait();
+                }
+                *has_settled = true;
+                return;
+            }
+            let progress = match loss {
                 Some(failure) => Progress::Fails(CollectiveFailure::Lost(failure)),
-                None => task.run(self, node, (mail, exchange.as_mut()), wakers),
+                None => task.run(self, node, (mail, exchange.as_mut()), caller, wakers),
             };
             match progress {
                 Progress::Ended => state.end_front(true),
@@ -422,7 +452,7 @@ impl TeamCore {
         }
         let waker = task.fail(doom.failure.clone());
         state.wakers.extend(waker);
-        state.pass_over(number + 1);
+        state.leave(number + 1);
         state.end_front(false);
         self.tell_all(node, number, call, &doom);
     }
@@ -599,7 +629,7 @@ impl RegisteredTeam for TeamCore {
     }
 
     fn advance(self: Arc<Self>, node: &Node) -> bool {
-        self.run_all(node);
+        self.run_all(node, None);
         self.is_over()
     }
 
@@ -663,15 +693,24 @@ impl TeamState {
         self.exchange.as_ref().is_some_and(Exchange::may_go_on)
     }
 
-    /// Passes over all collectives below this number in the slots.
-    fn pass_over(&mut self, number: u64) {
+    /// Leaves all collectives below this number in the memory of the machine.
+    fn leave(&mut self, number: u64) {
         if let Some(exchange) = &mut self.exchange {
-            exchange.pass_over(number);
-            exchange.end_wait();
+            exchange.leave(number);
         }
     }
 
-    fn task(&mut self, number: u64) -> Option<&mut CollectiveRun> {
+    /// Returns `true` if no call, parcel or failure comes before the next call.
+    pub fn is_quiet(&self) -> bool {
+        self.tasks.is_empty()
+            && self.late.is_none()
+            && self.failed.is_empty()
+            && self.disorders.is_empty()
+            && self.mail.is_quiet()
+            && !self.shrinks.are_called()
+    }
+
+    pub fn task(&mut self, number: u64) -> Option<&mut CollectiveRun> {
         // Numbers may be left out (`skip_disorders`).
         let at = self.tasks.binary_search_by_key(&number, |task| task.number).ok()?;
         self.tasks.get_mut(at)
@@ -757,7 +796,7 @@ impl TeamState {
         self.has_settled = true;
     }
 
-    fn remember(&mut self, number: u64, call: CollectiveCall, well: bool) {
+    pub fn remember(&mut self, number: u64, call: CollectiveCall, well: bool) {
         self.history.push_back((number, call, well));
         if self.history.len() > HISTORY {
             self.history.pop_front();

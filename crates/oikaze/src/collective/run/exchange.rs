@@ -1,18 +1,16 @@
-//! Exchange of values in the slots of an arena (COLL-7), in place of parcels.
+//! Exchange of values in the memory of a machine (COLL-7), in place of parcels.
 
-use oikaze_os::shm::{Arena, SLOT_BYTES, SlotHead};
+use oikaze_os::shm::{Arena, ArenaEvent, PieceNumber, SlotHead};
 use oikaze_protocol::Rank;
-use oikaze_protocol::collective::{CollectiveCall, CollectiveKind};
+use oikaze_protocol::collective::CollectiveCall;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Number of latest calls that a rank remembers: more than a rank has slots.
 const CALLS: usize = 8;
-/// Bit of the first word of a head: the values are in the slot.
-const IN_SLOT: u64 = 1 << 63;
 
-/// The slots of a team's ranks, as one rank uses them. Collectives are numbered from 0, as in the
+/// The memory of a team's ranks, as one rank uses it. Collectives are numbered from 0, as in the
 /// team.
 pub(super) struct Exchange {
     arena: Arc<Arena>,
@@ -23,6 +21,12 @@ pub(super) struct Exchange {
     next: u64,
     /// The latest calls of this rank.
     calls: VecDeque<(u64, CollectiveCall)>,
+    /// Number below which this rank reads no piece.
+    read: PieceNumber,
+    /// Polls for an event before this rank notes that it waits.
+    polls: usize,
+    /// Memory for values that are combined.
+    pub scratch: Vec<u8>,
 }
 
 /// Call of another rank that contradicts this rank's of the same number (COLL-7.4).
@@ -41,18 +45,36 @@ pub(super) enum Obstacle {
     Contradiction(Contradiction),
     /// This rank gives another number of elements than it says.
     Broken(Rank),
+    /// There is not enough memory for a result of so many bytes.
+    NoMemory(usize),
 }
 
 impl Exchange {
     /// Makes the exchange of `ranks` ranks, of which this one is `me`, before the first collective.
     pub fn new(arena: Arc<Arena>, me: Rank, ranks: usize) -> Exchange {
         let (compared, calls) = (vec![0; ranks], VecDeque::with_capacity(CALLS + 1));
-        Exchange { arena, me, compared, next: 0, calls }
+        let read = PieceNumber::default();
+        Exchange { arena, me, compared, next: 0, calls, read, polls: 0, scratch: Vec::new() }
     }
 
-    /// Returns the rank of this node.
-    pub fn me(&self) -> Rank {
-        self.me
+    /// Sets how often this rank polls for an event before it notes that it waits.
+    pub fn poll_up_to(&mut self, polls: usize) {
+        self.polls = polls;
+    }
+
+    /// Waits for an event, as long as the polls last.
+    fn wait_for(&mut self, event: ArenaEvent, of: Rank) -> Result<(), Obstacle> {
+        for _ in 0..self.polls {
+            if self.arena.has_happened(event) {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        if !self.arena.has_happened(event) && self.arena.wait_for(event) {
+            return Err(Obstacle::Waits(of));
+        }
+        self.arena.end_wait();
+        Ok(())
     }
 
     /// Comes to a collective, with values if there are any. They fit a slot.
@@ -63,24 +85,21 @@ impl Exchange {
         &mut self,
         number: u64,
         call: CollectiveCall,
-        values: Option<&[u8]>,
+        values: &[u8],
     ) -> Result<(), Obstacle> {
         let place = number + 1;
         // First, because others may wait for it.
         self.pass_over(number);
         while let Some(reader) = self.arena.first_reader(place) {
             // The rank must come to the collective after the one whose slot this is.
-            if self.arena.wait_for(reader, Arena::number_of_release(place)) {
-                return Err(Obstacle::Waits(reader));
-            }
+            let event = ArenaEvent::Comes(reader, Arena::number_of_release(place));
+            self.wait_for(event, reader)?;
         }
-        self.arena.end_wait();
         // Heads that are about to be overwritten.
         for rank in (0..).take(self.compared.len()) {
             self.compare(rank, (number + 1).saturating_sub(Arena::SLOTS))?;
         }
-        let head = head_of(&call, values.is_some());
-        self.arena.give(place, head, values.unwrap_or_default());
+        self.arena.give(place, call.to_words(), values);
         self.next = place;
         self.calls.push_back((number, call));
         if self.calls.len() > CALLS {
@@ -90,28 +109,32 @@ impl Exchange {
     }
 
     /// Passes over all collectives below `number`, which this rank does not come to (COLL-7.5).
-    pub fn pass_over(&mut self, number: u64) {
+    fn pass_over(&mut self, number: u64) {
         if self.next < number {
             self.arena.pass_over(number);
             self.next = number;
         }
     }
 
-    /// Returns the call of a rank that has come to a collective, and whether its values are in its
-    /// slot.
+    /// Leaves all collectives below `number`, which have ended here or failed. The rank reads none
+    /// of their values any more, and waits for none.
+    pub fn leave(&mut self, number: u64) {
+        self.pass_over(number);
+        self.note_read(PieceNumber::after(number));
+        self.arena.end_wait();
+    }
+
+    /// Returns the call of a rank that has come to a collective.
     ///
     /// # Errors
     /// The rank has not come, or has called something else in this collective or before.
-    pub fn call_of(&mut self, rank: Rank, number: u64) -> Result<(CollectiveCall, bool), Obstacle> {
+    pub fn call_of(&mut self, rank: Rank, number: u64) -> Result<CollectiveCall, Obstacle> {
         let place = number + 1;
-        if !self.arena.has_given(rank, place) && self.arena.wait_for(rank, place) {
-            return Err(Obstacle::Waits(rank));
-        }
+        self.wait_for(ArenaEvent::Comes(rank, place), rank)?;
         self.compare(rank, place)?;
-        self.arena.end_wait();
         let head = self.arena.head(rank, place);
         // A rank that has passed over the collective says why in a parcel.
-        head.and_then(|head| call_of(&head)).ok_or(Obstacle::Waits(rank))
+        head.and_then(CollectiveCall::from_words).ok_or(Obstacle::Waits(rank))
     }
 
     /// Compares a rank's calls below `end` with this rank's, as far as they are in slots.
@@ -121,22 +144,94 @@ impl Exchange {
             return Ok(());
         }
         let from = std::mem::replace(compared, end).max(end.saturating_sub(Arena::SLOTS));
-        for &(number, mine) in self.calls.iter().filter(|call| (from..end).contains(&call.0)) {
-            let head = self.arena.head(rank, number + 1);
-            if let Some((theirs, _)) = head.and_then(|head| call_of(&head))
+        // The latest calls are compared, so look at those first.
+        let latest = self.calls.iter().rev().take_while(|call| call.0 >= from);
+        let mut found = None;
+        for &(number, mine) in latest.filter(|call| call.0 < end) {
+            let words: Option<SlotHead> = self.arena.head(rank, number + 1);
+            if let Some(theirs) = words.and_then(CollectiveCall::from_words)
                 && mine.contradicts(&theirs)
             {
-                *compared = number + 1;
-                let contradiction = Contradiction { number, from: rank, theirs, mine };
-                return Err(Obstacle::Contradiction(contradiction));
+                found = Some(Contradiction { number, from: rank, theirs, mine });
             }
+        }
+        match found {
+            Some(contradiction) => {
+                *compared = contradiction.number + 1;
+                Err(Obstacle::Contradiction(contradiction))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Copies short values of a rank that has come, from byte `at` on.
+    pub fn read(&self, rank: Rank, number: u64, at: usize, into: &mut [u8]) {
+        self.arena.read(rank, number + 1, at, into);
+    }
+
+    /// Writes parts of this rank's values into its piece, and gives it. No rank reads its buffer
+    /// any more.
+    pub fn give_piece(
+        &self,
+        (number, piece): (u64, u64),
+        values: &[u8],
+        ranges: impl Iterator<Item = Range<usize>>,
+    ) {
+        let place = PieceNumber::of(number + 1, piece);
+        let mut at = 0;
+        for range in ranges {
+            let part = values.get(range).unwrap_or_default();
+            self.arena.write_piece(place, at, part);
+            at += part.len();
+        }
+        self.arena.give_piece(place);
+    }
+
+    /// Returns `true` if the buffer of this rank's piece is free.
+    pub fn is_piece_free(&self, (number, piece): (u64, u64)) -> bool {
+        self.arena.first_piece_reader(PieceNumber::of(number + 1, piece)).is_none()
+    }
+
+    /// Waits until the buffer of this rank's piece is free.
+    ///
+    /// # Errors
+    /// A rank may still read it.
+    pub fn wait_for_buffer(&mut self, (number, piece): (u64, u64)) -> Result<(), Obstacle> {
+        let place = PieceNumber::of(number + 1, piece);
+        while let Some((reader, event)) = self.arena.first_piece_reader(place) {
+            self.wait_for(event, reader)?;
         }
         Ok(())
     }
 
-    /// Copies values of a rank that has come, from byte `at` on.
-    pub fn read(&self, rank: Rank, number: u64, at: usize, into: &mut [u8]) {
-        self.arena.read(rank, number + 1, at, into);
+    /// Waits for a piece of a rank.
+    ///
+    /// # Errors
+    /// The rank has not given it.
+    pub fn wait_for_piece(&mut self, from: Rank, of: (u64, u64)) -> Result<(), Obstacle> {
+        self.wait_for(ArenaEvent::GivesPiece(from, PieceNumber::of(of.0 + 1, of.1)), from)
+    }
+
+    /// Copies a part of a piece that a rank has given.
+    pub fn read_piece(&self, from: Rank, of: (u64, u64), at: usize, into: &mut [u8]) {
+        self.arena.read_piece(from, PieceNumber::of(of.0 + 1, of.1), at, into);
+    }
+
+    /// Notes that this rank reads no pieces of a collective below this one.
+    pub fn note_piece_read(&mut self, (number, piece): (u64, u64)) {
+        self.note_read(PieceNumber::of(number + 1, piece));
+    }
+
+    /// Notes that this rank reads no pieces of a collective.
+    pub fn note_all_read(&mut self, number: u64) {
+        self.note_read(PieceNumber::after(number + 1));
+    }
+
+    fn note_read(&mut self, before: PieceNumber) {
+        if self.read < before {
+            self.read = before;
+            self.arena.note_read(before);
+        }
     }
 
     /// Returns `true` if this rank waits for one that has come meanwhile.
@@ -148,42 +243,4 @@ impl Exchange {
     pub fn end_wait(&self) {
         self.arena.end_wait();
     }
-}
-
-/// Returns `true` if the values that one rank gives to a collective fit a slot. All ranks that know
-/// the count get the same answer.
-pub(super) fn fits_slot(kind: CollectiveKind, count: usize, size: usize, ranks: usize) -> bool {
-    if size == 0 {
-        return false;
-    }
-    let blocks = match kind {
-        CollectiveKind::Scatter | CollectiveKind::AllToAll | CollectiveKind::ReduceScatter => ranks,
-        CollectiveKind::Shrink => return false,
-        _ => 1,
-    };
-    count.saturating_mul(blocks).saturating_mul(size) <= SLOT_BYTES
-}
-
-/// Returns the ranks for which a rank waits in a collective, in their order. In a scan that is all
-/// of them, so that each rank finds a call that differs.
-pub(super) fn sources(kind: CollectiveKind, me: Rank, root: Rank, ranks: usize) -> Range<Rank> {
-    let all = 0..Rank::try_from(ranks).unwrap_or(Rank::MAX);
-    match kind {
-        CollectiveKind::Broadcast | CollectiveKind::Scatter => root..root.saturating_add(1),
-        CollectiveKind::Gather | CollectiveKind::Reduce if me != root => 0..0,
-        CollectiveKind::Shrink => 0..0,
-        _ => all,
-    }
-}
-
-fn head_of(call: &CollectiveCall, is_in_slot: bool) -> SlotHead {
-    let mut words = call.to_words();
-    words[0] |= if is_in_slot { IN_SLOT } else { 0 };
-    words
-}
-
-fn call_of(head: &SlotHead) -> Option<(CollectiveCall, bool)> {
-    let [first, second, third] = *head;
-    let call = CollectiveCall::from_words([first & !IN_SLOT, second, third])?;
-    Some((call, first & IN_SLOT != 0))
 }

@@ -69,6 +69,11 @@ impl Mail {
         }
     }
 
+    /// Returns `true` if no parcel waits for its step, and no rank for a report.
+    pub fn is_quiet(&self) -> bool {
+        self.kept.is_empty() && !self.owes_reports
+    }
+
     /// Takes the parcel of this step.
     pub fn take(&mut self, number: u64, round: RoundNumber, from: Rank) -> Option<Body> {
         self.kept.remove(&(number, round, from))?.body

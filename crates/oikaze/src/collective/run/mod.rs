@@ -11,15 +11,20 @@
 //! |---|---|
 //! | `core.rs` | one team: its collectives in their order, parcels, failures |
 //! | `task.rs` | one collective: the steps of its plan |
+//! | `memory.rs`, `exchange.rs` | one collective, and a team, in the memory of a machine |
+//! | `calling.rs`, `caller.rs` | collectives whose waiting callers take their steps there |
 //! | `mail.rs` | parcels that came before their step, and the credit for them |
 //! | `stage.rs` | a plan's work, and what follows |
 //! | `work.rs`, `rope.rs` | the work buffer: dense, or long and in pieces |
 //! | `shrink.rs` | agreements on the living ranks |
 //! | `slot.rs` | where the outcome appears |
 
+pub(crate) mod caller;
+pub(crate) mod calling;
 pub(crate) mod core;
 mod exchange;
 mod mail;
+pub(crate) mod memory;
 mod rope;
 pub(crate) mod shrink;
 pub(crate) mod slot;

@@ -1,15 +1,15 @@
 //! Stages: the buffer on which one plan works, and what follows when the plan is done.
 
-use super::exchange::{fits_slot, sources};
+use super::memory::plan_of;
 use super::work::{PartBytes, UntypedResult, Work};
 use crate::collective::operator::Combiner;
 use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
-    Arrival, CollectiveKind, Facts, Lengths, Order, Part, Plan, PlanRequest, PlanStep, choose, plan,
+    Arrival, CollectiveKind, Facts, Lengths, MemoryFacts, Order, Part, Plan, PlanRequest, PlanStep,
+    choose, plan,
 };
 use oikaze_runtime::node::WorkPool;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Lengths and place of a collective, from which its plan is made.
@@ -24,8 +24,8 @@ pub(in crate::collective) struct StageShape {
     pub pool: Arc<WorkPool>,
     /// Lengths of the blocks to each rank, and from each, if they differ.
     pub uneven: Option<(Vec<usize>, Vec<usize>)>,
-    /// The team has slots for short values.
-    pub has_slots: bool,
+    /// The team has memory that all ranks map.
+    pub has_memory: bool,
 }
 
 impl StageShape {
@@ -119,8 +119,6 @@ pub(in crate::collective) struct Stage {
     /// Lengths of the vectors that the result consists of, if it is not one.
     lens: Option<Vec<usize>>,
     next: Option<NextStage>,
-    /// The values go through a slot. There is no plan.
-    is_in_slot: bool,
 }
 
 impl Stage {
@@ -128,15 +126,7 @@ impl Stage {
     /// [`prepare`](Self::prepare), the root knows how many elements there are.
     pub fn new(shape: StageShape, size: usize, combiner: Option<Combiner>) -> Box<Self> {
         let work = Work::new(size, Arc::clone(&shape.pool));
-        Box::new(Stage {
-            shape,
-            combiner,
-            work,
-            plan: None,
-            lens: None,
-            next: None,
-            is_in_slot: false,
-        })
+        Box::new(Stage { shape, combiner, work, plan: None, lens: None, next: None })
     }
 
     /// Cuts the result into vectors of these lengths, if there are any.
@@ -157,11 +147,9 @@ impl Stage {
     /// # Errors
     /// There is no plan for the lengths.
     pub fn prepare(&mut self, count: usize, input: &[u8]) -> Result<(), String> {
-        let StageShape { kind, has_slots, ref uneven, .. } = self.shape;
-        let is_short = fits_slot(kind, count, self.work.size(), self.shape.ranks());
-        if has_slots && is_short && uneven.is_none() && self.next.is_none() {
-            self.work = self.work.with(input.to_vec());
-            self.is_in_slot = true;
+        let may_use_memory = self.shape.has_memory && self.shape.uneven.is_none();
+        if may_use_memory && self.next.is_none() && plan_of(self.facts(), count).is_some() {
+            self.work = self.work.with(try_copy_of(input)?);
             return Ok(());
         }
         let commutes = self.combiner.as_ref().is_none_or(|combiner| combiner.commutes);
@@ -224,86 +212,33 @@ impl Stage {
         self.work.copy(part, into);
     }
 
-    /// Returns the values of this rank, if they go through a slot.
-    pub(super) fn slot_values(&mut self) -> Option<PartBytes<'_>> {
-        let all = Part::new(0, self.work.len());
-        self.is_in_slot.then(|| self.work.bytes(all))
-    }
-
     /// Makes the values go by parcels.
-    pub(super) fn leave_slots(&mut self) {
-        self.shape.has_slots = false;
+    pub(super) fn by_parcels(mut self: Box<Self>) -> Box<Self> {
+        self.shape.has_memory = false;
+        self
     }
 
-    /// Returns the ranks for which this rank waits in slots.
-    pub(super) fn sources(&self) -> Range<Rank> {
-        let StageShape { kind, rank, root, .. } = self.shape;
-        sources(kind, rank, root, self.shape.ranks())
+    /// Returns the facts of the collective, as one through memory.
+    pub(super) fn facts(&self) -> MemoryFacts {
+        let StageShape { kind, rank: me, root, .. } = self.shape;
+        MemoryFacts { kind, me, root, ranks: self.shape.ranks(), size: self.work.size() }
     }
 
-    /// Makes the result of the values in slots. The root of a kind that has one gives `count`
-    /// elements. `read` copies values of a rank from some byte on.
-    pub(super) fn end_in_slots(
-        self: Box<Self>,
-        count: usize,
-        read: &dyn Fn(Rank, usize, &mut [u8]),
-    ) -> UntypedResult {
-        let Stage { shape, combiner, work, .. } = *self;
-        let StageShape { kind, rank: me, root, .. } = shape;
-        let (size, ranks) = (work.size(), shape.ranks());
-        let work_of = |bytes: Vec<u8>| {
-            let work = work.with(bytes);
-            let len = work.len();
-            UntypedResult::new(work, Part::new(0, len), None)
-        };
-        let Some(mine) = work.dense() else { return work_of(Vec::new()) };
-        let len = mine.len();
-        let block = len / ranks.max(1);
-        let copy = |rank: usize, at: usize, into: &mut [u8]| match Rank::try_from(rank) {
-            Ok(rank) if rank == me => {
-                let part = mine.get(at..at.saturating_add(into.len())).unwrap_or_default();
-                into.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
-            }
-            Ok(rank) => read(rank, at, into),
-            Err(_) => {}
-        };
-        let one = |rank: usize, at: usize, len: usize| {
-            let mut bytes = vec![0; len];
-            copy(rank, at, &mut bytes);
-            bytes
-        };
-        let all = |at: usize, len: usize| {
-            let mut bytes = vec![0; len.saturating_mul(ranks)];
-            for (rank, into) in bytes.chunks_exact_mut(len.max(1)).enumerate() {
-                copy(rank, at, into);
-            }
-            bytes
-        };
-        let combined = |ranks: usize, at: usize, len: usize| {
-            let combine = |here: &mut [u8], new: &[u8]| {
-                if let Some(combiner) = &combiner {
-                    (combiner.combine)(here, new, Order::NewLast);
-                }
-            };
-            combine_in_order(ranks, &|rank| one(rank, at, len), &combine)
-        };
-        let place = me as usize;
-        work_of(match kind {
-            CollectiveKind::Broadcast => one(root as usize, 0, count.saturating_mul(size)),
-            CollectiveKind::Scatter => {
-                let block = count / ranks.max(1) * size;
-                one(root as usize, place * block, block)
-            }
-            CollectiveKind::Gather | CollectiveKind::Reduce if me != root => Vec::new(),
-            CollectiveKind::Gather | CollectiveKind::AllGather => all(0, len),
-            CollectiveKind::AllToAll => all(place * block, block),
-            CollectiveKind::Reduce | CollectiveKind::AllReduce => combined(ranks, 0, len),
-            CollectiveKind::ReduceScatter => combined(ranks, place * block, block),
-            CollectiveKind::Scan => combined(place + 1, 0, len),
-            CollectiveKind::ExclusiveScan if me == 0 => Vec::new(),
-            CollectiveKind::ExclusiveScan => combined(place, 0, len),
-            CollectiveKind::Shrink => Vec::new(),
-        })
+    /// Takes the values that this rank gives through memory.
+    pub(super) fn take_given(&mut self) -> Vec<u8> {
+        self.work.take_dense()
+    }
+
+    /// Returns the operator.
+    pub(super) fn combiner(&self) -> Option<&Combiner> {
+        self.combiner.as_ref()
+    }
+
+    /// Ends a collective through memory, which has this result.
+    pub(super) fn end_with(self: Box<Self>, result: Vec<u8>) -> UntypedResult {
+        let work = self.work.with(result);
+        let len = work.len();
+        UntypedResult::new(work, Part::new(0, len), None)
     }
 
     /// Ends the plan, whose result is this part.
@@ -320,37 +255,11 @@ impl Stage {
     }
 }
 
-/// Combines the values of the first `ranks` ranks, in the tree of recursive doubling: all ranks get
-/// the bits that all_reduce by parcels gives them (COLL-7.3).
-fn combine_in_order(
-    ranks: usize,
-    values: &dyn Fn(usize) -> Vec<u8>,
-    combine: &dyn Fn(&mut [u8], &[u8]),
-) -> Vec<u8> {
-    let size = 1 << ranks.checked_ilog2().unwrap_or(0);
-    // The first ranks form pairs, so that a power of two of places is left.
-    let pairs = ranks.saturating_sub(size);
-    let place = |place: usize| {
-        if place >= pairs {
-            return values(place + pairs);
-        }
-        let mut both = values(2 * place);
-        combine(&mut both, &values(2 * place + 1));
-        both
-    };
-    tree(0..size, &place, combine)
-}
-
-fn tree(
-    places: Range<usize>,
-    place: &dyn Fn(usize) -> Vec<u8>,
-    combine: &dyn Fn(&mut [u8], &[u8]),
-) -> Vec<u8> {
-    let half = places.len() / 2;
-    if half == 0 {
-        return place(places.start);
-    }
-    let mut low = tree(places.start..places.start + half, place, combine);
-    combine(&mut low, &tree(places.start + half..places.end, place, combine));
-    low
+fn try_copy_of(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut copy = Vec::new();
+    let len = bytes.len();
+    copy.try_reserve_exact(len)
+        .map_err(|_| format!("there is not enough memory for {len} bytes"))?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }

@@ -1,24 +1,27 @@
 //! One collective of one team: the steps of its plan.
 
+use super::caller::CallerRun;
 use super::core::Doom;
 use super::exchange::{Contradiction, Exchange, Obstacle};
 use super::mail::Mail;
+use super::memory::{MemoryEnd, MemoryRun, OwnBuffers};
 use super::slot::{CollectiveFailure, Slot};
 use super::stage::{End, Stage};
 use super::work::UntypedResult;
 use crate::collective::run::core::TeamCore;
 use crate::panics::message_of_panic;
 use oikaze_engine::Body;
-use oikaze_os::shm::SLOT_BYTES;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveCall, ParcelPurpose, Part, Plan, PlanStep, RoundNumber,
 };
 use oikaze_protocol::limits::MESSAGE_MAX;
 use oikaze_runtime::node::Node;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
+use std::thread;
 
 /// Position of the number of a collective's plan in the number of a round.
 const STAGE_SHIFT: u32 = 24;
@@ -29,7 +32,7 @@ pub(super) struct CollectiveRun {
     pub call: CollectiveCall,
     /// Number of collectives of coherence that this rank had called before.
     pub after: u64,
-    /// `None`: it has ended.
+    /// `None`: it has ended, or its caller runs it.
     stage: Option<Box<Stage>>,
     /// Place of the outcome.
     slot: Arc<Slot>,
@@ -37,21 +40,14 @@ pub(super) struct CollectiveRun {
     stages: RoundNumber,
     plan: Option<Plan>,
     next: usize,
-    /// Its part in the slots of the team.
-    in_slots: InSlots,
+    /// Its part in the memory of the machine. `None`: the values go by parcels.
+    memory: Option<MemoryRun>,
+    /// Values and result in the memory of the machine, if the caller does not have them.
+    buffers: OwnBuffers,
+    /// Progress of its first steps, which its caller has taken.
+    begun: Option<Progress>,
     /// Reason for which it fails as soon as it is its turn.
     pub doomed: Option<Doom>,
-}
-
-/// Part of a collective in the slots of its team.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum InSlots {
-    /// This rank has not come to the collective there.
-    NotCome,
-    /// This rank has come.
-    Come,
-    /// The values go by parcels.
-    Left,
 }
 
 /// Result of running a task.
@@ -67,29 +63,81 @@ pub(super) enum Progress {
 }
 
 impl CollectiveRun {
+    /// Makes the run of a call that this rank has begun after `after` collectives of coherence. A
+    /// team whose ranks share memory compares calls there (`has_memory`).
     pub fn new(
         number: u64,
         call: CollectiveCall,
-        (stage, slot): (Box<Stage>, Arc<Slot>),
+        (mut stage, slot): (Box<Stage>, Arc<Slot>),
+        after: u64,
+        has_memory: bool,
+    ) -> CollectiveRun {
+        let memory = has_memory.then(|| MemoryRun::new(stage.facts(), &call));
+        let is_in_memory = memory.as_ref().is_some_and(|memory| !memory.is_by_parcels());
+        let given = if is_in_memory { stage.take_given() } else { Vec::new() };
+        CollectiveRun {
+            stage: Some(stage),
+            memory,
+            buffers: OwnBuffers::new(given),
+            ..CollectiveRun::of_caller(number, call, None, slot, after)
+        }
+    }
+
+    /// Makes the run of a call whose caller runs it through memory.
+    pub fn of_caller(
+        number: u64,
+        call: CollectiveCall,
+        memory: Option<MemoryRun>,
+        slot: Arc<Slot>,
         after: u64,
     ) -> CollectiveRun {
         CollectiveRun {
             number,
             call,
             after,
-            stage: Some(stage),
+            stage: None,
             slot,
             stages: 0,
             plan: None,
             next: 0,
-            in_slots: InSlots::NotCome,
+            memory,
+            buffers: OwnBuffers::default(),
+            begun: None,
             doomed: None,
+        }
+    }
+
+    /// Returns `true` if its caller alone can run it.
+    pub fn is_callers(&self) -> bool {
+        self.stage.is_none()
+    }
+
+    /// Notes how the first steps have ended, which its caller has taken.
+    pub fn note_begin(
+        &mut self,
+        me: Rank,
+        ended: thread::Result<Result<MemoryEnd, Obstacle>>,
+        caller: &mut CallerRun<'_>,
+    ) {
+        self.begun = match ended {
+            Ok(ended) => self.progress_of(ended, Some(caller)),
+            Err(payload) => Some(Progress::Fails(panicked(me, payload.as_ref()))),
+        };
+    }
+
+    /// Takes the caller's values and what there is of the result, so that other threads run it.
+    pub fn take_over(&mut self, caller: &mut CallerRun<'_>) {
+        if self.stage.is_none() {
+            let len = self.memory.as_ref().and_then(MemoryRun::result_len).unwrap_or(0);
+            self.buffers = OwnBuffers::copy_of(caller.buffers, len);
+            self.stage = Some(caller.stage());
         }
     }
 
     /// Returns a number that changes with each step.
     pub fn step(&self) -> usize {
-        self.next + ((self.stages as usize) << STAGE_SHIFT)
+        let in_memory = self.memory.as_ref().map_or(0, MemoryRun::step);
+        self.next + in_memory + ((self.stages as usize) << STAGE_SHIFT)
     }
 
     /// Settles with a failure.
@@ -98,53 +146,91 @@ impl CollectiveRun {
         self.slot.settle(Err(failure))
     }
 
-    /// Runs steps until one has to wait.
+    /// Runs steps until one has to wait. A `caller` runs its own collective.
     pub fn run(
         &mut self,
         team: &TeamCore,
         node: &Node,
         (mail, exchange): (&mut Mail, Option<&mut Exchange>),
+        caller: Option<&mut CallerRun<'_>>,
         wakers: &mut Vec<Waker>,
     ) -> Progress {
-        // A function of the program may panic.
-        match catch_unwind(AssertUnwindSafe(|| {
-            self.run_steps(team, node, (mail, exchange), wakers)
-        })) {
-            Ok(progress) => progress,
-            Err(payload) => Progress::Fails(CollectiveFailure::Mistake(format!(
-                "the operator panicked on rank {}: {}. Mend the function that was given as operator",
-                team.me(),
-                message_of_panic(payload.as_ref())
-            ))),
+        if let Some(progress) = self.begun.take() {
+            return progress;
         }
+        let run = || match exchange.filter(|_| self.memory.is_some()) {
+            Some(exchange) => match self.run_in_memory(exchange, caller) {
+                Some(Progress::Ended) => {
+                    wakers.extend(self.end_in_memory());
+                    Progress::Ended
+                }
+                Some(progress) => progress,
+                None => self.run_steps(team, node, mail, wakers),
+            },
+            None => self.run_steps(team, node, mail, wakers),
+        };
+        // A function of the program may panic.
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(progress) => progress,
+            Err(payload) => Progress::Fails(panicked(team.me(), payload.as_ref())),
+        }
+    }
+
+    /// Runs steps in the memory of the machine. Returns `None` if the values go by parcels.
+    fn run_in_memory(
+        &mut self,
+        exchange: &mut Exchange,
+        caller: Option<&mut CallerRun<'_>>,
+    ) -> Option<Progress> {
+        let memory = self.memory.as_mut()?;
+        let call = (self.number, &mut self.call);
+        let (ended, caller) = match (&self.stage, caller) {
+            (Some(stage), _) => {
+                (memory.run(exchange, call, &mut self.buffers, stage.combiner()), None)
+            }
+            (None, Some(caller)) => (caller.run(memory, exchange, call), Some(caller)),
+            (None, None) => return Some(Progress::Waits(None)),
+        };
+        self.progress_of(ended, caller)
+    }
+
+    fn progress_of(
+        &mut self,
+        ended: Result<MemoryEnd, Obstacle>,
+        caller: Option<&mut CallerRun<'_>>,
+    ) -> Option<Progress> {
+        Some(match ended {
+            Ok(MemoryEnd::Done) => Progress::Ended,
+            Ok(MemoryEnd::Parcels) => {
+                self.memory = None;
+                let stage = self.stage.take().or_else(|| caller.map(CallerRun::stage));
+                self.stage = stage.map(Stage::by_parcels);
+                return None;
+            }
+            Err(Obstacle::Waits(rank)) => Progress::Waits(Some(rank)),
+            Err(Obstacle::Broken(rank)) => Progress::Fails(broken(rank)),
+            Err(Obstacle::NoMemory(bytes)) => Progress::Fails(CollectiveFailure::Mistake(format!(
+                "there is not enough memory for {bytes} bytes"
+            ))),
+            Err(Obstacle::Contradiction(contradiction)) => Progress::Contradicts(contradiction),
+        })
+    }
+
+    fn end_in_memory(&mut self) -> Option<Waker> {
+        let result = match self.stage.take() {
+            Some(stage) => stage.end_with(std::mem::take(&mut self.buffers).into_result()),
+            None => UntypedResult::of::<u8>(&[]),
+        };
+        self.slot.settle(Ok(result))
     }
 
     fn run_steps(
         &mut self,
         team: &TeamCore,
         node: &Node,
-        (mail, exchange): (&mut Mail, Option<&mut Exchange>),
+        mail: &mut Mail,
         wakers: &mut Vec<Waker>,
     ) -> Progress {
-        if let Some(exchange) = exchange.filter(|_| self.in_slots != InSlots::Left) {
-            match self.run_in_slots(exchange) {
-                Ok(Some(result)) => {
-                    wakers.extend(self.slot.settle(Ok(result)));
-                    return Progress::Ended;
-                }
-                Ok(None) => {
-                    self.in_slots = InSlots::Left;
-                    if let Some(stage) = &mut self.stage {
-                        stage.leave_slots();
-                    }
-                }
-                Err(Obstacle::Waits(rank)) => return Progress::Waits(Some(rank)),
-                Err(Obstacle::Broken(rank)) => return Progress::Fails(broken(rank)),
-                Err(Obstacle::Contradiction(contradiction)) => {
-                    return Progress::Contradicts(contradiction);
-                }
-            }
-        }
         loop {
             let Some(stage) = &mut self.stage else { return Progress::Ended };
             let plan = match &self.plan {
@@ -213,39 +299,12 @@ impl CollectiveRun {
     }
 }
 
-impl CollectiveRun {
-    /// Comes to the collective in the slots, and returns the result if all is there. Returns `None`
-    /// if the values go by parcels.
-    fn run_in_slots(&mut self, exchange: &mut Exchange) -> Result<Option<UntypedResult>, Obstacle> {
-        let Some(stage) = &mut self.stage else { return Ok(None) };
-        if self.in_slots == InSlots::NotCome {
-            exchange.give(self.number, self.call, stage.slot_values().as_deref())?;
-            self.in_slots = InSlots::Come;
-        }
-        let is_in_slot = stage.slot_values().is_some();
-        if !is_in_slot && (self.call.count.is_some() || self.call.uneven) {
-            return Ok(None);
-        }
-        let mut count = self.call.count;
-        let me = exchange.me();
-        for rank in stage.sources().filter(|rank| *rank != me) {
-            let (call, is_in_slot) = exchange.call_of(rank, self.number)?;
-            count = count.or(call.count);
-            if !is_in_slot {
-                // The root knows that its values are long.
-                self.call.count = count;
-                return Ok(None);
-            }
-        }
-        // The count of a root is not checked yet.
-        let count = count.and_then(|count| usize::try_from(count).ok());
-        let count = count.filter(|count| count.saturating_mul(stage.size()) <= SLOT_BYTES);
-        let count = count.ok_or(Obstacle::Broken(self.call.root))?;
-        let Some(stage) = self.stage.take() else { return Ok(None) };
-        let (exchange, number) = (&*exchange, self.number);
-        let read = |rank: Rank, at: usize, into: &mut [u8]| exchange.read(rank, number, at, into);
-        Ok(Some(stage.end_in_slots(count, &read)))
-    }
+/// Returns the failure of a collective whose operator has panicked.
+pub(super) fn panicked(me: Rank, payload: &(dyn Any + Send)) -> CollectiveFailure {
+    CollectiveFailure::Mistake(format!(
+        "the operator panicked on rank {me}: {}. Mend the function that was given as operator",
+        message_of_panic(payload)
+    ))
 }
 
 fn broken(rank: Rank) -> CollectiveFailure {

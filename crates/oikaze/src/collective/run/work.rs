@@ -68,6 +68,14 @@ impl Work {
         }
     }
 
+    /// Takes all bytes, if they are in one vector.
+    pub fn take_dense(&mut self) -> Vec<u8> {
+        match &mut self.content {
+            Content::Dense(bytes) => std::mem::take(bytes),
+            Content::Rope(_) => Vec::new(),
+        }
+    }
+
     /// Returns the number of elements of a buffer in one vector.
     pub fn len(&self) -> usize {
         self.dense().map_or(0, |bytes| bytes.len() / self.size.max(1))

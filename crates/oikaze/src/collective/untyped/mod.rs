@@ -9,6 +9,7 @@ use super::operator::{Combiner, Item, OperatorCode};
 use crate::collective::begin::{Carries, Start, Values};
 use crate::collective::calls::Collectives;
 use crate::collective::pending::Pending;
+use crate::collective::run::memory::{Buffers, InPlace, IntoSlice};
 use crate::collective::run::work::UntypedResult;
 use crate::error::Result;
 use crate::tables::element_kind::{ElementKind, ItemType};
@@ -194,16 +195,18 @@ impl<'t> Untyped<'t> {
         operator: Option<UntypedOperator>,
     ) -> Result<()> {
         let given = values.unwrap_or(result);
-        let pending = match self.checked(kind, operator, &[given, result]) {
-            Ok((item, combiner)) => {
-                let (values, room) = (Values::of_bytes(given, item), result.len() / item.size);
-                self.start.begin_even((kind, root), item, values, combiner, Some(room))
-            }
-            Err(why) => self.refused(kind, why),
+        let (item, combiner) = match self.checked(kind, operator, &[given, result]) {
+            Ok(checked) => checked,
+            Err(why) => return self.refused(kind, why).wait().map(drop),
         };
-        let came = pending.wait()?;
-        let is_source = kind == CollectiveKind::Broadcast && self.start.team.rank() == root;
-        if is_source || came.is_empty() { Ok(()) } else { came.copy_to(result) }
+        let (len, room) = (given.len() / item.size, Some(result.len() / item.size));
+        let run = |buffers: &mut dyn Buffers| {
+            self.start.run_even((kind, root), item, (buffers, len), combiner, room)
+        };
+        match values {
+            None => run(&mut InPlace(result)),
+            Some(given) => run(&mut IntoSlice { given, result }),
+        }
     }
 
     /// As [`Collectives::sum_exact`], of `f32` or `f64`. The sum of `f32` is one as well.

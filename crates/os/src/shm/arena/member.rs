@@ -1,5 +1,6 @@
 //! One node's side of an arena.
 
+use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::slots::{self, SlotHead, Slots};
 use super::words::{self, CallWay, MEMBERS_MAX, Words};
 use crate::memory::mapping::Mapping;
@@ -10,14 +11,18 @@ use oikaze_protocol::Rank;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Returns the bytes of the words of an arena, and of the whole arena.
-fn lens_of(members: u32) -> (usize, usize) {
+/// Returns the ranges of the words, the slots and the buffers of an arena, and its length in bytes.
+fn layout_of(members: u32) -> ([Range<usize>; 3], usize) {
     let members = (members as usize).min(MEMBERS_MAX);
     let words = words::len_of(members);
-    (words, (words + slots::len_of(members)).next_multiple_of(4096))
+    // Pages of their own, as the copies of long values are faster so.
+    let slots = words + slots::len_of(members).next_multiple_of(4096);
+    let pieces = slots + pieces::len_of(members);
+    ([0..words, words..slots, slots..pieces], pieces.next_multiple_of(4096))
 }
 
 /// Creates the memory of an arena, to be sent to all `members`.
@@ -25,21 +30,56 @@ fn lens_of(members: u32) -> (usize, usize) {
 /// # Errors
 /// [`MemoryError`].
 pub fn arena_memory(members: u32) -> Result<OwnedFd, MemoryError> {
-    sealed_file("oikaze-arena", lens_of(members).1)
+    sealed_file("oikaze-arena", layout_of(members).1)
+}
+
+/// Event at another member for which a node waits in a collective of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArenaEvent {
+    /// The member comes to this collective, or passes over it.
+    Comes(Rank, u64),
+    /// The member gives this piece.
+    GivesPiece(Rank, PieceNumber),
+    /// The member reads this piece no more.
+    HasRead(Rank, PieceNumber),
 }
 
 /// Bits of a member's number.
 const MEMBER_BITS: u32 = MEMBERS_MAX.ilog2();
+
+impl ArenaEvent {
+    /// Returns the event in two words, of which the first is not 0.
+    fn to_words(self) -> [u64; 2] {
+        let (kind, member, number) = match self {
+            ArenaEvent::Comes(member, number) => (1, member, number),
+            ArenaEvent::GivesPiece(member, number) => (2, member, number.to_word()),
+            ArenaEvent::HasRead(member, number) => (3, member, number.to_word()),
+        };
+        [kind << MEMBER_BITS | u64::from(member), number]
+    }
+
+    fn of_words([first, number]: [u64; 2]) -> Option<ArenaEvent> {
+        let member = (first % (1 << MEMBER_BITS)) as Rank;
+        match first >> MEMBER_BITS {
+            1 => Some(ArenaEvent::Comes(member, number)),
+            2 => Some(ArenaEvent::GivesPiece(member, PieceNumber::of_word(number))),
+            3 => Some(ArenaEvent::HasRead(member, PieceNumber::of_word(number))),
+            _ => None,
+        }
+    }
+}
 
 /// One node's side of an arena. Members are the ranks of a job, from 0 on.
 #[derive(Debug)]
 pub struct Arena {
     words: Words,
     slots: Slots,
+    pieces: PieceBuffers,
     members: u32,
-    /// Member and number for which this node waits in a collective of data, or 0
-    /// ([`Arena::wait_for`]).
-    awaited: AtomicU64,
+    /// Event for which this node waits in a collective of data, as words. The first is 0 if it
+    /// waits for none. Another thread may read words of two events: it looks once too often, or
+    /// else before it sleeps ([`Arena::fall_asleep`]).
+    awaited: [AtomicU64; 2],
     /// Is `true` while a thread may sleep of which the other members do not know, because it slept
     /// before this node waited for any.
     sleeps_unseen: AtomicBool,
@@ -61,7 +101,7 @@ impl Arena {
         lines: BTreeMap<Rank, Arc<ControlSocket>>,
     ) -> io::Result<Arena> {
         let invalid = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
-        let (of_words, bytes) = lens_of(members);
+        let (ranges, bytes) = layout_of(members);
         if lasting_len(memory)? != bytes as u64 {
             return Err(invalid("the memory is of another size"));
         }
@@ -69,14 +109,16 @@ impl Arena {
             return Err(invalid("the job has more nodes than an arena has room for"));
         }
         let mapping = Arc::new(Mapping::of_file(memory.as_fd(), bytes).map_err(io::Error::other)?);
-        let slots = Memory::new(Arc::clone(&mapping), of_words, bytes - of_words);
-        let words = Memory::new(mapping, 0, of_words);
+        let memory =
+            |range: Range<usize>| Memory::new(Arc::clone(&mapping), range.start, range.len());
+        let [words, slots, pieces] = ranges.map(memory);
         let (place, count) = (me as usize, members as usize);
         Ok(Arena {
             words: Words::new(words, place, count),
             slots: Slots::new(slots, place, count),
+            pieces: PieceBuffers::new(pieces, place, count),
             members,
-            awaited: AtomicU64::new(0),
+            awaited: Default::default(),
             sleeps_unseen: AtomicBool::new(false),
             lines,
         })
@@ -147,7 +189,7 @@ impl Arena {
         // Before the waits are read: a wait that begins later finds the flag.
         self.sleeps_unseen.store(true, Ordering::SeqCst);
         let number = undecided.load(Ordering::SeqCst);
-        if number == 0 && self.awaited.load(Ordering::SeqCst) == 0 {
+        if number == 0 && self.awaited[0].load(Ordering::SeqCst) == 0 {
             return false;
         }
         self.sleeps_unseen.store(false, Ordering::SeqCst);
@@ -215,31 +257,97 @@ impl Arena {
         }
     }
 
-    /// Notes that this node waits until a member comes to collective of data `number`. A thread of
-    /// this node that sleeps is woken then. Returns `false` if the member has come meanwhile.
+    /// Notes that this node waits for an event. A thread of this node that sleeps is woken then.
+    /// Returns `false` if it has happened meanwhile.
     #[must_use]
-    pub fn wait_for(&self, member: Rank, number: u64) -> bool {
-        self.awaited.store(number << MEMBER_BITS | u64::from(member), Ordering::SeqCst);
+    pub fn wait_for(&self, event: ArenaEvent) -> bool {
+        let words = event.to_words();
+        if self.awaited_words() != words {
+            self.awaited[0].store(0, Ordering::SeqCst);
+            self.awaited[1].store(words[1], Ordering::SeqCst);
+            self.awaited[0].store(words[0], Ordering::SeqCst);
+        }
         self.note_wait();
-        !self.has_given(member, number)
+        !self.has_happened(event)
     }
 
-    /// Notes that this node waits for no collective of data.
+    /// Notes that this node waits for no event.
     #[inline]
     pub fn end_wait(&self) {
-        if self.awaited.load(Ordering::Relaxed) != 0 {
-            self.awaited.store(0, Ordering::SeqCst);
+        if self.awaited[0].load(Ordering::Relaxed) != 0 {
+            self.awaited[0].store(0, Ordering::SeqCst);
         }
     }
 
-    /// Returns `true` if this node waits for a member in a collective of data, and the member has
-    /// come.
+    #[inline]
+    fn awaited_words(&self) -> [u64; 2] {
+        [self.awaited[0].load(Ordering::Acquire), self.awaited[1].load(Ordering::Relaxed)]
+    }
+
+    /// Returns `true` if this node waits for an event of a collective of data.
+    #[inline]
+    #[must_use]
+    pub fn awaits(&self) -> bool {
+        self.awaited[0].load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns `true` if this node waits for an event of a collective of data that has happened.
     #[inline]
     #[must_use]
     pub fn is_awaited_here(&self) -> bool {
-        let awaited = self.awaited.load(Ordering::Relaxed);
-        let member = (awaited % (1 << MEMBER_BITS)) as usize;
-        awaited != 0 && self.slots.has_come(member, awaited >> MEMBER_BITS)
+        let words = self.awaited_words();
+        words[0] != 0 && ArenaEvent::of_words(words).is_some_and(|event| self.has_happened(event))
+    }
+
+    /// Returns `true` if the event has happened.
+    #[inline]
+    #[must_use]
+    pub fn has_happened(&self, event: ArenaEvent) -> bool {
+        match event {
+            ArenaEvent::Comes(member, number) => self.slots.has_come(member as usize, number),
+            ArenaEvent::GivesPiece(member, number) => {
+                self.pieces.has_given(member as usize, number)
+            }
+            ArenaEvent::HasRead(member, number) => self.pieces.has_read(member as usize, number),
+        }
+    }
+
+    /// Returns a member that may still read the buffer of this node's piece, and the event after
+    /// which it does so no more.
+    #[inline]
+    #[must_use]
+    pub fn first_piece_reader(&self, number: PieceNumber) -> Option<(Rank, ArenaEvent)> {
+        let (member, earlier) = self.pieces.first_reader(number)?;
+        let member = Rank::try_from(member).ok()?;
+        Some((member, ArenaEvent::HasRead(member, earlier)))
+    }
+
+    /// Writes a part of a piece of this node, from byte `at` on. No member reads its buffer any
+    /// more ([`Arena::first_piece_reader`]).
+    #[inline]
+    pub fn write_piece(&self, number: PieceNumber, at: usize, bytes: &[u8]) {
+        self.pieces.write(number, at, bytes);
+    }
+
+    /// Gives a piece that is written, and wakes the members that sleep.
+    #[inline]
+    pub fn give_piece(&self, number: PieceNumber) {
+        self.pieces.give(number);
+        self.wake(self.words.take_sleepers_after_fence());
+    }
+
+    /// Copies a part of a piece that a member has given, from byte `at` on.
+    #[inline]
+    pub fn read_piece(&self, member: Rank, number: PieceNumber, at: usize, into: &mut [u8]) {
+        self.pieces.read(member as usize, number, at, into);
+    }
+
+    /// Notes that this node reads no piece before this one any more, and wakes the members that
+    /// sleep.
+    #[inline]
+    pub fn note_read(&self, before: PieceNumber) {
+        self.pieces.note_read(before);
+        self.wake(self.words.take_sleepers_after_fence());
     }
 
     /// Notes that this node takes part in no call any more, and wakes the members that sleep.

@@ -1,6 +1,6 @@
 //! Arena: memory that all nodes of a job map if they are on one machine. Its words say which calls
 //! of all nodes each node has come to (COH-6.14). So a barrier costs a store and some loads. Its
-//! slots have what each node gives to collectives of data (COLL-7).
+//! slots and buffers have what each node gives to collectives of data (COLL-7).
 //!
 //! The memory is a sealed file, as that of rings is, so that no process can make another's accesses
 //! fail.
@@ -9,10 +9,12 @@
 mod member;
 #[cfg(all(test, loom))]
 mod models;
+mod pieces;
 mod slots;
 mod words;
 
 #[cfg(not(all(test, loom)))]
-pub use member::{Arena, arena_memory};
+pub use member::{Arena, ArenaEvent, arena_memory};
+pub use pieces::{PIECE_BYTES, PieceNumber};
 pub use slots::{SLOT_BYTES, SlotHead};
 pub use words::{CallWay, MEMBERS_MAX};

@@ -1,5 +1,6 @@
 //! Models members of an arena as threads ([`crate::models`]).
 
+use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::slots::{self, Slots};
 use super::words::{CallWay, Words, len_of};
 use crate::models::model;
@@ -145,6 +146,55 @@ fn loom_slots_keep_what_a_member_gives_until_all_have_read() {
             let other = Slots::new(memory.clone(), 1, 2);
             let other = thread::spawn(move || run(&other, 1, reads));
             run(&Slots::new(memory, 0, 2), 0, true);
+            other.join().unwrap();
+        });
+    }
+}
+
+/// COLL-7.6, COLL-7.7: each member reads all pieces of the other one, its own ones too, and no
+/// buffer is written while a member may read it. A member that reads none does not stop the other.
+#[test]
+fn loom_pieces_stay_until_all_have_read_them() {
+    const PIECES: u64 = 3;
+    fn value(member: usize, number: (u64, u64)) -> [u8; 8] {
+        (number.0 << 16 | number.1 << 8 | member as u64).to_le_bytes()
+    }
+    fn read(pieces: &PieceBuffers, from: usize, number: (u64, u64)) {
+        let (place, mut bytes) = (PieceNumber::of(number.0, number.1), [0; 8]);
+        while !pieces.has_given(from, place) {
+            thread::yield_now();
+        }
+        pieces.read(from, place, 0, &mut bytes);
+        assert_eq!(bytes, value(from, number));
+    }
+    /// Gives the pieces of two collectives, and reads those of the first one where `reads` says so.
+    fn run(pieces: &PieceBuffers, me: usize, reads: bool) {
+        for collective in 1..=2 {
+            let is_reader = reads && collective == 1;
+            if !is_reader {
+                pieces.note_read(PieceNumber::after(collective));
+            }
+            for piece in 0..PIECES {
+                let place = PieceNumber::of(collective, piece);
+                while pieces.first_reader(place).is_some() {
+                    thread::yield_now();
+                }
+                pieces.write(place, 0, &value(me, (collective, piece)));
+                pieces.give(place);
+                if is_reader {
+                    read(pieces, me, (collective, piece));
+                    read(pieces, 1 - me, (collective, piece));
+                    pieces.note_read(PieceNumber::of(collective, piece + 1));
+                }
+            }
+        }
+    }
+    for reads in [true, false] {
+        model(2, move || {
+            let memory = Memory::of(pieces::len_of(2));
+            let other = PieceBuffers::new(memory.clone(), 1, 2);
+            let other = thread::spawn(move || run(&other, 1, reads));
+            run(&PieceBuffers::new(memory, 0, 2), 0, true);
             other.join().unwrap();
         });
     }

@@ -11,8 +11,10 @@ pub(super) const SLOTS: u64 = if cfg!(all(test, loom)) { 2 } else { 4 };
 pub const SLOT_BYTES: usize = if cfg!(all(test, loom)) { 8 } else { 4096 };
 /// Words by which the members compare their calls.
 pub type SlotHead = [u64; 3];
-/// Offset of the bytes in a slot, behind the number and the head.
-const BYTES: usize = 8 * (1 + size_of::<SlotHead>() / 8);
+/// Offset in a slot of the latest number for which its member has begun to write it.
+const BEGUN: usize = 8 * (1 + size_of::<SlotHead>() / 8);
+/// Offset of the bytes in a slot. A short value is in one cache line with the head.
+const BYTES: usize = BEGUN + 8;
 /// Bytes from one slot to the next: whole pairs of cache lines.
 const STRIDE: usize = (BYTES + SLOT_BYTES).next_multiple_of(128);
 
@@ -23,8 +25,6 @@ pub(super) const fn len_of(members: usize) -> usize {
 
 /// Bytes of a member's line, which has the latest number that the member has passed over.
 const LINE: usize = 128;
-/// Offset in a member's line of the latest number whose slot the member has begun to write.
-const BEGUN: usize = 8;
 
 /// Returns the number of the collective to which all members must come before the slot of
 /// collective `number` may be written: the one after the earlier user of the slot.
@@ -75,7 +75,7 @@ impl Slots {
     pub fn give(&self, number: u64, head: SlotHead, bytes: &[u8]) {
         let slot = self.slot(self.me, number);
         // A member that compares the head of the earlier collective sees that it is gone.
-        self.memory.store(self.me * LINE + BEGUN, number, Ordering::Relaxed);
+        self.memory.store(slot + BEGUN, number, Ordering::Relaxed);
         fence(Ordering::Release);
         for (at, word) in head.into_iter().enumerate() {
             self.memory.store(slot + 8 * (at + 1), word, Ordering::Relaxed);
@@ -100,8 +100,7 @@ impl Slots {
         }
         let head = [1, 2, 3].map(|at| self.memory.load(slot + 8 * at, Ordering::Relaxed));
         fence(Ordering::Acquire);
-        let begun = self.memory.load(member * LINE + BEGUN, Ordering::Relaxed);
-        (begun < number.saturating_add(SLOTS)).then_some(head)
+        (self.memory.load(slot + BEGUN, Ordering::Relaxed) == number).then_some(head)
     }
 
     /// Copies a member's bytes of this collective from `at` on, which has a head.

@@ -1,6 +1,7 @@
 //! Plans of all ranks against an oracle, and their number of rounds.
 
 mod heads;
+mod memory;
 mod world;
 
 use super::*;

@@ -239,7 +239,7 @@ impl Registry {
     pub fn poll_slots(&self, node: &Node, mut is_done: impl FnMut() -> bool) {
         let Some(arena) = self.arena.as_ref().filter(|_| node.spins_on_words()) else { return };
         for _ in 0..SLOT_POLLS {
-            if is_done() {
+            if is_done() || !arena.awaits() {
                 return;
             }
             if arena.is_awaited_here() {

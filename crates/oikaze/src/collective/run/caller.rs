@@ -1,0 +1,39 @@
+//! Memory of the caller of a collective, who waits and takes its steps through the memory of the
+//! machine.
+
+use super::exchange::{Exchange, Obstacle};
+use super::memory::{Buffers, MemoryEnd, MemoryRun};
+use super::stage::{Stage, StageShape};
+use crate::collective::operator::Combiner;
+use oikaze_protocol::collective::CollectiveCall;
+
+/// What the caller of a collective has.
+pub(in crate::collective) struct CallerRun<'a> {
+    pub buffers: &'a mut dyn Buffers,
+    pub combiner: Option<Combiner>,
+    /// Bytes of an element.
+    pub size: usize,
+    pub shape: &'a dyn Fn() -> StageShape,
+    /// Length in bytes of the result that has come through memory.
+    pub came: Option<usize>,
+}
+
+impl CallerRun<'_> {
+    pub(super) fn run(
+        &mut self,
+        memory: &mut MemoryRun,
+        exchange: &mut Exchange,
+        call: (u64, &mut CollectiveCall),
+    ) -> Result<MemoryEnd, Obstacle> {
+        let ended = memory.run(exchange, call, self.buffers, self.combiner.as_ref());
+        if matches!(ended, Ok(MemoryEnd::Done)) {
+            self.came = memory.result_len();
+        }
+        ended
+    }
+
+    /// Returns what lets other threads run the collective.
+    pub(super) fn stage(&mut self) -> Box<Stage> {
+        Stage::new((self.shape)(), self.size, self.combiner.take())
+    }
+}

@@ -1,0 +1,336 @@
+//! One collective through the memory of a machine (COLL-7): the steps of one rank.
+
+use super::exchange::{Exchange, Obstacle};
+use crate::collective::operator::{Combiner, Item};
+use oikaze_os::shm::{PIECE_BYTES, SLOT_BYTES};
+use oikaze_protocol::Rank;
+use oikaze_protocol::collective::{
+    CollectiveCall, CollectiveKind, CombineSteps, MemoryFacts, MemoryPlan, Order, PieceRoom,
+};
+use std::ops::Range;
+
+const ROOM: PieceRoom = PieceRoom { short: SLOT_BYTES, long: PIECE_BYTES };
+
+/// Returns the plan for blocks of this many elements, or `None` if they go by parcels.
+pub(super) fn plan_of(facts: MemoryFacts, block: usize) -> Option<MemoryPlan> {
+    MemoryPlan::new(facts, block, ROOM)
+}
+
+/// Values of this rank, and the place of the result.
+pub(in crate::collective) trait Buffers {
+    /// Returns the values that this rank gives.
+    fn given(&self) -> &[u8];
+
+    /// Returns the place of a result of this many bytes.
+    ///
+    /// # Errors
+    /// There is none.
+    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom>;
+
+    /// Returns `true` if the result takes the place of the values.
+    fn is_in_place(&self) -> bool {
+        false
+    }
+}
+
+/// Reason for which there is no place for a result.
+#[derive(Debug)]
+pub(in crate::collective) enum NoRoom {
+    /// The caller's memory has this other length. The collective goes on without a result.
+    OtherLength(usize),
+    /// There is not enough memory for so many bytes.
+    NoMemory(usize),
+}
+
+/// Resizes a vector of elements to some bytes.
+fn resize<T: Item>(vector: &mut Vec<T>, bytes: usize) -> Result<&mut [u8], NoRoom> {
+    let len = bytes / size_of::<T>().max(1);
+    let more = len.saturating_sub(vector.len());
+    vector.try_reserve_exact(more).map_err(|_| NoRoom::NoMemory(bytes))?;
+    vector.resize(len, T::zeroed());
+    Ok(bytemuck::cast_slice_mut(vector))
+}
+
+/// Returns a slice that is to have this length.
+fn place(slice: &mut [u8], bytes: usize) -> Result<&mut [u8], NoRoom> {
+    match slice.len() {
+        len if len == bytes => Ok(slice),
+        len => Err(NoRoom::OtherLength(len)),
+    }
+}
+
+/// Values and a result in one slice.
+pub(in crate::collective) struct InPlace<'a>(pub &'a mut [u8]);
+
+impl Buffers for InPlace<'_> {
+    fn given(&self) -> &[u8] {
+        self.0
+    }
+
+    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
+        place(self.0, bytes)
+    }
+
+    fn is_in_place(&self) -> bool {
+        true
+    }
+}
+
+/// Values, and a slice for the result.
+pub(in crate::collective) struct IntoSlice<'a> {
+    pub given: &'a [u8],
+    pub result: &'a mut [u8],
+}
+
+impl Buffers for IntoSlice<'_> {
+    fn given(&self) -> &[u8] {
+        self.given
+    }
+
+    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
+        place(self.result, bytes)
+    }
+}
+
+/// Values, and a vector for the result.
+pub(in crate::collective) struct IntoVector<'a, T> {
+    pub given: &'a [u8],
+    pub result: &'a mut Vec<T>,
+}
+
+impl<T: Item> Buffers for IntoVector<'_, T> {
+    fn given(&self) -> &[u8] {
+        self.given
+    }
+
+    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
+        resize(self.result, bytes)
+    }
+}
+
+/// Values and a result that belong to the collective.
+#[derive(Default)]
+pub(super) struct OwnBuffers {
+    given: Vec<u8>,
+    result: Vec<u8>,
+    is_in_place: bool,
+}
+
+impl OwnBuffers {
+    pub fn new(given: Vec<u8>) -> OwnBuffers {
+        OwnBuffers { given, ..OwnBuffers::default() }
+    }
+
+    /// Copies what a caller has, which waits no more. `len` is the length of its result.
+    pub fn copy_of(buffers: &mut dyn Buffers, len: usize) -> OwnBuffers {
+        let is_in_place = buffers.is_in_place();
+        let given = buffers.given().to_vec();
+        let result = match buffers.room(len) {
+            Ok(result) if !is_in_place => result.to_vec(),
+            _ => Vec::new(),
+        };
+        OwnBuffers { given, result, is_in_place }
+    }
+
+    /// Returns the result.
+    pub fn into_result(self) -> Vec<u8> {
+        if self.is_in_place { self.given } else { self.result }
+    }
+}
+
+impl Buffers for OwnBuffers {
+    fn given(&self) -> &[u8] {
+        &self.given
+    }
+
+    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
+        if self.is_in_place {
+            place(&mut self.given, bytes)
+        } else {
+            resize(&mut self.result, bytes)
+        }
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.is_in_place
+    }
+}
+
+/// How a collective through memory goes on.
+#[derive(Debug)]
+pub(super) enum MemoryEnd {
+    /// The result is there.
+    Done,
+    /// The values go by parcels.
+    Parcels,
+}
+
+/// One rank's part in a collective through memory.
+pub(in crate::collective) struct MemoryRun {
+    facts: MemoryFacts,
+    /// `None`: the count is not known, or the values go by parcels.
+    plan: Option<MemoryPlan>,
+    /// The count is known, or does not matter.
+    is_known: bool,
+    /// This rank has come to the collective.
+    has_come: bool,
+    /// The calls of all ranks whose values this rank reads were compared.
+    has_compared: bool,
+    /// Numbers of pieces that this rank has given, and has read.
+    given: u64,
+    read: u64,
+}
+
+impl MemoryRun {
+    pub fn new(facts: MemoryFacts, call: &CollectiveCall) -> MemoryRun {
+        let count = call.count.filter(|_| !call.uneven);
+        MemoryRun {
+            facts,
+            plan: count.and_then(|count| MemoryPlan::of_count(facts, count, ROOM)),
+            is_known: call.uneven || call.count.is_some(),
+            has_come: false,
+            has_compared: false,
+            given: 0,
+            read: 0,
+        }
+    }
+
+    /// Returns `true` if the values go by parcels, as far as this rank knows.
+    pub fn is_by_parcels(&self) -> bool {
+        self.is_known && self.plan.is_none()
+    }
+
+    /// Returns the length of the result in bytes, if it is known.
+    pub fn result_len(&self) -> Option<usize> {
+        self.plan.as_ref().map(MemoryPlan::result_len)
+    }
+
+    /// Returns a number that changes with each step.
+    pub fn step(&self) -> usize {
+        (self.given + self.read) as usize + usize::from(self.has_come)
+    }
+
+    /// Takes steps until this rank has to wait.
+    ///
+    /// # Errors
+    /// This rank waits; or the collective fails.
+    pub(super) fn run(
+        &mut self,
+        exchange: &mut Exchange,
+        (number, call): (u64, &mut CollectiveCall),
+        buffers: &mut dyn Buffers,
+        combiner: Option<&Combiner>,
+    ) -> Result<MemoryEnd, Obstacle> {
+        if !self.has_come {
+            let short = self.plan.filter(|plan| plan.is_short() && plan.gives());
+            let values = short.map(|plan| buffers.given().get(..plan.given_len()));
+            exchange.give(number, *call, values.flatten().unwrap_or_default())?;
+            self.has_come = true;
+        }
+        if !self.is_known {
+            let theirs = exchange.call_of(self.facts.root, number)?;
+            let count = theirs.count.ok_or(Obstacle::Broken(self.facts.root))?;
+            call.count = Some(count);
+            self.plan = MemoryPlan::of_count(self.facts, count, ROOM);
+            self.is_known = true;
+        }
+        let Some(plan) = self.plan else { return Ok(MemoryEnd::Parcels) };
+        let has_result =
+            self.facts.kind == CollectiveKind::Broadcast && plan.gives() && buffers.is_in_place();
+        let to_give = if plan.gives() && !plan.is_short() { plan.pieces() } else { 0 };
+        let to_read = if self.facts.reads() && !has_result { plan.pieces() } else { 0 };
+        if to_read == 0 && !plan.is_short() {
+            exchange.note_all_read(number);
+        }
+        loop {
+            if self.given < to_give {
+                let piece = (number, self.given);
+                if exchange.is_piece_free(piece) {
+                    exchange.give_piece(piece, buffers.given(), plan.given(self.given));
+                    self.given += 1;
+                } else if self.read == to_read || self.given == self.read {
+                    // The result may take the place of values that this rank has not given.
+                    exchange.wait_for_buffer(piece)?;
+                    continue;
+                }
+            }
+            if self.read < to_read {
+                self.compare(exchange, number)?;
+                self.read_piece(exchange, &plan, number, (buffers, combiner))?;
+            } else if self.given == to_give {
+                return Ok(MemoryEnd::Done);
+            }
+        }
+    }
+
+    fn compare(&mut self, exchange: &mut Exchange, number: u64) -> Result<(), Obstacle> {
+        if !self.has_compared {
+            for rank in self.facts.compared().filter(|rank| *rank != self.facts.me) {
+                exchange.call_of(rank, number)?;
+            }
+            self.has_compared = true;
+        }
+        Ok(())
+    }
+
+    /// Reads the next piece of all ranks that give one.
+    fn read_piece(
+        &mut self,
+        exchange: &mut Exchange,
+        plan: &MemoryPlan,
+        number: u64,
+        (buffers, combiner): (&mut dyn Buffers, Option<&Combiner>),
+    ) -> Result<(), Obstacle> {
+        let piece = self.read;
+        let givers = || {
+            self.facts
+                .givers()
+                .filter_map(|from| plan.reads_at(piece, from).map(|(range, at)| (from, range, at)))
+        };
+        if !plan.is_short() {
+            for (from, ..) in givers() {
+                exchange.wait_for_piece(from, (number, piece))?;
+            }
+        }
+        let mut scratch = std::mem::take(&mut exchange.scratch);
+        scratch.resize(scratch.len().max(plan.scratch_len()), 0);
+        let from_exchange = &*exchange;
+        let read = |from: Rank, range: Range<usize>, into: &mut [u8]| {
+            if plan.is_short() {
+                from_exchange.read(from, number, range.start, into);
+            } else {
+                from_exchange.read_piece(from, (number, piece), range.start, into);
+            }
+        };
+        match buffers.room(plan.result_len()) {
+            Ok(result) => match combiner.filter(|_| self.facts.kind.combines()) {
+                Some(combiner) => {
+                    let combine = |here: &mut [u8], new: &[u8]| {
+                        (combiner.combine)(here, new, Order::NewLast);
+                    };
+                    let steps = CombineSteps { read: &read, combine: &combine };
+                    if let Some((range, at)) = plan.reads_at(piece, 0)
+                        && let Some(into) = result.get_mut(at..at.saturating_add(range.len()))
+                    {
+                        plan.combine(range, into, &mut scratch, &steps);
+                    }
+                }
+                None => {
+                    for (from, range, at) in givers() {
+                        if let Some(into) = result.get_mut(at..at.saturating_add(range.len())) {
+                            read(from, range, into);
+                        }
+                    }
+                }
+            },
+            Err(NoRoom::OtherLength(_)) => {}
+            Err(NoRoom::NoMemory(bytes)) => return Err(Obstacle::NoMemory(bytes)),
+        }
+        exchange.scratch = scratch;
+        self.read += 1;
+        if !plan.is_short() {
+            exchange.note_piece_read((number, self.read));
+        }
+        Ok(())
+    }
+}
