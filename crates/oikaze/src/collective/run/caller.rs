@@ -7,7 +7,7 @@ use super::stage::{Stage, StageShape};
 use crate::collective::operator::Combiner;
 use oikaze_protocol::collective::CollectiveCall;
 
-/// What the caller of a collective has.
+/// Values and operator of the caller of a collective, and the place of the result.
 pub(in crate::collective) struct CallerRun<'a> {
     pub buffers: &'a mut dyn Buffers,
     pub combiner: Option<Combiner>,

@@ -23,9 +23,9 @@ pub(super) const fn len_of(members: usize) -> usize {
     members * (LINE + BUFFERS as usize * STRIDE)
 }
 
-/// Number of a piece among all pieces of all collectives, which are numbered from 1. PieceBuffers of one
-/// collective are numbered from 0. 0 is before all pieces. There is room for 2⁴⁸ collectives, which
-/// is more than a year of them.
+/// Number of a piece among all pieces of all collectives, which are numbered from 1. The pieces of
+/// a collective are numbered from 0. 0 is before all pieces. There is room for 2⁴⁸ collectives,
+/// which is more than a year of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PieceNumber(u64);
 

@@ -1,13 +1,12 @@
 //! Combination of the values of all ranks, in one tree for all.
 
-use super::MemoryPlan;
 use crate::Rank;
 use core::ops::Range;
 
 /// Bytes that are combined at a time: they stay in the first cache.
 const COMBINED_AT_ONCE: usize = 4096;
 
-/// Access of [`MemoryPlan::combine`] to values.
+/// Access to values that are combined.
 pub struct CombineSteps<'a> {
     /// Copies a range of the values of a rank.
     pub read: ReadOperand<'a>,
@@ -28,40 +27,32 @@ fn pairs_of(ranks: usize) -> usize {
     ranks.saturating_sub(size_of_tree(ranks))
 }
 
-impl MemoryPlan {
-    /// Combines values of this rank's operands in the tree of recursive doubling (COLL-7.3).
-    /// `range` is that of the operands in the piece of each rank, and `into` the place of the
-    /// result. `scratch` has [`MemoryPlan::scratch_len`] bytes.
-    pub fn combine(
-        &self,
-        range: Range<usize>,
-        into: &mut [u8],
-        scratch: &mut [u8],
-        steps: &CombineSteps<'_>,
-    ) {
-        let ranks = self.facts.combined();
-        let part = self.part_len();
-        let mut from = range.start;
-        for into in into.chunks_mut(part.max(1)) {
-            let tree = CombineTree { pairs: pairs_of(ranks), range: from..from + into.len() };
-            tree.combine(0..size_of_tree(ranks), into, scratch, steps);
-            from += into.len();
-        }
-    }
+/// Returns the bytes of elements of `size` bytes that are combined at a time: whole elements.
+fn part_len(size: usize) -> usize {
+    let size = size.max(1);
+    (COMBINED_AT_ONCE / size).max(1) * size
+}
 
-    /// Returns the bytes that are combined at a time: whole elements.
-    fn part_len(&self) -> usize {
-        let size = self.facts.size.max(1);
-        (COMBINED_AT_ONCE / size).max(1) * size
-    }
+/// Returns the bytes of memory that [`combine`] needs beyond the result, for operands of `all`
+/// bytes.
+pub(super) fn scratch_len(ranks: usize, size: usize, all: usize) -> usize {
+    let levels = ranks.checked_ilog2().unwrap_or(0) as usize + 1;
+    levels * part_len(size).min(all)
+}
 
-    /// Returns the bytes of memory that [`MemoryPlan::combine`] needs beyond the result.
-    #[must_use]
-    pub fn scratch_len(&self) -> usize {
-        let ranks = self.facts.combined();
-        let levels = ranks.checked_ilog2().unwrap_or(0) as usize + 1;
-        let all = self.block * self.facts.size;
-        if self.facts.kind.combines() { levels * self.part_len().min(all) } else { 0 }
+/// Combines operands of the first ranks in the tree of recursive doubling (COLL-7.3).
+pub(super) fn combine(
+    (ranks, size): (usize, usize),
+    range: Range<usize>,
+    into: &mut [u8],
+    scratch: &mut [u8],
+    steps: &CombineSteps<'_>,
+) {
+    let mut from = range.start;
+    for into in into.chunks_mut(part_len(size)) {
+        let tree = CombineTree { pairs: pairs_of(ranks), range: from..from + into.len() };
+        tree.combine(0..size_of_tree(ranks), into, scratch, steps);
+        from += into.len();
     }
 }
 

@@ -34,7 +34,7 @@ pub struct PieceRoom {
 pub struct MemoryFacts {
     /// Kind of the collective.
     pub kind: CollectiveKind,
-    /// This rank.
+    /// Rank whose plan it is.
     pub me: Rank,
     /// Root, if the kind has one.
     pub root: Rank,
@@ -112,7 +112,8 @@ pub struct MemoryPlan {
 
 impl MemoryPlan {
     /// Makes the plan for blocks of this many elements. A vector is one block. Returns `None` if
-    /// the values do not go through memory (COLL-7.9). All ranks that know the length get the same answer.
+    /// the values do not go through memory (COLL-7.9). All ranks that know the length get the same
+    /// answer.
     #[must_use]
     pub fn new(facts: MemoryFacts, block: usize, room: PieceRoom) -> Option<MemoryPlan> {
         if facts.size == 0 || facts.kind == CollectiveKind::Shrink {
@@ -232,5 +233,26 @@ impl MemoryPlan {
             _ => 0,
         };
         Some((start..start + len, (first + elements.start) * size))
+    }
+
+    /// Combines values of this rank's operands in the tree of recursive doubling (COLL-7.3).
+    /// `range` is that of the operands in the piece of each rank, and `into` the place of the
+    /// result. `scratch` has [`MemoryPlan::scratch_len`] bytes.
+    pub fn combine(
+        &self,
+        range: Range<usize>,
+        into: &mut [u8],
+        scratch: &mut [u8],
+        steps: &CombineSteps<'_>,
+    ) {
+        combine::combine((self.facts.combined(), self.facts.size), range, into, scratch, steps);
+    }
+
+    /// Returns the bytes of memory that [`MemoryPlan::combine`] needs beyond the result.
+    #[must_use]
+    pub fn scratch_len(&self) -> usize {
+        let MemoryFacts { kind, size, .. } = self.facts;
+        let len = combine::scratch_len(self.facts.combined(), size, self.block * size);
+        if kind.combines() { len } else { 0 }
     }
 }
