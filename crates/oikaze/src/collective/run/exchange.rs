@@ -169,20 +169,24 @@ impl Exchange {
         self.arena.read(rank, number + 1, at, into);
     }
 
-    /// Writes parts of this rank's values into its piece, and gives it. No rank reads its buffer
-    /// any more.
+    /// Writes parts of this rank's values into its piece, but for the part of number `kept` if
+    /// there are several, and gives it. No rank reads its buffer any more.
     pub fn give_piece(
         &self,
         (number, piece): (u64, u64),
         values: &[u8],
-        ranges: impl Iterator<Item = Range<usize>>,
+        ranges: impl ExactSizeIterator<Item = Range<usize>>,
+        kept: Option<usize>,
     ) {
         let place = PieceNumber::of(number + 1, piece);
+        let kept = kept.filter(|_| ranges.len() > 1);
         let mut at = 0;
-        for range in ranges {
-            let part = values.get(range).unwrap_or_default();
-            self.arena.write_piece(place, at, part);
-            at += part.len();
+        for (part, range) in ranges.enumerate() {
+            let values = values.get(range).unwrap_or_default();
+            if kept != Some(part) {
+                self.arena.write_piece(place, at, values);
+            }
+            at += values.len();
         }
         self.arena.give_piece(place);
     }

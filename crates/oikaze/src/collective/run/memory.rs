@@ -6,6 +6,7 @@ use oikaze_os::shm::{PIECE_BYTES, SLOT_BYTES};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     CollectiveCall, CollectiveKind, CombineSteps, MemoryFacts, MemoryPlan, Order, PieceRoom,
+    ReadOperand,
 };
 use std::ops::Range;
 
@@ -21,11 +22,20 @@ pub(in crate::collective) trait Buffers {
     /// Returns the values that this rank gives.
     fn given(&self) -> &[u8];
 
+    /// Returns the values that this rank gives, unless the result takes their place, and the place
+    /// of a result of this many bytes.
+    ///
+    /// # Errors
+    /// There is no room for the result.
+    fn both(&mut self, bytes: usize) -> Result<(Option<&[u8]>, &mut [u8]), NoRoom>;
+
     /// Returns the place of a result of this many bytes.
     ///
     /// # Errors
     /// There is none.
-    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom>;
+    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
+        self.both(bytes).map(|(_, room)| room)
+    }
 
     /// Returns `true` if the result takes the place of the values.
     fn is_in_place(&self) -> bool {
@@ -67,8 +77,8 @@ impl Buffers for InPlace<'_> {
         self.0
     }
 
-    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
-        place(self.0, bytes)
+    fn both(&mut self, bytes: usize) -> Result<(Option<&[u8]>, &mut [u8]), NoRoom> {
+        Ok((None, place(self.0, bytes)?))
     }
 
     fn is_in_place(&self) -> bool {
@@ -87,8 +97,8 @@ impl Buffers for IntoSlice<'_> {
         self.given
     }
 
-    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
-        place(self.result, bytes)
+    fn both(&mut self, bytes: usize) -> Result<(Option<&[u8]>, &mut [u8]), NoRoom> {
+        Ok((Some(self.given), place(self.result, bytes)?))
     }
 }
 
@@ -103,8 +113,8 @@ impl<T: Item> Buffers for IntoVector<'_, T> {
         self.given
     }
 
-    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
-        resize(self.result, bytes)
+    fn both(&mut self, bytes: usize) -> Result<(Option<&[u8]>, &mut [u8]), NoRoom> {
+        Ok((Some(self.given), resize(self.result, bytes)?))
     }
 }
 
@@ -143,11 +153,10 @@ impl Buffers for OwnBuffers {
         &self.given
     }
 
-    fn room(&mut self, bytes: usize) -> Result<&mut [u8], NoRoom> {
-        if self.is_in_place {
-            place(&mut self.given, bytes)
-        } else {
-            resize(&mut self.result, bytes)
+    fn both(&mut self, bytes: usize) -> Result<(Option<&[u8]>, &mut [u8]), NoRoom> {
+        match self.is_in_place {
+            true => Ok((None, place(&mut self.given, bytes)?)),
+            false => Ok((Some(&self.given), resize(&mut self.result, bytes)?)),
         }
     }
 
@@ -237,7 +246,11 @@ impl MemoryRun {
         let Some(plan) = self.plan else { return Ok(MemoryEnd::Parcels) };
         let has_result =
             self.facts.kind == CollectiveKind::Broadcast && plan.gives() && buffers.is_in_place();
-        let to_give = if plan.gives() && !plan.is_short() { plan.pieces() } else { 0 };
+        // Values of this rank's own stay with it, unless the result takes their place.
+        let is_apart = !buffers.is_in_place();
+        let gives = plan.gives() && !plan.is_short() && !(is_apart && plan.is_own_reader());
+        let to_give = if gives { plan.pieces() } else { 0 };
+        let kept = is_apart.then_some(self.facts.me as usize);
         let to_read = if self.facts.reads() && !has_result { plan.pieces() } else { 0 };
         if to_read == 0 && !plan.is_short() {
             exchange.note_all_read(number);
@@ -246,7 +259,8 @@ impl MemoryRun {
             if self.given < to_give {
                 let piece = (number, self.given);
                 if exchange.is_piece_free(piece) {
-                    exchange.give_piece(piece, buffers.given(), plan.given(self.given));
+                    let ranges = plan.given(self.given);
+                    exchange.give_piece(piece, buffers.given(), ranges, kept);
                     self.given += 1;
                 } else if self.read == to_read || self.given == self.read {
                     // The result may take the place of values that this rank has not given.
@@ -288,7 +302,8 @@ impl MemoryRun {
                 .filter_map(|from| plan.reads_at(piece, from).map(|(range, at)| (from, range, at)))
         };
         if !plan.is_short() {
-            for (from, ..) in givers() {
+            let is_in_place = buffers.is_in_place();
+            for (from, ..) in givers().filter(|one| is_in_place || one.0 != self.facts.me) {
                 exchange.wait_for_piece(from, (number, piece))?;
             }
         }
@@ -302,27 +317,21 @@ impl MemoryRun {
                 from_exchange.read_piece(from, (number, piece), range.start, into);
             }
         };
-        match buffers.room(plan.result_len()) {
-            Ok(result) => match combiner.filter(|_| self.facts.kind.combines()) {
-                Some(combiner) => {
-                    let combine = |here: &mut [u8], new: &[u8]| {
-                        (combiner.combine)(here, new, Order::NewLast);
-                    };
-                    let steps = CombineSteps { read: &read, combine: &combine };
-                    if let Some((range, at)) = plan.reads_at(piece, 0)
-                        && let Some(into) = result.get_mut(at..at.saturating_add(range.len()))
-                    {
-                        plan.combine(range, into, &mut scratch, &steps);
-                    }
-                }
-                None => {
-                    for (from, range, at) in givers() {
-                        if let Some(into) = result.get_mut(at..at.saturating_add(range.len())) {
-                            read(from, range, into);
+        match buffers.both(plan.result_len()) {
+            Ok((given, result)) => {
+                let own = own_values(given, plan, piece);
+                let read = |from: Rank, range: Range<usize>, into: &mut [u8]| match &own {
+                    Some((own, at)) if from == self.facts.me => {
+                        let start = range.start.saturating_sub(*at);
+                        if let Some(part) = own.get(start..start.saturating_add(into.len())) {
+                            into.copy_from_slice(part);
                         }
                     }
-                }
-            },
+                    _ => read(from, range, into),
+                };
+                let combiner = combiner.filter(|_| self.facts.kind.combines());
+                read_into(result, (plan, piece), combiner, &mut scratch, &read);
+            }
             Err(NoRoom::OtherLength(_)) => {}
             Err(NoRoom::NoMemory(bytes)) => return Err(Obstacle::NoMemory(bytes)),
         }
@@ -332,5 +341,42 @@ impl MemoryRun {
             exchange.note_piece_read((number, self.read));
         }
         Ok(())
+    }
+}
+
+/// Returns the values of this rank's own that it reads in a piece, and their offset in the piece.
+fn own_values<'a>(
+    given: Option<&'a [u8]>,
+    plan: &MemoryPlan,
+    piece: u64,
+) -> Option<(&'a [u8], usize)> {
+    let (range, _) = plan.reads_at(piece, plan.facts().me)?;
+    Some((given?.get(plan.own(piece)?)?, range.start))
+}
+
+/// Reads a piece of all ranks into the result.
+fn read_into(
+    result: &mut [u8],
+    (plan, piece): (&MemoryPlan, u64),
+    combiner: Option<&Combiner>,
+    scratch: &mut [u8],
+    read: ReadOperand<'_>,
+) {
+    let Some(combiner) = combiner else {
+        for from in plan.facts().givers() {
+            if let Some((range, at)) = plan.reads_at(piece, from)
+                && let Some(into) = result.get_mut(at..at.saturating_add(range.len()))
+            {
+                read(from, range, into);
+            }
+        }
+        return;
+    };
+    let combine = |here: &mut [u8], new: &[u8]| (combiner.combine)(here, new, Order::NewLast);
+    let steps = CombineSteps { read, combine: &combine };
+    if let Some((range, at)) = plan.reads_at(piece, 0)
+        && let Some(into) = result.get_mut(at..at.saturating_add(range.len()))
+    {
+        plan.combine(range, into, scratch, &steps);
     }
 }

@@ -180,12 +180,30 @@ impl MemoryPlan {
     }
 
     /// Returns the ranges of bytes of this rank's values that follow one another in a piece.
-    pub fn given(&self, piece: u64) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub fn given(&self, piece: u64) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
         let (elements, block, size) = (self.elements(piece), self.block, self.facts.size);
         let blocks = if self.gives() { self.facts.blocks() } else { 0 };
         (0..blocks).map(move |number| {
             (number * block + elements.start) * size..(number * block + elements.end) * size
         })
+    }
+
+    /// Returns the range of this rank's values that it reads in a piece itself, if it reads any.
+    #[must_use]
+    pub fn own(&self, piece: u64) -> Option<Range<usize>> {
+        let MemoryFacts { kind, me, size, .. } = self.facts;
+        self.reads_at(piece, me)?;
+        let elements = self.elements(piece);
+        let first = if kind.has_blocks() { me as usize * self.block } else { 0 };
+        Some((first + elements.start) * size..(first + elements.end) * size)
+    }
+
+    /// Returns `true` if this rank alone reads what it gives.
+    #[must_use]
+    pub fn is_own_reader(&self) -> bool {
+        let MemoryFacts { kind, me, root, ranks, .. } = self.facts;
+        let of_root = matches!(kind, CollectiveKind::Gather | CollectiveKind::Reduce);
+        ranks == 1 || of_root && me == root
     }
 
     /// Returns the bytes of this rank's values that it gives.

@@ -61,6 +61,11 @@ fn result(plan: &MemoryPlan) -> Vec<u8> {
     for piece in 0..plan.pieces() {
         let pieces: Vec<_> = (0..facts.ranks as Rank).map(|rank| piece_of(rank, piece)).collect();
         assert!(pieces.iter().all(|piece| piece.len() <= ROOM.short.max(ROOM.long)));
+        if let Some(own) = plan.own(piece) {
+            let (range, _) = plan.reads_at(piece, facts.me).unwrap();
+            let given = values(facts.me as usize, plan.given_len());
+            assert_eq!(given[own], pieces[facts.me as usize][range]);
+        }
         if facts.kind.combines() {
             let read = |rank: Rank, range: core::ops::Range<usize>, into: &mut [u8]| {
                 into.copy_from_slice(&pieces[rank as usize][range]);
