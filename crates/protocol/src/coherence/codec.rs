@@ -177,7 +177,8 @@ impl Headline {
         let mut head = Head::new();
         head.push(KIND);
         head.push(code);
-        head.extend(fields.into_iter().flat_map(u64::to_le_bytes));
+        let [a, b, c] = fields;
+        head.put_u64(a).put_u64(b).put_u64(c);
         head
     }
 

@@ -130,6 +130,26 @@ impl UnsettledDiffs {
     }
 }
 
+/// Messages that are not settled, in the order of their numbers, which is most often the order in
+/// which they are settled.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
+struct UnsettledMessages(VecDeque<(u64, Posted)>);
+
+impl UnsettledMessages {
+    fn place(&self, number: u64) -> Option<usize> {
+        self.0.binary_search_by_key(&number, |(of, _)| *of).ok()
+    }
+
+    fn get(&self, number: u64) -> Option<&Posted> {
+        self.0.get(self.place(number)?).map(|(_, posted)| posted)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Posted> {
+        self.0.remove(self.place(number)?).map(|(_, posted)| posted)
+    }
+}
+
 /// Mailbox of one node.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
@@ -140,12 +160,14 @@ pub(crate) struct Mailbox {
     /// ones may have ended because of it (COH-8.2).
     dead: Vec<Rank>,
     next: u64,
-    posted: BTreeMap<u64, Posted>,
+    posted: UnsettledMessages,
     pub diffs: UnsettledDiffs,
     /// Number of answers to each peer that it has not acknowledged.
     owed: BTreeMap<Rank, usize>,
     /// Messages from this node to itself.
-    local: VecDeque<(Headline, Vec<u8>)>,
+    local: VecDeque<(Headline, Body)>,
+    /// Bytes of the body that is being written.
+    scratch: Vec<u8>,
     out: VecDeque<(Rank, Message)>,
     events: VecDeque<CoherenceEvent>,
 }
@@ -164,6 +186,7 @@ impl core::hash::Hash for Mailbox {
             diffs,
             owed,
             local: _,
+            scratch: _,
             out: _,
             events: _,
         } = self;
@@ -179,10 +202,11 @@ impl Mailbox {
             nodes,
             dead: Vec::new(),
             next: 0,
-            posted: BTreeMap::new(),
+            posted: UnsettledMessages::default(),
             diffs: UnsettledDiffs::default(),
             owed: BTreeMap::new(),
             local: VecDeque::new(),
+            scratch: Vec::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -229,20 +253,22 @@ impl Mailbox {
         if from < self.nodes && from != self.me { Ok(()) } else { Err(Refusal::Malformed) }
     }
 
+    /// Returns a body with what `write` appends. A short one needs no allocation.
+    pub fn body(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Body {
+        self.scratch.clear();
+        write(&mut self.scratch);
+        match Body::copy_if_short(&self.scratch) {
+            Some(body) => body,
+            None => Body::Inline(core::mem::take(&mut self.scratch)),
+        }
+    }
+
     /// Posts one message. A message to this node goes through a queue of its own and the same code.
     /// Messages to dead nodes are dropped, because the death ends whatever depends on them.
-    pub fn post(
-        &mut self,
-        to: Rank,
-        class: Class,
-        head: Headline,
-        body: Vec<u8>,
-        purpose: Purpose,
-    ) {
+    pub fn post(&mut self, to: Rank, class: Class, head: Headline, body: Body, purpose: Purpose) {
         if to == self.me {
             self.local.push_back((head, body));
         } else if !self.is_dead(to) {
-            let body = if body.is_empty() { Body::Empty } else { Body::Inline(body) };
             self.post_body(to, class, head, body, purpose);
         }
     }
@@ -263,7 +289,7 @@ impl Mailbox {
         }
         // The acknowledgement itself is waited for.
         let urgent = matches!(purpose, Purpose::Diff | Purpose::LastDeparture);
-        self.posted.insert(number, Posted { to, purpose });
+        self.posted.0.push_back((number, Posted { to, purpose }));
         let (head, token, charge) = (head.write(), Token(TOKENS | number), Charge::Nothing);
         self.out.push_back((to, Message { class, urgent, charge, head, body, token }));
     }
@@ -279,7 +305,7 @@ impl Mailbox {
     pub fn announce_death(&mut self, rank: Rank) {
         for to in self.others().filter(|to| *to != rank) {
             let (head, purpose) = (Headline::Died { rank }, Purpose::Control(Doing::Message));
-            self.post(to, Class::Unordered, head, Vec::new(), purpose);
+            self.post(to, Class::Unordered, head, Body::Empty, purpose);
         }
     }
 
@@ -295,7 +321,7 @@ impl Mailbox {
     pub fn forget_posted(&mut self, dead: Rank) -> bool {
         let Mailbox { posted, diffs, .. } = self;
         let mut has_changes = false;
-        posted.retain(|number, Posted { to, purpose }| {
+        posted.0.retain(|(number, Posted { to, purpose })| {
             if *to == dead && matches!(purpose, Purpose::Diff) {
                 diffs.remove(*number, dead);
                 has_changes = true;
@@ -307,7 +333,7 @@ impl Mailbox {
 
     /// Takes a message that is settled, or was refused.
     pub fn take_posted(&mut self, number: u64) -> Option<Posted> {
-        let posted = self.posted.remove(&number)?;
+        let posted = self.posted.remove(number)?;
         match posted.purpose {
             Purpose::Diff => self.diffs.remove(number, posted.to),
             Purpose::Pages(_) | Purpose::Grant(_) | Purpose::Reply | Purpose::Answer => {
@@ -327,12 +353,12 @@ impl Mailbox {
 
     /// Returns the message of this number if it is not settled.
     pub fn posted(&self, number: u64) -> Option<&Posted> {
-        self.posted.get(&number)
+        self.posted.get(number)
     }
 
     /// Returns `true` if a message is not settled for which `is_meant` is true.
     pub fn has_posted(&self, is_meant: impl Fn(&Posted) -> bool) -> bool {
-        self.posted.values().any(is_meant)
+        self.posted.0.iter().any(|(_, posted)| is_meant(posted))
     }
 
     /// Returns the number of the next message.
@@ -376,7 +402,7 @@ impl Mailbox {
 
     /// Returns the next message from this node to itself.
     #[inline]
-    pub fn poll_local(&mut self) -> Option<(Headline, Vec<u8>)> {
+    pub fn poll_local(&mut self) -> Option<(Headline, Body)> {
         self.local.pop_front()
     }
 

@@ -18,9 +18,8 @@ use crate::coherence::releasing::release::Releasing;
 use crate::coherence::updating::receive::UpdateReceiver;
 use crate::limits::VAIN_QUESTIONS_MAX;
 use crate::time::{Rounds, Time};
-use crate::wind::{Class, Nonsense, Refusal};
+use crate::wind::{Body, Class, Nonsense, Refusal};
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Questions about the waits of this node for others.
@@ -91,7 +90,7 @@ impl Questions {
             // The class is ordered, so that the question follows the request or unlock that it is
             // about.
             let (head, purpose) = (Headline::Question { wait }, Purpose::Control(Doing::Message));
-            mail.post(rank, Class::Ordered, head, Vec::new(), purpose);
+            mail.post(rank, Class::Ordered, head, Body::Empty, purpose);
         }
     }
 
@@ -161,7 +160,7 @@ impl Waits<'_> {
         }
         self.base.mail.owe(from, 1)?;
         let head = Headline::Reply { wait, owed: self.owes_to(from, wait) };
-        self.base.mail.post(from, Class::Unordered, head, Vec::new(), Purpose::Reply);
+        self.base.mail.post(from, Class::Unordered, head, Body::Empty, Purpose::Reply);
         Ok(())
     }
 

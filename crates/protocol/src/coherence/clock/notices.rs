@@ -45,6 +45,10 @@ impl Runs {
         self.0.iter()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn pages(&self) -> u64 {
         self.0.iter().map(|(_, range)| range.end - range.start).sum()
     }

@@ -152,7 +152,8 @@ impl Knowledge {
         low: &'a Vector,
         high: &'a Vector,
     ) -> impl Iterator<Item = &'a Interval> + Clone {
-        (0..self.base.0.len() as Rank).flat_map(move |writer| {
+        let writers = if self.store.is_empty() { 0 } else { self.nodes() };
+        (0..writers).flat_map(move |writer| {
             let unknown = (writer, low.get(writer).saturating_add(1))..=(writer, u64::MAX);
             self.store
                 .range(unknown)
@@ -218,13 +219,18 @@ impl Knowledge {
         })
     }
 
-    /// Called when a collective is over. Every node knows all intervals up to `base`.
-    pub fn forget(&mut self, base: &Vector) {
-        self.base.merge(base);
-        let own = self.vector.get(self.me);
-        self.vector.merge(base);
-        if let Some(slot) = self.vector.0.get_mut(self.me as usize) {
-            *slot = own; // no other node numbers our intervals
+    /// Called when a collective is over that told these intervals. Every node knows them and all
+    /// earlier ones of their writers.
+    pub fn forget(&mut self, told: &[Interval]) {
+        if told.is_empty() {
+            return; // nothing that is kept has become known to all
+        }
+        for interval in told {
+            self.base.raise(interval.writer, interval.last);
+            // No other node numbers this one's intervals.
+            if interval.writer != self.me {
+                self.vector.raise(interval.writer, interval.last);
+            }
         }
         let base = &self.base;
         self.store.retain(|(writer, last), _| *last > base.get(*writer));

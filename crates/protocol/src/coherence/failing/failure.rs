@@ -55,16 +55,16 @@ impl Failing {
 
     /// Returns why a synchronisation cannot succeed any more, whatever nodes it needs.
     fn impediment(&self, doing: &Doing, arrays: &Arrays) -> Option<CoherenceError> {
-        let doing = doing.to_string();
         if self.left {
-            return Some(CoherenceError::Left { doing });
+            return Some(CoherenceError::Left { doing: doing.to_string() });
         }
         if let Some(broken) = &self.broken {
             return Some(broken.clone());
         }
         let lost = self.lost_page.as_ref()?;
         let array = arrays.get(lost.page.0).map(|array| array.name.clone()).unwrap_or_default();
-        Some(CoherenceError::PageLost { doing, array, page: lost.page.1, rank: lost.home })
+        let (doing, page) = (doing.to_string(), lost.page.1);
+        Some(CoherenceError::PageLost { doing, array, page, rank: lost.home })
     }
 
     /// Returns why a collective, which needs every node, cannot succeed.

@@ -119,7 +119,7 @@ impl Fetches {
         let class =
             if w.base.mail.diffs.has_any_to(home) { Class::Ordered } else { Class::Unordered };
         let purpose = Purpose::Fetch { first: first_number, end: self.next };
-        w.base.mail.post(home, class, head, RequestedRun::write_rest(&requested), purpose);
+        w.base.mail.post(home, class, head, RequestedRun::write_rest(&requested).into(), purpose);
     }
 
     /// Records that a thread wants a page that is on its way. The page may have arrived already and

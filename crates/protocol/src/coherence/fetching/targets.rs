@@ -139,7 +139,7 @@ impl Targets {
             true => Purpose::Diff,
             false => Purpose::Control(Doing::Target),
         };
-        mail.post(part.home, Class::Sync, head, body, purpose);
+        mail.post(part.home, Class::Sync, head, body.into(), purpose);
         self.parts.insert(id, part);
     }
 
@@ -267,6 +267,12 @@ pub(crate) fn serve_target(
         }
     }
     let answer = if op.has_result() { old } else { Vec::new() };
-    base.mail.post(from, Class::Unordered, Headline::TargetDone { id }, answer, Purpose::Answer);
+    base.mail.post(
+        from,
+        Class::Unordered,
+        Headline::TargetDone { id },
+        answer.into(),
+        Purpose::Answer,
+    );
     Ok(())
 }

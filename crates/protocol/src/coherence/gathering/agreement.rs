@@ -12,6 +12,7 @@ use crate::extremes::{maximum, minimum};
 use crate::fnv::fnv1a;
 use crate::limits::{NAME_MAX, PAGE};
 use crate::wind::Refusal;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -37,6 +38,8 @@ pub const AXES_MAX: usize = 4;
 const FIELDS_MAX: usize = 64;
 /// Maximum length of the name of a field, or of its type, in bytes.
 const FIELD_MAX: usize = 128;
+/// Maximum length of a declaration in a message, in bytes: numbers, two texts, and fields.
+const DECLARED_MAX: usize = 128 + 2 * (NAME_MAX + 2) + FIELDS_MAX * 2 * (FIELD_MAX + 2);
 /// Maximum length of the text that goes with a failure, in bytes.
 pub(crate) const TEXT_MAX: usize = 1024;
 
@@ -48,7 +51,7 @@ pub(crate) enum Call {
     Reduce(Reduction),
     /// Step of an operation that takes several collectives.
     Step(CallStep),
-    Declare(Declared),
+    Declare(Box<Declared>),
     Leave,
     /// Frees an array, which has a name for the text of errors.
     Free {
@@ -294,6 +297,22 @@ impl Call {
         }
     }
 
+    #[inline]
+    pub fn is_leave(&self) -> bool {
+        matches!(self, Call::Leave)
+    }
+
+    /// Returns a length in bytes that what [`Self::write`] writes does not exceed.
+    pub fn len_max(&self) -> usize {
+        match self {
+            Call::Barrier | Call::Leave => 1,
+            Call::Reduce(reduction) => 8 + 8 * reduction.values.len(),
+            Call::Step(_) | Call::Unfit(_) => TEXT_MAX + 32,
+            Call::Free { .. } => NAME_MAX + 16,
+            Call::Declare(_) => DECLARED_MAX,
+        }
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Call::Barrier => out.put_u8(0),
@@ -323,7 +342,7 @@ impl Call {
                 let op = reader.code(ReduceOp::from_code)?;
                 Call::Reduce(Reduction { op, values: read_values(reader)? })
             }
-            2 => Call::Declare(Declared::read(reader)?),
+            2 => Call::Declare(Box::new(Declared::read(reader)?)),
             3 => Call::Leave,
             4 => Call::Unfit(read_text(reader, TEXT_MAX)?),
             5 => Call::Free { number: reader.leb128_u32()?, name: read_text(reader, NAME_MAX)? },

@@ -6,34 +6,65 @@ use crate::coherence::base::Base;
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::gathering::departure::UpdateCount;
+use crate::coherence::gathering::short_list::ShortList;
 use crate::coherence::gathering::tree::{Ranks, TreePlace};
 use crate::coherence::pages::number_set::NumberSet;
 use crate::time::Rounds;
 use crate::wind::Refusal;
-use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Length of the calls in one arrival, in bytes, from which on further calls go into another one.
-/// Only long reductions of many nodes reach it.
+/// Maximum length of the calls in one arrival that has more than one, in bytes. Only long
+/// reductions of many nodes reach it.
 const CALLS_BODY: usize = 4 << 20;
 
 /// Calls of several nodes, with what these nodes have written.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
 pub(crate) struct Arrivals {
-    pub calls: Vec<(Call, Ranks)>,
+    pub calls: ShortList<(Call, Ranks)>,
     pub intervals: Vec<Interval>,
     pub counts: Vec<UpdateCount>,
     /// Numbers of the arrays that all these nodes have dropped (COH-14.2).
     pub dropped: NumberSet,
 }
 
+/// Part of arrivals that one message tells.
+pub(crate) struct ArrivalPart<'a> {
+    calls: &'a [(Call, Ranks)],
+    /// Intervals and counts of all calls, in the last part.
+    intervals: &'a [Interval],
+    counts: &'a [UpdateCount],
+    dropped: &'a NumberSet,
+}
+
+impl ArrivalPart<'_> {
+    pub fn ranks(&self) -> Ranks {
+        ranks_of(self.calls)
+    }
+
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.put_leb128(self.calls.len() as u64);
+        for (call, ranks) in self.calls {
+            call.write(out);
+            ranks.write(out);
+        }
+        Interval::write_all(self.intervals.iter(), out);
+        UpdateCount::write_all(self.counts, out);
+        self.dropped.write(out);
+    }
+}
+
+fn ranks_of(calls: &[(Call, Ranks)]) -> Ranks {
+    let mut all = Ranks::default();
+    calls.iter().for_each(|(_, ranks)| all.merge(ranks));
+    all
+}
+
 impl Arrivals {
     /// Returns the arrival of one node, which has dropped no array.
     pub fn new(rank: Rank, call: Call, intervals: Vec<Interval>, counts: Vec<UpdateCount>) -> Self {
-        let calls = vec![(call, Ranks::one(rank))];
+        let calls = ShortList::one((call, Ranks::one(rank)));
         Arrivals { calls, intervals, counts, dropped: NumberSet::default() }
     }
 
@@ -43,9 +74,7 @@ impl Arrivals {
     }
 
     pub fn ranks(&self) -> Ranks {
-        let mut all = Ranks::default();
-        self.calls.iter().for_each(|(_, ranks)| all.merge(ranks));
-        all
+        ranks_of(&self.calls)
     }
 
     /// Adds other arrivals. Nodes that called the same share one entry.
@@ -72,43 +101,37 @@ impl Arrivals {
         self.merge(Arrivals::new(rank, call, Vec::new(), Vec::new()));
     }
 
-    /// Returns bodies of messages, and the ranks that each tells of. There is more than one if the
-    /// calls are long.
-    pub fn write(mut self) -> Vec<(Vec<u8>, Ranks)> {
+    /// Puts intervals and counts in order after arrivals were added.
+    pub fn sort(&mut self) {
         self.counts.sort_unstable();
-        let mut parts: Vec<(u64, Vec<u8>, Ranks)> = Vec::new();
-        for (call, ranks) in &self.calls {
-            let is_full = parts.last().is_none_or(|(_, calls, _)| calls.len() >= CALLS_BODY);
-            if is_full {
-                parts.push((0, Vec::new(), Ranks::default()));
-            }
-            if let Some((count, calls, reported)) = parts.last_mut() {
-                *count += 1;
-                call.write(calls);
-                ranks.write(calls);
-                reported.merge(ranks);
-            }
-        }
-        let last = parts.len().saturating_sub(1);
-        let intervals = Interval::merged(self.intervals);
-        let bodies = parts.into_iter().enumerate().map(|(number, (count, calls, ranks))| {
-            let mut body = Vec::new();
-            body.put_leb128(count).put(&calls);
-            let reported =
-                if number == last { (&*intervals, &*self.counts) } else { (&[][..], &[][..]) };
-            Interval::write_all(reported.0.iter(), &mut body);
-            UpdateCount::write_all(reported.1, &mut body);
-            self.dropped.write(&mut body);
-            (body, ranks)
-        });
-        bodies.collect()
+        self.intervals = Interval::merged(core::mem::take(&mut self.intervals));
+    }
+
+    /// Returns the parts that messages tell. There is more than one if the calls are long.
+    pub fn parts(&self) -> impl Iterator<Item = ArrivalPart<'_>> {
+        let mut rest = &*self.calls;
+        core::iter::from_fn(move || {
+            let mut len = 0;
+            let fits = |(call, ranks): &&(Call, Ranks)| {
+                len += call.len_max() + ranks.len_max();
+                len <= CALLS_BODY
+            };
+            let count = rest.iter().take_while(fits).count().max(1);
+            let (calls, later) = rest.split_at_checked(count)?;
+            rest = later;
+            let (intervals, counts) = match later {
+                [] => (&*self.intervals, &*self.counts),
+                _ => Default::default(),
+            };
+            Some(ArrivalPart { calls, intervals, counts, dropped: &self.dropped })
+        })
     }
 
     /// Reads arrivals of nodes of a subtree, and checks them.
     pub fn read(subtree: &Range<Rank>, body: &[u8], base: &Base<'_>) -> Result<Arrivals, Refusal> {
         let mut reader = ByteReader(body);
         let count = reader.count(4)?;
-        let (mut calls, mut seen) = (Vec::new(), Ranks::default());
+        let (mut calls, mut seen) = (ShortList::default(), Ranks::default());
         for _ in 0..count {
             let call = Call::read(&mut reader)?;
             let ranks = Ranks::read(&mut reader, subtree)?;
@@ -142,14 +165,51 @@ pub(crate) struct Gathering {
     pub kept: Arrivals,
 }
 
+/// Collectives by epoch, in order. There are at most two (COH-9.1), so a search is short and the
+/// memory of an earlier one serves the next.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
+pub(crate) struct GatheredEpochs(Vec<(u64, Gathering)>);
+
+impl GatheredEpochs {
+    pub fn get(&self, epoch: u64) -> Option<&Gathering> {
+        self.0.iter().find(|(of, _)| *of == epoch).map(|(_, gathering)| gathering)
+    }
+
+    pub fn get_mut(&mut self, epoch: u64) -> Option<&mut Gathering> {
+        self.0.iter_mut().find(|(of, _)| *of == epoch).map(|(_, gathering)| gathering)
+    }
+
+    /// Returns the collective of the lowest epoch.
+    pub fn first(&self) -> Option<&Gathering> {
+        self.0.first().map(|(_, gathering)| gathering)
+    }
+
+    /// Adds arrivals at a collective.
+    pub fn add(&mut self, epoch: u64, ranks: &Ranks, arrivals: Arrivals) {
+        let place = self.0.iter().position(|(of, _)| *of >= epoch).unwrap_or(self.0.len());
+        if self.0.get(place).is_none_or(|(of, _)| *of > epoch) {
+            self.0.insert(place, (epoch, Gathering::default()));
+        }
+        if let Some((_, gathering)) = self.0.get_mut(place) {
+            gathering.arrived.merge(ranks);
+            gathering.kept.merge(arrivals);
+        }
+    }
+
+    pub fn remove(&mut self, epoch: u64) -> Option<Gathering> {
+        let place = self.0.iter().position(|(of, _)| *of == epoch)?;
+        Some(self.0.remove(place).1)
+    }
+}
+
 /// Collectives that this node gathers.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Gather {
     pub place: TreePlace,
-    /// By epoch: the collective that this node is in or will call next, and perhaps the one after
-    /// it.
-    pub epochs: BTreeMap<u64, Gathering>,
+    /// The collective that this node is in or will call next, and perhaps the one after it.
+    pub epochs: GatheredEpochs,
     /// Epoch of the last collective that a death has ended here.
     pub doomed: Option<u64>,
     /// Rounds in which this node tells its parent an incomplete subtree.
@@ -168,22 +228,27 @@ impl core::hash::Hash for Gather {
 impl Gather {
     pub fn new(me: Rank, nodes: u32) -> Gather {
         let place = TreePlace::new(me, nodes);
-        Gather { place, epochs: BTreeMap::new(), doomed: None, reports: Rounds::default() }
+        Gather {
+            place,
+            epochs: GatheredEpochs::default(),
+            doomed: None,
+            reports: Rounds::default(),
+        }
     }
 
     /// Returns how many arrivals this node has told its parent at this collective.
     pub fn reported(&self, epoch: u64) -> usize {
-        self.epochs.get(&epoch).map_or(0, |gathering| gathering.reported)
+        self.epochs.get(epoch).map_or(0, |gathering| gathering.reported)
     }
 
     /// Returns how many arrivals at this collective this node knows from that child's subtree.
     pub fn known_of(&self, child: Rank, epoch: u64) -> usize {
-        let gathering = self.epochs.get(&epoch).zip(self.place.subtree_of(child));
+        let gathering = self.epochs.get(epoch).zip(self.place.subtree_of(child));
         gathering.map_or(0, |(gathering, subtree)| gathering.arrived.count_in(&subtree))
     }
 
     /// Called when a departure is here, so that the collective is gathered.
     pub fn end(&mut self, epoch: u64) {
-        self.epochs.retain(|kept, _| *kept > epoch);
+        self.epochs.0.retain(|(kept, _)| *kept > epoch);
     }
 }

@@ -82,7 +82,7 @@ impl Collectives {
 
     /// Arrives with what was known when the diffs were written, now that they are at their homes
     /// (COH-6.1).
-    pub fn arrive(&mut self, known: &Vector, base: &mut Base<'_>) {
+    pub fn arrive(&mut self, known: Vector, base: &mut Base<'_>) {
         let Some(current) = &mut self.current else { return };
         if !base.mail.dead().is_empty() || base.failing.lost_diff().is_some() {
             let (doing, token) = (current.call.doing(), current.token);
@@ -103,15 +103,15 @@ impl Collectives {
             current.dropped = NumberSet::default();
             Arrivals::new(me, current.call.clone(), Vec::new(), counts)
         } else {
-            current.known = Some(known.clone());
             let knowledge = &mut base.clock.knowledge;
-            let intervals = Interval::bounded(knowledge.arrival(known).cloned().collect());
+            let intervals = Interval::bounded(knowledge.arrival(&known).cloned().collect());
             knowledge.arrived = known.get(me);
+            current.known = Some(known);
             Arrivals::new(me, current.call.clone(), intervals, counts)
                 .dropping(current.dropped.clone())
         };
-        if me != 0 || current.call != Call::Leave {
-            self.send_across(own.clone(), base);
+        if me != 0 || !current.call.is_leave() {
+            self.send_across(&own, base);
         }
         self.gather_own(own, base);
     }
@@ -120,7 +120,7 @@ impl Collectives {
     /// *leave* still waits, because the dead node may just have left (COH-6.6). If the departure
     /// cannot come, [`Self::gather_death`] fails it.
     pub fn fail_by_death(&mut self, rank: Rank, base: &mut Base<'_>) {
-        let leaves = self.current.as_ref().is_some_and(|current| current.call == Call::Leave);
+        let leaves = self.current.as_ref().is_some_and(|current| current.call.is_leave());
         if !(leaves && base.clock.has_arrived()) {
             self.fail(&CoherenceError::NodeDead { doing: String::new(), rank }, base);
         }

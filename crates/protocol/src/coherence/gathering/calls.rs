@@ -8,6 +8,7 @@ use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::types::{CoherenceError, Declaration, Reduction};
 use crate::wind::Token;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -29,7 +30,7 @@ impl Collectives {
             let problem = format!("declare array \"{}\": {problem}", declaration.name);
             return self.declare_unfit(problem, token, base.arrays);
         }
-        let call = Call::Declare(Declared::new(base.arrays.next(), &declaration));
+        let call = Call::Declare(Box::new(Declared::new(base.arrays.next(), &declaration)));
         self.call(call, token);
         base.arrays.add(Some(Array::new(declaration, me, nodes)))
     }

@@ -99,28 +99,30 @@ impl Departure {
         Departure { outcome: Outcome::Dead(rank), ..Departure::default() }
     }
 
-    pub fn write(&self) -> Vec<u8> {
-        let mut body = Vec::new();
+    pub fn write(&self, out: &mut Vec<u8>) {
         match &self.outcome {
             Outcome::Agreed(values) => {
-                body.put_u8(0).put_u8(u8::from(values.is_some()));
-                values.iter().fold(&mut body, |body, values| agreement::write_values(values, body))
+                out.put_u8(0).put_u8(u8::from(values.is_some()));
+                values.iter().for_each(|values| {
+                    agreement::write_values(values, out);
+                });
             }
             Outcome::Mismatch { text, unfit } => {
-                agreement::write_text(text, body.put_u8(1).put_u8(u8::from(*unfit)))
+                agreement::write_text(text, out.put_u8(1).put_u8(u8::from(*unfit)));
             }
-            Outcome::Dead(rank) => body.put_u8(2).put_leb128(u64::from(*rank)),
-        };
-        Interval::write_all(self.intervals.iter(), &mut body);
-        UpdateCount::write_all(&self.counts, &mut body);
-        self.freed.write(&mut body);
-        body
+            Outcome::Dead(rank) => {
+                out.put_u8(2).put_leb128(u64::from(*rank));
+            }
+        }
+        Interval::write_all(self.intervals.iter(), out);
+        UpdateCount::write_all(&self.counts, out);
+        self.freed.write(out);
     }
 
     /// Returns `true` if a node with this call goes on to call it at the next collective. Nodes
     /// that leave do so if others called something else (COH-6.9).
     pub fn is_repeated_for(&self, call: &Call) -> bool {
-        *call == Call::Leave && matches!(self.outcome, Outcome::Mismatch { unfit: false, .. })
+        call.is_leave() && matches!(self.outcome, Outcome::Mismatch { unfit: false, .. })
     }
 
     /// Reads a departure, and checks it.

@@ -16,7 +16,7 @@ use crate::coherence::types::{CoherenceError, Value};
 use crate::coherence::updating::receive::UpdateReceiver;
 use crate::coherence::writes::Writes;
 use crate::planted::{Bug, planted};
-use crate::wind::Refusal;
+use crate::wind::{Body, Refusal};
 use alloc::string::ToString;
 
 /// A death of which a departure told.
@@ -65,8 +65,11 @@ impl Collectives {
             return Err(Refusal::Malformed);
         }
         self.gather.end(epoch);
-        let children = self.gather.place.children.clone();
-        self.forward_departure(epoch, body, &departure, &children, base.mail);
+        let children = &self.gather.place.children;
+        if !children.is_empty() {
+            let body = Body::copy_of(body);
+            self.forward_departure(epoch, &body, &departure, children, base.mail);
+        }
         self.store_departure(departure);
         Ok(None)
     }
@@ -90,7 +93,7 @@ impl Collectives {
         let Some(current) = &self.current else { return false };
         let Some(departure) = &current.departure else { return false };
         // A node that leaves reads nothing any more.
-        let leaves = current.call == Call::Leave && !departure.is_repeated_for(&current.call);
+        let leaves = current.call.is_leave() && !departure.is_repeated_for(&current.call);
         let mut missing = self.writers_waited_for(&w.updates.receiving, &w.base).peekable();
         if !leaves && !planted(Bug::LeaveUncounted) && missing.peek().is_some() {
             let Some(rank) = missing.find(|from| w.base.mail.is_dead(*from)) else { return false };
@@ -148,8 +151,6 @@ impl Collectives {
     ) {
         let me = w.base.mail.me;
         let known = known.as_ref().unwrap_or(&w.base.clock.knowledge.base);
-        let mut reached = Vector::new(w.base.mail.nodes);
-        departure.intervals.iter().for_each(|one| reached.raise(one.writer, one.last));
         let news = departure.intervals.iter();
         let news = news.filter(|i| i.writer != me && i.last > known.get(i.writer));
         let named = if planted(Bug::SkipInvalidation) {
@@ -157,7 +158,7 @@ impl Collectives {
         } else {
             Runs::named(news, me).at_most(NOTICES_MAX)
         };
-        let lacking = w.updates.receiving.take_lacking(w.base.clock.epoch, &named);
+        let lacking = w.updates.receiving.take_lacking(w.base.clock.epoch, named);
         // This drops the kept bytes of pages, too.
         w.invalidate(&lacking, pages);
         w.updates.receiving.end_epoch(&mut w.base, pages);
@@ -168,7 +169,7 @@ impl Collectives {
         if let Some(error) = w.base.failing.broken().filter(|_| was_sound).cloned() {
             self.fail(&error, &mut w.base);
         }
-        w.base.clock.knowledge.forget(&reached);
+        w.base.clock.knowledge.forget(&departure.intervals);
     }
 
     fn conclude(

@@ -9,18 +9,20 @@ use crate::coherence::codec::Headline;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::gathering::agreement;
 use crate::coherence::gathering::agreement::Call;
-use crate::coherence::gathering::arrivals::{Arrivals, Gathering};
+use crate::coherence::gathering::arrivals::{ArrivalPart, Arrivals, Gathering};
 use crate::coherence::gathering::departure::{Departure, Outcome};
+use crate::coherence::gathering::short_list::ShortList;
 use crate::coherence::gathering::state::Collectives;
 use crate::coherence::gathering::tree::Ranks;
 use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::coherence::pages::table::Arrays;
+use crate::coherence::types::Values;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wind::{Class, Refusal};
+use crate::wind::{Body, Class, Refusal};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use alloc::{format, vec};
 use core::ops::Range;
 use core::time::Duration;
 
@@ -54,17 +56,16 @@ impl Collectives {
         if planted(Bug::ForgetEarlyArrival) && epoch > base.clock.epoch {
             return Ok(());
         }
-        let gathering = self.gather.epochs.entry(epoch).or_default();
         let ranks = arrivals.ranks();
-        if gathering.arrived.overlaps(&ranks) {
+        let gathering = self.gather.epochs.get(epoch);
+        if gathering.is_some_and(|gathering| gathering.arrived.overlaps(&ranks)) {
             return Err(Refusal::Malformed);
         }
-        gathering.arrived.merge(&ranks);
-        gathering.kept.merge(arrivals);
+        self.gather.epochs.add(epoch, &ranks, arrivals);
         if let Some(dead) = self.doomed_by(epoch, base.mail) {
             // The other children were told when the death became known.
             self.post_departure(epoch, &Departure::of_dead(dead), &[subtree], base.mail);
-            self.gather.epochs.remove(&epoch);
+            self.gather.epochs.remove(epoch);
             return Ok(());
         }
         self.advance_gather(base);
@@ -86,15 +87,13 @@ impl Collectives {
 
     /// Adds this node's own arrival.
     pub fn gather_own(&mut self, arrivals: Arrivals, base: &mut Base<'_>) {
-        let gathering = self.gather.epochs.entry(base.clock.epoch).or_default();
-        gathering.arrived.merge(&arrivals.ranks());
-        gathering.kept.merge(arrivals);
+        self.gather.epochs.add(base.clock.epoch, &arrivals.ranks(), arrivals);
         self.advance_gather(base);
     }
 
     /// Goes on once all arrivals that this node gathers are here.
     fn advance_gather(&mut self, base: &mut Base<'_>) {
-        let Some(gathering) = self.gather.epochs.get(&base.clock.epoch) else { return };
+        let Some(gathering) = self.gather.epochs.get(base.clock.epoch) else { return };
         let all = self.gather.place.gathers().len();
         let enough = if planted(Bug::ReleaseBarrierEarly) { all.max(2) - 1 } else { all };
         if gathering.arrived.len() < enough {
@@ -112,14 +111,9 @@ impl Collectives {
     /// itself (COH-6.11).
     fn conclude_gathering(&mut self, base: &mut Base<'_>) {
         let epoch = base.clock.epoch;
-        let Some(gathering) = self.gather.epochs.remove(&epoch) else { return };
+        let Some(gathering) = self.gather.epochs.remove(epoch) else { return };
         let Arrivals { calls, intervals, mut counts, dropped } = gathering.kept;
-        let mut by_rank: Vec<(Rank, &Call)> =
-            calls.iter().flat_map(|(call, ranks)| ranks.iter().map(move |r| (r, call))).collect();
-        if !planted(Bug::CombineOutOfOrder) {
-            by_rank.sort_unstable_by_key(|(rank, _)| *rank);
-        }
-        let outcome = match agreement::agree(by_rank.iter().copied()) {
+        let outcome = match agree(&calls) {
             Ok(values) => Outcome::Agreed(values),
             Err(text) => {
                 let unfit = calls.iter().any(|(call, _)| matches!(call, Call::Unfit(_)));
@@ -136,33 +130,33 @@ impl Collectives {
         };
         let departure = Departure { outcome, intervals, counts, freed: dropped };
         let current = self.current.as_ref();
-        let leaves = current.is_some_and(|current| current.call == Call::Leave);
+        let leaves = current.is_some_and(|current| current.call.is_leave());
         if !self.gather.place.is_pair || (self.gather.place.me == 0 && leaves) {
-            let children = self.gather.place.children.clone();
-            self.post_departure(epoch, &departure, &children, base.mail);
+            self.post_departure(epoch, &departure, &self.gather.place.children, base.mail);
         }
         self.store_departure(departure);
     }
 
     /// Sends a departure to children, or a doomed one to the parent as well.
     fn post_departure(
-        &mut self,
+        &self,
         epoch: u64,
         departure: &Departure,
         children: &[Range<Rank>],
         mail: &mut Mailbox,
     ) {
         if !children.is_empty() {
-            self.forward_departure(epoch, &departure.write(), departure, children, mail);
+            let body = mail.body(|out| departure.write(out));
+            self.forward_departure(epoch, &body, departure, children, mail);
         }
     }
 
     /// Sends the body of a departure to children. A node that leaves waits for the acknowledgements
     /// (COH-6.6).
     pub fn forward_departure(
-        &mut self,
+        &self,
         epoch: u64,
-        body: &[u8],
+        body: &Body,
         departure: &Departure,
         children: &[Range<Rank>],
         mail: &mut Mailbox,
@@ -171,7 +165,7 @@ impl Collectives {
         let call = current.map(|current| &current.call);
         let is_doomed = matches!(departure.outcome, Outcome::Dead(_));
         let is_repeated = departure.is_repeated_for(&Call::Leave);
-        let last = call == Some(&Call::Leave) && !is_repeated && !is_doomed;
+        let last = call.is_some_and(Call::is_leave) && !is_repeated && !is_doomed;
         let doing = call.map_or(Doing::Barrier, Call::doing);
         for child in children {
             let purpose = if last {
@@ -180,7 +174,7 @@ impl Collectives {
                 Purpose::Departure { doing: doing.clone(), epoch }
             };
             let head = Headline::Depart { epoch };
-            mail.post(child.start, Class::Unordered, head, body.to_vec(), purpose);
+            mail.post(child.start, Class::Unordered, head, body.clone(), purpose);
         }
     }
 
@@ -188,42 +182,33 @@ impl Collectives {
     fn send_up(&mut self, base: &mut Base<'_>) {
         let epoch = base.clock.epoch;
         let Some(parent) = self.gather.place.parent else { return };
-        let Some(gathering) = self.gather.epochs.get_mut(&epoch) else { return };
+        let Some(gathering) = self.gather.epochs.get_mut(epoch) else { return };
         let mut kept = core::mem::take(&mut gathering.kept);
         gathering.reported += kept.ranks().len();
         if planted(Bug::ForgetSubtree) {
             kept.intervals.retain(|interval| interval.writer == base.mail.me);
         }
-        for (body, ranks) in kept.write() {
-            self.post_arrival(parent, epoch, ranks, body, base);
-        }
+        kept.sort();
+        kept.parts().for_each(|part| self.post_arrival(parent, epoch, &part, base));
     }
 
     /// Posts an arrival of this node or its subtree.
-    pub fn post_arrival(
-        &mut self,
-        to: Rank,
-        epoch: u64,
-        ranks: Ranks,
-        body: Vec<u8>,
-        base: &mut Base<'_>,
-    ) {
+    fn post_arrival(&self, to: Rank, epoch: u64, part: &ArrivalPart<'_>, base: &mut Base<'_>) {
         let current = self.current.as_ref();
         let doing = current.map_or(Doing::Barrier, |current| current.call.doing());
         let says_why = base.failing.broken().is_some();
-        let purpose = Purpose::Arrival { doing, says_why, epoch, ranks };
+        let purpose = Purpose::Arrival { doing, says_why, epoch, ranks: part.ranks() };
+        let body = base.mail.body(|out| part.write(out));
         base.mail.post(to, Class::Unordered, Headline::Arrive { epoch }, body, purpose);
     }
 
     /// Sends this node's own arrival to the other node of a pair. The arrival of rank 0 at *leave*
     /// is not sent, because rank 0 answers with a departure (COH-6.11).
-    pub fn send_across(&mut self, own: Arrivals, base: &mut Base<'_>) {
+    pub fn send_across(&self, own: &Arrivals, base: &mut Base<'_>) {
         let Some(other) = self.gather.place.asked().filter(|_| self.gather.place.is_pair) else {
             return;
         };
-        for (body, ranks) in own.write() {
-            self.post_arrival(other, base.clock.epoch, ranks, body, base);
-        }
+        own.parts().for_each(|part| self.post_arrival(other, base.clock.epoch, &part, base));
     }
 
     /// Called when a node has refused an arrival of this node and so has not counted it. This node
@@ -245,15 +230,14 @@ impl Collectives {
             if let Some(current) = self.current.as_mut().filter(|_| waits) {
                 current.call = call.clone();
             }
-            if let Some(gathering) = self.gather.epochs.get_mut(&epoch)
+            if let Some(gathering) = self.gather.epochs.get_mut(epoch)
                 && self.gather.place.is_pair
             {
                 gathering.kept.replace(me, call.clone());
             }
-            let reason = Arrivals { calls: vec![(call, ranks)], ..Arrivals::default() };
-            for (body, ranks) in reason.write() {
-                self.post_arrival(to, epoch, ranks, body, base);
-            }
+            let calls = ShortList::one((call, ranks));
+            let reason = Arrivals { calls, ..Arrivals::default() };
+            reason.parts().for_each(|part| self.post_arrival(to, epoch, &part, base));
             return;
         }
         if waits && let Some(current) = self.take_current(base.clock) {
@@ -266,7 +250,7 @@ impl Collectives {
     /// would have to come from it. With a dead node, this node itself arrives no more (COH-8.10).
     fn doomed_by(&self, epoch: u64, mail: &Mailbox) -> Option<Rank> {
         let first = mail.first_dead()?;
-        let gathering = self.gather.epochs.get(&epoch);
+        let gathering = self.gather.epochs.get(epoch);
         let has_arrived =
             |rank: Rank| gathering.is_some_and(|gathering| gathering.arrived.contains(rank));
         let (all, parent) = (self.gather.place.gathers(), self.gather.place.parent);
@@ -281,7 +265,7 @@ impl Collectives {
     pub fn gather_death(&mut self, base: &mut Base<'_>) {
         for epoch in [base.clock.epoch, base.clock.epoch.saturating_add(1)] {
             let is_over = epoch == base.clock.epoch && self.departure().is_some();
-            let is_gathered = epoch == base.clock.epoch || self.gather.epochs.contains_key(&epoch);
+            let is_gathered = epoch == base.clock.epoch || self.gather.epochs.get(epoch).is_some();
             if let Some(dead) = self.doomed_by(epoch, base.mail).filter(|_| is_gathered && !is_over)
             {
                 self.end_gathering(epoch, dead, base);
@@ -299,7 +283,7 @@ impl Collectives {
         let mut around = self.gather.place.children.clone();
         around.extend(self.gather.place.parent.map(|parent| parent..parent.saturating_add(1)));
         self.post_departure(epoch, &Departure::of_dead(dead), &around, base.mail);
-        self.gather.epochs.remove(&epoch);
+        self.gather.epochs.remove(epoch);
         if epoch == base.clock.epoch {
             self.fail_current(dead, base);
         }
@@ -307,7 +291,7 @@ impl Collectives {
 
     /// Tells the parent about an incomplete subtree now and then (COH-6.13).
     pub fn report_incomplete(&mut self, now: Time, failure_time: Duration, base: &mut Base<'_>) {
-        let kept = self.gather.epochs.get(&base.clock.epoch).map(|gathering| &gathering.kept);
+        let kept = self.gather.epochs.get(base.clock.epoch).map(|gathering| &gathering.kept);
         let is_due = !self.gather.place.concludes()
             && base.mail.dead().is_empty()
             && kept.is_some_and(|kept| !kept.calls.is_empty());
@@ -321,8 +305,8 @@ impl Collectives {
         let place = &self.gather.place;
         let current = self.current.as_ref();
         // Node 1 of a pair is not told that rank 0 leaves.
-        let is_blind = place.me != 0 && current.is_some_and(|current| current.call == Call::Leave);
-        let gathering = self.gather.epochs.values().next()?;
+        let is_blind = place.me != 0 && current.is_some_and(|current| current.call.is_leave());
+        let gathering = self.gather.epochs.first()?;
         (place.concludes() && !is_blind).then_some(gathering)
     }
 
@@ -339,6 +323,24 @@ impl Collectives {
     pub fn gathered(&self) -> Vec<Rank> {
         self.gathered_by_all().map_or_else(Vec::new, |gathering| gathering.arrived.iter().collect())
     }
+}
+
+/// Returns the ranks of one entry, with their call.
+fn by_rank((call, ranks): &(Call, Ranks)) -> impl Iterator<Item = (Rank, &Call)> + Clone {
+    ranks.iter().map(move |rank| (rank, call))
+}
+
+/// Checks that all nodes called the same, as [`agreement::agree`] does. It needs the calls in rank
+/// order.
+fn agree(calls: &[(Call, Ranks)]) -> Result<Option<Values>, String> {
+    if let [one] = calls {
+        return agreement::agree(by_rank(one));
+    }
+    let mut all: Vec<(Rank, &Call)> = calls.iter().flat_map(by_rank).collect();
+    if !planted(Bug::CombineOutOfOrder) {
+        all.sort_unstable_by_key(|(rank, _)| *rank);
+    }
+    agreement::agree(all.into_iter())
 }
 
 /// Returns the error of a barrier between whose releases guards of two nodes owned one byte

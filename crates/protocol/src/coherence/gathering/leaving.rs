@@ -12,9 +12,8 @@ use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::types::CoherenceError;
 use crate::coherence::writes::Writes;
-use crate::wind::{Class, Refusal, Token};
+use crate::wind::{Body, Class, Refusal, Token};
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
 impl Collectives {
     /// Gives back the locks that this node holds and tells all others that it leaves. The caller
@@ -38,7 +37,7 @@ impl Collectives {
         for (silent, class) in [(false, first), (true, Class::Sync)] {
             for to in mail.others() {
                 let head = Headline::Leaving { epoch, silent };
-                mail.post(to, class, head, Vec::new(), Purpose::Control(Doing::Leave));
+                mail.post(to, class, head, Body::Empty, Purpose::Control(Doing::Leave));
             }
         }
         for dead in mail.dead().to_vec() {
@@ -84,7 +83,7 @@ impl Collectives {
 
     /// Returns why this collective cannot succeed: some node has begun to leave.
     pub fn leaving_impediment(&self, call: &Call, clock: &Clock) -> Option<CoherenceError> {
-        let rank = self.leaver(clock).filter(|_| *call != Call::Leave)?;
+        let rank = self.leaver(clock).filter(|_| !call.is_leave())?;
         Some(CoherenceError::NodeLeaving { doing: call.doing().to_string(), rank })
     }
 
@@ -97,12 +96,12 @@ impl Collectives {
             base.mail.fail(token, CoherenceError::NodeLeaving { doing, rank });
         };
         if let Some(CurrentCollective { call, token, .. }) =
-            self.current.as_mut().filter(|current| current.call != Call::Leave)
+            self.current.as_mut().filter(|current| !current.call.is_leave())
         {
             fail(call, core::mem::replace(token, Token::NONE));
         }
         self.queue.retain(|(call, token)| {
-            let stays = *call == Call::Leave;
+            let stays = call.is_leave();
             if !stays {
                 fail(call, *token);
             }

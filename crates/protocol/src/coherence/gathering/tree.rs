@@ -3,6 +3,7 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::gathering::short_list::ShortList;
 use crate::wind::Refusal;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -116,11 +117,11 @@ fn parts(subtree: &Range<Rank>) -> Vec<Range<Rank>> {
 /// Set of ranks, as sorted runs with gaps between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(crate) struct Ranks(Vec<Range<Rank>>);
+pub(crate) struct Ranks(ShortList<Range<Rank>>);
 
 impl Ranks {
     pub fn one(rank: Rank) -> Ranks {
-        Ranks(core::iter::once(rank..rank.saturating_add(1)).collect())
+        Ranks(ShortList::one(rank..rank.saturating_add(1)))
     }
 
     pub fn len(&self) -> usize {
@@ -135,7 +136,7 @@ impl Ranks {
         self.0.iter().any(|run| run.contains(&rank))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Rank> + Clone {
         self.0.iter().cloned().flatten()
     }
 
@@ -155,15 +156,15 @@ impl Ranks {
 
     /// Adds all ranks of `other`.
     pub fn merge(&mut self, other: &Ranks) {
-        self.0.extend(other.0.iter().cloned());
-        self.0.sort_unstable_by_key(|run| run.start);
-        self.0.dedup_by(|run, last| {
-            let touches = run.start <= last.end;
-            if touches {
-                last.end = last.end.max(run.end);
+        match (&mut *self.0, &*other.0) {
+            (_, []) => {}
+            ([], _) => self.0 = other.0.clone(),
+            // Runs that touch, the most frequent case.
+            ([run], [more]) if more.start <= run.end && run.start <= more.end => {
+                *run = run.start.min(more.start)..run.end.max(more.end);
             }
-            touches
-        });
+            _ => self.0 = joined(self.0.iter().chain(other.0.iter()).cloned().collect()),
+        }
     }
 
     /// Removes one rank from the set.
@@ -179,10 +180,15 @@ impl Ranks {
         self.0 = parts.filter(|run| !run.is_empty()).collect();
     }
 
+    /// Returns a length in bytes that what [`Self::write`] writes does not exceed.
+    pub fn len_max(&self) -> usize {
+        5 + 10 * self.0.len()
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_leb128(self.0.len() as u64);
         let mut end = 0;
-        for run in &self.0 {
+        for run in self.0.iter() {
             out.put_leb128(u64::from(run.start - end));
             out.put_leb128(run.len() as u64);
             end = run.end;
@@ -193,7 +199,7 @@ impl Ranks {
     /// there.
     pub fn read(reader: &mut ByteReader<'_>, range: &Range<Rank>) -> Result<Ranks, Refusal> {
         let count = reader.count(2)?;
-        let (mut runs, mut end): (Vec<Range<Rank>>, Rank) = (Vec::with_capacity(count), 0);
+        let (mut runs, mut end): (ShortList<Range<Rank>>, Rank) = (ShortList::default(), 0);
         for _ in 0..count {
             let (gap, len) = (reader.leb128_u32()?, reader.leb128_u32()?);
             let start = end.checked_add(gap).ok_or(Refusal::Malformed)?;
@@ -207,6 +213,19 @@ impl Ranks {
         }
         if runs.is_empty() { Err(Refusal::Malformed) } else { Ok(Ranks(runs)) }
     }
+}
+
+/// Sorts runs, and joins those that touch.
+fn joined(mut runs: Vec<Range<Rank>>) -> ShortList<Range<Rank>> {
+    runs.sort_unstable_by_key(|run| run.start);
+    runs.dedup_by(|run, last| {
+        let touches = run.start <= last.end;
+        if touches {
+            last.end = last.end.max(run.end);
+        }
+        touches
+    });
+    runs.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ impl Locks {
         base.clock.knowledge.vector.write(&mut body);
         let purpose = Purpose::Control(Doing::Lock(lock));
         let (manager, head) = (base.mail.manager(lock), Headline::Acquire { lock, request });
-        base.mail.post(manager, Class::Ordered, head, body, purpose);
+        base.mail.post(manager, Class::Ordered, head, body.into(), purpose);
     }
 
     pub fn release(&mut self, lock: u64, token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
@@ -221,7 +221,13 @@ pub(crate) fn give_back(
     let head = Headline::Unlock { lock, request, epoch: base.clock.epoch };
     // The class is ordered because the next unlock to this manager leaves out what this one
     // tells.
-    base.mail.post(manager, Class::Ordered, head, body, Purpose::Control(Doing::Unlock(lock)));
+    base.mail.post(
+        manager,
+        Class::Ordered,
+        head,
+        body.into(),
+        Purpose::Control(Doing::Unlock(lock)),
+    );
     // The lock is given back in any case, so that other nodes get it or their own error.
     let error = base.lock_impediment(&Doing::Unlock(lock), lock);
     base.end(token, error.map_or(Ok(Value::None), Err));

@@ -260,7 +260,7 @@ impl Managed {
                 }
             }
             let head = Headline::Grant { lock, request: next.request, epoch };
-            base.mail.post(next.rank, Class::Unordered, head, body, Purpose::Grant(lock));
+            base.mail.post(next.rank, Class::Unordered, head, body.into(), Purpose::Grant(lock));
         }
     }
 

@@ -98,7 +98,7 @@ impl Coherence {
             self.failing.check_machine(pages);
             self.fail_if_broken();
             if let Some((head, body)) = self.mail.poll_local() {
-                if let Err(refusal) = self.handle(self.mail.me, head, &body, pages) {
+                if let Err(refusal) = self.handle(self.mail.me, head, body.bytes(), pages) {
                     self.failing.break_down(&Doing::Message, self.mail.me, refusal);
                 }
                 continue;
@@ -125,7 +125,7 @@ impl Coherence {
         let Some(release) = self.releasing.advance(&self.mail) else { return false };
         let (up, mut w) = self.parts();
         match release.then {
-            AfterRelease::Arrive => up.collectives.arrive(&release.vector, &mut w.base),
+            AfterRelease::Arrive => up.collectives.arrive(release.vector, &mut w.base),
             AfterRelease::ReportToTeam { token } => {
                 report_to_team(token, &release.vector, &mut w.base)
             }

@@ -152,6 +152,11 @@ impl Guards {
         written
     }
 
+    /// Returns `true` if no guard is alive, and none has written since the last release.
+    pub fn are_idle(&self) -> bool {
+        self.live.is_empty() && self.written.is_empty()
+    }
+
     /// Forgets the guards that have ended, because a release has closed their interval.
     pub fn end_interval(&mut self) {
         self.written.clear();

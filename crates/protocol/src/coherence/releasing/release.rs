@@ -139,6 +139,13 @@ impl Releasing {
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) {
+        // Another node may have written the same bytes before it gave back a lock.
+        let is_compared = arrives && !self.guards.under_lock;
+        self.guards.under_lock = self.guards.holds_locks;
+        let is_empty = base.arrays.dirty.is_empty() && self.early.is_empty();
+        if is_empty && self.guards.are_idle() && updates.sending.is_idle() {
+            return;
+        }
         let dirty = core::mem::take(&mut base.arrays.dirty);
         let tracked = dirty.iter().copied().filter(|id| !base.arrays.is_guarded(id.0));
         for (array, range) in ranges(tracked) {
@@ -150,9 +157,6 @@ impl Releasing {
         } else {
             updates.sending.withdraw_offers();
         }
-        // Another node may have written the same bytes before it gave back a lock.
-        let is_compared = arrives && !self.guards.under_lock;
-        self.guards.under_lock = self.guards.holds_locks;
         // Before the parcels take them.
         let ranges = OwnedBytes::of_barrier(is_compared, self.guards.written());
         let mut written = core::mem::take(&mut self.early);
@@ -288,6 +292,9 @@ impl Releasing {
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) {
+        if runs.is_empty() {
+            return;
+        }
         let mut clean: Vec<PageId> = Vec::new();
         let mut dirty: Vec<PageId> = Vec::new();
         for (id, range) in runs.iter() {
@@ -370,5 +377,5 @@ fn send_diff(array: ArrayId, home: Rank, body: Vec<u8>, is_behind: bool, base: &
     // earlier change to the same page must not be applied after this one. If one may be on its
     // way, this message is synchronous, and settled only when delivered (COH-5.5).
     let class = if is_behind { Class::Sync } else { Class::Unordered };
-    base.mail.post(home, class, Headline::Diff { array }, body, Purpose::Diff);
+    base.mail.post(home, class, Headline::Diff { array }, body.into(), Purpose::Diff);
 }

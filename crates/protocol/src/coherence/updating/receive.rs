@@ -360,11 +360,14 @@ impl UpdateReceiver {
 
     /// Returns the pages to invalidate at the end of an epoch: those that are `named`, and those
     /// that lack bytes of an update. [`Self::end_epoch`] follows.
-    pub fn take_lacking(&mut self, epoch: u64, named: &Runs) -> Runs {
+    pub fn take_lacking(&mut self, epoch: u64, named: Runs) -> Runs {
+        if self.renew.is_empty() {
+            return named;
+        }
         let later = self.renew.split_off(&(epoch + 1));
         let ended = core::mem::replace(&mut self.renew, later);
         let lacking: Vec<Runs> = ended.values().map(PageSets::runs).collect();
-        Runs::union(lacking.iter().chain([named]))
+        Runs::union(lacking.iter().chain([&named]))
     }
 
     /// Ends an epoch on the receiving side: makes pages valid that were pushed whole.
@@ -385,7 +388,9 @@ impl UpdateReceiver {
             pages.install(array, range, access);
         }
         self.seen = PageSets::default();
-        self.arrived.retain(|(of, _), _| *of > epoch);
+        if !self.arrived.is_empty() {
+            self.arrived.retain(|(of, _), _| *of > epoch);
+        }
     }
 
     /// Applies what was held for the epoch that begins now.

@@ -79,6 +79,16 @@ impl UpdateSender {
         self.packed.retain(|(other, ..), _| *other != array);
     }
 
+    /// Returns `true` if nothing of the open interval was offered, shared or packed.
+    pub fn is_idle(&self) -> bool {
+        let UpdateSender { offers, offered, shares, pushes, sent: _, counts: _, packed } = self;
+        *offered == 0
+            && offers.is_empty()
+            && shares.is_empty()
+            && pushes.is_empty()
+            && packed.is_empty()
+    }
+
     /// Records that these nodes, and no others, got a part of what was written to a page.
     fn share(&mut self, id: PageId, targets: &[Rank]) {
         match self.shares.get_mut(&id) {

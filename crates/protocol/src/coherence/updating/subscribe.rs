@@ -14,7 +14,7 @@ use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::pages::page::pages_of;
 use crate::coherence::types::CoherenceError;
 use crate::coherence::updating::page_sets::PageSets;
-use crate::wind::Class;
+use crate::wind::{Body, Class};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -148,6 +148,6 @@ fn change_subscription(
             Headline::Subscribe { array, change, first: run.start, count: run.end - run.start };
         // Ordered, so that the last word of this node counts.
         let purpose = Purpose::Control(Doing::Subscribe);
-        base.mail.post(home, Class::Ordered, head, Vec::new(), purpose);
+        base.mail.post(home, Class::Ordered, head, Body::Empty, purpose);
     }
 }

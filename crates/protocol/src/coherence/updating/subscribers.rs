@@ -88,7 +88,13 @@ pub(crate) fn report_subscribers(writer: Rank, id: ArrayId, base: &mut Base<'_>)
         });
     }
     let purpose = Purpose::Control(Doing::Subscribe);
-    base.mail.post(writer, Class::Ordered, Headline::Subscribers { array: id }, body, purpose);
+    base.mail.post(
+        writer,
+        Class::Ordered,
+        Headline::Subscribers { array: id },
+        body.into(),
+        purpose,
+    );
 }
 
 /// A home tells who reads pages of it that this node writes.

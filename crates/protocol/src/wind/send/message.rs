@@ -137,7 +137,13 @@ impl Body {
     /// Returns a body with a copy of these bytes.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Body {
-        ArrayVec::try_from(bytes).map_or_else(|_| Body::Inline(bytes.to_vec()), Body::Short)
+        Body::copy_if_short(bytes).unwrap_or_else(|| Body::Inline(bytes.to_vec()))
+    }
+
+    /// Returns a body with a copy of these bytes, or `None` if it would need an allocation.
+    #[must_use]
+    pub fn copy_if_short(bytes: &[u8]) -> Option<Body> {
+        ArrayVec::try_from(bytes).ok().map(Body::Short)
     }
 
     /// Returns a body of `len` bytes written by `fill`, or `None` if `fill` returns `false`.
@@ -156,6 +162,12 @@ impl Body {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Body {
+        if bytes.is_empty() { Body::Empty } else { Body::Inline(bytes) }
     }
 }
 
