@@ -70,7 +70,18 @@ impl<'a> ByteReader<'a> {
     }
 
     /// Reads an unsigned LEB128 number. Numbers beyond 64 bits are invalid.
+    #[inline]
     pub fn leb128(&mut self) -> Result<u64, Invalid> {
+        match self.0 {
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.0 = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_leb128(),
+        }
+    }
+
+    fn long_leb128(&mut self) -> Result<u64, Invalid> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -87,12 +98,14 @@ impl<'a> ByteReader<'a> {
     }
 
     /// Reads an unsigned LEB128 number of at most 32 bits.
+    #[inline]
     pub fn leb128_u32(&mut self) -> Result<u32, Invalid> {
         u32::try_from(self.leb128()?).map_err(|_| Invalid)
     }
 
     /// Reads a count, in LEB128, of items of at least `each` bytes that must still be there. So a
     /// false count allocates nothing.
+    #[inline]
     pub fn count(&mut self, each: usize) -> Result<usize, Invalid> {
         let count = usize::try_from(self.leb128()?).map_err(|_| Invalid)?;
         let bytes = count.checked_mul(each).ok_or(Invalid)?;

@@ -77,18 +77,27 @@ impl Arrivals {
         ranks_of(&self.calls)
     }
 
+    /// Returns `true` if any of these nodes is one of `ranks`.
+    pub fn are_any_of(&self, ranks: &Ranks) -> bool {
+        self.calls.iter().any(|(_, those)| ranks.overlaps(those))
+    }
+
     /// Adds other arrivals. Nodes that called the same share one entry.
     pub fn merge(&mut self, other: Arrivals) {
+        if self.calls.is_empty() && self.intervals.is_empty() && self.counts.is_empty() {
+            *self = other;
+            return;
+        }
         self.dropped = match self.calls.is_empty() {
             true => other.dropped,
             false => self.dropped.intersection(&other.dropped),
         };
-        for (call, ranks) in other.calls {
+        other.calls.for_each(|(call, ranks)| {
             match self.calls.iter_mut().find(|(known, _)| known.is_identical(&call)) {
                 Some((_, known)) => known.merge(&ranks),
                 None => self.calls.push((call, ranks)),
             }
-        }
+        });
         self.intervals.extend(other.intervals);
         self.counts.extend(other.counts);
     }
@@ -135,10 +144,12 @@ impl Arrivals {
         for _ in 0..count {
             let call = Call::read(&mut reader)?;
             let ranks = Ranks::read(&mut reader, subtree)?;
-            if seen.overlaps(&ranks) {
-                return Err(Refusal::Malformed);
+            if count > 1 {
+                if seen.overlaps(&ranks) {
+                    return Err(Refusal::Malformed);
+                }
+                seen.merge(&ranks);
             }
-            seen.merge(&ranks);
             calls.push((call, ranks));
         }
         let intervals = base.clock.knowledge.read_intervals(&mut reader, base.arrays)?;
@@ -186,13 +197,13 @@ impl GatheredEpochs {
     }
 
     /// Adds arrivals at a collective.
-    pub fn add(&mut self, epoch: u64, ranks: &Ranks, arrivals: Arrivals) {
+    pub fn add(&mut self, epoch: u64, arrivals: Arrivals) {
         let place = self.0.iter().position(|(of, _)| *of >= epoch).unwrap_or(self.0.len());
         if self.0.get(place).is_none_or(|(of, _)| *of > epoch) {
             self.0.insert(place, (epoch, Gathering::default()));
         }
         if let Some((_, gathering)) = self.0.get_mut(place) {
-            gathering.arrived.merge(ranks);
+            arrivals.calls.iter().for_each(|(_, ranks)| gathering.arrived.merge(ranks));
             gathering.kept.merge(arrivals);
         }
     }

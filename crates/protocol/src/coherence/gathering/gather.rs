@@ -56,12 +56,11 @@ impl Collectives {
         if planted(Bug::ForgetEarlyArrival) && epoch > base.clock.epoch {
             return Ok(());
         }
-        let ranks = arrivals.ranks();
         let gathering = self.gather.epochs.get(epoch);
-        if gathering.is_some_and(|gathering| gathering.arrived.overlaps(&ranks)) {
+        if gathering.is_some_and(|gathering| arrivals.are_any_of(&gathering.arrived)) {
             return Err(Refusal::Malformed);
         }
-        self.gather.epochs.add(epoch, &ranks, arrivals);
+        self.gather.epochs.add(epoch, arrivals);
         if let Some(dead) = self.doomed_by(epoch, base.mail) {
             // The other children were told when the death became known.
             self.post_departure(epoch, &Departure::of_dead(dead), &[subtree], base.mail);
@@ -87,7 +86,7 @@ impl Collectives {
 
     /// Adds this node's own arrival.
     pub fn gather_own(&mut self, arrivals: Arrivals, base: &mut Base<'_>) {
-        self.gather.epochs.add(base.clock.epoch, &arrivals.ranks(), arrivals);
+        self.gather.epochs.add(base.clock.epoch, arrivals);
         self.advance_gather(base);
     }
 
@@ -334,7 +333,11 @@ fn by_rank((call, ranks): &(Call, Ranks)) -> impl Iterator<Item = (Rank, &Call)>
 /// order.
 fn agree(calls: &[(Call, Ranks)]) -> Result<Option<Values>, String> {
     if let [one] = calls {
-        return agreement::agree(by_rank(one));
+        return match one.0 {
+            // Any number of identical calls agree.
+            Call::Barrier | Call::Leave | Call::Free { .. } | Call::Declare(_) => Ok(None),
+            _ => agreement::agree(by_rank(one)),
+        };
     }
     let mut all: Vec<(Rank, &Call)> = calls.iter().flat_map(by_rank).collect();
     if !planted(Bug::CombineOutOfOrder) {

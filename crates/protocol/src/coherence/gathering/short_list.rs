@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
-use core::iter::Chain;
 use core::ops::{Deref, DerefMut};
 
 /// List that most often has one entry, which it holds without an allocation.
@@ -25,6 +24,14 @@ impl<T> ShortList<T> {
                 let entry = full.element();
                 *self = ShortList::Long(list.take().into_iter().chain([entry]).collect());
             }
+        }
+    }
+
+    /// Calls `each` with all entries.
+    pub fn for_each(self, each: impl FnMut(T)) {
+        match self {
+            ShortList::Short(list) => list.into_iter().for_each(each),
+            ShortList::Long(list) => list.into_iter().for_each(each),
         }
     }
 
@@ -68,17 +75,6 @@ impl<T> FromIterator<T> for ShortList<T> {
         let mut list = ShortList::default();
         entries.into_iter().for_each(|entry| list.push(entry));
         list
-    }
-}
-
-impl<T> IntoIterator for ShortList<T> {
-    type Item = T;
-    type IntoIter = Chain<arrayvec::IntoIter<T, 1>, alloc::vec::IntoIter<T>>;
-    fn into_iter(self) -> Self::IntoIter {
-        match self {
-            ShortList::Short(list) => list.into_iter().chain(Vec::new()),
-            ShortList::Long(list) => ArrayVec::new().into_iter().chain(list),
-        }
     }
 }
 

@@ -170,7 +170,7 @@ impl Ranks {
     /// Removes one rank from the set.
     pub fn remove(&mut self, rank: Rank) {
         let runs = core::mem::take(&mut self.0);
-        let parts = runs.into_iter().flat_map(|run| {
+        let parts = runs.iter().cloned().flat_map(|run| {
             if run.contains(&rank) {
                 [run.start..rank, rank.saturating_add(1)..run.end]
             } else {

@@ -63,6 +63,9 @@ impl TeamAcquires {
     /// Takes the acquires whose epochs this node has reached. With a dead node the epoch may never
     /// come.
     pub fn take_ready(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+        if self.0.is_empty() {
+            return;
+        }
         let hopeless = !w.base.mail.dead().is_empty();
         let epoch = w.base.clock.epoch;
         let is_ready = |one: &TeamAcquire| one.grants.iter().all(|grant| grant.epoch <= epoch);

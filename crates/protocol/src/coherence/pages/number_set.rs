@@ -24,6 +24,9 @@ impl NumberSet {
     /// Returns the numbers that are in both sets.
     pub fn intersection(&self, other: &NumberSet) -> NumberSet {
         let mut both = NumberSet::default();
+        if other.is_empty() {
+            return both;
+        }
         for range in self.iter() {
             other.overlaps(range).for_each(|part| both.insert(part));
         }

@@ -13,6 +13,10 @@ use core::ops::Range;
 pub(crate) struct PageSets(BTreeMap<ArrayId, NumberSet>);
 
 impl PageSets {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn insert(&mut self, array: ArrayId, pages: Range<u64>) {
         self.0.entry(array).or_default().insert(pages);
     }

@@ -373,6 +373,15 @@ impl UpdateReceiver {
     /// Ends an epoch on the receiving side: makes pages valid that were pushed whole.
     pub fn end_epoch(&mut self, base: &mut Base<'_>, pages: &mut dyn Pages) {
         let epoch = base.clock.epoch;
+        if !self.seen.is_empty() {
+            self.seen = PageSets::default();
+        }
+        if !self.arrived.is_empty() {
+            self.arrived.retain(|(of, _), _| *of > epoch);
+        }
+        if self.kept.is_empty() {
+            return;
+        }
         let kept = core::mem::take(&mut self.kept);
         let mut whole: Vec<PageId> = Vec::new();
         for (id, filled) in kept {
@@ -386,10 +395,6 @@ impl UpdateReceiver {
         for (array, range) in ranges(whole) {
             let access = base.arrays.mapping(array, Access::Read);
             pages.install(array, range, access);
-        }
-        self.seen = PageSets::default();
-        if !self.arrived.is_empty() {
-            self.arrived.retain(|(of, _), _| *of > epoch);
         }
     }
 
