@@ -14,6 +14,7 @@ mod order;
 mod pages;
 mod questions;
 mod releasing;
+mod short_list;
 mod statistics;
 mod types;
 mod updating;

@@ -9,6 +9,5 @@ pub(crate) mod end;
 pub(crate) mod freeing;
 pub(crate) mod gather;
 pub(crate) mod leaving;
-pub(crate) mod short_list;
 pub(crate) mod state;
 pub(crate) mod tree;

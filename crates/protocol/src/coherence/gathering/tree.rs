@@ -3,7 +3,7 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::gathering::short_list::ShortList;
+use crate::coherence::short_list::ShortList;
 use crate::wind::Refusal;
 use alloc::vec::Vec;
 use core::ops::Range;
