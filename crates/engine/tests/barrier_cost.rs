@@ -25,8 +25,8 @@ static HEAP: Counting = Counting::new();
 /// Number of measured rounds.
 const ROUNDS: u64 = 1000;
 /// Maximum number of allocations of one barrier, at both ends together: the completion that a
-/// thread waits for, the vector time of a release, and a part of a block of the queue.
-const BARRIER_ALLOCATIONS_MAX: f64 = 4.5;
+/// thread waits for, and a part of a block of the queue of requests.
+const BARRIER_ALLOCATIONS_MAX: f64 = 2.5;
 
 /// Datagrams of one direction, one behind the other. Nothing is allocated once it has its size.
 #[derive(Default)]

@@ -166,8 +166,15 @@ pub trait ByteWriter {
 }
 
 impl ByteWriter for Vec<u8> {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) -> &mut Self {
         self.extend_from_slice(bytes);
+        self
+    }
+
+    #[inline]
+    fn put_u8(&mut self, value: u8) -> &mut Self {
+        self.push(value);
         self
     }
 }

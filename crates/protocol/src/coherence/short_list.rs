@@ -1,19 +1,19 @@
-//! List that needs no allocation for one entry.
+//! List that needs no allocation for a few entries.
 
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::ops::{Deref, DerefMut};
 
-/// List that most often has one entry, which it holds without an allocation.
+/// List that holds up to `N` entries without an allocation.
 #[derive(Clone, Debug)]
-pub(crate) enum ShortList<T> {
-    Short(ArrayVec<T, 1>),
+pub(crate) enum ShortList<T, const N: usize = 1> {
+    Short(ArrayVec<T, N>),
     Long(Vec<T>),
 }
 
-impl<T> ShortList<T> {
-    pub fn one(entry: T) -> ShortList<T> {
-        ShortList::Short(ArrayVec::from([entry]))
+impl<T, const N: usize> ShortList<T, N> {
+    pub fn one(entry: T) -> Self {
+        Self::from_iter([entry])
     }
 
     pub fn push(&mut self, entry: T) {
@@ -43,13 +43,13 @@ impl<T> ShortList<T> {
     }
 }
 
-impl<T> Default for ShortList<T> {
-    fn default() -> ShortList<T> {
+impl<T, const N: usize> Default for ShortList<T, N> {
+    fn default() -> Self {
         ShortList::Short(ArrayVec::new())
     }
 }
 
-impl<T> Deref for ShortList<T> {
+impl<T, const N: usize> Deref for ShortList<T, N> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
@@ -60,7 +60,7 @@ impl<T> Deref for ShortList<T> {
     }
 }
 
-impl<T> DerefMut for ShortList<T> {
+impl<T, const N: usize> DerefMut for ShortList<T, N> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
@@ -70,8 +70,8 @@ impl<T> DerefMut for ShortList<T> {
     }
 }
 
-impl<T> FromIterator<T> for ShortList<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(entries: I) -> ShortList<T> {
+impl<T, const N: usize> FromIterator<T> for ShortList<T, N> {
+    fn from_iter<I: IntoIterator<Item = T>>(entries: I) -> Self {
         let mut list = ShortList::default();
         entries.into_iter().for_each(|entry| list.push(entry));
         list
@@ -79,17 +79,37 @@ impl<T> FromIterator<T> for ShortList<T> {
 }
 
 /// Lists are equal if their entries are, wherever those are stored.
-impl<T: PartialEq> PartialEq for ShortList<T> {
-    fn eq(&self, other: &ShortList<T>) -> bool {
+impl<T: PartialEq, const N: usize> PartialEq for ShortList<T, N> {
+    fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Eq> Eq for ShortList<T> {}
+impl<T: Eq, const N: usize> Eq for ShortList<T, N> {}
 
 #[cfg(test)]
-impl<T: core::hash::Hash> core::hash::Hash for ShortList<T> {
+impl<T: core::hash::Hash, const N: usize> core::hash::Hash for ShortList<T, N> {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         (**self).hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_that_grows_beyond_its_place_keeps_its_entries_in_order() {
+        let mut list: ShortList<u64, 2> = [1, 2].into_iter().collect();
+        assert!(matches!(list, ShortList::Short(_)));
+        list.push(3);
+        assert_eq!(*list, [1, 2, 3]);
+        list.retain(|entry| *entry != 2);
+        let short: ShortList<u64, 2> = [1, 3].into_iter().collect();
+        assert!(matches!(list, ShortList::Long(_)));
+        assert_eq!(list, short, "wherever the entries are stored");
+        let mut entries = Vec::new();
+        list.for_each(|entry| entries.push(entry));
+        assert_eq!(entries, [1, 3]);
     }
 }

@@ -1,6 +1,6 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
-use super::{Node, WaitSubject};
+use super::{LongWait, Node, WaitSubject};
 use crate::error::{Cause, Error, Result};
 use oikaze_engine::{Completion, Failure, Value};
 use oikaze_protocol::Rank;
@@ -36,9 +36,11 @@ impl Node {
         if let Some(outcome) = ready() {
             return outcome.map_err(|failure| self.departures.failure(what, failure));
         }
-        let begun = Instant::now();
-        let outcome =
-            self.wait_on(subject, limit.and_then(|limit| begun.checked_add(limit)), ready);
+        let mut long = LongWait::new(self, subject);
+        let begun = long.begun();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let outcome = self.wait_begun(&mut long, deadline, ready);
+        drop(long);
         self.awaited(|| what.to_string(), begun, outcome)
     }
 

@@ -6,20 +6,23 @@ use crate::coherence::clock::notices::{
     Interval, JOIN_EVERY, KEPT_APART, OwnedBytes, Runs, Shared,
 };
 use crate::coherence::pages::table::Arrays;
+use crate::coherence::short_list::ShortList;
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
+
+/// Maximum number of nodes whose vectors need no allocation.
+const NODES_SHORT: usize = 4;
 
 /// Number of the last known interval of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
-pub(crate) struct Vector(Vec<u64>);
+pub(crate) struct Vector(ShortList<u64, NODES_SHORT>);
 
 impl Vector {
     pub fn new(nodes: u32) -> Vector {
-        Vector(vec![0; nodes as usize])
+        Vector(core::iter::repeat_n(0, nodes as usize).collect())
     }
 
     pub fn get(&self, rank: Rank) -> u64 {
@@ -34,11 +37,11 @@ impl Vector {
 
     /// Returns `true` if this vector knows everything that the other one knows.
     pub fn covers(&self, other: &Vector) -> bool {
-        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine >= theirs)
+        self.0.iter().zip(&*other.0).all(|(mine, theirs)| mine >= theirs)
     }
 
     pub fn merge(&mut self, other: &Vector) {
-        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+        self.0.iter_mut().zip(&*other.0).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
     }
 
     pub fn write(&self, out: &mut Vec<u8>) {

@@ -80,7 +80,8 @@ impl Collectives {
         }
     }
 
-    /// Returns the collective that this node is in if its departure is here.
+    /// Returns the departure of the collective that this node is in, if it is here.
+    #[inline]
     pub fn departure(&self) -> Option<&Departure> {
         self.current.as_ref()?.departure.as_ref()
     }

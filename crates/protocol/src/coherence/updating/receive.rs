@@ -400,6 +400,9 @@ impl UpdateReceiver {
 
     /// Applies what was held for the epoch that begins now.
     pub fn begin_epoch(&mut self, feeds: &mut Feeds, base: &mut Base<'_>, pages: &mut dyn Pages) {
+        if self.held.is_empty() {
+            return;
+        }
         for (update, body) in self.held.remove(&base.clock.epoch).unwrap_or_default() {
             if let Some(held) = self.held_bytes.get_mut(&update.from) {
                 *held = held.saturating_sub(update.len);

@@ -118,7 +118,9 @@ impl UpdateSender {
 
     /// Ends the epoch. Returns the number of messages sent to each node in it.
     pub fn take_counts(&mut self) -> BTreeMap<Rank, u64> {
-        self.sent.clear();
+        if !self.sent.is_empty() {
+            self.sent.clear();
+        }
         core::mem::take(&mut self.counts)
     }
 

@@ -22,7 +22,7 @@ impl Node {
         deadline: Option<Instant>,
         ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        WaitLoop::run(self, deadline, WakeSource::Broadcast, &mut LongWait::short(self), ready)
+        self.wait_within(&mut LongWait::short(self), deadline, ready)
     }
 
     /// Waits as [`Node::wait`] does. A long wait is explained as one for `subject` (MEM-21.1).
@@ -36,13 +36,18 @@ impl Node {
         if let Some(value) = ready() {
             return Some(value);
         }
-        WaitLoop::run(
-            self,
-            deadline,
-            WakeSource::Broadcast,
-            &mut LongWait::new(self, subject),
-            ready,
-        )
+        self.wait_begun(&mut LongWait::new(self, subject), deadline, ready)
+    }
+
+    /// Waits as [`Node::wait_on`] does, in a wait that has just begun. The clock is not read again.
+    pub(in crate::node) fn wait_begun<T>(
+        &self,
+        long: &mut LongWait<'_>,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let now = Some(self.clock.time_of(long.begun()));
+        WaitLoop::run(self, now, deadline, WakeSource::Broadcast, long, ready)
     }
 
     /// Waits as [`Node::wait_on`] does, for a part of a longer wait.
@@ -52,7 +57,7 @@ impl Node {
         deadline: Option<Instant>,
         ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        WaitLoop::run(self, deadline, WakeSource::Broadcast, long, ready)
+        WaitLoop::run(self, None, deadline, WakeSource::Broadcast, long, ready)
     }
 
     /// Waits as [`Node::wait_on`] does, for a condition whose maker wakes the calling thread
@@ -65,7 +70,9 @@ impl Node {
         deadline: Option<Instant>,
         ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        WaitLoop::run(self, deadline, WakeSource::Direct, &mut LongWait::new(self, subject), ready)
+        let mut long = LongWait::new(self, subject);
+        let now = Some(self.clock.time_of(long.begun()));
+        WaitLoop::run(self, now, deadline, WakeSource::Direct, &mut long, ready)
     }
 
     /// Runs a turn, which may end as soon as an operation has completed or a message has come, so
@@ -130,9 +137,11 @@ impl<'w, 's> WaitLoop<'w, 's> {
     }
 
     /// Waits until `ready` returns a value. The thread drives the engine, or waits while another
-    /// thread drives it. `wake_source` says what wakes the thread while it is parked.
+    /// thread drives it. `wake_source` says what wakes the thread while it is parked, and `now` is
+    /// the present time if the caller knows it.
     fn run<T>(
         node: &'w Node,
+        now: Option<Time>,
         deadline: Option<Instant>,
         wake_source: WakeSource,
         long: &'w mut LongWait<'s>,
@@ -142,7 +151,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
         if let Some(value) = ready() {
             return Some(value);
         }
-        let mut now = node.now();
+        let mut now = now.unwrap_or_else(|| node.now());
         let mut driving = node.threads.driver.try_drive(now);
         let mut waiting = WaitLoop::new(node, deadline, long);
         if driving.is_none() && cork::is_on() {

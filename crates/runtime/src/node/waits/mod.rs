@@ -356,6 +356,12 @@ impl<'s> LongWait<'s> {
         }
     }
 
+    /// Returns when the wait began.
+    #[inline]
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
     /// Registers the wait if it has lasted long, or if another node asks. Called with the present
     /// time whenever the waiting thread has polled.
     #[inline]
