@@ -146,7 +146,8 @@ impl UnsettledMessages {
     }
 
     fn remove(&mut self, number: u64) -> Option<Posted> {
-        self.0.remove(self.place(number)?).map(|(_, posted)| posted)
+        let first = self.0.pop_front_if(|(of, _)| *of == number);
+        first.or_else(|| self.0.remove(self.place(number)?)).map(|(_, posted)| posted)
     }
 }
 

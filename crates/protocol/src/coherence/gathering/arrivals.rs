@@ -56,6 +56,9 @@ impl ArrivalPart<'_> {
 }
 
 fn ranks_of(calls: &[(Call, Ranks)]) -> Ranks {
+    if let [(_, ranks)] = calls {
+        return ranks.clone();
+    }
     let mut all = Ranks::default();
     calls.iter().for_each(|(_, ranks)| all.merge(ranks));
     all
@@ -84,10 +87,6 @@ impl Arrivals {
 
     /// Adds other arrivals. Nodes that called the same share one entry.
     pub fn merge(&mut self, other: Arrivals) {
-        if self.calls.is_empty() && self.intervals.is_empty() && self.counts.is_empty() {
-            *self = other;
-            return;
-        }
         self.dropped = match self.calls.is_empty() {
             true => other.dropped,
             false => self.dropped.intersection(&other.dropped),
@@ -166,7 +165,7 @@ impl Arrivals {
 }
 
 /// Arrivals at one collective that this node knows of.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Gathering {
     pub arrived: Ranks,
@@ -199,12 +198,15 @@ impl GatheredEpochs {
     /// Adds arrivals at a collective.
     pub fn add(&mut self, epoch: u64, arrivals: Arrivals) {
         let place = self.0.iter().position(|(of, _)| *of >= epoch).unwrap_or(self.0.len());
-        if self.0.get(place).is_none_or(|(of, _)| *of > epoch) {
-            self.0.insert(place, (epoch, Gathering::default()));
-        }
-        if let Some((_, gathering)) = self.0.get_mut(place) {
-            arrivals.calls.iter().for_each(|(_, ranks)| gathering.arrived.merge(ranks));
-            gathering.kept.merge(arrivals);
+        match self.0.get_mut(place) {
+            Some((of, gathering)) if *of == epoch => {
+                arrivals.calls.iter().for_each(|(_, ranks)| gathering.arrived.merge(ranks));
+                gathering.kept.merge(arrivals);
+            }
+            _ => {
+                let arrived = arrivals.ranks();
+                self.0.insert(place, (epoch, Gathering { arrived, reported: 0, kept: arrivals }));
+            }
         }
     }
 
