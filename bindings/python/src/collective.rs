@@ -29,14 +29,14 @@ pub enum Members<'py> {
 }
 
 impl Members<'_> {
-    fn cell(&self) -> &Arc<JobCell> {
+    pub fn cell(&self) -> &Arc<JobCell> {
         match self {
             Self::Job(job) => job.cell(),
             Self::Team(team) => &team.job,
         }
     }
 
-    fn team<'t>(&'t self, job: &'t oikaze::Job) -> &'t oikaze::collective::Team {
+    pub fn team<'t>(&'t self, job: &'t oikaze::Job) -> &'t oikaze::collective::Team {
         match self {
             Self::Job(_) => Collectives::team(job),
             Self::Team(team) => &team.team,

@@ -8,7 +8,7 @@
 //! | [`job`] | the job, its settings, its end |
 //! | [`memory`] | memory of this node and of its peers, puts with notice, FIFOs |
 //! | [`message`] | messages |
-//! | [`array`], [`collective`] | shared arrays, collectives, teams |
+//! | [`array`], [`collective`], [`short`] | shared arrays, collectives, teams |
 //! | [`operation`], [`queue`] | operations under way, and the queue that tells `asyncio` of them |
 //! | [`wait`] | waits without the interpreter's lock |
 //! | [`interpreter`] | buffers, numbers, exceptions, the interpreter's end, places of calls |
@@ -21,6 +21,7 @@ mod memory;
 mod message;
 mod operation;
 mod queue;
+mod short;
 mod wait;
 
 use pyo3::exceptions::PyImportError;
@@ -69,6 +70,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<collective::Team>()?;
     module.add_function(wrap_pyfunction!(collective::kinds, module)?)?;
     module.add_function(wrap_pyfunction!(collective::start_even, module)?)?;
+    module.add_function(wrap_pyfunction!(short::short_all_reduce, module)?)?;
+    module.add_function(wrap_pyfunction!(short::short_broadcast_into, module)?)?;
+    module.add_function(wrap_pyfunction!(short::short_all_gather, module)?)?;
     module.add_function(wrap_pyfunction!(collective::start_uneven, module)?)?;
     module.add_function(wrap_pyfunction!(collective::refuse, module)?)?;
     module.add_function(wrap_pyfunction!(collective::sum_exact, module)?)?;

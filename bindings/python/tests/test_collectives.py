@@ -54,6 +54,66 @@ def test_values_of_all_kinds(run):
     )
 
 
+def test_short_values_meet_those_of_a_rank_that_takes_the_long_way(run):
+    run(
+        2,
+        """
+        import numpy as np
+        job = oikaze.join()
+        me = job.rank
+
+        def called(call, *given):
+            # A call with a time limit takes the long way.
+            return call(*given) if me == 0 else call(*given, timeout=60)
+
+        for name, expected in [("sum", 2.0), ("product", 0.75), ("min", 0.5), ("max", 1.5)]:
+            value = called(job.all_reduce, 0.5 + me, name)
+            assert value == expected and type(value) is float
+        for name, expected in [("sum", 13), ("product", 42), ("min", 6), ("or", 7), ("xor", 1)]:
+            value = called(job.all_reduce, 6 + me, name)
+            assert value == expected and type(value) is int
+        # Numbers and results of more than 64 and 128 bits.
+        assert called(job.all_reduce, [5, 2**100][me]) == 5 + 2**100
+        assert called(job.all_reduce, [5, 2**127 - 1][me]) == 2**127 + 4
+        assert called(job.all_reduce, [-(2**62), 2**120][me], "product") == -(2**182)
+        for dtype in ["f8", "f4", "i8", "u8", "i4", "u4", "i2", "u2", "i1", "u1"]:
+            mine = np.arange(5).astype(dtype) + np.ones(1, dtype)
+            for given in [mine, np.repeat(mine, 2)[::2]]:
+                total = called(job.all_reduce, given)
+                assert total.dtype == dtype and (total == 2 * mine).all()
+                out = np.zeros(5, dtype)
+                assert called(job.all_reduce, given, "max", out) is out and (out == mine).all()
+                rows = called(job.all_gather, given)
+                assert rows.shape == (2, 5) and rows.dtype == dtype and (rows[1] == mine).all()
+                rows[0] = 0  # writable
+            same = np.full(5, me, dtype)
+            assert called(job.broadcast_into, same, 1) is same and (same == 1).all()
+        mine = np.ones(3)
+        assert called(job.all_reduce, mine, "sum", mine) is mine and (mine == 2).all()
+        for wrong in [
+            lambda: job.all_reduce(0.5, "xor"),
+            lambda: job.all_reduce(1.5) if me == 0 else job.all_reduce(np.ones(1)),
+            lambda: job.all_reduce(1.5) if me == 0 else job.all_reduce(1),
+            lambda: job.broadcast_into(np.ones(3), 7),
+            lambda: job.all_gather(np.ones(3 + me)),
+        ]:
+            try:
+                wrong()
+            except oikaze.Error:
+                pass
+            else:
+                raise AssertionError("no error")
+        fixed = np.ones(3)
+        fixed.flags.writeable = False
+        try:
+            job.all_reduce(np.ones(3), "sum", fixed)
+        except oikaze.InvalidError as error:
+            assert "read-only" in str(error)
+        assert job.all_reduce(1) == 2
+        """,
+    )
+
+
 def test_functions_are_operators(run):
     run(
         3,

@@ -198,6 +198,13 @@ impl Elements {
         result: &mut [u8],
         operator: Option<UntypedOperator>,
     ) -> CallResult {
+        // Values in the memory of the result are copied before they are overwritten.
+        let overlap = values.filter(|values| {
+            let (values, result) = (values.as_ptr_range(), result.as_ptr_range());
+            values.start < result.end && result.start < values.end
+        });
+        let copy = overlap.map(<[u8]>::to_vec);
+        let values = copy.as_deref().or(values);
         Ok(self.untyped().even_into(self.call.collective, root, values, result, operator)?)
     }
 
@@ -218,7 +225,8 @@ functions! {
     /// Sends `count` values of the root to all ranks. All ranks give the same root, kind and count.
     /// If `operation` is NULL, the call waits within the job's time limit; otherwise it returns at
     /// once, and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks
-    /// of a team call its collectives in the same order.
+    /// of a team call its collectives in the same order. After an error, memory for a result may
+    /// have been written in part.
     ///
     /// Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID`
     /// if an argument makes no sense (NULL, an unknown constant), and then the collective fails on

@@ -119,6 +119,10 @@ class Collectives:
 
         A tensor in this host's memory, or another writable buffer, may take the array's place.
         """
+        if timeout is None:
+            short = _native.short_broadcast_into(self._members(), array, root)
+            if short is not None:
+                return cast(_Into, short)
         return cast(_Into, self.start_broadcast_into(array, root).wait(timeout))
 
     @_of_all("gather")
@@ -158,6 +162,10 @@ class Collectives:
 
     def all_gather(self, value: Any, timeout: float | None = None) -> Any:
         """Collects a value of each rank on all ranks, as `gather` does."""
+        if timeout is None:
+            short = _native.short_all_gather(self._members(), value)
+            if short is not None:
+                return short
         return self.start_all_gather(value).wait(timeout)
 
     @_of_all("all_gather")
@@ -252,6 +260,10 @@ class Collectives:
 
         All ranks get the same bits. ``out`` takes the result of an array in place of a new one.
         """
+        if timeout is None:
+            short = _native.short_all_reduce(self._members(), value, operator, out)
+            if short is not None:
+                return short
         return self.start_all_reduce(value, operator, out).wait(timeout)
 
     @_of_all("scan")

@@ -76,6 +76,11 @@ impl Memory {
         self.buffer.strides()
     }
 
+    /// Returns `true` if the elements follow one another without gaps.
+    pub fn is_in_one_piece(&self) -> bool {
+        self.buffer.is_c_contiguous()
+    }
+
     /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.buffer.len_bytes()

@@ -4,9 +4,9 @@
 use super::operator::{Combiner, Item, OperatorCode};
 use crate::collective::pending::Pending;
 use crate::collective::run::caller::CallerRun;
-use crate::collective::run::calling::CallerBegin;
+use crate::collective::run::calling::{CallerBegin, WaitingCaller, waits_as_caller};
 use crate::collective::run::memory::{Buffers, MemoryRun, NoRoom};
-use crate::collective::run::slot::Slot;
+use crate::collective::run::slot::{CollectiveFailure, Slot};
 use crate::collective::run::stage::{Stage, StageShape};
 use crate::collective::run::work::UntypedResult;
 use crate::collective::team::Team;
@@ -222,7 +222,7 @@ impl<'t> Start<'t> {
         let values = Values { bytes: buffers.given(), len };
         let result = self.begin_even((kind, root), item, values, combiner, room).wait()?;
         let is_source = kind == CollectiveKind::Broadcast && self.team.rank() == root;
-        if is_source && buffers.is_in_place() { Ok(()) } else { put(result, buffers) }
+        if is_source && !buffers.takes_own_values() { Ok(()) } else { put(result, buffers) }
     }
 
     /// Calls a collective through memory, and waits for the result. Returns `None` if nothing was
@@ -240,7 +240,8 @@ impl<'t> Start<'t> {
             size: caller.size,
         };
         let memory = MemoryRun::new(facts, &call);
-        if sound.is_err() || memory.is_by_parcels() || node.enter().is_none() {
+        let goes_there = sound.is_ok() && !memory.is_by_parcels() && !waits_as_caller();
+        if !goes_there || node.enter().is_none() {
             return None;
         }
         node.coherence.forget_interrupted();
@@ -250,11 +251,10 @@ impl<'t> Start<'t> {
             CallerBegin::Waits { number, slot } => (number, slot),
         };
         let number_in_team = Some((number + 1, core.id() == WORLD));
-        let pending = Pending::new(slot, node, call, number_in_team, *limit);
-        let waited = pending.wait_with(&mut || core.run_as_caller(node, number, caller));
-        if !pending.is_done() {
-            core.leave_to_others(node, number, caller);
-        }
+        let pending = Pending::new(Arc::clone(&slot), node, call, number_in_team, *limit);
+        let mut waiting = WaitingCaller::new((core, node), (number, slot), caller);
+        let waited = pending.wait_with(&mut || waiting.step());
+        drop(waiting);
         Some(match waited {
             Ok(_) if caller.came.is_some() => outcome(caller),
             Ok(result) => put(result, caller.buffers),
@@ -295,6 +295,14 @@ impl<'t> Start<'t> {
             node.coherence.forget_interrupted();
         }
         let slot = Arc::new(Slot::default());
+        if core.has_memory() && waits_as_caller() {
+            let failure = CollectiveFailure::Mistake(
+                "a handler of a signal calls it while its thread waits in another one: call it when that one has ended"
+                    .to_owned(),
+            );
+            slot.settle(Err(failure));
+            return Pending::new(slot, node, call, None, *limit);
+        }
         let stage = (stage, Arc::clone(&slot));
         let number = node.enter().map(|_| core.begin(node, call, stage, sound));
         let number = number.map(|number| (number + 1, core.id() == WORLD));

@@ -57,6 +57,8 @@ pub trait Collectives {
 
     /// Sends the root's elements to all ranks, into a slice that is equally long on all ranks.
     ///
+    /// After an error, the slice may have been written in part.
+    ///
     /// # Errors
     /// As [`Collectives::broadcast`].
     #[track_caller]
@@ -95,6 +97,8 @@ pub trait Collectives {
     }
 
     /// Collects the elements of all ranks on all ranks, in a slice with room for all of them.
+    ///
+    /// After an error, the slice may have been written in part.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -170,6 +174,8 @@ pub trait Collectives {
     }
 
     /// Combines the elements of all ranks one by one, in place. All ranks get the same bits.
+    ///
+    /// After an error, the slice may have been written in part.
     ///
     /// # Errors
     /// As [`Collectives::reduce`].
@@ -271,6 +277,8 @@ pub trait Collectives {
 
     /// Sends block `r` of the elements to rank `r`, as [`Collectives::all_to_all`] does, and writes
     /// the result to a slice of the same length.
+    ///
+    /// After an error, the slice may have been written in part.
     ///
     /// # Errors
     /// As [`Collectives::all_to_all`]; or the slice has another length than the result.

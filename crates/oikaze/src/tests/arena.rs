@@ -381,3 +381,39 @@ fn result_without_room_is_an_error_of_one_rank() {
         Ok(())
     });
 }
+
+/// COLL-3.9, COLL-7.8: a rank that leaves out a collective of long values, because it has called a
+/// barrier in its place, stops no later collective.
+#[test]
+fn long_values_go_on_after_a_barrier_in_their_place() {
+    cluster_with(2, settings(), |job| {
+        for barrier in 0..2 {
+            let mut values = vec![1_u64; 200_000];
+            let called = match job.rank() == barrier {
+                true => job.barrier(),
+                false => job.all_reduce_into(&mut values, Sum),
+            };
+            assert!(called.unwrap_err().is_mismatch());
+            let mut values = vec![1_u64; 200_000];
+            job.all_reduce_into(&mut values, Sum)?;
+            assert!(values.iter().all(|value| *value == 2));
+        }
+        Ok(())
+    });
+}
+
+/// The root of a broadcast leaves a result apart from its values as it is.
+#[test]
+fn root_of_a_broadcast_leaves_its_result_alone() {
+    cluster_with(2, settings(), |job| {
+        let bytes = Untyped::of(job, ElementKind::U8);
+        for len in [8, 100_000] {
+            let given = (job.rank() == 0).then(|| vec![1; len]);
+            let mut result = vec![9; if job.rank() == 0 { 3 } else { len }];
+            let kind = CollectiveKind::Broadcast;
+            bytes.even_into(kind, 0, given.as_deref(), &mut result, None)?;
+            assert!(result.iter().all(|byte| *byte == if job.rank() == 0 { 9 } else { 1 }));
+        }
+        Ok(())
+    });
+}

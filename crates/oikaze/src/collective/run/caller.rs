@@ -7,6 +7,9 @@ use super::stage::{Stage, StageShape};
 use crate::collective::operator::Combiner;
 use oikaze_protocol::collective::CollectiveCall;
 
+/// Pieces that a caller gives and reads before it looks for a time limit, an interruption or a loss.
+const PIECES_AT_ONCE: usize = 64;
+
 /// Values and operator of the caller of a collective, and the place of the result.
 pub(in crate::collective) struct CallerRun<'a> {
     pub buffers: &'a mut dyn Buffers,
@@ -24,10 +27,12 @@ impl CallerRun<'_> {
         memory: &mut MemoryRun,
         exchange: &mut Exchange,
         call: (u64, &mut CollectiveCall),
+        polls: usize,
     ) -> Result<MemoryEnd, Obstacle> {
+        exchange.limit(polls, PIECES_AT_ONCE);
         let ended = memory.run(exchange, call, self.buffers, self.combiner.as_ref());
         if matches!(ended, Ok(MemoryEnd::Done)) {
-            self.came = memory.result_len();
+            self.came = memory.len_of_come(self.buffers);
         }
         ended
     }

@@ -8,11 +8,60 @@ use super::task::CollectiveRun;
 use oikaze_os::signals::locked;
 use oikaze_protocol::collective::CollectiveCall;
 use oikaze_runtime::node::{Node, WORLD, lock};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, TryLockError};
 
 /// Polls for other ranks before a caller waits as others do. They take some microseconds.
 const POLLS: usize = 256;
+
+std::thread_local! {
+    /// Set while this thread waits for a collective whose steps it takes.
+    static WAITS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns `true` if this thread waits for a collective whose steps it takes: a handler of a signal
+/// has interrupted it. A collective that the handler calls would wait for that one.
+pub(in crate::collective) fn waits_as_caller() -> bool {
+    WAITS.get()
+}
+
+/// A caller that waits. When it waits no more, other threads run what is left, also after a panic.
+pub(in crate::collective) struct WaitingCaller<'w, 'c> {
+    core: &'w Arc<TeamCore>,
+    node: &'w Node,
+    number: u64,
+    slot: Arc<Slot>,
+    pub caller: &'w mut CallerRun<'c>,
+}
+
+impl<'w, 'c> WaitingCaller<'w, 'c> {
+    /// Begins the wait for collective `number`, whose outcome comes to `slot`.
+    pub fn new(
+        (core, node): (&'w Arc<TeamCore>, &'w Node),
+        (number, slot): (u64, Arc<Slot>),
+        caller: &'w mut CallerRun<'c>,
+    ) -> WaitingCaller<'w, 'c> {
+        WAITS.set(true);
+        WaitingCaller { core, node, number, slot, caller }
+    }
+
+    /// Takes steps of the collective.
+    pub fn step(&mut self) {
+        if self.core.may_step() {
+            self.core.run_all(self.node, Some((self.number, self.caller)));
+        }
+    }
+}
+
+impl Drop for WaitingCaller<'_, '_> {
+    fn drop(&mut self) {
+        WAITS.set(false);
+        if !self.slot.is_done() {
+            self.core.leave_to_others(self.node, self.number, self.caller);
+        }
+    }
+}
 
 /// Beginning of a collective by its caller.
 pub(in crate::collective) enum CallerBegin {
@@ -55,10 +104,9 @@ impl TeamCore {
         }
         let number = state.next;
         state.next += 1;
-        exchange.poll_up_to(if node.spins_on_words() { POLLS } else { 0 });
-        let run = || caller.run(&mut memory, exchange, (number, &mut call));
+        let polls = if node.spins_on_words() { POLLS } else { 0 };
+        let run = || caller.run(&mut memory, exchange, (number, &mut call), polls);
         let ended = catch_unwind(AssertUnwindSafe(run));
-        exchange.poll_up_to(0);
         let begun = if let Ok(Ok(MemoryEnd::Done)) = ended {
             state.remember(number, call, true);
             CallerBegin::Ended
@@ -79,23 +127,8 @@ impl TeamCore {
         Some(begun)
     }
 
-    /// Takes steps of a collective that its caller waits for.
-    pub(in crate::collective) fn run_as_caller(
-        self: &Arc<Self>,
-        node: &Node,
-        number: u64,
-        caller: &mut CallerRun<'_>,
-    ) {
-        self.run_all(node, Some((number, caller)));
-    }
-
     /// Lets other threads run a collective whose caller waits no more (COLL-7.8).
-    pub(in crate::collective) fn leave_to_others(
-        self: &Arc<Self>,
-        node: &Node,
-        number: u64,
-        caller: &mut CallerRun<'_>,
-    ) {
+    fn leave_to_others(self: &Arc<Self>, node: &Node, number: u64, caller: &mut CallerRun<'_>) {
         if let Some(task) = lock(&self.state).task(number) {
             task.take_over(caller);
         }

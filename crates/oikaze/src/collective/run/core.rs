@@ -54,8 +54,8 @@ pub(crate) struct TeamCore {
     is_over: AtomicBool,
     /// Number of teams split off.
     splits: AtomicU64,
-    /// Values go through memory of the machine (COLL-7).
-    has_memory: bool,
+    /// Memory of the machine through which values go (COLL-7).
+    arena: Option<Arc<Arena>>,
     pub(super) state: Mutex<TeamState>,
 }
 
@@ -78,7 +78,7 @@ struct OrderDoom {
 }
 
 impl Doom {
-    fn new(failure: CollectiveFailure, of: u64) -> Doom {
+    pub(super) fn new(failure: CollectiveFailure, of: u64) -> Doom {
         Doom { failure, of, order: None }
     }
 
@@ -134,8 +134,7 @@ pub(super) struct TeamState {
 impl TeamCore {
     /// Makes a team. Its values go through the arena, if it has one.
     pub fn new(id: u64, ranks: Arc<[Rank]>, me: Rank, arena: Option<Arc<Arena>>) -> Arc<TeamCore> {
-        let has_memory = arena.is_some();
-        let exchange = arena.map(|arena| Exchange::new(arena, me, ranks.len()));
+        let exchange = arena.clone().map(|arena| Exchange::new(arena, me, ranks.len()));
         let places = ranks.iter().zip(0..).map(|(rank, place)| (*rank, place)).collect();
         Arc::new(TeamCore {
             id,
@@ -149,7 +148,7 @@ impl TeamCore {
             is_dropped: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             splits: AtomicU64::new(0),
-            has_memory,
+            arena,
             state: Mutex::new(TeamState { exchange, ..TeamState::default() }),
         })
     }
@@ -160,7 +159,17 @@ impl TeamCore {
 
     /// Returns `true` if values go through memory of the machine.
     pub fn has_memory(&self) -> bool {
-        self.has_memory
+        self.arena.is_some()
+    }
+
+    /// Returns `true` if a caller may have to take a step: what it waits for has come, or something
+    /// is to be noted.
+    pub(super) fn may_step(&self) -> bool {
+        let awaits = |arena: &Arc<Arena>| arena.awaits() && !arena.is_awaited_here();
+        !self.arena.as_ref().is_some_and(awaits)
+            || self.ticked.load(Ordering::SeqCst)
+            || self.is_asked()
+            || !self.incoming.is_empty()
     }
 
     /// Returns `true` if the team is to run, because of what came while another thread ran it.
@@ -214,7 +223,7 @@ impl TeamCore {
             let number = state.next;
             state.next += 1;
             let after = node.coherence.order.coherence_calls();
-            let mut task = CollectiveRun::new(number, call, stage, after, self.has_memory);
+            let mut task = CollectiveRun::new(number, call, stage, after, self.has_memory());
             let other = state.mail.of(number).find(|(_, theirs)| call.contradicts(theirs));
             // Once a rank is lost, ranks call different things, because some have failed and some
             // have not. The loss is the reason then.

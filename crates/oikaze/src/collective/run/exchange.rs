@@ -25,6 +25,8 @@ pub(super) struct Exchange {
     read: PieceNumber,
     /// Polls for an event before this rank notes that it waits.
     polls: usize,
+    /// Pieces that this rank still gives and reads before it pauses.
+    pieces: usize,
     /// Memory for values that are combined.
     pub scratch: Vec<u8>,
 }
@@ -41,6 +43,8 @@ pub(super) struct Contradiction {
 pub(super) enum Obstacle {
     /// It waits for this rank.
     Waits(Rank),
+    /// It can go on, and looks first whether anything else is to be done.
+    Pauses,
     /// A rank has called something else.
     Contradiction(Contradiction),
     /// This rank gives another number of elements than it says.
@@ -53,13 +57,23 @@ impl Exchange {
     /// Makes the exchange of `ranks` ranks, of which this one is `me`, before the first collective.
     pub fn new(arena: Arc<Arena>, me: Rank, ranks: usize) -> Exchange {
         let (compared, calls) = (vec![0; ranks], VecDeque::with_capacity(CALLS + 1));
-        let read = PieceNumber::default();
-        Exchange { arena, me, compared, next: 0, calls, read, polls: 0, scratch: Vec::new() }
+        let (read, scratch) = (PieceNumber::default(), Vec::new());
+        Exchange { arena, me, compared, next: 0, calls, read, polls: 0, pieces: 0, scratch }
     }
 
-    /// Sets how often this rank polls for an event before it notes that it waits.
-    pub fn poll_up_to(&mut self, polls: usize) {
-        self.polls = polls;
+    /// Sets how often this rank polls for an event before it notes that it waits, and how many
+    /// pieces it gives and reads before it pauses.
+    pub fn limit(&mut self, polls: usize, pieces: usize) {
+        (self.polls, self.pieces) = (polls, pieces);
+    }
+
+    /// Counts a piece that is given or read.
+    ///
+    /// # Errors
+    /// This rank pauses first.
+    pub fn count_piece(&mut self) -> Result<(), Obstacle> {
+        self.pieces = self.pieces.checked_sub(1).ok_or(Obstacle::Pauses)?;
+        Ok(())
     }
 
     /// Waits for an event, as long as the polls last.
@@ -113,6 +127,8 @@ impl Exchange {
         if self.next < number {
             self.arena.pass_over(number);
             self.next = number;
+            // Other ranks may have given pieces.
+            self.note_read(PieceNumber::after(number));
         }
     }
 

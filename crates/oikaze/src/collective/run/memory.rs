@@ -41,6 +41,11 @@ pub(in crate::collective) trait Buffers {
     fn is_in_place(&self) -> bool {
         false
     }
+
+    /// Returns `true` if the root of a broadcast gets a copy of its values as the result.
+    fn takes_own_values(&self) -> bool {
+        false
+    }
 }
 
 /// Reason for which there is no place for a result.
@@ -116,6 +121,10 @@ impl<T: Item> Buffers for IntoVector<'_, T> {
     fn both(&mut self, bytes: usize) -> Result<(Option<&[u8]>, &mut [u8]), NoRoom> {
         Ok((Some(self.given), resize(self.result, bytes)?))
     }
+
+    fn takes_own_values(&self) -> bool {
+        true
+    }
 }
 
 /// Values and a result that belong to the collective.
@@ -124,22 +133,27 @@ pub(super) struct OwnBuffers {
     given: Vec<u8>,
     result: Vec<u8>,
     is_in_place: bool,
+    takes_own_values: bool,
 }
 
 impl OwnBuffers {
     pub fn new(given: Vec<u8>) -> OwnBuffers {
-        OwnBuffers { given, ..OwnBuffers::default() }
+        OwnBuffers { given, takes_own_values: true, ..OwnBuffers::default() }
     }
 
     /// Copies what a caller has, which waits no more. `len` is the length of its result.
-    pub fn copy_of(buffers: &mut dyn Buffers, len: usize) -> OwnBuffers {
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn copy_of(buffers: &mut dyn Buffers, len: usize) -> Result<OwnBuffers, String> {
         let is_in_place = buffers.is_in_place();
-        let given = buffers.given().to_vec();
+        let takes_own_values = buffers.takes_own_values();
+        let given = try_copy_of(buffers.given())?;
         let result = match buffers.room(len) {
-            Ok(result) if !is_in_place => result.to_vec(),
+            Ok(result) if !is_in_place => try_copy_of(result)?,
             _ => Vec::new(),
         };
-        OwnBuffers { given, result, is_in_place }
+        Ok(OwnBuffers { given, result, is_in_place, takes_own_values })
     }
 
     /// Returns the result.
@@ -163,6 +177,23 @@ impl Buffers for OwnBuffers {
     fn is_in_place(&self) -> bool {
         self.is_in_place
     }
+
+    fn takes_own_values(&self) -> bool {
+        self.takes_own_values
+    }
+}
+
+/// Copies bytes.
+///
+/// # Errors
+/// There is not enough memory.
+pub(super) fn try_copy_of(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut copy = Vec::new();
+    let len = bytes.len();
+    copy.try_reserve_exact(len)
+        .map_err(|_| format!("there is not enough memory for {len} bytes"))?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }
 
 /// How a collective through memory goes on.
@@ -214,6 +245,18 @@ impl MemoryRun {
         self.plan.as_ref().map(MemoryPlan::result_len)
     }
 
+    /// Returns `true` if this rank has the result already: it is the root of a broadcast.
+    fn has_result(&self, buffers: &dyn Buffers) -> bool {
+        let is_source =
+            self.facts.kind == CollectiveKind::Broadcast && self.facts.me == self.facts.root;
+        is_source && !buffers.takes_own_values()
+    }
+
+    /// Returns the bytes that have come for this rank, if it is known how many.
+    pub fn len_of_come(&self, buffers: &dyn Buffers) -> Option<usize> {
+        if self.has_result(buffers) { Some(0) } else { self.result_len() }
+    }
+
     /// Returns a number that changes with each step.
     pub fn step(&self) -> usize {
         (self.given + self.read) as usize + usize::from(self.has_come)
@@ -244,8 +287,7 @@ impl MemoryRun {
             self.is_known = true;
         }
         let Some(plan) = self.plan else { return Ok(MemoryEnd::Parcels) };
-        let has_result =
-            self.facts.kind == CollectiveKind::Broadcast && plan.gives() && buffers.is_in_place();
+        let has_result = self.has_result(buffers);
         // Values of this rank's own stay with it, unless the result takes their place.
         let is_apart = !buffers.is_in_place();
         let gives = plan.gives() && !plan.is_short() && !(is_apart && plan.is_own_reader());
@@ -259,6 +301,7 @@ impl MemoryRun {
             if self.given < to_give {
                 let piece = (number, self.given);
                 if exchange.is_piece_free(piece) {
+                    exchange.count_piece()?;
                     let ranges = plan.given(self.given);
                     exchange.give_piece(piece, buffers.given(), ranges, kept);
                     self.given += 1;
@@ -270,6 +313,7 @@ impl MemoryRun {
             }
             if self.read < to_read {
                 self.compare(exchange, number)?;
+                exchange.count_piece()?;
                 self.read_piece(exchange, &plan, number, (buffers, combiner))?;
             } else if self.given == to_give {
                 return Ok(MemoryEnd::Done);

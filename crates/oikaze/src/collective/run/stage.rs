@@ -1,6 +1,6 @@
 //! Stages: the buffer on which one plan works, and what follows when the plan is done.
 
-use super::memory::plan_of;
+use super::memory::{plan_of, try_copy_of};
 use super::work::{PartBytes, UntypedResult, Work};
 use crate::collective::operator::Combiner;
 use oikaze_engine::Body;
@@ -253,13 +253,4 @@ impl Stage {
             None => Ok(End::Result(result)),
         }
     }
-}
-
-fn try_copy_of(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let mut copy = Vec::new();
-    let len = bytes.len();
-    copy.try_reserve_exact(len)
-        .map_err(|_| format!("there is not enough memory for {len} bytes"))?;
-    copy.extend_from_slice(bytes);
-    Ok(copy)
 }

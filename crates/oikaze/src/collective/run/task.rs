@@ -44,7 +44,7 @@ pub(super) struct CollectiveRun {
     memory: Option<MemoryRun>,
     /// Values and result in the memory of the machine, if the caller does not have them.
     buffers: OwnBuffers,
-    /// Progress of its first steps, which its caller has taken.
+    /// End of its first steps, which its caller has taken, if they did not wait.
     begun: Option<Progress>,
     /// Reason for which it fails as soon as it is its turn.
     pub doomed: Option<Doom>,
@@ -120,6 +120,8 @@ impl CollectiveRun {
         caller: &mut CallerRun<'_>,
     ) {
         self.begun = match ended {
+            // The next step looks again, because what is waited for may have come.
+            Ok(Err(Obstacle::Waits(_) | Obstacle::Pauses)) => None,
             Ok(ended) => self.progress_of(ended, Some(caller)),
             Err(payload) => Some(Progress::Fails(panicked(me, payload.as_ref()))),
         };
@@ -129,8 +131,14 @@ impl CollectiveRun {
     pub fn take_over(&mut self, caller: &mut CallerRun<'_>) {
         if self.stage.is_none() {
             let len = self.memory.as_ref().and_then(MemoryRun::result_len).unwrap_or(0);
-            self.buffers = OwnBuffers::copy_of(caller.buffers, len);
             self.stage = Some(caller.stage());
+            match OwnBuffers::copy_of(caller.buffers, len) {
+                Ok(buffers) => self.buffers = buffers,
+                Err(why) => {
+                    let failure = CollectiveFailure::Mistake(why);
+                    self.doomed.get_or_insert(Doom::new(failure, self.number));
+                }
+            }
         }
     }
 
@@ -186,9 +194,10 @@ impl CollectiveRun {
         let call = (self.number, &mut self.call);
         let (ended, caller) = match (&self.stage, caller) {
             (Some(stage), _) => {
+                exchange.limit(0, usize::MAX);
                 (memory.run(exchange, call, &mut self.buffers, stage.combiner()), None)
             }
-            (None, Some(caller)) => (caller.run(memory, exchange, call), Some(caller)),
+            (None, Some(caller)) => (caller.run(memory, exchange, call, 0), Some(caller)),
             (None, None) => return Some(Progress::Waits(None)),
         };
         self.progress_of(ended, caller)
@@ -208,6 +217,7 @@ impl CollectiveRun {
                 return None;
             }
             Err(Obstacle::Waits(rank)) => Progress::Waits(Some(rank)),
+            Err(Obstacle::Pauses) => Progress::Waits(None),
             Err(Obstacle::Broken(rank)) => Progress::Fails(broken(rank)),
             Err(Obstacle::NoMemory(bytes)) => Progress::Fails(CollectiveFailure::Mistake(format!(
                 "there is not enough memory for {bytes} bytes"

@@ -10,6 +10,7 @@ mod member;
 #[cfg(all(test, loom))]
 mod models;
 mod pieces;
+mod planted;
 mod slots;
 mod words;
 

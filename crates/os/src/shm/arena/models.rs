@@ -1,6 +1,7 @@
 //! Models members of an arena as threads ([`crate::models`]).
 
 use super::pieces::{self, PieceBuffers, PieceNumber};
+use super::planted::{Bug, PLANTED};
 use super::slots::{self, Slots};
 use super::words::{CallWay, Words, len_of};
 use crate::models::model;
@@ -8,6 +9,7 @@ use crate::shm::memory::Memory;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use std::process::Command;
 
 /// Calls of a member: `true` means that it has something to tell.
 type Program = [bool; 2];
@@ -197,5 +199,58 @@ fn loom_pieces_stay_until_all_have_read_them() {
             run(&PieceBuffers::new(memory, 0, 2), 0, true);
             other.join().unwrap();
         });
+    }
+}
+
+/// COLL-7.4: a member that reads the head of an earlier collective, whose slot may be written again,
+/// reads that head or none.
+#[test]
+fn loom_slots_have_no_torn_heads() {
+    model(3, || {
+        let memory = Memory::of(slots::len_of(2));
+        let owner = Slots::new(memory.clone(), 0, 2);
+        let reader = Slots::new(memory, 1, 2);
+        owner.give(1, [1; 3], &[]);
+        let giving = thread::spawn(move || {
+            owner.give(2, [2; 3], &[]);
+            while owner.first_reader(3).is_some() {
+                thread::yield_now();
+            }
+            owner.give(3, [3; 3], &[]);
+        });
+        reader.give(1, [1; 3], &[]);
+        reader.give(2, [2; 3], &[]);
+        assert!(reader.head(0, 1).is_none_or(|head| head == [1; 3]), "torn head");
+        giving.join().unwrap();
+    });
+}
+
+/// Each planted bug makes a model fail, in a process of its own.
+#[test]
+fn loom_arena_planted_bugs_are_caught() {
+    const MODELS: [&str; 7] = [
+        "loom_arena_members_go_one_way",
+        "loom_arena_members_go_the_way_of_member_0",
+        "loom_arena_sleeper_is_woken_by_who_comes",
+        "loom_arena_sleeper_is_woken_by_who_gives_up",
+        "loom_slots_keep_what_a_member_gives_until_all_have_read",
+        "loom_slots_have_no_torn_heads",
+        "loom_pieces_stay_until_all_have_read_them",
+    ];
+    let module = module_path!().split_once("::").map_or("", |(_, module)| module);
+    let fails = |bug: &str, model: &str| {
+        let mut tests = Command::new(std::env::current_exe().unwrap());
+        let test = format!("{module}::{model}");
+        let ended = tests.args(["--exact", &test]).env(PLANTED, bug).output().unwrap();
+        let shown = String::from_utf8_lossy(&ended.stdout);
+        assert!(shown.contains("running 1 test"), "{test} is no test: {shown}");
+        !ended.status.success()
+    };
+    for model in MODELS {
+        assert!(!fails("", model), "{model} fails without a bug");
+    }
+    for bug in Bug::ALL {
+        let bug = format!("{bug:?}");
+        assert!(MODELS.into_iter().any(|model| fails(&bug, model)), "{bug} is not caught");
     }
 }

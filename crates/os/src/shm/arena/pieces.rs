@@ -4,6 +4,7 @@
 //! A member has a few buffers, which its pieces take in turn. Only the member writes them. Its word
 //! of progress says which pieces of all members it has read. Every word is read once and checked.
 
+use super::planted::{Bug, planted};
 use crate::shm::memory::{Memory, Ordering, Part};
 
 /// Buffers of a member. Few in models, so that they are used again.
@@ -87,7 +88,11 @@ impl PieceBuffers {
     pub fn first_reader(&self, number: PieceNumber) -> Option<(usize, PieceNumber)> {
         let earlier =
             PieceNumber(self.memory.load(self.buffer(self.me, number), Ordering::Relaxed));
-        let reads = |member: &usize| !self.has_read(*member, earlier);
+        let skips = |member: usize| match member == self.me {
+            true => planted(Bug::ForgetOwnReads),
+            false => planted(Bug::UseBufferEarly),
+        };
+        let reads = |member: &usize| !self.has_read(*member, earlier) && !skips(*member);
         let reader = (0..self.members).find(|member| earlier.0 != 0 && reads(member));
         reader.map(|member| (member, earlier))
     }
@@ -110,6 +115,9 @@ impl PieceBuffers {
     pub fn write(&self, number: PieceNumber, at: usize, bytes: &[u8]) {
         if at.checked_add(bytes.len()).is_some_and(|end| end <= PIECE_BYTES) {
             let buffer = self.buffer(self.me, number);
+            if planted(Bug::NumberPieceFirst) {
+                self.give(number);
+            }
             self.memory.write(buffer + LINE + at, &Part::Bytes(bytes));
         }
     }
@@ -123,7 +131,9 @@ impl PieceBuffers {
     /// Returns `true` if a member has given this piece.
     #[inline]
     pub fn has_given(&self, member: usize, number: PieceNumber) -> bool {
-        self.memory.load(self.buffer(member, number), Ordering::Acquire) == number.0
+        let unordered = planted(Bug::ReadPieceUnordered);
+        let order = if unordered { Ordering::Relaxed } else { Ordering::Acquire };
+        self.memory.load(self.buffer(member, number), order) == number.0
     }
 
     /// Copies a part of a piece that a member has given, from byte `at` on.

@@ -3,6 +3,7 @@
 //! A member has a few slots, which its collectives take in turn. Only the member writes them. Every
 //! word is read once and checked.
 
+use super::planted::{Bug, planted};
 use crate::shm::memory::{Memory, Ordering, Part, fence};
 
 /// Slots of a member. Few in models, so that they are used again.
@@ -64,6 +65,9 @@ impl Slots {
     #[inline]
     pub fn first_reader(&self, number: u64) -> Option<usize> {
         let release = number_of_release(number);
+        if planted(Bug::UseSlotEarly) {
+            return None;
+        }
         // The first collectives find their slots free.
         let is_read = |member: &usize| *member != self.me && !self.has_come(*member, release);
         (0..self.members).find(|member| release > 1 && is_read(member))
@@ -77,11 +81,16 @@ impl Slots {
         // A member that compares the head of the earlier collective sees that it is gone.
         self.memory.store(slot + BEGUN, number, Ordering::Relaxed);
         fence(Ordering::Release);
+        if planted(Bug::NumberSlotFirst) {
+            self.memory.store(slot, number, Ordering::Release);
+        }
         for (at, word) in head.into_iter().enumerate() {
             self.memory.store(slot + 8 * (at + 1), word, Ordering::Relaxed);
         }
         self.memory.write(slot + BYTES, &Part::Bytes(bytes.get(..SLOT_BYTES).unwrap_or(bytes)));
-        self.memory.store(slot, number, Ordering::Release);
+        let unordered = planted(Bug::NumberSlotUnordered);
+        let order = if unordered { Ordering::Relaxed } else { Ordering::Release };
+        self.memory.store(slot, number, order);
     }
 
     /// Passes over all collectives up to this one, without a slot.
@@ -100,7 +109,8 @@ impl Slots {
         }
         let head = [1, 2, 3].map(|at| self.memory.load(slot + 8 * at, Ordering::Relaxed));
         fence(Ordering::Acquire);
-        (self.memory.load(slot + BEGUN, Ordering::Relaxed) == number).then_some(head)
+        let begun = self.memory.load(slot + BEGUN, Ordering::Relaxed);
+        (begun == number || planted(Bug::ReadTornHead)).then_some(head)
     }
 
     /// Copies a member's bytes of this collective from `at` on, which has a head.

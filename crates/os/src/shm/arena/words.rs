@@ -4,6 +4,7 @@
 //! Only its owner writes a member's line, but for nonsense from a faulty process. Every word is
 //! read once and checked.
 
+use super::planted::{Bug, planted};
 use crate::shm::memory::{Memory, Ordering, fence};
 
 /// Maximum number of members. Each has a bit in the word of sleepers.
@@ -53,7 +54,8 @@ impl CallWord {
 
     /// Returns the word of the next call, `number`.
     fn next(self, number: u64, for_engines: bool) -> CallWord {
-        let earlier = (self.0 & CallWord::FOR_ENGINES) << 1;
+        let forgets = planted(Bug::ForgetEarlierCall);
+        let earlier = if forgets { 0 } else { (self.0 & CallWord::FOR_ENGINES) << 1 };
         CallWord(number << 2 | earlier | u64::from(for_engines))
     }
 
@@ -142,6 +144,7 @@ impl Words {
         }
         for member in self.others() {
             match self.word(member).look(number) {
+                (false, _) if planted(Bug::PassEarly) => {}
                 (false, _) => return None,
                 (true, true) => return Some(CallWay::Engines),
                 (true, false) => {}
@@ -196,7 +199,9 @@ impl Words {
     /// ([`Words::fall_asleep`]).
     #[inline]
     pub fn take_sleepers_after_fence(&self) -> u64 {
-        fence(Ordering::SeqCst);
+        if !planted(Bug::WakeWithoutFence) {
+            fence(Ordering::SeqCst);
+        }
         self.take_sleepers()
     }
 
@@ -204,6 +209,9 @@ impl Words {
     /// woken, as bits.
     pub fn fail(&self) -> u64 {
         self.memory.store(Self::line(self.me) + FAILURE, 1, Ordering::Release);
+        if planted(Bug::FailWithoutWaking) {
+            return 0;
+        }
         self.take_sleepers_after_fence()
     }
 

@@ -17,6 +17,10 @@ const PIECES: usize = 4;
 /// Minimum length of a piece of long values, in bytes.
 const PIECE_MIN: usize = 8 << 10;
 
+/// Maximum number of ranks whose long values each rank combines by itself. More ranks share the
+/// work by parcels.
+const COMBINED_RANKS_MAX: usize = 8;
+
 /// Maximum number of pieces of a collective.
 pub const PIECES_MAX: u64 = 1 << 16;
 
@@ -125,6 +129,9 @@ impl MemoryPlan {
         facts.ranks.checked_mul(all)?;
         if all <= room.short {
             return Some(MemoryPlan { facts, block, per_piece: block, pieces: 1, is_short: true });
+        }
+        if facts.kind.combines() && facts.ranks > COMBINED_RANKS_MAX {
+            return None;
         }
         let piece = all.div_ceil(PIECES).max(PIECE_MIN).min(room.long);
         let per_piece = piece.checked_div(row).filter(|per_piece| *per_piece > 0)?;

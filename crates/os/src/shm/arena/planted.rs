@@ -1,0 +1,75 @@
+//! Deliberately planted bugs of arenas, which prove that the models detect such bugs. In programs
+//! the answer to [`planted`] is the constant `false`.
+
+macro_rules! bugs {
+    ($($(#[$text:meta])* $bug:ident,)*) => {
+        /// Bug that a model plants on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Bug {
+            $($(#[$text])* $bug,)*
+        }
+
+        #[cfg(all(test, loom))]
+        impl Bug {
+            /// All bugs, for the test that plants each in turn.
+            pub(super) const ALL: &[Bug] = &[$(Bug::$bug),*];
+        }
+    };
+}
+
+bugs! {
+    /// A call passes when the first other member has come.
+    PassEarly,
+    /// A word of a call forgets that the call before was for the engines.
+    ForgetEarlierCall,
+    /// A member that comes reads the bits of sleepers without a fence.
+    WakeWithoutFence,
+    /// A member that gives up wakes nobody.
+    FailWithoutWaking,
+    /// The number of a slot is stored in front of its bytes.
+    NumberSlotFirst,
+    /// The number of a slot is stored without order.
+    NumberSlotUnordered,
+    /// A slot is written while a member may read it.
+    UseSlotEarly,
+    /// A head that is written again is read as one.
+    ReadTornHead,
+    /// The number of a piece is stored in front of its bytes.
+    NumberPieceFirst,
+    /// A piece is read without order.
+    ReadPieceUnordered,
+    /// A buffer is written while another member may read it.
+    UseBufferEarly,
+    /// A buffer is written while its own member has not read it.
+    ForgetOwnReads,
+}
+
+/// Returns `true` if this bug is planted.
+#[cfg(not(all(test, loom)))]
+#[inline]
+pub(super) const fn planted(_: Bug) -> bool {
+    false
+}
+
+#[cfg(all(test, loom))]
+pub(super) use modelled::{PLANTED, planted};
+
+#[cfg(all(test, loom))]
+mod modelled {
+    use super::Bug;
+    use std::sync::OnceLock;
+
+    /// Variable that names the bug which this process plants. A model that fails may end its
+    /// process.
+    pub const PLANTED: &str = "OIKAZE_PLANTED";
+
+    /// Returns `true` if this bug is planted.
+    pub fn planted(bug: Bug) -> bool {
+        static BUG: OnceLock<Option<Bug>> = OnceLock::new();
+        let named = || {
+            let name = std::env::var(PLANTED).ok()?;
+            Bug::ALL.iter().copied().find(|bug| format!("{bug:?}") == name)
+        };
+        *BUG.get_or_init(named) == Some(bug)
+    }
+}
