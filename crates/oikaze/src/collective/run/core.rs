@@ -401,6 +401,7 @@ impl TeamCore {
             let caller = caller.map(|(_, caller)| &mut **caller);
             let loss = node.departures.loss_in(&self.ranks);
             if loss.is_none() && caller.is_none() && task.is_callers() {
+                self.waits.store(true, Ordering::Relaxed);
                 // Its caller looks once more.
                 if let Some(exchange) = exchange.as_ref().filter(|one| one.may_go_on()) {
                     exchange.end_wait();
