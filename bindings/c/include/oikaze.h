@@ -2682,7 +2682,8 @@ oik_status oik_team_algorithm(oik_team *team,
  * Sends `count` values of the root to all ranks. All ranks give the same root, kind and count. If
  * `operation` is NULL, the call waits within the job's time limit; otherwise it returns at once,
  * and `values` is left alone until `oik_wait` has returned. Thread-safe, but all ranks of a team
- * call its collectives in the same order.
+ * call its collectives in the same order. After an error, memory for a result may have been
+ * written in part.
  *
  * Errors, of all collectives: `OIK_MISMATCH` if the ranks do not call the same; `OIK_INVALID` if
  * an argument makes no sense (NULL, an unknown constant), and then the collective fails on the

@@ -7,7 +7,8 @@ use super::stage::{Stage, StageShape};
 use crate::collective::operator::Combiner;
 use oikaze_protocol::collective::CollectiveCall;
 
-/// Pieces that a caller gives and reads before it looks for a time limit, an interruption or a loss.
+/// Pieces that a caller gives and reads before it looks for a time limit, an interruption or a
+/// loss.
 const PIECES_AT_ONCE: usize = 64;
 
 /// Values and operator of the caller of a collective, and the place of the result.
