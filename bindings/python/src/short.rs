@@ -38,8 +38,18 @@ impl ShortArray {
         if !object.get_type().is(array_class(object.py())?) {
             return Ok(None);
         }
+        // The memory of an array without axes shows one, and that of times shows numbers.
+        let py = object.py();
+        if object.getattr(pyo3::intern!(py, "ndim"))?.extract::<usize>()? != 1 {
+            return Ok(None);
+        }
+        let dtype = object.getattr(pyo3::intern!(py, "dtype"))?;
+        let char = dtype.getattr(pyo3::intern!(py, "char"))?;
         // Objects without a plain buffer go the other way, which says why.
         let Ok(memory) = Memory::strided(object, writable, "") else { return Ok(None) };
+        if char.cast::<PyString>()?.to_str()?.as_bytes() != memory.format().to_bytes() {
+            return Ok(None);
+        }
         let kind = match memory.format().to_bytes() {
             b"d" => ElementKind::F64,
             b"f" => ElementKind::F32,
@@ -54,7 +64,8 @@ impl ShortArray {
             _ => return Ok(None),
         };
         let is_short = memory.shape().len() == 1 && memory.len() <= BYTES_MAX;
-        Ok((is_short && memory.is_in_one_piece()).then_some(ShortArray { kind, memory }))
+        let is_plain = is_short && memory.is_in_one_piece();
+        Ok(is_plain.then_some(ShortArray { kind, memory }))
     }
 
     fn bytes(&self, py: Python<'_>) -> Vec<u8> {
