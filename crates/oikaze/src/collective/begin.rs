@@ -6,7 +6,7 @@ use crate::collective::pending::Pending;
 use crate::collective::run::caller::CallerRun;
 use crate::collective::run::calling::{CallerBegin, WaitingCaller, waits_as_caller};
 use crate::collective::run::memory::{Buffers, MemoryRun, NoRoom};
-use crate::collective::run::slot::{CollectiveFailure, Slot};
+use crate::collective::run::slot::Slot;
 use crate::collective::run::stage::{Stage, StageShape};
 use crate::collective::run::work::UntypedResult;
 use crate::collective::team::Team;
@@ -295,14 +295,6 @@ impl<'t> Start<'t> {
             node.coherence.forget_interrupted();
         }
         let slot = Arc::new(Slot::default());
-        if core.has_memory() && waits_as_caller() {
-            let failure = CollectiveFailure::Mistake(
-                "a handler of a signal calls it while its thread waits in another one: call it when that one has ended"
-                    .to_owned(),
-            );
-            slot.settle(Err(failure));
-            return Pending::new(slot, node, call, None, *limit);
-        }
         let stage = (stage, Arc::clone(&slot));
         let number = node.enter().map(|_| core.begin(node, call, stage, sound));
         let number = number.map(|number| (number + 1, core.id() == WORLD));

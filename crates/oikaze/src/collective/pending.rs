@@ -1,5 +1,6 @@
 //! Collectives under way, to wait for or to await.
 
+use crate::collective::run::calling::waits_as_caller;
 use crate::collective::run::slot::{Listener, Slot};
 use crate::collective::run::work::UntypedResult;
 use crate::completion::counter::Counter;
@@ -152,6 +153,13 @@ impl<R> Pending<R> {
 
     #[track_caller]
     fn wait_until_done(&self, limit: Option<Duration>) -> Result<()> {
+        if waits_as_caller() && matches!(self.number, Some((_, true))) {
+            return Err(Error::invalid(
+                named(&self.call).to_string(),
+                "a handler of a signal waits for it while its thread waits in an earlier collective: \
+                 wait for it when that one has ended",
+            ));
+        }
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         if self.node.enter().is_some() {
             self.node.collectives.poll_slots(&self.node, || self.slot.is_done());

@@ -67,13 +67,18 @@ impl Exchange {
         (self.polls, self.pieces) = (polls, pieces);
     }
 
-    /// Counts a piece that is given or read.
+    /// Counts a piece of a collective that is given or read.
     ///
     /// # Errors
     /// This rank pauses first.
-    pub fn count_piece(&mut self) -> Result<(), Obstacle> {
-        self.pieces = self.pieces.checked_sub(1).ok_or(Obstacle::Pauses)?;
-        Ok(())
+    pub fn count_piece(&mut self, number: u64) -> Result<(), Obstacle> {
+        if let Some(left) = self.pieces.checked_sub(1) {
+            self.pieces = left;
+            return Ok(());
+        }
+        // An event that has happened: no thread of this node sleeps until the rank goes on.
+        _ = self.arena.wait_for(ArenaEvent::Comes(self.me, number + 1));
+        Err(Obstacle::Pauses)
     }
 
     /// Waits for an event, as long as the polls last.

@@ -301,7 +301,7 @@ impl MemoryRun {
             if self.given < to_give {
                 let piece = (number, self.given);
                 if exchange.is_piece_free(piece) {
-                    exchange.count_piece()?;
+                    exchange.count_piece(number)?;
                     let ranges = plan.given(self.given);
                     exchange.give_piece(piece, buffers.given(), ranges, kept);
                     self.given += 1;
@@ -313,7 +313,7 @@ impl MemoryRun {
             }
             if self.read < to_read {
                 self.compare(exchange, number)?;
-                exchange.count_piece()?;
+                exchange.count_piece(number)?;
                 self.read_piece(exchange, &plan, number, (buffers, combiner))?;
             } else if self.given == to_give {
                 return Ok(MemoryEnd::Done);
