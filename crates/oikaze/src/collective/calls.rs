@@ -415,19 +415,17 @@ impl Start<'_> {
 
 impl Start<'_> {
     /// Begins a collective of equal parts that moves elements.
-    pub(super) fn moves<T: Item>(
+    fn moves<T: Item>(
         self,
         kind: CollectiveKind,
         root: Rank,
         values: &[T],
-        room: Option<usize>,
     ) -> Pending<UntypedResult> {
-        let item = ItemType::of::<T>();
-        self.begin_even((kind, root), item, Values::of(values), None, room)
+        self.begin_even((kind, root), ItemType::of::<T>(), Values::of(values), None, None)
     }
 
     /// Begins a collective of equal parts that combines elements.
-    pub(super) fn combines<T: Item>(
+    fn combines<T: Item>(
         self,
         kind: CollectiveKind,
         root: Rank,
@@ -458,27 +456,27 @@ impl Start<'_> {
 
     /// Begins [`broadcast`](super::Collectives::broadcast) without waiting for it.
     pub fn broadcast<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
-        self.moves(Broadcast, root, values, None).elements()
+        self.moves(Broadcast, root, values).elements()
     }
 
     /// Begins [`gather`](super::Collectives::gather) without waiting for it.
     pub fn gather<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
-        self.moves(Gather, root, values, None).elements()
+        self.moves(Gather, root, values).elements()
     }
 
     /// Begins [`all_gather`](super::Collectives::all_gather) without waiting for it.
     pub fn all_gather<T: Item>(self, values: &[T]) -> Pending<Vec<T>> {
-        self.moves(AllGather, 0, values, None).elements()
+        self.moves(AllGather, 0, values).elements()
     }
 
     /// Begins [`scatter`](super::Collectives::scatter) without waiting for it.
     pub fn scatter<T: Item>(self, root: Rank, values: &[T]) -> Pending<Vec<T>> {
-        self.moves(Scatter, root, values, None).elements()
+        self.moves(Scatter, root, values).elements()
     }
 
     /// Begins [`all_to_all`](super::Collectives::all_to_all) without waiting for it.
     pub fn all_to_all<T: Item>(self, values: &[T]) -> Pending<Vec<T>> {
-        self.moves(AllToAll, 0, values, None).elements()
+        self.moves(AllToAll, 0, values).elements()
     }
 
     /// Begins [`reduce`](super::Collectives::reduce) without waiting for it.

@@ -219,13 +219,6 @@ impl Arena {
         self.slots.first_reader(number).and_then(|member| Rank::try_from(member).ok())
     }
 
-    /// Returns `true` if a member has come to collective of data `number`, or to a later one.
-    #[inline]
-    #[must_use]
-    pub fn has_given(&self, member: Rank, number: u64) -> bool {
-        self.slots.has_come(member as usize, number)
-    }
-
     /// Returns a member's head of collective of data `number`, if the member has given one.
     #[inline]
     #[must_use]

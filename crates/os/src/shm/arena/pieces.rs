@@ -6,13 +6,14 @@
 
 use super::planted::{Bug, planted};
 use crate::shm::memory::{Memory, Ordering, Part};
+use oikaze_protocol::collective::PIECES_MAX;
 
 /// Buffers of a member. Few in models, so that they are used again.
 const BUFFERS: u64 = if cfg!(all(test, loom)) { 2 } else { 4 };
 /// Maximum number of bytes of a piece.
 pub const PIECE_BYTES: usize = if cfg!(all(test, loom)) { 8 } else { 64 << 10 };
 /// Bits of a piece's number in its [`PieceNumber`].
-const PIECE_BITS: u32 = 16;
+const PIECE_BITS: u32 = PIECES_MAX.ilog2();
 /// Bytes of a word that one member writes: two cache lines, because processors fetch lines in
 /// pairs.
 const LINE: usize = 128;
@@ -31,7 +32,7 @@ pub(super) const fn len_of(members: usize) -> usize {
 pub struct PieceNumber(u64);
 
 impl PieceNumber {
-    /// Returns the number of a piece, which is below 2¹⁶, of a collective.
+    /// Returns the number of a piece, which is below [`PIECES_MAX`], of a collective.
     #[inline]
     #[must_use]
     pub const fn of(collective: u64, piece: u64) -> PieceNumber {
