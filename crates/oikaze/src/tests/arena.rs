@@ -127,7 +127,7 @@ fn barrier_fails_on_all_nodes_when_one_has_left() {
         }
         for _ in 0..2 {
             let error = job.barrier().unwrap_err().to_string();
-            // The notice of leaving (COH-6.7) and the call of leave (COH-6.9) may come in any order.
+            // The notice of leaving (COH-6.7) or the call of leave (COH-6.9) comes first.
             let says_why = ["leaving", "called leave"];
             assert!(says_why.iter().any(|why| error.contains(why)), "{error}");
         }
