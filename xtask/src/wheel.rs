@@ -110,7 +110,8 @@ impl Toolchain {
         let before = std::env::var_os("PATH").unwrap_or_default();
         let folders = [self.tools.clone()].into_iter().chain(std::env::split_paths(&before));
         let path = std::env::join_paths(folders).map_err(|why| format!("the PATH: {why}"))?;
-        Ok(step.env("PATH", path).env("CARGO_TARGET_DIR", wheel_target()))
+        let step = step.env("PATH", path).env("CARGO_TARGET_DIR", wheel_target());
+        Ok(if self.links_by_zig() { step.env("RUSTFLAGS", unwinder_flags()?) } else { step })
     }
 
     /// Builds the shared C library.
@@ -177,6 +178,13 @@ impl Toolchain {
         copy(&packed, &file)?;
         Ok(file)
     }
+}
+
+/// Returns the flags that link the system's unwinder. Zig brings another one, which cannot follow
+/// pthread_exit(3) of glibc: a thread that Python ends below frames of the wheel would crash.
+fn unwinder_flags() -> Result<String, String> {
+    let found = Step::new("cc").args(["-print-file-name=libgcc_s.so.1"]).output()?;
+    Ok(format!("-C link-arg={}", found.trim()))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {

@@ -245,7 +245,7 @@ impl Operation {
             // The lock is not held while the program's function runs.
             let function = self.state().convert.front().map(|function| function.clone_ref(py));
             let Some(function) = function else { return Ok(value) };
-            value = call(function.bind(py), &[value.into_bound(py)])?.unbind();
+            value = call(function.bind(py), (value,).into_pyobject(py)?)?.unbind();
             let used = {
                 let mut state = self.state();
                 (state.convert.pop_front(), state.value.replace(value.clone_ref(py)))

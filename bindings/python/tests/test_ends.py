@@ -204,6 +204,7 @@ WAITS = {
     "queue": "queue.wait()",
     "operation": "job.post_receive(bytearray(8)).wait()",
     "function of a result": "job.peer(0).send(b'x').then(sleep).wait()",
+    "function that goes on": "job.peer(0).send(b'x').then(go_on).wait()",
     "batch of posts": "job.batch(sleep)",
     "lock": "job.lock(1).acquire()",
     "join again": "join_again()",
@@ -224,6 +225,9 @@ def test_daemon_threads_in_calls_let_the_program_end(run, wait):
         def sleep(*_):
             begun.release()
             time.sleep(1000)
+        def go_on(*_):
+            while True:
+                pass
         def receive_for_ever():
             while True:
                 try:

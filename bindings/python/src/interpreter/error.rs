@@ -1,9 +1,11 @@
 //! Exceptions of the package, made of errors of the library.
 
+use crate::interpreter::finalization::call;
 use oikaze::Error;
 use oikaze::ffi::{ErrorClass, ErrorParts};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 
 /// Module that defines the exceptions, in Python, so that they can have two base classes.
 const MODULE: &str = "oikaze._errors";
@@ -37,6 +39,15 @@ fn maker(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
         .map(|maker| maker.bind(py))
 }
 
+/// Makes an exception from its parts, in Python.
+fn made<'py>(
+    py: Python<'py>,
+    parts: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+) -> PyErr {
+    let made = maker(py).and_then(|maker| call(maker, parts.into_pyobject(py)?));
+    made.map_or_else(|failed| failed, PyErr::from_value)
+}
+
 /// Makes the exception of an error of the library.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     exception_of_call(py, error, "")
@@ -53,22 +64,9 @@ pub fn exception_of_call(py: Python<'_>, error: &Error, meaning: &str) -> PyErr 
         cause = longer;
     }
     let refusal = error.refusal().map(|reason| reason.to_string());
-    let made = maker(py).and_then(|maker| {
-        maker.call1((
-            name(error.class()),
-            text,
-            operation,
-            cause,
-            remedy,
-            error.lost_peer(),
-            refusal,
-            error.unreported(),
-        ))
-    });
-    match made {
-        Ok(exception) => PyErr::from_value(exception),
-        Err(failed) => failed,
-    }
+    let class = name(error.class());
+    let (peer, unreported) = (error.lost_peer(), error.unreported());
+    made(py, (class, text, operation, cause, remedy, peer, refusal, unreported))
 }
 
 /// Makes the exception of arguments that do not fit.
@@ -78,11 +76,8 @@ pub fn invalid(py: Python<'_>, operation: &str, cause: &str, remedy: &str) -> Py
 
 /// Makes the exception of an argument of another type than the call takes.
 pub fn wrong_type(py: Python<'_>, operation: &str, cause: &str, remedy: &str) -> PyErr {
-    let made = maker(py).and_then(|maker| {
-        let text = format!("{operation}: {cause}; {remedy}");
-        maker.call1(("ArgumentTypeError", text, operation, cause, remedy))
-    });
-    made.map_or_else(|failed| failed, PyErr::from_value)
+    let text = format!("{operation}: {cause}; {remedy}");
+    made(py, ("ArgumentTypeError", text, operation, cause, remedy))
 }
 
 /// Results of the library as results of Python.
@@ -99,12 +94,9 @@ impl<T, E: Into<Error>> OrRaise<T> for Result<T, E> {
 
 /// Makes the exception of a call after this process has left its job.
 pub fn left(py: Python<'_>) -> PyErr {
-    let made = maker(py).and_then(|maker| {
-        let (operation, cause) = ("using the job", "this process has left it");
-        let remedy = "leave last, or join again if this job was of one node";
-        let text = format!("{operation}: {cause}; {remedy}");
-        let nothing: Option<u32> = None;
-        maker.call1(("LeftError", text, operation, cause, remedy, nothing, nothing, nothing))
-    });
-    made.map_or_else(|failed| failed, PyErr::from_value)
+    let (operation, cause) = ("using the job", "this process has left it");
+    let remedy = "leave last, or join again if this job was of one node";
+    let text = format!("{operation}: {cause}; {remedy}");
+    let nothing: Option<u32> = None;
+    made(py, ("LeftError", text, operation, cause, remedy, nothing, nothing, nothing))
 }

@@ -86,13 +86,13 @@ pub fn attached_unless_ending<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T
     }))
 }
 
-/// Calls a function of the program, which may give the interpreter's lock up and not get it back.
+/// Calls a function written in Python, which may give the interpreter's lock up and not get it
+/// back.
 pub fn call<'py>(
     function: &Bound<'py, PyAny>,
-    arguments: &[Bound<'py, PyAny>],
+    arguments: Bound<'py, PyTuple>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
-    let arguments = PyTuple::new(py, arguments)?;
     let hangs = SleepsForGood;
     // SAFETY: both are objects that live, and NULL stands for no keywords. If Python ends the
     // thread, the unwinding ends in `hangs`.

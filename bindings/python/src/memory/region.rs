@@ -143,7 +143,7 @@ impl Condition {
             Self::Equal(value) => word == *value,
             Self::Function(function, failed) => {
                 let answer = attached(|py| {
-                    call(function.bind(py), &[word.into_pyobject(py)?.into_any()])?.is_truthy()
+                    call(function.bind(py), (word,).into_pyobject(py)?)?.is_truthy()
                 });
                 // An exception of the function ends the wait, and is raised there.
                 answer.unwrap_or_else(|error| {
