@@ -198,7 +198,7 @@ impl<R> Pending<R> {
             }
             self.slot.is_done().then_some(Ok(()))
         };
-        let done = self.node.wait_on(subject, deadline, is_done);
+        let done = self.node.wait_on_call(subject, deadline, is_done);
         self.node.awaited(what, begun, done)
     }
 

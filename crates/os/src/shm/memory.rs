@@ -34,8 +34,13 @@ mod real {
     use super::{Ordering, Part};
     use crate::memory::mapping::Mapping;
     use core::ptr::NonNull;
-    use core::sync::atomic::AtomicU64;
+    use core::sync::atomic::{AtomicU32, AtomicU64};
+    use rustix::thread::futex;
     use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Offset of the lower half of a word.
+    const LOWER_HALF: usize = if cfg!(target_endian = "little") { 0 } else { 4 };
 
     /// A range of a mapping of a sealed file. Places are bytes from its start. Words outside the
     /// range read as 0, and stores outside have no effect.
@@ -122,6 +127,29 @@ mod real {
         /// Clears all bits but these, as a full fence. Returns what the word was.
         pub fn and(&self, place: usize, bits: u64) -> u64 {
             self.word(place).fetch_and(bits, Ordering::SeqCst)
+        }
+
+        /// Returns the lower half of a word, on which threads of all processes may sleep. Only the
+        /// kernel reads it.
+        fn futex(&self, place: usize) -> &AtomicU32 {
+            let word = self.word(place).as_ptr().cast::<u8>();
+            // SAFETY: one half of a word that lives for as long as `self` is borrowed, aligned.
+            unsafe { AtomicU32::from_ptr(word.add(LOWER_HALF).cast()) }
+        }
+
+        /// Sleeps until the word is woken, for at most this time. Returns at once if its lower half
+        /// has another value. A signal ends the sleep.
+        pub fn sleep_on(&self, place: usize, value: u32, limit: Duration) {
+            let limit = rustix::thread::Timespec::try_from(limit).ok();
+            // Each way to return means to look at the memory again.
+            let flags = futex::Flags::empty();
+            let _ = futex::wait(self.futex(place), flags, value, limit.as_ref());
+        }
+
+        /// Wakes a thread that sleeps on this word.
+        pub fn wake(&self, place: usize) {
+            // There may be none.
+            let _ = futex::wake(self.futex(place), futex::Flags::empty(), 1);
         }
 
         /// Prefetches the cache line of a place for writing from the processor that has it. Does

@@ -33,6 +33,7 @@ pub use driver::task::LoopProgress;
 pub use driver::task::{TaskWait, pending};
 pub use driver::wait_policy::{WaitMode, WaitPolicy, WaitSettings};
 pub use driver::waiters::Waiters;
+pub use driver::word_polls::WordPolls;
 pub use mail::mailbox::next_or_end;
 pub use mail::{PostedReceive, ReceiveMemory, RegisteredMemory};
 pub use parts::Node;

@@ -1,5 +1,6 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
+use super::driver::WakeSource;
 use super::{LongWait, Node, WaitSubject};
 use crate::error::{Cause, Error, Result};
 use oikaze_engine::{Completion, Failure, Value};
@@ -29,6 +30,19 @@ impl Node {
         &self,
         subject: &dyn Fn() -> WaitSubject,
         what: &dyn std::fmt::Display,
+        ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
+        limit: Option<Duration>,
+    ) -> Result<Value> {
+        self.outcome_from(WakeSource::Broadcast, subject, what, ready, limit)
+    }
+
+    /// Waits for an outcome as [`Node::outcome_of`] does. The wake source says what may bring it.
+    #[track_caller]
+    pub(super) fn outcome_from(
+        &self,
+        wake_source: WakeSource,
+        subject: &dyn Fn() -> WaitSubject,
+        what: &dyn std::fmt::Display,
         mut ready: impl FnMut() -> Option<std::result::Result<Value, Failure>>,
         limit: Option<Duration>,
     ) -> Result<Value> {
@@ -39,7 +53,7 @@ impl Node {
         let mut long = LongWait::new(self, subject);
         let begun = long.begun();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        let outcome = self.wait_begun(&mut long, deadline, ready);
+        let outcome = self.wait_begun(&mut long, deadline, wake_source, ready);
         drop(long);
         self.awaited(|| what.to_string(), begun, outcome)
     }

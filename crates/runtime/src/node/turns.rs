@@ -1,5 +1,6 @@
 //! Turns of a node's engine, and what follows from them.
 
+use super::driver::WordPolls;
 use super::driver::lock::CombiningLockGuard;
 use super::parts::Node;
 use super::parts::access::Access;
@@ -185,6 +186,12 @@ impl Node {
     #[inline]
     pub fn spins_on_words(&self) -> bool {
         self.has_local_peers() && self.threads.spin_limit.spins()
+    }
+
+    /// Returns the polls of words that other nodes of this machine write, before turns are run.
+    #[inline]
+    pub fn word_polls(&self) -> WordPolls {
+        if self.has_local_peers() { self.threads.spin_limit.word_polls() } else { WordPolls::NONE }
     }
 
     /// Fences the operations to this peer, or to each. Operations that need no engine go through

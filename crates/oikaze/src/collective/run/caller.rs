@@ -6,6 +6,7 @@ use super::memory::{Buffers, MemoryEnd, MemoryRun};
 use super::stage::{Stage, StageShape};
 use crate::collective::operator::Combiner;
 use oikaze_protocol::collective::CollectiveCall;
+use oikaze_runtime::node::WordPolls;
 
 /// Pieces that a caller gives and reads before it looks for a time limit, an interruption or a
 /// loss.
@@ -28,7 +29,7 @@ impl CallerRun<'_> {
         memory: &mut MemoryRun,
         exchange: &mut Exchange,
         call: (u64, &mut CollectiveCall),
-        polls: usize,
+        polls: WordPolls,
     ) -> Result<MemoryEnd, Obstacle> {
         exchange.limit(polls, PIECES_AT_ONCE);
         let ended = memory.run(exchange, call, self.buffers, self.combiner.as_ref());

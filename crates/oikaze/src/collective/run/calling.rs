@@ -12,9 +12,6 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, TryLockError};
 
-/// Polls for other ranks before a caller waits as others do. They take some microseconds.
-const POLLS: usize = 256;
-
 std::thread_local! {
     /// Set while this thread waits for a collective whose steps it takes.
     static WAITS: Cell<bool> = const { Cell::new(false) };
@@ -104,7 +101,7 @@ impl TeamCore {
         }
         let number = state.next;
         state.next += 1;
-        let polls = if node.spins_on_words() { POLLS } else { 0 };
+        let polls = node.word_polls();
         let run = || caller.run(&mut memory, exchange, (number, &mut call), polls);
         let ended = catch_unwind(AssertUnwindSafe(run));
         let begun = if let Ok(Ok(MemoryEnd::Done)) = ended {

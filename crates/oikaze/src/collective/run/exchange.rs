@@ -3,6 +3,7 @@
 use oikaze_os::shm::{Arena, ArenaEvent, PieceNumber, SlotHead};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::CollectiveCall;
+use oikaze_runtime::node::WordPolls;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(super) struct Exchange {
     /// Number below which this rank reads no piece.
     read: PieceNumber,
     /// Polls for an event before this rank notes that it waits.
-    polls: usize,
+    polls: WordPolls,
     /// Pieces that this rank still gives and reads before it pauses.
     pieces: usize,
     /// Memory for values that are combined.
@@ -58,12 +59,22 @@ impl Exchange {
     pub fn new(arena: Arc<Arena>, me: Rank, ranks: usize) -> Exchange {
         let (compared, calls) = (vec![0; ranks], VecDeque::with_capacity(CALLS + 1));
         let (read, scratch) = (PieceNumber::default(), Vec::new());
-        Exchange { arena, me, compared, next: 0, calls, read, polls: 0, pieces: 0, scratch }
+        Exchange {
+            arena,
+            me,
+            compared,
+            next: 0,
+            calls,
+            read,
+            polls: WordPolls::NONE,
+            pieces: 0,
+            scratch,
+        }
     }
 
     /// Sets how often this rank polls for an event before it notes that it waits, and how many
     /// pieces it gives and reads before it pauses.
-    pub fn limit(&mut self, polls: usize, pieces: usize) {
+    pub fn limit(&mut self, polls: WordPolls, pieces: usize) {
         (self.polls, self.pieces) = (polls, pieces);
     }
 
@@ -83,12 +94,8 @@ impl Exchange {
 
     /// Waits for an event, as long as the polls last.
     fn wait_for(&mut self, event: ArenaEvent, of: Rank) -> Result<(), Obstacle> {
-        for _ in 0..self.polls {
-            if self.arena.has_happened(event) {
-                break;
-            }
-            std::hint::spin_loop();
-        }
+        let mut polls = self.polls;
+        while !self.arena.has_happened(event) && polls.next() {}
         if !self.arena.has_happened(event) && self.arena.wait_for(event) {
             return Err(Obstacle::Waits(of));
         }

@@ -16,7 +16,7 @@ use oikaze_protocol::collective::{
     Arrival, CollectiveCall, ParcelPurpose, Part, Plan, PlanStep, RoundNumber,
 };
 use oikaze_protocol::limits::MESSAGE_MAX;
-use oikaze_runtime::node::Node;
+use oikaze_runtime::node::{Node, WordPolls};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -194,10 +194,12 @@ impl CollectiveRun {
         let call = (self.number, &mut self.call);
         let (ended, caller) = match (&self.stage, caller) {
             (Some(stage), _) => {
-                exchange.limit(0, usize::MAX);
+                exchange.limit(WordPolls::NONE, usize::MAX);
                 (memory.run(exchange, call, &mut self.buffers, stage.combiner()), None)
             }
-            (None, Some(caller)) => (caller.run(memory, exchange, call, 0), Some(caller)),
+            (None, Some(caller)) => {
+                (caller.run(memory, exchange, call, WordPolls::NONE), Some(caller))
+            }
             (None, None) => return Some(Progress::Waits(None)),
         };
         self.progress_of(ended, caller)

@@ -2,7 +2,7 @@
 
 use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::slots::{self, SlotHead, Slots};
-use super::words::{self, CallWay, MEMBERS_MAX, Words};
+use super::words::{self, CallWay, MEMBERS_MAX, WordSleep, Words};
 use crate::memory::mapping::Mapping;
 use crate::memory::{MemoryError, lasting_len, sealed_file};
 use crate::shm::control_socket::ControlSocket;
@@ -14,6 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Returns the ranges of the words, the slots and the buffers of an arena, and its length in bytes.
 fn layout_of(members: u32) -> ([Range<usize>; 3], usize) {
@@ -56,6 +57,14 @@ impl ArenaEvent {
             ArenaEvent::HasRead(member, number) => (3, member, number.to_word()),
         };
         [kind << MEMBER_BITS | u64::from(member), number]
+    }
+
+    fn member(self) -> Rank {
+        match self {
+            ArenaEvent::Comes(member, _)
+            | ArenaEvent::GivesPiece(member, _)
+            | ArenaEvent::HasRead(member, _) => member,
+        }
     }
 
     fn of_words([first, number]: [u64; 2]) -> Option<ArenaEvent> {
@@ -124,10 +133,22 @@ impl Arena {
         })
     }
 
-    fn wake(&self, sleepers: u64) {
-        if sleepers != 0 {
+    /// Wakes members that sleep, after a fence: those of which the bit is set, and those that sleep
+    /// on their words until this event, or until any.
+    #[inline]
+    fn wake(&self, sleepers: u64, event: Option<WordSleep>) {
+        let word_sleepers = self.words.take_word_sleepers(event);
+        if sleepers | word_sleepers != 0 {
+            self.words.wake(word_sleepers);
             self.wake_sleepers(sleepers);
         }
+    }
+
+    /// Wakes members that sleep until this node takes a step in a collective of data.
+    #[inline]
+    fn wake_after_step(&self) {
+        let step = WordSleep::Member(self.words.me());
+        self.wake(self.words.take_sleepers_after_fence(), Some(step));
     }
 
     #[cold]
@@ -144,7 +165,13 @@ impl Arena {
     /// this node has something to tell, so that the call is for the engines.
     #[inline]
     pub fn come(&self, number: u64, for_engines: bool) {
-        self.wake(self.words.come(number, for_engines));
+        let sleepers = self.words.come(number, for_engines);
+        // Members that sleep on their words are woken by the last member that comes.
+        if for_engines || self.words.have_all_come(number) {
+            self.wake(sleepers, Some(WordSleep::Call));
+        } else {
+            self.wake_sleepers(sleepers);
+        }
     }
 
     /// Returns the way of call `number`, to which this node has come without anything to tell, as
@@ -164,7 +191,7 @@ impl Arena {
     /// Returns `true` if all members have come to call `number`.
     #[must_use]
     pub fn have_all_come(&self, number: u64) -> bool {
-        (0..self.members).all(|rank| self.has_come(rank, number))
+        self.words.have_all_come(number)
     }
 
     /// Returns `true` if this member has come to call `number`.
@@ -198,18 +225,40 @@ impl Arena {
             || self.is_awaited_here()
     }
 
+    /// Sleeps until what this node waits for happens: the end of the call whose number is in
+    /// `undecided`, which is 0 for none, or a step of a collective of data. The sleep ends after
+    /// this time, and with a signal. Returns `false` at once if this node waits for neither, or for
+    /// both. One thread of a node at a time may call this.
+    #[must_use]
+    pub fn sleep_on_word(&self, undecided: &AtomicU64, limit: Duration) -> bool {
+        let number = undecided.load(Ordering::SeqCst);
+        let until = match (number, ArenaEvent::of_words(self.awaited_words())) {
+            (1.., None) => WordSleep::Call,
+            (0, Some(event)) => WordSleep::Member(event.member() as usize),
+            _ => return false,
+        };
+        self.words.begin_sleep(until);
+        let has_ended = number != 0 && self.words.way(number).is_some();
+        if has_ended || self.is_awaited_here() || self.words.has_failed() {
+            self.words.end_sleep();
+        } else {
+            self.words.sleep(until, limit);
+        }
+        true
+    }
+
     /// Comes to collective of data `number` with a head and bytes, and wakes the members that
     /// sleep. No member may still read the slot ([`Arena::first_reader`]).
     #[inline]
     pub fn give(&self, number: u64, head: SlotHead, bytes: &[u8]) {
         self.slots.give(number, head, bytes);
-        self.wake(self.words.take_sleepers_after_fence());
+        self.wake_after_step();
     }
 
     /// Passes over all collectives of data up to this one, and wakes the members that sleep.
     pub fn pass_over(&self, number: u64) {
         self.slots.pass_over(number);
-        self.wake(self.words.take_sleepers_after_fence());
+        self.wake_after_step();
     }
 
     /// Returns a member that may still read what is in the slot of collective of data `number`.
@@ -326,7 +375,7 @@ impl Arena {
     #[inline]
     pub fn give_piece(&self, number: PieceNumber) {
         self.pieces.give(number);
-        self.wake(self.words.take_sleepers_after_fence());
+        self.wake_after_step();
     }
 
     /// Copies a part of a piece that a member has given, from byte `at` on.
@@ -340,12 +389,12 @@ impl Arena {
     #[inline]
     pub fn note_read(&self, before: PieceNumber) {
         self.pieces.note_read(before);
-        self.wake(self.words.take_sleepers_after_fence());
+        self.wake_after_step();
     }
 
     /// Notes that this node takes part in no call any more, and wakes the members that sleep.
     pub fn fail(&self) {
-        self.wake(self.words.fail());
+        self.wake(self.words.fail(), None);
     }
 
     /// Returns `true` if another member takes part in no call any more.

@@ -17,12 +17,17 @@ const FLAT_MAX: usize = 8;
 const LINE: usize = 128;
 /// Place of the word of sleepers: bit m is set while member m may sleep.
 const SLEEPERS: usize = 0;
+/// Place of the word of members that sleep on a word of theirs: bit m is set while member m does.
+const WORD_SLEEPERS: usize = 8;
 /// Place of the word of departures: the latest call that member 0 has seen decided.
 const DEPARTURE: usize = LINE;
 /// Place of the first member's line.
 const MEMBERS: usize = 2 * LINE;
 /// Offset in a member's line of its word of failure, which is 0 until the member gives up.
 const FAILURE: usize = 8;
+/// Offset in a member's line of the word on which it sleeps: what it waits for ([`WordSleep`]), or
+/// 0 while it is awake.
+const SLEEP: usize = 16;
 
 /// Returns the bytes of the words of this many members.
 pub(super) const fn len_of(members: usize) -> usize {
@@ -68,6 +73,24 @@ impl CallWord {
             Some(0) => (true, self.0 & CallWord::FOR_ENGINES != 0),
             Some(1) => (true, self.0 & CallWord::EARLIER_FOR_ENGINES != 0),
             Some(_) => (true, true),
+        }
+    }
+}
+
+/// What a member waits for that sleeps on a word of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WordSleep {
+    /// The end of a call.
+    Call,
+    /// A step of this member in a collective of data.
+    Member(usize),
+}
+
+impl WordSleep {
+    fn to_word(self) -> u32 {
+        match self {
+            WordSleep::Call => 1,
+            WordSleep::Member(member) => 2 + (member % MEMBERS_MAX) as u32,
         }
     }
 }
@@ -179,8 +202,21 @@ impl Words {
     }
 
     /// Returns `true` if this member has come to call `number`.
+    #[inline]
     pub fn has_come(&self, member: usize, number: u64) -> bool {
         self.word(member).look(number).0
+    }
+
+    /// Returns `true` if all members have come to call `number`.
+    #[inline]
+    pub fn have_all_come(&self, number: u64) -> bool {
+        (0..self.members).all(|member| self.has_come(member, number))
+    }
+
+    /// Returns the place of this member.
+    #[inline]
+    pub fn me(&self) -> usize {
+        self.me
     }
 
     /// Returns the number of the latest call that any member has come to.
@@ -203,6 +239,58 @@ impl Words {
             fence(Ordering::SeqCst);
         }
         self.take_sleepers()
+    }
+
+    /// Notes that this member sleeps on its word soon. It looks once more for what it waits for,
+    /// and then calls [`Words::sleep`] or [`Words::end_sleep`].
+    pub fn begin_sleep(&self, until: WordSleep) {
+        let word = u64::from(until.to_word());
+        self.memory.store(Self::line(self.me) + SLEEP, word, Ordering::Relaxed);
+        self.memory.or(WORD_SLEEPERS, 1 << self.me);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Notes that this member does not sleep on its word.
+    pub fn end_sleep(&self) {
+        self.memory.and(WORD_SLEEPERS, !(1 << self.me));
+        self.memory.store(Self::line(self.me) + SLEEP, 0, Ordering::Relaxed);
+    }
+
+    /// Sleeps on the word of this member until another one wakes it, for at most this time.
+    #[cfg(not(all(test, loom)))]
+    pub fn sleep(&self, until: WordSleep, limit: std::time::Duration) {
+        self.memory.sleep_on(Self::line(self.me) + SLEEP, until.to_word(), limit);
+        self.end_sleep();
+    }
+
+    /// Takes the members that sleep on their words until such an event, or until any for `None`,
+    /// after a fence. They are woken by [`Words::wake`].
+    #[inline]
+    pub fn take_word_sleepers(&self, event: Option<WordSleep>) -> u64 {
+        let sleepers = self.memory.load(WORD_SLEEPERS, Ordering::Relaxed) & !(1 << self.me);
+        if sleepers == 0 { 0 } else { self.choose_word_sleepers(sleepers, event) }
+    }
+
+    #[cold]
+    fn choose_word_sleepers(&self, sleepers: u64, event: Option<WordSleep>) -> u64 {
+        let waits = |member: &usize| {
+            let word = self.memory.load(Self::line(*member) + SLEEP, Ordering::Relaxed);
+            sleepers >> member & 1 != 0
+                && event.is_none_or(|event| word == u64::from(event.to_word()))
+        };
+        self.others().filter(waits).fold(0, |bits, member| {
+            self.memory.store(Self::line(member) + SLEEP, 0, Ordering::Relaxed);
+            bits | 1 << member
+        })
+    }
+
+    /// Wakes members that sleep on their words.
+    #[cfg(not(all(test, loom)))]
+    pub fn wake(&self, sleepers: u64) {
+        let sleeps = |member: &usize| sleepers >> member & 1 != 0;
+        for member in self.others().filter(sleeps) {
+            self.memory.wake(Self::line(member) + SLEEP);
+        }
     }
 
     /// Notes that this member takes part in no call any more. Returns the members that must be

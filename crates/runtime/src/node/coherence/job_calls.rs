@@ -4,6 +4,7 @@
 //! Calls of a node are in one order. A call for which no thread waits any more stays in that order.
 //! The thread that runs turns lets it go on, because other nodes may be in it.
 
+use crate::node::driver::WordPolls;
 use crate::sync::lock;
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::shm::{Arena, CallWay};
@@ -11,10 +12,7 @@ use oikaze_protocol::Rank;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-
-/// Polls for the other nodes before a thread runs turns while it waits. They take some
-/// microseconds.
-const POLLS_BEFORE_TURNS: usize = 256;
+use std::time::Duration;
 
 /// Node, as its calls use it.
 pub trait CallHost {
@@ -30,8 +28,8 @@ pub trait CallHost {
     fn ends_call(&self, has_come: impl Fn(Rank) -> bool) -> bool;
     /// Returns why no result comes any more, if so.
     fn over(&self) -> Option<Failure>;
-    /// Returns `true` if polling for other nodes pays.
-    fn spins(&self) -> bool;
+    /// Returns the polls for other nodes that pay, before a thread runs turns while it waits.
+    fn word_polls(&self) -> WordPolls;
     /// Wakes threads that wait for an outcome.
     fn wake_waiting(&self);
 }
@@ -197,15 +195,13 @@ impl JobCalls {
 
     #[inline]
     fn poll(&self, arena: &Arena, host: &impl CallHost, number: u64) -> Option<CallWay> {
-        let polls = if host.spins() { POLLS_BEFORE_TURNS } else { 1 };
-        for _ in 0..polls {
+        let mut polls = host.word_polls();
+        loop {
             let way = arena.poll(number);
-            if way.is_some() {
+            if way.is_some() || !polls.next() {
                 return way;
             }
-            std::hint::spin_loop();
         }
-        None
     }
 
     /// Returns `true` if a barrier of this node is for the engines.
@@ -360,6 +356,14 @@ impl JobCalls {
         self.undecided.store(0, Ordering::SeqCst);
         order.waiting.pop_front();
         self.has_queued.store(!order.waiting.is_empty(), Ordering::SeqCst);
+    }
+
+    /// Sleeps for at most this time until the call that this node has come to has ended, or until
+    /// another node takes the step that is waited for in a collective of data. Returns `false` at
+    /// once if the node waits for neither. Called by the thread that drives.
+    #[must_use]
+    pub fn sleep_on_word(&self, limit: Duration) -> bool {
+        self.arena.as_ref().is_some_and(|arena| arena.sleep_on_word(&self.undecided, limit))
     }
 
     /// Announces that a thread may sleep that lets queued calls and collectives of data go on.

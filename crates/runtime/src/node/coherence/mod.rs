@@ -8,6 +8,7 @@ mod handler_check;
 mod interrupted;
 mod job_calls;
 
+use super::driver::{WakeSource, WordPolls};
 use super::parts::Node;
 use super::parts::access::Access;
 use super::waits::WaitSubject;
@@ -118,7 +119,7 @@ impl CoherenceCalls {
             outcome
         };
         // A closure has no caller's place, so the error is explained outside of one.
-        let outcome = match node.outcome_of(&subject, what, ready, limit) {
+        let outcome = match node.outcome_from(WakeSource::Arena, &subject, what, ready, limit) {
             Err(error) => Err(node.waits.explain_timeout(error, &subject())),
             done => done,
         };
@@ -250,8 +251,8 @@ impl CallHost for Node {
     }
 
     #[inline]
-    fn spins(&self) -> bool {
-        self.threads.spin_limit.spins()
+    fn word_polls(&self) -> WordPolls {
+        self.threads.spin_limit.word_polls()
     }
 
     fn wake_waiting(&self) {

@@ -27,9 +27,6 @@ const GONE_MAX: usize = 1024;
 const EARLY_TEAMS_MAX: usize = 4096;
 const EARLY_BYTES_MAX: u64 = 2 * MESSAGE_MAX;
 
-/// Polls for values of other nodes before a waiting thread runs turns. They take some microseconds.
-const SLOT_POLLS: usize = 256;
-
 /// Number of the team of all nodes.
 pub const WORLD: u64 = 0;
 
@@ -237,15 +234,12 @@ impl Registry {
     /// Polls for values that other nodes of this machine give, for some microseconds, as long as
     /// something is waited for and polling pays.
     pub fn poll_slots(&self, node: &Node, mut is_done: impl FnMut() -> bool) {
-        let Some(arena) = self.arena.as_ref().filter(|_| node.spins_on_words()) else { return };
-        for _ in 0..SLOT_POLLS {
-            if is_done() || !arena.awaits() {
-                return;
-            }
+        let Some(arena) = &self.arena else { return };
+        let mut polls = node.word_polls();
+        while !is_done() && arena.awaits() && polls.next() {
             if arena.is_awaited_here() {
                 self.run(node);
             }
-            std::hint::spin_loop();
         }
     }
 

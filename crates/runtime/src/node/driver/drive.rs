@@ -1,6 +1,6 @@
 //! Loop of a waiting thread, which drives the engine while it waits.
 
-use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
+use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT, WORD_SLEEP_TIME};
 use super::link_watch::LinkWatch;
 use super::{Idle, IdleStep, WakeSource};
 use crate::node::cork;
@@ -10,8 +10,9 @@ use crate::node::parts::engine::RealEngine;
 use crate::node::parts::engine_thread::yield_or_sleep;
 use crate::node::waits::{LongWait, WaitSubject};
 use oikaze_engine::Work;
-use oikaze_os::cpu::yield_core;
+use oikaze_os::cpu::{may_yield, yield_core};
 use oikaze_protocol::time::Time;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 impl Node {
@@ -36,7 +37,23 @@ impl Node {
         if let Some(value) = ready() {
             return Some(value);
         }
-        self.wait_begun(&mut LongWait::new(self, subject), deadline, ready)
+        let mut long = LongWait::new(self, subject);
+        self.wait_begun(&mut long, deadline, WakeSource::Broadcast, ready)
+    }
+
+    /// Waits as [`Node::wait_on`] does, for a call that all nodes make, or the members of a team.
+    #[track_caller]
+    pub fn wait_on_call<T>(
+        &self,
+        subject: &dyn Fn() -> WaitSubject,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        if let Some(value) = ready() {
+            return Some(value);
+        }
+        let mut long = LongWait::new(self, subject);
+        self.wait_begun(&mut long, deadline, WakeSource::Arena, ready)
     }
 
     /// Waits as [`Node::wait_on`] does, in a wait that has just begun. The clock is not read again.
@@ -44,10 +61,11 @@ impl Node {
         &self,
         long: &mut LongWait<'_>,
         deadline: Option<Instant>,
+        wake_source: WakeSource,
         ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         let now = Some(self.clock.time_of(long.begun()));
-        WaitLoop::run(self, now, deadline, WakeSource::Broadcast, long, ready)
+        WaitLoop::run(self, now, deadline, wake_source, long, ready)
     }
 
     /// Waits as [`Node::wait_on`] does, for a part of a longer wait.
@@ -123,6 +141,8 @@ pub(in crate::node) struct WaitLoop<'w, 's> {
     node: &'w Node,
     idle: Idle<'w>,
     deadline: Option<Instant>,
+    /// The wait may end by a step of another node in the arena.
+    is_for_arena: bool,
     long: &'w mut LongWait<'s>,
 }
 
@@ -133,7 +153,8 @@ impl<'w, 's> WaitLoop<'w, 's> {
         deadline: Option<Instant>,
         long: &'w mut LongWait<'s>,
     ) -> WaitLoop<'w, 's> {
-        WaitLoop { node, idle: Idle::new(&node.threads.spin_limit), deadline, long }
+        let idle = Idle::new(&node.threads.spin_limit);
+        WaitLoop { node, idle, deadline, is_for_arena: false, long }
     }
 
     /// Waits until `ready` returns a value. The thread drives the engine, or waits while another
@@ -154,6 +175,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
         let mut now = now.unwrap_or_else(|| node.now());
         let mut driving = node.threads.driver.try_drive(now);
         let mut waiting = WaitLoop::new(node, deadline, long);
+        waiting.is_for_arena = wake_source == WakeSource::Arena;
         if driving.is_none() && cork::is_on() {
             // The thread that drives does not know of the posts that this thread holds back, and
             // may sleep. Nobody else would send them.
@@ -193,7 +215,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
     /// Polls `ready` while another thread drives, for as long as spinning is likely to be cheaper
     /// than a sleep and a wakeup. Returns the value, or what to do next.
     fn spin_beside<T>(&mut self, ready: &mut impl FnMut() -> Option<T>) -> Result<T, IdleStep> {
-        let Self { node, idle, deadline, long } = self;
+        let Self { node, idle, deadline, long, .. } = self;
         while node.threads.driver.is_driven() && !passed(*deadline) {
             let now = node.now();
             if let Some(value) = ready() {
@@ -221,8 +243,9 @@ impl<'w, 's> WaitLoop<'w, 's> {
         mut now: Time,
         ready: &mut impl FnMut() -> Option<T>,
     ) -> (Option<T>, Time) {
-        let Self { node, idle, deadline, long } = self;
+        let Self { node, idle, deadline, is_for_arena, long } = self;
         let (node, deadline) = (*node, *deadline);
+        let sleeps_on_word = *is_for_arena && node.threads.spin_limit.sleeps_on_words();
         let last = deadline.map(|deadline| node.clock.time_of(deadline));
         let mut watch = LinkWatch::new(node);
         let has_own_turns = node.access() == Access::OwnTurns;
@@ -240,6 +263,16 @@ impl<'w, 's> WaitLoop<'w, 's> {
             match work {
                 Some(work) if work.is_idle() => {
                     let step = match idle.next(now) {
+                        step @ (IdleStep::Yield | IdleStep::Sleep) if sleeps_on_word => {
+                            match wait_for_nodes(node, idle, step, deadline, ready) {
+                                ControlFlow::Continue(step) => step,
+                                ControlFlow::Break(value) => {
+                                    let now = node.now();
+                                    idle.ends(now);
+                                    return (Some(value), now);
+                                }
+                            }
+                        }
                         IdleStep::Yield if !yield_core() => IdleStep::Sleep,
                         step => step,
                     };
@@ -297,6 +330,35 @@ impl<'w, 's> WaitLoop<'w, 's> {
             long.check(now);
         }
     }
+}
+
+/// Waits for a step of another node of this machine, by handing the core over or asleep on a word
+/// in shared memory. Returns the value, or what the thread does next: it has yielded, or it is to
+/// sleep as for events of any kind.
+fn wait_for_nodes<T>(
+    node: &Node,
+    idle: &mut Idle<'_>,
+    step: IdleStep,
+    deadline: Option<Instant>,
+    ready: &mut impl FnMut() -> Option<T>,
+) -> ControlFlow<T, IdleStep> {
+    if step == IdleStep::Yield {
+        let mut polls = node.word_polls();
+        while polls.next() {
+            if let Some(value) = ready() {
+                return ControlFlow::Break(value);
+            }
+        }
+        if may_yield() {
+            return ControlFlow::Continue(IdleStep::Yield);
+        }
+    }
+    let limit = WORD_SLEEP_TIME.saturating_sub(idle.length()).min(until(deadline));
+    if limit.is_zero() || !node.coherence.calls.sleep_on_word(limit) {
+        return ControlFlow::Continue(IdleStep::Sleep);
+    }
+    idle.slept();
+    ready().map_or(ControlFlow::Continue(IdleStep::Yield), ControlFlow::Break)
 }
 
 /// Grants peers the credit of what the program has read. A peer without credit cannot send, so a

@@ -15,6 +15,7 @@ use super::limits::{
 };
 use super::spin_history::SpinHistory;
 use super::wait_policy::WaitMode;
+use super::word_polls::WordPolls;
 use oikaze_os::cpu::{begin_to_spin, core_is_shared, may_yield, preemptions};
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,6 +27,7 @@ pub struct SpinLimit {
     mode: WaitMode,
     /// The machine has cores for the adaptive policy to spin on.
     has_room: bool,
+    word_polls: WordPolls,
     /// End of the time without spinning, in nanoseconds of the node's clock.
     shared_until: AtomicU64,
     /// Last time at which a spinning thread lost its core, and how often that happened in a row.
@@ -39,6 +41,7 @@ impl SpinLimit {
         SpinLimit {
             mode,
             has_room,
+            word_polls: WordPolls::of(mode, has_room),
             shared_until: AtomicU64::new(0),
             taken_at: AtomicU64::new(0),
             taken: AtomicU32::new(0),
@@ -60,6 +63,21 @@ impl SpinLimit {
             WaitMode::Spin => true,
             WaitMode::Adaptive => !self.is_shared(now) && (self.has_room || may_yield()),
             WaitMode::Poll(_) | WaitMode::Block => false,
+        }
+    }
+
+    /// Returns the polls of words that other nodes of this machine write.
+    #[inline]
+    pub fn word_polls(&self) -> WordPolls {
+        self.word_polls
+    }
+
+    /// Returns `true` if a thread that waits for nodes of this machine sleeps rather than to poll.
+    pub fn sleeps_on_words(&self) -> bool {
+        match self.mode {
+            WaitMode::Adaptive => !self.has_room,
+            WaitMode::Block => true,
+            WaitMode::Spin | WaitMode::Poll(_) => false,
         }
     }
 
@@ -213,6 +231,11 @@ impl<'s> Idle<'s> {
         }
         self.in_burst = false;
         self.spin_limit.interval().map_or(IdleStep::Sleep, IdleStep::Pause)
+    }
+
+    /// Returns how long the thread has found nothing to do, at its latest poll.
+    pub fn length(&self) -> Duration {
+        self.span.map_or(Duration::ZERO, |span| span.latest - span.since)
     }
 
     /// Notes that the thread has slept. Its delay after a sleep does not mean a lost core.

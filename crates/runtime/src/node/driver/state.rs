@@ -67,6 +67,9 @@ pub enum WakeSource {
     /// [`Driver::wake_waiters`] unparks the waiter together with all others, after any completion
     /// or arrival. Each then checks its condition.
     Broadcast,
+    /// As [`WakeSource::Broadcast`]. The condition may become true by a step of another node of this
+    /// machine in the arena. So a thread that drives may sleep for that alone.
+    Arena,
     /// Only the thread that makes the waiter's condition true unparks it.
     Direct,
 }
@@ -210,11 +213,8 @@ impl<B: Bell> Driver<B> {
         // checks its condition after it has enlisted.
         fence(Ordering::SeqCst);
         if self.parked.load(Ordering::Relaxed) > 0 {
-            for waiter in self
-                .lock()
-                .waiters
-                .iter()
-                .filter(|waiter| waiter.wake_source == WakeSource::Broadcast)
+            for waiter in
+                self.lock().waiters.iter().filter(|waiter| waiter.wake_source != WakeSource::Direct)
             {
                 waiter.thread.unpark();
             }
