@@ -1,6 +1,6 @@
 # make demo    four nodes here share arrays and solve Himeno, checked bit for bit
 # make test    everything that must hold; it ends with the seconds of each step
-# make test-all  the same, and what needs release builds and installed packages: the static command, the Debian package, ssh, wheels, notebooks
+# make test-all  the same, collectives in all ways of exchange, and what needs release builds and installed packages: the static command, the Debian package, ssh, wheels, notebooks
 # make deb     dist/oikaze_VERSION_ARCHITECTURE.deb: the command, manual pages, completions, the library for C
 # make wheel   dist/oikaze-VERSION-*.whl: the Python package with the command, the C library and its header
 # make soak    the same for hours: 10,000 simulated clusters of each kind, 20,000 with 10^6 registrations, 10^7 additions of 1, 10,000 arrays made and dropped; 1,200 processes killed; 16 jobs tampered with

@@ -9,9 +9,14 @@ use clap::builder::PossibleValuesParser;
 type Part = (&'static str, fn() -> Result<(), String>);
 
 /// Parts beyond `cargo xtask test`, in the order in which they run. A part that needs a release
-/// build belongs here.
-const PARTS: [Part; 4] =
-    [("packages", packages), ("ssh", ssh), ("wheels", wheels), ("notebooks", notebooks)];
+/// build belongs here, and what repeats tests in more cases.
+const PARTS: [Part; 5] = [
+    ("ways", ways),
+    ("packages", packages),
+    ("ssh", ssh),
+    ("wheels", wheels),
+    ("notebooks", notebooks),
+];
 
 /// Choice of tests.
 #[derive(Args)]
@@ -40,6 +45,20 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         }
     }
     report.end()
+}
+
+/// Runs the tests of collectives and of random programs in all ways of exchange. `cargo xtask test`
+/// runs each of them in some.
+fn ways() -> Result<(), String> {
+    let tests = |filter: &[&str], files: &[&str]| {
+        let mut step = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        for file in files {
+            step = step.args(["--test", file]);
+        }
+        test::some(step.args(["--"]).args(filter).env("OIKAZE_TEST_WAYS", "all"))
+    };
+    tests(&[], &["collective", "collective_faults", "messages"])?;
+    tests(&["random_programs"], &["arrays", "processes"])
 }
 
 /// Builds the static command and the Debian package, and tests both.

@@ -68,7 +68,7 @@ pub fn cluster_with<T: Send>(
     settings: JobBuilder,
     program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
 ) -> Vec<T> {
-    on_machines(&vec![None; nodes as usize], &settings, &program)
+    cluster_of(&vec![(None, settings); nodes as usize], program)
 }
 
 /// Runs `program` as [`cluster_with`] does, on nodes that take themselves to be on these machines,
@@ -96,18 +96,22 @@ pub fn cluster_on<T: Send>(
     settings: JobBuilder,
     program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
 ) -> Vec<T> {
-    let names: Vec<_> = machines.iter().map(|machine| Some(machine.to_string())).collect();
-    on_machines(&names, &settings, &program)
+    let nodes: Vec<_> = machines.iter().map(|machine| (Some(*machine), settings.clone())).collect();
+    cluster_of(&nodes, program)
 }
 
-/// Runs a program on nodes of these machines, or of this one. Panics if one fails.
+/// Runs `program` as [`cluster_on`] does, on nodes with a machine and settings each. `None` is the
+/// machine of the process.
+///
+/// # Panics
+/// As [`cluster`].
+#[doc(hidden)]
 #[track_caller]
-fn on_machines<T: Send>(
-    machines: &[Option<String>],
-    settings: &JobBuilder,
-    program: &(impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync),
+pub fn cluster_of<T: Send>(
+    nodes: &[(Option<u32>, JobBuilder)],
+    program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
 ) -> Vec<T> {
-    match try_cluster(machines, settings, program) {
+    match try_cluster(nodes, &program) {
         Ok(results) => results,
         // The caller is a test.
         #[allow(clippy::panic)]
@@ -115,21 +119,20 @@ fn on_machines<T: Send>(
     }
 }
 
-/// Runs a program on nodes of these machines, or of this one.
+/// Runs a program on nodes with these machines and settings.
 fn try_cluster<T: Send>(
-    machines: &[Option<String>],
-    settings: &JobBuilder,
+    of_nodes: &[(Option<u32>, JobBuilder)],
     program: &(impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync),
 ) -> Result<Vec<T>, String> {
     let base = JobBuilder::of_environment().map_err(|why| why.to_string())?;
-    let places = seats(machines, &base).map_err(|why| why.to_string())?;
-    let nodes = machines.len();
+    let places = seats(of_nodes, &base).map_err(|why| why.to_string())?;
+    let nodes = of_nodes.len();
     // The first failure in time: the others are most likely its consequences.
     let failed: Mutex<Option<String>> = Mutex::default();
     let fail = |rank: Rank, how: &str, why: &str| {
         lock(&failed).get_or_insert_with(|| format!("node {rank} of {nodes} {how}: {why}"));
     };
-    let one = |seat: Seat| {
+    let one = |seat: Seat, settings: &JobBuilder| {
         let rank = seat.rank;
         let job = match settings.join_at(seat) {
             Ok(job) => job,
@@ -156,7 +159,12 @@ fn try_cluster<T: Send>(
         None
     };
     let results: Vec<Option<T>> = std::thread::scope(|scope| {
-        let started: Vec<_> = places.into_iter().map(|place| scope.spawn(|| one(place))).collect();
+        let one = &one;
+        let started: Vec<_> = places
+            .into_iter()
+            .zip(of_nodes)
+            .map(|(place, (_, settings))| scope.spawn(move || one(place, settings)))
+            .collect();
         started.into_iter().map(|node| node.join().ok().flatten()).collect()
     });
     match lock(&failed).take() {
@@ -170,7 +178,7 @@ fn try_cluster<T: Send>(
 
 /// Returns the places of all nodes of one job, which meet in one store.
 fn seats(
-    machines: &[Option<String>],
+    of_nodes: &[(Option<u32>, JobBuilder)],
     settings: &Settings,
 ) -> Result<Vec<Seat>, crate::error::Error> {
     let (store, secret) = (
@@ -178,18 +186,20 @@ fn seats(
         Secret::random()
             .map_err(|why| crate::error::Error::system("drawing the job's secret", why))?,
     );
-    let size = Rank::try_from(machines.len()).unwrap_or(Rank::MAX);
-    let seat = |(rank, machine): (Rank, &Option<String>)| Seat {
+    let size = Rank::try_from(of_nodes.len()).unwrap_or(Rank::MAX);
+    let seat = |(rank, (machine, _)): (Rank, &(Option<u32>, JobBuilder))| Seat {
         rank,
         size,
         secret: secret.clone(),
         settings: Settings {
-            machine: machine.clone().or_else(|| settings.machine.clone()),
+            machine: machine
+                .map(|machine| machine.to_string())
+                .or_else(|| settings.machine.clone()),
             ..settings.clone()
         },
         store: Arc::clone(&store),
     };
-    Ok((0..).zip(machines).map(seat).collect())
+    Ok((0..).zip(of_nodes).map(seat).collect())
 }
 
 #[cfg(test)]

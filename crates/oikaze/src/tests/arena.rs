@@ -4,7 +4,7 @@ use crate::collective::operator::commuting;
 use crate::ffi::{CollectiveKind, ElementKind, Untyped, UntypedOperator, interruptible};
 use crate::job::{Feature, JobBuilder};
 use crate::prelude::*;
-use crate::testing::cluster_with;
+use crate::testing::{cluster_of, cluster_with};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,11 +43,16 @@ fn barrier_without_arrays_ends_without_the_engine() {
     }
 }
 
-/// COH-6.14: without the feature, the engines do all.
+/// COH-6.14: without the feature on all nodes or on one, and on several machines, the engines do
+/// all.
 #[test]
-fn barrier_without_the_feature_goes_through_the_engines() {
-    for feature in [Feature::Arena, Feature::Shm] {
-        cluster_with(2, settings().without([feature]), |job| {
+fn barrier_of_nodes_without_common_memory_goes_through_the_engines() {
+    let with = (None, settings());
+    let [arena, shm] =
+        [Feature::Arena, Feature::Shm].map(|feature| (None, settings().without([feature])));
+    let apart = (Some(1), settings());
+    for nodes in [[&arena; 3], [&shm; 3], [&with, &with, &arena], [&with, &with, &apart]] {
+        cluster_of(&nodes.map(Clone::clone), |job| {
             job.barrier()?;
             assert_eq!(passed(job), 0);
             Ok(())

@@ -11,6 +11,8 @@ mod random;
 mod replacing;
 mod shapes;
 mod targets;
+#[path = "../support/ways.rs"]
+mod ways;
 
 use oikaze::Result;
 

@@ -4,11 +4,11 @@
 
 use super::cuts::cuts;
 use super::files::Folder;
+use crate::ways::ways_of_part;
 use oikaze::prelude::*;
 use oikaze::shared::block::ArrayBlock;
 use oikaze::shared::builder::{Distribution, Homes};
 use oikaze::shared::{Element, Shape};
-use oikaze::testing::cluster_with;
 use oikaze_protocol::random::{Random, mix};
 use std::error::Error;
 use std::fmt::Debug;
@@ -325,7 +325,9 @@ where
         }
         Ok(())
     };
-    cluster_with(nodes, Job::builder().time_limit(CALL_LIMIT), run);
+    for way in ways_of_part(seed as usize + N) {
+        way.run(nodes, &Job::builder().time_limit(CALL_LIMIT), &run);
+    }
 }
 
 /// Programs of each number of dimensions and each kind of element. OIKAZE_ARRAY_SEEDS is a number

@@ -2,9 +2,9 @@
 //! one order (COLL-3.9).
 
 use crate::everywhere::{LIMIT, everywhere};
-use oikaze::job::Feature;
+use crate::ways::ExchangeWay::{self, OneWithout, Rings, TwoMachines};
+use crate::ways::ways;
 use oikaze::prelude::*;
-use oikaze::testing::cluster_with;
 
 /// A collective, by its name in errors.
 type NamedCall = (&'static str, fn(&Job, &SharedArray<u8>) -> oikaze::Result<()>);
@@ -27,10 +27,9 @@ const DATA: [NamedCall; 5] = [
 
 /// Lets the nodes for which `is_data` is true make the calls of data, and the others those of
 /// coherence. Each call has to fail by the mistake on every node.
-fn check_mistakes(nodes: u32, is_data: impl Fn(u32) -> bool + Sync) {
-    for without in ["shm", ""] {
-        let settings = Job::builder().without(Feature::list(without).unwrap()).time_limit(LIMIT);
-        let texts = cluster_with(nodes, settings, |job| {
+fn check_mistakes(nodes: u32, further: ExchangeWay, is_data: impl Fn(u32) -> bool + Sync) {
+    for way in ways(further) {
+        let texts = way.run(nodes, &Job::builder().time_limit(LIMIT), |job| {
             let array = job.array::<u8>("shared", 10_000)?;
             let mut texts = Vec::new();
             for ((_, coherence), (_, data)) in COHERENCE.iter().zip(&DATA) {
@@ -49,7 +48,7 @@ fn check_mistakes(nodes: u32, is_data: impl Fn(u32) -> bool + Sync) {
             {
                 let names = [format!("calls {coherence}"), format!("calls {data}")];
                 let names_both = names.iter().all(|name| text.contains(name));
-                assert!(names_both, "{names:?} at rank {rank} of {nodes}: {texts:#?}");
+                assert!(names_both, "{way:?}: {names:?} at rank {rank} of {nodes}: {texts:#?}");
                 assert!(text.contains("in the same order"), "{text}");
             }
         }
@@ -59,22 +58,22 @@ fn check_mistakes(nodes: u32, is_data: impl Fn(u32) -> bool + Sync) {
 /// COLL-3.9, COH-6.2. Errors name the call of the program (COLL-3.10).
 #[test]
 fn coherence_against_data_fails_on_both_nodes_and_names_both_calls() {
-    check_mistakes(2, |rank| rank == 0);
-    check_mistakes(2, |rank| rank == 1);
+    check_mistakes(2, Rings, |rank| rank == 0);
+    check_mistakes(2, OneWithout, |rank| rank == 1);
 }
 
 /// COLL-3.9: also on nodes that wait for nobody whose call differs.
 #[test]
 fn coherence_against_data_fails_on_all_of_four_nodes() {
-    check_mistakes(4, |rank| rank == 0);
-    check_mistakes(4, |rank| rank != 2);
-    check_mistakes(4, |rank| rank < 2);
+    check_mistakes(4, TwoMachines, |rank| rank == 0);
+    check_mistakes(4, Rings, |rank| rank != 2);
+    check_mistakes(4, OneWithout, |rank| rank < 2);
 }
 
 /// COLL-3.9: two calls in the other order.
 #[test]
 fn calls_in_another_order_fail_on_all_nodes_and_the_job_goes_on() {
-    everywhere(3, |job| {
+    everywhere(3, Rings, |job| {
         let calls: [fn(&Job) -> oikaze::Result<()>; 2] =
             [|job| job.barrier(), |job| job.all_reduce(1, Sum).map(drop)];
         let first = usize::from(job.rank() == 1);
@@ -93,7 +92,7 @@ fn calls_in_another_order_fail_on_all_nodes_and_the_job_goes_on() {
 /// barrier, however late another node comes, and nobody is accused.
 #[test]
 fn data_in_flight_across_a_barrier_with_a_late_node_is_no_mistake() {
-    everywhere(3, |job| {
+    everywhere(3, OneWithout, |job| {
         for late in 0..job.size() {
             let before = job.start().all_reduce(&[1_u32], Sum);
             if job.rank() == late {
@@ -113,7 +112,7 @@ fn data_in_flight_across_a_barrier_with_a_late_node_is_no_mistake() {
 /// COLL-3.9: calls of a smaller team have an order of their own.
 #[test]
 fn calls_of_a_smaller_team_are_not_compared_with_barriers() {
-    everywhere(3, |job| {
+    everywhere(3, TwoMachines, |job| {
         let team = job.split(Some(u32::from(job.rank() == 2)), 0)?.ok_or("a team")?;
         let pending = (job.rank() == 0).then(|| team.start().all_reduce(&[1], Sum));
         if job.rank() == 2 {

@@ -1,11 +1,12 @@
-//! Collectives and teams on several nodes of this process, over UDP and through shared memory.
+//! Collectives and teams on several nodes of this process, in all ways of exchange.
 
 use crate::everywhere::{LIMIT, everywhere};
+use crate::ways::ExchangeWay::{self, OneWithout, Rings, TwoMachines};
+use crate::ways::ways;
 use oikaze::collective::Pending;
 use oikaze::collective::operator::{commuting, ordered};
-use oikaze::job::Feature;
 use oikaze::prelude::*;
-use oikaze::testing::{self, cluster, cluster_with};
+use oikaze::testing::{self, cluster};
 use std::error::Error;
 use std::future::{Future, IntoFuture};
 use std::sync::Arc;
@@ -74,8 +75,8 @@ fn check_uneven(job: &Job) -> Result<(), Box<dyn Error>> {
 /// COLL-2.1, COLL-2.5: all collectives, short and long.
 #[test]
 fn all_collectives_move_and_combine_what_they_say() {
-    for nodes in [2, 5] {
-        everywhere(nodes, |job| {
+    for (nodes, further) in [(2, Rings), (4, TwoMachines), (5, OneWithout)] {
+        everywhere(nodes, further, |job| {
             for len in [0, 1, 1000, 50_000] {
                 check_all(job, len)?;
             }
@@ -97,7 +98,7 @@ fn a_job_of_one_node_has_collectives() {
 /// COLL-2.2: operators of the program, in the order of ranks, and the same bits everywhere.
 #[test]
 fn operators_of_the_program_get_their_operands_in_order() {
-    let results = cluster(5, |job| {
+    everywhere(5, TwoMachines, |job| {
         let mine = [u64::from(job.rank()), u64::from(job.rank())];
         // Of two ranges, the first must end where the second begins.
         let join = |first: [u64; 2], second: [u64; 2]| {
@@ -112,31 +113,34 @@ fn operators_of_the_program_get_their_operands_in_order() {
         let third = 1.0 / (3.0 + f64::from(job.rank()));
         let mut sums = vec![third; 5000];
         job.all_reduce_into(&mut sums, Sum)?;
-        Ok((job.all_reduce(third, Sum)?.to_bits(), sums[4999].to_bits()))
+        let bits = [job.all_reduce(third, Sum)?.to_bits(), sums[4999].to_bits()];
+        let of_all = job.all_gather(&bits)?;
+        assert!(of_all.chunks(2).all(|of_rank| of_rank == bits), "{of_all:?}");
+        Ok(())
     });
-    assert!(results.iter().all(|bits| *bits == results[0]), "{results:?}");
 }
 
 /// The sum does not depend on how the elements are spread.
 #[test]
 fn exact_sums_have_the_same_bits_for_any_number_of_nodes() {
     let all: Vec<f64> = (0..120).map(|n| f64::from(n).sin() * 10f64.powi(n % 60 - 30)).collect();
-    let bits = [1, 3, 4].map(|nodes| {
-        let sums = cluster(nodes, |job| {
-            let each = all.len() / job.size() as usize;
-            let mine = &all[job.rank() as usize * each..][..each];
-            Ok(job.sum_exact(mine)?.to_bits())
-        });
-        assert!(sums.iter().all(|sum| *sum == sums[0]));
-        sums[0]
-    });
-    assert_eq!(bits, [bits[0]; 3]);
+    let mut bits = Vec::new();
+    for nodes in [1, 3, 4] {
+        for way in ways(Rings) {
+            bits.extend(way.run(nodes, &Job::builder(), |job| {
+                let each = all.len() / job.size() as usize;
+                let mine = &all[job.rank() as usize * each..][..each];
+                Ok(job.sum_exact(mine)?.to_bits())
+            }));
+        }
+    }
+    assert!(bits.iter().all(|sum| *sum == bits[0]), "{bits:?}");
 }
 
 /// COLL-4.1: several non-blocking collectives at once, also as futures.
 #[test]
 fn pending_collectives_advance_while_others_are_waited_for() {
-    everywhere(3, |job| {
+    everywhere(3, OneWithout, |job| {
         let start = job.start();
         let sums: Vec<Pending<Vec<u32>>> =
             (0..100).map(|n| start.all_reduce(&[n + job.rank()], Sum)).collect();
@@ -155,7 +159,7 @@ fn pending_collectives_advance_while_others_are_waited_for() {
 /// COLL-1.1, COLL-1.3, COLL-1.4: parcels wait for the call, and hold back no message.
 #[test]
 fn a_long_broadcast_before_the_call_holds_back_no_message() {
-    everywhere(2, |job| {
+    everywhere(2, TwoMachines, |job| {
         let long = vec![7_u8; 24 << 20];
         if job.rank() == 0 {
             let all: Vec<_> = (0..3).map(|_| job.start().broadcast(0, &long)).collect();
@@ -176,7 +180,7 @@ fn a_long_broadcast_before_the_call_holds_back_no_message() {
 /// COLL-1.3: unread messages hold back no parcel.
 #[test]
 fn unread_messages_hold_back_no_collective() {
-    everywhere(2, |job| {
+    everywhere(2, Rings, |job| {
         let other = job.peer(1 - job.rank())?;
         let sent: Vec<_> =
             (0..40).map(|tag| other.send(Class::Ordered, tag, &vec![1; 1 << 20])).collect();
@@ -192,7 +196,7 @@ fn unread_messages_hold_back_no_collective() {
 /// COLL-5.1.
 #[test]
 fn teams_work_at_the_same_time_and_are_released() {
-    everywhere(4, |job| {
+    everywhere(4, OneWithout, |job| {
         let me = job.rank();
         let row = job.split(Some(me / 2), 0)?.ok_or("a team")?;
         let column = job.split(Some(me % 2), -i64::from(me))?.ok_or("a team")?;
@@ -223,7 +227,7 @@ fn teams_work_at_the_same_time_and_are_released() {
 /// COH-15.2, COH-15.3: writes are visible to the members, and later to all.
 #[test]
 fn a_team_barrier_makes_writes_visible_to_its_members() {
-    everywhere(4, |job| {
+    everywhere(4, TwoMachines, |job| {
         let me = job.rank() as usize;
         let array = job.array::<u64>("shared", 4 * 1024)?;
         let pair = job.split(Some(job.rank() / 2), 0)?.ok_or("a team")?;
@@ -249,15 +253,22 @@ fn a_team_barrier_makes_writes_visible_to_its_members() {
     });
 }
 
-/// Runs a program whose collective must fail, and returns the texts.
-fn texts(nodes: u32, call: impl Fn(&Job) -> oikaze::Result<()> + Sync) -> Vec<String> {
+/// Runs a program whose collective must fail, and returns the texts of all ways.
+fn texts(
+    nodes: u32,
+    further: ExchangeWay,
+    call: impl Fn(&Job) -> oikaze::Result<()> + Sync,
+) -> Vec<String> {
     let settings = Job::builder().time_limit(LIMIT);
-    cluster_with(nodes, settings, |job| {
-        // A rank whose part was done gets the error from the next collective.
-        let failed = call(job).err().or_else(|| job.all_reduce(0_u8, Or).err());
-        let text = failed.map_or_else(|| "no error".to_owned(), |error| error.to_string());
-        Ok(text)
-    })
+    let run = |way: ExchangeWay| {
+        way.run(nodes, &settings, |job| {
+            // A rank whose part was done gets the error from the next collective.
+            let failed = call(job).err().or_else(|| job.all_reduce(0_u8, Or).err());
+            let text = failed.map_or_else(|| "no error".to_owned(), |error| error.to_string());
+            Ok(text)
+        })
+    };
+    ways(further).into_iter().flat_map(run).collect()
 }
 
 fn all_say(texts: &[String], parts: &[&str]) {
@@ -269,12 +280,12 @@ fn all_say(texts: &[String], parts: &[&str]) {
 /// COLL-3.1.
 #[test]
 fn calls_that_differ_fail_everywhere_and_name_two_ranks() {
-    let lens = texts(3, |job| {
+    let lens = texts(3, TwoMachines, |job| {
         let len = if job.rank() == 1 { 5 } else { 4 };
         job.start().all_reduce(&vec![1_u32; len], Sum).wait().map(drop)
     });
     all_say(&lens, &["rank 1 calls all_reduce of 5 u32 with Sum", "all_reduce of 4 u32"]);
-    let kinds = texts(3, |job| {
+    let kinds = texts(3, Rings, |job| {
         if job.rank() == 2 {
             job.all_gather(&[1_u32]).map(drop)
         } else {
@@ -282,7 +293,7 @@ fn calls_that_differ_fail_everywhere_and_name_two_ranks() {
         }
     });
     all_say(&kinds, &["rank 2 calls all_gather of 1 u32", "calls all_reduce of 1 u32 with Sum"]);
-    let types = texts(2, |job| {
+    let types = texts(2, OneWithout, |job| {
         if job.rank() == 0 {
             job.all_reduce(1_u32, Sum).map(drop)
         } else {
@@ -290,7 +301,7 @@ fn calls_that_differ_fail_everywhere_and_name_two_ranks() {
         }
     });
     all_say(&types, &["rank 0 calls all_reduce of 1 u32", "rank 1 calls all_reduce of 1 i32"]);
-    let operators = texts(2, |job| {
+    let operators = texts(2, TwoMachines, |job| {
         if job.rank() == 0 {
             job.all_reduce(1, Sum).map(drop)
         } else {
@@ -303,11 +314,11 @@ fn calls_that_differ_fail_everywhere_and_name_two_ranks() {
 /// COLL-3.1, COLL-3.3, COLL-3.5: both wait for each other, or both have sent.
 #[test]
 fn roots_that_differ_fail_everywhere() {
-    let each_waits = texts(2, |job| job.broadcast::<u8>(1 - job.rank(), &[]).map(drop));
+    let each_waits = texts(2, Rings, |job| job.broadcast::<u8>(1 - job.rank(), &[]).map(drop));
     all_say(&each_waits, &["rank 0 calls broadcast of u8 with root 1", "rank 1 calls"]);
-    let each_sends = texts(2, |job| job.broadcast::<u8>(job.rank(), &[1]).map(drop));
+    let each_sends = texts(2, OneWithout, |job| job.broadcast::<u8>(job.rank(), &[1]).map(drop));
     all_say(&each_sends, &["rank 0 calls broadcast of 1 u8 with root 0", "with root 1"]);
-    let reduced = texts(3, |job| job.reduce(job.rank(), &[1], Sum).map(drop));
+    let reduced = texts(3, TwoMachines, |job| job.reduce(job.rank(), &[1], Sum).map(drop));
     all_say(&reduced, &["calls reduce of 1 i32 with root"]);
 }
 
@@ -371,10 +382,13 @@ fn failure_of<T: oikaze::collective::operator::Item>(
 /// thread waited.
 #[test]
 fn mistakes_are_found_however_programs_wait() {
-    let ways = [Learns::Waits, Learns::Awaits, Learns::Polls, Learns::WaitsForLater];
-    for (learns, without) in ways.into_iter().flat_map(|way| [(way, "shm"), (way, "")]) {
-        let settings = Job::builder().without(Feature::list(without).unwrap()).time_limit(LIMIT);
-        let texts = cluster_with(2, settings, |job| {
+    let all_learn = [Learns::Waits, Learns::Awaits, Learns::Polls, Learns::WaitsForLater];
+    let settings = Job::builder().time_limit(LIMIT);
+    let cases = (0..).zip(all_learn).flat_map(|(number, learns)| {
+        ways(ExchangeWay::of_number(number)).into_iter().map(move |way| (learns, way))
+    });
+    for (learns, way) in cases {
+        let texts = way.run(2, &settings, |job| {
             let (me, start) = (job.rank(), job.start());
             let is_first = me == 0;
             // Each waits for the other.
@@ -415,10 +429,7 @@ fn mistakes_are_found_however_programs_wait() {
             let all = texts.iter().flatten().cloned().collect::<Vec<_>>().join("\n");
             for two in said {
                 let told = two.iter().all(|words| all.contains(words));
-                assert!(
-                    told,
-                    "{learns:?}, without {without:?}, rank {rank}: {two:?} in {texts:#?}"
-                );
+                assert!(told, "{learns:?}, {way:?}, rank {rank}: {two:?} in {texts:#?}");
             }
         }
     }
@@ -427,12 +438,13 @@ fn mistakes_are_found_however_programs_wait() {
 /// COLL-3.2.
 #[test]
 fn arguments_that_do_not_fit_fail_everywhere() {
-    let roots = texts(2, |job| job.broadcast(5, &[1]).map(drop));
+    let roots = texts(2, Rings, |job| job.broadcast(5, &[1]).map(drop));
     all_say(&roots, &["root 5 is not a rank of this team of 2", "ranks are 0 to 1"]);
-    let one =
-        texts(3, |job| job.scatter(0, &vec![1_u8; if job.rank() == 0 { 7 } else { 0 }]).map(drop));
+    let one = texts(3, OneWithout, |job| {
+        job.scatter(0, &vec![1_u8; if job.rank() == 0 { 7 } else { 0 }]).map(drop)
+    });
     all_say(&one, &["on rank 0: 7 elements cannot be divided among 3 ranks equally"]);
-    let vectors = texts(2, |job| job.scatter_uneven(1, &[vec![1_u8]]).map(drop));
+    let vectors = texts(2, TwoMachines, |job| job.scatter_uneven(1, &[vec![1_u8]]).map(drop));
     all_say(&vectors, &["1 vectors are given for 2 ranks"]);
 }
 
@@ -441,13 +453,12 @@ fn arguments_that_do_not_fit_fail_everywhere() {
 fn an_operator_that_panics_fails_everywhere() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let texts = cluster(3, |job| {
+    let texts = texts(3, Rings, |job| {
         let bad = commuting(|first: u32, second: u32| {
             assert!(first + second < 3, "too much");
             first + second
         });
-        let error = job.all_reduce(job.rank(), bad).err().or_else(|| job.all_reduce(1, Sum).err());
-        Ok(error.map_or_else(String::new, |error| error.to_string()))
+        job.all_reduce(job.rank(), bad).map(drop)
     });
     std::panic::set_hook(hook);
     all_say(&texts, &["the operator panicked on rank", "too much"]);
@@ -456,7 +467,7 @@ fn an_operator_that_panics_fails_everywhere() {
 /// COLL-3.2: a mistake concerns one collective.
 #[test]
 fn a_team_goes_on_after_a_mistake_of_all_ranks() {
-    everywhere(3, |job| {
+    everywhere(3, Rings, |job| {
         for _ in 0..3 {
             assert!(job.broadcast(9, &[1]).is_err());
             assert_eq!(job.all_reduce(1, Sum)?, 3);
@@ -468,22 +479,28 @@ fn a_team_goes_on_after_a_mistake_of_all_ranks() {
 /// COLL-3.4.
 #[test]
 fn a_node_that_leaves_ends_the_wait_for_it() {
-    let texts = cluster(3, |job| {
-        if job.rank() == 2 {
-            return Ok("left".to_owned());
+    everywhere(3, OneWithout, |job| {
+        if job.rank() != 2 {
+            let text = job.all_gather(&[job.rank()]).unwrap_err().to_string();
+            assert!(text.contains("node 2 is leaving"), "{text}");
         }
-        Ok(job.all_gather(&[job.rank()]).map_or_else(|error| error.to_string(), |_| "none".into()))
+        Ok(())
     });
-    assert!(texts[..2].iter().all(|text| text.contains("node 2 is leaving")), "{texts:?}");
 }
 
 /// COLL-3.4: survivors go on, and their teams without the lost node work.
 #[test]
 fn a_lost_node_fails_the_collectives_of_its_teams_alone() {
+    for way in ways(TwoMachines) {
+        lose_a_node(way);
+    }
+}
+
+fn lose_a_node(way: ExchangeWay) {
     let seen = std::sync::Mutex::new(Vec::new());
     let settings = Job::builder().time_limit(LIMIT).keep_going(true);
     let run = || {
-        cluster_with(4, settings.clone(), |job| {
+        way.run(4, &settings, |job| {
             let pair = job.split(Some(job.rank() / 2), 0)?.ok_or("a team")?;
             if job.rank() == 3 {
                 // All ranks have the team.
@@ -517,7 +534,7 @@ fn a_lost_node_fails_the_collectives_of_its_teams_alone() {
 
 #[test]
 fn a_time_limit_ends_the_wait_and_not_the_collective() {
-    cluster(2, |job| {
+    everywhere(2, Rings, |job| {
         if job.rank() == 0 {
             let pending = job.start().all_reduce(&[1], Sum);
             assert!(pending.wait_for(Duration::from_millis(20)).unwrap_err().is_timeout());
@@ -535,7 +552,7 @@ fn a_time_limit_ends_the_wait_and_not_the_collective() {
 /// does not know the length of the vector yet.
 #[test]
 fn root_that_has_done_its_part_may_leave() {
-    everywhere(4, |job| {
+    everywhere(4, OneWithout, |job| {
         let word = [job.rank() + 7];
         let pending = match job.rank() {
             // The parent of rank 3. Rank 3 knows that the root has left before this rank comes.
@@ -557,7 +574,7 @@ fn root_that_has_done_its_part_may_leave() {
 /// Results of collectives go to queues and counters as those of puts do.
 #[test]
 fn queues_and_counters_are_told_of_collectives() {
-    everywhere(3, |job| {
+    everywhere(3, TwoMachines, |job| {
         let (queue, counter) = (job.completion_queue(), job.counter());
         let start = job.start();
         let early = start.all_reduce(&[1], Sum);
@@ -605,7 +622,7 @@ fn queues_and_counters_are_told_of_collectives() {
 /// COLL-2.5: blocks of any lengths, empty ones among them, with operators of both kinds.
 #[test]
 fn blocks_of_reduce_scatter_may_differ() {
-    everywhere(5, |job| {
+    everywhere(5, Rings, |job| {
         let (me, size) = (job.rank(), u64::from(job.size()));
         for each in [1, 3000] {
             let lens: Vec<usize> = (0..5).map(|rank| each * ((rank * 2) % 5)).collect();
@@ -682,7 +699,7 @@ fn hierarchy_uses_the_network_between_leaders_alone() {
 /// COLL-6.1: the living make a team, also if a node has left in order.
 #[test]
 fn ranks_that_stay_make_a_team_without_those_that_leave() {
-    everywhere(4, |job| {
+    everywhere(4, OneWithout, |job| {
         if job.rank() == 1 {
             return Ok(());
         }
@@ -724,8 +741,8 @@ fn extremes_with_a_nan_are_the_same_nan_on_all_ranks() {
             }
         };
     }
-    for nodes in [2, 3, 5] {
-        cluster(nodes, |job| {
+    for (nodes, further) in [(2, Rings), (3, OneWithout), (5, TwoMachines)] {
+        everywhere(nodes, further, |job| {
             for len in [1, 300, 20_000] {
                 check!(job, f32, len);
                 check!(job, f64, len);

@@ -7,3 +7,5 @@ mod collectives;
 #[path = "../support/everywhere.rs"]
 mod everywhere;
 mod tasks;
+#[path = "../support/ways.rs"]
+mod ways;

@@ -1,5 +1,6 @@
 //! Tasks that await, and event loops, with each way to wait and each mode of the engine.
 
+use crate::ways::{ExchangeWay, ways};
 use oikaze::job::{EngineMode, Feature, WaitMode};
 use oikaze::prelude::*;
 use oikaze::testing::cluster_with;
@@ -51,18 +52,15 @@ fn block_on_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Outpu
 }
 
 fn each_wait(program: impl Fn(&Job) -> Result<(), Box<dyn std::error::Error>> + Sync) {
-    for words in WAITS {
-        for without in [&[][..], &[Feature::Shm]] {
+    for (number, words) in WAITS.into_iter().enumerate() {
+        for way in ways(ExchangeWay::of_number(number)) {
             for thread in [false, true] {
                 let waiting = words.parse().unwrap();
                 let mut settings = Job::builder().waiting(waiting).time_limit(PATIENCE);
-                if !without.is_empty() {
-                    settings = settings.without(without.iter().copied());
-                }
                 if thread {
                     settings = settings.engine(EngineMode::thread());
                 }
-                cluster_with(2, settings, &program);
+                way.run(2, &settings, &program);
             }
         }
     }

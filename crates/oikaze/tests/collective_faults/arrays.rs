@@ -1,6 +1,8 @@
 //! A node that dies before the others save, load, fill or free an array.
 
-use super::{TRANSPORTS, all_said, die, run, say, say_error};
+use super::{all_said, die, run, say, say_error};
+use crate::ways::ExchangeWay::Rings;
+use crate::ways::{ways, ways_of_part};
 use oikaze::prelude::*;
 
 const CALLS: [&str; 6] = ["save", "load", "fill", "free", "drop", "team"];
@@ -9,9 +11,11 @@ const CALLS: [&str; 6] = ["save", "load", "fill", "free", "drop", "team"];
 #[test]
 fn dead_node_fails_collectives_of_arrays() {
     for (number, call) in CALLS.into_iter().enumerate() {
-        let ended = run(3, &format!("arrays {call}"), TRANSPORTS[number % 2]);
-        assert!(!ended[1].status.success(), "{ended:?}");
-        all_said(&ended, &[&["node 1"], &["left"]]);
+        for way in ways_of_part(number) {
+            let ended = run(3, &format!("arrays {call}"), way);
+            assert!(!ended[1].status.success(), "{way:?}: {ended:?}");
+            all_said(&ended, &[&["node 1"], &["left"]]);
+        }
     }
 }
 
@@ -19,9 +23,11 @@ fn dead_node_fails_collectives_of_arrays() {
 /// of the death before it releases, and node 2 waits already.
 #[test]
 fn who_cannot_release_lets_nobody_wait() {
-    for (call, without) in ["notify", "pair"].into_iter().zip(TRANSPORTS) {
-        let ended = run(3, &format!("release {call}"), without);
-        assert!(!ended[1].status.success(), "{ended:?}");
+    let calls = ["notify", "pair"];
+    let cases = calls.iter().flat_map(|call| ways(Rings).into_iter().map(move |way| (call, way)));
+    for (call, way) in cases {
+        let ended = run(3, &format!("release {call}"), way);
+        assert!(!ended[1].status.success(), "{way:?}: {ended:?}");
         for node in [&ended[0], &ended[2]] {
             let said = &node.lines[0];
             assert!(said.contains("node 1") || said.contains("rank 0 could not"), "{ended:#?}");

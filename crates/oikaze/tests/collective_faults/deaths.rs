@@ -1,7 +1,9 @@
 //! Ranks that are killed, or abort the job, in each kind of collective.
 
 use super::calls::{ALL, Call};
-use super::{TRANSPORTS, all_said, die, run, say, say_error};
+use super::{all_said, die, run, say, say_error};
+use crate::ways::ExchangeWay::{self, TwoMachines};
+use crate::ways::{ways, ways_of_part};
 use oikaze::prelude::*;
 
 /// Nodes of a job, all but two of which are killed.
@@ -20,15 +22,20 @@ fn part(number: usize) -> impl Iterator<Item = &'static Call> {
 #[test]
 fn survivors_of_a_death_in_any_collective_go_on_in_a_new_team() {
     for number in 0..ALL.len().div_ceil(KILLED) {
-        let ended = run(NODES, &format!("deaths {number}"), TRANSPORTS[number % 2]);
-        let killed = part(number).count();
-        let dead = ended.iter().filter(|node| !node.status.success()).count();
-        assert_eq!(dead, killed, "{ended:#?}");
-        let lines: Vec<_> = (0..killed).map(|victim| format!("lost {victim}")).collect();
-        let lines: Vec<_> =
-            part(number).zip(&lines).map(|((name, _), line)| [*name, line]).collect();
-        all_said(&ended, &lines.iter().map(|line| &line[..]).collect::<Vec<_>>());
+        for way in ways_of_part(number) {
+            check_deaths(number, way);
+        }
     }
+}
+
+fn check_deaths(number: usize, way: ExchangeWay) {
+    let ended = run(NODES, &format!("deaths {number}"), way);
+    let killed = part(number).count();
+    let dead = ended.iter().filter(|node| !node.status.success()).count();
+    assert_eq!(dead, killed, "{way:?}: {ended:#?}");
+    let lines: Vec<_> = (0..killed).map(|victim| format!("lost {victim}")).collect();
+    let lines: Vec<_> = part(number).zip(&lines).map(|((name, _), line)| [*name, line]).collect();
+    all_said(&ended, &lines.iter().map(|line| &line[..]).collect::<Vec<_>>());
 }
 
 pub fn play(number: &str) {
@@ -86,8 +93,8 @@ fn let_die(job: &Job, team: &Team, victim: u32) {
 /// END-3.1: an abort ends all collectives of all ranks, with the reason.
 #[test]
 fn abort_by_a_rank_ends_every_collective_with_the_reason() {
-    for without in TRANSPORTS {
-        let ended = run(3, "abort", without);
+    for way in ways(TwoMachines) {
+        let ended = run(3, "abort", way);
         let lines = vec![&["out of fuel"][..]; ALL.len() + 1];
         all_said(&ended[..2], &lines);
     }

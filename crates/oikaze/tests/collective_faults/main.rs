@@ -8,6 +8,8 @@ mod block_on;
 mod nodes;
 #[path = "../support/process_job.rs"]
 mod process_job;
+#[path = "../support/ways.rs"]
+mod ways;
 
 mod arrays;
 mod calls;
@@ -19,6 +21,7 @@ use nodes::{Ended, PART, run_nodes, say};
 use oikaze_launch::Settings;
 use oikaze_os::counting::Counting;
 use std::time::Duration;
+use ways::ExchangeWay;
 
 #[global_allocator]
 static HEAP: Counting = Counting::new();
@@ -42,15 +45,10 @@ fn plays_its_part() {
     }
 }
 
-/// Transports of a job: through shared memory, and over UDP.
-const TRANSPORTS: [&str; 2] = ["", "shm"];
-
-/// Runs a part on so many nodes without some mechanisms, and returns the ends by rank.
-fn run(count: u32, part: &str, without: &str) -> Vec<Ended> {
+/// Runs a part on so many nodes, which exchange values in this way. Returns the ends by rank.
+fn run(count: u32, part: &str, way: ExchangeWay) -> Vec<Ended> {
     let settings = Settings { time_limit: Some(LIMIT), keep_going: true, ..Settings::default() };
-    run_nodes(count, ("plays_its_part", part), &settings, |_| {
-        vec![("OIKAZE_WITHOUT", without.to_owned())]
-    })
+    run_nodes(count, ("plays_its_part", part), &settings, |rank| way.variables(rank, count, ""))
 }
 
 /// Ends this process at once, as a crash does.

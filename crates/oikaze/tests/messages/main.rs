@@ -12,3 +12,5 @@ mod notify;
 mod posted;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/ways.rs"]
+mod ways;

@@ -1,13 +1,14 @@
 //! Notifications between two nodes (COH-15.4), over UDP and through shared memory.
 
 use crate::everywhere::everywhere;
+use crate::ways::ExchangeWay::{OneWithout, Rings, TwoMachines};
 use oikaze::prelude::*;
 use std::time::Duration;
 
 /// Each node adds one to all elements when it is its turn. The elements are homed everywhere.
 #[test]
 fn work_goes_round_a_ring() {
-    everywhere(4, |job| {
+    everywhere(4, Rings, |job| {
         let values = job.array::<u64>("values", 4096)?;
         let (me, size) = (job.rank(), job.size());
         let rounds = 20;
@@ -34,7 +35,7 @@ fn work_goes_round_a_ring() {
 /// COH-15.4: a node passes on what it knew of. Node 2 sees what node 0 wrote, by way of node 1.
 #[test]
 fn knowledge_is_passed_on() {
-    everywhere(3, |job| {
+    everywhere(3, OneWithout, |job| {
         let word = job.array::<u32>("word", 1)?;
         for round in 1..=30 {
             match job.rank() {
@@ -61,7 +62,7 @@ fn knowledge_is_passed_on() {
 /// Notifications wait for their receiver, across barriers, and each ends one wait.
 #[test]
 fn each_notification_ends_one_wait() {
-    everywhere(2, |job| {
+    everywhere(2, TwoMachines, |job| {
         let word = job.array::<u32>("word", 1)?;
         for _ in 0..100 {
             if job.rank() == 0 {
@@ -93,7 +94,7 @@ fn each_notification_ends_one_wait() {
 
 #[test]
 fn mistakes_are_refused_with_a_cause() {
-    everywhere(2, |job| {
+    everywhere(2, Rings, |job| {
         let (me, other) = (job.rank(), 1 - job.rank());
         for error in [job.notify(2).unwrap_err(), job.wait_notify(2).unwrap_err()] {
             assert!(error.to_string().contains("ranks are 0 to 1"), "{error}");
@@ -114,7 +115,7 @@ fn mistakes_are_refused_with_a_cause() {
 /// A wait for a node that leaves ends with an error.
 #[test]
 fn a_wait_for_a_node_that_leaves_fails() {
-    everywhere(2, |job| {
+    everywhere(2, OneWithout, |job| {
         if job.rank() == 1 {
             let error = job.wait_notify(0).unwrap_err();
             let wanted = "wait for a notification of node 0: node 0 is leaving the job";
@@ -128,7 +129,7 @@ fn a_wait_for_a_node_that_leaves_fails() {
 /// limit.
 #[test]
 fn no_notification_is_lost_between_two_threads() {
-    everywhere(2, |job| {
+    everywhere(2, TwoMachines, |job| {
         for _ in 0..20 {
             if job.rank() == 1 {
                 std::thread::scope(|scope| {
@@ -158,7 +159,7 @@ fn no_notification_is_lost_between_two_threads() {
 /// Teams of survivors and channels have numbers of their own.
 #[test]
 fn notifications_and_shrunk_teams_do_not_meet() {
-    everywhere(2, |job| {
+    everywhere(2, Rings, |job| {
         let teams = (0..4).map(|_| job.shrink()).collect::<oikaze::Result<Vec<_>>>()?;
         for _ in 0..10 {
             match job.rank() {

@@ -15,3 +15,5 @@ mod processes;
 mod programs;
 mod signals;
 mod stopped;
+#[path = "../support/ways.rs"]
+mod ways;

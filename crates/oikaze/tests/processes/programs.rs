@@ -1,9 +1,10 @@
-//! Litmus shapes and random programs on real processes, with each tracker, delivery, transport and
-//! class of updates. Loads return what some sequential execution would return (COH-1.1, COH-10,
+//! Litmus shapes and random programs on real processes, with each tracker, delivery, transport,
+//! way of exchange and class of updates. Loads return what some sequential execution would return (COH-1.1, COH-10,
 //! COH-15.4).
 
 use crate::cuts::cuts;
 use crate::nodes::{PART, run_nodes};
+use crate::ways::ways_of_part;
 use oikaze::prelude::*;
 use oikaze::shared::builder::{Delivery, Homes};
 use oikaze_launch::Settings;
@@ -35,7 +36,7 @@ fn plays_its_part() {
 }
 
 /// Runs a part on three processes with each tracker, transport and delivery, and with the
-/// deliveries that the runtime chooses.
+/// deliveries that the runtime chooses. The ways of exchange take turns.
 fn everywhere(part: &str) {
     let settings = Settings { time_limit: Some(LIMIT), ..Settings::default() };
     let deliveries = Delivery::ALL.map(Delivery::name).into_iter().chain([""]);
@@ -43,13 +44,14 @@ fn everywhere(part: &str) {
         for (more, without) in WITHOUT.into_iter().enumerate() {
             let class = Class::ALL[(seed + more) % Class::ALL.len()];
             let part = format!("{part} {}", seed * WITHOUT.len() + more);
-            run_nodes(NODES, ("programs::plays_its_part", &part), &settings, |_| {
-                vec![
-                    ("OIKAZE_WITHOUT", without.to_owned()),
-                    ("OIKAZE_DELIVERY", delivery.to_owned()),
-                    ("OIKAZE_UPDATE_CLASS", class.name().to_owned()),
-                ]
-            });
+            for way in ways_of_part(seed + more) {
+                run_nodes(NODES, ("programs::plays_its_part", &part), &settings, |rank| {
+                    let mut variables = way.variables(rank, NODES, without);
+                    variables.push(("OIKAZE_DELIVERY", delivery.to_owned()));
+                    variables.push(("OIKAZE_UPDATE_CLASS", class.name().to_owned()));
+                    variables
+                });
+            }
         }
     }
 }
