@@ -133,26 +133,24 @@ impl Arena {
         })
     }
 
-    /// Wakes members that sleep, after a fence: those of which the bit is set, and those that sleep
-    /// on their words until this event, or until any.
+    /// Wakes members that sleep, and those that sleep on their words.
     #[inline]
-    fn wake(&self, sleepers: u64, event: Option<WordSleep>) {
-        let word_sleepers = self.words.take_word_sleepers(event);
+    fn wake(&self, sleepers: u64, word_sleepers: u64) {
         if sleepers | word_sleepers != 0 {
-            self.words.wake(word_sleepers);
-            self.wake_sleepers(sleepers);
+            self.wake_sleepers(sleepers, word_sleepers);
         }
     }
 
     /// Wakes members that sleep until this node takes a step in a collective of data.
     #[inline]
     fn wake_after_step(&self) {
-        let step = WordSleep::Member(self.words.me());
-        self.wake(self.words.take_sleepers_after_fence(), Some(step));
+        let sleepers = self.words.take_sleepers_after_fence();
+        self.wake(sleepers, self.words.take_word_sleepers_of_step());
     }
 
     #[cold]
-    fn wake_sleepers(&self, sleepers: u64) {
+    fn wake_sleepers(&self, sleepers: u64, word_sleepers: u64) {
+        self.words.wake(word_sleepers);
         for (rank, line) in &self.lines {
             if sleepers >> rank & 1 != 0 {
                 line.wake();
@@ -166,12 +164,7 @@ impl Arena {
     #[inline]
     pub fn come(&self, number: u64, for_engines: bool) {
         let sleepers = self.words.come(number, for_engines);
-        // Members that sleep on their words are woken by the last member that comes.
-        if for_engines || self.words.have_all_come(number) {
-            self.wake(sleepers, Some(WordSleep::Call));
-        } else {
-            self.wake_sleepers(sleepers);
-        }
+        self.wake(sleepers, self.words.take_word_sleepers_of_call(number, for_engines));
     }
 
     /// Returns the way of call `number`, to which this node has come without anything to tell, as
@@ -394,7 +387,8 @@ impl Arena {
 
     /// Notes that this node takes part in no call any more, and wakes the members that sleep.
     pub fn fail(&self) {
-        self.wake(self.words.fail(), None);
+        let sleepers = self.words.fail();
+        self.wake(sleepers, self.words.take_all_word_sleepers());
     }
 
     /// Returns `true` if another member takes part in no call any more.

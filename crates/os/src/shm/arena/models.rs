@@ -3,7 +3,7 @@
 use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::planted::{Bug, PLANTED};
 use super::slots::{self, Slots};
-use super::words::{CallWay, Words, len_of};
+use super::words::{CallWay, WordSleep, Words, len_of};
 use crate::models::model;
 use crate::shm::memory::Memory;
 use loom::sync::Arc;
@@ -112,6 +112,50 @@ fn loom_arena_sleeper_is_woken_by_who_gives_up() {
         let seen = sleeper.way(1).is_some() || sleeper.has_failed();
         let woken = failing.join().unwrap();
         assert!(seen || woken == 1);
+    });
+}
+
+/// COH-6.17: a member that sleeps on its word has seen the end of the call, or is woken by a member
+/// that comes.
+#[test]
+fn loom_arena_word_sleeper_is_woken_at_the_end_of_a_call() {
+    for tells in [false, true] {
+        model(2, move || {
+            let memory = Memory::of(len_of(3));
+            let member = |me| Words::new(memory.clone(), me, 3);
+            let sleeper = member(0);
+            sleeper.come(1, false);
+            let coming = [(1, tells), (2, false)].map(|(me, tells)| {
+                let words = member(me);
+                thread::spawn(move || {
+                    words.come(1, tells);
+                    words.take_word_sleepers_of_call(1, tells)
+                })
+            });
+            sleeper.begin_sleep(WordSleep::Call);
+            let seen = sleeper.way(1).is_some();
+            let woken = coming.map(|thread| thread.join().unwrap());
+            assert!(seen || woken.contains(&1));
+        });
+    }
+}
+
+/// COH-6.17: a member that sleeps on its word has seen a step of the other one, or is woken by it.
+#[test]
+fn loom_arena_word_sleeper_is_woken_by_a_step() {
+    model(3, || {
+        let (memory, slots) = (Memory::of(len_of(2)), Memory::of(slots::len_of(2)));
+        let words = |me| Words::new(memory.clone(), me, 2);
+        let slots = |me| Slots::new(slots.clone(), me, 2);
+        let (sleeper, other) = ((words(0), slots(0)), (words(1), slots(1)));
+        let giving = thread::spawn(move || {
+            other.1.give(1, [1; 3], &[]);
+            other.0.take_sleepers_after_fence();
+            other.0.take_word_sleepers_of_step()
+        });
+        sleeper.0.begin_sleep(WordSleep::Member(1));
+        let seen = sleeper.1.has_come(1, 1);
+        assert!(giving.join().unwrap() == 1 || seen);
     });
 }
 
@@ -232,11 +276,13 @@ fn loom_slots_have_no_torn_heads() {
 /// Each planted bug makes a model fail, in a process of its own.
 #[test]
 fn loom_arena_planted_bugs_are_caught() {
-    const MODELS: [&str; 7] = [
+    const MODELS: [&str; 9] = [
         "loom_arena_members_go_one_way",
         "loom_arena_members_go_the_way_of_member_0",
         "loom_arena_sleeper_is_woken_by_who_comes",
         "loom_arena_sleeper_is_woken_by_who_gives_up",
+        "loom_arena_word_sleeper_is_woken_at_the_end_of_a_call",
+        "loom_arena_word_sleeper_is_woken_by_a_step",
         "loom_slots_keep_what_a_member_gives_until_all_have_read",
         "loom_slots_have_no_torn_heads",
         "loom_pieces_stay_until_all_have_read_them",

@@ -26,6 +26,10 @@ bugs! {
     WakeWithoutFence,
     /// A member that gives up wakes nobody.
     FailWithoutWaking,
+    /// A member that may sleep on its word says so before it notes what it waits for.
+    SleepForNothing,
+    /// The last member that comes to a call wakes no member that sleeps on its word.
+    LastWakesNobody,
     /// The number of a slot is stored in front of its bytes.
     NumberSlotFirst,
     /// The number of a slot is stored without order.

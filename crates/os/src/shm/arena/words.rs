@@ -213,12 +213,6 @@ impl Words {
         (0..self.members).all(|member| self.has_come(member, number))
     }
 
-    /// Returns the place of this member.
-    #[inline]
-    pub fn me(&self) -> usize {
-        self.me
-    }
-
     /// Returns the number of the latest call that any member has come to.
     pub fn latest(&self) -> u64 {
         (0..self.members).map(|member| self.word(member).number()).max().unwrap_or(0)
@@ -241,13 +235,18 @@ impl Words {
         self.take_sleepers()
     }
 
-    /// Notes that this member sleeps on its word soon. It looks once more for what it waits for,
-    /// and then calls [`Words::sleep`] or [`Words::end_sleep`].
+    /// Notes that this member may sleep on its word. It looks once more for what it waits for, and
+    /// then calls [`Words::sleep`] or [`Words::end_sleep`].
     pub fn begin_sleep(&self, until: WordSleep) {
-        let word = u64::from(until.to_word());
-        self.memory.store(Self::line(self.me) + SLEEP, word, Ordering::Relaxed);
+        let note = |word| self.memory.store(Self::line(self.me) + SLEEP, word, Ordering::Relaxed);
+        if !planted(Bug::SleepForNothing) {
+            note(u64::from(until.to_word()));
+        }
         self.memory.or(WORD_SLEEPERS, 1 << self.me);
         fence(Ordering::SeqCst);
+        if planted(Bug::SleepForNothing) {
+            note(u64::from(until.to_word()));
+        }
     }
 
     /// Notes that this member does not sleep on its word.
@@ -263,23 +262,49 @@ impl Words {
         self.end_sleep();
     }
 
-    /// Takes the members that sleep on their words until such an event, or until any for `None`,
-    /// after a fence. They are woken by [`Words::wake`].
+    /// Takes the members that sleep on their words for call `number`, to which this member has
+    /// come, if it is over or for the engines. A fence came before.
     #[inline]
-    pub fn take_word_sleepers(&self, event: Option<WordSleep>) -> u64 {
-        let sleepers = self.memory.load(WORD_SLEEPERS, Ordering::Relaxed) & !(1 << self.me);
-        if sleepers == 0 { 0 } else { self.choose_word_sleepers(sleepers, event) }
+    pub fn take_word_sleepers_of_call(&self, number: u64, for_engines: bool) -> u64 {
+        match self.word_sleepers() {
+            0 => 0,
+            // The last member that comes wakes them, as it alone ends the call.
+            _ if planted(Bug::LastWakesNobody) && self.have_all_come(number) => 0,
+            _ if !for_engines && !self.have_all_come(number) => 0,
+            sleepers => self.take_word_sleepers(sleepers, Some(WordSleep::Call)),
+        }
+    }
+
+    /// Takes the members that sleep on their words for a step of this member. A fence came before.
+    #[inline]
+    pub fn take_word_sleepers_of_step(&self) -> u64 {
+        match self.word_sleepers() {
+            0 => 0,
+            sleepers => self.take_word_sleepers(sleepers, Some(WordSleep::Member(self.me))),
+        }
+    }
+
+    /// Takes all members that sleep on their words. A fence came before.
+    pub fn take_all_word_sleepers(&self) -> u64 {
+        self.take_word_sleepers(self.word_sleepers(), None)
+    }
+
+    #[inline]
+    fn word_sleepers(&self) -> u64 {
+        self.memory.load(WORD_SLEEPERS, Ordering::Relaxed) & !(1 << self.me)
     }
 
     #[cold]
-    fn choose_word_sleepers(&self, sleepers: u64, event: Option<WordSleep>) -> u64 {
-        let waits = |member: &usize| {
-            let word = self.memory.load(Self::line(*member) + SLEEP, Ordering::Relaxed);
-            sleepers >> member & 1 != 0
-                && event.is_none_or(|event| word == u64::from(event.to_word()))
+    fn take_word_sleepers(&self, sleepers: u64, event: Option<WordSleep>) -> u64 {
+        let event = event.map(|event| u64::from(event.to_word()));
+        let place = |member| Self::line(member) + SLEEP;
+        let sleeps_for = |member: &usize| {
+            let word = self.memory.load(place(*member), Ordering::Relaxed);
+            sleepers >> member & 1 != 0 && event.is_none_or(|event| word == event)
         };
-        self.others().filter(waits).fold(0, |bits, member| {
-            self.memory.store(Self::line(member) + SLEEP, 0, Ordering::Relaxed);
+        self.others().filter(sleeps_for).fold(0, |bits, member| {
+            // One that has not begun to sleep stays awake.
+            self.memory.store(place(member), 0, Ordering::Relaxed);
             bits | 1 << member
         })
     }
@@ -287,8 +312,7 @@ impl Words {
     /// Wakes members that sleep on their words.
     #[cfg(not(all(test, loom)))]
     pub fn wake(&self, sleepers: u64) {
-        let sleeps = |member: &usize| sleepers >> member & 1 != 0;
-        for member in self.others().filter(sleeps) {
+        for member in self.others().filter(|member| sleepers >> member & 1 != 0) {
             self.memory.wake(Self::line(member) + SLEEP);
         }
     }
