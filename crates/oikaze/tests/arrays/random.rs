@@ -326,7 +326,7 @@ where
         Ok(())
     };
     for way in ways_of_part(seed as usize + N) {
-        way.run(nodes, &Job::builder().time_limit(CALL_LIMIT), &run);
+        way.run(nodes, &Job::builder().time_limit(CALL_LIMIT), run);
     }
 }
 

@@ -397,3 +397,87 @@ impl Arena {
         self.words.has_failed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Longer than a test may take, so a thread that nobody wakes is found.
+    const FOR_EVER: Duration = Duration::from_secs(100_000);
+    /// Both happen in these: the sleep comes first, and the event does.
+    const REPETITIONS: u32 = 200;
+
+    fn members<const COUNT: usize>() -> [Arena; COUNT] {
+        let memory = arena_memory(COUNT as u32).unwrap();
+        let member = |me| Arena::new(&memory, me as u32, COUNT as u32, BTreeMap::new()).unwrap();
+        std::array::from_fn(member)
+    }
+
+    /// COH-6.17: three members, of which one comes early.
+    #[test]
+    fn the_last_that_comes_to_a_call_wakes_who_sleeps_for_its_end() {
+        for for_engines in [false, true] {
+            for _ in 0..REPETITIONS {
+                let [sleeper, early, last] = members();
+                sleeper.come(1, false);
+                early.come(1, false);
+                thread::scope(|scope| {
+                    let wait = || {
+                        while sleeper.way(1).is_none() {
+                            assert!(sleeper.sleep_on_word(&AtomicU64::new(1), FOR_EVER));
+                        }
+                    };
+                    scope.spawn(wait);
+                    last.come(1, for_engines);
+                });
+            }
+        }
+    }
+
+    /// COH-6.17: two members take the step, and the sleeper waits for one of them.
+    #[test]
+    fn a_step_wakes_who_sleeps_for_it() {
+        for _ in 0..REPETITIONS {
+            let [sleeper, other, third] = members();
+            let event = ArenaEvent::Comes(1, 1);
+            assert!(sleeper.wait_for(event));
+            third.give(1, [1; 3], &[]);
+            thread::scope(|scope| {
+                let wait = || {
+                    while !sleeper.has_happened(event) {
+                        assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
+                    }
+                };
+                scope.spawn(wait);
+                other.give(1, [1; 3], &[]);
+            });
+        }
+    }
+
+    #[test]
+    fn member_that_gives_up_wakes_all_who_sleep_on_words() {
+        let [sleeper, other] = members();
+        sleeper.come(1, false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !sleeper.has_failed() {
+                    assert!(sleeper.sleep_on_word(&AtomicU64::new(1), FOR_EVER));
+                }
+            });
+            other.fail();
+        });
+    }
+
+    #[test]
+    fn node_sleeps_on_its_word_for_one_wait_alone_and_not_for_longer() {
+        let [arena, _other] = members();
+        assert!(!arena.sleep_on_word(&AtomicU64::new(0), FOR_EVER), "it waits for nothing");
+        arena.come(1, false);
+        assert!(arena.sleep_on_word(&AtomicU64::new(1), Duration::from_millis(1)));
+        assert!(arena.wait_for(ArenaEvent::Comes(1, 1)));
+        assert!(!arena.sleep_on_word(&AtomicU64::new(1), FOR_EVER), "it waits for two things");
+        assert!(arena.sleep_on_word(&AtomicU64::new(0), Duration::from_millis(1)));
+        assert_eq!(arena.words.take_all_word_sleepers(), 0);
+    }
+}

@@ -198,7 +198,7 @@ impl JobCalls {
         let mut polls = host.word_polls();
         loop {
             let way = arena.poll(number);
-            if way.is_some() || !polls.next() {
+            if way.is_some() || !polls.wait() {
                 return way;
             }
         }

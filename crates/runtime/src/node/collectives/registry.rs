@@ -236,7 +236,7 @@ impl Registry {
     pub fn poll_slots(&self, node: &Node, mut is_done: impl FnMut() -> bool) {
         let Some(arena) = &self.arena else { return };
         let mut polls = node.word_polls();
-        while !is_done() && arena.awaits() && polls.next() {
+        while !is_done() && arena.awaits() && polls.wait() {
             if arena.is_awaited_here() {
                 self.run(node);
             }

@@ -344,7 +344,7 @@ fn wait_for_nodes<T>(
 ) -> ControlFlow<T, IdleStep> {
     if step == IdleStep::Yield {
         let mut polls = node.word_polls();
-        while polls.next() {
+        while polls.wait() {
             if let Some(value) = ready() {
                 return ControlFlow::Break(value);
             }

@@ -34,7 +34,8 @@ pub enum WaitMode {
     /// more polls until nothing has come for 100 µs, so that many completions cost one wakeup.
     Block,
     /// Spins where the machine has cores for it, and then sleeps. Each thread spins for as long as
-    /// that has been paying off in its latest waits, at most 2 ms. The default.
+    /// that has been paying off in its latest waits, at most 2 ms. Where nodes share cores, a
+    /// thread hands its core over some times instead. The default.
     #[default]
     Adaptive,
 }

@@ -34,7 +34,7 @@ impl WordPolls {
 
     /// Waits until the next poll. Returns `false` at once if there is to be none.
     #[inline]
-    pub fn next(&mut self) -> bool {
+    pub fn wait(&mut self) -> bool {
         let Some(left) = self.left.checked_sub(1) else { return false };
         self.left = left;
         if !self.yields {
@@ -44,5 +44,37 @@ impl WordPolls {
             self.left = 0;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn polls_are_as_many_as_the_mode_and_the_cores_permit() {
+        let interval = WaitMode::Poll(Duration::from_micros(10));
+        for (mode, has_room, polls) in [
+            (WaitMode::Spin, true, SPINS),
+            (WaitMode::Spin, false, SPINS),
+            (WaitMode::Adaptive, true, SPINS),
+            (WaitMode::Block, true, 0),
+            (WaitMode::Block, false, 0),
+            (interval, true, 0),
+        ] {
+            let mut word_polls = WordPolls::of(mode, has_room);
+            let made = (0..=SPINS).take_while(|_| word_polls.wait()).count();
+            assert_eq!(made, polls as usize, "{mode:?}, {has_room}");
+        }
+    }
+
+    /// A slow yield ends them early.
+    #[test]
+    fn threads_that_share_cores_yield_some_times_at_most() {
+        let mut polls = WordPolls::of(WaitMode::Adaptive, false);
+        let made = (0..=YIELDS).take_while(|_| polls.wait()).count();
+        assert!((1..=YIELDS as usize).contains(&made), "{made}");
+        assert!(!polls.wait());
     }
 }
