@@ -115,6 +115,12 @@ pub fn start_even(
         }
     };
     let collective = collective_of(collective)?;
+    let team = match &outcome {
+        Outcome::Copied(_, memory) if collective == CollectiveKind::Broadcast => {
+            team.room(memory.len())
+        }
+        _ => team,
+    };
     let operator = collective.combines().then(|| operator_of(operator)).transpose()?;
     let pending = memory.with_bytes(py, |bytes| team.even(collective, root, bytes, operator));
     Ok(Operation::of_work(members.cell(), Work::Collective(pending), outcome, None)

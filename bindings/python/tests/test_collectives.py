@@ -114,6 +114,35 @@ def test_short_values_meet_those_of_a_rank_that_takes_the_long_way(run):
     )
 
 
+def test_broadcast_of_another_length_is_a_mismatch_in_every_way(run):
+    """COLL-3.1: a call with a time limit takes the long way, and a small array the short one.
+
+    The root, which does not wait, learns of it in a later call at the latest.
+    """
+    run(
+        2,
+        """
+        import numpy as np
+        job = oikaze.join()
+        for ways in [(0, 0), (0, 1), (1, 0), (1, 1)]:
+            given = {"timeout": 60} if ways[job.rank] else {}
+            try:
+                job.broadcast_into(np.ones(3 + job.rank), **given)
+            except oikaze.MismatchError as error:
+                assert "of 3 f64" in str(error) and "of 4 f64" in str(error), error
+            else:
+                assert job.rank == 0, f"no error: {ways}"
+            total = None
+            while total is None:
+                try:
+                    total = job.all_reduce(1)
+                except oikaze.MismatchError:
+                    pass
+            assert total == 2
+        """,
+    )
+
+
 def test_functions_are_operators(run):
     run(
         3,

@@ -143,6 +143,12 @@ impl Destination {
         Ok(Self { first: memory.address(len, what)?, len })
     }
 
+    /// Returns `true` if any of these bytes are in the memory.
+    pub fn overlaps(&self, bytes: &[u8]) -> bool {
+        let (bytes, first) = (bytes.as_ptr_range(), self.first.as_ptr().cast_const());
+        bytes.start < first.wrapping_add(self.len) && first < bytes.end
+    }
+
     /// Returns the bytes.
     pub fn get(&mut self) -> &mut [u8] {
         // SAFETY: the header asks the program for this memory until the operation has ended. It was

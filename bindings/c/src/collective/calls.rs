@@ -184,7 +184,11 @@ impl Elements {
         operator: Option<UntypedOperator>,
         into: Destination,
     ) -> StartedCollective {
-        let pending = self.untyped().even(self.call.collective, root, values, operator);
+        let mut untyped = self.untyped();
+        if self.call.collective == CollectiveKind::Broadcast {
+            untyped = untyped.room(values.len());
+        }
+        let pending = untyped.even(self.call.collective, root, values, operator);
         let limit = self.call.team.job().job.time_limit().unwrap_or(Duration::MAX);
         StartedCollective { pending, into: Mutex::new(into), limit }
     }
@@ -198,13 +202,6 @@ impl Elements {
         result: &mut [u8],
         operator: Option<UntypedOperator>,
     ) -> CallResult {
-        // Values in the memory of the result are copied before they are overwritten.
-        let overlap = values.filter(|values| {
-            let (values, result) = (values.as_ptr_range(), result.as_ptr_range());
-            values.start < result.end && result.start < values.end
-        });
-        let copy = overlap.map(<[u8]>::to_vec);
-        let values = copy.as_deref().or(values);
         Ok(self.untyped().even_into(self.call.collective, root, values, result, operator)?)
     }
 
@@ -261,7 +258,8 @@ functions! {
         let len = call.len(count)?;
         let all = call.len_of_all(len)?;
         let (values, into) = (call.values(values, len)?, call.destination(result, all)?);
-        if operation.is_none() {
+        // Otherwise the values are copied before they are overwritten.
+        if operation.is_none() && !into.overlaps(values) {
             return call.even_into(0, Some(values), call.room(result, all)?, None);
         }
         call.even(0, values, None, into)
@@ -285,7 +283,8 @@ functions! {
         let call = Elements::of(&team, CollectiveKind::AllToAll, kind)?;
         let all = call.len_of_all(call.len(count)?)?;
         let (values, into) = (call.values(values, all)?, call.destination(result, all)?);
-        if operation.is_none() {
+        // Otherwise the values are copied before they are overwritten.
+        if operation.is_none() && !into.overlaps(values) {
             return call.even_into(0, Some(values), call.room(result, all)?, None);
         }
         call.even(0, values, None, into)

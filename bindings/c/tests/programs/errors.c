@@ -244,6 +244,28 @@ static void collectives(void) {
     FAILS(oik_team_barrier(all), OIK_HANDLE, "it was released");
 }
 
+/* A broadcast of another count fails where it is received, in the call or by an operation, and the
+ * root learns of it later at the latest. */
+static void broadcasts_of_different_counts(void) {
+    oik_team *all;
+    int32_t values[4] = {1, 2, 3, 4};
+    OK(oik_world(job, &all));
+    for (uint32_t ways = 0; ways < 4; ways++) {
+        oik_operation *operation = NULL;
+        int begins = ways >> rank & 1;
+        oik_status status =
+            oik_broadcast(all, 0, OIK_I32, values, 3 + rank, begins ? &operation : NULL);
+        if (begins) {
+            OK(status);
+            status = oik_wait(operation);
+        }
+        HOLDS(rank == 0 || (status == OIK_MISMATCH && strstr(oik_error(), "of 4 i32") != NULL));
+        while (oik_all_reduce(all, OIK_I32, OIK_SUM, values, 1, NULL) == OIK_MISMATCH) {
+        }
+    }
+    OK(oik_team_release(all));
+}
+
 /* The wrong call of one rank fails with these words, and so does the right call of the other. */
 #define REFUSED_BY_1(right, wrong, words) REFUSED_BY(1, right, wrong, words)
 #define REFUSED_BY(refuser, right, wrong, words)                                                   \
@@ -452,6 +474,7 @@ int main(void) {
     forks();
     collectives();
     refused_by_one_rank();
+    broadcasts_of_different_counts();
     another_job_and_after_leave();
     printf("node %u has seen all errors\n", rank);
     return 0;

@@ -684,6 +684,12 @@ static void of_collectives(void) {
     HOLDS(value == (rank == 0 ? 2 : 20));
     OK(oik_all_to_all(all, OIK_I32, two, 1, result, NULL));
     HOLDS(result[0] == (rank == 0 ? 1 : 10) && result[1] == (rank == 0 ? 2 : 20));
+    /* Values in the memory of the result. */
+    int32_t over[3] = {0, one, 10 * one};
+    OK(oik_all_gather(all, OIK_I32, over + 1, 1, over, NULL));
+    HOLDS(over[0] == 1 && over[1] == 2 && over[2] == 10 * one);
+    OK(oik_all_to_all(all, OIK_I32, over, 1, over + 1, NULL));
+    HOLDS(over[1] == one && over[2] == one);
     OK(oik_reduce(all, 1, OIK_I32, OIK_PRODUCT, two, 2, result, NULL));
     HOLDS(rank == 0 || (result[0] == 2 && result[1] == 200));
     value = one;

@@ -37,13 +37,15 @@ use oikaze_protocol::collective::{CollectiveKind, ElementCode};
 pub struct Untyped<'t> {
     start: Start<'t>,
     kind: ElementKind,
+    /// Bytes of the caller's memory for the result, if the ranks are to compare them.
+    room: Option<usize>,
 }
 
 impl<'t> Untyped<'t> {
     /// Returns the collectives of a team, or of a job, for elements of one kind.
     #[must_use]
     pub fn of(team: &'t impl Collectives, kind: ElementKind) -> Self {
-        Self { start: team.start(), kind }
+        Self { start: team.start(), kind, room: None }
     }
 
     /// Makes the ranks compare a text, too, which says what the values are to the caller: a shape,
@@ -63,6 +65,25 @@ impl<'t> Untyped<'t> {
     #[must_use]
     pub fn meaning(mut self, text: &str) -> Self {
         self.start.meaning = if text.is_empty() { 0 } else { ElementCode::meaning(text) };
+        self
+    }
+
+    /// Makes the ranks compare the length of the result in [`Untyped::even`]: the caller has memory
+    /// for so many bytes. Otherwise a rank that gives nothing takes a result of any length.
+    ///
+    /// ```
+    /// use oikaze::ffi::{CollectiveKind, ElementKind, Untyped};
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let bytes = Untyped::of(&job, ElementKind::U8).room(3);
+    /// let copies = bytes.even(CollectiveKind::Broadcast, 0, &[7; 3], None).wait()?;
+    /// assert_eq!(copies.into_vec(), [7; 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn room(mut self, bytes: usize) -> Self {
+        self.room = Some(bytes);
         self
     }
 
@@ -162,7 +183,8 @@ impl<'t> Untyped<'t> {
         match self.checked(kind, operator, &[values]) {
             Ok((item, combiner)) => {
                 let values = Values::of_bytes(values, item);
-                self.start.begin_even((kind, root), item, values, combiner, None)
+                let room = self.room.map(|bytes| bytes / item.size.max(1));
+                self.start.begin_even((kind, root), item, values, combiner, room)
             }
             Err(why) => self.refused(kind, why),
         }
