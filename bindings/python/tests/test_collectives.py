@@ -117,7 +117,7 @@ def test_short_values_meet_those_of_a_rank_that_takes_the_long_way(run):
 def test_broadcast_of_another_length_is_a_mismatch_in_every_way(run):
     """COLL-3.1: a call with a time limit takes the long way, and a small array the short one.
 
-    The root, which does not wait, learns of it in a later call at the latest.
+    The root, which does not wait, learns of it in one of the next calls.
     """
     run(
         2,
@@ -132,13 +132,12 @@ def test_broadcast_of_another_length_is_a_mismatch_in_every_way(run):
                 assert "of 3 f64" in str(error) and "of 4 f64" in str(error), error
             else:
                 assert job.rank == 0, f"no error: {ways}"
-            total = None
-            while total is None:
+            for _ in range(5):
                 try:
-                    total = job.all_reduce(1)
+                    job.all_reduce(1)
                 except oikaze.MismatchError:
                     pass
-            assert total == 2
+            assert job.all_reduce(1) == 2
         """,
     )
 

@@ -245,7 +245,7 @@ static void collectives(void) {
 }
 
 /* A broadcast of another count fails where it is received, in the call or by an operation, and the
- * root learns of it later at the latest. */
+ * root learns of it in one of the next calls. */
 static void broadcasts_of_different_counts(void) {
     oik_team *all;
     int32_t values[4] = {1, 2, 3, 4};
@@ -260,8 +260,9 @@ static void broadcasts_of_different_counts(void) {
             status = oik_wait(operation);
         }
         HOLDS(rank == 0 || (status == OIK_MISMATCH && strstr(oik_error(), "of 4 i32") != NULL));
-        while (oik_all_reduce(all, OIK_I32, OIK_SUM, values, 1, NULL) == OIK_MISMATCH) {
-        }
+        for (int later = 0; later < 5; later++)
+            (void)oik_all_reduce(all, OIK_I32, OIK_SUM, values, 1, NULL);
+        OK(oik_all_reduce(all, OIK_I32, OIK_SUM, values, 1, NULL));
     }
     OK(oik_team_release(all));
 }
