@@ -8,7 +8,7 @@ use std::error::Error;
 /// Way by which nodes exchange what they give to barriers and collectives of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeWay {
-    /// By datagrams.
+    /// By datagrams over loopback.
     Network,
     /// In the memory of the machine (COH-6.14, COLL-7).
     Memory,
@@ -21,7 +21,7 @@ pub enum ExchangeWay {
 }
 
 impl ExchangeWay {
-    /// All ways.
+    /// All ways of exchange, in the order of the declaration.
     pub const ALL: [ExchangeWay; 5] = [
         ExchangeWay::Network,
         ExchangeWay::Memory,
