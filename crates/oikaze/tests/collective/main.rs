@@ -6,6 +6,7 @@ mod calls;
 mod collectives;
 #[path = "../support/everywhere.rs"]
 mod everywhere;
+mod same_bits;
 mod tasks;
 #[path = "../support/ways.rs"]
 mod ways;
