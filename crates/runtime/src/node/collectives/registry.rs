@@ -220,10 +220,16 @@ impl Registry {
         self.due.push(core);
     }
 
+    /// Returns `true` if what a collective of this node waits for in the arena has happened.
+    #[inline]
+    pub fn may_go_on(&self) -> bool {
+        self.arena.as_ref().is_some_and(|arena| arena.is_awaited_here())
+    }
+
     /// Runs the teams that have news, outside of the engine.
     #[inline]
     pub fn run(&self, node: &Node) {
-        if self.arena.as_ref().is_some_and(|arena| arena.is_awaited_here()) {
+        if self.may_go_on() {
             self.ask_world();
         }
         if !self.due.is_empty() || self.all_due.load(Ordering::Relaxed) {

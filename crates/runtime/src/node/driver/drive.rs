@@ -215,7 +215,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
     /// Polls `ready` while another thread drives, for as long as spinning is likely to be cheaper
     /// than a sleep and a wakeup. Returns the value, or what to do next.
     fn spin_beside<T>(&mut self, ready: &mut impl FnMut() -> Option<T>) -> Result<T, IdleStep> {
-        let Self { node, idle, deadline, long, .. } = self;
+        let Self { node, idle, deadline, is_for_arena, long } = self;
         while node.threads.driver.is_driven() && !passed(*deadline) {
             let now = node.now();
             if let Some(value) = ready() {
@@ -228,6 +228,8 @@ impl<'w, 's> WaitLoop<'w, 's> {
             }
             match idle.next(now) {
                 IdleStep::Spin => std::hint::spin_loop(),
+                // The caller has only paused.
+                _ if *is_for_arena && node.collectives.may_go_on() => {}
                 IdleStep::Yield if yield_core() => {}
                 IdleStep::Yield => return Err(IdleStep::Sleep),
                 step => return Err(step),
