@@ -15,6 +15,8 @@ mod arrays;
 mod calls;
 mod deaths;
 mod mistakes;
+#[cfg(debug_assertions)]
+mod points;
 mod refusals;
 
 use nodes::{Ended, PART, run_nodes, say};
@@ -41,6 +43,10 @@ fn plays_its_part() {
         "refusals" => refusals::play(argument),
         "arrays" => arrays::play(argument),
         "release" => arrays::play_release(argument),
+        #[cfg(debug_assertions)]
+        "kill" => points::play_kill(argument),
+        #[cfg(debug_assertions)]
+        "stop" => points::play_stop(),
         other => panic!("no part {other}"),
     }
 }

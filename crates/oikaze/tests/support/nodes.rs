@@ -3,6 +3,7 @@
 
 use crate::process_job::ProcessJob;
 use oikaze_launch::Settings;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::Read;
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -46,6 +47,8 @@ pub fn run_nodes(
         });
         let (mut out, mut err) = (node.stdout.take().unwrap(), node.stderr.take().unwrap());
         let sender = sender.clone();
+        let pid = Pid::from_child(node);
+        std::thread::spawn(move || continue_stopped(pid));
         std::thread::spawn(move || {
             let told = std::thread::spawn(move || read(&mut err));
             let said = read(&mut out);
@@ -53,6 +56,22 @@ pub fn run_nodes(
         });
     }
     ends(job, &outputs, part)
+}
+
+/// Continues a node whenever it has stopped itself, until it ends. Some stops last longer than
+/// other nodes wait before they send notices (COLL-3.3).
+fn continue_stopped(node: Pid) {
+    let ends = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+    for number in 1_u32.. {
+        match waitid(WaitId::Pid(node), ends) {
+            Ok(Some(status)) if status.stopped() => {
+                let long = number.is_multiple_of(16);
+                std::thread::sleep(Duration::from_millis(if long { 300 } else { 2 }));
+                let _ = kill_process(node, Signal::CONT);
+            }
+            _ => return,
+        }
+    }
 }
 
 fn read(from: &mut impl Read) -> String {

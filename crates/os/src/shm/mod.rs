@@ -33,6 +33,9 @@ mod ring;
 #[cfg(not(all(test, loom)))]
 mod watch;
 
+#[cfg(all(debug_assertions, not(all(test, loom))))]
+#[doc(hidden)]
+pub use arena::signal_at_point;
 #[cfg(not(all(test, loom)))]
 pub use arena::{Arena, ArenaEvent, arena_memory};
 pub use arena::{CallWay, MEMBERS_MAX, PIECE_BYTES, PieceNumber, SLOT_BYTES, SlotHead};

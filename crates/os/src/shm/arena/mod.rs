@@ -11,11 +11,14 @@ mod member;
 mod models;
 mod pieces;
 mod planted;
+mod points;
 mod slots;
 mod words;
 
 #[cfg(not(all(test, loom)))]
 pub use member::{Arena, ArenaEvent, arena_memory};
 pub use pieces::{PIECE_BYTES, PieceNumber};
+#[cfg(all(debug_assertions, not(all(test, loom))))]
+pub use points::signal_at_point;
 pub use slots::{SLOT_BYTES, SlotHead};
 pub use words::{CallWay, MEMBERS_MAX};

@@ -5,6 +5,7 @@
 //! of progress says which pieces of all members it has read. Every word is read once and checked.
 
 use super::planted::{Bug, planted};
+use super::points::pass_point;
 use crate::shm::memory::{Memory, Ordering, Part};
 use oikaze_protocol::collective::PIECES_MAX;
 
@@ -107,6 +108,7 @@ impl PieceBuffers {
     /// Notes that this member reads no piece before this one any more.
     #[inline]
     pub fn note_read(&self, before: PieceNumber) {
+        pass_point();
         self.memory.store(self.me * LINE, before.0, Ordering::Release);
     }
 
@@ -119,6 +121,7 @@ impl PieceBuffers {
             if planted(Bug::NumberPieceFirst) {
                 self.give(number);
             }
+            pass_point();
             self.memory.write(buffer + LINE + at, &Part::Bytes(bytes));
         }
     }
@@ -126,6 +129,7 @@ impl PieceBuffers {
     /// Gives a piece whose bytes are written.
     #[inline]
     pub fn give(&self, number: PieceNumber) {
+        pass_point();
         self.memory.store(self.buffer(self.me, number), number.0, Ordering::Release);
     }
 

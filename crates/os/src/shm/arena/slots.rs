@@ -4,6 +4,7 @@
 //! word is read once and checked.
 
 use super::planted::{Bug, planted};
+use super::points::pass_point;
 use crate::shm::memory::{Memory, Ordering, Part, fence};
 
 /// Slots of a member. Few in models, so that they are used again.
@@ -78,9 +79,11 @@ impl Slots {
     #[inline]
     pub fn give(&self, number: u64, head: SlotHead, bytes: &[u8]) {
         let slot = self.slot(self.me, number);
+        pass_point();
         // A member that compares the head of the earlier collective sees that it is gone.
         self.memory.store(slot + BEGUN, number, Ordering::Relaxed);
         fence(Ordering::Release);
+        pass_point();
         if planted(Bug::NumberSlotFirst) {
             self.memory.store(slot, number, Ordering::Release);
         }
@@ -88,6 +91,7 @@ impl Slots {
             self.memory.store(slot + 8 * (at + 1), word, Ordering::Relaxed);
         }
         self.memory.write(slot + BYTES, &Part::Bytes(bytes.get(..SLOT_BYTES).unwrap_or(bytes)));
+        pass_point();
         let unordered = planted(Bug::NumberSlotUnordered);
         let order = if unordered { Ordering::Relaxed } else { Ordering::Release };
         self.memory.store(slot, number, order);

@@ -5,6 +5,7 @@
 //! read once and checked.
 
 use super::planted::{Bug, planted};
+use super::points::pass_point;
 use crate::shm::memory::{Memory, Ordering, fence};
 
 /// Maximum number of members. Each has a bit in the word of sleepers.
@@ -137,6 +138,7 @@ impl Words {
     pub fn come(&self, number: u64, for_engines: bool) -> u64 {
         let at = Self::line(self.me);
         let earlier = CallWord(self.memory.load(at, Ordering::Relaxed));
+        pass_point();
         self.memory.store(at, earlier.next(number, for_engines).0, Ordering::Release);
         if for_engines {
             self.note_departure(number, CallWay::Engines);
@@ -229,6 +231,7 @@ impl Words {
     /// ([`Words::fall_asleep`]).
     #[inline]
     pub fn take_sleepers_after_fence(&self) -> u64 {
+        pass_point();
         if !planted(Bug::WakeWithoutFence) {
             fence(Ordering::SeqCst);
         }
