@@ -1,5 +1,5 @@
-//! A node that is killed or stopped at each point of a barrier, of a collective of short values, and
-//! of one whose values go in pieces, in the memory of a machine.
+//! A node that is killed or stopped at each point of a barrier, of a collective of short values,
+//! and of one whose values go in pieces, in the memory of a machine.
 
 use super::{all_said, run, say};
 use crate::ways::ExchangeWay;

@@ -1,6 +1,6 @@
 //! Litmus shapes and random programs on real processes, with each tracker, delivery, transport,
-//! way of exchange and class of updates. Loads return what some sequential execution would return (COH-1.1, COH-10,
-//! COH-15.4).
+//! way of exchange and class of updates. Loads return what some sequential execution would return
+//! (COH-1.1, COH-10, COH-15.4).
 
 use crate::cuts::cuts;
 use crate::nodes::{PART, run_nodes};

@@ -12,7 +12,7 @@
 
 use super::priority::Priority;
 use super::priority::leave_real_time;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Time of a yield from which on another thread has had the core for its slice.
@@ -82,7 +82,7 @@ enum Class {
 }
 
 thread_local! {
-    static POLICY: RefCell<YieldPolicy> = const { RefCell::new(YieldPolicy::new()) };
+    static POLICY: Cell<YieldPolicy> = const { Cell::new(YieldPolicy::new()) };
     static CLASS: Cell<Class> = const { Cell::new(Class::Fixed) };
 }
 
@@ -97,32 +97,35 @@ pub fn raise_on_shared_core() {
 /// thread is better to sleep than to yield again.
 pub fn yield_core() -> bool {
     let begin = now();
-    POLICY.with_borrow_mut(|policy| {
-        if !policy.may_yield(begin) {
-            return false;
-        }
-        begin_to_spin();
-        std::thread::yield_now();
-        let end = now();
-        policy.yielded(begin, end);
-        let may = policy.may_yield(end);
-        if !may {
-            raise();
-        }
-        may
-    })
+    if !POLICY.get().may_yield(begin) {
+        return false;
+    }
+    begin_to_spin();
+    // A handler of a signal that comes now may wait and yield, too.
+    std::thread::yield_now();
+    let end = now();
+    let mut policy = POLICY.get();
+    policy.yielded(begin, end);
+    POLICY.set(policy);
+    let may = policy.may_yield(end);
+    if !may {
+        raise();
+    }
+    may
 }
 
 /// Returns `true` if [`yield_core`] yields, and does not refuse because that has been slow lately.
 #[must_use]
 pub fn may_yield() -> bool {
-    POLICY.with_borrow(|policy| policy.may_yield(now()))
+    POLICY.get().may_yield(now())
 }
 
 /// Notes that a thread that computes has taken the core of the calling thread again and again. The
 /// calling thread sleeps when it is idle, until [`begin_to_spin`].
 pub fn core_is_shared() {
-    POLICY.with_borrow_mut(|policy| policy.lost_core(now()));
+    let mut policy = POLICY.get();
+    policy.lost_core(now());
+    POLICY.set(policy);
     raise();
 }
 

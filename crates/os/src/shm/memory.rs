@@ -140,10 +140,10 @@ mod real {
         /// Sleeps until the word is woken, for at most this time. Returns at once if its lower half
         /// has another value. A signal ends the sleep.
         pub fn sleep_on(&self, place: usize, value: u32, limit: Duration) {
-            let limit = rustix::thread::Timespec::try_from(limit).ok();
+            let Ok(limit) = rustix::thread::Timespec::try_from(limit) else { return };
             // Each way to return means to look at the memory again.
             let flags = futex::Flags::empty();
-            let _ = futex::wait(self.futex(place), flags, value, limit.as_ref());
+            let _ = futex::wait(self.futex(place), flags, value, Some(&limit));
         }
 
         /// Wakes a thread that sleeps on this word.

@@ -94,8 +94,8 @@ impl Exchange {
 
     /// Waits for an event, as long as the polls last.
     fn wait_for(&mut self, event: ArenaEvent, of: Rank) -> Result<(), Obstacle> {
-        let mut polls = self.polls;
-        while !self.arena.has_happened(event) && polls.wait() {}
+        self.polls.renew();
+        while !self.arena.has_happened(event) && self.polls.wait() {}
         if !self.arena.has_happened(event) && self.arena.wait_for(event) {
             return Err(Obstacle::Waits(of));
         }

@@ -68,8 +68,9 @@ impl<'t> Untyped<'t> {
         self
     }
 
-    /// Makes the ranks compare the length of the result in [`Untyped::even`]: the caller has memory
-    /// for so many bytes. Otherwise a rank that gives nothing takes a result of any length.
+    /// Makes the ranks compare the length of a broadcast in [`Untyped::even`]: the caller has
+    /// memory for so many bytes. Otherwise a rank that is not the root takes a result of any
+    /// length.
     ///
     /// ```
     /// use oikaze::ffi::{CollectiveKind, ElementKind, Untyped};

@@ -231,8 +231,8 @@ impl Arena {
             _ => return false,
         };
         self.words.begin_sleep(until);
-        let has_ended = number != 0 && self.words.way(number).is_some();
-        if has_ended || self.is_awaited_here() || self.words.has_failed() {
+        let has_ended = |number| self.words.way(number).is_some() || self.words.has_failed();
+        if (number != 0 && has_ended(number)) || self.is_awaited_here() {
             self.words.end_sleep();
         } else {
             self.words.sleep(until, limit);

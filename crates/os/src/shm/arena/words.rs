@@ -78,7 +78,7 @@ impl CallWord {
     }
 }
 
-/// What a member waits for that sleeps on a word of its own.
+/// Event for which a member sleeps on a word of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WordSleep {
     /// The end of a call.
@@ -301,9 +301,9 @@ impl Words {
     fn take_word_sleepers(&self, sleepers: u64, event: Option<WordSleep>) -> u64 {
         let event = event.map(|event| u64::from(event.to_word()));
         let place = |member| Self::line(member) + SLEEP;
+        let waits_for = |member, event| self.memory.load(place(member), Ordering::Relaxed) == event;
         let sleeps_for = |member: &usize| {
-            let word = self.memory.load(place(*member), Ordering::Relaxed);
-            sleepers >> member & 1 != 0 && event.is_none_or(|event| word == event)
+            sleepers >> member & 1 != 0 && event.is_none_or(|event| waits_for(*member, event))
         };
         self.others().filter(sleeps_for).fold(0, |bits, member| {
             // One that has not begun to sleep stays awake.

@@ -358,6 +358,12 @@ impl JobCalls {
         self.has_queued.store(!order.waiting.is_empty(), Ordering::SeqCst);
     }
 
+    /// Returns `true` if this node waits for other nodes in the arena.
+    pub fn waits_in_arena(&self) -> bool {
+        let has_call = || self.undecided.load(Ordering::Relaxed) != 0;
+        self.arena.as_ref().is_some_and(|arena| has_call() || arena.awaits())
+    }
+
     /// Sleeps for at most this time until the call that this node has come to has ended, or until
     /// another node takes the step that is waited for in a collective of data. Returns `false` at
     /// once if the node waits for neither. Called by the thread that drives.

@@ -252,7 +252,7 @@ impl CallHost for Node {
 
     #[inline]
     fn word_polls(&self) -> WordPolls {
-        self.threads.spin_limit.word_polls()
+        Self::word_polls(self)
     }
 
     fn wake_waiting(&self) {

@@ -143,6 +143,8 @@ pub(in crate::node) struct WaitLoop<'w, 's> {
     deadline: Option<Instant>,
     /// The wait may end by a step of another node in the arena.
     is_for_arena: bool,
+    /// Time for which this thread may yet sleep on a word in the arena.
+    word_sleep: Duration,
     long: &'w mut LongWait<'s>,
 }
 
@@ -154,7 +156,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
         long: &'w mut LongWait<'s>,
     ) -> WaitLoop<'w, 's> {
         let idle = Idle::new(&node.threads.spin_limit);
-        WaitLoop { node, idle, deadline, is_for_arena: false, long }
+        WaitLoop { node, idle, deadline, is_for_arena: false, word_sleep: Duration::ZERO, long }
     }
 
     /// Waits until `ready` returns a value. The thread drives the engine, or waits while another
@@ -175,7 +177,12 @@ impl<'w, 's> WaitLoop<'w, 's> {
         let mut now = now.unwrap_or_else(|| node.now());
         let mut driving = node.threads.driver.try_drive(now);
         let mut waiting = WaitLoop::new(node, deadline, long);
-        waiting.is_for_arena = wake_source == WakeSource::Arena;
+        if wake_source == WakeSource::Arena {
+            waiting.is_for_arena = true;
+            if node.threads.spin_limit.sleeps_on_words() {
+                waiting.word_sleep = WORD_SLEEP_TIME;
+            }
+        }
         if driving.is_none() && cork::is_on() {
             // The thread that drives does not know of the posts that this thread holds back, and
             // may sleep. Nobody else would send them.
@@ -215,7 +222,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
     /// Polls `ready` while another thread drives, for as long as spinning is likely to be cheaper
     /// than a sleep and a wakeup. Returns the value, or what to do next.
     fn spin_beside<T>(&mut self, ready: &mut impl FnMut() -> Option<T>) -> Result<T, IdleStep> {
-        let Self { node, idle, deadline, is_for_arena, long } = self;
+        let Self { node, idle, deadline, is_for_arena, long, .. } = self;
         while node.threads.driver.is_driven() && !passed(*deadline) {
             let now = node.now();
             if let Some(value) = ready() {
@@ -245,9 +252,8 @@ impl<'w, 's> WaitLoop<'w, 's> {
         mut now: Time,
         ready: &mut impl FnMut() -> Option<T>,
     ) -> (Option<T>, Time) {
-        let Self { node, idle, deadline, is_for_arena, long } = self;
+        let Self { node, idle, deadline, is_for_arena, word_sleep, long } = self;
         let (node, deadline) = (*node, *deadline);
-        let sleeps_on_word = *is_for_arena && node.threads.spin_limit.sleeps_on_words();
         let last = deadline.map(|deadline| node.clock.time_of(deadline));
         let mut watch = LinkWatch::new(node);
         let has_own_turns = node.access() == Access::OwnTurns;
@@ -265,8 +271,10 @@ impl<'w, 's> WaitLoop<'w, 's> {
             match work {
                 Some(work) if work.is_idle() => {
                     let step = match idle.next(now) {
-                        step @ (IdleStep::Yield | IdleStep::Sleep) if sleeps_on_word => {
-                            match wait_for_nodes(node, idle, step, deadline, ready) {
+                        step @ (IdleStep::Yield | IdleStep::Sleep)
+                            if *is_for_arena && node.coherence.calls.waits_in_arena() =>
+                        {
+                            match wait_for_nodes(node, idle, step, word_sleep, deadline, ready) {
                                 ControlFlow::Continue(step) => step,
                                 ControlFlow::Break(value) => {
                                     let now = node.now();
@@ -335,12 +343,13 @@ impl<'w, 's> WaitLoop<'w, 's> {
 }
 
 /// Waits for a step of another node of this machine, by handing the core over or asleep on a word
-/// in shared memory. Returns the value, or what the thread does next: it has yielded, or it is to
-/// sleep as for events of any kind.
+/// in shared memory, for at most `word_sleep` in the whole wait. Returns the value, or what the
+/// thread does next: it has yielded, or it is to sleep as for events of any kind.
 fn wait_for_nodes<T>(
     node: &Node,
     idle: &mut Idle<'_>,
     step: IdleStep,
+    word_sleep: &mut Duration,
     deadline: Option<Instant>,
     ready: &mut impl FnMut() -> Option<T>,
 ) -> ControlFlow<T, IdleStep> {
@@ -348,17 +357,25 @@ fn wait_for_nodes<T>(
         let mut polls = node.word_polls();
         while polls.wait() {
             if let Some(value) = ready() {
+                idle.yielded();
                 return ControlFlow::Break(value);
             }
         }
+        idle.yielded();
         if may_yield() {
             return ControlFlow::Continue(IdleStep::Yield);
         }
     }
-    let limit = WORD_SLEEP_TIME.saturating_sub(idle.length()).min(until(deadline));
-    if limit.is_zero() || !node.coherence.calls.sleep_on_word(limit) {
+    let limit = (*word_sleep).min(until(deadline));
+    if limit.is_zero() {
         return ControlFlow::Continue(IdleStep::Sleep);
     }
+    return_credit(node);
+    let begun = node.now();
+    if !node.coherence.calls.sleep_on_word(limit) {
+        return ControlFlow::Continue(IdleStep::Sleep);
+    }
+    *word_sleep = word_sleep.saturating_sub(node.now() - begun);
     idle.slept();
     ready().map_or(ControlFlow::Continue(IdleStep::Yield), ControlFlow::Break)
 }

@@ -70,9 +70,7 @@ pub mod state;
 pub mod task;
 pub mod wait_policy;
 pub mod waiters;
-pub mod word_polls;
 
 pub use sleeper::{Descriptors, Wakeup};
-pub use spin::{Idle, IdleStep, SpinLimit};
+pub use spin::{Idle, IdleStep, SpinLimit, WordPolls};
 pub use state::{Driver, HelperSleep, WakeSource};
-pub use word_polls::WordPolls;

@@ -9,13 +9,16 @@
 //!
 //! Bench cases: `message_lat` of 8 bytes and `passive` (`bench wind`).
 
+mod word_polls;
+
+pub use word_polls::WordPolls;
+
 use super::limits::{
     BURST_TIME, PREEMPTED_AGAIN_MAX, PREEMPTED_CHECK_AFTER, PREEMPTED_MIN, PREEMPTED_TIMES,
     SPIN_PAUSE, YIELD_TIME,
 };
 use super::spin_history::SpinHistory;
 use super::wait_policy::WaitMode;
-use super::word_polls::WordPolls;
 use oikaze_os::cpu::{begin_to_spin, core_is_shared, may_yield, preemptions};
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -72,7 +75,7 @@ impl SpinLimit {
         self.word_polls
     }
 
-    /// Returns `true` if a thread that waits for nodes of this machine sleeps rather than to poll.
+    /// Returns `true` if a thread that waits for nodes of this machine may sleep on a word.
     pub fn sleeps_on_words(&self) -> bool {
         match self.mode {
             WaitMode::Adaptive => !self.has_room,
@@ -233,9 +236,12 @@ impl<'s> Idle<'s> {
         self.spin_limit.interval().map_or(IdleStep::Sleep, IdleStep::Pause)
     }
 
-    /// Returns how long the thread has found nothing to do, at its latest poll.
-    pub fn length(&self) -> Duration {
-        self.span.map_or(Duration::ZERO, |span| span.latest - span.since)
+    /// Notes that the thread has yielded several times. The delay after that does not mean a lost
+    /// core.
+    pub fn yielded(&mut self) {
+        if let Some(span) = &mut self.span {
+            span.preemptions = None;
+        }
     }
 
     /// Notes that the thread has slept. Its delay after a sleep does not mean a lost core.

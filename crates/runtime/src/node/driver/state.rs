@@ -67,8 +67,8 @@ pub enum WakeSource {
     /// [`Driver::wake_waiters`] unparks the waiter together with all others, after any completion
     /// or arrival. Each then checks its condition.
     Broadcast,
-    /// As [`WakeSource::Broadcast`]. The condition may become true by a step of another node of this
-    /// machine in the arena. So a thread that drives may sleep for that alone.
+    /// As [`WakeSource::Broadcast`]. The condition may become true by a step of another node of
+    /// this machine in the arena. So a thread that drives may sleep for that alone.
     Arena,
     /// Only the thread that makes the waiter's condition true unparks it.
     Direct,

@@ -1,33 +1,40 @@
 //! Polls of words in shared memory, which other nodes of this machine write.
 
-use super::wait_policy::WaitMode;
+use crate::node::driver::limits::YIELD_TIME;
+use crate::node::driver::wait_policy::WaitMode;
 use oikaze_os::cpu::yield_core;
+use std::time::Instant;
 
 /// Number of polls where the thread spins. They take some microseconds.
 const SPINS: u32 = 256;
 /// Number of polls where nodes share cores: each hands the core over, to the node that is waited
-/// for or to one that it waits for. Each node of a core then had it several times.
+/// for or to one that it waits for. Where few nodes share a core, each has it several times.
 const YIELDS: u32 = 16;
 
 /// Polls of a thread that waits for other nodes of this machine, before it runs turns or sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WordPolls {
+    count: u32,
     left: u32,
     yields: bool,
+    /// Time of the first yield.
+    begun: Option<Instant>,
 }
 
 impl WordPolls {
     /// No poll but the first.
-    pub const NONE: WordPolls = WordPolls { left: 0, yields: false };
+    pub const NONE: WordPolls = WordPolls::new(0, false);
+
+    const fn new(count: u32, yields: bool) -> WordPolls {
+        WordPolls { count, left: count, yields, begun: None }
+    }
 
     /// Returns the polls that pay in this mode. `has_room` says whether the machine has cores to
     /// spin on.
     pub(super) fn of(mode: WaitMode, has_room: bool) -> WordPolls {
         match (mode, has_room) {
-            (WaitMode::Spin, _) | (WaitMode::Adaptive, true) => {
-                WordPolls { left: SPINS, yields: false }
-            }
-            (WaitMode::Adaptive, false) => WordPolls { left: YIELDS, yields: true },
+            (WaitMode::Spin, _) | (WaitMode::Adaptive, true) => WordPolls::new(SPINS, false),
+            (WaitMode::Adaptive, false) => WordPolls::new(YIELDS, true),
             (WaitMode::Poll(_) | WaitMode::Block, _) => WordPolls::NONE,
         }
     }
@@ -39,11 +46,22 @@ impl WordPolls {
         self.left = left;
         if !self.yields {
             std::hint::spin_loop();
-        } else if !yield_core() {
+            return true;
+        }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        if !yield_core() || begun.elapsed() >= YIELD_TIME {
             // Another thread computes on this core. What is waited for may have come meanwhile.
             self.left = 0;
         }
         true
+    }
+
+    /// Begins the polls for something else. Those that yield take no longer together.
+    #[inline]
+    pub fn renew(&mut self) {
+        if self.begun.is_none_or(|begun| begun.elapsed() < YIELD_TIME) {
+            self.left = self.count;
+        }
     }
 }
 
