@@ -184,7 +184,11 @@ impl Toolchain {
 /// pthread_exit(3) of glibc: a thread that Python ends below frames of the wheel would crash.
 fn unwinder_flags() -> Result<String, String> {
     let found = Step::new("cc").args(["-print-file-name=libgcc_s.so.1"]).output()?;
-    Ok(format!("-C link-arg={}", found.trim()))
+    // The bare name stands for none.
+    match found.trim() {
+        path if Path::new(path).is_absolute() => Ok(format!("-C link-arg={path}")),
+        _ => Err("the C compiler has no libgcc_s.so.1; install gcc".to_owned()),
+    }
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {

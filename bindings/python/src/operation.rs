@@ -365,7 +365,8 @@ impl Operation {
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        py.import("oikaze._aio")?.call_method1("wait", (slf,))?.call_method0("__await__")
+        let wait = py.import("oikaze._aio")?.getattr("wait")?;
+        call(&wait, (slf,).into_pyobject(py)?)?.call_method0("__await__")
     }
 
     fn __repr__(&self) -> String {

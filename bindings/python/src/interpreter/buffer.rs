@@ -7,6 +7,7 @@
 //! - A view that Python gets of the library's memory holds a reference to the object that owns it.
 
 use crate::interpreter::error::{OrRaise, invalid, wrong_type};
+use crate::interpreter::finalization::call;
 use crate::interpreter::number::Object;
 use oikaze::Job;
 use oikaze::memory::{LocalRegion, Region};
@@ -15,7 +16,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
@@ -163,6 +164,15 @@ pub fn with_bytes_of<R>(
 /// Module that says what arrays mean beyond their bytes.
 const VALUES: &str = "oikaze._values";
 
+/// Calls a function of the module that says what arrays mean.
+fn of_values<'py>(
+    py: Python<'py>,
+    name: &str,
+    arguments: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+) -> PyResult<Bound<'py, PyAny>> {
+    call(&py.import(VALUES)?.getattr(name)?, arguments.into_pyobject(py)?)
+}
+
 /// Refuses an array whose class gives its bytes another meaning, such as a masked one.
 fn check_class(object: Object, operation: &str) -> PyResult<()> {
     static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -170,7 +180,7 @@ fn check_class(object: Object, operation: &str) -> PyResult<()> {
     let import = || Ok::<_, PyErr>(py.import("numpy")?.getattr("ndarray")?.unbind());
     let array = ARRAY.get_or_try_init(py, import)?.bind(py);
     if !object.get_type().is(array) && object.is_instance(array)? {
-        py.import(VALUES)?.call_method1("check_bytes", (object, operation))?;
+        of_values(py, "check_bytes", (object, operation))?;
     }
     Ok(())
 }
@@ -190,11 +200,11 @@ fn buffer_of(object: Object, writable: bool, operation: &str) -> PyResult<PyUnty
             if error.is_instance_of::<PyBufferError>(py)
                 || object.hasattr("__array_interface__")? =>
         {
-            let made = py.import(VALUES)?.call_method1("with_axes", (object, operation));
+            let made = of_values(py, "with_axes", (object, operation));
             PyUntypedBuffer::get(&made?)
         }
         Err(_) if object.hasattr("__dlpack__")? => {
-            let made = py.import(VALUES)?.call_method1("of_dlpack", (object, writable, operation));
+            let made = of_values(py, "of_dlpack", (object, writable, operation));
             PyUntypedBuffer::get(&made?)
         }
         Err(_) => {

@@ -1,5 +1,6 @@
 //! Puts with notice, as their target learns of them.
 
+use crate::interpreter::finalization::call;
 use crate::interpreter::number::Object;
 use crate::job::cell::JobCell;
 use crate::wait::{limit_of, taken};
@@ -67,7 +68,8 @@ impl Arrivals {
 
     /// Returns a coroutine that waits for an entry, takes it and returns it.
     fn next_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("oikaze._aio")?.call_method1("next_arrival", (slf,))
+        let py = slf.py();
+        call(&py.import("oikaze._aio")?.getattr("next_arrival")?, (slf,).into_pyobject(py)?)
     }
 
     fn __len__(&self) -> usize {

@@ -22,7 +22,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Maximum time without yields. A thread beside one that computes for long then spends less than
 /// 0.5 % of its time in slow yields.
 const PAUSE_MAX: Duration = Duration::from_millis(1280);
-/// Factor by which the rest grows while each yield after it is slow.
+/// Factor by which the pause grows while each yield after it is slow.
 const PAUSE_GROWTH: u32 = 2;
 /// Number of fast yields in a row after which slow ones are forgotten.
 const FAST_YIELDS: u32 = 256;
@@ -33,7 +33,7 @@ const RAISED: Priority = Priority::Fifo(1);
 #[derive(Clone, Copy, Debug)]
 struct YieldPolicy {
     paused_until: Duration,
-    /// Length of the next rest.
+    /// Length of the next pause.
     pause: Duration,
     /// Fast yields since the latest slow one.
     fast: u32,
@@ -150,7 +150,7 @@ fn raise() {
 /// Returns the time since some moment before, which is the same for all calls of a process.
 fn now() -> Duration {
     static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    // A policy that has met no slow yield rests until zero.
+    // A policy that has met no slow yield pauses until zero.
     BEGIN.get_or_init(Instant::now).elapsed()
 }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_yield_by_chance_costs_a_short_rest() {
+    fn slow_yield_by_chance_costs_a_short_pause() {
         let mut policy = YieldPolicy::new();
         let ms = Duration::from_millis;
         policy.yielded(ms(100), ms(102));

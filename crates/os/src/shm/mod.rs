@@ -37,7 +37,7 @@ mod watch;
 #[doc(hidden)]
 pub use arena::signal_at_point;
 #[cfg(not(all(test, loom)))]
-pub use arena::{Arena, ArenaEvent, arena_memory};
+pub use arena::{Arena, ArenaEvent, ArenaWait, arena_memory};
 pub use arena::{CallWay, MEMBERS_MAX, PIECE_BYTES, PieceNumber, SLOT_BYTES, SlotHead};
 #[cfg(not(all(test, loom)))]
 pub use control_socket::{CONTROL_MESSAGE_MAX, ControlMessage, ControlSocket, WrongUser};

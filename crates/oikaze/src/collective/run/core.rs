@@ -460,11 +460,12 @@ impl TeamCore {
         {
             node.coherence.join_coherence(node, order.mistake.after, &order.mistake.text);
         }
-        let waker = task.fail(doom.failure.clone());
+        // Before the program knows, and tells others by messages of its own.
+        self.tell_all(node, number, call, &doom);
+        let waker = task.fail(doom.failure);
         state.wakers.extend(waker);
         state.leave(number + 1);
         state.end_front(false);
-        self.tell_all(node, number, call, &doom);
     }
 
     /// Tells all other ranks why a collective has failed.

@@ -45,6 +45,13 @@ pub enum ArenaEvent {
     HasRead(Rank, PieceNumber),
 }
 
+/// Wait of a node for other members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaWait {
+    call: u64,
+    event: Option<ArenaEvent>,
+}
+
 /// Bits of a member's number.
 const MEMBER_BITS: u32 = MEMBERS_MAX.ilog2();
 
@@ -225,7 +232,7 @@ impl Arena {
     #[must_use]
     pub fn sleep_on_word(&self, undecided: &AtomicU64, limit: Duration) -> bool {
         let number = undecided.load(Ordering::SeqCst);
-        let until = match (number, ArenaEvent::of_words(self.awaited_words())) {
+        let until = match (number, self.awaited()) {
             (1.., None) => WordSleep::Call,
             (0, Some(event)) => WordSleep::Member(event.member() as usize),
             _ => return false,
@@ -326,12 +333,25 @@ impl Arena {
         self.awaited[0].load(Ordering::Relaxed) != 0
     }
 
+    /// Returns what this node waits for, if it does: the end of the call whose number is in
+    /// `undecided`, which is 0 for none, or an event of a collective of data.
+    #[must_use]
+    pub fn wait(&self, undecided: &AtomicU64) -> Option<ArenaWait> {
+        let wait = ArenaWait { call: undecided.load(Ordering::Relaxed), event: self.awaited() };
+        (wait != ArenaWait::default()).then_some(wait)
+    }
+
+    /// Returns the event for which this node waits in a collective of data.
+    #[inline]
+    fn awaited(&self) -> Option<ArenaEvent> {
+        ArenaEvent::of_words(self.awaited_words())
+    }
+
     /// Returns `true` if this node waits for an event of a collective of data that has happened.
     #[inline]
     #[must_use]
     pub fn is_awaited_here(&self) -> bool {
-        let words = self.awaited_words();
-        words[0] != 0 && ArenaEvent::of_words(words).is_some_and(|event| self.has_happened(event))
+        self.awaited().is_some_and(|event| self.has_happened(event))
     }
 
     /// Returns `true` if the event has happened.
@@ -405,8 +425,15 @@ mod tests {
 
     /// Longer than a test may take, so a thread that nobody wakes is found.
     const FOR_EVER: Duration = Duration::from_secs(100_000);
-    /// Both happen in these: the sleep comes first, and the event does.
     const REPETITIONS: u32 = 200;
+
+    /// In every other repetition, waits until a member is about to sleep on its word. In the others
+    /// the event is likely to come first.
+    fn let_sleep(repetition: u32, waker: &Arena) {
+        while repetition.is_multiple_of(2) && !waker.words.have_word_sleepers() {
+            thread::yield_now();
+        }
+    }
 
     fn members<const COUNT: usize>() -> [Arena; COUNT] {
         let memory = arena_memory(COUNT as u32).unwrap();
@@ -416,9 +443,9 @@ mod tests {
 
     /// COH-6.17: three members, of which one comes early.
     #[test]
-    fn the_last_that_comes_to_a_call_wakes_who_sleeps_for_its_end() {
+    fn sleeper_on_a_word_is_woken_by_the_last_that_comes_to_a_call() {
         for for_engines in [false, true] {
-            for _ in 0..REPETITIONS {
+            for repetition in 0..REPETITIONS {
                 let [sleeper, early, last] = members();
                 sleeper.come(1, false);
                 early.come(1, false);
@@ -429,6 +456,7 @@ mod tests {
                         }
                     };
                     scope.spawn(wait);
+                    let_sleep(repetition, &last);
                     last.come(1, for_engines);
                 });
             }
@@ -437,8 +465,8 @@ mod tests {
 
     /// COH-6.17: two members take the step, and the sleeper waits for one of them.
     #[test]
-    fn a_step_wakes_who_sleeps_for_it() {
-        for _ in 0..REPETITIONS {
+    fn sleeper_on_a_word_is_woken_by_a_step() {
+        for repetition in 0..REPETITIONS {
             let [sleeper, other, third] = members();
             let event = ArenaEvent::Comes(1, 1);
             assert!(sleeper.wait_for(event));
@@ -450,34 +478,39 @@ mod tests {
                     }
                 };
                 scope.spawn(wait);
+                let_sleep(repetition, &other);
                 other.give(1, [1; 3], &[]);
             });
         }
     }
 
+    /// COH-6.17: as the nodes that wait then call their engines.
     #[test]
-    fn member_that_gives_up_wakes_all_who_sleep_on_words() {
-        let [sleeper, other] = members();
-        sleeper.come(1, false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !sleeper.has_failed() {
-                    assert!(sleeper.sleep_on_word(&AtomicU64::new(1), FOR_EVER));
-                }
+    fn sleepers_on_words_are_woken_by_a_member_that_gives_up() {
+        for repetition in 0..REPETITIONS {
+            let [sleeper, other] = members();
+            sleeper.come(1, false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !sleeper.has_failed() {
+                        assert!(sleeper.sleep_on_word(&AtomicU64::new(1), FOR_EVER));
+                    }
+                });
+                let_sleep(repetition, &other);
+                other.fail();
             });
-            other.fail();
-        });
+        }
     }
 
     #[test]
     fn node_sleeps_on_its_word_for_one_wait_alone_and_not_for_longer() {
-        let [arena, _other] = members();
+        let [arena, other] = members();
         assert!(!arena.sleep_on_word(&AtomicU64::new(0), FOR_EVER), "it waits for nothing");
         arena.come(1, false);
         assert!(arena.sleep_on_word(&AtomicU64::new(1), Duration::from_millis(1)));
         assert!(arena.wait_for(ArenaEvent::Comes(1, 1)));
         assert!(!arena.sleep_on_word(&AtomicU64::new(1), FOR_EVER), "it waits for two things");
         assert!(arena.sleep_on_word(&AtomicU64::new(0), Duration::from_millis(1)));
-        assert_eq!(arena.words.take_all_word_sleepers(), 0);
+        assert_eq!(other.words.take_all_word_sleepers(), 0);
     }
 }

@@ -16,7 +16,7 @@ mod slots;
 mod words;
 
 #[cfg(not(all(test, loom)))]
-pub use member::{Arena, ArenaEvent, arena_memory};
+pub use member::{Arena, ArenaEvent, ArenaWait, arena_memory};
 pub use pieces::{PIECE_BYTES, PieceNumber};
 #[cfg(all(debug_assertions, not(all(test, loom))))]
 pub use points::signal_at_point;

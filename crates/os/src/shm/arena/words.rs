@@ -292,6 +292,12 @@ impl Words {
         self.take_word_sleepers(self.word_sleepers(), None)
     }
 
+    /// Returns `true` if other members sleep on their words, or are about to.
+    #[cfg(all(test, not(loom)))]
+    pub fn have_word_sleepers(&self) -> bool {
+        self.word_sleepers() != 0
+    }
+
     #[inline]
     fn word_sleepers(&self) -> u64 {
         self.memory.load(WORD_SLEEPERS, Ordering::Relaxed) & !(1 << self.me)

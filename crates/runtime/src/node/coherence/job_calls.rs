@@ -7,7 +7,7 @@
 use crate::node::driver::WordPolls;
 use crate::sync::lock;
 use oikaze_engine::{Completion, Failure, Request, Value};
-use oikaze_os::shm::{Arena, CallWay};
+use oikaze_os::shm::{Arena, ArenaWait, CallWay};
 use oikaze_protocol::Rank;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -358,10 +358,9 @@ impl JobCalls {
         self.has_queued.store(!order.waiting.is_empty(), Ordering::SeqCst);
     }
 
-    /// Returns `true` if this node waits for other nodes in the arena.
-    pub fn waits_in_arena(&self) -> bool {
-        let has_call = || self.undecided.load(Ordering::Relaxed) != 0;
-        self.arena.as_ref().is_some_and(|arena| has_call() || arena.awaits())
+    /// Returns what this node waits for in the arena, if it does.
+    pub fn arena_wait(&self) -> Option<ArenaWait> {
+        self.arena.as_ref()?.wait(&self.undecided)
     }
 
     /// Sleeps for at most this time until the call that this node has come to has ended, or until

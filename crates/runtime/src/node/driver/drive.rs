@@ -1,6 +1,6 @@
 //! Loop of a waiting thread, which drives the engine while it waits.
 
-use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT, WORD_SLEEP_TIME};
+use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
 use super::link_watch::LinkWatch;
 use super::{Idle, IdleStep, WakeSource};
 use crate::node::cork;
@@ -11,6 +11,7 @@ use crate::node::parts::engine_thread::yield_or_sleep;
 use crate::node::waits::{LongWait, WaitSubject};
 use oikaze_engine::Work;
 use oikaze_os::cpu::{may_yield, yield_core};
+use oikaze_os::shm::ArenaWait;
 use oikaze_protocol::time::Time;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -141,10 +142,7 @@ pub(in crate::node) struct WaitLoop<'w, 's> {
     node: &'w Node,
     idle: Idle<'w>,
     deadline: Option<Instant>,
-    /// The wait may end by a step of another node in the arena.
-    is_for_arena: bool,
-    /// Time for which this thread may yet sleep on a word in the arena.
-    word_sleep: Duration,
+    arena_span: ArenaSpan,
     long: &'w mut LongWait<'s>,
 }
 
@@ -156,7 +154,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
         long: &'w mut LongWait<'s>,
     ) -> WaitLoop<'w, 's> {
         let idle = Idle::new(&node.threads.spin_limit);
-        WaitLoop { node, idle, deadline, is_for_arena: false, word_sleep: Duration::ZERO, long }
+        WaitLoop { node, idle, deadline, arena_span: ArenaSpan::default(), long }
     }
 
     /// Waits until `ready` returns a value. The thread drives the engine, or waits while another
@@ -177,12 +175,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
         let mut now = now.unwrap_or_else(|| node.now());
         let mut driving = node.threads.driver.try_drive(now);
         let mut waiting = WaitLoop::new(node, deadline, long);
-        if wake_source == WakeSource::Arena {
-            waiting.is_for_arena = true;
-            if node.threads.spin_limit.sleeps_on_words() {
-                waiting.word_sleep = WORD_SLEEP_TIME;
-            }
-        }
+        waiting.arena_span.is_for_arena = wake_source == WakeSource::Arena;
         if driving.is_none() && cork::is_on() {
             // The thread that drives does not know of the posts that this thread holds back, and
             // may sleep. Nobody else would send them.
@@ -222,7 +215,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
     /// Polls `ready` while another thread drives, for as long as spinning is likely to be cheaper
     /// than a sleep and a wakeup. Returns the value, or what to do next.
     fn spin_beside<T>(&mut self, ready: &mut impl FnMut() -> Option<T>) -> Result<T, IdleStep> {
-        let Self { node, idle, deadline, is_for_arena, long, .. } = self;
+        let Self { node, idle, deadline, arena_span, long } = self;
         while node.threads.driver.is_driven() && !passed(*deadline) {
             let now = node.now();
             if let Some(value) = ready() {
@@ -233,10 +226,13 @@ impl<'w, 's> WaitLoop<'w, 's> {
             if long.is_interrupted() {
                 return Err(IdleStep::Sleep);
             }
+            let waits_in_arena = arena_span.goes_on(node, idle, now);
             match idle.next(now) {
                 IdleStep::Spin => std::hint::spin_loop(),
                 // The caller has only paused.
-                _ if *is_for_arena && node.collectives.may_go_on() => {}
+                _ if waits_in_arena && node.collectives.may_go_on() => {
+                    yield_core();
+                }
                 IdleStep::Yield if yield_core() => {}
                 IdleStep::Yield => return Err(IdleStep::Sleep),
                 step => return Err(step),
@@ -252,7 +248,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
         mut now: Time,
         ready: &mut impl FnMut() -> Option<T>,
     ) -> (Option<T>, Time) {
-        let Self { node, idle, deadline, is_for_arena, word_sleep, long } = self;
+        let Self { node, idle, deadline, arena_span, long } = self;
         let (node, deadline) = (*node, *deadline);
         let last = deadline.map(|deadline| node.clock.time_of(deadline));
         let mut watch = LinkWatch::new(node);
@@ -270,11 +266,11 @@ impl<'w, 's> WaitLoop<'w, 's> {
             }
             match work {
                 Some(work) if work.is_idle() => {
+                    let waits_in_arena = arena_span.goes_on(node, idle, now);
                     let step = match idle.next(now) {
-                        step @ (IdleStep::Yield | IdleStep::Sleep)
-                            if *is_for_arena && node.coherence.calls.waits_in_arena() =>
-                        {
-                            match wait_for_nodes(node, idle, step, word_sleep, deadline, ready) {
+                        step @ (IdleStep::Yield | IdleStep::Sleep) if waits_in_arena => {
+                            let limit = until(deadline);
+                            match arena_span.wait(node, idle, step, limit, ready) {
                                 ControlFlow::Continue(step) => step,
                                 ControlFlow::Break(value) => {
                                     let now = node.now();
@@ -342,42 +338,69 @@ impl<'w, 's> WaitLoop<'w, 's> {
     }
 }
 
-/// Waits for a step of another node of this machine, by handing the core over or asleep on a word
-/// in shared memory, for at most `word_sleep` in the whole wait. Returns the value, or what the
-/// thread does next: it has yielded, or it is to sleep as for events of any kind.
-fn wait_for_nodes<T>(
-    node: &Node,
-    idle: &mut Idle<'_>,
-    step: IdleStep,
-    word_sleep: &mut Duration,
-    deadline: Option<Instant>,
-    ready: &mut impl FnMut() -> Option<T>,
-) -> ControlFlow<T, IdleStep> {
-    if step == IdleStep::Yield {
-        let mut polls = node.word_polls();
-        while polls.wait() {
-            if let Some(value) = ready() {
-                idle.yielded();
-                return ControlFlow::Break(value);
+/// Time since which a thread waits for the same step of other nodes of this machine.
+#[derive(Default)]
+struct ArenaSpan {
+    /// The wait may end by a step in the arena.
+    is_for_arena: bool,
+    step: Option<ArenaWait>,
+    /// Time for which the thread may yet sleep on a word for this step.
+    word_sleep: Duration,
+}
+
+impl ArenaSpan {
+    /// Returns `true` if the thread waits for a step in the arena. The idle span begins anew with
+    /// each step, as with news of the engine.
+    fn goes_on(&mut self, node: &Node, idle: &mut Idle<'_>, now: Time) -> bool {
+        if !self.is_for_arena {
+            return false;
+        }
+        let step = node.coherence.calls.arena_wait();
+        if step != self.step {
+            idle.ends(now);
+            self.step = step;
+            self.word_sleep = node.threads.spin_limit.word_sleep();
+        }
+        step.is_some()
+    }
+
+    /// Waits for the step by handing the core over, or asleep on a word in shared memory. Returns
+    /// the value, or what the thread does next: it has yielded, or it is to sleep as for events of
+    /// any kind.
+    fn wait<T>(
+        &mut self,
+        node: &Node,
+        idle: &mut Idle<'_>,
+        step: IdleStep,
+        limit: Duration,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> ControlFlow<T, IdleStep> {
+        if step == IdleStep::Yield {
+            let mut polls = node.word_polls();
+            while polls.wait() {
+                if let Some(value) = ready() {
+                    idle.yielded();
+                    return ControlFlow::Break(value);
+                }
+            }
+            idle.yielded();
+            if may_yield() {
+                return ControlFlow::Continue(IdleStep::Yield);
             }
         }
-        idle.yielded();
-        if may_yield() {
-            return ControlFlow::Continue(IdleStep::Yield);
+        let limit = self.word_sleep.min(limit);
+        if limit.is_zero() {
+            return ControlFlow::Continue(IdleStep::Sleep);
         }
+        return_credit(node);
+        let begun = node.now();
+        if !node.coherence.calls.sleep_on_word(limit) {
+            return ControlFlow::Continue(IdleStep::Sleep);
+        }
+        self.word_sleep = self.word_sleep.saturating_sub(node.now() - begun);
+        idle.slept();
+        ready().map_or(ControlFlow::Continue(IdleStep::Yield), ControlFlow::Break)
     }
-    let limit = (*word_sleep).min(until(deadline));
-    if limit.is_zero() {
-        return ControlFlow::Continue(IdleStep::Sleep);
-    }
-    return_credit(node);
-    let begun = node.now();
-    if !node.coherence.calls.sleep_on_word(limit) {
-        return ControlFlow::Continue(IdleStep::Sleep);
-    }
-    *word_sleep = word_sleep.saturating_sub(node.now() - begun);
-    idle.slept();
-    ready().map_or(ControlFlow::Continue(IdleStep::Yield), ControlFlow::Break)
 }
 
 /// Grants peers the credit of what the program has read. A peer without credit cannot send, so a

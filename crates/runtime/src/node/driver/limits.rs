@@ -15,8 +15,8 @@ pub const SLEEP_COST: Duration = Duration::from_micros(250);
 /// share cores. If all of them do so, the core goes round within a few microseconds, and a sleep
 /// with its wakeup takes tens.
 pub const YIELD_TIME: Duration = Duration::from_micros(200);
-/// Maximum time for which a thread that drives sleeps on a word in shared memory during one wait
-/// for nodes of this machine. What comes from elsewhere does not wake it.
+/// Maximum time for which a thread that drives sleeps on a word in shared memory while it waits for
+/// one step of a node of this machine. What comes from elsewhere does not wake it.
 pub const WORD_SLEEP_TIME: Duration = Duration::from_micros(200);
 /// Time for which a blocking thread polls after a wakeup, from the latest news on (paper 000).
 /// Several completions then cost one wakeup.

@@ -15,7 +15,7 @@ pub use word_polls::WordPolls;
 
 use super::limits::{
     BURST_TIME, PREEMPTED_AGAIN_MAX, PREEMPTED_CHECK_AFTER, PREEMPTED_MIN, PREEMPTED_TIMES,
-    SPIN_PAUSE, YIELD_TIME,
+    SPIN_PAUSE, WORD_SLEEP_TIME, YIELD_TIME,
 };
 use super::spin_history::SpinHistory;
 use super::wait_policy::WaitMode;
@@ -75,12 +75,13 @@ impl SpinLimit {
         self.word_polls
     }
 
-    /// Returns `true` if a thread that waits for nodes of this machine may sleep on a word.
-    pub fn sleeps_on_words(&self) -> bool {
+    /// Returns how long a thread that waits for a step of a node of this machine may sleep on a
+    /// word.
+    pub fn word_sleep(&self) -> Duration {
         match self.mode {
-            WaitMode::Adaptive => !self.has_room,
-            WaitMode::Block => true,
-            WaitMode::Spin | WaitMode::Poll(_) => false,
+            WaitMode::Adaptive if self.has_room => Duration::ZERO,
+            WaitMode::Adaptive | WaitMode::Block => WORD_SLEEP_TIME,
+            WaitMode::Spin | WaitMode::Poll(_) => Duration::ZERO,
         }
     }
 

@@ -56,7 +56,7 @@ impl WordPolls {
         true
     }
 
-    /// Begins the polls for something else. Those that yield take no longer together.
+    /// Restores the number of polls. Polls that yield still end `YIELD_TIME` after the first one.
     #[inline]
     pub fn renew(&mut self) {
         if self.begun.is_none_or(|begun| begun.elapsed() < YIELD_TIME) {
