@@ -365,7 +365,7 @@ impl JobCalls {
 
     /// Sleeps for at most this time until the call that this node has come to has ended, or until
     /// another node takes the step that is waited for in a collective of data. Returns `false` at
-    /// once if the node waits for neither. Called by the thread that drives.
+    /// once if the node waits for neither, or for both. Called by the thread that drives.
     #[must_use]
     pub fn sleep_on_word(&self, limit: Duration) -> bool {
         self.arena.as_ref().is_some_and(|arena| arena.sleep_on_word(&self.undecided, limit))

@@ -338,7 +338,7 @@ impl<'w, 's> WaitLoop<'w, 's> {
     }
 }
 
-/// Time since which a thread waits for the same step of other nodes of this machine.
+/// Step of other nodes of this machine for which a waiting thread's idle span lasts.
 #[derive(Default)]
 struct ArenaSpan {
     /// The wait may end by a step in the arena.
