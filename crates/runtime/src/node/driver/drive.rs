@@ -33,13 +33,9 @@ impl Node {
         &self,
         subject: &dyn Fn() -> WaitSubject,
         deadline: Option<Instant>,
-        mut ready: impl FnMut() -> Option<T>,
+        ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        if let Some(value) = ready() {
-            return Some(value);
-        }
-        let mut long = LongWait::new(self, subject);
-        self.wait_begun(&mut long, deadline, WakeSource::Broadcast, ready)
+        self.wait_from(WakeSource::Broadcast, subject, deadline, ready)
     }
 
     /// Waits as [`Node::wait_on`] does, for a call that all nodes make, or the members of a team.
@@ -48,13 +44,24 @@ impl Node {
         &self,
         subject: &dyn Fn() -> WaitSubject,
         deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.wait_from(WakeSource::Arena, subject, deadline, ready)
+    }
+
+    #[track_caller]
+    fn wait_from<T>(
+        &self,
+        wake_source: WakeSource,
+        subject: &dyn Fn() -> WaitSubject,
+        deadline: Option<Instant>,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         if let Some(value) = ready() {
             return Some(value);
         }
         let mut long = LongWait::new(self, subject);
-        self.wait_begun(&mut long, deadline, WakeSource::Arena, ready)
+        self.wait_begun(&mut long, deadline, wake_source, ready)
     }
 
     /// Waits as [`Node::wait_on`] does, in a wait that has just begun. The clock is not read again.
