@@ -21,7 +21,7 @@ use oikaze::memory::remote::RemoteId;
 use oikaze::shared::LockGuard;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -513,7 +513,7 @@ impl Job {
     /// Calls `function`, and posts the operations that it begins together, in few datagrams.
     /// Returns what the function returns.
     fn batch(&self, py: Python<'_>, function: Object) -> PyResult<Py<PyAny>> {
-        self.get(py)?.batch(|| call(function, PyTuple::empty(function.py()))).map(Bound::unbind)
+        self.get(py)?.batch(|| call(function, ())).map(Bound::unbind)
     }
 
     /// Orders later operations to each peer after earlier ones. Returns at once.

@@ -245,7 +245,7 @@ impl Operation {
             // The lock is not held while the program's function runs.
             let function = self.state().convert.front().map(|function| function.clone_ref(py));
             let Some(function) = function else { return Ok(value) };
-            value = call(function.bind(py), (value,).into_pyobject(py)?)?.unbind();
+            value = call(function.bind(py), (value,))?.unbind();
             let used = {
                 let mut state = self.state();
                 (state.convert.pop_front(), state.value.replace(value.clone_ref(py)))
@@ -366,7 +366,7 @@ impl Operation {
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let wait = py.import("oikaze._aio")?.getattr("wait")?;
-        call(&wait, (slf,).into_pyobject(py)?)?.call_method0("__await__")
+        call(&wait, (slf,))?.call_method0("__await__")
     }
 
     fn __repr__(&self) -> String {

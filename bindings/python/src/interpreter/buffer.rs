@@ -7,7 +7,7 @@
 //! - A view that Python gets of the library's memory holds a reference to the object that owns it.
 
 use crate::interpreter::error::{OrRaise, invalid, wrong_type};
-use crate::interpreter::finalization::call;
+use crate::interpreter::finalization::{Arguments, call};
 use crate::interpreter::number::Object;
 use oikaze::Job;
 use oikaze::memory::{LocalRegion, Region};
@@ -16,7 +16,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::PyBytes;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
@@ -168,9 +168,9 @@ const VALUES: &str = "oikaze._values";
 fn of_values<'py>(
     py: Python<'py>,
     name: &str,
-    arguments: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+    arguments: impl Arguments<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    call(&py.import(VALUES)?.getattr(name)?, arguments.into_pyobject(py)?)
+    call(&py.import(VALUES)?.getattr(name)?, arguments)
 }
 
 /// Refuses an array whose class gives its bytes another meaning, such as a masked one.

@@ -1,11 +1,10 @@
 //! Exceptions of the package, made of errors of the library.
 
-use crate::interpreter::finalization::call;
+use crate::interpreter::finalization::{Arguments, call};
 use oikaze::Error;
 use oikaze::ffi::{ErrorClass, ErrorParts};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
 
 /// Module that defines the exceptions, in Python, so that they can have two base classes.
 const MODULE: &str = "oikaze._errors";
@@ -40,11 +39,8 @@ fn maker(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 }
 
 /// Makes an exception from its parts, in Python.
-fn made<'py>(
-    py: Python<'py>,
-    parts: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
-) -> PyErr {
-    let made = maker(py).and_then(|maker| call(maker, parts.into_pyobject(py)?));
+fn made<'py>(py: Python<'py>, parts: impl Arguments<'py>) -> PyErr {
+    let made = maker(py).and_then(|maker| call(maker, parts));
     made.map_or_else(|failed| failed, PyErr::from_value)
 }
 

@@ -86,13 +86,25 @@ pub fn attached_unless_ending<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T
     }))
 }
 
+/// Arguments of a function of Python, by position.
+pub trait Arguments<'py>:
+    IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error: Into<PyErr>>
+{
+}
+
+impl<'py, T> Arguments<'py> for T where
+    T: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error: Into<PyErr>>
+{
+}
+
 /// Calls a function written in Python, which may give the interpreter's lock up and not get it
 /// back.
 pub fn call<'py>(
     function: &Bound<'py, PyAny>,
-    arguments: Bound<'py, PyTuple>,
+    arguments: impl Arguments<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
+    let arguments = arguments.into_pyobject(py).map_err(Into::into)?;
     let hangs = SleepsForGood;
     // SAFETY: both are objects that live, and NULL stands for no keywords. If Python ends the
     // thread, the unwinding ends in `hangs`.

@@ -69,7 +69,7 @@ impl Arrivals {
     /// Returns a coroutine that waits for an entry, takes it and returns it.
     fn next_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        call(&py.import("oikaze._aio")?.getattr("next_arrival")?, (slf,).into_pyobject(py)?)
+        call(&py.import("oikaze._aio")?.getattr("next_arrival")?, (slf,))
     }
 
     fn __len__(&self) -> usize {

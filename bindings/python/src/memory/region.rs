@@ -142,8 +142,7 @@ impl Condition {
             Self::AtLeast(least) => word >= *least,
             Self::Equal(value) => word == *value,
             Self::Function(function, failed) => {
-                let answer =
-                    attached(|py| call(function.bind(py), (word,).into_pyobject(py)?)?.is_truthy());
+                let answer = attached(|py| call(function.bind(py), (word,))?.is_truthy());
                 // An exception of the function ends the wait, and is raised there.
                 answer.unwrap_or_else(|error| {
                     *lock(failed) = Some(error);
