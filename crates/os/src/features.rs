@@ -106,6 +106,9 @@ features! {
     /// Barriers through memory that all nodes of a machine map. They go through the engines
     /// instead, on all nodes if one node lacks the feature.
     Arena arena "arena";
+    /// Arrays in memory that all nodes of a machine map. Each node keeps pages of its own instead,
+    /// on all nodes if one node lacks the feature.
+    Segment segment "segment";
     /// Fences that the kernel makes for the threads that enter an object, when the object ends
     /// (`membarrier`).
     Membarrier membarrier "membarrier";

@@ -5,7 +5,7 @@ use super::channel::incoming::{Incoming, MapAnswer};
 use super::channel::outgoing::Outgoing;
 use super::channel::ring_counters::RingCounters;
 use super::channel::unsettled::{LostGroup, Settled};
-use super::socket_messages::{HandedRegion, OfferedPages};
+use super::socket_messages::{HandedRegion, OfferedPages, SentSegment};
 use crate::buffer_pool::{Body, BufferPool};
 use crate::client::completion::Completion;
 use crate::client::shm_channel::ShmChannel;
@@ -47,6 +47,8 @@ pub(crate) struct LocalPeer {
     pub handed: Vec<HandedRegion>,
     /// Pages that came through the socket, and that the ring has not announced yet.
     pub offers: Vec<OfferedPages>,
+    /// Files of arrays that came through the socket.
+    pub segments: Vec<SentSegment>,
     /// Reserved descriptors, one for each exchange that this node asked the local peer for. However
     /// many descriptors this process opens, one is free for the pages that come back (MEM-20.3).
     pub spares: Vec<OwnedFd>,
@@ -68,6 +70,7 @@ impl LocalPeer {
             counters: RingCounters::default(),
             handed: Vec::new(),
             offers: Vec::new(),
+            segments: Vec::new(),
             spares: Vec::new(),
         }
     }

@@ -2,15 +2,21 @@
 //! the ring only announce, and wakeups.
 
 use super::local_peer::LocalPeer;
-use super::socket_messages::{HandedRegion, OfferedPages, granted_slot, offer_message};
+use super::socket_messages::{
+    HandedRegion, OfferedPages, SentSegment, granted_slot, offer_message, segment_message,
+};
 use oikaze_os::memory::FilePages;
 use oikaze_os::shm::{ControlMessage, ControlSocket};
 use oikaze_protocol::limits::GRANTS;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Maximum number of exchanges that this node asks a local peer for at a time. This node keeps at
 /// most as many requests of the local peer, beside its answers.
 pub(super) const EXCHANGES_MAX: usize = 64;
+
+/// Maximum number of files of arrays that this node keeps of a local peer. A node makes one array at
+/// a time, and forgets files of earlier ones.
+const SEGMENTS_MAX: usize = 8;
 
 /// Maximum number of socket messages taken in one poll.
 const MESSAGES_PER_POLL: usize = 64;
@@ -56,6 +62,15 @@ pub(super) fn receive_messages(local_peer: &mut LocalPeer) -> bool {
         match receive_next(local_peer) {
             Ok(None) => break,
             Ok(Some(message)) if ControlSocket::is_wake(&message) => {}
+            // Without the file, this node says that it cannot map the array (COH-16.1).
+            Ok(Some(message)) if SentSegment::is_one(&message) => {
+                if let Some(sent) = SentSegment::from_message(message) {
+                    if local_peer.segments.len() >= SEGMENTS_MAX {
+                        local_peer.segments.remove(0);
+                    }
+                    local_peer.segments.push(sent);
+                }
+            }
             // If this process may open no more descriptors, the kernel delivers the bytes without
             // the descriptor. Without its descriptor, a region is reached through the ring instead,
             // and a request for an exchange is refused. The pages of an answer are lost, so the
@@ -113,4 +128,23 @@ pub(super) fn take_offer(
 /// Returns `false` if the message was not about a region's memory.
 fn release_slot(local_peer: &LocalPeer, message: &ControlMessage) -> bool {
     granted_slot(message).inspect(|slot| local_peer.pair.forgo(*slot)).is_some()
+}
+
+/// Sends the file of an array to a local peer.
+pub(super) fn send_segment(
+    local_peer: &LocalPeer,
+    array: u64,
+    file: BorrowedFd<'_>,
+) -> std::io::Result<()> {
+    local_peer.pair.line.say(&segment_message(array), Some(file))
+}
+
+/// Returns the file of an array that a local peer has sent, and forgets those of earlier arrays.
+pub(super) fn take_segment(local_peer: &mut LocalPeer, array: u64) -> Option<OwnedFd> {
+    if !receive_messages(local_peer) {
+        local_peer.has_ended();
+    }
+    local_peer.segments.retain(|sent| sent.array >= array);
+    let at = local_peer.segments.iter().rposition(|sent| sent.array == array)?;
+    Some(local_peer.segments.remove(at).file)
 }

@@ -1,9 +1,11 @@
-//! Messages in the socket between local peers: memory of regions, and pages for an exchange.
+//! Messages in the socket between local peers: memory of regions, pages for an exchange, and files
+//! of arrays.
 
 use oikaze_os::memory::FilePages;
 use oikaze_os::shm::{ControlMessage, RegionGrant};
 use oikaze_protocol::bytes::{ByteReader, ByteWriter};
 use oikaze_protocol::rma::Rights;
+use std::os::fd::OwnedFd;
 
 /// Format of the socket message with a region's memory: this word, key u64, length u64, line u32,
 /// rights u8, whether the owner makes fences u8.
@@ -16,6 +18,37 @@ pub(super) const QUESTION: &[u8; 4] = b"swap";
 pub(super) const ANSWER: &[u8; 4] = b"took";
 const OFFER_WORDS: usize = 5;
 pub(super) const OFFER_LEN: usize = 4 + 8 * OFFER_WORDS;
+
+/// Format of a socket message with the file of an array: this word, number of the array u64.
+const SEGMENT: &[u8; 4] = b"segm";
+
+/// File of an array that came through the socket (COH-16.1).
+pub(crate) struct SentSegment {
+    /// Number of the array.
+    pub array: u64,
+    pub file: OwnedFd,
+}
+
+/// Returns the message that carries the file of an array.
+pub(super) fn segment_message(array: u64) -> Vec<u8> {
+    let mut message = Vec::new();
+    message.put(SEGMENT).put_u64(array);
+    message
+}
+
+impl SentSegment {
+    /// Returns `true` if the message is about the file of an array, with or without the file.
+    pub fn is_one(message: &ControlMessage) -> bool {
+        message.bytes().len() == 4 + 8 && message.bytes().starts_with(SEGMENT)
+    }
+
+    /// Converts a message; returns `None` if it makes no sense, or carries no file.
+    pub fn from_message(mut message: ControlMessage) -> Option<SentSegment> {
+        let file = message.descriptor.take()?;
+        let mut bytes = ByteReader(message.bytes().strip_prefix(SEGMENT)?);
+        Some(SentSegment { array: bytes.u64().ok()?, file })
+    }
+}
 
 /// Memory of a region that came through the socket.
 pub(crate) struct HandedRegion {

@@ -10,7 +10,7 @@ use super::exchange::PageExchanges;
 use super::local_peer::LocalPeer;
 use super::map::{Maps, hand_over};
 use super::rings::Rings;
-use super::socket::receive_messages;
+use super::socket::{receive_messages, send_segment, take_segment};
 use crate::client::shm_channel::{Ahead, ShmChannels};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
@@ -20,7 +20,7 @@ use crate::outcome::{acknowledged, refused, unreadable};
 use oikaze_os::shm::{Pair, Watch};
 use oikaze_os::sync::make_fences;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::coherence::{ArrayId, Pages};
 use oikaze_protocol::limits::{
     LINK_POLL_LOCAL_ONLY_TIME, LINK_POLL_TIME, LOCAL_PEERS_CHECKED, RECORDS_PER_FAST_POLL,
     RECORDS_PER_POLL,
@@ -28,7 +28,7 @@ use oikaze_protocol::limits::{
 use oikaze_protocol::shm::Damaged;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Token};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,6 +130,19 @@ impl ShmPeers {
     /// Returns a local peer, mutable.
     pub(crate) fn get_mut(&mut self, rank: Rank) -> Option<&mut LocalPeer> {
         self.rings.get_mut(rank)
+    }
+
+    /// Sends the file of an array to all local peers (COH-16.1).
+    ///
+    /// # Errors
+    /// A socket takes no message.
+    pub fn send_segment(&self, array: ArrayId, file: BorrowedFd<'_>) -> std::io::Result<()> {
+        self.rings.iter().try_for_each(|local_peer| send_segment(local_peer, array.into(), file))
+    }
+
+    /// Returns the file of an array that a local peer has sent.
+    pub fn take_segment(&mut self, from: Rank, array: ArrayId) -> Option<OwnedFd> {
+        take_segment(self.rings.get_mut(from)?, array.into())
     }
 
     /// Returns the traffic through the rings of this peer.

@@ -254,6 +254,8 @@ impl Team {
     #[track_caller]
     pub(super) fn release(&self, what: &str) -> Result<Vec<u8>> {
         let released = self.node.submit(Request::ReleaseToTeam, None);
+        // This release orders what was owned before it (COH-10.14).
+        drop(self.node.coherence.segments.end_interval());
         match self.node.outcome(&what, &released, self.limit)? {
             Value::Knowledge(mine) => Ok(mine),
             _ => Err(Error::invalid(what, "the release has no result (a defect)")),

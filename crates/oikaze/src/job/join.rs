@@ -147,6 +147,9 @@ fn join_explaining(
         publisher,
         local_peers.arena,
     )?;
+    if without.segment {
+        node.coherence.segments.switch_off();
+    }
     let machines = meeting.machines();
     if let Err(error) = meeting.connect(bootstrap.as_ref(), &node, waits) {
         node.stop();

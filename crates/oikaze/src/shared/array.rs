@@ -339,6 +339,25 @@ impl<T: Element> SharedArray<T> {
         self.core.statistics()
     }
 
+    /// Returns why each node keeps pages of its own of the array. `None`: all nodes map the same
+    /// memory, because the job is on one machine, and nothing is fetched or sent.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let field = job.array::<f64>("field", 1000)?;
+    /// if let Some(why) = field.why_not_shared() {
+    ///     println!("each node has a copy: {why}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn why_not_shared(&self) -> Option<&str> {
+        self.core.why_not_shared()
+    }
+
     /// Returns a guard of elements to read with plain loads. A load traps where a page is not
     /// valid, and nothing is fetched before that.
     ///
@@ -370,6 +389,6 @@ impl<T: Element> SharedArray<T> {
     pub fn write_lazily(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.core.check_lazy(std::slice::from_ref(&elements))?;
         self.core.make_plain();
-        self.core.slice_mut(elements, None, false)
+        self.core.slice_mut(elements, None, Ownership::Merged)
     }
 }

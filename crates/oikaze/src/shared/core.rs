@@ -4,10 +4,12 @@
 use super::block::array_block::ArrayBlock;
 use super::builder::distribution::Distribution;
 use super::element::ElementType;
+use super::segment::{Agreed, NewArray, arena_of};
 use super::shape::Extents;
 use crate::error::{Error, Result};
 use oikaze_engine::{Failure, Request, Value};
-use oikaze_os::memory::tracking::{SharedMemory, Tracker};
+use oikaze_os::memory::tracking::{GuardKind, SharedMemory, Tracker};
+use oikaze_os::shm::ArrayForm;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
     Access, ArrayStatistics, Coherence, CoherenceError, Declaration, Delivery, Homes, Ownership,
@@ -31,6 +33,8 @@ pub(crate) struct ArrayCore {
     pub(super) name: Arc<str>,
     len: usize,
     pub(super) limit: Option<Duration>,
+    /// Why each node keeps pages of its own. `None`: all nodes map the same memory.
+    why_not_shared: Option<String>,
 }
 
 /// Settings of an array that a program makes.
@@ -58,7 +62,7 @@ impl ArrayCore {
         let what = format!("{doing} array \"{name}\"");
         node.check_process(|| what.clone())?;
         node.coherence.check_no_guard(node, &what)?;
-        let prepared = settings.and_then(|settings| {
+        let described = settings.and_then(|settings| {
             let size = settings.element.size();
             if size == 0 {
                 let why = "its elements have no bytes: choose an element type that has";
@@ -72,23 +76,41 @@ impl ArrayCore {
             let shape = extents.as_slice().iter().map(|extent| *extent as u64).collect();
             let name = name.to_owned();
             let declaration = Declaration { name, bytes, element, homes, shape, fields, replaces };
-            Ok((Self::prepare(node, tracker, &declaration)?, declaration, settings))
+            match declaration.problem(node.with_engine(|engine| engine.nodes())) {
+                Some(problem) => {
+                    Err(Error::invalid(format!("declare array \"{}\"", declaration.name), problem))
+                }
+                None => Ok((declaration, settings)),
+            }
         });
-        let ((memory, alias), declaration, settings) = match prepared {
-            Ok(prepared) => prepared,
+        // The others wait for this node in the same collective call, so this node tells them of its
+        // error. The result is this node's own message, or a loss that its next call reports.
+        let refuse = |request: Request| {
+            let _ = node.coherence.collective(node, &what, request, limit);
+        };
+        let (declaration, settings) = match described {
+            Ok(described) => described,
             Err(error) => {
-                // The others wait for this node in the same collective call, so this node tells
-                // them of its error. The result is this node's own message, or a loss that its next
-                // call reports.
-                let _ = node.coherence.collective(
-                    node,
-                    &what,
-                    Request::CannotDeclare(error.to_string()),
-                    limit,
-                );
+                // Nodes of one machine agree on memory first, where no number is used up.
+                let says = error.to_string();
+                refuse(match arena_of(node) {
+                    Some(_) => Request::Cannot(says),
+                    None => Request::CannotDeclare(says),
+                });
                 return Err(error);
             }
         };
+        let form = ArrayForm::new(settings.extents.as_slice(), settings.element.size());
+        let new = NewArray { node, tracker, declaration: &declaration, form, doing: &what, limit };
+        let agreed = new.agree()?;
+        let (memory, alias, why_not_shared) =
+            match Self::prepare(node, tracker, &declaration, agreed) {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    refuse(Request::CannotDeclare(error.to_string()));
+                    return Err(error);
+                }
+            };
         let homes = declaration.homes.clone();
         match node.coherence.collective(node, &what, Request::Declare(declaration), limit) {
             Ok(Value::Array(array)) if array == memory.array() => {}
@@ -98,7 +120,7 @@ impl ArrayCore {
                 // error, other nodes may have agreed on the array.)
                 if error.is_mismatch() {
                     node.with_engine(|engine| {
-                        engine.memory().remove(alias);
+                        alias.map(|alias| engine.memory().remove(alias));
                         engine.pages().remove(memory.array());
                     });
                 } else {
@@ -108,6 +130,9 @@ impl ArrayCore {
             }
         }
         let nodes = node.with_engine(|engine| {
+            if memory.others().is_some() {
+                engine.coherence().make_segment(memory.array());
+            }
             engine.coherence().track_by_guards(memory.array());
             engine.coherence().set_delivery(memory.array(), settings.delivery);
             engine.coherence().set_update_class(memory.array(), settings.update_class);
@@ -122,42 +147,53 @@ impl ArrayCore {
             len: settings.extents.len(),
             settings,
             limit,
+            why_not_shared,
         })
     }
 
     /// Prepares memory and alias (the slot of its region) before others may ask for pages. The
     /// engine runs on meanwhile. Memory for a large array takes seconds, and peers would declare a
     /// silent node dead.
+    ///
+    /// Memory that all nodes map is prepared already, and no node asks for its pages.
     fn prepare(
         node: &Arc<Node>,
         tracker: &Arc<dyn Tracker>,
         declaration: &Declaration,
-    ) -> Result<(Arc<SharedMemory>, u32)> {
+        agreed: Agreed,
+    ) -> Result<(Arc<SharedMemory>, Option<u32>, Option<String>)> {
         let Declaration { name, bytes, homes, .. } = declaration;
-        let (array, me, nodes) = node
-            .with_engine(|engine| (engine.coherence().next_array(), engine.rank(), engine.nodes()));
-        if let Some(problem) = declaration.problem(nodes) {
-            return Err(Error::invalid(format!("declare array \"{name}\""), problem));
-        }
         node.coherence.expect_handlers(node);
-        let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
-        let memory = Arc::new(
-            SharedMemory::new(array, name, bytes, Arc::clone(tracker))?
-                .counted(Arc::clone(node.coherence.guards())),
-        );
-        for run in homes.runs(me, memory.pages(), nodes) {
-            memory.populate(run)?;
-        }
+        let (memory, why_not_shared) = match agreed {
+            Agreed::Segment(memory) => (memory, None),
+            Agreed::Pages(why) => {
+                let (array, me, nodes) = node.with_engine(|engine| {
+                    (engine.coherence().next_array(), engine.rank(), engine.nodes())
+                });
+                let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+                let memory = SharedMemory::new(array, name, bytes, Arc::clone(tracker))?
+                    .counted(Arc::clone(node.coherence.guards()));
+                for run in homes.runs(me, memory.pages(), nodes) {
+                    memory.populate(run)?;
+                }
+                (Arc::new(memory), Some(why))
+            }
+        };
+        let array = memory.array();
         let alias = node.with_engine(|engine| {
             if engine.coherence().next_array() != array || engine.pages().get(array).is_some() {
                 return Err(at_the_same_time(name));
             }
-            let slot = engine.memory().insert_local(memory.alias_region())?;
+            let mut alias = None;
+            if memory.others().is_none() {
+                let slot = engine.memory().insert_local(memory.alias_region())?;
+                engine.coherence().set_alias_region(array, slot);
+                alias = Some(slot);
+            }
             engine.pages().insert(Arc::clone(&memory));
-            engine.coherence().set_alias_region(array, slot);
-            Ok(slot)
+            Ok(alias)
         })?;
-        Ok((memory, alias))
+        Ok((memory, alias, why_not_shared))
     }
 
     /// Returns the number of elements.
@@ -170,6 +206,18 @@ impl ArrayCore {
     #[inline]
     pub fn shape(&self) -> Extents {
         self.settings.extents
+    }
+
+    /// Returns why each node keeps pages of its own. `None`: all nodes map the same memory, which
+    /// has no page states (COH-16.2).
+    pub fn why_not_shared(&self) -> Option<&str> {
+        self.why_not_shared.as_deref()
+    }
+
+    /// Returns `true` if all nodes map the same memory.
+    #[inline]
+    pub(super) fn is_segment(&self) -> bool {
+        self.why_not_shared.is_none()
     }
 
     /// Returns the block of the whole array.
@@ -226,6 +274,9 @@ impl ArrayCore {
     #[track_caller]
     pub(super) fn make_range_readable(&self, elements: &Range<usize>) -> Result<()> {
         self.check_range(elements)?;
+        if self.is_segment() {
+            return Ok(());
+        }
         let pages = self.pages_of(elements);
         let array = self.memory.array();
         while !self.node.with_engine(|engine| engine.coherence().begin_read(array, pages.clone())) {
@@ -237,6 +288,9 @@ impl ArrayCore {
     /// Makes ranges of elements valid for loads, all at once.
     #[track_caller]
     pub(super) fn make_readable(&self, ranges: &[Range<usize>]) -> Result<()> {
+        if self.is_segment() {
+            return ranges.iter().try_for_each(|elements| self.check_range(elements));
+        }
         let array = self.memory.array();
         loop {
             let invalid =
@@ -250,6 +304,9 @@ impl ArrayCore {
 
     /// Begins to fetch several ranges.
     pub fn prefetch(&self, ranges: &[Range<usize>]) -> Result<()> {
+        if self.is_segment() {
+            return ranges.iter().try_for_each(|elements| self.check_range(elements));
+        }
         let array = self.memory.array();
         let ranges = self.invalid_ranges(ranges, |coherence, pages| {
             coherence.holds(array, pages, Access::Read)
@@ -267,25 +324,38 @@ impl ArrayCore {
         &self,
         elements: &Range<usize>,
         ownership: Ownership,
-    ) -> Result<WriteId> {
+    ) -> Result<Option<WriteId>> {
         self.check_range(elements)?;
         self.check_not_lost(elements)?;
         self.begin_write(std::slice::from_ref(elements), ownership)
     }
 
     /// Ends a write under which nothing was written.
-    pub(super) fn abandon_write(&self, write: WriteId) {
-        self.node.with_engine(|engine| engine.coherence().abandon_write(write));
+    pub(super) fn abandon_write(&self, write: Option<WriteId>) {
+        if let Some(write) = write {
+            self.node.with_engine(|engine| engine.coherence().abandon_write(write));
+        }
+    }
+
+    /// Notes that a guard owns rows of elements, if all nodes map the memory (COH-16.3).
+    #[inline]
+    pub(super) fn note_owned(&self, rows: &[Range<usize>], ownership: Ownership) {
+        if let (Some(others), Ownership::Owned) = (self.memory.others(), ownership) {
+            others.note_owned(self.spans(rows).as_slice());
+        }
     }
 
     /// Announces a write of rows of elements, whose pages become valid first. The rows are in
-    /// order.
+    /// order. Returns `None` if there is nothing to announce, because all nodes map the memory.
     #[track_caller]
     pub(super) fn begin_write(
         &self,
         rows: &[Range<usize>],
         ownership: Ownership,
-    ) -> Result<WriteId> {
+    ) -> Result<Option<WriteId>> {
+        if self.is_segment() {
+            return Ok(None);
+        }
         let (array, bytes) = (self.memory.array(), self.spans(rows));
         loop {
             let begun = self.node.with_engine(|engine| {
@@ -293,7 +363,7 @@ impl ArrayCore {
                 coherence.begin_write(array, bytes.clone(), ownership, pages)
             });
             match (begun, rows) {
-                (Some(write), _) => return Ok(write),
+                (Some(write), _) => return Ok(Some(write)),
                 (None, [row]) => self.touch(self.pages_of(row), Access::Write)?,
                 (None, rows) => {
                     let pages = rows.iter().map(|row| self.pages_of(row)).collect();
@@ -319,6 +389,9 @@ impl ArrayCore {
     /// Subscribes to rows of elements, or ends that.
     pub fn change_subscription(&self, rows: &[Range<usize>], wanted: bool) -> Result<()> {
         rows.iter().try_for_each(|row| self.check_range(row))?;
+        if self.is_segment() {
+            return Ok(());
+        }
         let array = self.memory.array();
         let result = self.node.with_engine(|engine| {
             let (coherence, pages) = engine.coherence_and_pages();
@@ -347,6 +420,9 @@ impl ArrayCore {
 
     /// Tracks the array by its pages from now on.
     pub(super) fn make_plain(&self) {
+        if self.is_segment() {
+            return;
+        }
         let array = self.memory.array();
         self.node.with_engine(|engine| {
             let (coherence, pages) = engine.coherence_and_pages();
@@ -511,6 +587,14 @@ impl Drop for ArrayCore {
     /// Tells that no thread of this node uses the array any more (COH-14.1).
     fn drop(&mut self) {
         self.node.try_engine(|engine| engine.coherence().drop_array(self.memory.array()));
+    }
+}
+
+/// Returns the kind of a write guard.
+pub(super) fn kind_of(ownership: Ownership) -> GuardKind {
+    match ownership {
+        Ownership::Owned => GuardKind::Write,
+        Ownership::Merged => GuardKind::Merge,
     }
 }
 

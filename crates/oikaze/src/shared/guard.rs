@@ -1,7 +1,7 @@
 //! Guards over ranges of a shared array.
 
 use crate::error::Result;
-use crate::shared::core::ArrayCore;
+use crate::shared::core::{ArrayCore, kind_of};
 use crate::shared::element::Element;
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
@@ -112,11 +112,15 @@ impl<T: Element> WriteGuard<'_, T> {
     ///
     /// # Errors
     /// A page was lost with its home. The guard has shown old bytes of the page, and no node sees
-    /// the writes to it.
-    pub fn release(self) -> Result<()> {
-        self.guard
-            .lost_page()
-            .map_or(Ok(()), |lost| Err(self.array.lost("give back a write guard", lost)))
+    /// the writes to it. Or a guard of [`write_merged`](super::SharedArray::write_merged) has
+    /// changed elements under a guard of another node: those are not stored.
+    pub fn release(mut self) -> Result<()> {
+        let array = self.array;
+        let lost = self.guard.lost_page();
+        if let Some(lost) = lost {
+            return Err(array.lost("give back a write guard", lost));
+        }
+        self.guard.end().map_or(Ok(()), |race| Err(race.into()))
     }
 }
 
@@ -175,9 +179,10 @@ impl ArrayCore {
         &self,
         elements: Range<usize>,
         write: Option<WriteId>,
-        is_owner: bool,
+        ownership: Ownership,
     ) -> Result<WriteGuard<'_, T>> {
-        let guard = self.memory.slice_mut(elements)?;
+        let guard = self.memory.slice_mut(elements, kind_of(ownership))?;
+        let is_owner = ownership == Ownership::Owned;
         Ok(WriteGuard { array: self, guard, write, push: Vec::new(), is_owner })
     }
 
@@ -199,7 +204,10 @@ impl ArrayCore {
         ownership: Ownership,
     ) -> Result<WriteGuard<'_, T>> {
         let write = self.begin_range_write(&elements, ownership)?;
-        self.slice_mut(elements, Some(write), ownership == Ownership::Owned)
-            .inspect_err(|_| self.abandon_write(write))
+        let guard = self
+            .slice_mut(elements.clone(), write, ownership)
+            .inspect_err(|_| self.abandon_write(write))?;
+        self.note_owned(std::slice::from_ref(&elements), ownership);
+        Ok(guard)
     }
 }

@@ -74,6 +74,7 @@ impl LockGuard {
             }
         }
         node.waits.took_lock(lock);
+        node.coherence.segments.took_lock();
         Ok(Self { node: Arc::clone(node), lock, limit: of_job, held: true })
     }
 
@@ -85,6 +86,7 @@ impl LockGuard {
     pub fn release(mut self) -> Result<()> {
         self.held = false;
         self.node.waits.gave_lock_back(self.lock);
+        self.node.coherence.segments.gave_lock_back();
         let completion = self.node.submit(Request::Unlock(self.lock), None);
         let name = LockName { node: &self.node, lock: self.lock };
         self.node.outcome(&format_args!("giving back {name}"), &completion, self.limit).map(drop)
@@ -95,6 +97,7 @@ impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.held && self.node.enter().is_some() {
             self.node.waits.gave_lock_back(self.lock);
+            self.node.coherence.segments.gave_lock_back();
             // An error here means that the job is lost, and the next synchronisation reports that.
             let completion = self.node.submit(Request::Unlock(self.lock), None);
             let name = LockName { node: &self.node, lock: self.lock };

@@ -12,6 +12,7 @@ pub(crate) mod lock;
 mod npy;
 mod part;
 mod replace;
+mod segment;
 mod shape;
 mod targets;
 pub(crate) mod untyped;

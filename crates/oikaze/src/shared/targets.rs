@@ -7,9 +7,11 @@ use crate::shared::element::Element;
 use oikaze_engine::{Request, Value};
 use oikaze_protocol::coherence::TargetOp;
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
+use oikaze_runtime::error::Cause;
 use oikaze_runtime::node::WaitSubject;
 use std::fmt;
 use std::ops::Range;
+use std::time::Instant;
 
 use super::shape::ElementIndex;
 
@@ -248,6 +250,9 @@ impl ArrayCore {
             "{doing} of elements {}..{} of array \"{}\"",
             elements.start, elements.end, self.name
         );
+        if self.is_segment() {
+            return self.operate(&what, bytes, op, &operands);
+        }
         let (array, offset, len) = (self.memory.array(), bytes.start, bytes.end - bytes.start);
         let request = Request::Target { array, offset, len, op, operands };
         let completion = self.node.submit(request, None);
@@ -255,6 +260,31 @@ impl ArrayCore {
         match self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit)? {
             Value::Bytes(bytes) => Ok(bytes),
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Performs an operation on memory that all nodes map (COH-16.9).
+    #[track_caller]
+    fn operate(
+        &self,
+        what: &str,
+        bytes: Range<u64>,
+        op: TargetOp,
+        operands: &[u8],
+    ) -> Result<Vec<u8>> {
+        let begun = Instant::now();
+        let is_late = || self.limit.is_some_and(|limit| begun.elapsed() >= limit);
+        let mut goes_on = || self.node.departures.over().is_none() && !is_late();
+        let change = |old: &[u8]| op.change(old, operands);
+        let change: Option<&dyn Fn(&[u8]) -> Vec<u8>> = op.is_change().then_some(&change);
+        let place = bytes.start as usize..bytes.end as usize;
+        match self.memory.operate(place, change, &mut goes_on)? {
+            Some(old) if op.has_result() => Ok(old),
+            Some(_) => Ok(Vec::new()),
+            None => Err(match self.node.departures.over() {
+                Some(failure) => Error::failed(what, failure),
+                None => Cause::Timeout { what: what.to_owned(), waited: begun.elapsed() }.into(),
+            }),
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) fn lasting_len(file: impl AsFd) -> io::Result<u64> {
 }
 
 /// Allocates the pages of a range of a memory file.
-pub(super) fn reserve(file: &OwnedFd, offset: usize, len: usize) -> Result<(), MemoryError> {
+pub(crate) fn reserve(file: &OwnedFd, offset: usize, len: usize) -> Result<(), MemoryError> {
     loop {
         match fallocate(file, FallocateFlags::empty(), offset as u64, len as u64) {
             Ok(()) => return Ok(()),

@@ -48,9 +48,9 @@ pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};
 pub use gather::Gather;
 pub use huge::{PageSize, ask_for_huge_pages, huge_page};
-pub(crate) use memfd::lasting_len;
 #[cfg(not(all(test, loom)))]
 pub(crate) use memfd::sealed as sealed_file;
+pub(crate) use memfd::{lasting_len, reserve as reserve_file};
 pub use region::weak::WeakRegion;
 pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind};
 pub use scatter::Scatter;

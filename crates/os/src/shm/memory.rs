@@ -119,6 +119,13 @@ mod real {
             self.word(place).swap(value, order)
         }
 
+        /// Stores `new` if the word is `old`. Returns `true` if it was.
+        #[inline]
+        pub fn exchange(&self, place: usize, old: u64, new: u64) -> bool {
+            let (done, failed) = (Ordering::SeqCst, Ordering::Relaxed);
+            self.word(place).compare_exchange(old, new, done, failed).is_ok()
+        }
+
         /// Sets these bits, as a full fence.
         pub fn or(&self, place: usize, bits: u64) {
             self.word(place).fetch_or(bits, Ordering::SeqCst);
@@ -233,6 +240,10 @@ mod modelled {
         }
         pub fn swap(&self, place: usize, value: u64, order: Ordering) -> u64 {
             self.0[place / 8].swap(value, order)
+        }
+        pub fn exchange(&self, place: usize, old: u64, new: u64) -> bool {
+            let (done, failed) = (Ordering::SeqCst, Ordering::Relaxed);
+            self.0[place / 8].compare_exchange(old, new, done, failed).is_ok()
         }
         pub fn or(&self, place: usize, bits: u64) {
             self.0[place / 8].fetch_or(bits, Ordering::SeqCst);

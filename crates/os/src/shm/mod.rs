@@ -8,6 +8,7 @@
 //! - [`Mapped`]: a local peer's region that is accessed without asking its owner. [`Grants`] is the
 //!   owner's side.
 //! - [`Arena`]: words that all nodes of a job map if they are on one machine.
+//! - [`Segment`]: the guards of all nodes of a machine over an array that they share.
 //! - [`Watch`]: one descriptor for all control sockets of a node.
 //!
 //! The memory is a sealed file, so that neither process can make the other's accesses fail.
@@ -29,7 +30,9 @@ mod memory;
 mod models;
 #[cfg(not(all(test, loom)))]
 mod pair;
+mod planted;
 mod ring;
+mod segment;
 #[cfg(not(all(test, loom)))]
 mod watch;
 
@@ -49,5 +52,11 @@ pub use memory::Part;
 #[cfg(not(all(test, loom)))]
 pub use pair::{Pair, PairRole, shared_memory};
 pub use ring::{Full, Reader, RingView, STEP_BODY, Writer};
+pub use segment::{ArrayForm, Extent, GuardEntry};
+#[cfg(not(all(test, loom)))]
+pub use segment::{
+    OtherGuard, OwnedInterval, OwnedOverlap, Segment, SegmentMembers, SegmentTable,
+    segment_file_len,
+};
 #[cfg(not(all(test, loom)))]
 pub use watch::Watch;

@@ -2,7 +2,7 @@
 
 use super::array_block::ArrayBlock;
 use crate::error::Result;
-use crate::shared::core::ArrayCore;
+use crate::shared::core::{ArrayCore, kind_of};
 use crate::shared::element::Element;
 use oikaze_os::memory::tracking as os;
 use oikaze_protocol::Rank;
@@ -268,10 +268,13 @@ impl<'a, T: Element> BlockWriteGuard<'a, T> {
     /// Ends the guard, as [`WriteGuard::release`](crate::shared::WriteGuard::release).
     ///
     /// # Errors
-    /// A page was lost with its home. No node sees the writes to it.
-    pub fn release(self) -> Result<()> {
-        let lost = self.guard.lost_page();
-        lost.map_or(Ok(()), |lost| Err(self.array.lost("give back a write guard", lost)))
+    /// As [`WriteGuard::release`](crate::shared::WriteGuard::release).
+    pub fn release(mut self) -> Result<()> {
+        let array = self.array;
+        if let Some(lost) = self.guard.lost_page() {
+            return Err(array.lost("give back a write guard", lost));
+        }
+        self.guard.end().map_or(Ok(()), |race| Err(race.into()))
     }
 }
 
@@ -345,15 +348,17 @@ impl ArrayCore {
         let rows = block.rows();
         rows.iter().try_for_each(|row| self.check_not_lost(row))?;
         let write = self.begin_write(&rows, ownership)?;
-        let rows = self.rows_as::<T>(&rows);
-        let run = rows.first().map_or(0, Range::len);
-        let guard = self.memory.rows_mut(&rows).inspect_err(|_| self.abandon_write(write))?;
+        let lent = self.rows_as::<T>(&rows);
+        let run = lent.first().map_or(0, Range::len);
+        let guard = self.memory.rows_mut(&lent, kind_of(ownership));
+        let guard = guard.inspect_err(|_| self.abandon_write(write))?;
+        self.note_owned(&rows, ownership);
         Ok(BlockWriteGuard {
             array: self,
             block,
             run,
             guard,
-            write: Some(write),
+            write,
             push: Vec::new(),
             is_owner: ownership == Ownership::Owned,
         })

@@ -4,7 +4,7 @@ use super::{ranges, strides};
 use crate::error::Result;
 use crate::shared::block::array_block::ArrayBlock;
 use crate::shared::core::ArrayCore;
-use oikaze_os::memory::tracking::{LentBytes, SharedMemory};
+use oikaze_os::memory::tracking::{KeptBytes, LentBytes};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::WriteId;
 use std::fmt;
@@ -29,14 +29,14 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct PlainMemory {
     /// Keeps the memory mapped.
-    _memory: Arc<SharedMemory>,
+    _kept: KeptBytes,
     address: usize,
     len: usize,
 }
 
 impl PlainMemory {
-    pub(super) fn new(memory: Arc<SharedMemory>, address: *mut u8, len: usize) -> Self {
-        Self { _memory: memory, address: address as usize, len }
+    pub(super) fn new(kept: KeptBytes, address: *mut u8, len: usize) -> Self {
+        Self { _kept: kept, address: address as usize, len }
     }
 
     /// Returns the address of the first element.
@@ -83,7 +83,7 @@ macro_rules! guard_of_block {
                 let rows = self.shape().into_iter().zip(self.strides());
                 let last: usize = rows.map(|(len, stride)| len.saturating_sub(1) * stride).sum();
                 let len = if self.block.is_empty() { 0 } else { last + self.array.element_size() };
-                PlainMemory::new(Arc::clone(&self.array.memory), self.address(), len)
+                PlainMemory::new(self.lent.keep(), self.address(), len)
             }
 
             /// Returns the number of elements of the block along each axis.
@@ -108,10 +108,13 @@ macro_rules! guard_of_block {
             ///
             /// # Errors
             /// A page was lost with its home, and the guard has shown old bytes of the page. No
-            /// node sees writes to it.
-            pub fn release(self) -> Result<()> {
-                let lost = self.lent.lost_page();
-                lost.map_or(Ok(()), |lost| Err(self.array.lost($doing, lost)))
+            /// node sees writes to it. Or what has changed under the guard is not stored, because a
+            /// guard of another node is in the way.
+            pub fn release(mut self) -> Result<()> {
+                if let Some(lost) = self.lent.lost_page() {
+                    return Err(self.array.lost($doing, lost));
+                }
+                self.lent.end().map_or(Ok(()), |race| Err(race.into()))
             }
         }
 

@@ -7,7 +7,7 @@ mod guard;
 pub use guard::{PlainMemory, UntypedReadGuard, UntypedWriteGuard};
 
 use super::builder::ArrayBuilder;
-use super::core::ArrayCore;
+use super::core::{ArrayCore, kind_of};
 use super::element::ElementType;
 use super::shape::Extents;
 use crate::error::{Error, Result};
@@ -15,10 +15,10 @@ use crate::job::handle::Job;
 use crate::shared::block::array_block::ArrayBlock;
 use crate::shared::builder::distribution::Distribution;
 use crate::tables::element_kind::ElementKind;
-use oikaze_os::memory::tracking::SharedMemory;
+use oikaze_os::memory::tracking::{GuardKind, KeptBytes, SharedMemory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::ArrayStatistics;
-use oikaze_protocol::coherence::{Access, Ownership, TargetOp};
+use oikaze_protocol::coherence::{Ownership, TargetOp};
 use oikaze_protocol::rma::{Accumulation, Combine, Width};
 use std::fmt;
 use std::ops::Range;
@@ -165,7 +165,8 @@ impl UntypedArray {
     /// one of them writes it.
     ///
     /// # Errors
-    /// A page was lost with its home, or this process is a child of fork.
+    /// A page was lost with its home, or this process is a child of fork. Or all nodes map the
+    /// memory, and a guard of a node in Rust is alive, which would see the stores.
     pub fn plain(&self) -> Result<PlainMemory> {
         let array = &self.array;
         array.check_lazy(std::slice::from_ref(&(0..array.len())))?;
@@ -173,7 +174,13 @@ impl UntypedArray {
         let memory: &Arc<SharedMemory> = &array.memory;
         let address = memory.plain_address()?;
         let len = array.len().saturating_mul(array.element_size());
-        Ok(PlainMemory::new(Arc::clone(memory), address, len))
+        Ok(PlainMemory::new(KeptBytes::all_of(memory), address, len))
+    }
+
+    /// Does what [`SharedArray::why_not_shared`] does.
+    #[must_use]
+    pub fn why_not_shared(&self) -> Option<&str> {
+        self.array.why_not_shared()
     }
 
     /// Checks a part that a program gave as one range for each axis.
@@ -189,7 +196,7 @@ impl UntypedArray {
         let (array, block) = (&self.array, self.block(part)?);
         let rows = block.rows();
         array.make_readable(&rows)?;
-        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), Access::Read)?;
+        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), GuardKind::Read)?;
         Ok(UntypedReadGuard::new(Arc::clone(array), lent, block))
     }
 
@@ -215,10 +222,11 @@ impl UntypedArray {
         let rows = block.rows();
         rows.iter().try_for_each(|row| array.check_not_lost(row))?;
         let write = array.begin_write(&rows, ownership)?;
-        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), Access::Write);
+        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), kind_of(ownership));
         let lent = lent.inspect_err(|_| array.abandon_write(write))?;
+        array.note_owned(&rows, ownership);
         let is_owner = ownership == Ownership::Owned;
-        Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, Some(write), is_owner))
+        Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, write, is_owner))
     }
 
     /// Returns a guard of a block to read, whose pages come when they are touched, as
@@ -230,7 +238,7 @@ impl UntypedArray {
         let (array, block) = (&self.array, self.block(part)?);
         let rows = block.rows();
         array.check_lazy(&rows)?;
-        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), Access::Read)?;
+        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), GuardKind::Read)?;
         Ok(UntypedReadGuard::new(Arc::clone(array), lent, block))
     }
 
@@ -244,7 +252,7 @@ impl UntypedArray {
         let rows = block.rows();
         array.check_lazy(&rows)?;
         array.make_plain();
-        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), Access::Write)?;
+        let lent = array.memory.lend(&array.rows_as::<u8>(&rows), GuardKind::Merge)?;
         Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, None, false))
     }
 

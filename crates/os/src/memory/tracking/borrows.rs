@@ -11,6 +11,7 @@ use oikaze_protocol::limits::PAGE;
 
 use super::error::{END_GUARD, SharedError};
 use super::live_guards::{LiveGuards, Taker};
+use super::others::GuardKind;
 use super::pending::PendingBytes;
 use crate::processes::origin::Origin;
 use crate::processes::signals::{Locked, locked};
@@ -44,7 +45,7 @@ struct LiveGuard {
     bytes: Range<usize>,
     /// Rows of a guard that is not one range, in order and disjoint. It is empty for one range.
     rows: Vec<Range<usize>>,
-    writer: bool,
+    kind: GuardKind,
     taker: Taker,
     /// Line of the program, unless the caller is not written in Rust.
     taken_at: Option<&'static Location<'static>>,
@@ -93,7 +94,7 @@ impl LiveGuard {
 
     fn describe(&self) -> String {
         let Range { start, end } = self.bytes;
-        let does = if self.writer { "writes" } else { "reads" };
+        let does = if self.kind.writes() { "writes" } else { "reads" };
         let taken_at = self.taken_at.map_or_else(String::new, |at| format!(", taken at {at},"));
         format!("a guard that {does} bytes {start}..{end}{taken_at}")
     }
@@ -164,12 +165,14 @@ impl Borrows {
     pub fn describe_one(&self, of_this_thread: bool) -> Option<String> {
         let taker = of_this_thread.then(Taker::current);
         let held = self.lock();
-        let is_meant =
-            |entry: &&LiveGuard| taker.as_ref().is_none_or(|taker| *taker == entry.taker);
+        let is_meant = |entry: &&LiveGuard| {
+            !entry.kind.is_operation() && taker.as_ref().is_none_or(|taker| *taker == entry.taker)
+        };
         held.ranges.iter().find(is_meant).map(LiveGuard::describe)
     }
 
     /// Lends `bytes`, or reports a conflicting guard.
+    #[cfg(test)]
     #[track_caller]
     pub(super) fn borrow(
         &self,
@@ -177,7 +180,8 @@ impl Borrows {
         bytes: Range<usize>,
         writer: bool,
     ) -> Result<u64, SharedError> {
-        self.borrow_rows(array, bytes, Vec::new(), writer, Some(Location::caller()))
+        let kind = if writer { GuardKind::Write } else { GuardKind::Read };
+        self.borrow_rows(array, bytes, Vec::new(), kind, Some(Location::caller()))
     }
 
     /// Lends the rows, which are in order, disjoint and in `bytes`, or reports a conflicting guard.
@@ -187,7 +191,7 @@ impl Borrows {
         array: &str,
         bytes: Range<usize>,
         rows: Vec<Range<usize>>,
-        writer: bool,
+        kind: GuardKind,
         taken_at: Option<&'static Location<'static>>,
     ) -> Result<u64, SharedError> {
         let mut held = self.lock();
@@ -196,12 +200,12 @@ impl Borrows {
             !overlap(&e.bytes, &bytes).is_empty()
                 && parts.iter().any(|part| e.parts(part).next().is_some())
         };
-        let conflict = held.ranges.iter().filter(overlaps).find(|e| writer || e.writer);
+        let conflict = held.ranges.iter().filter(overlaps).find(|e| kind.excludes(e.kind));
         if let Some(e) = conflict {
             return Err(SharedError::invalid(
                 format!(
                     "{} bytes {}..{} of array {array:?}",
-                    if writer { "writing" } else { "reading" },
+                    if kind.writes() { "writing" } else { "reading" },
                     bytes.start,
                     bytes.end
                 ),
@@ -212,12 +216,14 @@ impl Borrows {
         let ticket = held.next;
         held.next += 1;
         let taker = Taker::current();
-        self.live.taken(&taker);
+        if !kind.is_operation() {
+            self.live.taken(&taker);
+        }
         held.ranges.push(LiveGuard {
             ticket,
             bytes,
             rows,
-            writer,
+            kind,
             taker,
             taken_at,
             shown: BTreeSet::new(),
@@ -236,7 +242,9 @@ impl Borrows {
         let mut held = self.lock();
         let Some(at) = held.ranges.iter().rposition(|e| e.ticket == ticket) else { return };
         let ended = held.ranges.swap_remove(at);
-        self.live.ended(&ended.taker);
+        if !ended.kind.is_operation() {
+            self.live.ended(&ended.taker);
+        }
         let BorrowTable { ranges, pending, .. } = &mut *held;
         if !pending.is_empty() {
             let is_free = |byte| !ranges.iter().any(|entry| entry.covers(byte));

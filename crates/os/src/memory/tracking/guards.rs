@@ -9,21 +9,39 @@ use std::sync::Arc;
 use bytemuck::{CheckedBitPattern, NoUninit};
 
 use super::error::SharedError;
+use super::hold::{Hold, Wanted};
+use super::others::GuardKind;
+use super::private_copy::PrivateCopy;
 use super::shared_memory::SharedMemory;
 use oikaze_protocol::coherence::Access;
 use oikaze_protocol::limits::PAGE;
 
-/// Ends a borrow when dropped.
+/// Ends what a guard holds when dropped.
 struct Loan<'a> {
     memory: &'a SharedMemory,
-    ticket: u64,
-    bytes: Range<usize>,
+    hold: Hold,
+}
+
+impl Loan<'_> {
+    fn lost_page(&self) -> Option<(u64, u32)> {
+        self.memory.lost_page(&self.hold.bytes)
+    }
+
+    /// Returns the address at which the guard shows its first byte.
+    fn address(&self) -> usize {
+        self.memory.shown_at(&self.hold, self.hold.bytes.start)
+    }
 }
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        self.memory.end_loan(self.ticket);
+        self.memory.drop_hold(&mut self.hold);
     }
+}
+
+/// Returns the access of a guard.
+fn access_of(kind: GuardKind) -> Access {
+    if kind == GuardKind::Read { Access::Read } else { Access::Write }
 }
 
 /// Read access to elements of a shared array.
@@ -43,16 +61,24 @@ impl<T> ReadGuard<'_, T> {
     /// [`SharedMemory::lost_page`].
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
-        self.loan.memory.lost_page(&self.loan.bytes)
+        self.loan.lost_page()
     }
 }
 
 impl<T> WriteGuard<'_, T> {
+    /// Ends the guard, which has no elements from then on. Returns the race that it has found, if
+    /// any (COH-16.7).
+    #[must_use]
+    pub fn end(&mut self) -> Option<SharedError> {
+        self.elements = &mut [];
+        self.loan.memory.end_hold(&mut self.loan.hold)
+    }
+
     /// Returns a page of this guard that was lost with its home, and the home: see
     /// [`SharedMemory::lost_page`].
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
-        self.loan.memory.lost_page(&self.loan.bytes)
+        self.loan.lost_page()
     }
 }
 
@@ -119,11 +145,6 @@ impl SharedMemory {
         }
     }
 
-    /// Returns the address of the first of these bytes in the view.
-    fn address(&self, bytes: &Range<usize>) -> usize {
-        self.view().base() + bytes.start
-    }
-
     /// Lends elements for reading. A touch of an invalid page waits for its home.
     ///
     /// # Errors
@@ -134,15 +155,13 @@ impl SharedMemory {
         &self,
         elements: Range<usize>,
     ) -> Result<ReadGuard<'_, T>, SharedError> {
-        let bytes = self.element_bytes::<T>(&elements)?;
-        self.expect_touches(&bytes, Access::Read)?;
-        let ticket = self.borrows().borrow(self.name(), bytes.clone(), false)?;
-        let loan = Loan { memory: self, ticket, bytes };
-        let first = self.address(&loan.bytes);
-        // SAFETY: inside the view, which lives as long as `self`; aligned, since the view starts on
-        // a page and `T`'s size is a multiple of its alignment; `checked` has seen that all bits
-        // are a `T`. No guard of this process writes here, and no byte that another node sends gets
-        // here before the loan has ended (registry, COH-3.9).
+        let loan = self.lend_range::<T>(&elements, GuardKind::Read, Location::caller())?;
+        let first = loan.address();
+        // SAFETY: inside the view or the guard's copy, which live as long as the loan; aligned,
+        // since the view starts on a page, a copy at the same place in a page, and `T`'s size is a
+        // multiple of its alignment; `checked` has seen that all bits are a `T`. No guard of this
+        // process writes here, no byte that another node sends gets here before the loan has ended
+        // (registry, COH-3.9), and no node that maps the memory stores here (COH-16.6, 16.8).
         let elements = unsafe {
             self.checked::<T>(first, &elements)?;
             std::slice::from_raw_parts(first as *const T, elements.len())
@@ -150,27 +169,41 @@ impl SharedMemory {
         Ok(ReadGuard { elements, loan })
     }
 
-    /// Lends elements for reading and writing.
+    /// Lends elements for reading and writing. With [`GuardKind::Merge`], other nodes that map the
+    /// memory may write other elements of the range meanwhile.
     ///
     /// # Errors
-    /// Outside the array, or a live guard of this process covers some of them. Or an element is not
-    /// a valid `T`.
+    /// Outside the array; a live guard of this process covers some of them; a guard of a node that
+    /// maps the memory is in the way; an element is not a valid `T`.
     #[track_caller]
     pub fn slice_mut<T: CheckedBitPattern + NoUninit + 'static>(
         &self,
         elements: Range<usize>,
+        kind: GuardKind,
     ) -> Result<WriteGuard<'_, T>, SharedError> {
-        let bytes = self.element_bytes::<T>(&elements)?;
-        self.expect_touches(&bytes, Access::Write)?;
-        let ticket = self.borrows().borrow(self.name(), bytes.clone(), true)?;
-        let loan = Loan { memory: self, ticket, bytes };
-        let first = self.address(&loan.bytes);
+        let loan = self.lend_range::<T>(&elements, kind, Location::caller())?;
+        let first = loan.address();
         // SAFETY: as in `slice`, and the registry gives these bytes to this guard alone.
         let elements = unsafe {
             self.checked::<T>(first, &elements)?;
             std::slice::from_raw_parts_mut(first as *mut T, elements.len())
         };
         Ok(WriteGuard { elements, loan })
+    }
+
+    /// Lends a range of elements.
+    #[inline]
+    fn lend_range<T>(
+        &self,
+        elements: &Range<usize>,
+        kind: GuardKind,
+        taken_at: &'static Location<'static>,
+    ) -> Result<Loan<'_>, SharedError> {
+        let hull = self.element_bytes::<T>(elements)?;
+        self.expect_touches(&hull, access_of(kind))?;
+        let (rows, taken_at) = (Vec::new(), Some(taken_at));
+        let hold = self.hold(Wanted { hull, rows, kind, lends: true, taken_at })?;
+        Ok(Loan { memory: self, hold })
     }
 
     /// Checks that the bits of lent elements, from the address `first` on, are of type `T`. Other
@@ -222,20 +255,21 @@ impl SharedMemory {
     fn lend_rows<T: CheckedBitPattern + 'static>(
         &self,
         rows: &[Range<usize>],
-        access: Access,
+        kind: GuardKind,
         taken_at: Option<&'static Location<'static>>,
     ) -> Result<(Loan<'_>, Vec<usize>), SharedError> {
         let (hull, bytes) = self.row_bytes::<T>(rows)?;
         for row in &bytes {
-            self.expect_touches(row, access)?;
+            self.expect_touches(row, access_of(kind))?;
         }
-        let addresses: Vec<usize> = bytes.iter().map(|row| self.address(row)).collect();
-        let writes = access == Access::Write;
-        let borrows = self.borrows();
-        let ticket = borrows.borrow_rows(self.name(), hull.clone(), bytes, writes, taken_at)?;
-        let loan = Loan { memory: self, ticket, bytes: hull };
+        let starts: Vec<usize> = bytes.iter().map(|row| row.start).collect();
+        let hold = self.hold(Wanted { hull, rows: bytes, kind, lends: true, taken_at })?;
+        let loan = Loan { memory: self, hold };
+        let addresses: Vec<usize> =
+            starts.into_iter().map(|start| self.shown_at(&loan.hold, start)).collect();
         for (first, elements) in addresses.iter().zip(rows) {
-            // SAFETY: inside the view and aligned, as in `slice`; the loan covers all rows.
+            // SAFETY: inside what the guard shows and aligned, as in `slice`; the loan covers all
+            // rows.
             unsafe { self.checked::<T>(*first, elements)? };
         }
         Ok((loan, addresses))
@@ -251,7 +285,7 @@ impl SharedMemory {
         rows: &[Range<usize>],
     ) -> Result<ReadRows<'_, T>, SharedError> {
         let (loan, addresses) =
-            self.lend_rows::<T>(rows, Access::Read, Some(Location::caller()))?;
+            self.lend_rows::<T>(rows, GuardKind::Read, Some(Location::caller()))?;
         let slice = |(first, elements): (usize, &Range<usize>)| {
             // SAFETY: as in `slice`, for each row; the loan covers all of them.
             unsafe { std::slice::from_raw_parts(first as *const T, elements.len()) }
@@ -259,7 +293,8 @@ impl SharedMemory {
         Ok(ReadRows { rows: addresses.into_iter().zip(rows).map(slice).collect(), loan })
     }
 
-    /// Lends several rows of elements for reading and writing. The rows are in order and disjoint.
+    /// Lends several rows of elements for reading and writing, as [`slice_mut`](Self::slice_mut).
+    /// The rows are in order and disjoint, and those of a block of the array.
     ///
     /// # Errors
     /// As [`slice_mut`](Self::slice_mut).
@@ -267,9 +302,9 @@ impl SharedMemory {
     pub fn rows_mut<T: CheckedBitPattern + NoUninit + 'static>(
         &self,
         rows: &[Range<usize>],
+        kind: GuardKind,
     ) -> Result<WriteRows<'_, T>, SharedError> {
-        let (loan, addresses) =
-            self.lend_rows::<T>(rows, Access::Write, Some(Location::caller()))?;
+        let (loan, addresses) = self.lend_rows::<T>(rows, kind, Some(Location::caller()))?;
         let slice = |(first, elements): (usize, &Range<usize>)| {
             // SAFETY: as in `slice_mut`, for each row; the rows are disjoint.
             unsafe { std::slice::from_raw_parts_mut(first as *mut T, elements.len()) }
@@ -282,33 +317,59 @@ impl SharedMemory {
 /// are those of the other guards.
 pub struct LentBytes {
     memory: Arc<SharedMemory>,
-    ticket: u64,
-    bytes: Range<usize>,
+    hold: Hold,
+}
+
+/// Keeps the memory mapped that a guard has lent by its address.
+#[derive(Clone)]
+pub struct KeptBytes {
+    _memory: Arc<SharedMemory>,
+    _copy: Option<Arc<PrivateCopy>>,
 }
 
 impl LentBytes {
     /// Returns the address of the first byte that is lent.
     #[must_use]
     pub fn address(&self) -> *mut u8 {
-        self.memory.address(&self.bytes) as *mut u8
+        self.memory.shown_at(&self.hold, self.hold.bytes.start) as *mut u8
+    }
+
+    /// Keeps the memory mapped, also after the end of the guard.
+    #[must_use]
+    pub fn keep(&self) -> KeptBytes {
+        KeptBytes { _memory: Arc::clone(&self.memory), _copy: self.hold.copy.clone() }
     }
 
     /// As [`ReadGuard::lost_page`], of all pages from the first row to the last one.
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
-        self.memory.lost_page(&self.bytes)
+        self.memory.lost_page(&self.hold.bytes)
+    }
+
+    /// Ends the loan, as [`WriteGuard::end`] does.
+    #[must_use]
+    pub fn end(&mut self) -> Option<SharedError> {
+        self.memory.end_hold(&mut self.hold)
+    }
+}
+
+impl KeptBytes {
+    /// Keeps all memory of an array mapped.
+    #[must_use]
+    pub fn all_of(memory: &Arc<SharedMemory>) -> KeptBytes {
+        KeptBytes { _memory: Arc::clone(memory), _copy: None }
     }
 }
 
 impl Drop for LentBytes {
     fn drop(&mut self) {
-        self.memory.end_loan(self.ticket);
+        self.memory.drop_hold(&mut self.hold);
     }
 }
 
 impl fmt::Debug for LentBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LentBytes").field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("LentBytes").field("bytes", &self.hold.bytes).finish_non_exhaustive()
     }
 }
 
@@ -321,13 +382,14 @@ impl SharedMemory {
     pub fn lend(
         self: &Arc<Self>,
         rows: &[Range<usize>],
-        access: Access,
+        kind: GuardKind,
     ) -> Result<LentBytes, SharedError> {
-        let (loan, _) = self.lend_rows::<u8>(rows, access, None)?;
-        let (ticket, bytes) = (loan.ticket, loan.bytes.clone());
-        // The new owner ends the loan.
-        std::mem::forget(loan);
-        Ok(LentBytes { memory: Arc::clone(self), ticket, bytes })
+        let (hull, rows) = self.row_bytes::<u8>(rows)?;
+        for row in &rows {
+            self.expect_touches(row, access_of(kind))?;
+        }
+        let hold = self.hold(Wanted { hull, rows, kind, lends: false, taken_at: None })?;
+        Ok(LentBytes { memory: Arc::clone(self), hold })
     }
 }
 
@@ -353,11 +415,18 @@ impl<T> ReadRows<'_, T> {
     /// As [`ReadGuard::lost_page`], of all pages from the first row to the last one.
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
-        self.loan.memory.lost_page(&self.loan.bytes)
+        self.loan.lost_page()
     }
 }
 
 impl<'a, T> WriteRows<'a, T> {
+    /// Does what [`WriteGuard::end`] does.
+    #[must_use]
+    pub fn end(&mut self) -> Option<SharedError> {
+        self.rows = Vec::new();
+        self.loan.memory.end_hold(&mut self.loan.hold)
+    }
+
     /// Returns one row.
     #[must_use]
     pub fn row(&self, number: usize) -> Option<&[T]> {
@@ -379,6 +448,6 @@ impl<'a, T> WriteRows<'a, T> {
     /// As [`ReadGuard::lost_page`], of all pages from the first row to the last one.
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
-        self.loan.memory.lost_page(&self.loan.bytes)
+        self.loan.lost_page()
     }
 }

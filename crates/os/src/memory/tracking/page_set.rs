@@ -190,6 +190,7 @@ impl Pages for PageSet {
 
 #[cfg(test)]
 mod tests {
+    use super::super::others::GuardKind;
     use super::*;
     use crate::features::DisabledFeatures;
     use crate::memory::tracking::choose;
@@ -211,7 +212,7 @@ mod tests {
         set.install(5, 0..3, Access::Write);
         let memory = Arc::clone(set.get(5).unwrap());
         assert_eq!(memory.slice::<u8>(PAGE + 8..PAGE + 11).unwrap()[..], [1, 2, 3]);
-        memory.slice_mut::<u8>(PAGE..PAGE + 1).unwrap()[0] = 7;
+        memory.slice_mut::<u8>(PAGE..PAGE + 1, GuardKind::Write).unwrap()[0] = 7;
         set.set_access(5, 0..3, Access::Read);
         let mut page = [0; PAGE];
         set.read(5, 1, &mut page);
@@ -232,7 +233,7 @@ mod tests {
         assert!(set.failure().unwrap().contains("reading 1 bytes"), "the first is told");
         // No thread serves faults here, so a touch that trapped would wait for ever.
         let memory = Arc::clone(set.get(5).unwrap());
-        memory.slice_mut::<u8>(PAGE..PAGE + 1).unwrap()[0] = 7;
+        memory.slice_mut::<u8>(PAGE..PAGE + 1, GuardKind::Write).unwrap()[0] = 7;
         assert_eq!(memory.slice::<u8>(0..1).unwrap()[0], 0);
     }
 }

@@ -10,6 +10,7 @@ use oikaze_protocol::limits::PAGE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::error::SharedError;
+use super::others::GuardKind;
 use super::shared_memory::SharedMemory;
 use super::trackers::tracker::{FaultAt, Tracker};
 use crate::processes::signals::SignalsBlocked;
@@ -61,11 +62,14 @@ fn wrong(what: &str) -> SharedError {
 /// Loads from page 0, then stores to it, then stores to page 1.
 fn touch(memory: &SharedMemory) -> Result<(), SharedError> {
     let loaded = std::hint::black_box(&memory.slice::<u64>(0..1)?[..]).first().copied();
-    if let Some(word) = std::hint::black_box(&mut memory.slice_mut::<u64>(0..1)?[..]).first_mut() {
+    if let Some(word) =
+        std::hint::black_box(&mut memory.slice_mut::<u64>(0..1, GuardKind::Write)?[..]).first_mut()
+    {
         *word = 8;
     }
     if let Some(word) =
-        std::hint::black_box(&mut memory.slice_mut::<u64>(WORDS..WORDS + 1)?[..]).first_mut()
+        std::hint::black_box(&mut memory.slice_mut::<u64>(WORDS..WORDS + 1, GuardKind::Write)?[..])
+            .first_mut()
     {
         *word = 9;
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +16,10 @@ use super::borrows::{AliasBytes, Borrows, Incoming};
 use super::error::SharedError;
 use super::live_guards::LiveGuards;
 use super::lost_pages::LostPages;
+use super::others::{GuardBytes, GuardKind, OtherNodes};
 use super::trackers::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
-use crate::memory::{MemoryError, Region, memfd, room};
+use crate::memory::{MemoryError, Region, huge_page, memfd, room};
 use crate::processes::origin::Origin;
 
 /// Bytes from which on free memory is checked. The check costs some 50 µs.
@@ -34,13 +36,17 @@ const CHECKED: usize = 16 << 20;
 /// - It refuses a guard that overlaps a writing guard, and a writing guard that overlaps any guard.
 /// - Bytes that arrive from other nodes and differ from what a live guard has shown wait in the
 ///   registry until the guard ends (COH-3.9). Only a program with a data race has such bytes.
+/// - Memory that other nodes map ([`SharedMemory::of_segment`]) is lent only where [`OtherNodes`]
+///   have no guard in the way, or else as a private copy (COH-16.6 to 16.8).
 #[derive(Debug)]
 pub struct SharedMemory {
     name: String,
     bytes: usize,
     view: View,
     alias: Arc<Mapping>,
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
+    /// Other nodes that map the memory. The view is not tracked then (COH-16.2).
+    others: Option<Arc<dyn OtherNodes>>,
     tracker: Arc<dyn Tracker>,
     /// One bit per page, set if the memfd has memory there (a hint: the alias can also make memory
     /// appear).
@@ -65,10 +71,7 @@ impl SharedMemory {
         let failed =
             |e| SharedError::memory(format!("making shared array {name:?} of {bytes} bytes"), e);
         let len = whole_pages(bytes.max(1)).map_err(failed)?;
-        // The name shows only in /proc/PID/maps. The kernel allows 249 bytes and no NUL.
-        let label: String =
-            format!("oikaze:{name}").chars().filter(|c| !c.is_control()).take(60).collect();
-        let file = memfd::sparse(&label, len).map_err(failed)?;
+        let file = sparse_file(name, len).map_err(failed)?;
         let map = || Mapping::of_file(file.as_fd(), len).map_err(failed);
         let (alias, view) = (Arc::new(map()?), map()?);
         // Pages are tracked one by one (4 KiB), and a huge page would hide touches. A kernel
@@ -81,20 +84,63 @@ impl SharedMemory {
         advise(&view, Advice::LinuxDontFork).map_err(failed)?;
         let view = View::new(array, view);
         tracker.attach(&view)?;
-        let words = (len / PAGE).div_ceil(64);
-        let present = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Ok(SharedMemory {
+        Ok(SharedMemory::over(name, bytes, view, alias, Arc::new(file), tracker))
+    }
+
+    /// Makes the memory of an array that other nodes map, too, of the first `bytes` bytes of a
+    /// file. The view is not tracked. `tracker` is for an array that replaces this one.
+    ///
+    /// # Errors
+    /// As [`SharedMemory::new`].
+    pub fn of_segment(
+        array: ArrayId,
+        name: &str,
+        bytes: usize,
+        file: &Arc<OwnedFd>,
+        others: Arc<dyn OtherNodes>,
+        tracker: Arc<dyn Tracker>,
+    ) -> Result<SharedMemory, SharedError> {
+        let failed =
+            |e| SharedError::memory(format!("mapping shared array {name:?} of {bytes} bytes"), e);
+        let len = whole_pages(bytes.max(1)).map_err(failed)?;
+        let map = || {
+            let mapping = match huge_page().filter(|size| len >= *size) {
+                Some(size) => Mapping::of_file_aligned(file.as_fd(), len, size),
+                None => Mapping::of_file(file.as_fd(), len),
+            };
+            let mapping = mapping.map_err(failed)?;
+            advise(&mapping, Advice::LinuxDontFork).map_err(failed)?;
+            Ok(mapping)
+        };
+        let (alias, view) = (Arc::new(map()?), View::new(array, map()?));
+        let file = Arc::clone(file);
+        let mut memory = SharedMemory::over(name, bytes, view, alias, file, tracker);
+        memory.others = Some(others);
+        Ok(memory)
+    }
+
+    fn over(
+        name: &str,
+        bytes: usize,
+        view: View,
+        alias: Arc<Mapping>,
+        file: Arc<OwnedFd>,
+        tracker: Arc<dyn Tracker>,
+    ) -> SharedMemory {
+        let words = (view.len() / PAGE).div_ceil(64);
+        SharedMemory {
             name: name.to_owned(),
             bytes,
             view,
             alias,
             file,
+            others: None,
             tracker,
-            present,
+            present: (0..words).map(|_| AtomicU64::new(0)).collect(),
             borrows: Borrows::default(),
             origin: Origin::here(),
             lost: LostPages::default(),
-        })
+        }
     }
 
     /// Makes the array count its guards in `live` too.
@@ -128,7 +174,19 @@ impl SharedMemory {
         self.view.pages()
     }
 
-    /// Returns the tracker that watches the view.
+    /// Returns the other nodes that map the memory, if any may. Such memory has no page states.
+    #[inline]
+    #[must_use]
+    pub fn others(&self) -> Option<&Arc<dyn OtherNodes>> {
+        self.others.as_ref()
+    }
+
+    /// Returns `true` in the process that made the memory, and not in a child of fork.
+    pub(super) fn is_own_process(&self) -> bool {
+        self.origin.is_here()
+    }
+
+    /// Returns the tracker that watches the view, or that would.
     #[must_use]
     pub fn tracker(&self) -> &Arc<dyn Tracker> {
         &self.tracker
@@ -157,7 +215,62 @@ impl SharedMemory {
     /// See [`Tracker::expect_touches`].
     pub fn plain_address(&self) -> Result<*mut u8, SharedError> {
         self.expect_touches(&(0..self.bytes), Access::Write)?;
+        self.mark()?;
         Ok(self.view.base() as *mut u8)
+    }
+
+    /// Tells other nodes that map the memory that this node stores through plain pointers from now
+    /// on (COH-16.8).
+    ///
+    /// # Errors
+    /// A guard of another node that lends a reference into the memory is alive.
+    pub fn mark(&self) -> Result<(), SharedError> {
+        self.others.as_ref().map_or(Ok(()), |others| {
+            others.mark().map_err(|other| self.refusal(GuardKind::Write, &(0..self.bytes), other))
+        })
+    }
+
+    /// Performs an operation on bytes of memory that other nodes map, as one step with respect to
+    /// all other operations (COH-16.9). Returns the bytes from before. `change` makes the new bytes
+    /// of them, if the operation changes any. Returns `None` if `goes_on` says that nobody should
+    /// wait any longer for the operation of another node.
+    ///
+    /// # Errors
+    /// Outside the array; a guard is in the way; the memory is of this node alone.
+    #[track_caller]
+    pub fn operate(
+        &self,
+        bytes: Range<usize>,
+        change: Option<&dyn Fn(&[u8]) -> Vec<u8>>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Vec<u8>>, SharedError> {
+        let kind = if change.is_some() { GuardKind::Operation } else { GuardKind::ReadOperation };
+        let taken_at = Some(Location::caller());
+        self.check("operating on", bytes.start, bytes.len())?;
+        let Some(others) = &self.others else {
+            return Err(self.refusal(kind, &bytes, "the memory is of this node alone".to_owned()));
+        };
+        let ticket =
+            self.borrows.borrow_rows(&self.name, bytes.clone(), Vec::new(), kind, taken_at)?;
+        let (mut old, mut outcome) = (vec![0; bytes.len()], Ok(()));
+        let mut operation = || {
+            outcome = self.read(bytes.start, &mut old);
+            if let Some(change) = change {
+                let new = change(&old);
+                self.store_beside_guards(bytes.start, new.get(..bytes.len()).unwrap_or(&new));
+            }
+        };
+        let range = bytes.start as u64..bytes.end as u64;
+        let guard = GuardBytes { kind, bytes: range, is_block: false, lends: false, taken_at };
+        let done = others.operate(&guard, goes_on, &mut operation);
+        self.end_loan(ticket);
+        let done = done.map_err(|other| self.refusal(kind, &bytes, other))?;
+        outcome.map(|()| done.then_some(old))
+    }
+
+    /// Stores bytes through the alias, where no guard of any node is in the way.
+    pub(super) fn store_beside_guards(&self, at: usize, bytes: &[u8]) {
+        AliasBytes::store(self, at, bytes);
     }
 
     /// Returns the alias as a region. Messages of pages are gathered from it and received into it.
@@ -222,6 +335,9 @@ impl SharedMemory {
     /// See [`Tracker::install`].
     pub fn install(&self, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
         self.populate(pages.clone())?;
+        if self.others.is_some() {
+            return Ok(());
+        }
         self.tracker.install(&self.view, pages, access)
     }
 
@@ -244,7 +360,9 @@ impl SharedMemory {
     /// Stops tracking the view. All its pages show what this node has, and threads that wait in it
     /// go on.
     pub(super) fn release(&self) {
-        self.tracker.detach(&self.view);
+        if self.others.is_none() {
+            self.tracker.detach(&self.view);
+        }
     }
 
     fn check(&self, what: &str, offset: usize, len: usize) -> Result<(), SharedError> {
@@ -323,6 +441,9 @@ impl SharedMemory {
         bytes: &Range<usize>,
         access: Access,
     ) -> Result<(), SharedError> {
+        if self.others.is_some() {
+            return Ok(());
+        }
         let pages = (bytes.start / PAGE) as u64..bytes.end.div_ceil(PAGE) as u64;
         self.tracker.expect_touches(&self.view, pages, access)
     }
@@ -351,6 +472,17 @@ impl AliasBytes for SharedMemory {
             };
         }
     }
+}
+
+/// Creates a file without memory, of at least `len` bytes, for an array of this name.
+///
+/// # Errors
+/// [`MemoryError`].
+pub fn sparse_file(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
+    // The name shows only in /proc/PID/maps. The kernel allows 249 bytes and no NUL.
+    let label: String =
+        format!("oikaze:{name}").chars().filter(|c| !c.is_control()).take(60).collect();
+    memfd::sparse(&label, len)
 }
 
 /// Gives the kernel advice about a whole mapping that changes none of its bytes.
@@ -416,7 +548,7 @@ mod tests {
                 .to_string()
                 .contains("the array has 12 of them")
         );
-        assert!(memory.slice_mut::<u64>(usize::MAX / 8..usize::MAX / 4).is_err());
+        assert!(memory.slice_mut::<u64>(usize::MAX / 8..usize::MAX / 4, GuardKind::Write).is_err());
         #[allow(clippy::reversed_empty_ranges)]
         let backwards = 3..2;
         assert!(memory.slice::<u8>(backwards).is_err());
@@ -427,8 +559,8 @@ mod tests {
     fn overlapping_guards_are_refused_and_disjoint_ones_are_not() {
         let memory = array(4 * PAGE).unwrap();
         memory.install(0..4, Access::Write).unwrap();
-        let mut low = memory.slice_mut::<f32>(0..10).unwrap();
-        let mut high = memory.slice_mut::<f32>(10..20).unwrap();
+        let mut low = memory.slice_mut::<f32>(0..10, GuardKind::Write).unwrap();
+        let mut high = memory.slice_mut::<f32>(10..20, GuardKind::Write).unwrap();
         low[9] = 1.0;
         high[0] = 2.0;
         assert!(memory.slice::<f32>(9..11).is_err());

@@ -140,6 +140,18 @@ impl Arena {
         })
     }
 
+    /// Returns the number of members.
+    #[must_use]
+    pub fn members(&self) -> u32 {
+        self.members
+    }
+
+    /// Returns `true` if the kernel says that the process of another member has ended.
+    #[must_use]
+    pub fn process_has_ended(&self, rank: Rank) -> bool {
+        self.lines.get(&rank).is_some_and(|line| line.process_has_ended())
+    }
+
     /// Wakes members that sleep, and those that sleep on their words.
     #[inline]
     fn wake(&self, sleepers: u64, word_sleepers: u64) {

@@ -10,7 +10,6 @@ mod member;
 #[cfg(all(test, loom))]
 mod models;
 mod pieces;
-mod planted;
 mod points;
 mod slots;
 mod words;

@@ -1,11 +1,11 @@
 //! Models members of an arena as threads ([`crate::models`]).
 
 use super::pieces::{self, PieceBuffers, PieceNumber};
-use super::planted::{Bug, PLANTED};
 use super::slots::{self, Slots};
 use super::words::{CallWay, WordSleep, Words, len_of};
 use crate::models::model;
 use crate::shm::memory::Memory;
+use crate::shm::planted::{Bug, PLANTED};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
@@ -275,22 +275,25 @@ fn loom_slots_have_no_torn_heads() {
 
 /// Each planted bug makes a model fail, in a process of its own.
 #[test]
-fn loom_arena_planted_bugs_are_caught() {
-    const MODELS: [&str; 9] = [
-        "loom_arena_members_go_one_way",
-        "loom_arena_members_go_the_way_of_member_0",
-        "loom_arena_sleeper_is_woken_by_who_comes",
-        "loom_arena_sleeper_is_woken_by_who_gives_up",
-        "loom_arena_word_sleeper_is_woken_at_the_end_of_a_call",
-        "loom_arena_word_sleeper_is_woken_by_a_step",
-        "loom_slots_keep_what_a_member_gives_until_all_have_read",
-        "loom_slots_have_no_torn_heads",
-        "loom_pieces_stay_until_all_have_read_them",
+fn loom_shm_planted_bugs_are_caught() {
+    const MODELS: [&str; 13] = [
+        "arena::models::loom_arena_members_go_one_way",
+        "arena::models::loom_arena_members_go_the_way_of_member_0",
+        "arena::models::loom_arena_sleeper_is_woken_by_who_comes",
+        "arena::models::loom_arena_sleeper_is_woken_by_who_gives_up",
+        "arena::models::loom_arena_word_sleeper_is_woken_at_the_end_of_a_call",
+        "arena::models::loom_arena_word_sleeper_is_woken_by_a_step",
+        "arena::models::loom_slots_keep_what_a_member_gives_until_all_have_read",
+        "arena::models::loom_slots_have_no_torn_heads",
+        "arena::models::loom_pieces_stay_until_all_have_read_them",
+        "segment::models::loom_two_writers_are_never_both_in_place",
+        "segment::models::loom_a_mark_and_a_guard_see_each_other",
+        "segment::models::loom_an_entry_is_read_whole_or_not_at_all",
+        "segment::models::loom_operations_are_alone_in_a_group",
     ];
-    let module = module_path!().split_once("::").map_or("", |(_, module)| module);
     let fails = |bug: &str, model: &str| {
         let mut tests = Command::new(std::env::current_exe().unwrap());
-        let test = format!("{module}::{model}");
+        let test = format!("shm::{model}");
         let ended = tests.args(["--exact", &test]).env(PLANTED, bug).output().unwrap();
         let shown = String::from_utf8_lossy(&ended.stdout);
         assert!(shown.contains("running 1 test"), "{test} did not run: {shown}");

@@ -4,9 +4,9 @@
 //! A member has a few buffers, which its pieces take in turn. Only the member writes them. Its word
 //! of progress says which pieces of all members it has read. Every word is read once and checked.
 
-use super::planted::{Bug, planted};
 use super::points::pass_point;
 use crate::shm::memory::{Memory, Ordering, Part};
+use crate::shm::planted::{Bug, planted};
 use oikaze_protocol::collective::PIECES_MAX;
 
 /// Buffers of a member. Few in models, so that they are used again.

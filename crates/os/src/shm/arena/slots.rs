@@ -3,9 +3,9 @@
 //! A member has a few slots, which its collectives take in turn. Only the member writes them. Every
 //! word is read once and checked.
 
-use super::planted::{Bug, planted};
 use super::points::pass_point;
 use crate::shm::memory::{Memory, Ordering, Part, fence};
+use crate::shm::planted::{Bug, planted};
 
 /// Slots of a member. Few in models, so that they are used again.
 pub(super) const SLOTS: u64 = if cfg!(all(test, loom)) { 2 } else { 4 };

@@ -4,9 +4,9 @@
 //! Only its owner writes a member's line, but for nonsense from a faulty process. Every word is
 //! read once and checked.
 
-use super::planted::{Bug, planted};
 use super::points::pass_point;
 use crate::shm::memory::{Memory, Ordering, fence};
+use crate::shm::planted::{Bug, planted};
 
 /// Maximum number of members. Each has a bit in the word of sleepers.
 pub const MEMBERS_MAX: usize = 64;

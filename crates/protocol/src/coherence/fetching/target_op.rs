@@ -59,16 +59,21 @@ impl TargetOp {
         }
     }
 
-    pub(crate) fn is_change(self) -> bool {
+    /// Returns `true` if the operation changes elements.
+    #[must_use]
+    pub fn is_change(self) -> bool {
         self != TargetOp::Read
     }
 
-    pub(crate) fn has_result(self) -> bool {
+    /// Returns `true` if the operation returns what it read, or the elements from before.
+    #[must_use]
+    pub fn has_result(self) -> bool {
         !matches!(self, TargetOp::Write | TargetOp::Accumulate(_))
     }
 
     /// Returns the new bytes of elements.
-    pub(crate) fn change(self, old: &[u8], operands: &[u8]) -> Vec<u8> {
+    #[must_use]
+    pub fn change(self, old: &[u8], operands: &[u8]) -> Vec<u8> {
         match self {
             TargetOp::Read => old.to_vec(),
             TargetOp::Write => operands.to_vec(),

@@ -351,9 +351,16 @@ fn agree(calls: &[(Call, Ranks)]) -> Result<Option<Values>, String> {
 fn write_conflict(intervals: &[Interval], arrays: &Arrays) -> Option<String> {
     let (array, bytes, one, other) = OwnedBytes::conflict(intervals.iter())?;
     let name = arrays.get(array).map_or("", |array| array.name.as_str());
-    Some(format!(
-        "nodes {one} and {other} both wrote bytes {}..{} of array \"{name}\" under guards since the last barrier; cut the ranges so \
+    Some(both_wrote([one, other], &bytes, name))
+}
+
+/// Returns the text of a barrier between whose releases guards of two nodes owned one byte of an
+/// array (COH-10.14).
+#[must_use]
+pub fn both_wrote([one, other]: [Rank; 2], bytes: &Range<u64>, array: &str) -> String {
+    format!(
+        "nodes {one} and {other} both wrote bytes {}..{} of array \"{array}\" under guards since the last barrier; cut the ranges so \
              that they do not overlap, order the writes by a lock, or use write_merged",
         bytes.start, bytes.end
-    ))
+    )
 }

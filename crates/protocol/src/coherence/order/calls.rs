@@ -7,6 +7,7 @@ use crate::coherence::gathering::agreement::Call;
 use crate::coherence::locking::lock_manager::LockView;
 use crate::coherence::locking::team::release_to_team;
 use crate::coherence::order::Coherence;
+use crate::coherence::pages::array::Array;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::releasing::guards::{Ownership, Spans, WriteId};
 use crate::coherence::statistics::{ArrayStatistics, CoherenceStatistics};
@@ -128,6 +129,12 @@ impl Coherence {
     /// pages must be as they were when the array was declared.
     pub fn track_by_guards(&mut self, array: ArrayId) {
         self.arrays.change(array, |array| array.guarded = true);
+    }
+
+    /// Tells that all nodes map the memory of an array, so that it has no page states, and nothing
+    /// of it is told (COH-16.2). The array must be as it was when it was declared.
+    pub fn make_segment(&mut self, array: ArrayId) {
+        self.arrays.change(array, Array::make_segment);
     }
 
     /// Returns `true` if the array is written under guards alone.
@@ -321,12 +328,13 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Returns `true` if a barrier has anything to do for this node: there is an array, or a
-    /// collective cannot succeed (COH-6.14).
+    /// Returns `true` if a barrier has anything to do for this node: there is an array that is no
+    /// segment, an array was dropped, or a collective cannot succeed (COH-6.14, COH-16.3).
     #[must_use]
     pub fn has_to_tell(&mut self) -> bool {
         let (_, w) = self.parts();
-        w.base.arrays.iter().next().is_some()
+        w.base.arrays.iter().any(|(_, array)| !array.is_segment)
+            || !w.base.arrays.dropped().is_empty()
             || w.base.collective_impediment(&Doing::Message).is_some()
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Array {
     pub nodes: u32,
     /// `true` once all nodes have declared the same.
     pub agreed: bool,
+    /// `true` if all nodes map the same memory. Such an array has no pages here (COH-16.2).
+    pub is_segment: bool,
     states: Vec<PageState>,
     /// Bytes of each dirty page from when it was last clean.
     pub twins: BTreeMap<u64, Box<[u8]>>,
@@ -92,6 +94,7 @@ impl core::hash::Hash for Array {
             pages,
             nodes,
             agreed,
+            is_segment,
             states,
             twins,
             guarded,
@@ -106,6 +109,7 @@ impl core::hash::Hash for Array {
             streams,
         } = self;
         (name, homes, pages, nodes, agreed, states, twins, guarded).hash(state);
+        is_segment.hash(state);
         (*update_class as u8).hash(state);
         (delivery, readers, remote_subscribers, subscription, reported_subscription).hash(state);
         (noticed, streams).hash(state);
@@ -129,6 +133,7 @@ impl Array {
             pages,
             nodes,
             agreed: false,
+            is_segment: false,
             states,
             twins: BTreeMap::new(),
             guarded: false,
@@ -142,6 +147,13 @@ impl Array {
             noticed: BTreeMap::new(),
             streams: Streams::default(),
         }
+    }
+
+    /// Forgets all pages, because all nodes map the same memory (COH-16.2).
+    pub fn make_segment(&mut self) {
+        self.is_segment = true;
+        self.pages = 0;
+        self.states = Vec::new();
     }
 
     /// Returns the state of a page. A page outside the array is invalid.

@@ -7,7 +7,7 @@
 use crate::node::driver::WordPolls;
 use crate::sync::lock;
 use oikaze_engine::{Completion, Failure, Request, Value};
-use oikaze_os::shm::{Arena, ArenaWait, CallWay};
+use oikaze_os::shm::{Arena, ArenaWait, CallWay, OwnedInterval};
 use oikaze_protocol::Rank;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -76,15 +76,17 @@ struct QueuedState {
     number: Option<u64>,
     /// Is `true` if this node has said there that the call is for the engines.
     is_for_engines: bool,
+    /// What this node tells of its segments when it comes.
+    interval: OwnedInterval,
 }
 
 /// A call of this node.
 #[derive(Clone)]
 pub enum JobCall {
-    /// The barrier is over.
-    Passed,
-    /// The engine has the call.
-    Submitted(Arc<Completion>),
+    /// The barrier with this number in the arena is over.
+    Passed(u64),
+    /// The engine has the call, whose number in the arena is this, or 0 if it has none.
+    Submitted(Arc<Completion>, u64),
     /// The call waits.
     Queued(Arc<QueuedCall>),
 }
@@ -93,15 +95,23 @@ impl JobCall {
     /// Returns `true` if the call was over in the arena before its thread had to wait.
     #[inline]
     pub(super) fn has_passed_at_once(&self) -> bool {
-        matches!(self, JobCall::Passed)
+        matches!(self, JobCall::Passed(_))
     }
 
     /// Returns `true` if the call, whose outcome is known, was over in the arena.
     pub(super) fn has_passed(&self) -> bool {
         match self {
-            JobCall::Passed => true,
-            JobCall::Submitted(_) => false,
+            JobCall::Passed(_) => true,
+            JobCall::Submitted(..) => false,
             JobCall::Queued(call) => call.decided.get().is_none_or(JobCall::has_passed),
+        }
+    }
+
+    /// Returns the number of the call in the arena, or 0 if this node has not come to it there.
+    pub(super) fn number(&self) -> u64 {
+        match self {
+            JobCall::Passed(number) | JobCall::Submitted(_, number) => *number,
+            JobCall::Queued(call) => lock(&call.state).number.unwrap_or(0),
         }
     }
 }
@@ -123,8 +133,8 @@ impl JobCalls {
     /// Returns the outcome of a call if it is known.
     pub fn outcome(&self, call: &JobCall, host: &impl CallHost) -> Option<Result<Value, Failure>> {
         match call {
-            JobCall::Passed => Some(Ok(Value::Done)),
-            JobCall::Submitted(completion) => completion.outcome(),
+            JobCall::Passed(_) => Some(Ok(Value::Done)),
+            JobCall::Submitted(completion, _) => completion.outcome(),
             JobCall::Queued(call) => match call.decided.get() {
                 Some(decided) => self.outcome(decided, host),
                 None => self.outcome_of_queued(call, host),
@@ -139,14 +149,30 @@ impl JobCalls {
 
     /// Begins the next call. The thread polls for a moment if only other nodes are missing.
     #[inline]
-    pub fn begin(&self, host: &impl CallHost, request: Request) -> JobCall {
+    pub fn begin(
+        &self,
+        host: &impl CallHost,
+        request: Request,
+        interval: OwnedInterval,
+    ) -> JobCall {
         match &self.arena {
-            Some(arena) if host.is_joined() => self.begin_in(arena, host, request),
-            _ => JobCall::Submitted(host.submit_call(request)),
+            Some(arena) if host.is_joined() => self.begin_in(arena, host, request, interval),
+            _ => JobCall::Submitted(host.submit_call(request), 0),
         }
     }
 
-    fn begin_in(&self, arena: &Arena, host: &impl CallHost, request: Request) -> JobCall {
+    /// Returns the arena, if the nodes compare their calls there.
+    pub fn arena(&self) -> Option<&Arc<Arena>> {
+        self.arena.as_ref()
+    }
+
+    fn begin_in(
+        &self,
+        arena: &Arena,
+        host: &impl CallHost,
+        request: Request,
+        interval: OwnedInterval,
+    ) -> JobCall {
         let is_barrier = matches!(request, Request::Barrier);
         if !is_barrier && !matches!(request, Request::Reduce(_)) {
             self.may_tell.store(true, Ordering::SeqCst);
@@ -158,29 +184,31 @@ impl JobCalls {
         let mut number = None;
         let may_come = order.waiting.is_empty() && !is_over && order.is_complete(arena);
         if order.waiting.is_empty() && (is_over || (may_come && for_engines)) {
+            let mut number = 0;
             if !is_over {
-                order.come(arena, true);
+                number = order.come(arena, true, &interval);
                 end_calls_after(&request, arena);
             }
             drop(order);
-            return JobCall::Submitted(host.submit_call(request));
+            return JobCall::Submitted(host.submit_call(request), number);
         }
         if may_come {
-            let come = order.come(arena, false);
+            let come = order.come(arena, false, &interval);
             match self.poll(arena, host, come) {
                 Some(CallWay::Passed) => {
                     order.complete = come;
-                    return JobCall::Passed;
+                    return JobCall::Passed(come);
                 }
                 Some(CallWay::Engines) => {
                     drop(order);
-                    return JobCall::Submitted(host.submit_call(request));
+                    return JobCall::Submitted(host.submit_call(request), come);
                 }
                 None => number = Some(come),
             }
         }
-        let state =
-            Mutex::new(QueuedState { request: Some(request), number, is_for_engines: false });
+        let request = Some(request);
+        let state = QueuedState { request, number, is_for_engines: false, interval };
+        let state = Mutex::new(state);
         let call = Arc::new(QueuedCall { state, decided: OnceLock::new() });
         order.waiting.push_back(Arc::clone(&call));
         if let Some(number) = number {
@@ -309,7 +337,7 @@ impl JobCalls {
                 Some(CallWay::Passed) => {
                     order.complete = number;
                     drop(state);
-                    self.end_first(&mut order, &call, JobCall::Passed);
+                    self.end_first(&mut order, &call, JobCall::Passed(number));
                     return true;
                 }
                 None if !is_over => return false,
@@ -319,8 +347,9 @@ impl JobCalls {
             state.request.take()
         };
         let Some(request) = request else { return false };
-        let completion = host.submit_call(request);
-        self.end_first(&mut lock(&self.order), &call, JobCall::Submitted(completion));
+        let number = lock(&call.state).number.unwrap_or(0);
+        let decided = JobCall::Submitted(host.submit_call(request), number);
+        self.end_first(&mut lock(&self.order), &call, decided);
         true
     }
 
@@ -340,7 +369,7 @@ impl JobCalls {
         }
         let is_barrier = matches!(state.request, Some(Request::Barrier));
         state.is_for_engines = !is_barrier || has_to_tell;
-        let number = order.come(arena, state.is_for_engines);
+        let number = order.come(arena, state.is_for_engines, &state.interval);
         if let Some(request) = &state.request {
             end_calls_after(request, arena);
         }
@@ -398,8 +427,9 @@ impl CallQueue {
 
     /// Comes to the next call in the arena. Returns its number.
     #[inline]
-    fn come(&mut self, arena: &Arena, for_engines: bool) -> u64 {
+    fn come(&mut self, arena: &Arena, for_engines: bool, interval: &OwnedInterval) -> u64 {
         self.number += 1;
+        interval.tell(self.number);
         arena.come(self.number, for_engines);
         self.number
     }

@@ -19,8 +19,9 @@ use interrupted::{Interrupted, InterruptedCall, RepeatableCall, Repetition};
 use job_calls::{CallHost, JobCall, JobCalls};
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::memory::tracking::LiveGuards;
-use oikaze_os::shm::Arena;
+use oikaze_os::shm::{Arena, OwnedInterval, OwnedOverlap, SegmentTable};
 use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{CoherenceError, both_wrote};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -40,6 +41,8 @@ pub struct CoherenceCalls {
     leaving: OnceLock<JobCall>,
     pub handlers: HandlerCheck,
     interrupted: Interrupted<JobCall>,
+    /// Arrays whose memory all nodes map.
+    pub segments: Arc<SegmentTable>,
 }
 
 impl CoherenceCalls {
@@ -53,6 +56,7 @@ impl CoherenceCalls {
             leaving: OnceLock::new(),
             handlers: HandlerCheck::default(),
             interrupted: Interrupted::default(),
+            segments: Arc::default(),
         }
     }
 
@@ -88,6 +92,10 @@ impl CoherenceCalls {
     ) -> Result<Value> {
         self.handlers.check_if_due(|| node.now());
         node.check_process(|| what.to_string())?;
+        let request = match self.segments.take_race() {
+            Some(race) => cannot(&request, race),
+            None => request,
+        };
         let repeatable = RepeatableCall::of(&request);
         let (count, repetition) = self.interrupted.resume(repeatable);
         let (call, begun) = match repetition {
@@ -100,15 +108,19 @@ impl CoherenceCalls {
                     "{what}: its wait was interrupted, and now it has other values; call it again with the same values before any other collective"
                 );
                 let call = self.count_coherence_call(node, what);
-                (call, self.calls.begin(node, Request::Cannot(why)))
+                let interval = self.segments.end_interval();
+                (call, self.calls.begin(node, Request::Cannot(why), interval))
             }
             Repetition::None => {
-                (self.count_coherence_call(node, what), self.calls.begin(node, request))
+                let call = self.count_coherence_call(node, what);
+                (call, self.calls.begin(node, request, self.segments.end_interval()))
             }
         };
         if begun.has_passed_at_once() {
             self.order.note_passed();
-            return Ok(Value::Done);
+            let outcome = self.check_owned(node, what, &begun);
+            call.note(&outcome);
+            return outcome.map(|()| Value::Done);
         }
         let subject = || WaitSubject::Collective(what.to_string());
         let ready = || {
@@ -123,6 +135,8 @@ impl CoherenceCalls {
             Err(error) => Err(node.waits.explain_timeout(error, &subject())),
             done => done,
         };
+        let outcome =
+            outcome.and_then(|value| self.check_owned(node, what, &begun).map(|()| value));
         call.note(&outcome);
         if let (Some(repeatable), Err(error)) = (repeatable, &outcome)
             && error.is_timeout()
@@ -143,13 +157,26 @@ impl CoherenceCalls {
         Ok(outcome)
     }
 
+    /// Fails a call that all nodes have made if guards of two nodes owned one byte of a segment
+    /// before it (COH-16.3). All nodes find the same.
+    #[inline]
+    fn check_owned(&self, node: &Node, what: &dyn fmt::Display, begun: &JobCall) -> Result<()> {
+        match self.segments.overlap(begun.number()) {
+            None => Ok(()),
+            Some(OwnedOverlap { array, ranks, bytes }) => {
+                let why = CoherenceError::Mismatch(both_wrote(ranks, &bytes, &array));
+                Err(node.departures.failure(&what, Failure::Coherence(why)))
+            }
+        }
+    }
+
     /// Begins to leave the job, which is the last call of this node, or returns the leave that has
     /// begun.
     pub(in crate::node) fn begin_leave(&self, node: &Node) -> &JobCall {
         self.leaving.get_or_init(|| {
             self.order.called.fetch_add(1, Ordering::SeqCst);
             self.order.ended.fetch_add(1, Ordering::Relaxed);
-            self.calls.begin(node, Request::Leave)
+            self.calls.begin(node, Request::Leave, OwnedInterval::default())
         })
     }
 
@@ -187,7 +214,8 @@ impl CoherenceCalls {
         if is_next {
             self.forget_interrupted();
             order.ended.fetch_add(1, Ordering::Relaxed);
-            self.calls.begin(node, Request::Cannot(why.to_owned()));
+            let interval = self.segments.end_interval();
+            self.calls.begin(node, Request::Cannot(why.to_owned()), interval);
         }
     }
 
@@ -222,6 +250,15 @@ impl CoherenceCalls {
             node.with_engine(|engine| engine.pages().guard_in_the_way(doing, of_this_thread));
         // A counted guard may have ended since.
         refusal.map_or(Ok(()), |refusal| Err(refusal.into()))
+    }
+}
+
+/// Returns the call that a node makes in place of this one to tell the others why it cannot.
+fn cannot(request: &Request, why: String) -> Request {
+    match request {
+        // The number of the array is used up.
+        Request::Declare(_) | Request::CannotDeclare(_) => Request::CannotDeclare(why),
+        _ => Request::Cannot(why),
     }
 }
 

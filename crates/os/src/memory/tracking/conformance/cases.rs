@@ -177,7 +177,7 @@ pub(super) fn detach_lets_sleepers_go(tracker: &Arc<dyn Tracker>) {
 fn read_into(memory: &SharedMemory, page: usize) -> io::Result<usize> {
     let (mut from, mut to) = io::pipe().unwrap();
     to.write_all(b"wind").unwrap();
-    let mut bytes = memory.slice_mut::<u8>(page * PAGE..page * PAGE + 4).unwrap();
+    let mut bytes = memory.slice_mut::<u8>(page * PAGE..page * PAGE + 4, GuardKind::Write).unwrap();
     from.read(&mut bytes)
 }
 

@@ -16,7 +16,7 @@ use oikaze_protocol::coherence::{Access, ArrayId};
 use oikaze_protocol::limits::PAGE;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{FaultAt, SharedMemory, Tracker, TrackerKind, open};
+use super::{FaultAt, GuardKind, SharedMemory, Tracker, TrackerKind, open};
 
 /// Number of words in a page.
 const WORDS: usize = PAGE / 8;
@@ -117,7 +117,7 @@ fn load(memory: &SharedMemory, page: usize) -> u64 {
 
 /// Stores the first word of a page through the view.
 fn store(memory: &SharedMemory, page: usize, value: u64) {
-    memory.slice_mut::<u64>(page * WORDS..page * WORDS + 1).unwrap()[0] =
+    memory.slice_mut::<u64>(page * WORDS..page * WORDS + 1, GuardKind::Write).unwrap()[0] =
         std::hint::black_box(value);
 }
 

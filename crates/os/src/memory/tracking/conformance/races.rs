@@ -9,7 +9,7 @@ const INCREMENTS: u64 = 2_000;
 /// Adds one to a word of the view repeatedly. Each store goes to memory.
 fn count_up(memory: &SharedMemory, word: usize, times: u64) {
     for _ in 0..times {
-        let mut guard = memory.slice_mut::<u64>(word..word + 1).unwrap();
+        let mut guard = memory.slice_mut::<u64>(word..word + 1, GuardKind::Write).unwrap();
         guard[0] = std::hint::black_box(guard[0]) + 1;
     }
 }

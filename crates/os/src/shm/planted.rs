@@ -1,18 +1,18 @@
-//! Deliberately planted bugs of arenas, which prove that the models detect such bugs. In programs
+//! Deliberately planted bugs of arenas and segments, which prove that the models detect such bugs. In programs
 //! the answer to [`planted`] is the constant `false`.
 
 macro_rules! bugs {
     ($($(#[$text:meta])* $bug:ident,)*) => {
         /// Bug that a model plants on purpose.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Bug {
+        pub(in crate::shm) enum Bug {
             $($(#[$text])* $bug,)*
         }
 
         #[cfg(all(test, loom))]
         impl Bug {
             /// All bugs, for the test that plants each in turn.
-            pub(super) const ALL: &[Bug] = &[$(Bug::$bug),*];
+            pub(in crate::shm) const ALL: &[Bug] = &[$(Bug::$bug),*];
         }
     };
 }
@@ -46,17 +46,25 @@ bugs! {
     UseBufferEarly,
     /// A buffer is written while its own member has not read it.
     ForgetOwnReads,
+    /// A guard is published, and the guards of others are read without a fence in between.
+    PublishWithoutFence,
+    /// An array is marked, and the guards of others are read without a fence in between.
+    MarkWithoutFence,
+    /// An entry that changes while it is read is taken for a guard.
+    ReadTornEntry,
+    /// A group of elements is entered by a load and a store.
+    EnterWithoutExchange,
 }
 
 /// Returns `true` if this bug is planted.
 #[cfg(not(all(test, loom)))]
 #[inline]
-pub(super) const fn planted(_: Bug) -> bool {
+pub(in crate::shm) const fn planted(_: Bug) -> bool {
     false
 }
 
 #[cfg(all(test, loom))]
-pub(super) use modelled::{PLANTED, planted};
+pub(in crate::shm) use modelled::{PLANTED, planted};
 
 #[cfg(all(test, loom))]
 mod modelled {

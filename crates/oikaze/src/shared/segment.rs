@@ -1,0 +1,142 @@
+//! Agreement of all nodes of a job on memory that all of them map for an array (COH-16.1).
+
+use crate::error::{Error, Result};
+use oikaze_engine::{Request, Value};
+use oikaze_os::memory::tracking::{OtherNodes, SharedMemory, Tracker, sparse_file};
+use oikaze_os::shm::{Arena, ArrayForm, Segment, SegmentMembers, segment_file_len};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{ArrayId, CallStep, Declaration, Values};
+use oikaze_runtime::node::Node;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Name of the call in which nodes agree, before they compare their declarations.
+const CALL: &str = "declare an array";
+/// Node that makes the memory.
+const MAKER: Rank = 0;
+
+/// Array that is about to be declared.
+pub(super) struct NewArray<'a> {
+    pub node: &'a Arc<Node>,
+    pub tracker: &'a Arc<dyn Tracker>,
+    pub declaration: &'a Declaration,
+    pub form: ArrayForm,
+    /// Operation, for errors.
+    pub doing: &'a str,
+    pub limit: Option<Duration>,
+}
+
+/// Memory that the nodes have agreed on.
+pub(super) enum Agreed {
+    /// All nodes map this memory.
+    Segment(Arc<SharedMemory>),
+    /// Each node keeps pages of its own, for this reason.
+    Pages(String),
+}
+
+/// Returns the arena in which the nodes of a job compare their calls, if all are one machine. Only
+/// then they may map one memory.
+pub(super) fn arena_of(node: &Node) -> Option<&Arc<Arena>> {
+    node.coherence.calls.arena()
+}
+
+impl NewArray<'_> {
+    /// Agrees with all nodes on the memory of the array. Collective. A node that cannot map it says
+    /// so in each step, and then no node does.
+    #[track_caller]
+    pub fn agree(&self) -> Result<Agreed> {
+        let Some(arena) = arena_of(self.node) else {
+            return Ok(Agreed::Pages(
+                "not all nodes of the job share the memory of one machine".into(),
+            ));
+        };
+        let array = self.node.with_engine(|engine| engine.coherence().next_array());
+        let made = self.make(array);
+        if let Err(why) = self.step(1, made.as_ref().err())? {
+            return Ok(Agreed::Pages(why));
+        }
+        let mapped = made.and_then(|made| self.map(array, arena, made));
+        match (self.step(2, mapped.as_ref().err())?, mapped) {
+            (Ok(()), Ok(memory)) => Ok(Agreed::Segment(memory)),
+            (Err(why), _) | (_, Err(why)) => Ok(Agreed::Pages(why)),
+        }
+    }
+
+    /// Tells all nodes why this one cannot go on, if so. Returns why no node goes on.
+    #[track_caller]
+    fn step(&self, step: u8, problem: Option<&String>) -> Result<std::result::Result<(), String>> {
+        let number = problem.map_or(0, |_| u64::from(self.node.rank()) + 1);
+        let step = CallStep { call: CALL.to_owned(), step, arguments: 0, number };
+        let request = Request::Step(step);
+        let agreed = self.node.coherence.collective(self.node, &self.doing, request, self.limit)?;
+        match (agreed, problem) {
+            (_, Some(why)) => Ok(Err(why.clone())),
+            (Value::Reduced(Values::U64(numbers)), None) if let [number] = numbers[..] => {
+                Ok(match number {
+                    0 => Ok(()),
+                    rank => Err(format!("node {} cannot map the memory of others", rank - 1)),
+                })
+            }
+            _ => Err(Error::invalid(self.doing, "the result is of another type (a defect)")),
+        }
+    }
+
+    /// Makes the file and sends it to all other nodes, if this node is the one that does.
+    fn make(&self, array: ArrayId) -> std::result::Result<Option<Arc<OwnedFd>>, String> {
+        if self.node.coherence.segments.is_switched_off() {
+            return Err("OIKAZE_WITHOUT=segment".into());
+        }
+        if self.node.rank() != MAKER {
+            return Ok(None);
+        }
+        let file = sparse_file(&self.declaration.name, self.file_len()?);
+        let file = Arc::new(file.map_err(|why| why.to_string())?);
+        let sent = self.node.with_engine(|engine| engine.shm().send_segment(array, file.as_fd()));
+        sent.map_err(|why| format!("the file cannot be sent to the other nodes: {why}"))?;
+        Ok(Some(file))
+    }
+
+    fn bytes(&self) -> usize {
+        usize::try_from(self.declaration.bytes).unwrap_or(usize::MAX)
+    }
+
+    fn file_len(&self) -> std::result::Result<usize, String> {
+        let nodes = self.node.with_engine(|engine| engine.nodes());
+        segment_file_len(self.bytes(), nodes).map_err(|why| why.to_string())
+    }
+
+    /// Maps the file, and finds memory for the pages whose home is here, so that they lie near this
+    /// node.
+    fn map(
+        &self,
+        array: ArrayId,
+        arena: &Arc<Arena>,
+        made: Option<Arc<OwnedFd>>,
+    ) -> std::result::Result<Arc<SharedMemory>, String> {
+        let file = match made {
+            Some(file) => file,
+            None => {
+                let taken =
+                    self.node.with_engine(|engine| engine.shm_mut().take_segment(MAKER, array));
+                Arc::new(taken.ok_or("its file has not come (see ulimit -n)")?)
+            }
+        };
+        let (me, nodes, arena) = (self.node.rank(), arena.members(), Arc::clone(arena));
+        let has_ended = Arc::new(move |rank| arena.process_has_ended(rank));
+        let members = SegmentMembers { me, nodes, has_ended };
+        let Declaration { name, homes, .. } = self.declaration;
+        let (bytes, table) = (self.bytes(), &self.node.coherence.segments);
+        let segment = Segment::new(&file, (name, bytes), self.form, members, table);
+        let segment: Arc<dyn OtherNodes> = segment.map_err(|why| why.to_string())?;
+        let tracker = Arc::clone(self.tracker);
+        let memory = SharedMemory::of_segment(array, name, bytes, &file, segment, tracker);
+        let memory = memory
+            .map_err(|why| why.to_string())?
+            .counted(Arc::clone(self.node.coherence.guards()));
+        for run in homes.runs(me, memory.pages(), nodes) {
+            memory.populate(run).map_err(|why| why.to_string())?;
+        }
+        Ok(Arc::new(memory))
+    }
+}

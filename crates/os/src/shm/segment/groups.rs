@@ -1,0 +1,116 @@
+//! Operations on elements of a segment (COH-16.9). An operation enters the groups of its pages
+//! alone, so it is one step with respect to all other operations. A group whose holder's process
+//! has ended is freed by the next one that enters.
+
+use crate::shm::memory::{Memory, Ordering};
+use crate::shm::planted::{Bug, planted};
+use oikaze_protocol::limits::PAGE;
+use std::ops::Range;
+
+/// Number of groups of an array. Consecutive pages are in consecutive groups, round and round.
+pub(super) const GROUPS: usize = 64;
+/// Bytes of a group's word: a cache line.
+const LINE: usize = 64;
+/// Number of polls between two questions whether the holder lives.
+const POLLS: u32 = 1024;
+
+/// Bytes of the words of all groups.
+pub(super) const GROUPS_LEN: usize = GROUPS * LINE;
+
+/// Words of the groups of an array. A word is 0, or the holder's rank and one more.
+#[derive(Clone, Debug)]
+pub(super) struct Groups {
+    memory: Memory,
+    me: u64,
+}
+
+/// Groups that an operation has entered. Leaves them when dropped.
+pub(super) struct Entered<'a> {
+    groups: &'a Groups,
+    entered: Range<usize>,
+}
+
+impl Groups {
+    /// Takes the words of the groups, which are zero at first, for the node of this rank.
+    pub fn new(memory: Memory, me: u32) -> Groups {
+        Groups { memory, me: u64::from(me) + 1 }
+    }
+
+    /// Enters all groups of these bytes, in order. Returns `None` if `goes_on` says of a holder's
+    /// rank that nobody should wait for it any more. `has_ended` says that the process of a node
+    /// has ended.
+    pub fn enter(
+        &self,
+        bytes: &Range<u64>,
+        has_ended: impl Fn(u32) -> bool,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Option<Entered<'_>> {
+        let page = PAGE as u64;
+        let (first, end) = (bytes.start / page, bytes.end.div_ceil(page));
+        let count = usize::try_from(end - first).unwrap_or(usize::MAX).min(GROUPS);
+        let start = (first % GROUPS as u64) as usize;
+        let is_round = start + count > GROUPS;
+        // In the order of the groups: operations that enter several never wait in a circle.
+        let wanted = if is_round { 0..GROUPS } else { start..start + count };
+        let mut entered = Entered { groups: self, entered: wanted.start..wanted.start };
+        for group in wanted {
+            if !self.enter_one(group, &has_ended, &mut goes_on) {
+                return None;
+            }
+            entered.entered.end = group + 1;
+        }
+        Some(entered)
+    }
+
+    fn enter_one(
+        &self,
+        group: usize,
+        has_ended: &impl Fn(u32) -> bool,
+        goes_on: &mut impl FnMut() -> bool,
+    ) -> bool {
+        let place = group * LINE;
+        let mut polls = 0u32;
+        loop {
+            let holder = self.memory.load(place, Ordering::Relaxed);
+            if holder == 0 {
+                if planted(Bug::EnterWithoutExchange) {
+                    self.memory.store(place, self.me, Ordering::SeqCst);
+                    return true;
+                }
+                if self.memory.exchange(place, 0, self.me) {
+                    return true;
+                }
+            }
+            polls += 1;
+            if polls.is_multiple_of(POLLS) {
+                let rank = u32::try_from(holder.wrapping_sub(1)).unwrap_or(u32::MAX);
+                if holder != 0 && has_ended(rank) && self.memory.exchange(place, holder, self.me) {
+                    return true;
+                }
+                if !goes_on() {
+                    return false;
+                }
+            }
+            pause(polls);
+        }
+    }
+}
+
+#[cfg(not(all(test, loom)))]
+fn pause(polls: u32) {
+    // The holder may need this core.
+    if polls.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+}
+
+#[cfg(all(test, loom))]
+fn pause(_: u32) {
+    loom::thread::yield_now();
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        for group in self.entered.clone() {
+            self.groups.memory.store(group * LINE, 0, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The segments of a node, and what a collective of all nodes needs to know of them (COH-16.3).
+
+use super::shared::Segment;
+use oikaze_protocol::Rank;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// All segments of a node.
+#[derive(Debug, Default)]
+pub struct SegmentTable {
+    /// In the order of the declarations, which is the same on all nodes.
+    segments: Mutex<Vec<Weak<Segment>>>,
+    /// Number of segments. 0 is a promise that there is none, which costs one load.
+    count: AtomicUsize,
+    /// Is `true` once a guard has owned bytes since the last collective.
+    has_owned: AtomicBool,
+    /// Number of locks that this node holds.
+    locks: AtomicUsize,
+    /// Is `true` if a lock was held since the last collective, which orders its writes.
+    is_under_lock: AtomicBool,
+    /// Race that a guard has found when it ended, until a collective reports it.
+    race: Mutex<Option<String>>,
+    has_race: AtomicBool,
+    is_off: AtomicBool,
+}
+
+/// Bytes that guards of this node owned before a call of all nodes.
+#[derive(Debug, Default)]
+pub struct OwnedInterval(Vec<(Arc<Segment>, Vec<Range<u64>>)>);
+
+/// Bytes that guards of two nodes owned between two collectives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedOverlap {
+    /// Name of the array.
+    pub array: String,
+    /// The two nodes.
+    pub ranks: [Rank; 2],
+    /// The first bytes.
+    pub bytes: Range<u64>,
+}
+
+impl SegmentTable {
+    /// Notes that the user wants no segments on this node (`OIKAZE_WITHOUT=segment`).
+    pub fn switch_off(&self) {
+        self.is_off.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the user wants no segments on this node.
+    #[must_use]
+    pub fn is_switched_off(&self) -> bool {
+        self.is_off.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, segment: &Arc<Segment>) {
+        let mut segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        segments.retain(|segment| segment.strong_count() > 0);
+        segments.push(Arc::downgrade(segment));
+        self.count.store(segments.len(), Ordering::Release);
+    }
+
+    fn all(&self) -> Vec<Arc<Segment>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        segments.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    #[inline]
+    pub(super) fn note_owned(&self) {
+        if !self.has_owned.load(Ordering::Relaxed) {
+            self.has_owned.store(true, Ordering::Release);
+        }
+    }
+
+    /// Notes that this node has taken a lock.
+    pub fn took_lock(&self) {
+        self.locks.fetch_add(1, Ordering::Relaxed);
+        self.is_under_lock.store(true, Ordering::Release);
+    }
+
+    /// Notes that this node has given a lock back.
+    pub fn gave_lock_back(&self) {
+        self.locks.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Ends the interval of this node, because it calls a collective of all nodes.
+    #[inline]
+    pub fn end_interval(&self) -> OwnedInterval {
+        let was_under_lock = self.is_under_lock.load(Ordering::Acquire)
+            && self.is_under_lock.swap(self.locks.load(Ordering::Relaxed) > 0, Ordering::AcqRel);
+        if !self.has_owned.load(Ordering::Acquire) {
+            return OwnedInterval::default();
+        }
+        self.has_owned.store(false, Ordering::Release);
+        let owned = self.all().into_iter().map(|segment| {
+            let owned = segment.take_owned();
+            (segment, owned)
+        });
+        let owned: Vec<_> = owned.filter(|(_, owned)| !owned.is_empty()).collect();
+        OwnedInterval(if was_under_lock { Vec::new() } else { owned })
+    }
+
+    /// Returns two nodes whose guards owned one byte before collective `number`, to which all nodes
+    /// have come. All nodes find the same.
+    #[inline]
+    pub fn overlap(&self, number: u64) -> Option<OwnedOverlap> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.all().iter().find_map(|segment| {
+            let (ranks, bytes) = segment.overlap(number)?;
+            Some(OwnedOverlap { array: segment.name.clone(), ranks, bytes })
+        })
+    }
+
+    /// Keeps a race that a guard has found, for the next collective of this node.
+    pub fn keep_race(&self, text: String) {
+        let mut race = self.race.lock().unwrap_or_else(PoisonError::into_inner);
+        race.get_or_insert(text);
+        self.has_race.store(true, Ordering::Release);
+    }
+
+    /// Takes the race that was kept first.
+    #[inline]
+    pub fn take_race(&self) -> Option<String> {
+        if !self.has_race.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        self.race.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl OwnedInterval {
+    /// Tells the other nodes, before this node comes to collective `number`.
+    #[inline]
+    pub fn tell(&self, number: u64) {
+        self.0.iter().for_each(|(segment, owned)| segment.tell_owned(number, owned));
+    }
+}
