@@ -4,7 +4,7 @@
 use super::block::array_block::ArrayBlock;
 use super::builder::distribution::Distribution;
 use super::element::ElementType;
-use super::segment::{Agreed, NewArray, arena_of};
+use super::segment::{Agreed, NewArray};
 use super::shape::Extents;
 use crate::error::{Error, Result};
 use oikaze_engine::{Failure, Request, Value};
@@ -17,7 +17,7 @@ use oikaze_protocol::coherence::{
 };
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::Class;
-use oikaze_runtime::node::{Node, WaitSubject};
+use oikaze_runtime::node::{Node, WaitSubject, lock};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,6 +62,8 @@ impl ArrayCore {
         let what = format!("{doing} array \"{name}\"");
         node.check_process(|| what.clone())?;
         node.coherence.check_no_guard(node, &what)?;
+        // Threads declare one after another, so that each declaration has one number on all nodes.
+        let _turn = lock(&node.coherence.declaring);
         let described = settings.and_then(|settings| {
             let size = settings.element.size();
             if size == 0 {
@@ -91,12 +93,7 @@ impl ArrayCore {
         let (declaration, settings) = match described {
             Ok(described) => described,
             Err(error) => {
-                // Nodes of one machine agree on memory first, where no number is used up.
-                let says = error.to_string();
-                refuse(match arena_of(node) {
-                    Some(_) => Request::Cannot(says),
-                    None => Request::CannotDeclare(says),
-                });
+                refuse(Request::CannotDeclare(error.to_string()));
                 return Err(error);
             }
         };

@@ -35,23 +35,35 @@ pub(super) enum Agreed {
     Pages(String),
 }
 
-/// Returns the arena in which the nodes of a job compare their calls, if all are one machine. Only
-/// then they may map one memory.
-pub(super) fn arena_of(node: &Node) -> Option<&Arc<Arena>> {
-    node.coherence.calls.arena()
-}
-
 impl NewArray<'_> {
     /// Agrees with all nodes on the memory of the array. Collective. A node that cannot map it says
     /// so in each step, and then no node does.
     #[track_caller]
     pub fn agree(&self) -> Result<Agreed> {
-        let Some(arena) = arena_of(self.node) else {
-            return Ok(Agreed::Pages(
-                "not all nodes of the job share the memory of one machine".into(),
-            ));
+        let Some(arena) = self.node.coherence.calls.arena() else {
+            return Ok(Agreed::Pages("not all nodes of the job are on one machine".into()));
         };
         let array = self.node.with_engine(|engine| engine.coherence().next_array());
+        let agreed = self.agree_by_steps(array, arena);
+        match &agreed {
+            Ok(Agreed::Segment(_)) => {}
+            // The file of this number may be here.
+            Ok(Agreed::Pages(_)) => drop(self.take(array)),
+            Err(error) => {
+                drop(self.take(array));
+                // Each declaration uses up a number on all nodes.
+                self.node.with_engine(|engine| engine.coherence().skip_arrays(array + 1));
+                // A mismatch is the same on all nodes. After any other error, others may go on.
+                if !error.is_mismatch() {
+                    self.node.coherence.give_up(self.node, &error.to_string());
+                }
+            }
+        }
+        agreed
+    }
+
+    #[track_caller]
+    fn agree_by_steps(&self, array: ArrayId, arena: &Arc<Arena>) -> Result<Agreed> {
         let made = self.make(array);
         if let Err(why) = self.step(1, made.as_ref().err())? {
             return Ok(Agreed::Pages(why));
@@ -75,11 +87,16 @@ impl NewArray<'_> {
             (Value::Reduced(Values::U64(numbers)), None) if let [number] = numbers[..] => {
                 Ok(match number {
                     0 => Ok(()),
-                    rank => Err(format!("node {} cannot map the memory of others", rank - 1)),
+                    rank => Err(format!("node {} cannot map memory that others map", rank - 1)),
                 })
             }
             _ => Err(Error::invalid(self.doing, "the result is of another type (a defect)")),
         }
+    }
+
+    /// Takes the file that another node has made, if it is here.
+    fn take(&self, array: ArrayId) -> Option<OwnedFd> {
+        self.node.with_engine(|engine| engine.shm_mut().take_segment(MAKER, array))
     }
 
     /// Makes the file and sends it to all other nodes, if this node is the one that does.
@@ -116,11 +133,7 @@ impl NewArray<'_> {
     ) -> std::result::Result<Arc<SharedMemory>, String> {
         let file = match made {
             Some(file) => file,
-            None => {
-                let taken =
-                    self.node.with_engine(|engine| engine.shm_mut().take_segment(MAKER, array));
-                Arc::new(taken.ok_or("its file has not come (see ulimit -n)")?)
-            }
+            None => Arc::new(self.take(array).ok_or("its file has not come (see ulimit -n)")?),
         };
         let (me, nodes, arena) = (self.node.rank(), arena.members(), Arc::clone(arena));
         let has_ended = Arc::new(move |rank| arena.process_has_ended(rank));

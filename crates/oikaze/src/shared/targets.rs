@@ -5,15 +5,18 @@ use crate::shared::array::SharedArray;
 use crate::shared::core::ArrayCore;
 use crate::shared::element::Element;
 use oikaze_engine::{Request, Value};
+use oikaze_os::memory::tracking::ElementOp;
 use oikaze_protocol::coherence::TargetOp;
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
-use oikaze_runtime::error::Cause;
 use oikaze_runtime::node::WaitSubject;
 use std::fmt;
 use std::ops::Range;
-use std::time::Instant;
 
 use super::shape::ElementIndex;
+
+/// Maximum number of bytes of one step of an operation on memory that all nodes map, as of one
+/// message (COH-12.4). An element that is longer is one step.
+const SEGMENT_MAX: usize = 32 << 10;
 
 /// Maximum number of bytes that one request has. Longer operations are several requests.
 const REQUEST_MAX: usize = 1 << 20;
@@ -251,7 +254,7 @@ impl ArrayCore {
             elements.start, elements.end, self.name
         );
         if self.is_segment() {
-            return self.operate(&what, bytes, op, &operands);
+            return self.operate(&what, &bytes, op, &operands);
         }
         let (array, offset, len) = (self.memory.array(), bytes.start, bytes.end - bytes.start);
         let request = Request::Target { array, offset, len, op, operands };
@@ -263,28 +266,65 @@ impl ArrayCore {
         }
     }
 
-    /// Performs an operation on memory that all nodes map (COH-16.9).
+    /// Performs an operation on memory that all nodes map (COH-16.9), on at most
+    /// [`SEGMENT_MAX`] bytes at a time.
     #[track_caller]
     fn operate(
         &self,
         what: &str,
-        bytes: Range<u64>,
+        bytes: &Range<u64>,
         op: TargetOp,
         operands: &[u8],
     ) -> Result<Vec<u8>> {
-        let begun = Instant::now();
-        let is_late = || self.limit.is_some_and(|limit| begun.elapsed() >= limit);
-        let mut goes_on = || self.node.departures.over().is_none() && !is_late();
+        let (place, mut got) = (bytes.start as usize..bytes.end as usize, Vec::new());
+        let size = self.element_size().max(1);
+        let each = (SEGMENT_MAX / size).max(1) * size;
+        for start in place.clone().step_by(each) {
+            let part = start..place.end.min(start + each);
+            let given = match op {
+                TargetOp::CompareExchange(_) => operands,
+                _ => operands.get(start - place.start..part.end - place.start).unwrap_or_default(),
+            };
+            let old = self.operate_at_once(what, &part, op, given)?;
+            if op.has_result() {
+                got.extend_from_slice(&old);
+            }
+        }
+        Ok(got)
+    }
+
+    #[track_caller]
+    fn operate_at_once(
+        &self,
+        what: &str,
+        bytes: &Range<usize>,
+        op: TargetOp,
+        operands: &[u8],
+    ) -> Result<Vec<u8>> {
         let change = |old: &[u8]| op.change(old, operands);
-        let change: Option<&dyn Fn(&[u8]) -> Vec<u8>> = op.is_change().then_some(&change);
-        let place = bytes.start as usize..bytes.end as usize;
-        match self.memory.operate(place, change, &mut goes_on)? {
-            Some(old) if op.has_result() => Ok(old),
-            Some(_) => Ok(Vec::new()),
-            None => Err(match self.node.departures.over() {
-                Some(failure) => Error::failed(what, failure),
-                None => Cause::Timeout { what: what.to_owned(), waited: begun.elapsed() }.into(),
-            }),
+        let op = match op {
+            TargetOp::Read => ElementOp::Read,
+            TargetOp::Write => ElementOp::Write(operands),
+            _ => ElementOp::Change(&change),
+        };
+        if let Some(old) = self.memory.operate(bytes, &op)? {
+            return Ok(old);
+        }
+        // Other operations are in the way, perhaps one of a node that is stopped.
+        let mut refused = None;
+        let ready = || match self.memory.operate(bytes, &op) {
+            Ok(old) => old.map(|old| Ok(Value::Bytes(old))),
+            Err(why) => {
+                refused = Some(why);
+                Some(Ok(Value::Done))
+            }
+        };
+        let subject = || WaitSubject::Operation { what: what.to_owned(), peer: None };
+        let outcome = self.node.outcome_of(&subject, &what, ready, self.limit);
+        match (refused, outcome?) {
+            (Some(why), _) => Err(why.into()),
+            (None, Value::Bytes(old)) => Ok(old),
+            (None, _) => Ok(Vec::new()),
         }
     }
 

@@ -6,6 +6,7 @@ mod prefetch;
 mod process_job;
 #[path = "../support/processes.rs"]
 mod processes;
+mod segments;
 #[path = "../support/mod.rs"]
 mod support;
 mod untyped;

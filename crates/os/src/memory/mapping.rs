@@ -128,6 +128,13 @@ impl Mapping {
         Ok(())
     }
 
+    /// Leaves the mapping out of children of fork.
+    pub(crate) fn leave_out_of_forks(&self) -> Result<(), MemoryError> {
+        // SAFETY: a live mapping of ours; the advice keeps its bytes.
+        unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontFork) }
+            .map_err(|why| MemoryError::system("advise on shared memory", self.len, why))
+    }
+
     /// Reserves addresses without memory, beginning at a multiple of `align`.
     fn reserved(what: &'static str, len: usize, align: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;

@@ -13,6 +13,17 @@ macro_rules! bugs {
         impl Bug {
             /// All bugs, for the test that plants each in turn.
             pub(in crate::shm) const ALL: &[Bug] = &[$(Bug::$bug),*];
+
+            /// Returns `true` if models of segments notice it, and `false` if those of arenas do.
+            pub(in crate::shm) fn is_of_segments(self) -> bool {
+                use Bug::{
+                    EnterWithoutExchange, MarkWithoutFence, PublishWithoutFence, ReadTornEntry,
+                };
+                matches!(
+                    self,
+                    PublishWithoutFence | MarkWithoutFence | ReadTornEntry | EnterWithoutExchange
+                )
+            }
         }
     };
 }

@@ -37,7 +37,7 @@ pub use guards::{KeptBytes, LentBytes, ReadGuard, ReadRows, WriteGuard, WriteRow
 pub use live_guards::LiveGuards;
 pub use others::{Begun, GuardBytes, GuardKind, OtherNodes};
 pub use page_set::PageSet;
-pub use shared_memory::{SharedMemory, sparse_file};
+pub use shared_memory::{ElementOp, SharedMemory, sparse_file};
 pub use trackers::mprotect::Mprotect;
 pub use trackers::segv_chain::{ensure_again, put_back, set_aside};
 pub use trackers::tracker::{FaultAt, Tracker, TrackerKind, View};

@@ -128,17 +128,11 @@ pub trait OtherNodes: Send + Sync + fmt::Debug {
     ) -> Option<String>;
 
     /// Performs an operation on bytes as one step with respect to all other operations
-    /// (COH-16.9). Returns `false` if `goes_on` says that nobody should wait any longer for another
-    /// operation.
+    /// (COH-16.9). Returns `false` if operations of other nodes are in the way: try again.
     ///
     /// # Errors
     /// The guard that is in the way.
-    fn operate(
-        &self,
-        guard: &GuardBytes,
-        goes_on: &mut dyn FnMut() -> bool,
-        operation: &mut dyn FnMut(),
-    ) -> Result<bool, String>;
+    fn operate(&self, guard: &GuardBytes, operation: &mut dyn FnMut()) -> Result<bool, String>;
 
     /// Notes that a guard of this node owns these bytes (COH-10.14).
     fn note_owned(&self, rows: &[Range<u64>]);

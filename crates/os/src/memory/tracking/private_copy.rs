@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::error::SharedError;
 use super::shared_memory::SharedMemory;
+use crate::memory::MemoryError;
 use crate::memory::mapping::Mapping;
 use oikaze_protocol::limits::PAGE;
 
@@ -70,7 +71,16 @@ impl PrivateCopy {
             memory.read(row.start, into)?;
         }
         if writes {
-            copy.twin = Some(copy.rows.iter().flat_map(|row| copy.bytes(row)).copied().collect());
+            let mut twin = Vec::new();
+            let len = copy.rows.iter().map(Range::len).sum();
+            twin.try_reserve_exact(len).map_err(|_| {
+                SharedError::memory(
+                    format!("copying {len} bytes of array {:?} for a guard", memory.name()),
+                    MemoryError::Length(len),
+                )
+            })?;
+            copy.rows.iter().for_each(|row| twin.extend_from_slice(copy.bytes(row)));
+            copy.twin = Some(twin);
         }
         Ok(copy)
     }

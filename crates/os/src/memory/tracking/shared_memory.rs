@@ -56,6 +56,16 @@ pub struct SharedMemory {
     pub(super) lost: LostPages,
 }
 
+/// Operation on bytes of elements.
+pub enum ElementOp<'a> {
+    /// Reads them.
+    Read,
+    /// Replaces them by these.
+    Write(&'a [u8]),
+    /// Replaces them by what this function makes of them.
+    Change(&'a dyn Fn(&[u8]) -> Vec<u8>),
+}
+
 impl SharedMemory {
     /// Makes the memory of array number `array`, of `bytes` bytes rounded up to whole pages. All
     /// pages are unmapped and zero.
@@ -81,7 +91,7 @@ impl SharedMemory {
             Err(e) => return Err(failed(e)),
         }
         // A child of fork would read unmapped pages as zeros, without a trap, so it gets no view.
-        advise(&view, Advice::LinuxDontFork).map_err(failed)?;
+        view.leave_out_of_forks().map_err(failed)?;
         let view = View::new(array, view);
         tracker.attach(&view)?;
         Ok(SharedMemory::over(name, bytes, view, alias, Arc::new(file), tracker))
@@ -109,7 +119,7 @@ impl SharedMemory {
                 None => Mapping::of_file(file.as_fd(), len),
             };
             let mapping = mapping.map_err(failed)?;
-            advise(&mapping, Advice::LinuxDontFork).map_err(failed)?;
+            mapping.leave_out_of_forks().map_err(failed)?;
             Ok(mapping)
         };
         let (alias, view) = (Arc::new(map()?), View::new(array, map()?));
@@ -231,40 +241,46 @@ impl SharedMemory {
     }
 
     /// Performs an operation on bytes of memory that other nodes map, as one step with respect to
-    /// all other operations (COH-16.9). Returns the bytes from before. `change` makes the new bytes
-    /// of them, if the operation changes any. Returns `None` if `goes_on` says that nobody should
-    /// wait any longer for the operation of another node.
+    /// all other operations (COH-16.9). Returns the bytes from before, and none after
+    /// [`ElementOp::Write`]. Returns `None` if operations of other nodes are in the way: try again.
     ///
     /// # Errors
     /// Outside the array; a guard is in the way; the memory is of this node alone.
     #[track_caller]
     pub fn operate(
         &self,
-        bytes: Range<usize>,
-        change: Option<&dyn Fn(&[u8]) -> Vec<u8>>,
-        goes_on: &mut dyn FnMut() -> bool,
+        bytes: &Range<usize>,
+        op: &ElementOp<'_>,
     ) -> Result<Option<Vec<u8>>, SharedError> {
-        let kind = if change.is_some() { GuardKind::Operation } else { GuardKind::ReadOperation };
+        let kind = match op {
+            ElementOp::Read => GuardKind::ReadOperation,
+            ElementOp::Write(_) | ElementOp::Change(_) => GuardKind::Operation,
+        };
         let taken_at = Some(Location::caller());
         self.check("operating on", bytes.start, bytes.len())?;
         let Some(others) = &self.others else {
-            return Err(self.refusal(kind, &bytes, "the memory is of this node alone".to_owned()));
+            return Err(self.refusal(kind, bytes, "the memory is of this node alone".to_owned()));
         };
         let ticket =
             self.borrows.borrow_rows(&self.name, bytes.clone(), Vec::new(), kind, taken_at)?;
-        let (mut old, mut outcome) = (vec![0; bytes.len()], Ok(()));
+        let (mut old, mut outcome) = (Vec::new(), Ok(()));
         let mut operation = || {
+            if let ElementOp::Write(new) = op {
+                self.store_beside_guards(bytes.start, new.get(..bytes.len()).unwrap_or(new));
+                return;
+            }
+            old.resize(bytes.len(), 0);
             outcome = self.read(bytes.start, &mut old);
-            if let Some(change) = change {
+            if let ElementOp::Change(change) = op {
                 let new = change(&old);
                 self.store_beside_guards(bytes.start, new.get(..bytes.len()).unwrap_or(&new));
             }
         };
         let range = bytes.start as u64..bytes.end as u64;
         let guard = GuardBytes { kind, bytes: range, is_block: false, lends: false, taken_at };
-        let done = others.operate(&guard, goes_on, &mut operation);
+        let done = others.operate(&guard, &mut operation);
         self.end_loan(ticket);
-        let done = done.map_err(|other| self.refusal(kind, &bytes, other))?;
+        let done = done.map_err(|other| self.refusal(kind, bytes, other))?;
         outcome.map(|()| done.then_some(old))
     }
 

@@ -303,7 +303,9 @@ fn loom_shm_planted_bugs_are_caught() {
         assert!(!fails("", model), "{model} fails without a bug");
     }
     for bug in Bug::ALL {
+        let folder = if bug.is_of_segments() { "segment" } else { "arena" };
         let bug = format!("{bug:?}");
-        assert!(MODELS.into_iter().any(|model| fails(&bug, model)), "{bug} is not caught");
+        let mut models = MODELS.into_iter().filter(|model| model.starts_with(folder));
+        assert!(models.any(|model| fails(&bug, model)), "{bug} is not caught");
     }
 }

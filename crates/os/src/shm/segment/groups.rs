@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) const GROUPS: usize = 64;
 /// Bytes of a group's word: a cache line.
 const LINE: usize = 64;
-/// Number of polls between two questions whether the holder lives.
+/// Number of polls of a group before it is asked whether the holder lives.
 const POLLS: u32 = 1024;
 
 /// Bytes of the words of all groups.
@@ -36,25 +36,22 @@ impl Groups {
         Groups { memory, me: u64::from(me) + 1 }
     }
 
-    /// Enters all groups of these bytes, in order. Returns `None` if `goes_on` says of a holder's
-    /// rank that nobody should wait for it any more. `has_ended` says that the process of a node
-    /// has ended.
+    /// Enters all groups of these bytes, in order. Returns `None` if other operations stay in one of
+    /// them for a while. `has_ended` says that the process of a node has ended.
     pub fn enter(
         &self,
         bytes: &Range<u64>,
         has_ended: impl Fn(u32) -> bool,
-        mut goes_on: impl FnMut() -> bool,
     ) -> Option<Entered<'_>> {
         let page = PAGE as u64;
         let (first, end) = (bytes.start / page, bytes.end.div_ceil(page));
         let count = usize::try_from(end - first).unwrap_or(usize::MAX).min(GROUPS);
         let start = (first % GROUPS as u64) as usize;
-        let is_round = start + count > GROUPS;
         // In the order of the groups: operations that enter several never wait in a circle.
-        let wanted = if is_round { 0..GROUPS } else { start..start + count };
+        let wanted = if start + count > GROUPS { 0..GROUPS } else { start..start + count };
         let mut entered = Entered { groups: self, entered: wanted.start..wanted.start };
         for group in wanted {
-            if !self.enter_one(group, &has_ended, &mut goes_on) {
+            if !self.enter_one(group, &has_ended) {
                 return None;
             }
             entered.entered.end = group + 1;
@@ -62,15 +59,9 @@ impl Groups {
         Some(entered)
     }
 
-    fn enter_one(
-        &self,
-        group: usize,
-        has_ended: &impl Fn(u32) -> bool,
-        goes_on: &mut impl FnMut() -> bool,
-    ) -> bool {
+    fn enter_one(&self, group: usize, has_ended: &impl Fn(u32) -> bool) -> bool {
         let place = group * LINE;
-        let mut polls = 0u32;
-        loop {
+        for polls in 0..POLLS {
             let holder = self.memory.load(place, Ordering::Relaxed);
             if holder == 0 {
                 if planted(Bug::EnterWithoutExchange) {
@@ -81,25 +72,18 @@ impl Groups {
                     return true;
                 }
             }
-            polls += 1;
-            if polls.is_multiple_of(POLLS) {
-                let rank = u32::try_from(holder.wrapping_sub(1)).unwrap_or(u32::MAX);
-                if holder != 0 && has_ended(rank) && self.memory.exchange(place, holder, self.me) {
-                    return true;
-                }
-                if !goes_on() {
-                    return false;
-                }
-            }
             pause(polls);
         }
+        let holder = self.memory.load(place, Ordering::Relaxed);
+        let rank = u32::try_from(holder.wrapping_sub(1)).unwrap_or(u32::MAX);
+        holder != 0 && has_ended(rank) && self.memory.exchange(place, holder, self.me)
     }
 }
 
 #[cfg(not(all(test, loom)))]
 fn pause(polls: u32) {
     // The holder may need this core.
-    if polls.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+    if polls % 64 == 63 { std::thread::yield_now() } else { std::hint::spin_loop() }
 }
 
 #[cfg(all(test, loom))]

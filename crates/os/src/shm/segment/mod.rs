@@ -9,6 +9,8 @@
 //!   of a node.
 
 mod area;
+#[cfg(not(all(test, loom)))]
+mod entries;
 mod extent;
 mod groups;
 #[cfg(all(test, loom))]

@@ -1,6 +1,7 @@
 //! What the nodes of a machine tell each other about one array, as one node uses it.
 
-use super::area::{Area, ENTRIES_LEN, GuardEntry, HEAD, OwnEntries};
+use super::area::{Area, ENTRIES_LEN, GuardEntry, HEAD};
+use super::entries::OwnEntries;
 use super::extent::{ArrayForm, Extent};
 use super::groups::{GROUPS_LEN, Groups};
 use super::owned::{HEADS_LEN, LIST_LEN, OwnedLists, OwnedRanges};
@@ -27,6 +28,8 @@ const LISTS: usize = PLACES + PLACES_LEN;
 const ENTRIES: usize = LISTS + 2 * LIST_LEN;
 /// Bytes of the part of one node.
 const NODE_LEN: usize = ENTRIES + ENTRIES_LEN;
+/// Number of looks for guards that lend references, before a mark is refused.
+const MARK_LOOKS: usize = 16;
 /// Number of runs that are stored under entries of their own at a time.
 const RUNS_AT_ONCE: usize = 64;
 
@@ -219,6 +222,10 @@ impl Segment {
     fn begin_entry(&self, asked: &GuardBytes) -> Result<Begun, OtherGuard> {
         let GuardBytes { kind, bytes, is_block, lends, taken_at } = asked;
         let extent = Extent { bytes: bytes.clone(), is_block: *is_block };
+        // Not only below: the others need not see an entry that is withdrawn at once.
+        if *lends && self.areas.iter().any(Area::is_marked) {
+            return Ok(Begun::Copies);
+        }
         let mut own = self.own();
         let place = self.place(&mut own, *taken_at);
         let guard = GuardEntry { kind: *kind, extent, lends: *lends, place };
@@ -317,6 +324,14 @@ impl Segment {
     }
 }
 
+/// Looks again and again for a moment. Returns a guard that stays.
+fn lender_after_pause(lender: &impl Fn() -> Option<OtherGuard>) -> Option<OtherGuard> {
+    (1..MARK_LOOKS).try_fold(None, |_, _| {
+        std::thread::yield_now();
+        lender().map(Some)
+    })?
+}
+
 impl OtherNodes for Segment {
     #[inline]
     fn begin(&self, guard: &GuardBytes) -> Result<Begun, String> {
@@ -335,7 +350,9 @@ impl OtherNodes for Segment {
             return Ok(());
         }
         area.set_mark(true);
-        match self.find(|other| other.lends) {
+        // A guard that began before it saw the mark may be about to end.
+        let lender = || self.find(|other| other.lends);
+        match lender().and_then(|_| lender_after_pause(&lender)) {
             None => Ok(()),
             Some(other) => {
                 area.set_mark(false);
@@ -350,49 +367,45 @@ impl OtherNodes for Segment {
         taken_at: Option<&'static Location<'static>>,
         store: &mut dyn FnMut(&Range<u64>),
     ) -> Option<String> {
-        let mut first = None;
-        for runs in runs.chunks(RUNS_AT_ONCE) {
-            let published: Vec<_> = {
-                let mut own = self.own();
-                let place = self.place(&mut own, taken_at);
-                let publish = |bytes: &Range<u64>| {
-                    let extent = Extent { bytes: bytes.clone(), is_block: false };
-                    let guard = GuardEntry { kind: GuardKind::Merge, extent, lends: false, place };
-                    let entry = self.publish(&mut own, &guard);
-                    (guard, entry)
-                };
-                runs.iter().map(publish).collect()
-            };
-            for ((guard, entry), run) in published.iter().zip(runs) {
-                let other = match entry {
-                    Some(_) => self.in_the_way(guard),
-                    None => Some(OtherGuard::NoRoom),
-                };
-                match other {
+        let (mut first, mut rest) = (None, runs);
+        while !rest.is_empty() {
+            let mut own = self.own();
+            let place = self.place(&mut own, taken_at);
+            let mut published = Vec::new();
+            for bytes in rest.iter().take(RUNS_AT_ONCE) {
+                let extent = Extent { bytes: bytes.clone(), is_block: false };
+                let guard = GuardEntry { kind: GuardKind::Merge, extent, lends: false, place };
+                let Some(entry) = self.publish(&mut own, &guard) else { break };
+                published.push((guard, entry));
+            }
+            drop(own);
+            if published.is_empty() {
+                first = first.or(Some(OtherGuard::NoRoom));
+                break;
+            }
+            for ((guard, _), run) in published.iter().zip(rest) {
+                match self.in_the_way(guard) {
                     None => store(run),
                     Some(other) => first = first.or(Some(other)),
                 }
             }
-            published.into_iter().filter_map(|(_, entry)| entry).for_each(|entry| self.end(entry));
+            rest = rest.get(published.len()..).unwrap_or_default();
+            published.into_iter().for_each(|(_, entry)| self.end(entry));
         }
         first.map(|other| other.to_string())
     }
 
-    fn operate(
-        &self,
-        guard: &GuardBytes,
-        goes_on: &mut dyn FnMut() -> bool,
-        operation: &mut dyn FnMut(),
-    ) -> Result<bool, String> {
+    fn operate(&self, guard: &GuardBytes, operation: &mut dyn FnMut()) -> Result<bool, String> {
         let Begun::InPlace(entry) = self.begin(guard)? else { return Ok(false) };
-        let _blocked = locked(|| ());
-        let has_ended = |rank| (self.members.has_ended)(rank);
-        let entered = self.groups.enter(&guard.bytes, has_ended, goes_on);
-        if entered.is_some() {
+        // A handler of this thread must find the groups free.
+        let blocked = locked(|| ());
+        let entered = self.groups.enter(&guard.bytes, |rank| (self.members.has_ended)(rank));
+        let is_done = entered.is_some();
+        if is_done {
             operation();
         }
-        let is_done = entered.is_some();
         drop(entered);
+        drop(blocked);
         self.end(entry);
         Ok(is_done)
     }

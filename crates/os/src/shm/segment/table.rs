@@ -59,7 +59,10 @@ impl SegmentTable {
         self.count.store(segments.len(), Ordering::Release);
     }
 
-    fn all(&self) -> Vec<Arc<Segment>> {
+    /// Returns all segments of this node. They stay mapped for as long as the caller has them.
+    #[inline]
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Segment>> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
@@ -80,9 +83,10 @@ impl SegmentTable {
         self.is_under_lock.store(true, Ordering::Release);
     }
 
-    /// Notes that this node has given a lock back.
+    /// Notes that this node gives a lock back, which ends its interval.
     pub fn gave_lock_back(&self) {
         self.locks.fetch_sub(1, Ordering::Relaxed);
+        drop(self.end_interval());
     }
 
     /// Ends the interval of this node, because it calls a collective of all nodes.
@@ -102,19 +106,6 @@ impl SegmentTable {
         OwnedInterval(if was_under_lock { Vec::new() } else { owned })
     }
 
-    /// Returns two nodes whose guards owned one byte before collective `number`, to which all nodes
-    /// have come. All nodes find the same.
-    #[inline]
-    pub fn overlap(&self, number: u64) -> Option<OwnedOverlap> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        self.all().iter().find_map(|segment| {
-            let (ranks, bytes) = segment.overlap(number)?;
-            Some(OwnedOverlap { array: segment.name.clone(), ranks, bytes })
-        })
-    }
-
     /// Keeps a race that a guard has found, for the next collective of this node.
     pub fn keep_race(&self, text: String) {
         let mut race = self.race.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,6 +120,19 @@ impl SegmentTable {
             return None;
         }
         self.race.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl OwnedOverlap {
+    /// Returns two nodes whose guards owned one byte of these segments before collective `number`,
+    /// to which all nodes have come. All nodes find the same. There is no collective 0.
+    #[inline]
+    #[must_use]
+    pub fn of(segments: &[Arc<Segment>], number: u64) -> Option<OwnedOverlap> {
+        segments.iter().filter(|_| number != 0).find_map(|segment| {
+            let (ranks, bytes) = segment.overlap(number)?;
+            Some(OwnedOverlap { array: segment.name.clone(), ranks, bytes })
+        })
     }
 }
 

@@ -19,13 +19,13 @@ use interrupted::{Interrupted, InterruptedCall, RepeatableCall, Repetition};
 use job_calls::{CallHost, JobCall, JobCalls};
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::memory::tracking::LiveGuards;
-use oikaze_os::shm::{Arena, OwnedInterval, OwnedOverlap, SegmentTable};
+use oikaze_os::shm::{Arena, OwnedInterval, OwnedOverlap, Segment, SegmentTable};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{CoherenceError, both_wrote};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Maximum time that a node stays in a collective only to send the rest of its updates.
@@ -43,6 +43,8 @@ pub struct CoherenceCalls {
     interrupted: Interrupted<JobCall>,
     /// Arrays whose memory all nodes map.
     pub segments: Arc<SegmentTable>,
+    /// Held while a thread declares an array.
+    pub declaring: Mutex<()>,
 }
 
 impl CoherenceCalls {
@@ -57,6 +59,7 @@ impl CoherenceCalls {
             handlers: HandlerCheck::default(),
             interrupted: Interrupted::default(),
             segments: Arc::default(),
+            declaring: Mutex::default(),
         }
     }
 
@@ -92,10 +95,9 @@ impl CoherenceCalls {
     ) -> Result<Value> {
         self.handlers.check_if_due(|| node.now());
         node.check_process(|| what.to_string())?;
-        let request = match self.segments.take_race() {
-            Some(race) => cannot(&request, race),
-            None => request,
-        };
+        // Held until the ends of the guards are compared, because the call may free an array.
+        let segments = self.segments.all();
+        let compares = !matches!(request, Request::Declare(_) | Request::Free(_));
         let repeatable = RepeatableCall::of(&request);
         let (count, repetition) = self.interrupted.resume(repeatable);
         let (call, begun) = match repetition {
@@ -112,13 +114,17 @@ impl CoherenceCalls {
                 (call, self.calls.begin(node, Request::Cannot(why), interval))
             }
             Repetition::None => {
+                let request = match self.segments.take_race() {
+                    Some(race) => cannot(&request, race),
+                    None => request,
+                };
                 let call = self.count_coherence_call(node, what);
                 (call, self.calls.begin(node, request, self.segments.end_interval()))
             }
         };
         if begun.has_passed_at_once() {
             self.order.note_passed();
-            let outcome = self.check_owned(node, what, &begun);
+            let outcome = self.check_owned(node, what, begun.number(), &segments);
             call.note(&outcome);
             return outcome.map(|()| Value::Done);
         }
@@ -135,8 +141,12 @@ impl CoherenceCalls {
             Err(error) => Err(node.waits.explain_timeout(error, &subject())),
             done => done,
         };
-        let outcome =
-            outcome.and_then(|value| self.check_owned(node, what, &begun).map(|()| value));
+        let outcome = match outcome {
+            Ok(value) if compares => {
+                self.check_owned(node, what, begun.number(), &segments).map(|()| value)
+            }
+            outcome => outcome,
+        };
         call.note(&outcome);
         if let (Some(repeatable), Err(error)) = (repeatable, &outcome)
             && error.is_timeout()
@@ -160,8 +170,14 @@ impl CoherenceCalls {
     /// Fails a call that all nodes have made if guards of two nodes owned one byte of a segment
     /// before it (COH-16.3). All nodes find the same.
     #[inline]
-    fn check_owned(&self, node: &Node, what: &dyn fmt::Display, begun: &JobCall) -> Result<()> {
-        match self.segments.overlap(begun.number()) {
+    fn check_owned(
+        &self,
+        node: &Node,
+        what: &dyn fmt::Display,
+        number: u64,
+        segments: &[Arc<Segment>],
+    ) -> Result<()> {
+        match OwnedOverlap::of(segments, number) {
             None => Ok(()),
             Some(OwnedOverlap { array, ranks, bytes }) => {
                 let why = CoherenceError::Mismatch(both_wrote(ranks, &bytes, &array));
@@ -217,6 +233,16 @@ impl CoherenceCalls {
             let interval = self.segments.end_interval();
             self.calls.begin(node, Request::Cannot(why.to_owned()), interval);
         }
+    }
+
+    /// Takes part in the next collective only to make it fail, because this node has stopped
+    /// waiting for the one before, which others may have passed.
+    pub fn give_up(&self, node: &Node, why: &str) {
+        self.forget_interrupted();
+        self.order.called.fetch_add(1, Ordering::SeqCst);
+        self.order.ended.fetch_add(1, Ordering::Relaxed);
+        let interval = self.segments.end_interval();
+        self.calls.begin(node, Request::Cannot(why.to_owned()), interval);
     }
 
     /// Returns the counter of the guards of this node's arrays.
