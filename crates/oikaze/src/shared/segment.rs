@@ -1,4 +1,5 @@
-//! Agreement of all nodes of a job on memory that all of them map for an array (COH-16.1).
+//! Agreement of all nodes of a job on memory that all of them map for an array (COH-16.1). An array
+//! that replaces another one gets memory of its own (COH-16.11).
 
 use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
@@ -124,7 +125,7 @@ impl NewArray<'_> {
     }
 
     /// Maps the file, and finds memory for the pages whose home is here, so that they lie near this
-    /// node.
+    /// node (COH-16.4).
     fn map(
         &self,
         array: ArrayId,

@@ -45,7 +45,7 @@ fn beside<G>(
     Ok(())
 }
 
-/// COH-16.1: all nodes go one way, and say why if it is the old one.
+/// COH-16.1, COH-16.2: all nodes go one way, and say why if it is the old one.
 #[test]
 fn nodes_of_one_machine_map_one_memory() {
     cluster(3, |job| {
@@ -310,6 +310,39 @@ fn arrays_are_replaced_and_freed() {
                 job.barrier()?;
             }
         }
+        Ok(())
+    });
+}
+
+/// Returns the sum of a field of this process's `smaps`, in KiB, over the mappings of an array.
+fn mapped(name: &str, field: &str) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut is_array, mut sum) = (false, 0);
+    for line in maps.lines() {
+        if line.contains("-") && line.contains(" rw-s ") {
+            is_array = line.contains(&format!("memfd:oikaze:{name} "));
+        }
+        if let Some(value) = line.strip_prefix(field).filter(|_| is_array) {
+            sum += value.trim().split(' ').next().unwrap().parse::<usize>().unwrap();
+        }
+    }
+    sum
+}
+
+/// COH-16.4, COH-16.5: memory is found by the declaration, once for all nodes.
+#[test]
+fn nodes_that_read_one_array_have_it_once() {
+    const BYTES: usize = 24 << 20;
+    cluster(4, |job| {
+        let array = job.array::<u8>("once", BYTES)?;
+        assert!(array.read(..)?.iter().all(|byte| *byte == 0));
+        job.barrier()?;
+        if job.rank() == 0 {
+            let whole = BYTES >> 10;
+            let shown = mapped("once", "Pss:");
+            assert!((whole..whole + whole / 10).contains(&shown), "{shown} KiB");
+        }
+        job.barrier()?;
         Ok(())
     });
 }

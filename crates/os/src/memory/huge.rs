@@ -12,6 +12,7 @@ use super::memfd;
 use crate::features::DisabledFeatures;
 use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, madvise};
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Page size that a region asks for.
@@ -77,16 +78,28 @@ pub fn ask_for_huge_pages(fresh: &mut Vec<u8>) {
 
 /// Allocates a file that has no pages yet, huge pages first. `alias` is its first mapping.
 pub(super) fn fill(file: &OwnedFd, alias: &Mapping, pages: PageSize) -> Result<(), MemoryError> {
-    if let Some(size) = suits(alias.len(), pages) {
-        for at in (0..alias.len() / size).map(|index| index * size) {
-            // The kernel does not collapse a range of the file without any page.
-            memfd::reserve(file, at, 1)?;
-            if !collapse(alias, at, size) {
-                break;
-            }
-        }
+    if suits(alias.len(), pages).is_some() {
+        fill_huge(file, alias, 0..alias.len())?;
     }
     memfd::reserve(file, 0, alias.len())
+}
+
+/// Allocates huge pages that lie in a range of a file without pages there. `alias` begins where the
+/// file does, at a multiple of a huge page. Stops where the kernel refuses.
+pub(super) fn fill_huge(
+    file: &OwnedFd,
+    alias: &Mapping,
+    range: Range<usize>,
+) -> Result<(), MemoryError> {
+    let Some(size) = huge_page() else { return Ok(()) };
+    for index in range.start.div_ceil(size)..range.end.min(alias.len()) / size {
+        // The kernel does not collapse a range of the file without any page.
+        memfd::reserve(file, index * size, 1)?;
+        if !collapse(alias, index * size, size) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Collapses the range into one huge page. Returns `false` if the kernel refuses.

@@ -19,7 +19,7 @@ use super::lost_pages::LostPages;
 use super::others::{GuardBytes, GuardKind, OtherNodes};
 use super::trackers::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
-use crate::memory::{MemoryError, Region, huge_page, memfd, room};
+use crate::memory::{MemoryError, Region, huge, memfd, room};
 use crate::processes::origin::Origin;
 
 /// Bytes from which on free memory is checked. The check costs some 50 µs.
@@ -114,7 +114,7 @@ impl SharedMemory {
             |e| SharedError::memory(format!("mapping shared array {name:?} of {bytes} bytes"), e);
         let len = whole_pages(bytes.max(1)).map_err(failed)?;
         let map = || {
-            let mapping = match huge_page().filter(|size| len >= *size) {
+            let mapping = match huge::huge_page().filter(|size| len >= *size) {
                 Some(size) => Mapping::of_file_aligned(file.as_fd(), len, size),
                 None => Mapping::of_file(file.as_fd(), len),
             };
@@ -331,9 +331,13 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Allocates memory for a hole of the memfd.
+    /// Allocates memory for a hole of the memfd. Memory that other nodes map, too, has huge pages
+    /// where they fit, because nobody tracks it (COH-16.5).
     fn allocate(&self, offset: usize, len: usize) -> Result<(), MemoryError> {
         let _room = if len >= CHECKED { Some(room::reserve(len)?) } else { None };
+        if self.others.is_some() {
+            huge::fill_huge(&self.file, &self.alias, offset..offset + len)?;
+        }
         memfd::reserve(&self.file, offset, len)
     }
 
