@@ -13,7 +13,7 @@ use crossbeam_queue::SegQueue;
 use oikaze_engine::{Engine, KeyOptions, Setup, seal};
 use oikaze_launch::addresses::Candidate;
 use oikaze_launch::{Bootstrap, MEET_TIME, Seal, environment};
-use oikaze_os::features::DisabledFeatures;
+use oikaze_os::features::{DisabledFeatures, Feature};
 use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
 use oikaze_os::net::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu};
 use oikaze_os::secrets::key_log::{KEY_LOG_VARIABLE, KeyLog};
@@ -63,6 +63,18 @@ pub(crate) fn join_with(builder: &JobBuilder) -> Result<Job> {
 #[track_caller]
 pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
     join_at(bootstrap, &JobBuilder::default())
+}
+
+/// Joins a job as [`join_as`] does, without these features.
+///
+/// # Errors
+/// As [`join`].
+#[track_caller]
+pub fn join_as_without(
+    bootstrap: Box<dyn Bootstrap>,
+    features: impl IntoIterator<Item = Feature>,
+) -> Result<Job> {
+    join_at(bootstrap, &JobBuilder::default().without(features))
 }
 
 /// Joins a job at the place that `bootstrap` gives. The builder says what the place's settings do

@@ -2,7 +2,7 @@
 //! change them are refused (COH-3.9, COH-6.10, COH-7.7, COH-8.8).
 #![forbid(unsafe_code)]
 
-use crate::support::cluster;
+use crate::support::{cluster_in_both_ways, cluster_of_pages};
 use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
 use oikaze_launch::Settings;
@@ -41,7 +41,7 @@ fn heard(job: &Job, rank: u32, tag: u64) {
 /// again.
 #[test]
 fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_in_both_ways(2, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 4 * PAGE).unwrap();
         let line = line!() + 1;
         let guard = array.read(3..5).unwrap();
@@ -86,7 +86,7 @@ fn job_part(array: &oikaze::shared::SharedArray<u64>) -> std::ops::Range<usize> 
 /// COH-6.10: a forgotten guard is alive for ever.
 #[test]
 fn barrier_after_a_forgotten_guard_is_refused() {
-    cluster(1, &Settings::default(), |job| {
+    cluster_in_both_ways(1, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 4).unwrap();
         std::mem::forget(array.write(0..1).unwrap());
         assert!(text(job.barrier()).contains("writes bytes 0..8"));
@@ -97,7 +97,7 @@ fn barrier_after_a_forgotten_guard_is_refused() {
 /// COH-7.7: a lock refuses only the guards of its own thread.
 #[test]
 fn lock_with_a_guard_of_the_same_thread_is_refused() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_in_both_ways(2, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 4).unwrap();
         let lock = job.lock(7).unwrap();
         let guard = array.write(0..1).unwrap();
@@ -119,7 +119,7 @@ fn lock_with_a_guard_of_the_same_thread_is_refused() {
 /// COH-7.8: other threads wait for the lock. The thread may take it again once it is given back.
 #[test]
 fn lock_that_the_same_thread_took_is_refused() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_in_both_ways(2, &Settings::default(), |job| {
         let number = u64::from(job.rank());
         let lock = job.lock(number).unwrap();
         for refused in [job.lock(number), job.lock_for(number, Duration::from_secs(60))] {
@@ -144,7 +144,7 @@ fn lock_that_the_same_thread_took_is_refused() {
 /// diff, and a third node sees the new bytes.
 #[test]
 fn reference_to_a_home_page_stays_while_another_node_writes_it() {
-    cluster(3, &Settings::default(), |job| {
+    cluster_of_pages(3, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 3 * PAGE).unwrap();
         assert_eq!(array.home_of(0), Some(0));
         job.barrier().unwrap();
@@ -186,7 +186,7 @@ fn reference_to_a_home_page_stays_while_another_node_writes_it() {
 /// again under the guard.
 #[test]
 fn reference_to_a_fetched_page_stays_while_another_thread_acquires() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_of_pages(2, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 2 * PAGE).unwrap();
         let there = array.home_range(1).start;
         job.barrier().unwrap();
@@ -222,7 +222,7 @@ fn reference_to_a_fetched_page_stays_while_another_thread_acquires() {
 /// between.
 #[test]
 fn stores_of_a_write_guard_survive_an_acquire_of_another_thread() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_in_both_ways(2, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 2 * PAGE).unwrap();
         let there = array.home_range(1).start;
         job.barrier().unwrap();
@@ -258,7 +258,7 @@ fn stores_of_a_write_guard_survive_an_acquire_of_another_thread() {
 /// bytes ever after.
 #[test]
 fn leave_with_a_guard_alive_ends_and_says_so() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_in_both_ways(2, &Settings::default(), |job| {
         let rank = job.rank();
         let array = job.array::<u64>("a", 2 * PAGE).unwrap();
         array.write(array.home_range(rank)).unwrap().fill(u64::from(rank) + 1);
@@ -274,7 +274,7 @@ fn leave_with_a_guard_alive_ends_and_says_so() {
 /// next one is taken.
 #[test]
 fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_of_pages(2, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 2 * PAGE).unwrap();
         job.barrier().unwrap();
         if job.rank() == 1 {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::processes::run_two_nodes;
-use crate::support::cluster;
+use crate::support::{cluster_in_both_ways, cluster_of_pages};
 use oikaze::Job;
 use oikaze::shared::SharedArray;
 use oikaze::shared::builder::Homes;
@@ -116,7 +116,7 @@ fn elsewhere(job: &Job, array: &SharedArray<u64>) -> usize {
 #[test]
 fn read_many_shows_what_reads_of_each_range_show() {
     for size in [1, 2, 3] {
-        cluster(size, &Settings::default(), |job| reads_many(&job));
+        cluster_in_both_ways(size, &Settings::default(), |job| reads_many(&job));
     }
 }
 
@@ -124,14 +124,14 @@ fn read_many_shows_what_reads_of_each_range_show() {
 #[test]
 fn prefetch_brings_all_pages_without_a_fault() {
     for size in [1, 3] {
-        cluster(size, &Settings::default(), |job| prefetches(&job));
+        cluster_of_pages(size, &Settings::default(), |job| prefetches(&job));
     }
 }
 
 /// Guards of `read_many` follow the rules of guards: no guard is left after an error.
 #[test]
 fn read_many_with_a_wrong_range_leaves_no_guard() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_in_both_ways(2, &Settings::default(), |job| {
         let array = numbered(&job, 8, Homes::Block);
         let text =
             |ranges: &[Range<usize>]| array.read_many(ranges).map(drop).unwrap_err().to_string();
@@ -164,11 +164,12 @@ fn plays_its_role() {
     job.leave().unwrap();
 }
 
-/// COH-3.3, COH-3.10: with each tracker, over shared memory and over the network.
+/// COH-3.3, COH-3.10: in memory of all nodes, and with each tracker of pages, through rings and over
+/// the network.
 #[test]
 fn processes_read_many_ranges_with_each_tracker() {
     let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
-    for without in ["", "uffd", "uffd-full", "shm", "shm,uffd"] {
+    for without in ["", "segment", "segment,uffd", "segment,uffd-full", "shm", "shm,uffd"] {
         run_two_nodes(
             "prefetch::plays_its_role",
             &settings,

@@ -1,6 +1,7 @@
 //! Arrays and collectives of elements whose type is known at run time only, as bindings of other
 //! languages use them, beside nodes that know the type.
 
+use crate::support::both_ways;
 use oikaze::atomic::Combine;
 use oikaze::collective::Collectives;
 use oikaze::ffi::CollectiveKind as Kind;
@@ -27,7 +28,7 @@ fn an_array_is_the_same_with_and_without_a_type() {
         Distribution::Block { axis: 1 },
         Distribution::Cyclic { axis: 1, indices: 3 },
     ] {
-        cluster(2, |job| {
+        both_ways::cluster(2, |job| {
             let (rows, columns) = (40, 300);
             let value = |i: usize, j: usize| (i * columns + j) as f32;
             if job.rank() == 0 {
@@ -126,7 +127,7 @@ fn homes_are_those_of_the_typed_array() {
 
 #[test]
 fn plain_memory_is_shared_and_outlives_the_array() {
-    cluster(2, |job| {
+    both_ways::cluster(2, |job| {
         let mut array =
             job.untyped_array("plain", &[3000], ElementKind::U64.into()).build_untyped().unwrap();
         let plain = array.plain().unwrap();
@@ -157,7 +158,7 @@ fn plain_memory_is_shared_and_outlives_the_array() {
 
 #[test]
 fn one_sided_operations_act_on_numbers_of_their_kind() {
-    cluster(2, |job| {
+    both_ways::cluster(2, |job| {
         let array =
             job.untyped_array("sums", &[8, 100], ElementKind::F64.into()).build_untyped().unwrap();
         let old = array.fetch_combine(&[7, 99], Combine::Sum, bytes_of(&[1.5_f64])).unwrap();

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::processes::run_two_nodes;
-use crate::support::cluster;
+use crate::support::{cluster_in_both_ways, cluster_of_pages};
 use oikaze::Job;
 use oikaze::shared::SharedArray;
 use oikaze::shared::builder::Homes;
@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Number of elements of a page.
 const PAGE: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Variable that tells a process of this test that it is a node.
+/// Variable that tells a process of this test that it is a node, and whether it keeps pages for
+/// itself.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 
 fn text<T>(result: oikaze::Result<T>) -> String {
@@ -127,7 +128,7 @@ fn changes_to_plain_stores(job: &Job) {
 #[test]
 fn pushed_pages_are_read_without_a_fetch() {
     for size in [2, 3] {
-        cluster(size, &Settings::default(), |job| pushes(&job));
+        cluster_of_pages(size, &Settings::default(), |job| pushes(&job));
     }
 }
 
@@ -135,7 +136,7 @@ fn pushed_pages_are_read_without_a_fetch() {
 #[test]
 fn subscribed_elements_come_with_the_barrier() {
     for size in [1, 2, 3] {
-        cluster(size, &Settings::default(), |job| subscribes(&job));
+        cluster_of_pages(size, &Settings::default(), |job| subscribes(&job));
     }
 }
 
@@ -143,7 +144,7 @@ fn subscribed_elements_come_with_the_barrier() {
 #[test]
 fn merging_guards_of_all_nodes_write_one_page() {
     for size in [1, 2, 4] {
-        cluster(size, &Settings::default(), |job| merges(&job));
+        cluster_in_both_ways(size, &Settings::default(), |job| merges(&job));
     }
 }
 
@@ -151,14 +152,14 @@ fn merging_guards_of_all_nodes_write_one_page() {
 #[test]
 fn program_may_change_to_plain_stores_in_between() {
     for size in [1, 2, 3] {
-        cluster(size, &Settings::default(), |job| changes_to_plain_stores(&job));
+        cluster_in_both_ways(size, &Settings::default(), |job| changes_to_plain_stores(&job));
     }
 }
 
 /// A push names nodes of the job, and a guard that knows what it writes.
 #[test]
 fn push_to_an_unknown_rank_or_of_an_unknown_write_is_an_error() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_in_both_ways(2, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 2 * PAGE).unwrap();
         let part = array.home_range(job.rank());
         let mut guard = array.write(part.clone()).unwrap();
@@ -183,7 +184,7 @@ fn push_to_an_unknown_rank_or_of_an_unknown_write_is_an_error() {
 /// reader. The reader's guard shows the old bytes until it ends.
 #[test]
 fn update_waits_for_the_end_of_a_guard_over_its_bytes() {
-    cluster(2, &Settings::default(), |job| {
+    cluster_of_pages(2, &Settings::default(), |job| {
         let array = job.array::<u64>("a", 16 * PAGE).unwrap();
         let elements = array.home_range(0);
         array.read(elements.clone()).unwrap();
@@ -214,29 +215,35 @@ fn update_waits_for_the_end_of_a_guard_over_its_bytes() {
     });
 }
 
+/// Roles of nodes that keep pages for themselves, and of nodes that all map the same memory.
+const OF_PAGES: &str = "of pages";
+const OF_ONE_MEMORY: &str = "of one memory";
+
 /// Node of the jobs below. Does nothing if this process is not a node.
 #[test]
 fn plays_its_role() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
-    }
+    let Ok(role) = std::env::var(ROLE) else { return };
     let job = oikaze::join().unwrap();
-    pushes(&job);
-    subscribes(&job);
+    if role == OF_PAGES {
+        pushes(&job);
+        subscribes(&job);
+    }
     merges(&job);
     changes_to_plain_stores(&job);
     job.leave().unwrap();
 }
 
-/// COH-10.1, COH-10.5: with each tracker, over shared memory and over the network.
+/// COH-10.1, COH-10.5: in memory of all nodes, and with each tracker of pages, through rings and
+/// over the network.
 #[test]
 fn processes_update_each_other_with_each_tracker() {
     let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
-    for without in ["", "uffd", "uffd-full", "shm", "shm,uffd"] {
+    for without in ["", "segment", "segment,uffd", "segment,uffd-full", "shm", "shm,uffd"] {
+        let role = if without.is_empty() { OF_ONE_MEMORY } else { OF_PAGES };
         run_two_nodes(
             "updates::plays_its_role",
             &settings,
-            &[(ROLE, "node"), ("OIKAZE_WITHOUT", without)],
+            &[(ROLE, role), ("OIKAZE_WITHOUT", without)],
         );
     }
 }
