@@ -12,8 +12,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Name of the call in which nodes agree, before they compare their declarations.
-const CALL: &str = "declare an array";
 /// Node that makes the memory.
 const MAKER: Rank = 0;
 
@@ -66,21 +64,22 @@ impl NewArray<'_> {
     #[track_caller]
     fn agree_by_steps(&self, array: ArrayId, arena: &Arc<Arena>) -> Result<Agreed> {
         let made = self.make(array);
-        if let Err(why) = self.step(1, made.as_ref().err())? {
+        if let Err(why) = self.step(made.as_ref().err())? {
             return Ok(Agreed::Pages(why));
         }
         let mapped = made.and_then(|made| self.map(array, arena, made));
-        match (self.step(2, mapped.as_ref().err())?, mapped) {
+        match (self.step(mapped.as_ref().err())?, mapped) {
             (Ok(()), Ok(memory)) => Ok(Agreed::Segment(memory)),
             (Err(why), _) | (_, Err(why)) => Ok(Agreed::Pages(why)),
         }
     }
 
-    /// Tells all nodes why this one cannot go on, if so. Returns why no node goes on.
+    /// Tells all nodes why this one cannot go on, if so. Returns why no node goes on. The nodes
+    /// compare their declarations later (COH-6.2).
     #[track_caller]
-    fn step(&self, step: u8, problem: Option<&String>) -> Result<std::result::Result<(), String>> {
+    fn step(&self, problem: Option<&String>) -> Result<std::result::Result<(), String>> {
         let number = problem.map_or(0, |_| u64::from(self.node.rank()) + 1);
-        let step = CallStep { call: CALL.to_owned(), step, arguments: 0, number };
+        let step = CallStep { call: self.doing.to_owned(), step: 0, arguments: 0, number };
         let request = Request::Step(step);
         let agreed = self.node.coherence.collective(self.node, &self.doing, request, self.limit)?;
         match (agreed, problem) {

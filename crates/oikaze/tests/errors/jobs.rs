@@ -46,7 +46,7 @@ fn operations_of_arrays_against_a_barrier_are_named_on_all_nodes() {
     ];
     let path = std::env::temp_dir().join(format!("oikaze-named-{}.npy", std::process::id()));
     for (name, operation) in operations {
-        let outcomes = cluster(2, &Settings::default(), |job| {
+        let outcomes = cluster_in_both_ways(2, &Settings::default(), |job| {
             let array = job.array::<u64>("a", 10).unwrap();
             array.save(&path).unwrap();
             if job.rank() == 0 { operation(array, &path) } else { job.barrier() }

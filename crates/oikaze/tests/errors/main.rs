@@ -17,7 +17,7 @@ use oikaze::shared::builder::{Distribution, Homes};
 use oikaze::{Error, Job, Result};
 use oikaze_launch::{Seal, Secret, Settings};
 use std::time::{Duration, Instant};
-use support::{cluster, cluster_once, meet};
+use support::{cluster, cluster_in_both_ways, cluster_once, meet};
 
 /// Time limit of a wait that should succeed, on any machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,4 +42,12 @@ fn all_fail(words: &[&str], program: impl Fn(&Job) -> Result<()> + Sync) {
     for outcome in cluster(2, &Settings::default(), |job| program(&job)) {
         failure(outcome, words);
     }
+}
+
+/// Checks as [`all_fail`] does, in both ways of arrays.
+#[track_caller]
+fn all_fail_in_both_ways(words: &[&str], program: impl Fn(&Job) -> Result<()> + Sync) {
+    cluster_in_both_ways(2, &Settings::default(), |job| {
+        failure(program(&job), words);
+    });
 }

@@ -65,7 +65,7 @@ pub struct Replacement {
 pub struct CallStep {
     /// Operation as the program has called it, such as `save array "a"`.
     pub call: String,
-    /// Number of the step, from 1.
+    /// Number of the step, from 1. Step 0 prepares a declaration.
     pub step: u8,
     /// Digest of the arguments that all nodes must pass alike.
     pub arguments: u64,

@@ -173,6 +173,34 @@ fn steps_of_an_operation_agree_on_a_number_or_name_it() {
     }
 }
 
+/// COH-6.2: nodes prepare different declarations together, and name them against other calls.
+#[test]
+fn steps_before_declarations_agree_and_are_named_against_other_calls() {
+    let step = |rank: Rank| CallStep {
+        call: format!("declare array \"{rank}\""),
+        step: 0,
+        arguments: 0,
+        number: u64::from(rank),
+    };
+    let mut cluster = Cluster::new(3, 8);
+    let tokens: Vec<Token> = (0..3)
+        .map(|rank| cluster.call(rank, |c, token, m| c.step(step(rank), token, m)))
+        .collect();
+    cluster.run_until_quiet();
+    for (rank, token) in (0..).zip(tokens) {
+        let greatest = Value::Reduced(Values::U64(vec![2]));
+        assert_eq!(cluster.take(rank, token), Some(Ok(greatest)));
+    }
+    let tokens: Vec<Token> = (0..3)
+        .map(|rank| match rank {
+            2 => cluster.call(rank, |c, token, m| c.barrier(token, m)),
+            _ => cluster.call(rank, |c, token, m| c.step(step(rank), token, m)),
+        })
+        .collect();
+    let text = "node 2 called barrier while node 0 called declare array \"0\"";
+    all_fail(&mut cluster, &tokens, &[text]);
+}
+
 /// COH-6.3: in rank order, so the same bits in every run, whatever order the arrivals come in.
 #[test]
 fn reductions_are_the_same_bits_in_every_run() {

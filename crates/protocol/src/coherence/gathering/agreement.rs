@@ -440,7 +440,7 @@ pub(crate) fn agree<'a>(
             }
             (Call::Reduce(a), Call::Reduce(b))
                 if a.op == b.op && combine(a.op, sum.as_mut(), &b.values) => {}
-            (Call::Step(a), Call::Step(b)) if a.call == b.call => {
+            (Call::Step(a), Call::Step(b)) if a.call == b.call || prepare(a, b) => {
                 let difference = if a.step != b.step {
                     format!(
                         "is in step {} of {}, node {first_rank} in step {}",
@@ -463,6 +463,12 @@ pub(crate) fn agree<'a>(
         }
     }
     Ok(sum)
+}
+
+/// Returns `true` if both nodes prepare a declaration. The declarations are compared later, and tell
+/// more of a difference than the calls.
+fn prepare(a: &CallStep, b: &CallStep) -> bool {
+    a.step == 0 && b.step == 0
 }
 
 /// Combines `with` into `sum`. Returns `false` if the two differ in type or length.
