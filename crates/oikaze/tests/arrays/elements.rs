@@ -1,8 +1,8 @@
 //! Types of elements: structs, fixed arrays, `bool`.
 
 use super::failure;
+use crate::both_ways::cluster;
 use oikaze::shared::Element;
-use oikaze::testing::cluster;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
 #[repr(C)]

@@ -1,9 +1,9 @@
 //! Files of arrays: raw bytes and `.npy`.
 
 use super::failure;
+use crate::both_ways::cluster;
 use oikaze::shared::Element;
 use oikaze::shared::builder::Distribution;
-use oikaze::testing::cluster;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -103,6 +103,9 @@ fn saves_loads_and_fills_of_different_arrays_or_values_fail_on_all_nodes() {
         arrays[1].load(&path)?;
         assert_eq!(arrays[1].read(arrays[1].whole())?.to_vec(), [1; 4]);
         job.barrier()?;
+        if job.rank() == 0 {
+            std::fs::remove_file(&path)?;
+        }
         Ok(())
     });
 }

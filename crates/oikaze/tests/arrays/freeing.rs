@@ -1,8 +1,8 @@
 //! The end of arrays (COH-14).
 
 use super::failure;
+use crate::both_ways::{cluster, cluster_of_pages};
 use oikaze::Job;
-use oikaze::testing::cluster;
 use std::sync::Mutex;
 
 /// Number of arrays that are made and dropped. The whole number runs with `make soak`.
@@ -78,7 +78,7 @@ fn array_is_freed_when_all_nodes_have_dropped_it() {
 #[test]
 fn free_waits_for_pages_that_are_on_their_way() {
     let _alone = alone();
-    cluster(2, |job| {
+    cluster_of_pages(2, |job| {
         for step in 0..20 {
             let array = job.array::<u64>("fetched of free", 100 * 512)?;
             array.write(array.home_range(job.rank()))?.fill(step);

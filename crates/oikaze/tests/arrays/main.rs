@@ -1,6 +1,8 @@
 //! Arrays as programs have them: shapes, blocks, elements, and the end of arrays.
 #![forbid(clippy::undocumented_unsafe_blocks)]
 
+#[path = "../support/both_ways.rs"]
+mod both_ways;
 #[path = "../support/cuts.rs"]
 mod cuts;
 mod elements;

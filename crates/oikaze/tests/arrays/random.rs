@@ -4,7 +4,7 @@
 
 use super::cuts::cuts;
 use super::files::Folder;
-use crate::ways::ways_of_part;
+use crate::ways::ways_of_arrays;
 use oikaze::prelude::*;
 use oikaze::shared::block::ArrayBlock;
 use oikaze::shared::builder::{Distribution, Homes};
@@ -325,7 +325,7 @@ where
         }
         Ok(())
     };
-    for way in ways_of_part(seed as usize + N) {
+    for way in ways_of_arrays(seed as usize + N) {
         way.run(nodes, &Job::builder().time_limit(CALL_LIMIT), run);
     }
 }

@@ -1,9 +1,9 @@
 //! `fill`, `resize`, `redistribute` and halos.
 
 use super::failure;
+use crate::both_ways::{cluster, cluster_of_pages};
 use oikaze::shared::SharedArray;
 use oikaze::shared::builder::{Distribution, Homes};
-use oikaze::testing::cluster;
 
 fn number(i: usize, j: usize) -> u64 {
     (i * 1000 + j + 1) as u64
@@ -99,7 +99,7 @@ fn fill_waits_for_readers_of_old_elements() {
 /// With the halo subscribed, a step fetches no page.
 #[test]
 fn halo_comes_with_the_barrier() {
-    cluster(2, |job| {
+    cluster_of_pages(2, |job| {
         let grid = job.array::<u64>("grid", [64, 1024])?;
         let mine = grid.home_block(job.rank());
         grid.halo(mine, 1)?;

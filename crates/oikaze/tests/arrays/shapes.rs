@@ -1,9 +1,10 @@
 //! Arrays of several dimensions, and guards over blocks of them.
 
 use super::failure;
+use crate::both_ways::cluster;
+use oikaze::message::Class;
 use oikaze::shared::block::{ArrayBlock, BlockReadGuard, BlockWriteGuard};
 use oikaze::shared::builder::{Distribution, Homes};
-use oikaze::testing::cluster;
 
 const SHAPE: [usize; 3] = [13, 10, 37];
 
@@ -172,9 +173,16 @@ fn blocks_of_two_nodes_may_share_rows_but_no_element() {
             drop(all);
             job.barrier()?;
         }
-        // Both nodes write column 20 of row 7.
+        // Both nodes write column 20 of row 7, one after the other, so that no guard is in the way
+        // (COH-16.6).
         let rows = [7..8, 7..20][job.rank() as usize].clone();
+        if job.rank() == 1 {
+            job.receive(Some(0))?;
+        }
         grid.write([rows, 20..21])?.fill(1);
+        if job.rank() == 0 {
+            job.peer(1)?.send(Class::Ordered, 0, &[]).wait()?;
+        }
         failure(job.barrier(), &["nodes 0 and 1", "array \"grid\"", "overlap"]);
         Ok(job.barrier()?)
     });

@@ -1,9 +1,9 @@
 //! Arrays as targets of one-sided operations (COH-12).
 
 use super::failure;
+use crate::both_ways::cluster;
 use oikaze::prelude::*;
 use oikaze::shared::builder::Homes;
-use oikaze::testing::cluster;
 
 /// All nodes change the same elements. Reads after the barrier see all changes, on every node, also
 /// where a copy was valid before.

@@ -2,7 +2,7 @@
 
 use super::{all_said, die, run, say, say_error};
 use crate::ways::ExchangeWay::Rings;
-use crate::ways::{ways, ways_of_part};
+use crate::ways::{ways, ways_of_arrays};
 use oikaze::prelude::*;
 
 const CALLS: [&str; 6] = ["save", "load", "fill", "free", "drop", "team"];
@@ -11,7 +11,7 @@ const CALLS: [&str; 6] = ["save", "load", "fill", "free", "drop", "team"];
 #[test]
 fn dead_node_fails_collectives_of_arrays() {
     for (number, call) in CALLS.into_iter().enumerate() {
-        for way in ways_of_part(number) {
+        for way in ways_of_arrays(number) {
             let ended = run(3, &format!("arrays {call}"), way);
             assert!(!ended[1].status.success(), "{way:?}: {ended:?}");
             all_said(&ended, &[&["node 1"], &["left"]]);

@@ -42,6 +42,10 @@ fn failure_time() -> Duration {
     Duration::from_millis(if std::env::var_os("OIKAZE_KILLS").is_some() { 500 } else { 2_000 })
 }
 
+/// Mechanisms that the nodes of a round over rings do without: none, and then they map the memory of
+/// an array together, or that.
+const WITHOUT: [&str; 2] = ["", "segment"];
+
 /// A job, and the node in it that is killed.
 #[derive(Debug)]
 pub struct Round {
@@ -149,11 +153,11 @@ impl Running {
             let apart = (round.victim + 1 + (round.number / 4) as u32 % 2) % NODES;
             let node = job.start("plays_its_role", &settings, |command| {
                 command.env(ROLE, "node").env("OIKAZE_SHM_DIR", doors);
-                if round.transport == Transport::Network
-                    || round.transport == Transport::Both && rank == apart
-                {
-                    command.env("OIKAZE_WITHOUT", "shm");
-                }
+                let is_remote = round.transport == Transport::Network
+                    || round.transport == Transport::Both && rank == apart;
+                let without =
+                    if is_remote { "shm" } else { WITHOUT[round.number as usize / 2 % 2] };
+                command.env("OIKAZE_WITHOUT", without);
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             });
             listen(rank, node.stdout.take().unwrap(), sender.clone(), MARK);

@@ -1,6 +1,6 @@
 //! Nodes of one machine: they share memory by default, and use the network where they may not.
 
-use crate::support::{cluster_once, over_the_network};
+use crate::support::{cluster_of_pages, cluster_once, over_the_network};
 use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::Settings;
@@ -406,7 +406,7 @@ fn messages_come_in_their_order_however_they_are_asked_for() {
 fn messages_are_sent_of_elements_that_are_fetched_when_they_are_touched() {
     const PAGES: usize = 300;
     const ELEMENTS: usize = 512;
-    cluster_once(2, &Settings::default(), |job| {
+    cluster_of_pages(2, &Settings::default(), |job| {
         let array = job.array::<u64>("far", 2 * PAGES * ELEMENTS).unwrap();
         let home = array.home_range(1);
         let expected = |page: usize| [page as u64 + 1; 4];

@@ -94,9 +94,10 @@ impl Drop for Folder {
     }
 }
 
-/// Kills node `victim` when node 0 has made `steps` steps.
-fn round(work: Work, victim: u32, steps: usize) {
-    let what = format!("{work:?}, node {victim} is killed after {steps} steps");
+/// Kills node `victim` when node 0 has made `steps` steps, on nodes without a mechanism.
+fn round(work: Work, victim: u32, steps: usize, without: &str) {
+    let what =
+        format!("{work:?}, node {victim} is killed after {steps} steps, without \"{without}\"");
     let folder = std::env::temp_dir().join(format!("oikaze-array-kills-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let folder = Folder(folder);
@@ -105,6 +106,7 @@ fn round(work: Work, victim: u32, steps: usize) {
     for rank in 0..NODES {
         let node = nodes.start("array_kills::plays_its_role", &Settings::default(), |command| {
             command.env(WORK, format!("{work:?}")).env(FOLDER, &folder.0);
+            command.env("OIKAZE_WITHOUT", without);
             command.stdout(Stdio::piped()).stderr(Stdio::null());
         });
         let (lines, sender) = (BufReader::new(node.stdout.take().unwrap()).lines(), sender.clone());
@@ -152,7 +154,10 @@ fn check_files(folder: &Path, what: &str, is_first_alive: bool) {
 fn work_on_whole_arrays_ends_when_a_node_is_killed() {
     for (number, work) in (1..).zip(WORKS) {
         for victim in [0, 2] {
-            round(work, victim, number * 3 + victim as usize);
+            // The nodes map the memory of all, or keep pages for themselves.
+            for without in ["", "segment"] {
+                round(work, victim, number * 3 + victim as usize, without);
+            }
         }
     }
 }

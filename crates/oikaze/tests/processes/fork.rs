@@ -172,7 +172,7 @@ fn open_after_exec() -> String {
     String::from_utf8(listed.stdout).unwrap()
 }
 
-const WITHOUT: [&str; 3] = ["", "shm", "uffd"];
+const WITHOUT: [&str; 4] = ["", "segment", "shm", "segment,uffd"];
 
 /// MEM-24.1.
 #[test]

@@ -4,7 +4,7 @@
 
 use crate::cuts::cuts;
 use crate::nodes::{PART, run_nodes};
-use crate::ways::ways_of_part;
+use crate::ways::{ways_of_arrays, ways_of_part};
 use oikaze::prelude::*;
 use oikaze::shared::builder::{Delivery, Homes};
 use oikaze_launch::Settings;
@@ -17,8 +17,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 const NODES: u32 = 3;
 /// Number of elements of a page.
 const PAGE: usize = 512;
-/// Mechanisms left out: with shared memory and without, with each way of tracking pages.
-const WITHOUT: [&str; 5] = ["", "uffd", "uffd-full", "shm", "shm,uffd"];
+/// Mechanisms left out: with shared memory and without, with each way of tracking pages. If none is
+/// left out, nodes of one machine map the memory of an array, and track no pages.
+const WITHOUT: [&str; 5] = ["", "segment,uffd", "segment,uffd-full", "shm", "shm,uffd"];
 
 /// Plays the part of a node that another test starts. Not a test by itself.
 #[test]
@@ -44,7 +45,8 @@ fn everywhere(part: &str) {
         for (more, without) in WITHOUT.into_iter().enumerate() {
             let class = Class::ALL[(seed + more) % Class::ALL.len()];
             let part = format!("{part} {}", seed * WITHOUT.len() + more);
-            for way in ways_of_part(seed + more) {
+            let ways = if without.is_empty() { ways_of_arrays } else { ways_of_part };
+            for way in ways(seed + more) {
                 run_nodes(NODES, ("programs::plays_its_part", &part), &settings, |rank| {
                     let mut variables = way.variables(rank, NODES, without);
                     variables.push(("OIKAZE_DELIVERY", delivery.to_owned()));

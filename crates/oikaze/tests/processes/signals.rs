@@ -61,7 +61,8 @@ fn mask_of(thread: &Path) -> Option<(String, u64)> {
 #[test]
 fn library_threads_block_signals_and_program_threads_keep_their_masks() {
     run("node", "");
-    run("node", "uffd");
+    run("node", "segment");
+    run("node", "segment,uffd");
 }
 
 /// Runs two nodes that play this role, without some mechanisms.

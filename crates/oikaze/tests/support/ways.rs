@@ -10,8 +10,12 @@ use std::error::Error;
 pub enum ExchangeWay {
     /// By datagrams over loopback.
     Network,
-    /// In the memory of the machine (COH-6.14, COLL-7).
+    /// In the memory of the machine (COH-6.14, COLL-7). All nodes map the memory of an array
+    /// (COH-16.1).
     Memory,
+    /// In the memory of the machine. Each node keeps pages of arrays for itself, because one node
+    /// does without the other way.
+    Pages,
     /// Through rings, because no node uses the memory of the machine.
     Rings,
     /// Through rings, because one node does not use the memory of the machine.
@@ -21,7 +25,7 @@ pub enum ExchangeWay {
 }
 
 impl ExchangeWay {
-    /// All ways of exchange, in the order of the declaration.
+    /// All ways of exchange that differ for collectives, in the order of the declaration.
     pub const ALL: [ExchangeWay; 5] = [
         ExchangeWay::Network,
         ExchangeWay::Memory,
@@ -36,12 +40,23 @@ impl ExchangeWay {
         ExchangeWay::ALL[2 + number % 3]
     }
 
+    /// All ways in which each node keeps pages of arrays for itself.
+    #[allow(dead_code)]
+    const OF_PAGES: [ExchangeWay; 5] = [
+        ExchangeWay::Pages,
+        ExchangeWay::Network,
+        ExchangeWay::Rings,
+        ExchangeWay::OneWithout,
+        ExchangeWay::TwoMachines,
+    ];
+
     /// Returns the words for the features that a node does without.
     fn without(self, rank: u32, nodes: u32) -> &'static str {
         match self {
             ExchangeWay::Network => "shm",
             ExchangeWay::Rings => "arena",
             ExchangeWay::OneWithout if rank + 1 == nodes => "arena",
+            ExchangeWay::Pages if rank + 1 == nodes => "segment",
             _ => "",
         }
     }
@@ -91,10 +106,24 @@ pub fn ways_of_part(number: usize) -> Vec<ExchangeWay> {
     all_if_wanted(vec![ExchangeWay::ALL[number % ExchangeWay::ALL.len()]])
 }
 
-/// Returns all ways if `cargo xtask test-all` wants them, and `otherwise` if not.
-fn all_if_wanted(otherwise: Vec<ExchangeWay>) -> Vec<ExchangeWay> {
-    match std::env::var_os("OIKAZE_TEST_WAYS") {
-        Some(_) => ExchangeWay::ALL.to_vec(),
-        None => otherwise,
+/// Returns the ways of part `number` of a test of arrays: in memory that all nodes map, and one way
+/// in which each node keeps pages for itself. Consecutive numbers take turns. If all ways are
+/// wanted, returns all.
+#[allow(dead_code)]
+pub fn ways_of_arrays(number: usize) -> Vec<ExchangeWay> {
+    let of_pages = ExchangeWay::OF_PAGES;
+    match all_are_wanted() {
+        true => [&[ExchangeWay::Memory], &of_pages[..]].concat(),
+        false => vec![ExchangeWay::Memory, of_pages[number % of_pages.len()]],
     }
+}
+
+/// Returns all ways that differ for collectives if `cargo xtask test-all` wants them, and
+/// `otherwise` if not.
+fn all_if_wanted(otherwise: Vec<ExchangeWay>) -> Vec<ExchangeWay> {
+    if all_are_wanted() { ExchangeWay::ALL.to_vec() } else { otherwise }
+}
+
+fn all_are_wanted() -> bool {
+    std::env::var_os("OIKAZE_TEST_WAYS").is_some()
 }
