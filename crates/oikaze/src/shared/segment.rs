@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use oikaze_engine::{Request, Value};
-use oikaze_os::memory::tracking::{OtherNodes, SharedMemory, Tracker, sparse_file};
+use oikaze_os::memory::tracking::{SharedMemory, Tracker, sparse_file};
 use oikaze_os::shm::{Arena, ArrayForm, Segment, SegmentMembers, segment_file_len};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{ArrayId, CallStep, Declaration, Values};
@@ -140,8 +140,9 @@ impl NewArray<'_> {
         let members = SegmentMembers { me, nodes, has_ended };
         let Declaration { name, homes, .. } = self.declaration;
         let (bytes, table) = (self.bytes(), &self.node.coherence.segments);
-        let segment = Segment::new(&file, (name, bytes), self.form, members, table);
-        let segment: Arc<dyn OtherNodes> = segment.map_err(|why| why.to_string())?;
+        let segment = Segment::new(&file, (name, bytes), self.form, members, table.notes());
+        let segment = segment.map_err(|why| why.to_string())?;
+        table.add(&segment);
         let tracker = Arc::clone(self.tracker);
         let memory = SharedMemory::of_segment(array, name, bytes, &file, segment, tracker);
         let memory = memory

@@ -371,7 +371,7 @@ fn declarations_that_fail_leave_the_nodes_in_step() {
     });
 }
 
-/// COH-16.3: an array that is no segment makes the engines end barriers, and both are synchronised.
+/// COH-16.3: an array of pages makes the engines end barriers, and both are synchronised.
 #[test]
 fn one_node_without_segments_makes_all_keep_pages() {
     let nodes = [

@@ -55,7 +55,7 @@ pub use ring::{Full, Reader, RingView, STEP_BODY, Writer};
 pub use segment::{ArrayForm, Extent, GuardEntry};
 #[cfg(not(all(test, loom)))]
 pub use segment::{
-    OtherGuard, OwnedInterval, OwnedOverlap, Segment, SegmentMembers, SegmentTable,
+    OtherGuard, OwnedInterval, OwnedOverlap, Segment, SegmentMembers, SegmentNotes, SegmentTable,
     segment_file_len,
 };
 #[cfg(not(all(test, loom)))]

@@ -1,5 +1,5 @@
-//! Deliberately planted bugs of arenas and segments, which prove that the models detect such bugs. In programs
-//! the answer to [`planted`] is the constant `false`.
+//! Deliberately planted bugs of arenas and segments, which prove that the models detect such bugs.
+//! In programs the answer to [`planted`] is the constant `false`.
 
 macro_rules! bugs {
     ($($(#[$text:meta])* $bug:ident,)*) => {

@@ -183,9 +183,8 @@ fn steps_before_declarations_agree_and_are_named_against_other_calls() {
         number: u64::from(rank),
     };
     let mut cluster = Cluster::new(3, 8);
-    let tokens: Vec<Token> = (0..3)
-        .map(|rank| cluster.call(rank, |c, token, m| c.step(step(rank), token, m)))
-        .collect();
+    let tokens: Vec<Token> =
+        (0..3).map(|rank| cluster.call(rank, |c, token, m| c.step(step(rank), token, m))).collect();
     cluster.run_until_quiet();
     for (rank, token) in (0..).zip(tokens) {
         let greatest = Value::Reduced(Values::U64(vec![2]));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytemuck::{CheckedBitPattern, NoUninit};
 
 use super::error::SharedError;
-use super::hold::{Hold, Wanted};
+use super::hold::{GuardHold, WantedGuard};
 use super::others::GuardKind;
 use super::private_copy::PrivateCopy;
 use super::shared_memory::SharedMemory;
@@ -19,7 +19,7 @@ use oikaze_protocol::limits::PAGE;
 /// Ends what a guard holds when dropped.
 struct Loan<'a> {
     memory: &'a SharedMemory,
-    hold: Hold,
+    hold: GuardHold,
 }
 
 impl Loan<'_> {
@@ -202,7 +202,7 @@ impl SharedMemory {
         let hull = self.element_bytes::<T>(elements)?;
         self.expect_touches(&hull, access_of(kind))?;
         let (rows, taken_at) = (Vec::new(), Some(taken_at));
-        let hold = self.hold(Wanted { hull, rows, kind, lends: true, taken_at })?;
+        let hold = self.hold(WantedGuard { hull, rows, kind, lends: true, taken_at })?;
         Ok(Loan { memory: self, hold })
     }
 
@@ -263,7 +263,7 @@ impl SharedMemory {
             self.expect_touches(row, access_of(kind))?;
         }
         let starts: Vec<usize> = bytes.iter().map(|row| row.start).collect();
-        let hold = self.hold(Wanted { hull, rows: bytes, kind, lends: true, taken_at })?;
+        let hold = self.hold(WantedGuard { hull, rows: bytes, kind, lends: true, taken_at })?;
         let loan = Loan { memory: self, hold };
         let addresses: Vec<usize> =
             starts.into_iter().map(|start| self.shown_at(&loan.hold, start)).collect();
@@ -317,7 +317,7 @@ impl SharedMemory {
 /// are those of the other guards.
 pub struct LentBytes {
     memory: Arc<SharedMemory>,
-    hold: Hold,
+    hold: GuardHold,
 }
 
 /// Keeps the memory mapped that a guard has lent by its address.
@@ -388,7 +388,7 @@ impl SharedMemory {
         for row in &rows {
             self.expect_touches(row, access_of(kind))?;
         }
-        let hold = self.hold(Wanted { hull, rows, kind, lends: false, taken_at: None })?;
+        let hold = self.hold(WantedGuard { hull, rows, kind, lends: false, taken_at: None })?;
         Ok(LentBytes { memory: Arc::clone(self), hold })
     }
 }

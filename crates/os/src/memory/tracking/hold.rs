@@ -10,9 +10,9 @@ use super::others::{Begun, GuardBytes, GuardKind};
 use super::private_copy::PrivateCopy;
 use super::shared_memory::SharedMemory;
 
-/// What a live guard holds, until [`SharedMemory::end_hold`].
+/// Loan, entry and copy of a live guard, until [`SharedMemory::end_hold`].
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct GuardHold {
     ticket: u64,
     /// Bytes from the first one to the last one.
     pub bytes: Range<usize>,
@@ -23,7 +23,7 @@ pub(super) struct Hold {
 }
 
 /// Bytes that a guard is to cover.
-pub(super) struct Wanted {
+pub(super) struct WantedGuard {
     /// Bytes from the first one to the last one.
     pub hull: Range<usize>,
     /// Rows of a guard that is not one range, in order and disjoint. It is empty for one range.
@@ -38,13 +38,13 @@ pub(super) struct Wanted {
 impl SharedMemory {
     /// Lends bytes to a guard, unless another guard of this process or of another node is in the
     /// way.
-    pub(super) fn hold(&self, wanted: Wanted) -> Result<Hold, SharedError> {
-        let Wanted { hull, rows, kind, lends, taken_at } = wanted;
+    pub(super) fn hold(&self, wanted: WantedGuard) -> Result<GuardHold, SharedError> {
+        let WantedGuard { hull, rows, kind, lends, taken_at } = wanted;
         let is_block = rows.len() > 1;
         let copied = if rows.is_empty() { vec![hull.clone()] } else { rows.clone() };
         let ticket = self.borrows().borrow_rows(self.name(), hull.clone(), rows, kind, taken_at)?;
         let mut hold =
-            Hold { ticket, bytes: hull, entry: None, copy: None, taken_at, is_over: false };
+            GuardHold { ticket, bytes: hull, entry: None, copy: None, taken_at, is_over: false };
         if let Some(others) = self.others() {
             let begun = match kind {
                 GuardKind::Merge => Ok(Begun::Copies),
@@ -75,13 +75,13 @@ impl SharedMemory {
     }
 
     /// Returns the address at which a guard shows this byte of the array.
-    pub(super) fn shown_at(&self, hold: &Hold, at: usize) -> usize {
+    pub(super) fn shown_at(&self, hold: &GuardHold, at: usize) -> usize {
         hold.copy.as_ref().map_or_else(|| self.view().base() + at, |copy| copy.address(at))
     }
 
     /// Ends what a guard holds. Returns the race that it has found, if any: bytes that have changed
     /// under the guard are not stored where a guard of another node is in the way (COH-16.7).
-    pub(super) fn end_hold(&self, hold: &mut Hold) -> Option<SharedError> {
+    pub(super) fn end_hold(&self, hold: &mut GuardHold) -> Option<SharedError> {
         // A child of fork ends nothing of its parent's.
         if std::mem::replace(&mut hold.is_over, true) || !self.is_own_process() {
             return None;
@@ -105,7 +105,7 @@ impl SharedMemory {
     }
 
     /// Ends what a guard holds that nobody ends. The next collective of this node reports a race.
-    pub(super) fn drop_hold(&self, hold: &mut Hold) {
+    pub(super) fn drop_hold(&self, hold: &mut GuardHold) {
         if let (Some(race), Some(others)) = (self.end_hold(hold), self.others()) {
             others.keep_race(race.to_string());
         }

@@ -8,7 +8,7 @@ use std::panic::Location;
 /// Purpose for which a guard covers its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardKind {
-    /// Loads.
+    /// Loads of all bytes.
     Read,
     /// Loads and stores of all bytes.
     Write,

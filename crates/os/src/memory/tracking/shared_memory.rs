@@ -58,11 +58,11 @@ pub struct SharedMemory {
 
 /// Operation on bytes of elements.
 pub enum ElementOp<'a> {
-    /// Reads them.
+    /// Reads the bytes.
     Read,
-    /// Replaces them by these.
+    /// Replaces the bytes by these.
     Write(&'a [u8]),
-    /// Replaces them by what this function makes of them.
+    /// Replaces the bytes by what this function makes of them.
     Change(&'a dyn Fn(&[u8]) -> Vec<u8>),
 }
 

@@ -28,7 +28,7 @@ pub(super) const ENTRIES_LEN: usize = ENTRIES * ENTRY;
 pub struct GuardEntry {
     /// Purpose of the guard.
     pub kind: GuardKind,
-    /// Exact bytes.
+    /// Exact bytes of the guard.
     pub extent: Extent,
     /// Is `true` if the guard lends a reference into the segment.
     pub lends: bool,

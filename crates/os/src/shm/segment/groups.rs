@@ -36,8 +36,8 @@ impl Groups {
         Groups { memory, me: u64::from(me) + 1 }
     }
 
-    /// Enters all groups of these bytes, in order. Returns `None` if other operations stay in one of
-    /// them for a while. `has_ended` says that the process of a node has ended.
+    /// Enters all groups of these bytes, in order. Returns `None` if other operations stay in one
+    /// of them for a while. `has_ended` says that the process of a node has ended.
     pub fn enter(
         &self,
         bytes: &Range<u64>,

@@ -16,6 +16,8 @@ mod groups;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(not(all(test, loom)))]
+mod notes;
+#[cfg(not(all(test, loom)))]
 mod owned;
 #[cfg(not(all(test, loom)))]
 mod places;
@@ -26,6 +28,8 @@ mod table;
 
 pub use area::GuardEntry;
 pub use extent::{ArrayForm, Extent};
+#[cfg(not(all(test, loom)))]
+pub use notes::SegmentNotes;
 #[cfg(not(all(test, loom)))]
 pub use shared::{OtherGuard, Segment, SegmentMembers, segment_file_len};
 #[cfg(not(all(test, loom)))]

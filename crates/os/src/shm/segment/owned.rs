@@ -118,7 +118,7 @@ pub(super) struct OwnedRanges {
 }
 
 impl OwnedRanges {
-    /// Adds bytes.
+    /// Adds bytes of a guard.
     #[inline]
     pub fn add(&mut self, bytes: Range<u64>) {
         if bytes.is_empty() || self.is_beyond {

@@ -1,12 +1,13 @@
-//! What the nodes of a machine tell each other about one array, as one node uses it.
+//! Live guards, marks and owned bytes of all nodes over one array, as one node uses them.
 
 use super::area::{Area, ENTRIES_LEN, GuardEntry, HEAD};
 use super::entries::OwnEntries;
 use super::extent::{ArrayForm, Extent};
 use super::groups::{GROUPS_LEN, Groups};
+use super::notes::SegmentNotes;
 use super::owned::{HEADS_LEN, LIST_LEN, OwnedLists, OwnedRanges};
 use super::places::{OwnPlaces, PLACES_LEN, place_text};
-use super::table::SegmentTable;
+
 use crate::memory::mapping::{Mapping, whole_pages};
 use crate::memory::tracking::{Begun, GuardBytes, GuardKind, OtherNodes};
 use crate::memory::{MemoryError, lasting_len, reserve_file};
@@ -95,7 +96,7 @@ impl fmt::Display for OtherGuard {
     }
 }
 
-/// What the nodes of a machine tell each other about one array.
+/// One array that all nodes map: their live guards, marks and owned bytes.
 #[derive(Debug)]
 pub struct Segment {
     /// Name of the array.
@@ -109,14 +110,14 @@ pub struct Segment {
     lists: Vec<OwnedLists>,
     places: Vec<Memory>,
     groups: Groups,
-    own: Mutex<Own>,
+    own: Mutex<OwnPart>,
     owned: Mutex<OwnedRanges>,
-    table: Arc<SegmentTable>,
+    notes: Arc<SegmentNotes>,
 }
 
 /// This node's part, as it is in use.
 #[derive(Debug, Default)]
-struct Own {
+struct OwnPart {
     entries: OwnEntries,
     places: OwnPlaces,
     /// Number of bytes of the entries that have memory.
@@ -136,7 +137,7 @@ impl Segment {
         (name, bytes): (&str, usize),
         form: ArrayForm,
         members: SegmentMembers,
-        table: &Arc<SegmentTable>,
+        notes: &Arc<SegmentNotes>,
     ) -> Result<Arc<Segment>, MemoryError> {
         let control = whole_pages(bytes.max(1))?;
         let whole = segment_file_len(bytes, members.nodes)?;
@@ -171,13 +172,12 @@ impl Segment {
             control,
             own: Mutex::default(),
             owned: Mutex::default(),
-            table: Arc::clone(table),
+            notes: Arc::clone(notes),
             members,
         });
         // Other nodes read these pages, and must find memory there.
         reserve_file(file, control, GROUPS_LEN)?;
         segment.reserve(0, PAGE)?;
-        table.add(&segment);
         Ok(segment)
     }
 
@@ -187,13 +187,13 @@ impl Segment {
         reserve_file(&self.file, part + at, len)
     }
 
-    fn own(&self) -> Locked<MutexGuard<'_, Own>> {
+    fn own(&self) -> Locked<MutexGuard<'_, OwnPart>> {
         locked(|| self.own.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Publishes a guard of this node. Returns its entry, or `None` if there is no room.
     #[inline]
-    fn publish(&self, own: &mut Own, guard: &GuardEntry) -> Option<usize> {
+    fn publish(&self, own: &mut OwnPart, guard: &GuardEntry) -> Option<usize> {
         let area = self.areas.get(self.members.me as usize)?;
         let (index, sequence) = own.entries.take()?;
         if own.entries.used() * ENTRIES_LEN / super::area::ENTRIES > own.reserved {
@@ -209,7 +209,7 @@ impl Segment {
 
     /// Returns the number of a line of the program.
     #[inline]
-    fn place(&self, own: &mut Own, taken_at: Option<&'static Location<'static>>) -> u16 {
+    fn place(&self, own: &mut OwnPart, taken_at: Option<&'static Location<'static>>) -> u16 {
         let Some(table) = self.places.get(self.members.me as usize) else { return 0 };
         if !own.has_places {
             own.has_places = self.reserve(PLACES, PLACES_LEN).is_ok();
@@ -415,10 +415,10 @@ impl OtherNodes for Segment {
         let mut owned = locked(|| self.owned.lock().unwrap_or_else(PoisonError::into_inner));
         rows.iter().for_each(|row| owned.add(row.clone()));
         drop(owned);
-        self.table.note_owned();
+        self.notes.note_owned();
     }
 
     fn keep_race(&self, text: String) {
-        self.table.keep_race(text);
+        self.notes.keep_race(text);
     }
 }

@@ -1,5 +1,6 @@
 //! The segments of a node, and what a collective of all nodes needs to know of them (COH-16.3).
 
+use super::notes::SegmentNotes;
 use super::shared::Segment;
 use oikaze_protocol::Rank;
 use std::ops::Range;
@@ -13,15 +14,11 @@ pub struct SegmentTable {
     segments: Mutex<Vec<Weak<Segment>>>,
     /// Number of segments. 0 is a promise that there is none, which costs one load.
     count: AtomicUsize,
-    /// Is `true` once a guard has owned bytes since the last collective.
-    has_owned: AtomicBool,
+    notes: Arc<SegmentNotes>,
     /// Number of locks that this node holds.
     locks: AtomicUsize,
     /// Is `true` if a lock was held since the last collective, which orders its writes.
     is_under_lock: AtomicBool,
-    /// Race that a guard has found when it ended, until a collective reports it.
-    race: Mutex<Option<String>>,
-    has_race: AtomicBool,
     is_off: AtomicBool,
 }
 
@@ -52,7 +49,14 @@ impl SegmentTable {
         self.is_off.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, segment: &Arc<Segment>) {
+    /// Returns the notes of the guards of this node.
+    #[must_use]
+    pub fn notes(&self) -> &Arc<SegmentNotes> {
+        &self.notes
+    }
+
+    /// Adds a segment, when this node has mapped it.
+    pub fn add(&self, segment: &Arc<Segment>) {
         let mut segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
         segments.retain(|segment| segment.strong_count() > 0);
         segments.push(Arc::downgrade(segment));
@@ -68,13 +72,6 @@ impl SegmentTable {
         }
         let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
         segments.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    #[inline]
-    pub(super) fn note_owned(&self) {
-        if !self.has_owned.load(Ordering::Relaxed) {
-            self.has_owned.store(true, Ordering::Release);
-        }
     }
 
     /// Notes that this node has taken a lock.
@@ -94,10 +91,9 @@ impl SegmentTable {
     pub fn end_interval(&self) -> OwnedInterval {
         let was_under_lock = self.is_under_lock.load(Ordering::Acquire)
             && self.is_under_lock.swap(self.locks.load(Ordering::Relaxed) > 0, Ordering::AcqRel);
-        if !self.has_owned.load(Ordering::Acquire) {
+        if !self.notes.take_owned() {
             return OwnedInterval::default();
         }
-        self.has_owned.store(false, Ordering::Release);
         let owned = self.all().into_iter().map(|segment| {
             let owned = segment.take_owned();
             (segment, owned)
@@ -106,20 +102,11 @@ impl SegmentTable {
         OwnedInterval(if was_under_lock { Vec::new() } else { owned })
     }
 
-    /// Keeps a race that a guard has found, for the next collective of this node.
-    pub fn keep_race(&self, text: String) {
-        let mut race = self.race.lock().unwrap_or_else(PoisonError::into_inner);
-        race.get_or_insert(text);
-        self.has_race.store(true, Ordering::Release);
-    }
-
-    /// Takes the race that was kept first.
+    /// Takes the race that a guard of this node has found first, for the next call.
     #[inline]
+    #[must_use]
     pub fn take_race(&self) -> Option<String> {
-        if !self.has_race.swap(false, Ordering::AcqRel) {
-            return None;
-        }
-        self.race.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.notes.take_race()
     }
 }
 

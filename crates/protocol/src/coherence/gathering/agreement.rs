@@ -465,8 +465,8 @@ pub(crate) fn agree<'a>(
     Ok(sum)
 }
 
-/// Returns `true` if both nodes prepare a declaration. The declarations are compared later, and tell
-/// more of a difference than the calls.
+/// Returns `true` if both nodes prepare a declaration. The declarations are compared later, and
+/// tell more of a difference than the calls.
 fn prepare(a: &CallStep, b: &CallStep) -> bool {
     a.step == 0 && b.step == 0
 }

@@ -328,8 +328,8 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Returns `true` if a barrier has anything to do for this node: there is an array that is no
-    /// segment, an array was dropped, or a collective cannot succeed (COH-6.14, COH-16.3).
+    /// Returns `true` if a barrier has anything to do for this node: there is an array of pages, an
+    /// array was dropped, or a collective cannot succeed (COH-6.14, COH-16.3).
     #[must_use]
     pub fn has_to_tell(&mut self) -> bool {
         let (_, w) = self.parts();

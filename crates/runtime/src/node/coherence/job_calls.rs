@@ -76,7 +76,7 @@ struct QueuedState {
     number: Option<u64>,
     /// Is `true` if this node has said there that the call is for the engines.
     is_for_engines: bool,
-    /// What this node tells of its segments when it comes.
+    /// Bytes that guards owned, which this node tells when it comes.
     interval: OwnedInterval,
 }
 
