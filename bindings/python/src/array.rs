@@ -287,17 +287,24 @@ impl Array {
 
     fn read(&self, py: Python<'_>, part: Part) -> PyResult<Guard> {
         let part = ranges(part);
-        let guard = self.call(py, |array| array.read(&part))?;
-        Ok(Guard::new(&self.job, HeldGuard::Read(guard)))
+        let (guard, memory) = self.call(py, |array| {
+            let guard = array.read(&part)?;
+            let memory = guard.memory();
+            Ok((guard, memory))
+        })?;
+        let (shape, strides, held) = (guard.shape(), guard.strides(), HeldGuard::Read(guard));
+        Ok(Guard::new(&self.job, held, (shape, strides), (memory, false)))
     }
 
     fn write(&self, py: Python<'_>, part: Part, merged: bool) -> PyResult<Guard> {
         let part = ranges(part);
-        let guard = self.call(py, |array| match merged {
-            true => array.write_merged(&part),
-            false => array.write(&part),
+        let (guard, memory) = self.call(py, |array| {
+            let guard = if merged { array.write_merged(&part)? } else { array.write(&part)? };
+            let memory = guard.memory()?;
+            Ok((guard, memory))
         })?;
-        Ok(Guard::new(&self.job, HeldGuard::Write(guard)))
+        let (shape, strides, held) = (guard.shape(), guard.strides(), HeldGuard::Write(guard));
+        Ok(Guard::new(&self.job, held, (shape, strides), (memory, true)))
     }
 
     fn prefetch(&self, py: Python<'_>, part: Part) -> PyResult<()> {
@@ -456,11 +463,12 @@ pub struct Guard {
 }
 
 impl Guard {
-    fn new(job: &Arc<JobCell>, held: HeldGuard) -> Self {
-        let (shape, strides, memory) = match &held {
-            HeldGuard::Read(guard) => (guard.shape(), guard.strides(), (guard.memory(), false)),
-            HeldGuard::Write(guard) => (guard.shape(), guard.strides(), (guard.memory(), true)),
-        };
+    fn new(
+        job: &Arc<JobCell>,
+        held: HeldGuard,
+        (shape, strides): (Vec<usize>, Vec<usize>),
+        memory: (PlainMemory, bool),
+    ) -> Self {
         Self { job: Arc::clone(job), held: Mutex::new(Some(held)), shape, strides, memory }
     }
 

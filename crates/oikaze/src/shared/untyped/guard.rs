@@ -75,11 +75,8 @@ macro_rules! guard_of_block {
                 self.lent.address()
             }
 
-            /// Returns the memory from the first element to the end of the last one. It stays
-            /// mapped for as long as the value lives, after the end of the guard, too. Then it may
-            /// show old bytes.
-            #[must_use]
-            pub fn memory(&self) -> PlainMemory {
+            /// Returns the memory from the first element to the end of the last one.
+            fn plain_memory(&self) -> PlainMemory {
                 let rows = self.shape().into_iter().zip(self.strides());
                 let last: usize = rows.map(|(len, stride)| len.saturating_sub(1) * stride).sum();
                 let len = if self.block.is_empty() { 0 } else { last + self.array.element_size() };
@@ -154,6 +151,13 @@ impl UntypedReadGuard {
     pub(super) fn new(array: Arc<ArrayCore>, lent: LentBytes, block: ArrayBlock) -> Self {
         Self { lent, array, block }
     }
+
+    /// Returns the memory from the first element to the end of the last one. It stays mapped for as
+    /// long as the value lives, after the end of the guard, too. Then it may show old bytes.
+    #[must_use]
+    pub fn memory(&self) -> PlainMemory {
+        self.plain_memory()
+    }
 }
 
 /// Guard of a block that may be written, by its address. It owns the bytes of its block alone, and
@@ -194,6 +198,18 @@ impl UntypedWriteGuard {
         is_owner: bool,
     ) -> Self {
         Self { lent, array, block, write, push: Vec::new(), is_owner }
+    }
+
+    /// Returns the memory from the first element to the end of the last one. It stays mapped for as
+    /// long as the value lives, after the end of the guard, too. Stores after the end are lost, or
+    /// are those of a plain pointer ([`UntypedArray::plain`](super::UntypedArray::plain)).
+    ///
+    /// # Errors
+    /// All nodes map the memory, and a guard of another node in Rust is alive, which would see
+    /// stores after the end of this guard.
+    pub fn memory(&self) -> Result<PlainMemory> {
+        self.lent.mark()?;
+        Ok(self.plain_memory())
     }
 
     /// Does what [`WriteGuard::push_to`](crate::shared::WriteGuard::push_to) does.

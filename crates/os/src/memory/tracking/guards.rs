@@ -340,6 +340,15 @@ impl LentBytes {
         KeptBytes { _memory: Arc::clone(&self.memory), _copy: self.hold.copy.clone() }
     }
 
+    /// Marks the array, as [`SharedMemory::mark`], because the program may store at the address
+    /// after the end of the guard. Stores into a private copy are nobody else's.
+    ///
+    /// # Errors
+    /// As [`SharedMemory::mark`].
+    pub fn mark(&self) -> Result<(), SharedError> {
+        if self.hold.copy.is_some() { Ok(()) } else { self.memory.mark() }
+    }
+
     /// As [`ReadGuard::lost_page`], of all pages from the first row to the last one.
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
