@@ -88,14 +88,15 @@ fn percentiles_for_people() {
 #[test]
 fn barriers_bring_updates_to_all_nodes() {
     let arguments = ["perf", "barrier-update", "--size", "64K", "--iterations", "30", "--json"];
-    for nodes in ["1", "2", "3"] {
+    // In one memory, and with pages of each node.
+    for (nodes, without) in [("1", ""), ("2", ""), ("3", ""), ("3", "segment")] {
         let mut run = oikaze(&["run", "-n", nodes, "--no-prefix", "--", crate::support::OIKAZE]);
-        let (status, out, err) = finish(run.args(arguments));
+        let (status, out, err) = finish(run.args(arguments).env("OIKAZE_WITHOUT", without));
         if nodes == "1" {
             assert!(status != Some(0) && err.contains("two are needed"), "{err}");
             continue;
         }
-        assert_eq!(status, Some(0), "{nodes} nodes: {err}");
+        assert_eq!(status, Some(0), "{nodes} nodes without {without:?}: {err}");
         let line: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));
         assert_eq!(line["operations"].as_u64(), Some(30), "{nodes} nodes");
         assert!(line["latency_us"].as_f64() > Some(0.0), "{line}");

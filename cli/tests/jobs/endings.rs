@@ -89,9 +89,9 @@ fn check_with(
     }
 }
 
-/// Options for a job over rings, and for one over the network. Nodes with injected faults share no
-/// memory, and this fault sequence is empty.
-const MEDIA: [&[&str]; 2] = [&[], &["--fault", "seed=1"]];
+/// Options for a job in shared memory, for one whose nodes keep pages of their own, and for one
+/// over the network. Nodes with injected faults share no memory, and this fault sequence is empty.
+const MEDIA: [&[&str]; 3] = [&[], &["--env", "OIKAZE_WITHOUT=segment"], &["--fault", "seed=1"]];
 
 /// END-1.1, END-1.2, END-2.1, END-2.2, END-2.3 and END-2.4: node 0 returns from `main`.
 #[test]

@@ -21,10 +21,14 @@ fn modes() -> [String; 4] {
     ["inline".into(), "thread".into(), "thread:0".into(), server]
 }
 
-/// Options for a job over rings, and for one over the network, sealed. Nodes with injected faults
-/// share no memory. The third loses datagrams.
-const MEDIA: [&[&str]; 3] =
-    [&[], &["--fault", "seed=1"], &["--fault", "seed=2,loss=0.02,reorder=0.05"]];
+/// Options for a job over rings, for one whose nodes keep pages of their own, and for one over the
+/// network, sealed. Nodes with injected faults share no memory. The last loses datagrams.
+const MEDIA: [&[&str]; 4] = [
+    &[],
+    &["--env", "OIKAZE_WITHOUT=segment"],
+    &["--fault", "seed=1"],
+    &["--fault", "seed=2,loss=0.02,reorder=0.05"],
+];
 
 #[test]
 fn every_mode_does_the_same() {
