@@ -2566,6 +2566,13 @@ oik_status oik_array_redistribute(oik_array *array, const oik_array_options *opt
 oik_status oik_array_get_statistics(oik_array *array, oik_array_statistics *statistics);
 
 /**
+ * Writes why each node keeps pages of its own of the array to `buffer`: `len` bytes without a zero
+ * byte. There are none if all nodes map the same memory, because the job is on one machine.
+ * Returns `OIK_TOO_SMALL` if `capacity` is less. Thread-safe.
+ */
+oik_status oik_array_why_not_shared(oik_array *array, void *buffer, size_t capacity, size_t *len);
+
+/**
  * Writes `count` elements to their homes, from the element `first` in row-major order on. They are
  * visible there when the call returns, and here after the next barrier. Thread-safe.
  */

@@ -398,6 +398,12 @@ impl Array {
         self.call(py, |array| array.accumulate(first, combine, &bytes))
     }
 
+    /// Why each node keeps pages of its own, or `None` if all nodes map the same memory.
+    #[getter]
+    fn why_not_shared(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.look(py, |array| array.why_not_shared().map(str::to_owned))
+    }
+
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.call(py, |array| Ok(array.statistics()))?;
         let counters = PyDict::new(py);

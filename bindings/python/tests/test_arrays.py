@@ -523,7 +523,7 @@ def test_handlers_changed_before_a_touch_leave_pages_tracked(run, change):
                 job.barrier()
             print("goes on")
             """,
-            OIKAZE_WITHOUT="uffd",
+            OIKAZE_WITHOUT="uffd,segment",
         )
         assert done.lines() == ["goes on"] * 2
 

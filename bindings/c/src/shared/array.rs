@@ -2,7 +2,7 @@
 
 use crate::abi::call::{CallError, CallResult, Output, Raw, arguments, copied, functions};
 use crate::abi::objects::{HandlePlace, New, Released, handled, keep};
-use crate::abi::pointers::{Bytes, BytesMut, Filled, Input, Optional, Room, Text, fill};
+use crate::abi::pointers::{Bytes, BytesMut, Filled, Input, Optional, Room, Text, fill, fill_text};
 use crate::job::{JoinedJob, check_joined, oik_job};
 use crate::memory::kinds::{bytes_of, combine_of, kind_of, oik_kind, oik_operator};
 use crate::message::{class_of, oik_class};
@@ -521,6 +521,12 @@ functions! {
         copied!(oik_array_statistics of now: fetches, fetched_pages, served_pages, diffs_sent,
             diff_bytes, updates_sent, update_bytes, updates_received, updates_wasted)
     };
+    /// Writes why each node keeps pages of its own of the array to `buffer`: `len` bytes without a
+    /// zero byte. There are none if all nodes map the same memory, because the job is on one
+    /// machine. Returns `OIK_TOO_SMALL` if `capacity` is less. Thread-safe.
+    oik_array_why_not_shared(array: *mut oik_array, buffer[capacity]: BytesMut)
+        -> len: Filled<usize> =
+        fill_text(buffer, array.get().why_not_shared().unwrap_or_default(), len)?;
     /// Writes `count` elements to their homes, from the element `first` in row-major order on. They
     /// are visible there when the call returns, and here after the next barrier. Thread-safe.
     oik_array_put(array: *mut oik_array, first: usize, elements: Bytes, count: usize) = {

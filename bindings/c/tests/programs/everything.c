@@ -580,6 +580,17 @@ static void of_arrays(void) {
     }
     oik_array_statistics statistics;
     OK(oik_array_get_statistics(array, &statistics));
+    char why[200], one[1];
+    size_t why_len;
+    OK(oik_array_why_not_shared(array, why, sizeof why, &why_len));
+    /* All nodes map one memory, or know the reason (the test runs without "shm", too). */
+    const char *without = getenv("OIKAZE_WITHOUT");
+    if (without && *without) {
+        HOLDS(why_len > 1);
+        FAILS(oik_array_why_not_shared(array, one, 1, &why_len), OIK_TOO_SMALL, "");
+    } else {
+        HOLDS(why_len == 0);
+    }
     OK(oik_barrier(job));
 
     /* Files, another shape, another distribution, and the end. */

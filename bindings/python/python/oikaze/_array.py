@@ -217,6 +217,15 @@ class SharedArray:
             size *= extent
         return size
 
+    @property
+    def why_not_shared(self) -> str | None:
+        """Why each node keeps pages of its own of the array.
+
+        ``None``: all nodes map the same memory, because the job is on one machine. Nothing is fetched
+        or sent then.
+        """
+        return self._memory.why_not_shared
+
     def home(self, rank: int | None = None) -> tuple[int, int]:
         """First index and end, along the first axis, of the elements whose home is the node.
 
@@ -501,6 +510,11 @@ class Array(np.ndarray[Any, Any]):
     def writing(self) -> _Selector:
         """``array.writing[index]`` is a guard that writes, for ``with``."""
         return self._of_job().writing
+
+    @property
+    def why_not_shared(self) -> str | None:
+        """Why each node keeps pages of its own. ``None``: all nodes map the same memory."""
+        return self._of_job().why_not_shared
 
     def home(self, rank: int | None = None) -> tuple[int, int]:
         """First index and end, along the first axis, of the elements whose home is the node.
