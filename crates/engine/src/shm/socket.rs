@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// most as many requests of the local peer, beside its answers.
 pub(super) const EXCHANGES_MAX: usize = 64;
 
-/// Maximum number of files of arrays that this node keeps of a local peer. A node makes one array at
-/// a time, and forgets files of earlier ones.
+/// Maximum number of files of arrays that this node keeps of a local peer. A node makes one array
+/// at a time, and forgets files of earlier ones.
 const SEGMENTS_MAX: usize = 8;
 
 /// Maximum number of socket messages taken in one poll.

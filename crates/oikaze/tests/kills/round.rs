@@ -42,8 +42,8 @@ fn failure_time() -> Duration {
     Duration::from_millis(if std::env::var_os("OIKAZE_KILLS").is_some() { 500 } else { 2_000 })
 }
 
-/// Mechanisms that the nodes of a round over rings do without: none, and then they map the memory of
-/// an array together, or that.
+/// Mechanisms that the nodes of a round over rings do without: none, and then they map the memory
+/// of an array together, or that.
 const WITHOUT: [&str; 2] = ["", "segment"];
 
 /// A job, and the node in it that is killed.

@@ -164,8 +164,8 @@ fn plays_its_role() {
     job.leave().unwrap();
 }
 
-/// COH-3.3, COH-3.10: in memory of all nodes, and with each tracker of pages, through rings and over
-/// the network.
+/// COH-3.3, COH-3.10: in memory of all nodes, and with each tracker of pages, through rings and
+/// over the network.
 #[test]
 fn processes_read_many_ranges_with_each_tracker() {
     let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };

@@ -120,8 +120,8 @@ pub fn meet<T: Send>(
     meet_without(size, of, |_| Vec::new(), program)
 }
 
-/// Runs nodes as [`meet`] does, without the features that `without` returns for a rank. If there are
-/// any, the environment switches off none.
+/// Runs nodes as [`meet`] does, without the features that `without` returns for a rank. If there
+/// are any, the environment switches off none.
 fn meet_without<T: Send>(
     size: u32,
     of: impl Fn(u32) -> (u32, Settings, Secret),

@@ -1,4 +1,4 @@
-//! What a live guard holds: its loan in this process, its entry for other nodes, and its private
+//! Parts of a live guard: its loan in this process, its entry for other nodes, and its private
 //! copy, if it has one.
 
 use std::ops::Range;
