@@ -46,8 +46,11 @@ impl NewArray<'_> {
         let agreed = self.agree_by_steps(array, arena);
         match &agreed {
             Ok(Agreed::Segment(_)) => {}
-            // The file of this number may be here.
-            Ok(Agreed::Pages(_)) => drop(self.take(array)),
+            Ok(Agreed::Pages(why)) => {
+                // The file of this number may be here.
+                drop(self.take(array));
+                self.node.publisher.paths().paged(|| why.clone());
+            }
             Err(error) => {
                 drop(self.take(array));
                 // Each declaration uses up a number on all nodes.

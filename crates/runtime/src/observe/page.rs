@@ -289,6 +289,9 @@ pub struct NodePage {
     pub first_unshared: String,
     /// Reason why the first local peer's region was not mapped; empty if all are.
     pub first_unmapped: String,
+    /// Reason why nodes of one machine keep pages of the first array that they do not map together;
+    /// empty if there is none.
+    pub first_paged: String,
 }
 
 impl NodePage {
@@ -305,6 +308,7 @@ impl NodePage {
         row.all(&self.paths.values());
         row.text(&self.first_unshared, REASON_WORDS);
         row.text(&self.first_unmapped, REASON_WORDS);
+        row.text(&self.first_paged, REASON_WORDS);
     }
 
     pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
@@ -328,6 +332,7 @@ impl NodePage {
             paths: PathStates::from_values(row.all()?),
             first_unshared: row.line(REASON_WORDS)?,
             first_unmapped: row.line(REASON_WORDS)?,
+            first_paged: row.line(REASON_WORDS)?,
         };
         (page.rank < page.nodes).then_some(page)
     }

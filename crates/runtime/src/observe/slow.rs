@@ -38,6 +38,8 @@ counters! {
         pub unpinned_threads: u64,
         /// Lookups of regions of nodes with shared memory that gave no mapping.
         pub unmapped_regions: u64,
+        /// Arrays of a job of one machine that the nodes do not map together.
+        pub paged_arrays: u64,
     }
 }
 
@@ -71,6 +73,7 @@ pub struct PathNotes {
     unshared: Reasons,
     unpinned: AtomicU64,
     unmapped: Reasons,
+    paged: Reasons,
 }
 
 /// Count, and the text of the first case.
@@ -119,6 +122,11 @@ impl PathNotes {
         self.unmapped.add(1, why);
     }
 
+    /// Notes that nodes of one machine keep pages of an array, and do not map it together.
+    pub fn paged(&self, why: impl FnOnce() -> String) {
+        self.paged.add(1, why);
+    }
+
     /// Writes the notes to a page.
     pub(super) fn show(&self, link: &net::Statistics, page: &mut NodePage) {
         let states = PathStates {
@@ -127,10 +135,12 @@ impl PathNotes {
             unshared_nodes: self.unshared.count.load(Ordering::Relaxed),
             unpinned_threads: self.unpinned.load(Ordering::Relaxed),
             unmapped_regions: self.unmapped.count.load(Ordering::Relaxed),
+            paged_arrays: self.paged.count.load(Ordering::Relaxed),
             ..PathStates::default()
         };
         page.paths = states.with_link(link);
         (page.first_unshared, page.first_unmapped) = (self.unshared.first(), self.unmapped.first());
+        page.first_paged = self.paged.first();
     }
 }
 
@@ -240,6 +250,17 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
             "mapped regions",
             cause,
             "make regions of new memory, by their length; each remote region says why it is not mapped",
+        );
+    }
+    if paths.paged_arrays > 0 {
+        let cause = format!(
+            "each node keeps pages of {} arrays, the first: {}",
+            paths.paged_arrays, node.first_paged
+        );
+        add(
+            "arrays of one machine",
+            cause,
+            "no segment in OIKAZE_WITHOUT, enough memory and descriptors; each array says why",
         );
     }
     if paths.unpinned_threads > 0 {
@@ -353,12 +374,14 @@ mod tests {
         let notes = PathNotes::default();
         for number in 1..=3 {
             notes.unmapped(|| format!("reason {number}"));
+            notes.paged(|| format!("cause {number}"));
         }
         notes.unshared(0, || unreachable!("none"));
         notes.tracks_by(TrackerKind::Mprotect);
         let mut page = NodePage::default();
         notes.show(&net::Statistics::default(), &mut page);
-        assert_eq!(page.paths.unmapped_regions, 3);
+        assert_eq!((page.paths.unmapped_regions, page.paths.paged_arrays), (3, 3));
+        assert_eq!(page.first_paged, "cause 1");
         assert_eq!(page.paths.unshared_nodes, 0);
         assert_eq!(page.paths.page_tracking, 2);
         assert_eq!((page.first_unmapped.as_str(), page.first_unshared.as_str()), ("reason 1", ""));

@@ -63,6 +63,7 @@ fn node() -> impl Strategy<Value = NodePage> {
                 refusals: RefusalCounts::from_values(refusals),
                 paths: PathStates::from_values(paths),
                 first_unshared: unshared,
+                first_paged: unmapped.chars().rev().collect(),
                 first_unmapped: unmapped,
             },
         )
