@@ -25,6 +25,7 @@ fn plays_its_role() {
             i32::from(!failed.is_empty())
         }),
         Ok("executes") => executes(),
+        Ok("drops a guard") => drops_a_guard_in_a_child(),
         _ => {}
     }
 }
@@ -166,6 +167,39 @@ fn executes() {
     job.leave().unwrap();
 }
 
+/// COH-16.11: a child of fork drops a guard, which stays in the way of the other node until the parent
+/// ends it.
+fn drops_a_guard_in_a_child() {
+    let job = oikaze::join().unwrap();
+    let array = job.array::<u64>("array", LEN).unwrap();
+    assert_eq!(array.why_not_shared(), None);
+    let peer = job.peer(1 - job.rank()).unwrap();
+    let tell = |tag| peer.send(Class::Ordered, tag, &[]).wait().unwrap();
+    let hear = |tag| assert_eq!(job.receive(Some(peer.rank())).unwrap().tag(), tag);
+    if job.rank() == 0 {
+        let mut guard = Some(array.write(0..8).unwrap());
+        let dropped = in_child_of_fork(|| {
+            drop(guard.take());
+            0
+        });
+        assert_eq!(dropped.unwrap(), 0);
+        tell(1);
+        hear(2);
+        guard.unwrap().fill(7);
+        tell(3);
+    } else {
+        hear(1);
+        let refused = array.write(0..8).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("a guard of node 0 that writes bytes 0..64"), "{refused}");
+        tell(2);
+        hear(3);
+        array.write(8..9).unwrap()[0] = 7;
+    }
+    job.barrier().unwrap();
+    assert!(array.read(0..9).unwrap().iter().all(|word| *word == 7));
+    job.leave().unwrap();
+}
+
 /// Returns the descriptors that are open in a child after exec.
 fn open_after_exec() -> String {
     let listed = Command::new("ls").arg("/proc/self/fd").stderr(Stdio::inherit()).output().unwrap();
@@ -189,6 +223,12 @@ fn inherited_object_in_child_of_fork_is_refused_and_dropped_without_effect() {
 #[test]
 fn child_after_exec_has_no_descriptor_of_the_job() {
     WITHOUT.iter().for_each(|without| run("fork::plays_its_role", "executes", without));
+}
+
+/// COH-16.11
+#[test]
+fn guard_that_a_child_of_fork_drops_stays_until_the_parent_ends_it() {
+    run("fork::plays_its_role", "drops a guard", "");
 }
 
 /// Runs two nodes that play this role, without some mechanisms.

@@ -13,6 +13,7 @@ mod process_job;
 #[path = "../support/processes.rs"]
 mod processes;
 mod programs;
+mod segment_faults;
 mod signals;
 mod stopped;
 #[path = "../support/ways.rs"]

@@ -1,0 +1,236 @@
+//! Kills or stops a process in the middle of its work on memory that all nodes map: its guards count
+//! as long as the process lives, and no longer (COH-16.6, COH-16.9).
+
+use crate::process_job::ProcessJob;
+use oikaze::prelude::*;
+use oikaze_launch::Settings;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Set in a process that is a node of the job.
+const ROLE: &str = "OIKAZE_TEST_ROLE";
+/// Prefix of a line for the test.
+const MARK: &str = "segment_faults: ";
+/// Time after which a node hangs.
+const HANG: Duration = Duration::from_secs(60);
+/// Time limit of each call of a node.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+const LEN: usize = 4096;
+
+fn say(line: &str) {
+    // The test harness may have written on the line before.
+    println!("\n{MARK}{line}");
+}
+
+fn outcome(result: oikaze::Result<()>) -> String {
+    result.map_or_else(|error| error.to_string(), |()| "done".to_owned())
+}
+
+/// Runs a node of a job that the other tests start, which does what the test asks for. Not a test by
+/// itself.
+#[test]
+fn plays_its_role() {
+    if std::env::var(ROLE).as_deref() != Ok("segment") {
+        return;
+    }
+    let job = Job::builder().time_limit(CALL_LIMIT).join().unwrap();
+    let array = job.array::<u64>("array", LEN).unwrap();
+    assert_eq!(array.why_not_shared(), None);
+    let mut guard = None;
+    for asked in std::io::stdin().lines() {
+        match asked.unwrap().as_str() {
+            "barrier" => say(&outcome(job.barrier())),
+            "take" => match (line!(), array.write(10..20)) {
+                (line, Ok(mut taken)) => {
+                    taken.fill(7);
+                    guard = Some(taken);
+                    say(&line.to_string());
+                }
+                (_, Err(error)) => say(&error.to_string()),
+            },
+            "end" => say(&outcome(guard.take().unwrap().release())),
+            "wait for a loss" => {
+                let lost = job.receive(Some(0)).map(drop).unwrap_err();
+                say(&format!("{:?}", lost.lost_peer()));
+            }
+            "add" => say(&outcome(array.accumulate(0, Sum, &[1; LEN]))),
+            "add for ever" => {
+                say("begins");
+                loop {
+                    array.accumulate(0, Sum, &[1; LEN]).unwrap();
+                }
+            }
+            "leave" => return say(&outcome(job.leave())),
+            other => panic!("no work {other}"),
+        }
+    }
+    // Another node is lost, so this node cannot leave together with it.
+    std::process::exit(0);
+}
+
+/// Nodes that do what they are asked for.
+struct Nodes {
+    job: ProcessJob,
+    inputs: Vec<ChildStdin>,
+    answers: Vec<Receiver<String>>,
+}
+
+impl Nodes {
+    fn start(count: u32, failure_time: Duration) -> Nodes {
+        let settings =
+            Settings { failure_time: Some(failure_time), keep_going: true, ..Settings::default() };
+        let mut nodes =
+            Nodes { job: ProcessJob::new(count), inputs: Vec::new(), answers: Vec::new() };
+        for _ in 0..count {
+            let node = nodes.job.start("segment_faults::plays_its_role", &settings, |command| {
+                command.env(ROLE, "segment").env("OIKAZE_WITHOUT", "");
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            });
+            nodes.inputs.push(node.stdin.take().unwrap());
+            let lines = BufReader::new(node.stdout.take().unwrap()).lines();
+            let (sender, answers) = channel();
+            nodes.answers.push(answers);
+            std::thread::spawn(move || {
+                for line in lines.map_while(Result::ok) {
+                    if let Some(line) = line.strip_prefix(MARK) {
+                        let _ = sender.send(line.to_owned());
+                    }
+                }
+            });
+        }
+        nodes
+    }
+
+    fn begin(&mut self, rank: usize, work: &str) {
+        writeln!(self.inputs[rank], "{work}").unwrap();
+    }
+
+    fn answer(&self, rank: usize, work: &str) -> String {
+        let answer = self.answers[rank].recv_timeout(HANG);
+        answer.unwrap_or_else(|_| panic!("node {rank} says nothing about \"{work}\""))
+    }
+
+    /// Lets a node do something. Returns what it says about that.
+    fn ask(&mut self, rank: usize, work: &str) -> String {
+        self.begin(rank, work);
+        self.answer(rank, work)
+    }
+
+    /// Lets all nodes do something at the same time.
+    #[track_caller]
+    fn all_do(&mut self, work: &str) {
+        (0..self.inputs.len()).for_each(|rank| self.begin(rank, work));
+        for rank in 0..self.inputs.len() {
+            assert_eq!(self.answer(rank, work), "done", "node {rank}: {work}");
+        }
+    }
+
+    fn pid(&mut self, rank: usize) -> Pid {
+        Pid::from_child(&self.job.nodes()[rank])
+    }
+
+    /// Stops a node, and returns when it has stopped.
+    fn stop(&mut self, rank: usize) {
+        let pid = self.pid(rank);
+        kill_process(pid, Signal::STOP).unwrap();
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        assert!(waitid(WaitId::Pid(pid), stopped).unwrap().unwrap().stopped());
+    }
+
+    fn let_go_on(&mut self, rank: usize) {
+        kill_process(self.pid(rank), Signal::CONT).unwrap();
+    }
+
+    /// Kills a node, and returns when its process has ended. Nobody tells the others.
+    fn kill(&mut self, rank: usize) {
+        let node = &mut self.job.nodes()[rank];
+        node.kill().unwrap();
+        node.wait().unwrap();
+    }
+}
+
+/// Checks that a guard was refused because of the one that node 0 took at this line.
+#[track_caller]
+fn is_refused(text: &str, line: &str) {
+    let place = format!("processes/segment_faults.rs:{line}:");
+    let words = ["a guard of node 0 that writes bytes 80..160", &place, "is alive"];
+    assert!(words.iter().all(|word| text.contains(word)), "{text}");
+}
+
+/// Checks that a guard was taken.
+#[track_caller]
+fn is_taken(text: &str) {
+    assert!(text.parse::<u32>().is_ok(), "{text}");
+}
+
+/// Time of silence that no node reaches.
+const NEVER: Duration = Duration::from_secs(600);
+
+/// COH-16.6
+#[test]
+fn bytes_of_a_killed_node_can_be_taken_as_soon_as_it_has_ended() {
+    let mut nodes = Nodes::start(3, NEVER);
+    nodes.all_do("barrier");
+    let line = nodes.ask(0, "take");
+    is_taken(&line);
+    for survivor in [1, 2] {
+        is_refused(&nodes.ask(survivor, "take"), &line);
+    }
+    nodes.kill(0);
+    is_taken(&nodes.ask(1, "take"));
+    // The guard of a survivor counts as it did before.
+    assert!(nodes.ask(2, "take").contains("a guard of node 1 that writes bytes 80..160"));
+    assert_eq!(nodes.ask(1, "end"), "done");
+    is_taken(&nodes.ask(2, "take"));
+}
+
+/// COH-16.6
+#[test]
+fn guard_of_a_stopped_node_stays_until_the_node_has_gone_on_and_ended_it() {
+    let mut nodes = Nodes::start(2, NEVER);
+    nodes.all_do("barrier");
+    let line = nodes.ask(0, "take");
+    is_taken(&line);
+    nodes.stop(0);
+    is_refused(&nodes.ask(1, "take"), &line);
+    nodes.let_go_on(0);
+    is_refused(&nodes.ask(1, "take"), &line);
+    assert_eq!(nodes.ask(0, "end"), "done");
+    is_taken(&nodes.ask(1, "take"));
+    assert_eq!(nodes.ask(1, "end"), "done");
+    nodes.all_do("leave");
+}
+
+/// COH-16.6: silence does not prove that a process has ended. The stopped node may go on to store
+/// under its guard.
+#[test]
+fn guard_of_a_stopped_node_stays_when_the_others_have_given_the_node_up() {
+    let mut nodes = Nodes::start(2, Duration::from_secs(2));
+    nodes.all_do("barrier");
+    let line = nodes.ask(0, "take");
+    is_taken(&line);
+    nodes.stop(0);
+    assert_eq!(nodes.ask(1, "wait for a loss"), "Some(0)");
+    is_refused(&nodes.ask(1, "take"), &line);
+    nodes.let_go_on(0);
+    is_refused(&nodes.ask(1, "take"), &line);
+    nodes.ask(0, "end");
+    is_taken(&nodes.ask(1, "take"));
+}
+
+/// COH-16.9: the next operation frees the groups of pages that a node held when it was killed.
+#[test]
+fn operations_go_on_when_a_node_is_killed_in_an_operation() {
+    for round in 0..5_u32 {
+        let mut nodes = Nodes::start(2, NEVER);
+        nodes.all_do("barrier");
+        assert_eq!(nodes.ask(0, "add for ever"), "begins");
+        // The node is killed at any point of its operations.
+        (0..round).for_each(|_| assert_eq!(nodes.ask(1, "add"), "done"));
+        nodes.kill(0);
+        (0..2).for_each(|_| assert_eq!(nodes.ask(1, "add"), "done", "round {round}"));
+    }
+}
