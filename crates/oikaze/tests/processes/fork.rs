@@ -167,8 +167,8 @@ fn executes() {
     job.leave().unwrap();
 }
 
-/// COH-16.11: a child of fork drops a guard, which stays in the way of the other node until the parent
-/// ends it.
+/// COH-16.11: a child of fork drops a guard, which stays in the way of the other node until the
+/// parent ends it.
 fn drops_a_guard_in_a_child() {
     let job = oikaze::join().unwrap();
     let array = job.array::<u64>("array", LEN).unwrap();

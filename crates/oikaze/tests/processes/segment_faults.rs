@@ -1,5 +1,5 @@
-//! Kills or stops a process in the middle of its work on memory that all nodes map: its guards count
-//! as long as the process lives, and no longer (COH-16.6, COH-16.9).
+//! Kills or stops a process in the middle of its work on memory that all nodes map. The guards of a
+//! process count as long as it lives, and no longer (COH-16.6, COH-16.9).
 
 use crate::process_job::ProcessJob;
 use oikaze::prelude::*;
@@ -29,8 +29,8 @@ fn outcome(result: oikaze::Result<()>) -> String {
     result.map_or_else(|error| error.to_string(), |()| "done".to_owned())
 }
 
-/// Runs a node of a job that the other tests start, which does what the test asks for. Not a test by
-/// itself.
+/// Runs a node of a job that the other tests start. The node does what the test asks for. Not a
+/// test by itself.
 #[test]
 fn plays_its_role() {
     if std::env::var(ROLE).as_deref() != Ok("segment") {

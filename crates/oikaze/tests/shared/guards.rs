@@ -2,7 +2,7 @@
 //! change them are refused (COH-3.9, COH-6.10, COH-7.7, COH-8.8).
 #![forbid(unsafe_code)]
 
-use crate::support::{cluster_in_both_ways, cluster_of_pages};
+use crate::support::{cluster_in_both_ways, cluster_of_pages, cluster_once};
 use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
 use oikaze_launch::Settings;
@@ -305,6 +305,30 @@ fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
         array.read(0..there).unwrap().release().unwrap();
         array.write(0..there).unwrap().release().unwrap();
         assert!(text(job.barrier()).contains("page 1 of array \"a\""));
+    });
+}
+
+/// COH-16.2: memory that all nodes map loses no page with its home.
+#[test]
+fn bytes_of_a_dead_home_stay_if_all_nodes_map_them() {
+    cluster_once(2, &Settings::default(), |job| {
+        let array = job.array::<u64>("a", 2 * PAGE).unwrap();
+        assert_eq!(array.why_not_shared(), None);
+        array.write(array.home_range(job.rank())).unwrap().fill(7);
+        job.barrier().unwrap();
+        if job.rank() == 1 {
+            let ended = catch_unwind(AssertUnwindSafe(move || {
+                let _job = job;
+                resume_unwind(Box::new("on purpose"))
+            }));
+            assert!(ended.is_err());
+            return;
+        }
+        assert_eq!(job.receive(Some(1)).map(drop).unwrap_err().lost_peer(), Some(1));
+        assert!(array.read(..).unwrap().iter().all(|element| *element == 7));
+        array.write(array.home_range(1)).unwrap().fill(8);
+        assert_eq!(array.read_lazily(0..2 * PAGE).unwrap()[2 * PAGE - 1], 8);
+        assert_eq!(job.barrier().unwrap_err().lost_peer(), Some(1));
     });
 }
 
