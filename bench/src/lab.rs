@@ -94,6 +94,16 @@ impl Place {
             Self::Here => ADDRESSES_HERE,
         }
     }
+
+    /// Returns the addresses of the first `count` ends.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn first_addresses(self, count: usize) -> Result<Vec<&'static str>, Error> {
+        let all = self.addresses();
+        let first = all.get(..count).map(<[&str]>::to_vec);
+        first.ok_or_else(|| Error::new(format!("the lab has {} hosts, not {count}", all.len())))
+    }
 }
 
 impl std::fmt::Display for Place {
@@ -431,5 +441,13 @@ mod tests {
             assert_eq!(fork_host(to), Some(Fork::receiver(application)));
         }
         assert_eq!(fork_host("10.77.0.1"), None);
+    }
+
+    #[test]
+    fn place_has_as_many_addresses_as_asked_for_or_fails() {
+        let wire = Place::Wire { mtu: 9000, mode: WireMode::Wire };
+        assert_eq!(wire.first_addresses(1).ok(), Some(ADDRESSES[..1].to_vec()));
+        assert_eq!(wire.first_addresses(2).ok(), Some(ADDRESSES.to_vec()));
+        assert!(wire.first_addresses(3).is_err_and(|error| error.to_string().contains("not 3")));
     }
 }

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use super::case::{Case, Mode};
 use crate::dsm::mpi;
 use crate::error::Error;
-use crate::lab::{CLIENT, Lab, core_of_each, remote_shell};
+use crate::lab::{Lab, core_of_each};
 use crate::peers::oikaze;
-use crate::process::{alone, limited, seal};
+use crate::process::alone;
 
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -106,25 +106,14 @@ impl System {
         sizes: &[usize],
         effort: Effort,
     ) -> Result<Command, Error> {
-        let Measurement { case, mode, nodes } = what;
+        let Measurement { case, nodes, .. } = what;
         let list = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        let mut command = match (self, mode) {
-            (Self::Mpi, Mode::Wire) => {
-                let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);
-                command.args(mpi::launch(&lab.place.addresses(), &remote_shell()?));
-                command
-            }
-            (Self::Mpi, _) => {
-                let mut command = limited(LIMIT, mpi::LAUNCHER);
-                command.args(mpi::launch_here(nodes as usize));
-                command
-            }
-            (_, Mode::Wire) => oikaze::launcher(lab, LIMIT, &seal())?,
-            _ => oikaze::launcher_here(nodes as usize, LIMIT)?,
-        };
+        let mut command;
         if self == Self::Mpi {
+            command = mpi::launcher(lab, nodes as usize, LIMIT)?;
             command.arg(mpi::build(PROGRAM)?).args(["--sizes", &list]);
         } else {
+            command = oikaze::job(lab, nodes as usize, LIMIT)?;
             command.arg("--").arg(oikaze::program()?).args(["perf", "collectives", "--json"]);
             if case != Case::Barrier {
                 command.arg(format!("--sweep={list}"));

@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::error::{Error, Tried};
-use crate::lab::core_of_each;
-use crate::process::own_program;
+use crate::lab::{CLIENT, Lab, Place, core_of_each, remote_shell};
+use crate::process::{limited, own_program};
 
 /// Launcher of Open MPI.
 pub const LAUNCHER: &str = "mpirun";
@@ -73,9 +74,34 @@ fn missing(program: &str, why: &std::io::Error) -> Error {
     ))
 }
 
+/// Returns the launcher of processes at the lab's place, up to the program: on the first hosts of a
+/// wire, one process each, or on this machine ([`launcher_here`]).
+///
+/// # Errors
+/// The wire has fewer hosts.
+pub fn launcher(lab: &Lab, processes: usize, limit: Duration) -> Result<Command, Error> {
+    match lab.place {
+        Place::Wire { .. } => {
+            let mut command = lab.on(CLIENT, limit, LAUNCHER);
+            command.args(launch(&lab.place.first_addresses(processes)?, &remote_shell()?));
+            Ok(command)
+        }
+        Place::Here => Ok(launcher_here(processes, limit)),
+    }
+}
+
+/// Returns the launcher of processes of this machine, with the defaults of Open MPI, up to the
+/// program. Each process is bound to a core of its own. More processes than cores are not bound,
+/// and yield while they wait.
+pub fn launcher_here(processes: usize, limit: Duration) -> Command {
+    let mut command = limited(limit, LAUNCHER);
+    command.args(launch_here(processes));
+    command
+}
+
 /// Returns the arguments of the launcher, up to the program: one process on each host, which it
 /// enters by the command `enter`, and TCP between them.
-pub fn launch(hosts: &[&str], enter: &str) -> Vec<String> {
+fn launch(hosts: &[&str], enter: &str) -> Vec<String> {
     let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:1")).collect();
     let mut arguments = vec!["--host".to_owned(), slots.join(",")];
     arguments.extend(["-n".to_owned(), hosts.len().to_string()]);
@@ -98,10 +124,8 @@ pub fn launch(hosts: &[&str], enter: &str) -> Vec<String> {
     arguments
 }
 
-/// Returns the arguments of the launcher, up to the program: processes of this machine, with the
-/// defaults of Open MPI. Each process is bound to a core of its own. More processes than cores are
-/// not bound, and yield while they wait.
-pub fn launch_here(processes: usize) -> Vec<String> {
+/// Returns the arguments of [`launcher_here`], up to the program.
+fn launch_here(processes: usize) -> Vec<String> {
     let placing: &[&str] = match core_of_each(processes) {
         Some(_) => &["--map-by", "core", "--bind-to", "core"],
         None => &["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"],

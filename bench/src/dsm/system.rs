@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::case::{Case, Unit};
 use super::mpi;
 use crate::error::Error;
-use crate::lab::{ADDRESSES, CLIENT, Lab, remote_shell};
+use crate::lab::{CLIENT, Lab};
 use crate::peers::oikaze;
-use crate::process::{alone, own_program, seal};
+use crate::process::{alone, own_program};
 
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -116,15 +116,10 @@ impl System {
     fn command(self, lab: &Lab, what: Measurement, quick: bool) -> Result<Command, Error> {
         let Measurement { case, size, nodes, delivery } = what;
         let arguments = case.arguments(size, quick);
-        let hosts = ADDRESSES.get(..nodes as usize).ok_or_else(|| {
-            Error::new(format!("the lab has {} hosts, not {nodes}", ADDRESSES.len()))
-        })?;
-        let enter = remote_shell()?;
         Ok(match self {
             Self::Mpi => {
-                let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);
-                command.args(mpi::launch(hosts, &enter)).arg(mpi::build(case.program())?);
-                command.args(arguments);
+                let mut command = mpi::launcher(lab, nodes as usize, LIMIT)?;
+                command.arg(mpi::build(case.program())?).args(arguments);
                 command
             }
             Self::Serial => {
@@ -134,7 +129,7 @@ impl System {
             }
             Self::Oikaze | Self::OikazePlain | Self::OikazeGet | Self::OikazeMessage => {
                 let oikaze = oikaze::program()?;
-                let mut command = oikaze::launcher(lab, LIMIT, &seal())?;
+                let mut command = oikaze::job(lab, nodes as usize, LIMIT)?;
                 command.arg("--");
                 command.envs(delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
                 match case.perf() {

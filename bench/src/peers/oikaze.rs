@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{Effort, Found, System, only};
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab, Place, SERVER, core_of_each, remote_shell};
-use crate::process::{alone, during, limited, own_program};
+use crate::process::{alone, during, limited, own_program, seal};
 use crate::suite::case::{Case, Figure, Test};
 use crate::wind::flood;
 
@@ -209,11 +209,28 @@ impl System for Oikaze {
 /// # Errors
 /// The command is not built.
 pub fn launcher(lab: &Lab, limit: Duration, seal: &str) -> Result<Command, Error> {
-    let mut command = lab.on(0, limit, program()?);
+    launcher_on(lab, &lab.place.addresses(), limit, seal)
+}
+
+/// Returns the launcher of a job with a node on each of these hosts of the lab, up to the option
+/// `--`.
+fn launcher_on(lab: &Lab, hosts: &[&str], limit: Duration, seal: &str) -> Result<Command, Error> {
+    let mut command = lab.on(CLIENT, limit, program()?);
     command.env("OIKAZE_RSH", remote_shell()?);
-    command.args(["run", "--no-prefix", "--seal", seal]);
-    command.args(["--hosts", &lab.place.addresses().join(",")]);
+    command.args(["run", "--no-prefix", "--seal", seal, "--hosts", &hosts.join(",")]);
     Ok(command)
+}
+
+/// Returns the launcher of a job at the lab's place, up to the option `--`: on the first hosts of a
+/// wire, one node each, or on this machine ([`launcher_here`]).
+///
+/// # Errors
+/// The command is not built, or the wire has fewer hosts.
+pub fn job(lab: &Lab, nodes: usize, limit: Duration) -> Result<Command, Error> {
+    match lab.place {
+        Place::Wire { .. } => launcher_on(lab, &lab.place.first_addresses(nodes)?, limit, &seal()),
+        Place::Here => launcher_here(nodes, limit),
+    }
 }
 
 /// Returns the launcher of a job of this machine, with the defaults of Oikaze, up to the option

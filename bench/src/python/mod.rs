@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::dsm::mpi;
 use crate::error::Error;
-use crate::lab::{CLIENT, Lab, Place, WireMode, remote_shell};
+use crate::lab::{Lab, Place, WireMode};
 use crate::peers::oikaze;
-use crate::process::{alone, limited, seal};
+use crate::process::alone;
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::cores::Cores;
 use crate::suite::goals::{self, Bound, Found, Goal};
@@ -188,7 +188,7 @@ impl System {
     }
 
     fn command(self, lab: &Lab, case: Case, quick: bool) -> Result<Command, Error> {
-        let mut command = self.launcher(lab, case)?;
+        let mut command = self.launcher(lab)?;
         let is_rust = self == Self::Oikaze;
         if is_rust {
             command.arg(oikaze::program()?).arg("perf");
@@ -224,25 +224,13 @@ impl System {
         Ok(command)
     }
 
-    /// Returns the launcher of the case's processes, up to the program.
-    fn launcher(self, lab: &Lab, case: Case) -> Result<Command, Error> {
-        let mut command = match (self, case.is_here()) {
-            (Self::Mpi4py, true) => {
-                let mut command = limited(LIMIT, mpi::LAUNCHER);
-                command.args(mpi::launch_here(NODES));
-                command
-            }
-            (Self::Mpi4py, false) => {
-                let mut command = lab.on(CLIENT, LIMIT, mpi::LAUNCHER);
-                command.args(mpi::launch(&lab.place.addresses(), &remote_shell()?));
-                command
-            }
-            (_, true) => oikaze::launcher_here(NODES, LIMIT)?,
-            (_, false) => oikaze::launcher(lab, LIMIT, &seal())?,
-        };
-        if self != Self::Mpi4py {
-            command.arg("--");
+    /// Returns the launcher of the processes, up to the program.
+    fn launcher(self, lab: &Lab) -> Result<Command, Error> {
+        if self == Self::Mpi4py {
+            return mpi::launcher(lab, NODES, LIMIT);
         }
+        let mut command = oikaze::job(lab, NODES, LIMIT)?;
+        command.arg("--");
         Ok(command)
     }
 }

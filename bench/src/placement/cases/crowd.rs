@@ -9,7 +9,7 @@ use crate::peers::oikaze;
 use crate::placement::Extent;
 use crate::placement::collected::{Collected, Key};
 use crate::placement::programs::{LIMIT, Values, options};
-use crate::process::{alone, limited, own_program, seal};
+use crate::process::{alone, own_program, seal};
 
 /// Number of nodes.
 pub const NODES: usize = 4;
@@ -33,8 +33,8 @@ pub fn round(extent: Extent, all: &mut Collected) {
         all.add_all(&format!("crowd, {system}"), found.and_then(value(system)));
     }
     let found = mpi::build(PROGRAM).and_then(|program| {
-        let mut command = limited(LIMIT, mpi::LAUNCHER);
-        command.args(mpi::launch_here(NODES)).arg(program).args(&turns);
+        let mut command = mpi::launcher_here(NODES, LIMIT);
+        command.arg(program).args(&turns);
         alone(command)
     });
     all.add_all("crowd, mpi", found.and_then(value("mpi")));
