@@ -1,6 +1,8 @@
-//! Cases of the bench: programs with their arguments, and the unit of each figure.
+//! Cases of the bench: programs with their arguments, the unit of each figure, and the places where
+//! they are measured.
 
 use super::system::System;
+use crate::lab::{Place, WireMode};
 use crate::suite::case::{KIB, MIB};
 
 named! {
@@ -35,6 +37,29 @@ named! {
         Fetch = "fetch",
         /// Reads of 1 MiB of pages that are not valid here.
         FetchBw = "fetch_bw",
+    }
+}
+
+named! {
+    /// Place of the nodes.
+    pub enum Mode {
+        /// Two hosts of the lab. Every datagram and segment is really formed, as on a cable
+        Wire = "wire",
+        /// Two hosts of the lab. The kernel may pass up to 64 KiB uncut, as no cable does
+        Whole = "whole",
+        /// Processes of this machine, each on a core of its own
+        Machine = "machine",
+    }
+}
+
+impl Mode {
+    /// Returns the place of the lab.
+    pub const fn place(self, mtu: u16) -> Place {
+        match self {
+            Self::Wire => Place::Wire { mtu, mode: WireMode::Wire },
+            Self::Whole => Place::Wire { mtu, mode: WireMode::Whole },
+            Self::Machine => Place::Here,
+        }
     }
 }
 
@@ -134,9 +159,10 @@ impl Case {
     }
 
     /// Returns the deliveries that a system measures in the case: the runtime's own choice
-    /// (`None`), and those that are forced.
-    pub fn deliveries(self, system: System, quick: bool) -> Vec<Option<&'static str>> {
+    /// (`None`), and those that are forced. Nothing is delivered into memory that all nodes map.
+    pub fn deliveries(self, system: System, mode: Mode, quick: bool) -> Vec<Option<&'static str>> {
         let forced: &[&str] = match (self, system, quick) {
+            _ if mode == Mode::Machine => &[],
             (Self::BarrierUpdate, System::Oikaze, false) => &DELIVERIES,
             (Self::BarrierUpdate, System::Oikaze, true) => &QUICK_DELIVERIES,
             (Self::BarrierUpdate5, System::Oikaze, _) => &CHANGE_DELIVERIES,
@@ -211,10 +237,19 @@ impl Case {
         !matches!(self, Self::Lu2048)
     }
 
+    /// Returns `true` if the case is measured there. Nodes that map the same memory fetch nothing,
+    /// and have no choice of deliveries.
+    pub fn is_in(self, mode: Mode) -> bool {
+        match self {
+            Self::Fetch | Self::FetchBw | Self::BarrierUpdate5 => mode != Mode::Machine,
+            _ => true,
+        }
+    }
+
     /// Returns `true` if the system has the case.
     pub const fn has(self, system: System) -> bool {
         match system {
-            System::Oikaze => true,
+            System::Oikaze | System::OikazePages => true,
             // `lu` takes guards only.
             System::OikazePlain => {
                 self.perf().is_none() && !matches!(self, Self::Lu1024 | Self::Lu2048)
@@ -256,18 +291,33 @@ mod tests {
     #[test]
     fn only_updates_have_deliveries_and_sizes() {
         let updates = Case::BarrierUpdate;
-        assert_eq!(updates.deliveries(System::Oikaze, false).len(), 1 + DELIVERIES.len());
-        assert_eq!(updates.deliveries(System::Mpi, false), [None]);
+        let of = |case: Case, system, mode| case.deliveries(system, mode, false);
+        assert_eq!(of(updates, System::Oikaze, Mode::Wire).len(), 1 + DELIVERIES.len());
+        assert_eq!(of(updates, System::Oikaze, Mode::Machine), [None]);
+        assert_eq!(of(updates, System::Mpi, Mode::Wire), [None]);
         assert!(updates.sizes(true).iter().all(|size| UPDATE_SIZES.contains(size)));
-        assert_eq!(Case::HimenoS.deliveries(System::Oikaze, false), [None]);
+        assert_eq!(of(Case::HimenoS, System::Oikaze, Mode::Wire), [None]);
         assert_eq!(Case::HimenoS.sizes(false).len(), 1);
     }
 
     #[test]
     fn every_case_has_both_sides() {
-        for case in Case::value_variants() {
-            let other = [System::Mpi, System::OikazeGet].map(|system| case.has(system));
-            assert!(case.has(System::Oikaze) && other != [false, false], "{}", case.name());
+        let others = [System::Mpi, System::OikazeGet, System::OikazePages];
+        for mode in Mode::value_variants() {
+            for case in Case::value_variants().iter().filter(|case| case.is_in(*mode)) {
+                let mut others = others.into_iter().filter(|system| system.is_in(*mode));
+                let has_other = others.any(|system| case.has(system));
+                assert!(case.has(System::Oikaze) && has_other, "{} {mode:?}", case.name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_mode_has_a_place_of_the_same_name() {
+        for mode in Mode::value_variants() {
+            let wire = mode.place(1500).wire();
+            let name = wire.map_or(Mode::Machine.name(), |(_, wire)| wire.name());
+            assert_eq!(name, mode.name());
         }
     }
 }

@@ -15,10 +15,10 @@ pub use self::system::program;
 use clap::Args;
 use serde_json::Value;
 
-use self::case::{Case, Unit};
+use self::case::{Case, Mode, Unit};
 use self::system::{ALL, Measurement, System, agree};
 use crate::error::Error;
-use crate::lab::{Lab, Place, WireMode};
+use crate::lab::Lab;
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::cores::Cores;
 use crate::suite::selection::Selection;
@@ -35,9 +35,9 @@ pub struct Run {
     /// always has one.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2))]
     nodes: Vec<u32>,
-    /// Treatment of large buffers by the wire.
-    #[arg(long, value_enum, default_value_t = WireMode::Wire)]
-    mode: WireMode,
+    /// Place of the nodes.
+    #[arg(long, value_enum, default_value_t = Mode::Wire)]
+    mode: Mode,
 }
 
 impl Run {
@@ -47,7 +47,13 @@ impl Run {
             let is_default = self.selection.case.is_empty();
             self.selection.has_case(case) && !(is_default && self.rounds.quick && !case.is_quick())
         };
-        Case::value_variants().iter().copied().filter(wanted).collect()
+        let all = Case::value_variants().iter().copied();
+        all.filter(|case| case.is_in(self.mode)).filter(wanted).collect()
+    }
+
+    /// Returns the systems that the user wants, of those in the mode.
+    fn systems(&self) -> impl Iterator<Item = System> {
+        self.selection.systems(ALL).filter(|system| system.is_in(self.mode))
     }
 
     /// Returns the numbers of nodes on which a system runs.
@@ -67,7 +73,7 @@ impl Run {
     fn series(&self) -> Vec<Series> {
         let mut all = Vec::new();
         for case in self.cases() {
-            for system in self.selection.systems(ALL).filter(|&system| case.has(system)) {
+            for system in self.systems().filter(|&system| case.has(system)) {
                 // A barrier of one node does nothing, and a node fetches nothing from itself.
                 let alone = matches!(case.unit(), Unit::Mflops | Unit::Mops);
                 let nodes = self.nodes_of(system).into_iter().filter(|&nodes| nodes > 1 || alone);
@@ -79,7 +85,7 @@ impl Run {
 
     /// Returns the series of one system in a case: one for each size and delivery.
     fn series_of(&self, case: Case, system: System, nodes: u32) -> Vec<Series> {
-        let deliveries = case.deliveries(system, self.rounds.quick);
+        let deliveries = case.deliveries(system, self.mode, self.rounds.quick);
         let of = |size| {
             deliveries.iter().map(move |&delivery| {
                 let what = Measurement { case, size, nodes, delivery };
@@ -114,10 +120,9 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         one.system.prepare(one.what.case)?;
     }
     warn_if_busy();
-    let place = Place::Wire { mtu: run.selection.mtu, mode: run.mode };
     let mut cores = Cores::new(run.selection.cores);
     {
-        let lab = Lab::up(place)?;
+        let lab = Lab::up(run.mode.place(run.selection.mtu))?;
         in_lab(&lab, run, &mut series, &mut cores);
     }
     let records: Vec<Record> = series
@@ -129,7 +134,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     print!("{}", table(&records, System::Mpi.name()));
     print!("{}", bounds::table(goals::goals(&records)));
     println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
-    run.selection.systems(ALL).for_each(|system| println!("- {}", system.note()));
+    run.systems().for_each(|system| println!("- {}", system.note(run.mode)));
     let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
     failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
     let theirs = |one: &&&Series| matches!(one.system, System::Mpi | System::Serial);
@@ -214,7 +219,7 @@ impl Series {
             value: median(&self.rounds)?,
             unit: self.what.case.unit().name(),
             rounds: self.rounds.clone(),
-            mtu: Some(run.selection.mtu),
+            mtu: (run.mode != Mode::Machine).then_some(run.selection.mtu),
             mode: Some(run.mode.name()),
             nodes: Some(self.what.nodes),
             delivery: self.what.delivery,
@@ -260,8 +265,26 @@ mod tests {
         assert_eq!(series(&updates).len(), 3 + 3 * 3, "and three deliveries of Oikaze");
         let fetches = [("fetch", "oikaze", 2), ("fetch", "oikaze-get", 2)];
         assert_eq!(names(&["--quick", "--case", "fetch"]), fetches);
+        let here = ["--quick", "--mode", "machine", "--case", "heat_1024,fetch"];
+        let systems = [("mpi", 2), ("oikaze", 2), ("oikaze-plain", 2), ("oikaze-pages", 2)];
+        let expected = systems.into_iter().chain([("serial", 1)]);
+        let expected: Vec<_> =
+            expected.map(|(system, nodes)| ("heat_1024", system, nodes)).collect();
+        assert_eq!(names(&here), expected, "nothing is fetched on one machine");
         assert!(names(&["--nodes", "3"]).is_empty() && names(&["--case", "none"]).is_empty());
         assert!(series(&[]).len() > series(&["--quick"]).len());
+    }
+
+    #[test]
+    fn records_say_where_the_nodes_were() {
+        for (mode, mtu) in [("wire", Some(9000)), ("whole", Some(9000)), ("machine", None)] {
+            let words = ["dsm", "--mode", mode, "--quick", "--case", "heat_1024"];
+            let run = Command::try_parse_from(words).expect("the arguments are right").run;
+            let mut one = run.series().remove(0);
+            one.rounds.push(1.0);
+            let record = one.record(&run).expect("a record of one round");
+            assert_eq!((record.mode, record.mtu, record.nodes), (Some(mode), mtu, Some(2)));
+        }
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! Systems of the bench: Oikaze with guards, Oikaze with plain loads and stores, MPI, and one
-//! processor alone.
+//! Systems of the bench: Oikaze with guards, with plain loads and stores, and without segments,
+//! MPI, and one processor alone.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use oikaze_os::features::Feature;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::case::{Case, Unit};
+use super::case::{Case, Mode, Unit};
 use super::mpi;
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab};
@@ -25,12 +26,14 @@ named! {
         Oikaze = "oikaze",
         /// Oikaze, with plain loads and stores that fault.
         OikazePlain = "oikaze-plain",
+        /// Oikaze on one machine without segments: each node keeps pages of its own.
+        OikazePages = "oikaze-pages",
         /// Oikaze's one-sided reads, beside which fetches stand: of 8 bytes for the time of one, of
         /// the same size for the bandwidth.
         OikazeGet = "oikaze-get",
         /// Oikaze's messages of 8 bytes, one way, beside which barriers stand.
         OikazeMessage = "oikaze-message",
-        /// Open MPI over TCP, with the C programs of `bench/mpi`.
+        /// Open MPI over TCP or shared memory, with the C programs of `bench/mpi`.
         Mpi = "mpi",
         /// The serial program, without Oikaze.
         Serial = "serial",
@@ -38,10 +41,11 @@ named! {
 }
 
 /// All systems, the baseline first.
-pub const ALL: [System; 6] = [
+pub const ALL: [System; 7] = [
     System::Mpi,
     System::Oikaze,
     System::OikazePlain,
+    System::OikazePages,
     System::OikazeGet,
     System::OikazeMessage,
     System::Serial,
@@ -83,6 +87,15 @@ struct Line {
 }
 
 impl System {
+    /// Returns `true` if the system is measured there.
+    pub fn is_in(self, mode: Mode) -> bool {
+        match self {
+            Self::OikazePages => mode == Mode::Machine,
+            Self::OikazeGet | Self::OikazeMessage => mode != Mode::Machine,
+            _ => true,
+        }
+    }
+
     /// Returns `true` if the system runs on this many nodes.
     pub const fn runs_on(self, nodes: u32) -> bool {
         nodes == 1 || !matches!(self, Self::Serial)
@@ -100,7 +113,7 @@ impl System {
         }
     }
 
-    /// Runs a series once on `nodes` hosts of the lab, one core each.
+    /// Runs a series once on hosts of the lab or on this machine, with one core for each node.
     ///
     /// # Errors
     /// The program fails, its result is wrong, or its output has no figure.
@@ -127,11 +140,14 @@ impl System {
                 command.args(["--serial", "--json"]).args(arguments);
                 command
             }
-            Self::Oikaze | Self::OikazePlain | Self::OikazeGet | Self::OikazeMessage => {
+            _ => {
                 let oikaze = oikaze::program()?;
                 let mut command = oikaze::job(lab, nodes as usize, LIMIT)?;
                 command.arg("--");
                 command.envs(delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
+                if self == Self::OikazePages {
+                    command.env("OIKAZE_WITHOUT", Feature::Segment.word());
+                }
                 match case.perf() {
                     _ if self == Self::OikazeGet => {
                         command.arg(oikaze).args(["perf", "get", "--json"]);
@@ -156,18 +172,30 @@ impl System {
     }
 
     /// Returns a note that a reader of the system's figures must know.
-    pub const fn note(self) -> &'static str {
+    pub const fn note(self, mode: Mode) -> &'static str {
         match self {
+            Self::Oikaze if matches!(mode, Mode::Machine) => {
+                "oikaze: guards over memory that all nodes map. Started by oikaze run with its defaults, each process on a core of its own."
+            }
             Self::Oikaze => {
                 "oikaze: guards that fetch what they cover. Started by oikaze run with its defaults, one process on each host."
             }
+            Self::OikazePlain if matches!(mode, Mode::Machine) => {
+                "oikaze-plain: the same programs with --touch lazily: plain loads and stores."
+            }
             Self::OikazePlain => {
                 "oikaze-plain: the same programs with --touch lazily: nothing is fetched before a load or a store faults."
+            }
+            Self::OikazePages => {
+                "oikaze-pages: oikaze with OIKAZE_WITHOUT=segment: each node keeps pages of its own, and fetches them from the other."
             }
             Self::OikazeGet => {
                 "oikaze-get: one-sided reads of 8 bytes (beside fetch), or of 1 MiB, many in flight (beside fetch_bw)."
             }
             Self::OikazeMessage => "oikaze-message: messages of 8 bytes, one way (beside barrier).",
+            Self::Mpi if matches!(mode, Mode::Machine) => {
+                "mpi: Open MPI through shared memory with its defaults, each process on a core of its own; it polls without sleeping. C with -O3 -march=native."
+            }
             Self::Mpi => {
                 "mpi: Open MPI over TCP with messages of up to 1 MiB sent eagerly; it polls without sleeping, as by default. C with -O3 -march=native."
             }
@@ -260,6 +288,17 @@ mod tests {
         assert!(agree(&17.130235054029.into(), &text("17.1302350540290")));
         assert!(!agree(&17.130235054029.into(), &text("17.2302350540290")));
         assert!(!agree(&17.0.into(), &text("8d5d87ddd7e48c09")));
+    }
+
+    #[test]
+    fn pages_are_compared_with_segments_where_there_are_segments() {
+        let measured =
+            |mode| -> Vec<System> { ALL.into_iter().filter(|system| system.is_in(mode)).collect() };
+        let all = [System::Mpi, System::Oikaze, System::OikazePlain];
+        let machine = [&all[..], &[System::OikazePages, System::Serial]].concat();
+        let wire = [&all[..], &[System::OikazeGet, System::OikazeMessage, System::Serial]].concat();
+        assert_eq!(measured(Mode::Machine), machine);
+        assert_eq!([measured(Mode::Wire), measured(Mode::Whole)], [wire.clone(), wire]);
     }
 
     #[test]
