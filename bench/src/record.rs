@@ -70,6 +70,9 @@ impl Record {
     }
 }
 
+/// Note on the mark of records with more processes than cores.
+pub const OVERSUBSCRIBED: &str = ">cores: more processes than cores, which take turns.";
+
 /// Returns the middle value, or the mean of the two middle values.
 pub fn median(rounds: &[f64]) -> Option<f64> {
     let mut sorted = rounds.to_vec();

@@ -14,7 +14,7 @@ use self::case::{Case, Mode};
 use self::system::{ALL, Measurement, System};
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
-use crate::record::{Record, median, table, write_lines};
+use crate::record::{OVERSUBSCRIBED, Record, median, table, write_lines};
 use crate::suite::case::MIB;
 use crate::suite::cores::Cores;
 use crate::suite::selection::Selection;
@@ -124,7 +124,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
     systems.iter().for_each(|system| println!("- {}", system.note()));
     if records.iter().any(|record| record.oversubscribed) {
-        println!("- >cores: more processes than cores, which take turns.");
+        println!("- {OVERSUBSCRIBED}");
     }
     let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
     failures.iter().for_each(|one| println!("- left out: {}", one.failure()));

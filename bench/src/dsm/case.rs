@@ -37,6 +37,10 @@ named! {
         Fetch = "fetch",
         /// Reads of 1 MiB of pages that are not valid here.
         FetchBw = "fetch_bw",
+        /// Lock that two nodes pass to each other, with one element that each holder writes.
+        Lock = "lock",
+        /// Memory of four nodes that each read a whole array.
+        Memory = "memory",
     }
 }
 
@@ -74,6 +78,8 @@ named! {
         Us = "us",
         /// Billions of bytes per second.
         Gbs = "GB/s",
+        /// Mebibytes, of which fewer are better.
+        Mib = "MiB",
     }
 }
 
@@ -109,6 +115,29 @@ impl Case {
         }
     }
 
+    /// Returns the role of the bench's own node ([`crate::node`]) that measures the case, if neither
+    /// `oikaze perf` nor a program of `apps/` does.
+    pub const fn node(self) -> Option<&'static str> {
+        match self {
+            Self::Lock => Some("lock"),
+            Self::Memory => Some("memory"),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if a program of `apps/` measures the case, which has a serial program, too.
+    pub const fn is_app(self) -> bool {
+        self.perf().is_none() && self.node().is_none()
+    }
+
+    /// Returns the number of nodes, if the case has no choice.
+    pub const fn nodes(self) -> Option<u32> {
+        match self {
+            Self::Memory => Some(4),
+            _ => None,
+        }
+    }
+
     /// Returns the name of the program: of the file in `bench/mpi`, and of Oikaze's binary.
     pub const fn program(self) -> &'static str {
         match self {
@@ -121,6 +150,8 @@ impl Case {
             Self::Barrier => "barrier",
             Self::BarrierUpdate | Self::BarrierUpdate5 => "barrier_update",
             Self::Fetch | Self::FetchBw => "fetch",
+            Self::Lock => "lock",
+            Self::Memory => "memory",
         }
     }
 
@@ -130,8 +161,10 @@ impl Case {
             Self::HimenoXs | Self::HimenoS | Self::HimenoM => Unit::Mflops,
             Self::Lu1024 | Self::Lu2048 | Self::CgA | Self::Heat1024 => Unit::Mflops,
             Self::Transpose | Self::Histogram => Unit::Mops,
-            Self::Barrier | Self::BarrierUpdate | Self::BarrierUpdate5 | Self::Fetch => Unit::Us,
+            Self::Barrier | Self::BarrierUpdate | Self::BarrierUpdate5 => Unit::Us,
+            Self::Fetch | Self::Lock => Unit::Us,
             Self::FetchBw => Unit::Gbs,
+            Self::Memory => Unit::Mib,
         }
     }
 
@@ -154,6 +187,9 @@ impl Case {
             Self::Transpose => 64 * MIB,
             Self::Histogram => 32 * KIB,
             Self::Barrier => 0,
+            Self::Lock => size_of::<u64>(),
+            Self::Memory if quick => 128 * MIB,
+            Self::Memory => 1024 * MIB,
         };
         vec![size]
     }
@@ -185,6 +221,7 @@ impl Case {
             }
             return arguments.into_iter().map(str::to_owned).collect();
         }
+        let bytes = size.to_string();
         let (size, times): (&[&str], Option<Times>) = match self {
             Self::HimenoXs => (&["--size", "XS"], Some((1000, 8000))),
             Self::HimenoS => (&["--size", "S"], Some((100, 800))),
@@ -199,6 +236,8 @@ impl Case {
             Self::Transpose => (&["--size", "2048"], Some((8, 40))),
             Self::Histogram => (&["--size", "4096"], Some((200, 1000))),
             Self::Barrier => (&[], Some((5000, 50_000))),
+            Self::Lock => (&[], Some((5000, 50_000))),
+            Self::Memory => (&["--size", &bytes], None),
             Self::BarrierUpdate | Self::BarrierUpdate5 | Self::Fetch | Self::FetchBw => (&[], None),
         };
         let mut arguments: Vec<String> = size.iter().map(|&word| word.to_owned()).collect();
@@ -238,10 +277,11 @@ impl Case {
     }
 
     /// Returns `true` if the case is measured there. Nodes that map the same memory fetch nothing,
-    /// and have no choice of deliveries.
+    /// and have no choice of deliveries. Nodes of two hosts share no memory.
     pub fn is_in(self, mode: Mode) -> bool {
         match self {
             Self::Fetch | Self::FetchBw | Self::BarrierUpdate5 => mode != Mode::Machine,
+            Self::Lock | Self::Memory => mode == Mode::Machine,
             _ => true,
         }
     }
@@ -251,13 +291,11 @@ impl Case {
         match system {
             System::Oikaze | System::OikazePages => true,
             // `lu` takes guards only.
-            System::OikazePlain => {
-                self.perf().is_none() && !matches!(self, Self::Lu1024 | Self::Lu2048)
-            }
+            System::OikazePlain => self.is_app() && !matches!(self, Self::Lu1024 | Self::Lu2048),
             System::OikazeGet => matches!(self, Self::Fetch | Self::FetchBw),
             System::OikazeMessage => matches!(self, Self::Barrier),
-            System::Mpi => !matches!(self, Self::Fetch | Self::FetchBw),
-            System::Serial => self.perf().is_none(),
+            System::Mpi => !matches!(self, Self::Fetch | Self::FetchBw) && self.node().is_none(),
+            System::Serial => self.is_app(),
         }
     }
 }

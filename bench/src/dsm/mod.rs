@@ -18,8 +18,8 @@ use serde_json::Value;
 use self::case::{Case, Mode, Unit};
 use self::system::{ALL, Measurement, System, agree};
 use crate::error::Error;
-use crate::lab::Lab;
-use crate::record::{Record, median, table, write_lines};
+use crate::lab::{Lab, core_of_each};
+use crate::record::{OVERSUBSCRIBED, Record, median, table, write_lines};
 use crate::suite::cores::Cores;
 use crate::suite::selection::Selection;
 use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
@@ -32,7 +32,7 @@ pub struct Run {
     #[command(flatten)]
     selection: Selection<Case, System>,
     /// Numbers of nodes; a quick bench measures two nodes unless it is asked. The serial program
-    /// always has one.
+    /// always has one, and the case `memory` four nodes.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2))]
     nodes: Vec<u32>,
     /// Place of the nodes.
@@ -76,7 +76,8 @@ impl Run {
             for system in self.systems().filter(|&system| case.has(system)) {
                 // A barrier of one node does nothing, and a node fetches nothing from itself.
                 let alone = matches!(case.unit(), Unit::Mflops | Unit::Mops);
-                let nodes = self.nodes_of(system).into_iter().filter(|&nodes| nodes > 1 || alone);
+                let nodes = case.nodes().map_or_else(|| self.nodes_of(system), |nodes| vec![nodes]);
+                let nodes = nodes.into_iter().filter(|&nodes| nodes > 1 || alone);
                 all.extend(nodes.flat_map(|nodes| self.series_of(case, system, nodes)));
             }
         }
@@ -135,6 +136,9 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     print!("{}", bounds::table(goals::goals(&records)));
     println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
     run.systems().for_each(|system| println!("- {}", system.note(run.mode)));
+    if records.iter().any(|record| record.oversubscribed) {
+        println!("- {OVERSUBSCRIBED}");
+    }
     let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
     failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
     let theirs = |one: &&&Series| matches!(one.system, System::Mpi | System::Serial);
@@ -222,6 +226,8 @@ impl Series {
             mtu: (run.mode != Mode::Machine).then_some(run.selection.mtu),
             mode: Some(run.mode.name()),
             nodes: Some(self.what.nodes),
+            oversubscribed: run.mode == Mode::Machine
+                && core_of_each(self.what.nodes as usize).is_none(),
             delivery: self.what.delivery,
             ..Record::default()
         })
@@ -271,6 +277,10 @@ mod tests {
         let expected: Vec<_> =
             expected.map(|(system, nodes)| ("heat_1024", system, nodes)).collect();
         assert_eq!(names(&here), expected, "nothing is fetched on one machine");
+        let own = ["--mode", "machine", "--case", "lock,memory"];
+        let expected = [("lock", 2), ("memory", 4)]
+            .map(|(case, nodes)| ["oikaze", "oikaze-pages"].map(|system| (case, system, nodes)));
+        assert_eq!(names(&own), expected.concat());
         assert!(names(&["--nodes", "3"]).is_empty() && names(&["--case", "none"]).is_empty());
         assert!(series(&[]).len() > series(&["--quick"]).len());
     }

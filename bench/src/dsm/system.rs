@@ -81,6 +81,7 @@ struct Line {
     latency_us: Option<f64>,
     /// Throughput of `oikaze perf`.
     bandwidth_gbs: Option<f64>,
+    mib: Option<f64>,
     check: Option<Value>,
     /// Check value of `himeno` and `lu`.
     hash: Option<Value>,
@@ -108,8 +109,8 @@ impl System {
     pub fn prepare(self, case: Case) -> Result<(), Error> {
         match self {
             Self::Mpi => mpi::build(case.program()).map(drop),
-            _ if case.perf().is_some() => oikaze::program().map(drop),
-            _ => program(case.program()).map(drop),
+            _ if case.is_app() => program(case.program()).map(drop),
+            _ => oikaze::program().map(drop),
         }
     }
 
@@ -159,10 +160,13 @@ impl System {
                         command.args(["--size", "8", "--only", "latency"]);
                         return Ok(command);
                     }
-                    Some(test) => command.arg(oikaze).args(["perf", test]),
-                    None => command.arg(program(case.program())?),
+                    Some(test) => command.arg(oikaze).args(["perf", test, "--json"]),
+                    None => match case.node() {
+                        Some(role) => command.arg(own_program()?).args(["node", role]),
+                        None => command.arg(program(case.program())?).arg("--json"),
+                    },
                 };
-                command.arg("--json").args(arguments);
+                command.args(arguments);
                 if self == Self::OikazePlain {
                     command.args(["--touch", "lazily"]);
                 }
@@ -230,8 +234,10 @@ fn found(unit: Unit, printed: &str) -> Option<Found> {
         Unit::Mops => line.mops,
         Unit::Us => line.us.or(line.latency_us),
         Unit::Gbs => line.bandwidth_gbs,
+        Unit::Mib => line.mib,
     }?;
-    let check = if matches!(unit, Unit::Us | Unit::Gbs) { None } else { line.check.or(line.hash) };
+    let is_program = matches!(unit, Unit::Mflops | Unit::Mops);
+    let check = if is_program { line.check.or(line.hash) } else { None };
     (value.is_finite() && value > 0.0).then_some(Found { value, check })
 }
 
@@ -269,6 +275,8 @@ mod tests {
         let perf = r#"{"latency_us":9.5,"percentiles_us":{"p99":12.0},"per_second":null}"#;
         let perf = found(Unit::Us, perf).expect("a latency");
         assert_eq!((perf.value, perf.check), (9.5, None));
+        let memory = found(Unit::Mib, r#"{"mib":1030.5}"#);
+        assert_eq!(memory.map(|found| found.value), Some(1030.5));
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod crowd;
 pub mod form;
 mod idle;
 pub mod load;
+mod lock;
+mod memory;
 pub mod pair;
 mod ping;
 pub mod post;
@@ -72,6 +74,10 @@ enum Role {
     Wake(wake::Settings),
     /// An application of paper 002 and its receiver.
     Form(form::Settings),
+    /// Lock that is passed between nodes.
+    Lock(lock::Settings),
+    /// Memory of nodes that read one array.
+    Memory(memory::Settings),
     /// Request to the engine, in a job of one node.
     Request(request::Settings),
 }
@@ -98,6 +104,8 @@ pub fn play(program: &Program) -> Result<(), Error> {
         Role::Crowd(settings) => crowd::run(&job, settings)?,
         Role::Wake(settings) => wake::run(&job, settings)?,
         Role::Form(settings) => form::run(&job, settings)?,
+        Role::Lock(settings) => lock::run(&job, settings)?,
+        Role::Memory(settings) => memory::run(&job, settings)?,
         Role::Request(settings) => request::run(&job, settings)?,
     }
     job.leave().map_err(failed)
