@@ -113,7 +113,10 @@ fn conflicting_guards_of_two_nodes_are_refused() {
             },
         )?;
         // Afterwards, nothing is in the way.
-        in_turn(job, || Ok(grid.write(..)?.fill(7)))?;
+        in_turn(job, || {
+            grid.write(..)?.fill(7);
+            Ok(())
+        })?;
         Ok(())
     });
 }
