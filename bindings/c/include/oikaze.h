@@ -2448,6 +2448,9 @@ oik_status oik_array_home_of(oik_array *array, const size_t *index, size_t axes,
  * visible at the next barrier. From this call on, the array is tracked by pages. Two nodes do not
  * write the same element between two barriers. The address is valid until the array is released.
  * Thread-safe.
+ *
+ * Errors: `OIK_INVALID` if all nodes map the same memory, and a guard of a node in Rust is alive;
+ * `OIK_PEER_LOST`.
  */
 oik_status oik_array_plain(oik_array *array, void **address, size_t *len);
 

@@ -494,6 +494,55 @@ def test_nodes_without_rows_have_empty_homes_at_the_end(run):
     assert "0" in {line.split()[1] for line in done.lines()}
 
 
+def test_why_not_shared_is_told_by_arrays(run):
+    for without in ("", "segment"):
+        done = run(
+            2,
+            """
+            job = oikaze.join()
+            plain, guarded = job.array("a", 512), job.guarded_array("b", 512)
+            assert plain.why_not_shared == plain.shared.why_not_shared == guarded.why_not_shared
+            print(plain.why_not_shared)
+            job.barrier()
+            """,
+            OIKAZE_WITHOUT=without,
+        )
+        told = done.lines()
+        if without:
+            assert told == ["OIKAZE_WITHOUT=segment"] * 2, told
+        else:
+            assert told == ["None"] * 2, told
+
+
+def test_guards_that_write_and_plain_arrays_of_all_nodes_go_together(run):
+    # COH-16.8: a view of a guard that writes is a plain pointer, which refuses no other view.
+    done = run(
+        2,
+        """
+        job = oikaze.join()
+        me = job.rank
+        guarded, plain = job.guarded_array("guarded", 512), job.array("plain", 512)
+        for array in (guarded, plain.shared):
+            guard = array.writing[256 * me:256 * me + 256]
+            guard.part[:] = me + 1
+            # Both nodes have such a guard at the same time.
+            job.peer(1 - me).send(b"").wait()
+            job.receive(1 - me)
+            guard.release()
+            job.barrier()
+            with array.merging[0:512] as mine:
+                mine[me] = 10
+            job.barrier()
+            with array.reading[:] as everything:
+                assert everything[:3].tolist() == [10, 10, 1] and everything[300] == 2
+            job.barrier()
+        assert plain[:3].tolist() == [10, 10, 1]
+        print("done")
+        """,
+    )
+    assert done.lines() == ["done"] * 2
+
+
 @pytest.mark.parametrize(
     "change",
     [

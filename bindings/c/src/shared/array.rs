@@ -314,6 +314,9 @@ functions! {
     /// become visible at the next barrier. From this call on, the array is tracked by pages. Two
     /// nodes do not write the same element between two barriers. The address is valid until the
     /// array is released. Thread-safe.
+    ///
+    /// Errors: `OIK_INVALID` if all nodes map the same memory, and a guard of a node in Rust is
+    /// alive; `OIK_PEER_LOST`.
     oik_array_plain(array: *mut oik_array, address: Room<BytesMut>) -> len: Optional<usize> = {
         check_joined(&array.job)?;
         let plain = array.get().plain()?;
