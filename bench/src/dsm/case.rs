@@ -115,8 +115,8 @@ impl Case {
         }
     }
 
-    /// Returns the role of the bench's own node ([`crate::node`]) that measures the case, if neither
-    /// `oikaze perf` nor a program of `apps/` does.
+    /// Returns the role of the bench's own node ([`crate::node`]) that measures the case, if
+    /// neither `oikaze perf` nor a program of `apps/` does.
     pub const fn node(self) -> Option<&'static str> {
         match self {
             Self::Lock => Some("lock"),
