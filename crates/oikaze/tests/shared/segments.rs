@@ -322,7 +322,8 @@ fn mapped(name: &str, field: &str) -> usize {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut is_array, mut sum) = (false, 0);
     for line in maps.lines() {
-        if line.contains("-") && line.contains(" rw-s ") {
+        // Each mapping begins with its addresses, and its fields have names with a colon.
+        if line.split(' ').next().is_some_and(|word| !word.ends_with(':')) {
             is_array = line.contains(&format!("memfd:oikaze:{name} "));
         }
         if let Some(value) = line.strip_prefix(field).filter(|_| is_array) {
