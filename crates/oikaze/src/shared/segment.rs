@@ -40,7 +40,11 @@ impl NewArray<'_> {
     #[track_caller]
     pub fn agree(&self) -> Result<Agreed> {
         let Some(arena) = self.node.coherence.calls.arena() else {
-            return Ok(Agreed::Pages("not all nodes of the job are on one machine".into()));
+            let why = match self.node.with_engine(|engine| engine.nodes()) {
+                1 => "the job has one node",
+                _ => "not all nodes of the job are on one machine",
+            };
+            return Ok(Agreed::Pages(why.into()));
         };
         let array = self.node.with_engine(|engine| engine.coherence().next_array());
         let agreed = self.agree_by_steps(array, arena);

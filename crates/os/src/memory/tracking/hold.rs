@@ -107,7 +107,7 @@ impl SharedMemory {
     /// Ends what a guard holds that nobody ends. The next collective of this node reports a race.
     pub(super) fn drop_hold(&self, hold: &mut GuardHold) {
         if let (Some(race), Some(others)) = (self.end_hold(hold), self.others()) {
-            others.keep_race(race.to_string());
+            others.keep_race(race.reason());
         }
     }
 

@@ -69,10 +69,17 @@ impl Area {
         Area { head, entries }
     }
 
-    /// Publishes a guard in an entry that is not in use. The guards of other nodes may be read
-    /// afterwards. Only the owner of the area calls this, one thread at a time.
-    #[inline]
+    /// Publishes a guard, and ends the publication.
+    #[cfg(all(test, loom))]
     pub fn publish(&self, index: usize, sequence: u64, guard: &GuardEntry, used: usize) {
+        self.fill(index, sequence, guard, used);
+        self.end_publishing();
+    }
+
+    /// Publishes a guard in an entry that is not in use. The guards of other nodes may be read
+    /// after [`Area::end_publishing`]. Only the owner of the area calls this, one thread at a time.
+    #[inline]
+    pub fn fill(&self, index: usize, sequence: u64, guard: &GuardEntry, used: usize) {
         let at = index * ENTRY;
         // A reader that sees a new field sees that the old sequence is over.
         fence(Ordering::Release);
@@ -81,6 +88,11 @@ impl Area {
         self.entries.store(at + 24, guard.extent.bytes.end, Ordering::Relaxed);
         self.head.store(USED, used as u64, Ordering::Relaxed);
         self.entries.store(at, sequence, Ordering::Release);
+    }
+
+    /// Ends a publication of one guard or several.
+    #[inline]
+    pub fn end_publishing(&self) {
         if !planted(Bug::PublishWithoutFence) {
             fence(Ordering::SeqCst);
         }

@@ -204,7 +204,7 @@ mod tests {
     fn a_list_belongs_to_one_collective() {
         let lists = lists();
         lists.write(3, &[0..4, 8..12]);
-        lists.write(4, &[1..2]);
+        lists.write(4, std::slice::from_ref(&(1..2)));
         assert_eq!(lists.read(3).map(|list| list.hull), Some(0..12));
         assert_eq!(lists.read(4).map(|list| list.hull), Some(1..2));
         assert!(lists.read(5).is_none() && lists.read(1).is_none());
@@ -218,6 +218,6 @@ mod tests {
         (0..2000).for_each(|at| own.add(10 * at..10 * at + 5));
         assert!(own.take().is_empty());
         (0..5000).for_each(|at| own.add(4 * (at % 100)..4 * (at % 100) + 4));
-        assert_eq!(own.take(), [0..400]);
+        assert_eq!(own.take(), std::slice::from_ref(&(0..400)));
     }
 }

@@ -194,6 +194,22 @@ impl Segment {
     /// Publishes a guard of this node. Returns its entry, or `None` if there is no room.
     #[inline]
     fn publish(&self, own: &mut OwnPart, guard: &GuardEntry) -> Option<usize> {
+        let entry = self.fill(own, guard);
+        self.end_publishing();
+        entry
+    }
+
+    #[inline]
+    fn end_publishing(&self) {
+        if let Some(area) = self.areas.get(self.members.me as usize) {
+            area.end_publishing();
+        }
+    }
+
+    /// Publishes a guard as [`Segment::publish`] does. The guards of other nodes may be read after
+    /// [`Segment::end_publishing`].
+    #[inline]
+    fn fill(&self, own: &mut OwnPart, guard: &GuardEntry) -> Option<usize> {
         let area = self.areas.get(self.members.me as usize)?;
         let (index, sequence) = own.entries.take()?;
         if own.entries.used() * ENTRIES_LEN / super::area::ENTRIES > own.reserved {
@@ -203,7 +219,7 @@ impl Segment {
             }
             own.reserved += PAGE;
         }
-        area.publish(index, sequence, guard, own.entries.used());
+        area.fill(index, sequence, guard, own.entries.used());
         Some(index)
     }
 
@@ -247,9 +263,16 @@ impl Segment {
     /// Ends a guard.
     #[inline]
     fn end_entry(&self, entry: usize) {
+        self.end_all([entry]);
+    }
+
+    /// Ends guards.
+    #[inline]
+    fn end_all(&self, entries: impl IntoIterator<Item = usize>) {
+        let Some(area) = self.areas.get(self.members.me as usize) else { return };
         let mut own = self.own();
-        own.entries.give_back(entry);
-        if let Some(area) = self.areas.get(self.members.me as usize) {
+        for entry in entries {
+            own.entries.give_back(entry);
             area.withdraw(entry, own.entries.used());
         }
     }
@@ -375,22 +398,30 @@ impl OtherNodes for Segment {
             for bytes in rest.iter().take(RUNS_AT_ONCE) {
                 let extent = Extent { bytes: bytes.clone(), is_block: false };
                 let guard = GuardEntry { kind: GuardKind::Merge, extent, lends: false, place };
-                let Some(entry) = self.publish(&mut own, &guard) else { break };
+                let Some(entry) = self.fill(&mut own, &guard) else { break };
                 published.push((guard, entry));
             }
             drop(own);
+            self.end_publishing();
             if published.is_empty() {
                 first = first.or(Some(OtherGuard::NoRoom));
                 break;
             }
-            for ((guard, _), run) in published.iter().zip(rest) {
-                match self.in_the_way(guard) {
+            let (now, later) = rest.split_at_checked(published.len()).unwrap_or((rest, &[]));
+            // Mostly no guard is near any of the runs, which one search finds.
+            let ends = now.first().zip(now.last());
+            let bytes = ends.map_or(0..0, |(first, last)| first.start..last.end);
+            let extent = Extent { bytes, is_block: false };
+            let hull = GuardEntry { kind: GuardKind::Merge, extent, lends: false, place };
+            let is_near = self.in_the_way(&hull).is_some();
+            for ((guard, _), run) in published.iter().zip(now) {
+                match if is_near { self.in_the_way(guard) } else { None } {
                     None => store(run),
                     Some(other) => first = first.or(Some(other)),
                 }
             }
-            rest = rest.get(published.len()..).unwrap_or_default();
-            published.into_iter().for_each(|(_, entry)| self.end(entry));
+            rest = later;
+            self.end_all(published.iter().map(|(_, entry)| *entry));
         }
         first.map(|other| other.to_string())
     }
