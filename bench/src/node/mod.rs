@@ -3,14 +3,14 @@
 //! Each node may get an engine, a way to wait and cores of its own. The program therefore starts
 //! itself once more, with the variables of its rank. Node 0 prints the result as one JSON object.
 
+mod array;
 mod awaiting;
 pub mod burst;
 mod crowd;
 pub mod form;
 mod idle;
 pub mod load;
-mod lock;
-mod memory;
+pub mod output;
 pub mod pair;
 mod ping;
 pub mod post;
@@ -21,11 +21,12 @@ pub mod wake;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use array::{lock, memory};
 use clap::{Args, Subcommand};
-use serde_json::json;
 
 use crate::error::{Error, Tried};
 use crate::process::own_program;
+pub use output::{failed, tell};
 
 /// Variable by which the program knows that it has the variables of its rank.
 const ENTERED: &str = "OIKAZE_BENCH_NODE";
@@ -132,18 +133,6 @@ fn enter(program: &Program) -> Result<(), Error> {
 /// Returns the setting of a rank: the last one for all ranks beyond the list.
 fn of_rank(settings: &[String], rank: usize) -> Option<&str> {
     settings.get(rank).or(settings.last()).map(String::as_str)
-}
-
-/// Converts an error of Oikaze or of its memory.
-pub fn failed(why: impl std::fmt::Display) -> Error {
-    Error::new(why.to_string())
-}
-
-/// Prints the result of node 0: values by name.
-pub fn tell(values: &[(&str, f64)]) {
-    let line: serde_json::Map<String, serde_json::Value> =
-        values.iter().map(|&(name, value)| (name.to_owned(), json!(value))).collect();
-    println!("{}", serde_json::Value::Object(line));
 }
 
 #[cfg(test)]

@@ -266,7 +266,7 @@ impl Segment {
         self.end_all([entry]);
     }
 
-    /// Ends guards.
+    /// Ends several guards at once.
     #[inline]
     fn end_all(&self, entries: impl IntoIterator<Item = usize>) {
         let Some(area) = self.areas.get(self.members.me as usize) else { return };

@@ -4,8 +4,8 @@ use clap::Args;
 use oikaze::Job;
 use oikaze::prelude::{Collectives, Sum};
 
-use super::{failed, tell};
 use crate::error::{Error, Tried};
+use crate::node::output::{failed, tell};
 
 /// Summary of a process's mappings (proc_pid_smaps(5)).
 const MAPPINGS: &str = "/proc/self/smaps_rollup";

@@ -5,8 +5,8 @@ use std::time::Instant;
 use clap::Args;
 use oikaze::Job;
 
-use super::{failed, tell};
 use crate::error::Error;
+use crate::node::output::{failed, tell};
 
 /// Number of the lock.
 const LOCK: u64 = 1;
