@@ -23,6 +23,12 @@ impl Bench<'_> {
         let pages = places * size / PAGE;
         let homes = Homes::Explicit(vec![1; pages]);
         let array = self.array("perf fetch", pages * WORDS, homes)?;
+        if array.why_not_shared().is_none() {
+            return Err(Error::invalid(
+                "measuring fetches",
+                "all nodes map the array, so nothing is fetched: set OIKAZE_WITHOUT=segment, or use two machines",
+            ));
+        }
         let (mut latency, mut spent) = (histogram()?, Duration::ZERO);
         // The kernel makes the memory of both nodes in the first round, which is not measured.
         let (mut left, mut round) = (places + iterations, 0);

@@ -29,6 +29,7 @@ use measure::Bench;
 use oikaze::message::Class;
 use oikaze::shared::builder::Delivery;
 use oikaze::{Error, Result};
+use oikaze_os::features::DisabledFeatures;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -187,7 +188,7 @@ impl Perf {
 /// The job or an operation fails.
 pub fn run(perf: &Perf) -> Result<()> {
     if std::env::var_os("OIKAZE_STORE").is_none() {
-        return start_two();
+        return start_two(perf.test);
     }
     let job = oikaze::join()?;
     if perf.test == Test::Collectives {
@@ -204,13 +205,28 @@ pub fn run(perf: &Perf) -> Result<()> {
     job.leave().and(said)
 }
 
+impl Test {
+    /// Returns `true` if the test measures how pages of an array travel.
+    fn is_of_pages(self) -> bool {
+        matches!(self, Test::Fetch | Test::BarrierUpdate)
+    }
+}
+
 /// Becomes the launcher of a job of two nodes that run this same command. Called outside a job.
-fn start_two() -> Result<()> {
+fn start_two(test: Test) -> Result<()> {
     let failed = |source: std::io::Error| {
         Error::system("starting a job of two nodes for oikaze perf", source)
     };
     let me = std::env::current_exe().map_err(failed)?;
-    let error = Command::new(&me)
+    let mut command = Command::new(&me);
+    if test.is_of_pages() {
+        // On one machine, the nodes would map one memory and send nothing.
+        let mut without = DisabledFeatures::from_env().unwrap_or_default();
+        without.segment = true;
+        let words: Vec<_> = without.features().map(|feature| feature.to_string()).collect();
+        command.env("OIKAZE_WITHOUT", words.join(","));
+    }
+    let error = command
         .args(["run", "-n", "2", "--no-prefix", "--"])
         .arg(&me)
         .args(std::env::args_os().skip(1))

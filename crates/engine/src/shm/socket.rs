@@ -18,6 +18,9 @@ pub(super) const EXCHANGES_MAX: usize = 64;
 /// at a time, and forgets files of earlier ones.
 const SEGMENTS_MAX: usize = 8;
 
+/// Number of polls for the file of an array. A socket has room for some hundred messages.
+const SEGMENT_POLLS: usize = 16;
+
 /// Maximum number of socket messages taken in one poll.
 const MESSAGES_PER_POLL: usize = 64;
 
@@ -141,10 +144,16 @@ pub(super) fn send_segment(
 
 /// Returns the file of an array that a local peer has sent, and forgets those of earlier arrays.
 pub(super) fn take_segment(local_peer: &mut LocalPeer, array: u64) -> Option<OwnedFd> {
-    if !receive_messages(local_peer) {
-        local_peer.has_ended();
+    // The file is behind the messages that were sent before.
+    for _ in 0..SEGMENT_POLLS {
+        if !receive_messages(local_peer) {
+            local_peer.has_ended();
+        }
+        local_peer.segments.retain(|sent| sent.array >= array);
+        let at = local_peer.segments.iter().rposition(|sent| sent.array == array);
+        if let Some(at) = at {
+            return Some(local_peer.segments.remove(at).file);
+        }
     }
-    local_peer.segments.retain(|sent| sent.array >= array);
-    let at = local_peer.segments.iter().rposition(|sent| sent.array == array)?;
-    Some(local_peer.segments.remove(at).file)
+    None
 }

@@ -5,8 +5,9 @@ use crate::shared::array::SharedArray;
 use crate::shared::core::ArrayCore;
 use crate::shared::element::Element;
 use oikaze_engine::{Request, Value};
-use oikaze_protocol::coherence::{CallStep, Ownership, Values};
+use oikaze_protocol::coherence::{CallStep, Ownership, TargetOp, Values};
 use oikaze_protocol::fnv::fnv1a;
+use std::ops::Range;
 
 /// Number of bytes that are filled at a time.
 const FILL_BYTES: usize = 4096;
@@ -81,6 +82,11 @@ impl ArrayCore {
         let elements = element.repeat((FILL_BYTES / element.len().max(1)).max(1));
         let filled = self.step("fill", (2, element), || {
             for block in self.home_blocks(self.node.rank()) {
+                if self.is_segment() {
+                    // No guard, which would be a copy where a node has a plain pointer (COH-16.8).
+                    block.rows().into_iter().try_for_each(|row| self.fill_row(row, &elements))?;
+                    continue;
+                }
                 let mut guard = self.write_block::<u8>(block, Ownership::Owned)?;
                 let rows = guard.slices_mut().iter_mut();
                 rows.flat_map(|row| row.chunks_mut(elements.len())).for_each(|chunk| {
@@ -90,6 +96,16 @@ impl ArrayCore {
             Ok((0, ()))
         });
         filled.map(drop)
+    }
+
+    /// Writes these elements to a row, again and again.
+    #[track_caller]
+    fn fill_row(&self, row: Range<usize>, elements: &[u8]) -> Result<()> {
+        let (size, each) = (self.element_size(), elements.len() / self.element_size());
+        row.clone().step_by(each.max(1)).try_for_each(|first| {
+            let part = elements.get(..(row.end - first).min(each) * size).unwrap_or_default();
+            self.change_many("fill", first, TargetOp::Write, part)
+        })
     }
 
     /// Does this node's part of a step of an operation of all nodes. The part returns also a

@@ -11,12 +11,18 @@ use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
 use oikaze_runtime::node::WaitSubject;
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use super::shape::ElementIndex;
 
 /// Maximum number of bytes of one step of an operation on memory that all nodes map, as of one
 /// message (COH-12.4). An element that is longer is one step.
 const SEGMENT_MAX: usize = 32 << 10;
+
+/// Number of attempts to enter groups of elements, and the time between two, before the wait counts
+/// as one that may last.
+const TRIES: u32 = 64;
+const TRY_AGAIN: Duration = Duration::from_micros(100);
 
 /// Maximum number of bytes that one request has. Longer operations are several requests.
 const REQUEST_MAX: usize = 1 << 20;
@@ -254,6 +260,9 @@ impl ArrayCore {
             elements.start, elements.end, self.name
         );
         if self.is_segment() {
+            if let Some(failure) = self.node.departures.over() {
+                return Err(self.node.departures.failure(&what, failure));
+            }
             return self.operate(&what, &bytes, op, &operands);
         }
         let (array, offset, len) = (self.memory.array(), bytes.start, bytes.end - bytes.start);
@@ -307,18 +316,23 @@ impl ArrayCore {
             TargetOp::Write => ElementOp::Write(operands),
             _ => ElementOp::Change(&change),
         };
-        if let Some(old) = self.memory.operate(bytes, &op)? {
-            return Ok(old);
+        for _ in 0..TRIES {
+            if let Some(old) = self.memory.operate(bytes, &op)? {
+                return Ok(old);
+            }
+            // The holder of a group was interrupted by the system, and wakes nobody when it ends.
+            std::thread::sleep(TRY_AGAIN);
         }
-        // Other operations are in the way, perhaps one of a node that is stopped.
+        // Perhaps the holder is stopped.
         let mut refused = None;
-        let ready = || match self.memory.operate(bytes, &op) {
-            Ok(old) => old.map(|old| Ok(Value::Bytes(old))),
+        let mut attempt = || match self.memory.operate(bytes, &op) {
+            Ok(old) => old.map(Value::Bytes),
             Err(why) => {
                 refused = Some(why);
-                Some(Ok(Value::Done))
+                Some(Value::Done)
             }
         };
+        let ready = || self.node.departures.next_or_left(&mut attempt);
         let subject = || WaitSubject::Operation { what: what.to_owned(), peer: None };
         let outcome = self.node.outcome_of(&subject, &what, ready, self.limit);
         match (refused, outcome?) {

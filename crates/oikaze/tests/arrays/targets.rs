@@ -57,6 +57,7 @@ fn exchanges_have_one_winner_and_every_ticket_is_taken_once() {
         let sum = job.barrier_reduce(sum, oikaze::collective::operator::Sum)?;
         assert_eq!(sum, (0..200).sum::<u64>(), "each ticket once");
         assert_eq!(words.read(words.whole())?[[0, 7]], 200);
+        job.barrier()?;
         // Under a lock, the next holder sees what the one before has put.
         for _ in 0..5 {
             let held = job.lock(3)?;

@@ -208,7 +208,7 @@ fn guard_of_a_stopped_node_stays_until_the_node_has_gone_on_and_ended_it() {
 /// under its guard.
 #[test]
 fn guard_of_a_stopped_node_stays_when_the_others_have_given_the_node_up() {
-    let mut nodes = Nodes::start(2, Duration::from_secs(2));
+    let mut nodes = Nodes::start(2, Duration::from_secs(5));
     nodes.all_do("barrier");
     let line = nodes.ask(0, "take");
     is_taken(&line);

@@ -229,7 +229,7 @@ impl Departures {
     }
 
     /// Returns why no result comes any more: this node has left, or the job was aborted.
-    pub(in crate::node) fn over(&self) -> Option<Failure> {
+    pub fn over(&self) -> Option<Failure> {
         if self.left.load(Ordering::Acquire) {
             return Some(Failure::Left);
         }
