@@ -521,6 +521,14 @@ fn lose_a_node(way: ExchangeWay) {
                 2 => assert_eq!(of_pair.err().and_then(|error| error.lost_peer()), Some(3)),
                 _ => assert_eq!(of_pair?, 2),
             }
+            // A node that leaves before others know of the loss would end their waits.
+            let others = || (0..3).filter(|rank| *rank != job.rank());
+            for rank in others() {
+                job.peer(rank)?.send(Class::Ordered, 1, b"").wait()?;
+            }
+            for rank in others() {
+                job.receive(Some(rank))?;
+            }
             Ok(())
         })
     };
