@@ -337,16 +337,19 @@ fn quit_again_at_once_reaches_the_nodes_and_the_next_one_kills() {
     let script = "trap 'echo quit' QUIT; echo ready; while :; do sleep 0.1; done";
     let mut job = Running::start(&mut run_script(&[], script));
     job.line("[0] ready");
-    // Two signals that are sent in a row may arrive as one, or more than a second apart.
+    // Two signals that are sent in a row may arrive as one, or more than a second apart. So a pair
+    // is sent again, but not before the nodes had time to answer, because one more kills them.
     let reaches = AtomicBool::new(false);
     let launcher = job.child.id();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..600 {
+            for step in 0..1200 {
                 if reaches.load(Ordering::Relaxed) {
                     break;
                 }
-                kill(launcher, 3);
+                if step % 120 < 2 {
+                    kill(launcher, 3);
+                }
                 std::thread::sleep(Duration::from_millis(100));
             }
         });
