@@ -122,7 +122,7 @@ impl Area {
         let [meaning, start, end] =
             [8, 16, 24].map(|offset| self.entries.load(at + offset, Ordering::Relaxed));
         fence(Ordering::Acquire);
-        // What the guard did is over for a caller that finds its end here.
+        // A caller that finds the end of the guard here comes behind all that the guard did.
         let is_torn = self.entries.load(at, Ordering::Acquire) != sequence;
         if is_torn && !planted(Bug::ReadTornEntry) {
             return None;

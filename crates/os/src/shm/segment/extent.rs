@@ -174,7 +174,8 @@ mod tests {
             (extents, size, one, other) in pair()
         ) {
             let form = ArrayForm::new(&extents, size as usize);
-            let common = !elements(&one, &extents, size).is_disjoint(&elements(&other, &extents, size));
+            let others = elements(&other, &extents, size);
+            let common = !elements(&one, &extents, size).is_disjoint(&others);
             prop_assert_eq!(one.meets(&other, &form), common);
             prop_assert_eq!(other.meets(&one, &form), common);
         }

@@ -59,9 +59,7 @@ impl TargetOp {
         }
     }
 
-    /// Returns `true` if the operation changes elements.
-    #[must_use]
-    pub fn is_change(self) -> bool {
+    pub(crate) fn is_change(self) -> bool {
         self != TargetOp::Read
     }
 

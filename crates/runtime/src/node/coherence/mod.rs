@@ -228,18 +228,20 @@ impl CoherenceCalls {
         let is_next =
             order.called.compare_exchange(number, next, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if is_next {
-            self.forget_interrupted();
-            order.ended.fetch_add(1, Ordering::Relaxed);
-            let interval = self.segments.end_interval();
-            self.calls.begin(node, Request::Cannot(why.to_owned()), interval);
+            self.fail_call(node, why);
         }
     }
 
     /// Takes part in the next collective only to make it fail, because this node has stopped
     /// waiting for the one before, which others may have passed.
     pub fn give_up(&self, node: &Node, why: &str) {
-        self.forget_interrupted();
         self.order.called.fetch_add(1, Ordering::SeqCst);
+        self.fail_call(node, why);
+    }
+
+    /// Begins a call, which is counted already, only to make it fail. No thread waits for it.
+    fn fail_call(&self, node: &Node, why: &str) {
+        self.forget_interrupted();
         self.order.ended.fetch_add(1, Ordering::Relaxed);
         let interval = self.segments.end_interval();
         self.calls.begin(node, Request::Cannot(why.to_owned()), interval);
