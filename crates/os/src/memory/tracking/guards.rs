@@ -250,6 +250,21 @@ impl SharedMemory {
         Ok((start..bytes.last().map_or(start, |row| row.end), bytes))
     }
 
+    /// Begins a guard of rows of elements, which are in order and disjoint.
+    fn hold_rows<T: CheckedBitPattern + 'static>(
+        &self,
+        rows: &[Range<usize>],
+        kind: GuardKind,
+        lends: bool,
+        taken_at: Option<&'static Location<'static>>,
+    ) -> Result<GuardHold, SharedError> {
+        let (hull, rows) = self.row_bytes::<T>(rows)?;
+        for row in &rows {
+            self.expect_touches(row, access_of(kind))?;
+        }
+        self.hold(WantedGuard { hull, rows, kind, lends, taken_at })
+    }
+
     /// Lends rows of elements, which are in order and disjoint. Returns the address of each row.
     /// The bits there are of type `T`. Errors name the line `taken_at`.
     fn lend_rows<T: CheckedBitPattern + 'static>(
@@ -258,15 +273,10 @@ impl SharedMemory {
         kind: GuardKind,
         taken_at: Option<&'static Location<'static>>,
     ) -> Result<(Loan<'_>, Vec<usize>), SharedError> {
-        let (hull, bytes) = self.row_bytes::<T>(rows)?;
-        for row in &bytes {
-            self.expect_touches(row, access_of(kind))?;
-        }
-        let starts: Vec<usize> = bytes.iter().map(|row| row.start).collect();
-        let hold = self.hold(WantedGuard { hull, rows: bytes, kind, lends: true, taken_at })?;
+        let hold = self.hold_rows::<T>(rows, kind, true, taken_at)?;
         let loan = Loan { memory: self, hold };
-        let addresses: Vec<usize> =
-            starts.into_iter().map(|start| self.shown_at(&loan.hold, start)).collect();
+        let address = |row: &Range<usize>| self.shown_at(&loan.hold, row.start * size_of::<T>());
+        let addresses: Vec<usize> = rows.iter().map(address).collect();
         for (first, elements) in addresses.iter().zip(rows) {
             // SAFETY: inside what the guard shows and aligned, as in `slice`; the loan covers all
             // rows.
@@ -393,11 +403,7 @@ impl SharedMemory {
         rows: &[Range<usize>],
         kind: GuardKind,
     ) -> Result<LentBytes, SharedError> {
-        let (hull, rows) = self.row_bytes::<u8>(rows)?;
-        for row in &rows {
-            self.expect_touches(row, access_of(kind))?;
-        }
-        let hold = self.hold(WantedGuard { hull, rows, kind, lends: false, taken_at: None })?;
+        let hold = self.hold_rows::<u8>(rows, kind, false, None)?;
         Ok(LentBytes { memory: Arc::clone(self), hold })
     }
 }
