@@ -1,6 +1,7 @@
 //! Control socket between two local peers: a connected Unix socket that preserves message
 //! boundaries.
 
+use crate::shm::planted::{Bug, planted};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -112,7 +113,11 @@ impl ControlSocket {
     /// Returns `true` if the kernel says that the other process has ended.
     #[must_use]
     pub fn process_has_ended(&self) -> bool {
-        let Some(process) = &self.process else { return false };
+        let process = match &self.process {
+            Some(_) if planted(Bug::TrustClosedSocket) => &self.socket,
+            Some(process) => process,
+            None => return false,
+        };
         let mut asked = [PollFd::new(process, PollFlags::IN)];
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended > 0)
     }
@@ -360,6 +365,17 @@ mod tests {
         drop(one);
         assert_eq!(other.hear().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         other.wake();
+    }
+
+    /// COH-16.6: survivors close the socket of a silent process, which may still have its guards.
+    #[test]
+    fn a_socket_that_is_closed_is_not_the_end_of_a_process() {
+        let (one, other) = line_pair().unwrap();
+        other.end();
+        assert_eq!(one.hear().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        drop(other);
+        assert!(one.process().is_some(), "the kernel names the process");
+        assert!(!one.process_has_ended());
     }
 
     /// The kernel first reports that the other end has left messages unread, and then delivers what

@@ -30,7 +30,7 @@ mod memory;
 mod models;
 #[cfg(not(all(test, loom)))]
 mod pair;
-mod planted;
+pub(crate) mod planted;
 mod ring;
 mod segment;
 #[cfg(not(all(test, loom)))]

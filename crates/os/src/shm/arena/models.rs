@@ -5,11 +5,9 @@ use super::slots::{self, Slots};
 use super::words::{CallWay, WordSleep, Words, len_of};
 use crate::models::model;
 use crate::shm::memory::Memory;
-use crate::shm::planted::{Bug, PLANTED};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use std::process::Command;
 
 /// Calls of a member: `true` means that it has something to tell.
 type Program = [bool; 2];
@@ -271,41 +269,4 @@ fn loom_slots_have_no_torn_heads() {
         assert!(reader.head(0, 1).is_none_or(|head| head == [1; 3]), "torn head");
         giving.join().unwrap();
     });
-}
-
-/// Each planted bug makes a model fail, in a process of its own.
-#[test]
-fn loom_shm_planted_bugs_are_caught() {
-    const MODELS: [&str; 13] = [
-        "arena::models::loom_arena_members_go_one_way",
-        "arena::models::loom_arena_members_go_the_way_of_member_0",
-        "arena::models::loom_arena_sleeper_is_woken_by_who_comes",
-        "arena::models::loom_arena_sleeper_is_woken_by_who_gives_up",
-        "arena::models::loom_arena_word_sleeper_is_woken_at_the_end_of_a_call",
-        "arena::models::loom_arena_word_sleeper_is_woken_by_a_step",
-        "arena::models::loom_slots_keep_what_a_member_gives_until_all_have_read",
-        "arena::models::loom_slots_have_no_torn_heads",
-        "arena::models::loom_pieces_stay_until_all_have_read_them",
-        "segment::models::loom_two_writers_are_never_both_in_place",
-        "segment::models::loom_a_mark_and_a_guard_see_each_other",
-        "segment::models::loom_an_entry_is_read_whole_or_not_at_all",
-        "segment::models::loom_operations_are_alone_in_a_group",
-    ];
-    let fails = |bug: &str, model: &str| {
-        let mut tests = Command::new(std::env::current_exe().unwrap());
-        let test = format!("shm::{model}");
-        let ended = tests.args(["--exact", &test]).env(PLANTED, bug).output().unwrap();
-        let shown = String::from_utf8_lossy(&ended.stdout);
-        assert!(shown.contains("running 1 test"), "{test} did not run: {shown}");
-        !ended.status.success()
-    };
-    for model in MODELS {
-        assert!(!fails("", model), "{model} fails without a bug");
-    }
-    for bug in Bug::ALL {
-        let folder = if bug.is_of_segments() { "segment" } else { "arena" };
-        let bug = format!("{bug:?}");
-        let mut models = MODELS.into_iter().filter(|model| model.starts_with(folder));
-        assert!(models.any(|model| fails(&bug, model)), "{bug} is not caught");
-    }
 }

@@ -1,6 +1,7 @@
 //! Entries of this node's own area: which are in use.
 
 use super::area::ENTRIES;
+use crate::shm::planted::{Bug, planted};
 
 /// Entries of this node's own area. The first free one is taken first, so that other nodes look at
 /// few.
@@ -46,6 +47,9 @@ impl OwnEntries {
     /// Returns the number of entries that may be in use.
     #[inline]
     pub fn used(&self) -> usize {
+        if planted(Bug::CountGuards) {
+            return self.in_use.iter().filter(|used| **used).count();
+        }
         self.in_use.len()
     }
 }

@@ -1,5 +1,6 @@
 //! Exact bytes of an array that a guard covers, and whether two guards meet (COH-16.6).
 
+use crate::shm::planted::{Bug, planted};
 use oikaze_protocol::coherence::AXES_MAX;
 use std::ops::Range;
 
@@ -64,7 +65,7 @@ impl Extent {
         if start >= end {
             return false;
         }
-        if !self.is_block && !other.is_block {
+        if (!self.is_block && !other.is_block) || planted(Bug::CompareHulls) {
             return true;
         }
         let ((first, last), (from, to)) = (self.corners(form), other.corners(form));

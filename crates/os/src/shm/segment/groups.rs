@@ -76,7 +76,11 @@ impl Groups {
         }
         let holder = self.memory.load(place, Ordering::Relaxed);
         let rank = u32::try_from(holder.wrapping_sub(1)).unwrap_or(u32::MAX);
-        holder != 0 && has_ended(rank) && self.memory.exchange(place, holder, self.me)
+        let is_over = match has_ended(rank) {
+            true => !planted(Bug::LeaveToEnded),
+            false => planted(Bug::TakeOverLiving),
+        };
+        holder != 0 && is_over && self.memory.exchange(place, holder, self.me)
     }
 }
 
@@ -95,6 +99,61 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         for group in self.entered.clone() {
             self.groups.memory.store(group * LINE, 0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::memory::mapping::Mapping;
+    use std::sync::Arc;
+
+    /// Returns the groups of an array for the first nodes.
+    fn nodes<const N: usize>() -> [Groups; N] {
+        let mapping = Arc::new(Mapping::anonymous(GROUPS_LEN).unwrap());
+        let memory = Memory::new(mapping, 0, GROUPS_LEN);
+        std::array::from_fn(|rank| Groups::new(memory.clone(), rank as u32))
+    }
+
+    const PAGES: u64 = PAGE as u64;
+
+    #[test]
+    fn group_of_a_living_holder_is_left_to_it() {
+        let [one, other] = nodes();
+        let held = one.enter(&(0..2 * PAGES), |_| false).unwrap();
+        // Whether a third node lives is not the question.
+        assert!(other.enter(&(PAGES..PAGES + 8), |rank| rank != 0).is_none());
+        assert!(other.enter(&(PAGES..3 * PAGES), |rank| rank != 0).is_none());
+        // The second group was not entered meanwhile, and this one is free.
+        let beside = other.enter(&(2 * PAGES..3 * PAGES), |_| false).unwrap();
+        drop((held, beside));
+        assert!(other.enter(&(0..3 * PAGES), |_| false).is_some());
+    }
+
+    #[test]
+    fn group_of_an_ended_holder_is_taken_over() {
+        let [ended, one, other] = nodes();
+        std::mem::forget(ended.enter(&(0..3 * PAGES), |_| false).unwrap());
+        let has_ended = |rank| rank == 0;
+        let taken = one.enter(&(PAGES..2 * PAGES), has_ended).unwrap();
+        assert!(other.enter(&(0..3 * PAGES), has_ended).is_none(), "one group has a new holder");
+        drop(taken);
+        assert!(other.enter(&(0..3 * PAGES), has_ended).is_some());
+        assert!(one.enter(&(0..3 * PAGES), |_| false).is_some(), "all groups are free");
+    }
+
+    #[test]
+    fn operation_on_more_pages_than_there_are_groups_enters_each_group_once() {
+        let [one, other] = nodes();
+        for bytes in [0..100 * PAGES, 60 * PAGES..70 * PAGES, 7..7 + 64 * PAGES] {
+            let all = one.enter(&bytes, |_| false).unwrap();
+            for page in [0, 31, 63] {
+                let start = page * PAGES;
+                assert!(other.enter(&(start..start + 1), |_| false).is_none(), "{bytes:?} {page}");
+            }
+            drop(all);
+            assert!(other.enter(&bytes, |_| false).is_some());
         }
     }
 }

@@ -25,6 +25,8 @@ mod places;
 mod shared;
 #[cfg(not(all(test, loom)))]
 mod table;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use area::GuardEntry;
 pub use extent::{ArrayForm, Extent};

@@ -3,6 +3,7 @@
 //! the next collective while another one still compares.
 
 use crate::shm::memory::{Memory, Ordering, fence};
+use crate::shm::planted::{Bug, planted};
 use std::ops::Range;
 
 /// Maximum number of ranges of one list (COH-10.14).
@@ -42,7 +43,7 @@ impl OwnedLists {
 
     /// Returns the index of the list of this collective.
     pub fn index(number: u64) -> usize {
-        (number % 2) as usize
+        if planted(Bug::KeepOneOwnedList) { 0 } else { (number % 2) as usize }
     }
 
     /// Writes the list of this collective, before the node comes to it. The ranges are in order,
@@ -145,7 +146,7 @@ impl OwnedRanges {
     fn join(&mut self) {
         self.ranges.sort_unstable_by_key(|range| range.start);
         self.ranges.dedup_by(|range, last| {
-            let joins = range.start <= last.end;
+            let joins = range.start <= last.end || planted(Bug::JoinOwnedGaps);
             if joins {
                 last.end = last.end.max(range.end);
             }

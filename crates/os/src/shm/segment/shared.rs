@@ -13,6 +13,7 @@ use crate::memory::tracking::{Begun, GuardBytes, GuardKind, OtherNodes};
 use crate::memory::{MemoryError, lasting_len, reserve_file};
 use crate::processes::signals::{Locked, locked};
 use crate::shm::memory::Memory;
+use crate::shm::planted::{Bug, planted};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
 use rustix::fd::{AsFd, OwnedFd};
@@ -239,7 +240,7 @@ impl Segment {
         let GuardBytes { kind, bytes, is_block, lends, taken_at } = asked;
         let extent = Extent { bytes: bytes.clone(), is_block: *is_block };
         // Not only below: the others need not see an entry that is withdrawn at once.
-        if *lends && self.areas.iter().any(Area::is_marked) {
+        if *lends && self.is_marked() {
             return Ok(Begun::Copies);
         }
         let mut own = self.own();
@@ -247,17 +248,25 @@ impl Segment {
         let guard = GuardEntry { kind: *kind, extent, lends: *lends, place };
         let entry = self.publish(&mut own, &guard).ok_or(OtherGuard::NoRoom)?;
         drop(own);
-        if *lends && self.areas.iter().any(Area::is_marked) {
+        if *lends && self.is_marked() {
             self.end_entry(entry);
             return Ok(Begun::Copies);
         }
         match self.in_the_way(&guard) {
             None => Ok(Begun::InPlace(entry)),
             Some(other) => {
-                self.end_entry(entry);
+                if !planted(Bug::KeepRefusedEntry) {
+                    self.end_entry(entry);
+                }
                 Err(other)
             }
         }
+    }
+
+    /// Returns `true` if a node has marked the array.
+    #[inline]
+    fn is_marked(&self) -> bool {
+        self.areas.iter().any(Area::is_marked) && !planted(Bug::LendMarked)
     }
 
     /// Ends a guard.
@@ -288,10 +297,13 @@ impl Segment {
     /// Returns a guard of another node that is sought, whose process lives.
     #[inline]
     fn find(&self, is_sought: impl Fn(&GuardEntry) -> bool) -> Option<OtherGuard> {
-        (0..).zip(&self.areas).filter(|(rank, _)| *rank != self.members.me).find_map(
+        let has_ended = |rank| (self.members.has_ended)(rank);
+        let others = (0..).zip(&self.areas).filter(|(rank, _)| *rank != self.members.me);
+        others.take_while(|(rank, _)| !planted(Bug::StopAtEnded) || !has_ended(*rank)).find_map(
             |(rank, area)| {
                 let entry = area.find(&is_sought)?;
-                (!(self.members.has_ended)(rank)).then(|| self.other(rank, entry))
+                let counts = !has_ended(rank) || planted(Bug::CountEnded);
+                counts.then(|| self.other(rank, entry))
             },
         )
     }
@@ -378,7 +390,9 @@ impl OtherNodes for Segment {
         match lender().and_then(|_| lender_after_pause(&lender)) {
             None => Ok(()),
             Some(other) => {
-                area.set_mark(false);
+                if !planted(Bug::KeepMark) {
+                    area.set_mark(false);
+                }
                 Err(other.to_string())
             }
         }
@@ -402,6 +416,9 @@ impl OtherNodes for Segment {
                 published.push((guard, entry));
             }
             drop(own);
+            if planted(Bug::StoreWithoutEntry) {
+                self.end_all(published.iter().map(|(_, entry)| *entry));
+            }
             self.end_publishing();
             if published.is_empty() {
                 first = first.or(Some(OtherGuard::NoRoom));
@@ -413,9 +430,13 @@ impl OtherNodes for Segment {
             let bytes = ends.map_or(0..0, |(first, last)| first.start..last.end);
             let extent = Extent { bytes, is_block: false };
             let hull = GuardEntry { kind: GuardKind::Merge, extent, lends: false, place };
-            let is_near = self.in_the_way(&hull).is_some();
+            let near = self.in_the_way(&hull);
             for ((guard, _), run) in published.iter().zip(now) {
-                match if is_near { self.in_the_way(guard) } else { None } {
+                let other = match &near {
+                    Some(_) if !planted(Bug::RefuseWholeMerge) => self.in_the_way(guard),
+                    near => near.clone(),
+                };
+                match other {
                     None => store(run),
                     Some(other) => first = first.or(Some(other)),
                 }
