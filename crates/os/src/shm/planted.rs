@@ -69,6 +69,8 @@ bugs! {
     TrustClosedSocket,
     /// A merge stores bytes that no other node can know of.
     StoreWithoutEntry,
+    /// Guards leave no room for merges.
+    KeepNoRoom,
     /// A merge stores no run if a guard is in the way of one.
     RefuseWholeMerge,
     /// A merge stores unchanged bytes between changed ones, too.
@@ -189,6 +191,9 @@ mod of_tests {
                 }
                 Bug::StoreWithoutEntry => {
                     "shm::segment::tests::bytes_are_merged_while_the_others_know_of_it"
+                }
+                Bug::KeepNoRoom => {
+                    "shm::segment::tests::merge_has_room_beside_as_many_guards_as_there_can_be"
                 }
                 Bug::RefuseWholeMerge => {
                     "shm::segment::tests::runs_are_merged_beside_one_that_a_guard_is_in_the_way_of"

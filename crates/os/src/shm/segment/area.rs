@@ -10,7 +10,12 @@ use crate::shm::memory::{Memory, Ordering, fence};
 use crate::shm::planted::{Bug, planted};
 
 /// Number of guards of one node that may be alive over one array.
-pub(super) const ENTRIES: usize = 16_384;
+pub(super) const GUARDS_MAX: usize = 16_384;
+/// Number of entries that are kept for merges. A merge that finds no room loses what a guard has
+/// stored.
+const KEPT: usize = 128;
+/// Number of entries of one node.
+pub(super) const ENTRIES: usize = GUARDS_MAX + KEPT;
 /// Bytes of an entry: its sequence, its meaning, first byte and end.
 const ENTRY: usize = 32;
 /// Bytes of the head: one pair of cache lines.

@@ -1,6 +1,7 @@
 //! Entries of this node's own area: which are in use.
 
-use super::area::ENTRIES;
+use super::area::{ENTRIES, GUARDS_MAX};
+use crate::memory::tracking::GuardKind;
 use crate::shm::planted::{Bug, planted};
 
 /// Entries of this node's own area. The first free one is taken first, so that other nodes look at
@@ -14,12 +15,15 @@ pub(super) struct OwnEntries {
 }
 
 impl OwnEntries {
-    /// Takes the first free entry, and a sequence for it. Returns `None` if all are in use.
+    /// Takes the first free entry, and a sequence for it. Returns `None` if all are in use that this
+    /// kind of guard may take.
     #[inline]
-    pub fn take(&mut self) -> Option<(usize, u64)> {
+    pub fn take(&mut self, kind: GuardKind) -> Option<(usize, u64)> {
+        let takes_all = kind == GuardKind::Merge || planted(Bug::KeepNoRoom);
+        let limit = if takes_all { ENTRIES } else { GUARDS_MAX };
         let rest = self.in_use.get(self.first_free..).unwrap_or_default();
         let index = self.first_free + rest.iter().position(|used| !used).unwrap_or(rest.len());
-        if index >= ENTRIES {
+        if index >= limit {
             return None;
         }
         if index == self.in_use.len() {

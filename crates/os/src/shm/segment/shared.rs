@@ -212,7 +212,7 @@ impl Segment {
     #[inline]
     fn fill(&self, own: &mut OwnPart, guard: &GuardEntry) -> Option<usize> {
         let area = self.areas.get(self.members.me as usize)?;
-        let (index, sequence) = own.entries.take()?;
+        let (index, sequence) = own.entries.take(guard.kind)?;
         if own.entries.used() * ENTRIES_LEN / super::area::ENTRIES > own.reserved {
             if self.reserve(ENTRIES + own.reserved, PAGE).is_err() {
                 own.entries.give_back(index);

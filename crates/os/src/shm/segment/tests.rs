@@ -1,5 +1,6 @@
 //! Guards, marks and merges of several nodes over one segment, in one process.
 
+use super::area::GUARDS_MAX;
 use super::shared::{Segment, SegmentMembers, segment_file_len};
 use super::{ArrayForm, SegmentNotes};
 use crate::memory::tracking::{Begun, GuardBytes, GuardKind, OtherNodes, sparse_file};
@@ -154,6 +155,23 @@ fn runs_are_merged_beside_one_that_a_guard_is_in_the_way_of() {
     assert_eq!(stored, [0..4, 10..20, 50..51]);
     assert!(race.unwrap().contains("a guard of node 1 that reads bytes 4..6"), "the first one");
     assert!(nodes.may_write(1, 0..4));
+}
+
+/// COH-16.7: a merge without room would lose what the guard has stored.
+#[test]
+fn merge_has_room_beside_as_many_guards_as_there_can_be() {
+    let nodes = Nodes::new(2);
+    let guards: Vec<_> = (0..GUARDS_MAX).map(|_| nodes.take(0, Read, 0..10)).collect();
+    let refused = nodes.begin(0, Read, 0..10).unwrap_err();
+    assert!(refused.contains("no room for one more"), "{refused}");
+    let mut stored = 0;
+    let runs: Vec<_> = (10..110).map(|at| 2 * at..2 * at + 1).collect();
+    assert_eq!(nodes.segments[0].merge(&runs, None, &mut |_| stored += 1), None);
+    assert_eq!(stored, runs.len());
+    assert!(!nodes.may_write(1, 0..1) && nodes.may_write(1, 20..220));
+    nodes.end(0, guards[100]);
+    nodes.take(0, Read, 0..10);
+    assert!(nodes.begin(0, Read, 0..10).is_err());
 }
 
 /// COH-16.8
