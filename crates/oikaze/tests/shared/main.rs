@@ -7,6 +7,7 @@ mod prefetch;
 mod process_job;
 #[path = "../support/processes.rs"]
 mod processes;
+mod segment_limits;
 mod segments;
 #[path = "../support/mod.rs"]
 mod support;
