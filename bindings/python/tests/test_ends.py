@@ -121,6 +121,41 @@ def test_interrupted_wait_for_a_notification_takes_none(run):
     assert done.lines() == ["notified"], done.out + done.err
 
 
+def test_handler_in_a_declaration_cannot_declare(run):
+    """COH-2.1: the handler would wait for its own thread. The declaration goes on afterwards."""
+    done = run(
+        2,
+        """
+        import signal
+        job = oikaze.join()
+        # Lines that two signals in turn have interrupted.
+        last = None
+        def handler(_signal, frame):
+            global last
+            now = (id(frame), frame.f_lasti)
+            is_waiting = frame.f_code.co_name == "make" and now == last
+            last = now
+            if is_waiting:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                try:
+                    job.guarded_array("inner", 8)
+                except oikaze.InvalidError as error:
+                    print("own call" in str(error) and '"outer"' in str(error))
+                job.peer(1).send(b"come").wait()
+        if job.rank == 0:
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+        else:
+            job.receive()
+        print(job.guarded_array("outer", 8).shape)
+        print(job.guarded_array("inner", 8).shape)
+        job.barrier()
+        """,
+        OIKAZE_TIMEOUT="60000",
+    )
+    assert done.lines() == ["(8,)"] * 4 + ["True"], done.out + done.err
+
+
 def test_interrupted_wait_for_a_lock_holds_none(run):
     """MEM-19.4: the lock goes to the next node that asks."""
     done = run(

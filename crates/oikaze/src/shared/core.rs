@@ -20,7 +20,7 @@ use oikaze_protocol::wind::Class;
 use oikaze_runtime::node::{Node, WaitSubject};
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A shared array of elements whose type only its handle knows.
@@ -63,8 +63,7 @@ impl ArrayCore {
         node.check_process(|| what.clone())?;
         node.coherence.check_no_guard(node, &what)?;
         // Threads declare one after another, so that each declaration has one number on all nodes.
-        // Signals stay unblocked, because one may end the wait for the other nodes.
-        let _turn = node.coherence.declaring.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = node.begin_declaration(&what, limit)?;
         let described = settings.and_then(|settings| {
             let size = settings.element.size();
             if size == 0 {

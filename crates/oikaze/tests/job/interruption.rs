@@ -2,11 +2,12 @@
 
 use oikaze::ffi::interruptible;
 use oikaze::memory::{Region, Rights};
-use oikaze::testing::cluster;
+use oikaze::testing::{cluster, cluster_with};
 use oikaze::{Error, Job};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 /// Runs `work`, which waits for something that never comes, with an interruption at the third
 /// question. Returns its error, and the number of questions.
@@ -73,7 +74,7 @@ fn check_concerns_waits_of_its_call_alone() {
         };
         let before = interruptible(Rc::new(check), || there.fetch_add(0, 1).wait()).unwrap();
         assert_eq!((before, word.load_u64(0).unwrap()), (0, 1));
-        let limit = std::time::Duration::from_millis(120);
+        let limit = Duration::from_millis(120);
         assert!(job.receive_for(None, limit).unwrap_err().is_timeout());
         assert!(!asked.get());
         Ok(())
@@ -103,5 +104,126 @@ fn interrupted_leave_is_repeated_and_completes() {
         job.leave_shared()?;
         assert!(job.has_left());
         Ok(job.leave_shared()?)
+    });
+}
+
+/// Declares an array on node 0, and calls `meanwhile` while the declaration waits for node 1. Node
+/// 1 declares the array afterwards. Returns the outcome of the declaration on this node.
+fn declared_meanwhile(
+    job: &Job,
+    ends: &[Mutex<Option<ChannelEnd>>; 2],
+    meanwhile: impl FnOnce() + 'static,
+) -> oikaze::Result<()> {
+    let declare = || job.array::<u8>("first", 8).map(drop);
+    match ends[job.rank() as usize].lock().unwrap().take().unwrap() {
+        ChannelEnd::Tells(sender) => {
+            let meanwhile = Cell::new(Some((meanwhile, sender)));
+            let check = move || {
+                if let Some((meanwhile, sender)) = meanwhile.take() {
+                    meanwhile();
+                    // Node 1 may have failed.
+                    let _ = sender.send(());
+                }
+                false
+            };
+            interruptible(Rc::new(check), declare)
+        }
+        ChannelEnd::Hears(receiver) => {
+            receiver.recv().unwrap();
+            declare()
+        }
+    }
+}
+
+enum ChannelEnd {
+    Tells(mpsc::Sender<()>),
+    Hears(mpsc::Receiver<()>),
+}
+
+/// Returns the ends of a channel from node 0 to node 1.
+fn ends() -> [Mutex<Option<ChannelEnd>>; 2] {
+    let (sender, receiver) = mpsc::channel();
+    [ChannelEnd::Tells(sender), ChannelEnd::Hears(receiver)].map(|end| Mutex::new(Some(end)))
+}
+
+/// MEM-19.4: a thread that waits for another one's declaration can be interrupted, and has called
+/// nothing.
+#[test]
+fn interrupted_wait_to_declare_is_no_call() {
+    let ends = ends();
+    cluster(2, |job| {
+        std::thread::scope(|scope| {
+            let (begin, begun) = mpsc::channel();
+            let (end, ended) = mpsc::channel();
+            let second = move |job: &Job| {
+                begun.recv().unwrap();
+                end.send(interrupted(|| job.array::<u8>("second", 8))).unwrap();
+            };
+            if job.rank() == 0 {
+                scope.spawn(move || second(job));
+            }
+            declared_meanwhile(job, &ends, move || {
+                begin.send(()).unwrap();
+                let (error, asked) = ended.recv().unwrap();
+                let error = error.unwrap();
+                assert!(error.is_timeout(), "{error}");
+                let text = error.to_string();
+                assert!(text.contains("\"second\""), "{text}");
+                assert!(text.contains("after declare array \"first\""), "{text}");
+                assert!(text.contains("another thread of this node"), "{text}");
+                assert_eq!(asked, 3);
+            })
+        })?;
+        job.array::<u8>("second", 8)?;
+        job.barrier()?;
+        Ok(())
+    });
+}
+
+/// The job's time limit holds for that wait, too.
+#[test]
+fn wait_to_declare_ends_with_the_time_limit() {
+    let ends = ends();
+    let limit = Duration::from_millis(200);
+    cluster_with(2, Job::builder().time_limit(limit), |job| {
+        let outcome = std::thread::scope(|scope| {
+            let (begin, begun) = mpsc::channel();
+            let (end, ended) = mpsc::channel();
+            let second = move |job: &Job| {
+                begun.recv().unwrap();
+                end.send(job.array::<u8>("second", 8).err()).unwrap();
+            };
+            if job.rank() == 0 {
+                scope.spawn(move || second(job));
+            }
+            // The limit of the first declaration passes meanwhile, too.
+            declared_meanwhile(job, &ends, move || {
+                begin.send(()).unwrap();
+                let error = ended.recv().unwrap().unwrap();
+                assert!(error.is_timeout(), "{error}");
+                assert!(error.to_string().contains("after declare array \"first\""), "{error}");
+            })
+        });
+        assert!(outcome.is_err());
+        Ok(())
+    });
+}
+
+/// A handler of a signal that declares in a thread's own declaration would wait for itself.
+#[test]
+fn declaration_inside_a_declaration_of_its_thread_is_an_error() {
+    let ends = ends();
+    cluster(2, |job| {
+        let (refuse, refused) = mpsc::channel();
+        let mut kept = job.array::<u8>("kept", 8)?;
+        declared_meanwhile(job, &ends, move || refuse.send(kept.resize(9).err()).unwrap())?;
+        if job.rank() == 0 {
+            let error = refused.recv()?.unwrap().to_string();
+            assert!(error.starts_with("resize array \"kept\""), "{error}");
+            assert!(error.contains("its own call, declare array \"first\""), "{error}");
+        }
+        job.array::<u8>("second", 8)?;
+        job.barrier()?;
+        Ok(())
     });
 }

@@ -9,6 +9,7 @@
 mod coherence;
 mod collectives;
 mod cork;
+mod declaring;
 mod driver;
 mod fast_messages;
 mod job_end;

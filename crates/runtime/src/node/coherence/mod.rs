@@ -4,6 +4,7 @@
 //! change. So it is refused while guards are alive.
 
 mod call_order;
+mod declaring;
 mod handler_check;
 mod interrupted;
 mod job_calls;
@@ -14,6 +15,8 @@ use super::parts::access::Access;
 use super::waits::WaitSubject;
 use crate::error::{Error, Result};
 use call_order::{CallOrder, CoherenceCall};
+use declaring::DeclarationTurns;
+pub(super) use declaring::NotYet;
 use handler_check::HandlerCheck;
 use interrupted::{Interrupted, InterruptedCall, RepeatableCall, Repetition};
 use job_calls::{CallHost, JobCall, JobCalls};
@@ -25,7 +28,7 @@ use oikaze_protocol::coherence::{CoherenceError, both_wrote};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Maximum time that a node stays in a collective only to send the rest of its updates.
@@ -43,8 +46,7 @@ pub struct CoherenceCalls {
     interrupted: Interrupted<JobCall>,
     /// Arrays whose memory all nodes map.
     pub segments: Arc<SegmentTable>,
-    /// Held while a thread declares an array.
-    pub declaring: Mutex<()>,
+    pub(super) declaring: DeclarationTurns,
 }
 
 impl CoherenceCalls {
@@ -59,7 +61,7 @@ impl CoherenceCalls {
             handlers: HandlerCheck::default(),
             interrupted: Interrupted::default(),
             segments: Arc::default(),
-            declaring: Mutex::default(),
+            declaring: DeclarationTurns::default(),
         }
     }
 
