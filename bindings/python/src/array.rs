@@ -298,11 +298,7 @@ impl Array {
 
     fn write(&self, py: Python<'_>, part: Part, merged: bool) -> PyResult<Guard> {
         let part = ranges(part);
-        let (guard, memory) = self.call(py, |array| {
-            let guard = if merged { array.write_merged(&part)? } else { array.write(&part)? };
-            let memory = guard.memory()?;
-            Ok((guard, memory))
-        })?;
+        let (guard, memory) = self.call(py, |array| array.write_with_memory(&part, merged))?;
         let (shape, strides, held) = (guard.shape(), guard.strides(), HeldGuard::Write(guard));
         Ok(Guard::new(&self.job, held, (shape, strides), (memory, true)))
     }

@@ -175,6 +175,42 @@ fn memory_of_a_write_guard_marks_and_address_and_memory_to_read_do_not() {
     });
 }
 
+/// COH-16.3: Python's guards have views that outlive them. A program whose views are refused has no
+/// guard, and another node may own its bytes.
+#[test]
+fn guard_whose_memory_is_refused_does_not_count_as_owned() {
+    cluster(2, |job| {
+        let part = std::slice::from_ref(&(10..20));
+        if job.rank() == 0 {
+            let array = untyped(job);
+            let line = take_turn(job);
+            refused(array.write_with_memory(part, false).map(|(_, memory)| memory), line);
+            // A guard that merges shows a copy of its own, which needs no mark.
+            array.write_with_memory(part, true)?.0.release()?;
+            give_turn(job);
+            job.barrier()?;
+            let (guard, memory) = array.write_with_memory(part, false)?;
+            assert_eq!((memory.len(), memory.address()), (80, guard.address()));
+            guard.release()?;
+            give_turn(job);
+        } else {
+            let array = typed(job);
+            let (guard, line) = (array.read(100..101)?, line!());
+            give_turn_at(job, line);
+            take_turn(job);
+            drop(guard);
+            array.write(10..20)?.fill(1);
+            job.barrier()?;
+            take_turn(job);
+            array.write(15..25)?.fill(2);
+        }
+        // Both nodes have had a guard of these elements.
+        let text = job.barrier().unwrap_err().to_string();
+        assert!(text.contains("array \"a\""), "{text}");
+        Ok(())
+    });
+}
+
 #[test]
 fn read_guard_of_a_marked_array_is_a_copy_that_does_not_change() {
     cluster(2, |job| {

@@ -212,6 +212,11 @@ impl UntypedWriteGuard {
         Ok(self.plain_memory())
     }
 
+    /// Ends a guard under which nothing was written.
+    pub(super) fn abandon(mut self) {
+        self.array.abandon_write(self.write.take());
+    }
+
     /// Does what [`WriteGuard::push_to`](crate::shared::WriteGuard::push_to) does.
     ///
     /// # Errors

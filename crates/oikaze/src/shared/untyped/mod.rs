@@ -205,7 +205,7 @@ impl UntypedArray {
     /// # Errors
     /// As [`SharedArray::write`].
     pub fn write(&self, part: &[Range<usize>]) -> Result<UntypedWriteGuard> {
-        self.write_as(part, Ownership::Owned)
+        self.write_as(part, Ownership::Owned, |_| Ok(())).map(|(guard, ())| guard)
     }
 
     /// Returns a guard of a block in which only elements that change count as written, as
@@ -214,19 +214,48 @@ impl UntypedArray {
     /// # Errors
     /// As [`SharedArray::write`].
     pub fn write_merged(&self, part: &[Range<usize>]) -> Result<UntypedWriteGuard> {
-        self.write_as(part, Ownership::Merged)
+        self.write_as(part, Ownership::Merged, |_| Ok(())).map(|(guard, ())| guard)
     }
 
-    fn write_as(&self, part: &[Range<usize>], ownership: Ownership) -> Result<UntypedWriteGuard> {
+    /// Returns a guard as [`UntypedArray::write`], or as [`UntypedArray::write_merged`] if `merged`
+    /// is set, and its [memory](UntypedWriteGuard::memory). After an error, nothing of the block
+    /// counts as written.
+    ///
+    /// # Errors
+    /// As [`UntypedArray::write`] and [`UntypedWriteGuard::memory`].
+    pub fn write_with_memory(
+        &self,
+        part: &[Range<usize>],
+        merged: bool,
+    ) -> Result<(UntypedWriteGuard, PlainMemory)> {
+        let ownership = if merged { Ownership::Merged } else { Ownership::Owned };
+        self.write_as(part, ownership, UntypedWriteGuard::memory)
+    }
+
+    /// Returns a guard, and what `take` takes from the guard before its bytes count as owned.
+    fn write_as<T>(
+        &self,
+        part: &[Range<usize>],
+        ownership: Ownership,
+        take: impl FnOnce(&UntypedWriteGuard) -> Result<T>,
+    ) -> Result<(UntypedWriteGuard, T)> {
         let (array, block) = (&self.array, self.block(part)?);
         let rows = block.rows();
         rows.iter().try_for_each(|row| array.check_not_lost(row))?;
         let write = array.begin_write(&rows, ownership)?;
         let lent = array.memory.lend(&array.rows_as::<u8>(&rows), kind_of(ownership));
         let lent = lent.inspect_err(|_| array.abandon_write(write))?;
-        array.note_owned(&rows, ownership);
         let is_owner = ownership == Ownership::Owned;
-        Ok(UntypedWriteGuard::new(Arc::clone(array), lent, block, write, is_owner))
+        let guard = UntypedWriteGuard::new(Arc::clone(array), lent, block, write, is_owner);
+        let taken = match take(&guard) {
+            Ok(taken) => taken,
+            Err(error) => {
+                guard.abandon();
+                return Err(error);
+            }
+        };
+        array.note_owned(&rows, ownership);
+        Ok((guard, taken))
     }
 
     /// Returns a guard of a block to read, whose pages come when they are touched, as
