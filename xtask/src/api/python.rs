@@ -48,6 +48,9 @@ fn of_name(source: &str, name: &str) -> Vec<String> {
     for statement in statements(source) {
         let indent = statement.len() - statement.trim_start().len();
         let text = statement.trim();
+        if text.is_empty() {
+            continue;
+        }
         if text.starts_with('@') {
             decorator = if text == "@property" { "property " } else { decorator };
             continue;
@@ -116,4 +119,56 @@ fn statements(source: &str) -> Vec<String> {
         }
     }
     statements
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_behind_blank_lines_and_bodies_belong_to_their_class() {
+        let source = "\
+class First:
+    \"\"\"A text.\"\"\"
+
+    field: int
+
+    def one(self) -> int:
+        \"\"\"Another text.\"\"\"
+        if self.field:
+
+            return 1
+        return 2
+
+    @property
+    def two(
+        self,
+    ) -> int: ...
+
+    def _private(self) -> None: ...
+
+
+class Second:
+
+    def three(self) -> None: ...
+
+
+def first() -> None:
+    pass
+";
+        assert_eq!(
+            of_name(source, "First"),
+            [
+                "First: class First",
+                "First.field: int",
+                "First.one: def one(self) -> int",
+                "First.two: property def two(self) -> int",
+            ]
+        );
+        assert_eq!(
+            of_name(source, "Second"),
+            ["Second: class Second", "Second.three: def three(self) -> None"]
+        );
+        assert_eq!(of_name(source, "first"), ["first: def first() -> None"]);
+    }
 }
