@@ -13,7 +13,10 @@ mod process_job;
 #[path = "../support/processes.rs"]
 mod processes;
 mod programs;
+#[cfg_attr(not(debug_assertions), allow(dead_code))]
 mod segment_faults;
+#[cfg(debug_assertions)]
+mod segment_points;
 mod signals;
 mod stopped;
 #[path = "../support/ways.rs"]

@@ -6,12 +6,13 @@ use oikaze::prelude::*;
 use oikaze_launch::Settings;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Set in a process that is a node of the job.
-const ROLE: &str = "OIKAZE_TEST_ROLE";
+pub const ROLE: &str = "OIKAZE_TEST_ROLE";
 /// Prefix of a line for the test.
 const MARK: &str = "segment_faults: ";
 /// Time after which a node hangs.
@@ -20,12 +21,12 @@ const HANG: Duration = Duration::from_secs(60);
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 const LEN: usize = 4096;
 
-fn say(line: &str) {
+pub fn say(line: &str) {
     // The test harness may have written on the line before.
     println!("\n{MARK}{line}");
 }
 
-fn outcome(result: oikaze::Result<()>) -> String {
+pub fn outcome(result: oikaze::Result<()>) -> String {
     result.map_or_else(|error| error.to_string(), |()| "done".to_owned())
 }
 
@@ -72,7 +73,7 @@ fn plays_its_role() {
 }
 
 /// Nodes that do what they are asked for.
-struct Nodes {
+pub struct Nodes {
     job: ProcessJob,
     inputs: Vec<ChildStdin>,
     answers: Vec<Receiver<String>>,
@@ -80,13 +81,29 @@ struct Nodes {
 
 impl Nodes {
     fn start(count: u32, failure_time: Duration) -> Nodes {
+        Nodes::start_as("segment_faults::plays_its_role", count, failure_time)
+    }
+
+    /// Starts nodes that run this test.
+    pub fn start_as(test: &str, count: u32, failure_time: Duration) -> Nodes {
+        Nodes::start_with(test, count, failure_time, &[])
+    }
+
+    /// Starts nodes that run this test, with these variables.
+    pub fn start_with(
+        test: &str,
+        count: u32,
+        failure_time: Duration,
+        variables: &[(&str, &str)],
+    ) -> Nodes {
         let settings =
             Settings { failure_time: Some(failure_time), keep_going: true, ..Settings::default() };
         let mut nodes =
             Nodes { job: ProcessJob::new(count), inputs: Vec::new(), answers: Vec::new() };
         for _ in 0..count {
-            let node = nodes.job.start("segment_faults::plays_its_role", &settings, |command| {
+            let node = nodes.job.start(test, &settings, |command| {
                 command.env(ROLE, "segment").env("OIKAZE_WITHOUT", "");
+                command.envs(variables.iter().copied());
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
             });
             nodes.inputs.push(node.stdin.take().unwrap());
@@ -104,24 +121,34 @@ impl Nodes {
         nodes
     }
 
-    fn begin(&mut self, rank: usize, work: &str) {
+    pub fn begin(&mut self, rank: usize, work: &str) {
         writeln!(self.inputs[rank], "{work}").unwrap();
     }
 
-    fn answer(&self, rank: usize, work: &str) -> String {
+    pub fn answer(&self, rank: usize, work: &str) -> String {
         let answer = self.answers[rank].recv_timeout(HANG);
         answer.unwrap_or_else(|_| panic!("node {rank} says nothing about \"{work}\""))
     }
 
+    /// Returns what a node says, or `None` if it has been killed before.
+    pub fn answer_or_kill(&mut self, rank: usize, work: &str) -> Option<String> {
+        let answer = self.answers[rank].recv_timeout(HANG);
+        if answer == Err(RecvTimeoutError::Disconnected) {
+            self.wait_for_kill(rank);
+            return None;
+        }
+        Some(answer.unwrap_or_else(|_| panic!("node {rank} says nothing about \"{work}\"")))
+    }
+
     /// Lets a node do something. Returns what it says about that.
-    fn ask(&mut self, rank: usize, work: &str) -> String {
+    pub fn ask(&mut self, rank: usize, work: &str) -> String {
         self.begin(rank, work);
         self.answer(rank, work)
     }
 
     /// Lets all nodes do something at the same time.
     #[track_caller]
-    fn all_do(&mut self, work: &str) {
+    pub fn all_do(&mut self, work: &str) {
         (0..self.inputs.len()).for_each(|rank| self.begin(rank, work));
         for rank in 0..self.inputs.len() {
             assert_eq!(self.answer(rank, work), "done", "node {rank}: {work}");
@@ -133,19 +160,30 @@ impl Nodes {
     }
 
     /// Stops a node, and returns when it has stopped.
-    fn stop(&mut self, rank: usize) {
-        let pid = self.pid(rank);
-        kill_process(pid, Signal::STOP).unwrap();
+    pub fn stop(&mut self, rank: usize) {
+        kill_process(self.pid(rank), Signal::STOP).unwrap();
+        self.wait_for_stop(rank);
+    }
+
+    /// Waits until a node has stopped.
+    pub fn wait_for_stop(&mut self, rank: usize) {
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let pid = self.pid(rank);
         assert!(waitid(WaitId::Pid(pid), stopped).unwrap().unwrap().stopped());
     }
 
-    fn let_go_on(&mut self, rank: usize) {
+    /// Waits until a node has been killed.
+    pub fn wait_for_kill(&mut self, rank: usize) {
+        let status = self.job.nodes()[rank].wait().unwrap();
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "node {rank}: {status}");
+    }
+
+    pub fn let_go_on(&mut self, rank: usize) {
         kill_process(self.pid(rank), Signal::CONT).unwrap();
     }
 
     /// Kills a node, and returns when its process has ended. Nobody tells the others.
-    fn kill(&mut self, rank: usize) {
+    pub fn kill(&mut self, rank: usize) {
         let node = &mut self.job.nodes()[rank];
         node.kill().unwrap();
         node.wait().unwrap();
@@ -167,7 +205,7 @@ fn is_taken(text: &str) {
 }
 
 /// Time of silence that no node reaches.
-const NEVER: Duration = Duration::from_secs(600);
+pub const NEVER: Duration = Duration::from_secs(600);
 
 /// COH-16.6
 #[test]

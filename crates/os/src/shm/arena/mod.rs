@@ -10,7 +10,7 @@ mod member;
 #[cfg(all(test, loom))]
 mod models;
 mod pieces;
-mod points;
+pub(super) mod points;
 mod slots;
 mod words;
 

@@ -1,4 +1,4 @@
-//! Points of an arena, between the stores that other members see. A test kills or stops its process
+//! Points of arenas and segments, between the stores that other members see. A test kills or stops its process
 //! at one of them. Release builds have none.
 
 #[cfg(all(debug_assertions, not(all(test, loom))))]
@@ -6,7 +6,7 @@ pub use counted::signal_at_point;
 
 /// Passes a point.
 #[inline]
-pub(super) fn pass_point() {
+pub(in crate::shm) fn pass_point() {
     #[cfg(all(debug_assertions, not(all(test, loom))))]
     counted::pass();
 }

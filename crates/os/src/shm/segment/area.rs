@@ -6,6 +6,7 @@
 
 use super::extent::Extent;
 use crate::memory::tracking::GuardKind;
+use crate::shm::arena::points::pass_point;
 use crate::shm::memory::{Memory, Ordering, fence};
 use crate::shm::planted::{Bug, planted};
 
@@ -92,12 +93,14 @@ impl Area {
         self.entries.store(at + 16, guard.extent.bytes.start, Ordering::Relaxed);
         self.entries.store(at + 24, guard.extent.bytes.end, Ordering::Relaxed);
         self.head.store(USED, used as u64, Ordering::Relaxed);
+        pass_point();
         self.entries.store(at, sequence, Ordering::Release);
     }
 
     /// Ends a publication of one guard or several.
     #[inline]
     pub fn end_publishing(&self) {
+        pass_point();
         if !planted(Bug::PublishWithoutFence) {
             fence(Ordering::SeqCst);
         }
@@ -106,6 +109,7 @@ impl Area {
     /// Ends a guard. Only the owner of the area calls this, one thread at a time.
     #[inline]
     pub fn withdraw(&self, index: usize, used: usize) {
+        pass_point();
         self.entries.store(index * ENTRY, 0, Ordering::Release);
         self.head.store(USED, used as u64, Ordering::Release);
     }
@@ -137,7 +141,9 @@ impl Area {
 
     /// Marks the array, or takes the mark back. The guards of other nodes may be read afterwards.
     pub fn set_mark(&self, is_marked: bool) {
+        pass_point();
         self.head.store(MARK, u64::from(is_marked), Ordering::Release);
+        pass_point();
         if !planted(Bug::MarkWithoutFence) {
             fence(Ordering::SeqCst);
         }

@@ -2,6 +2,7 @@
 //! alone, so it is one step with respect to all other operations. A group whose holder's process
 //! has ended is freed by the next one that enters.
 
+use crate::shm::arena::points::pass_point;
 use crate::shm::memory::{Memory, Ordering};
 use crate::shm::planted::{Bug, planted};
 use oikaze_protocol::limits::PAGE;
@@ -55,6 +56,7 @@ impl Groups {
                 return None;
             }
             entered.entered.end = group + 1;
+            pass_point();
         }
         Some(entered)
     }
@@ -98,6 +100,7 @@ fn pause(_: u32) {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         for group in self.entered.clone() {
+            pass_point();
             self.groups.memory.store(group * LINE, 0, Ordering::Release);
         }
     }

@@ -12,6 +12,7 @@ use crate::memory::mapping::{Mapping, whole_pages};
 use crate::memory::tracking::{Begun, GuardBytes, GuardKind, OtherNodes};
 use crate::memory::{MemoryError, lasting_len, reserve_file};
 use crate::processes::signals::{Locked, locked};
+use crate::shm::arena::points::pass_point;
 use crate::shm::memory::Memory;
 use crate::shm::planted::{Bug, planted};
 use oikaze_protocol::Rank;
@@ -437,7 +438,10 @@ impl OtherNodes for Segment {
                     near => near.clone(),
                 };
                 match other {
-                    None => store(run),
+                    None => {
+                        pass_point();
+                        store(run);
+                    }
                     Some(other) => first = first.or(Some(other)),
                 }
             }
