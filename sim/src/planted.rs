@@ -6,10 +6,14 @@ use crate::run::Outcome;
 use oikaze_protocol::planted::{Bug, plant};
 
 /// Returns all bugs that the simulator must catch. Others are left to the tests of the protocol:
-/// bugs of updates, and those of late intervals (COH-6.5), because all threads of a simulated node
-/// enter a collective together.
+/// bugs of updates, those of barriers in arenas, and those of late intervals (COH-6.5), because all
+/// threads of a simulated node enter a collective together.
 pub fn catchable() -> impl Iterator<Item = Bug> {
-    let is_beyond = |bug: &Bug| *bug == Bug::LoseLateInterval || Bug::OF_UPDATES.contains(bug);
+    let is_beyond = |bug: &Bug| {
+        *bug == Bug::LoseLateInterval
+            || Bug::OF_UPDATES.contains(bug)
+            || Bug::OF_ARENAS.contains(bug)
+    };
     Bug::ALL.into_iter().filter(move |bug| !is_beyond(bug))
 }
 

@@ -15,6 +15,9 @@ fn run(bug: Option<Bug>, seed: u64) {
     match bug {
         Some(Bug::ForgetSubtree) => drop(programs::run(10 + (seed % 3) as u32, 1, seed)),
         Some(Bug::LoseLateInterval) => programs::late_news(3 + (seed % 2) as u32, seed),
+        Some(Bug::ForgetPagesToTell | Bug::ForgetDropsToTell) => {
+            programs::barriers_in_an_arena(2 + (seed % 3) as u32, seed)
+        }
         Some(Bug::ForgetEarlyArrival) => programs::exchange(2, seed),
         _ => drop(programs::run(2 + (seed % 3) as u32, 1 + (seed % 2) as usize, seed)),
     }
@@ -48,6 +51,8 @@ fn planted_bugs_are_caught() {
         Bug::ForgetSubtree,
         Bug::LoseLateInterval,
         Bug::ForgetEarlyArrival,
+        Bug::ForgetPagesToTell,
+        Bug::ForgetDropsToTell,
     ];
     let mut caught = Vec::new();
     for bug in bugs {

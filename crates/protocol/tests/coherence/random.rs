@@ -1,7 +1,7 @@
 //! Random programs without data races, against what a sequential machine would read (COH-2.3,
 //! COH-3.7).
 
-use crate::cluster::programs::{exchange, late_news, pass_baton, run};
+use crate::cluster::programs::{barriers_in_an_arena, exchange, late_news, pass_baton, run};
 use crate::cluster::seeds;
 
 /// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1, COH-10.1 to 10.11,
@@ -44,6 +44,14 @@ fn late_intervals_are_told_by_those_who_learnt_them() {
 fn barriers_in_a_row_keep_nodes_in_step() {
     for seed in seeds(5_000_000, 200) {
         exchange([2, 2, 3, 12][seed as usize % 4], seed);
+    }
+}
+
+/// COH-6.14, COH-16.3: a node knows when a barrier is for the engines.
+#[test]
+fn barriers_in_an_arena_tell_of_pages_and_of_dropped_arrays() {
+    for seed in seeds(7_000_000, 100) {
+        barriers_in_an_arena([2, 3, 12][seed as usize % 3], seed);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::coherence::releasing::guards::{Ownership, Spans, WriteId};
 use crate::coherence::statistics::{ArrayStatistics, CoherenceStatistics};
 use crate::coherence::types::{CallStep, CoherenceError, Declaration, Reduction};
 use crate::coherence::updating::delivery::Delivery;
+use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::{Class, Token};
 use alloc::string::String;
@@ -333,8 +334,10 @@ impl Coherence {
     #[must_use]
     pub fn has_to_tell(&mut self) -> bool {
         let (_, w) = self.parts();
-        w.base.arrays.iter().any(|(_, array)| !array.is_segment)
-            || !w.base.arrays.dropped().is_empty()
+        let has_pages = w.base.arrays.iter().any(|(_, array)| !array.is_segment);
+        let has_dropped = !w.base.arrays.dropped().is_empty();
+        (has_pages && !planted(Bug::ForgetPagesToTell))
+            || (has_dropped && !planted(Bug::ForgetDropsToTell))
             || w.base.collective_impediment(&Doing::Message).is_some()
     }
 

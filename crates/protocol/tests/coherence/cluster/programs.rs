@@ -1,7 +1,7 @@
 //! Random programs without data races, against what a sequential machine would read.
 
-use super::Cluster;
 use super::threads::{Cell, Op, Thread};
+use super::{Cluster, Node};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, Delivery, Homes};
 use oikaze_protocol::limits::PAGE;
@@ -232,6 +232,50 @@ pub fn exchange(nodes: u32, seed: u64) {
     });
     let threads = threads.collect();
     cluster.run(threads);
+}
+
+/// Nodes that compare their barriers in an arena. The engines end a barrier only if a node has
+/// something to tell (COH-6.14, COH-16.3). What was written to an array of pages is visible after
+/// it, and a segment that all nodes have dropped ends with it.
+pub fn barriers_in_an_arena(nodes: u32, seed: u64) {
+    let mut cluster = Cluster::new(nodes, seed);
+    let mut random = Random::new(seed);
+    let barrier = |cluster: &mut Cluster| {
+        let told = cluster.nodes.iter_mut().any(|node| node.coherence.has_to_tell());
+        if told {
+            let call = |rank| cluster.call(rank, |c, token, m| c.barrier(token, m));
+            let tokens: Vec<_> = (0..nodes).map(call).collect();
+            cluster.run_until_quiet();
+            cluster.all_succeeded((0..).zip(tokens));
+        }
+        told
+    };
+    let segment = cluster.declare("segment", PAGES, Homes::Block);
+    cluster.nodes.iter_mut().for_each(|node| node.coherence.make_segment(segment));
+    assert!(!barrier(&mut cluster), "seed {seed}: a segment has nothing to tell");
+    let placed = homes(&mut random, nodes, PAGES);
+    let array = cluster.declare("pages", PAGES, placed);
+    let (mut writer, at) = (0, 8 * random.below(PAGES as usize * PAGE / 8));
+    let page = (at / PAGE) as u64;
+    for round in 1..4 {
+        cluster.succeeds(writer, |c, t, m| c.touch(array, page..page + 1, Access::Write, t, m));
+        assert!(cluster.nodes[writer as usize].machine.store(array, at, 8, round));
+        barrier(&mut cluster);
+        for rank in 0..nodes {
+            cluster.succeeds(rank, |c, t, m| c.touch(array, page..page + 1, Access::Read, t, m));
+            let read = cluster.nodes[rank as usize].machine.load(array, at, 8);
+            assert_eq!(read, Some(round), "seed {seed}, node {rank}");
+        }
+        barrier(&mut cluster);
+        writer = random.below(nodes as usize) as Rank;
+    }
+    for dropped in [array, segment] {
+        cluster.nodes.iter_mut().for_each(|node| node.coherence.drop_array(dropped));
+        barrier(&mut cluster);
+        let has_ended = |node: &Node| node.coherence.array(dropped).is_none();
+        assert!(cluster.nodes.iter().all(has_ended), "seed {seed}: array {dropped} is kept");
+    }
+    assert!(!barrier(&mut cluster), "seed {seed}: nothing is left to tell");
 }
 
 /// A node writes under a lock while its other thread may wait in the barrier already. The next
