@@ -153,7 +153,9 @@ impl Job {
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
         let mut statistics = self.node.try_engine(NodeStatistics::of).unwrap_or_default();
-        statistics.barriers += self.node.coherence.order.barriers_without_engine();
+        let without = self.node.coherence.without_engine();
+        statistics.barriers += without.barriers;
+        statistics.locks += without.locks;
         statistics
     }
 

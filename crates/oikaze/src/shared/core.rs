@@ -164,6 +164,7 @@ impl ArrayCore {
         let (memory, why_not_shared) = match agreed {
             Agreed::Segment(memory) => (memory, None),
             Agreed::Pages(why) => {
+                node.coherence.locks.expect_pages();
                 let (array, me, nodes) = node.with_engine(|engine| {
                     (engine.coherence().next_array(), engine.rank(), engine.nodes())
                 });

@@ -1,9 +1,7 @@
 //! Locks between nodes.
 
 use crate::error::Result;
-use oikaze_engine::Request;
-use oikaze_runtime::node::{Node, WaitSubject};
-use std::fmt;
+use oikaze_runtime::node::{AcquiredLock, Node};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,21 +25,9 @@ use std::time::Duration;
 #[must_use = "the lock is given back at once"]
 pub struct LockGuard {
     node: Arc<Node>,
-    lock: u64,
+    /// `None` once it is given back.
+    held: Option<AcquiredLock>,
     limit: Option<Duration>,
-    held: bool,
-}
-
-/// Name of a lock in texts, looked up only when it is displayed.
-struct LockName<'n> {
-    node: &'n Node,
-    lock: u64,
-}
-
-impl fmt::Display for LockName<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.node.waits.lock_text(self.lock))
-    }
 }
 
 impl LockGuard {
@@ -53,29 +39,8 @@ impl LockGuard {
         limit: Option<Duration>,
         of_job: Option<Duration>,
     ) -> Result<Self> {
-        node.coherence.handlers.check_if_due(|| node.now());
-        node.coherence.check_no_guard_of_this_thread(node, || node.waits.lock_text(lock))?;
-        node.waits.check_lock_is_not_mine(lock)?;
-        let completion = node.submit(Request::Lock(lock), None);
-        let subject = || WaitSubject::Lock { number: lock, text: node.waits.lock_text(lock) };
-        let name = LockName { node, lock };
-        let outcome = node.outcome_of(&subject, &name, || completion.outcome(), limit);
-        if let Err(error) = outcome {
-            if !error.is_timeout() {
-                return Err(error);
-            }
-            let error = node.waits.explain_timeout(error, &subject());
-            // No thread waits for the lock any longer, so a lock that is granted later is given
-            // back at once. If the lock was granted just now, this thread holds it. The next turn
-            // reports one or the other.
-            node.tell(Request::Cancel { completion: Arc::clone(&completion) });
-            if !matches!(node.wait(None, || completion.outcome()), Some(Ok(_))) {
-                return Err(error);
-            }
-        }
-        node.waits.took_lock(lock);
-        node.coherence.segments.took_lock();
-        Ok(Self { node: Arc::clone(node), lock, limit: of_job, held: true })
+        let held = node.acquire_lock(lock, limit)?;
+        Ok(Self { node: Arc::clone(node), held: Some(held), limit: of_job })
     }
 
     /// Gives the lock back, and waits for the result.
@@ -84,25 +49,18 @@ impl LockGuard {
     /// A node that the lock needs is lost, or the time limit passed.
     #[track_caller]
     pub fn release(mut self) -> Result<()> {
-        self.held = false;
-        self.node.waits.gave_lock_back(self.lock);
-        self.node.coherence.segments.gave_lock_back();
-        let completion = self.node.submit(Request::Unlock(self.lock), None);
-        let name = LockName { node: &self.node, lock: self.lock };
-        self.node.outcome(&format_args!("giving back {name}"), &completion, self.limit).map(drop)
+        let held = self.held.take();
+        held.map_or(Ok(()), |held| self.node.give_lock_back(held, self.limit))
     }
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if self.held && self.node.enter().is_some() {
-            self.node.waits.gave_lock_back(self.lock);
-            self.node.coherence.segments.gave_lock_back();
+        if let Some(held) = self.held.take()
+            && self.node.enter().is_some()
+        {
             // An error here means that the job is lost, and the next synchronisation reports that.
-            let completion = self.node.submit(Request::Unlock(self.lock), None);
-            let name = LockName { node: &self.node, lock: self.lock };
-            let what = format_args!("giving back {name}");
-            let _ = self.node.outcome(&what, &completion, self.limit);
+            let _ = self.node.give_lock_back(held, self.limit);
         }
     }
 }

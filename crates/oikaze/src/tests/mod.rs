@@ -2,5 +2,6 @@
 
 mod arena;
 pub(crate) mod engine_thread;
+mod locks;
 mod node;
 mod placement;

@@ -1,5 +1,5 @@
-//! A node that is killed or stopped at each point of a barrier, of a collective of short values,
-//! and of one whose values go in pieces, in the memory of a machine.
+//! A node that is killed or stopped at each point of a barrier, of a collective of short values, of
+//! one whose values go in pieces, and of a lock, in the memory of a machine.
 
 use super::{all_said, run, say};
 use crate::ways::ExchangeWay;
@@ -24,6 +24,13 @@ const CALLS: &[Call] = &[
         let mut values = values(job.rank(), LENS[1], round);
         job.broadcast_into(root, &mut values)?;
         Ok(values == self::values(root, LENS[1], round))
+    }),
+    ("lock", |job, round| {
+        // One that had no entry yet, and one for which the others wait.
+        for lock in [round, 0] {
+            job.lock(lock)?.release()?;
+        }
+        Ok(true)
     }),
 ];
 

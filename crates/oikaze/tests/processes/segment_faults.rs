@@ -19,7 +19,11 @@ const MARK: &str = "segment_faults: ";
 const HANG: Duration = Duration::from_secs(60);
 /// Time limit of each call of a node.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// Time limit of a call that is to end late.
+const SOON: Duration = Duration::from_millis(300);
 const LEN: usize = 4096;
+/// Number of the lock.
+const LOCK: u64 = 5;
 
 pub fn say(line: &str) {
     // The test harness may have written on the line before.
@@ -40,7 +44,8 @@ fn plays_its_role() {
     let job = Job::builder().time_limit(CALL_LIMIT).join().unwrap();
     let array = job.array::<u64>("array", LEN).unwrap();
     assert_eq!(array.why_not_shared(), None);
-    let mut guard = None;
+    let (mut guard, mut lock) = (None, None);
+    let locked = |limit| job.lock_for(LOCK, limit);
     for asked in std::io::stdin().lines() {
         match asked.unwrap().as_str() {
             "barrier" => say(&outcome(job.barrier())),
@@ -53,6 +58,9 @@ fn plays_its_role() {
                 (_, Err(error)) => say(&error.to_string()),
             },
             "end" => say(&outcome(guard.take().unwrap().release())),
+            "lock" => say(&outcome(locked(CALL_LIMIT).map(|held| lock = Some(held)))),
+            "try to lock" => say(&outcome(locked(SOON).map(|held| lock = Some(held)))),
+            "unlock" => say(&outcome(lock.take().unwrap().release())),
             "wait for a loss" => {
                 let lost = job.receive(Some(0)).map(drop).unwrap_err();
                 say(&format!("{:?}", lost.lost_peer()));
@@ -271,4 +279,60 @@ fn operations_go_on_when_a_node_is_killed_in_an_operation() {
         nodes.kill(0);
         (0..2).for_each(|_| assert_eq!(nodes.ask(1, "add"), "done", "round {round}"));
     }
+}
+
+/// COH-16.10: what the lock protects may be half changed.
+#[test]
+fn lock_of_a_killed_node_is_lost_to_those_who_wait_and_those_who_come() {
+    let mut nodes = Nodes::start(3, NEVER);
+    nodes.all_do("barrier");
+    assert_eq!(nodes.ask(0, "lock"), "done");
+    nodes.begin(1, "lock");
+    nodes.kill(0);
+    let texts = [nodes.answer(1, "lock"), nodes.ask(2, "lock"), nodes.ask(1, "lock")];
+    for text in texts {
+        assert!(text.contains("lock 5") && text.contains("node 0 is lost"), "{text}");
+    }
+}
+
+/// COH-16.10: a node that waits may be killed before or after the lock is granted to it.
+#[test]
+fn lock_passes_over_a_node_that_was_killed_while_it_waited() {
+    for round in 0..6 {
+        let mut nodes = Nodes::start(3, NEVER);
+        nodes.all_do("barrier");
+        assert_eq!(nodes.ask(0, "lock"), "done");
+        nodes.begin(1, "lock");
+        nodes.begin(2, "lock");
+        if round % 2 == 0 {
+            nodes.kill(1);
+            assert_eq!(nodes.ask(0, "unlock"), "done");
+        } else {
+            // It gets the lock only when it goes on, and does not.
+            nodes.stop(1);
+            assert_eq!(nodes.ask(0, "unlock"), "done");
+            nodes.kill(1);
+        }
+        let text = nodes.answer(2, "lock");
+        // A stopped node may have taken the lock just before.
+        assert!(text == "done" || text.contains("node 1 is lost"), "round {round}: {text}");
+        assert!(text == "done" || round % 2 == 1, "round {round}: {text}");
+    }
+}
+
+/// COH-16.10
+#[test]
+fn lock_of_a_stopped_node_is_waited_for() {
+    let mut nodes = Nodes::start(2, NEVER);
+    nodes.all_do("barrier");
+    assert_eq!(nodes.ask(0, "lock"), "done");
+    nodes.stop(0);
+    let text = nodes.ask(1, "try to lock");
+    assert!(text.contains("lock 5") && text.contains("node 0"), "{text}");
+    nodes.begin(1, "lock");
+    nodes.let_go_on(0);
+    assert_eq!(nodes.ask(0, "unlock"), "done");
+    assert_eq!(nodes.answer(1, "lock"), "done");
+    assert_eq!(nodes.ask(1, "unlock"), "done");
+    nodes.all_do("leave");
 }

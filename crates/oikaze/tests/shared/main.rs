@@ -1,6 +1,7 @@
 //! Guards, updates and reads ahead of arrays, and arrays whose element type is known at run time.
 
 mod guards;
+mod locks;
 mod plain;
 mod prefetch;
 #[path = "../support/process_job.rs"]

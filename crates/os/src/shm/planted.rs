@@ -47,6 +47,12 @@ bugs! {
     UseBufferEarly,
     /// A buffer is written while its own member has not read it.
     ForgetOwnReads,
+    /// A ticket for a lock is ended although it was granted.
+    CancelGranted,
+    /// A lock is given back, and the tickets of others are read without a fence in between.
+    GiveBackWithoutFence,
+    /// A free lock is granted to a member that died while it waited.
+    GrantToDead,
     /// A guard is published, and the guards of others are read without a fence in between.
     PublishWithoutFence,
     /// An array is marked, and the guards of others are read without a fence in between.
@@ -160,6 +166,13 @@ mod of_tests {
                 }
                 Bug::ForgetOwnReads => {
                     "shm::arena::models::loom_pieces_stay_until_all_have_read_them"
+                }
+                Bug::CancelGranted => "shm::arena::models::loom_a_request_that_ends_keeps_no_lock",
+                Bug::GiveBackWithoutFence => {
+                    "shm::arena::models::loom_a_lock_has_one_holder_and_forgets_nobody"
+                }
+                Bug::GrantToDead => {
+                    "shm::arena::locks::tests::lock_goes_to_the_members_as_a_list_says"
                 }
                 Bug::PublishWithoutFence => {
                     "shm::segment::models::loom_two_writers_are_never_both_in_place"

@@ -83,9 +83,9 @@ impl Node {
             if let Some(why) = engine.take_link_end() {
                 link_end = Some(why);
             }
-            let barriers = self.coherence.order.barriers_without_engine();
+            let without = self.coherence.without_engine();
             let mail = self.mail.mailbox.len();
-            self.publisher.publish_if_due(engine, mail, barriers, now, || self.waits.board_text());
+            self.publisher.publish_if_due(engine, mail, without, now, || self.waits.board_text());
             total.add(work);
             if work.requests > 0 {
                 self.threads.driver.note_request();
@@ -107,6 +107,9 @@ impl Node {
         self.collectives.tick(now);
         self.collectives.run(self);
         self.coherence.calls.advance(self);
+        if self.coherence.calls.has_granted_lock() {
+            self.threads.driver.wake_waiters();
+        }
         total
     }
 

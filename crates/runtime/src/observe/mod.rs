@@ -17,6 +17,7 @@ mod words;
 
 pub use publish::Publisher;
 pub use publish::VARIABLE;
+pub use publish::WithoutEngine;
 pub use slow::{PathStates, SlowPath, slow_paths};
 pub use traffic::{ArrayTraffic, DatagramCounts, SizeCounts, TrafficReport};
 pub use watch::{NodeView, Unreadable, nodes};

@@ -19,6 +19,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Variable with `on` (default) or `off`: whether the node shows its numbers.
 pub const VARIABLE: &str = "OIKAZE_STATISTICS";
 
+/// Counts of what a node has done without its engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WithoutEngine {
+    /// Number of barriers.
+    pub barriers: u64,
+    /// Number of locks that were taken.
+    pub locks: u64,
+}
+
 /// Returns the fixed part of a node's page. All counters are still zero.
 fn identity(job: &dyn Bootstrap) -> NodePage {
     let [a, b, c, d, ..] = job.secret().mac(&[b"oikaze name of the job"]);
@@ -82,14 +91,14 @@ impl Publisher {
         &self,
         engine: &mut Engine<L, P>,
         mail: usize,
-        barriers: u64,
+        without: WithoutEngine,
         now: Time,
         waits: impl FnOnce() -> String,
     ) {
         if now.0 >= self.next.load(Ordering::Relaxed) {
             self.next.store((now + SHOWN_EVERY).0, Ordering::Relaxed);
             if let Some(writer) = &mut *self.board.lock().unwrap_or_else(PoisonError::into_inner) {
-                writer.write(engine, mail, now, waits(), &self.paths, barriers);
+                writer.write(engine, mail, now, waits(), &self.paths, without);
             }
         }
     }
@@ -133,7 +142,7 @@ impl Writer {
         now: Time,
         waits: String,
         paths: &PathNotes,
-        barriers: u64,
+        without: WithoutEngine,
     ) {
         let nodes = self.identity.nodes;
         for _ in 0..nodes.min(SHOWN_PEERS) {
@@ -153,7 +162,8 @@ impl Writer {
             refusals: *engine.rma().refusals().0,
             ..self.identity.clone()
         };
-        page.coherence.barriers += barriers;
+        page.coherence.barriers += without.barriers;
+        page.coherence.locks += without.locks;
         paths.show(&link, &mut page);
         self.write_node(&page);
     }

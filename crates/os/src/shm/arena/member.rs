@@ -1,5 +1,7 @@
 //! One node's side of an arena.
 
+use super::job_locks::JobLocks;
+use super::locks::{LOCKS_LEN, LockTicket, Locks};
 use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::slots::{self, SlotHead, Slots};
 use super::words::{self, CallWay, MEMBERS_MAX, WordSleep, Words};
@@ -16,14 +18,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Returns the ranges of the words, the slots and the buffers of an arena, and its length in bytes.
-fn layout_of(members: u32) -> ([Range<usize>; 3], usize) {
+/// Returns the ranges of the words, the slots, the buffers and the locks of an arena, and its
+/// length in bytes.
+fn layout_of(members: u32) -> ([Range<usize>; 4], usize) {
     let members = (members as usize).min(MEMBERS_MAX);
     let words = words::len_of(members);
     // Pages of their own, as the copies of long values are faster so.
     let slots = words + slots::len_of(members).next_multiple_of(4096);
-    let pieces = slots + pieces::len_of(members);
-    ([0..words, words..slots, slots..pieces], pieces.next_multiple_of(4096))
+    let pieces = (slots + pieces::len_of(members)).next_multiple_of(4096);
+    let locks = pieces + LOCKS_LEN;
+    let ranges = [0..words, words..slots, slots..pieces, pieces..locks];
+    (ranges, locks.next_multiple_of(4096))
 }
 
 /// Creates the memory of an arena, to be sent to all `members`.
@@ -50,6 +55,8 @@ pub enum ArenaEvent {
 pub struct ArenaWait {
     call: u64,
     event: Option<ArenaEvent>,
+    /// Number of locks for which threads wait.
+    locks: usize,
 }
 
 /// Bits of a member's number.
@@ -91,6 +98,7 @@ pub struct Arena {
     words: Words,
     slots: Slots,
     pieces: PieceBuffers,
+    locks: JobLocks,
     members: u32,
     /// Event for which this node waits in a collective of data, as words. The first is 0 if it
     /// waits for none. Another thread may read words of two events: it looks once too often, or
@@ -127,10 +135,12 @@ impl Arena {
         let mapping = Arc::new(Mapping::of_file(memory.as_fd(), bytes).map_err(io::Error::other)?);
         let memory =
             |range: Range<usize>| Memory::new(Arc::clone(&mapping), range.start, range.len());
-        let [words, slots, pieces] = ranges.map(memory);
+        let [words, slots, pieces, locks] = ranges.map(memory);
         let (place, count) = (me as usize, members as usize);
+        let words = Words::new(words, place, count);
         Ok(Arena {
-            words: Words::new(words, place, count),
+            locks: JobLocks::new(Locks::new(locks, me), words.clone(), me, lines.clone()),
+            words,
             slots: Slots::new(slots, place, count),
             pieces: PieceBuffers::new(pieces, place, count),
             members,
@@ -138,6 +148,20 @@ impl Arena {
             sleeps_unseen: AtomicBool::new(false),
             lines,
         })
+    }
+
+    /// Returns the locks that have room here.
+    #[inline]
+    #[must_use]
+    pub fn locks(&self) -> &JobLocks {
+        &self.locks
+    }
+
+    /// Notes that a thread of this node waits for this request of a lock. A thread that sleeps
+    /// since before is woken, too, when it is granted. The caller looks once more afterwards.
+    pub fn begin_lock_wait(&self, ticket: LockTicket) {
+        self.locks.begin_wait(ticket);
+        self.note_wait();
     }
 
     /// Returns the number of members.
@@ -221,37 +245,41 @@ impl Arena {
     }
 
     /// Announces that this node may sleep while it waits for the call whose number is in
-    /// `undecided`, which is 0 for none, and for collectives of data. Returns `true` if it must
-    /// look again instead.
+    /// `undecided`, which is 0 for none, for collectives of data and for locks. Returns `true` if
+    /// it must look again instead.
     #[must_use]
     pub fn fall_asleep(&self, undecided: &AtomicU64) -> bool {
         // Before the waits are read: a wait that begins later finds the flag.
         self.sleeps_unseen.store(true, Ordering::SeqCst);
         let number = undecided.load(Ordering::SeqCst);
-        if number == 0 && self.awaited[0].load(Ordering::SeqCst) == 0 {
+        let awaits_step = self.awaited[0].load(Ordering::SeqCst) != 0;
+        if number == 0 && !awaits_step && self.locks.waits() == 0 {
             return false;
         }
         self.sleeps_unseen.store(false, Ordering::SeqCst);
         self.words.fall_asleep();
         number != 0 && (self.words.way(number).is_some() || self.words.has_failed())
             || self.is_awaited_here()
+            || self.locks.is_granted_here()
     }
 
     /// Sleeps until what this node waits for happens: the end of the call whose number is in
-    /// `undecided`, which is 0 for none, or a step of a collective of data. The sleep ends after
-    /// this time, and with a signal. Returns `false` at once if this node waits for neither, or for
-    /// both. One thread of a node at a time may call this.
+    /// `undecided`, which is 0 for none, a step of a collective of data, or a lock. The sleep ends
+    /// after this time, and with a signal. Returns `false` at once if this node waits for nothing,
+    /// or for more than one of these. One thread of a node at a time may call this.
     #[must_use]
     pub fn sleep_on_word(&self, undecided: &AtomicU64, limit: Duration) -> bool {
         let number = undecided.load(Ordering::SeqCst);
-        let until = match (number, self.awaited()) {
-            (1.., None) => WordSleep::Call,
-            (0, Some(event)) => WordSleep::Member(event.member() as usize),
+        let until = match (number, self.awaited(), self.locks.waits()) {
+            (1.., None, 0) => WordSleep::Call,
+            (0, Some(event), 0) => WordSleep::Member(event.member() as usize),
+            (0, None, 1..) => WordSleep::Lock,
             _ => return false,
         };
         self.words.begin_sleep(until);
         let has_ended = |number| self.words.way(number).is_some() || self.words.has_failed();
-        if (number != 0 && has_ended(number)) || self.is_awaited_here() {
+        let has_come = (number != 0 && has_ended(number)) || self.is_awaited_here();
+        if has_come || self.locks.is_granted_here() {
             self.words.end_sleep();
         } else {
             self.words.sleep(until, limit);
@@ -346,10 +374,11 @@ impl Arena {
     }
 
     /// Returns what this node waits for, if it does: the end of the call whose number is in
-    /// `undecided`, which is 0 for none, or an event of a collective of data.
+    /// `undecided`, which is 0 for none, an event of a collective of data, or locks.
     #[must_use]
     pub fn wait(&self, undecided: &AtomicU64) -> Option<ArenaWait> {
-        let wait = ArenaWait { call: undecided.load(Ordering::Relaxed), event: self.awaited() };
+        let call = undecided.load(Ordering::Relaxed);
+        let wait = ArenaWait { call, event: self.awaited(), locks: self.locks.waits() };
         (wait != ArenaWait::default()).then_some(wait)
     }
 

@@ -1,5 +1,6 @@
 //! Models members of an arena as threads ([`crate::models`]).
 
+use super::locks::{LOCKS_LEN, LockState, LockTicket, Locks};
 use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::slots::{self, Slots};
 use super::words::{CallWay, WordSleep, Words, len_of};
@@ -268,5 +269,83 @@ fn loom_slots_have_no_torn_heads() {
         reader.give(2, [2; 3], &[]);
         assert!(reader.head(0, 1).is_none_or(|head| head == [1; 3]), "torn head");
         giving.join().unwrap();
+    });
+}
+
+/// Requests a lock, and waits until it is granted. Another member may have to wake this one, so it
+/// looks at nothing but its own ticket.
+fn acquire(locks: &Locks, entry: usize) -> LockTicket {
+    let ticket = locks.take_ticket(entry).expect("there is room");
+    locks.advance(ticket, &|_| false);
+    while locks.look(ticket) != LockState::Holds {
+        thread::yield_now();
+    }
+    ticket
+}
+
+fn give_back(locks: &Locks, ticket: LockTicket) {
+    assert!(locks.give_back(ticket), "it was not held");
+    locks.advance(ticket, &|_| false);
+}
+
+#[test]
+fn loom_a_lock_has_one_holder_and_forgets_nobody() {
+    model(2, || {
+        let memory = Memory::of(LOCKS_LEN);
+        let inside = Arc::new(AtomicU64::new(0));
+        let run = |me: u32, times: usize| {
+            let (locks, inside) = (Locks::new(memory.clone(), me), Arc::clone(&inside));
+            move || {
+                let entry = locks.entry(7).expect("there is room");
+                for _ in 0..times {
+                    let ticket = acquire(&locks, entry);
+                    let value = inside.load(Ordering::Relaxed);
+                    inside.store(value + 1, Ordering::Relaxed);
+                    give_back(&locks, ticket);
+                }
+            }
+        };
+        let other = thread::spawn(run(1, 1));
+        run(0, 2)();
+        other.join().unwrap();
+        assert_eq!(inside.load(Ordering::Relaxed), 3, "two holders");
+    });
+}
+
+#[test]
+fn loom_a_request_that_ends_keeps_no_lock() {
+    model(3, || {
+        let memory = Memory::of(LOCKS_LEN);
+        let [holder, other] = [0, 1].map(|me| Locks::new(memory.clone(), me));
+        let entry = holder.entry(7).expect("there is room");
+        let held = acquire(&holder, entry);
+        let waiter = thread::spawn(move || {
+            let ticket = other.take_ticket(entry).expect("there is room");
+            other.advance(ticket, &|_| false);
+            if other.cancel(ticket) {
+                other.advance(ticket, &|_| false);
+            } else {
+                assert_eq!(other.look(ticket), LockState::Holds);
+                give_back(&other, ticket);
+            }
+        });
+        give_back(&holder, held);
+        waiter.join().unwrap();
+        let again = acquire(&holder, entry);
+        give_back(&holder, again);
+    });
+}
+
+/// COH-16.10: two members take the entry of one number, or of two.
+#[test]
+fn loom_members_find_one_entry_for_a_number() {
+    model(3, || {
+        let memory = Memory::of(LOCKS_LEN);
+        let [one, two] = [0, 1].map(|me| Locks::new(memory.clone(), me));
+        let found = thread::spawn(move || (two.entry(7), two.entry(8)));
+        let own = (one.entry(8), one.entry(7));
+        let (seven, eight) = found.join().unwrap();
+        assert!(seven.is_some() && eight.is_some() && seven != eight);
+        assert_eq!(own, (eight, seven));
     });
 }

@@ -85,13 +85,16 @@ pub(super) enum WordSleep {
     Call,
     /// A step of this member in a collective of data.
     Member(usize),
+    /// The grant of a lock.
+    Lock,
 }
 
 impl WordSleep {
     fn to_word(self) -> u32 {
         match self {
             WordSleep::Call => 1,
-            WordSleep::Member(member) => 2 + (member % MEMBERS_MAX) as u32,
+            WordSleep::Lock => 2,
+            WordSleep::Member(member) => 3 + (member % MEMBERS_MAX) as u32,
         }
     }
 }
@@ -144,6 +147,14 @@ impl Words {
             self.note_departure(number, CallWay::Engines);
         }
         self.take_sleepers_after_fence()
+    }
+
+    /// Takes the bit of another member that may sleep, after a store that it waits for and a fence.
+    /// Returns `true` if it was set.
+    pub fn take_sleeper(&self, member: usize) -> bool {
+        let bit = 1 << member;
+        self.memory.load(SLEEPERS, Ordering::Relaxed) & bit != 0
+            && self.memory.and(SLEEPERS, !bit) & bit != 0
     }
 
     #[inline]
@@ -284,6 +295,14 @@ impl Words {
         match self.word_sleepers() {
             0 => 0,
             sleepers => self.take_word_sleepers(sleepers, Some(WordSleep::Member(self.me))),
+        }
+    }
+
+    /// Takes another member, as a bit, if it sleeps on its word for a lock. A fence came before.
+    pub fn take_word_sleeper_of_lock(&self, member: usize) -> u64 {
+        match self.word_sleepers() & 1 << member {
+            0 => 0,
+            sleeper => self.take_word_sleepers(sleeper, Some(WordSleep::Lock)),
         }
     }
 

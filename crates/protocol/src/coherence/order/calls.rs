@@ -329,12 +329,19 @@ impl Coherence {
         self.settle(pages);
     }
 
+    /// Returns `true` if there is an array of which each node keeps pages, because it is not a
+    /// segment (COH-16).
+    #[must_use]
+    pub fn has_pages(&self) -> bool {
+        self.arrays.iter().any(|(_, array)| !array.is_segment)
+    }
+
     /// Returns `true` if a barrier has anything to do for this node: there is an array of pages, an
     /// array was dropped, or a collective cannot succeed (COH-6.14, COH-16.3).
     #[must_use]
     pub fn has_to_tell(&mut self) -> bool {
+        let has_pages = self.has_pages();
         let (_, w) = self.parts();
-        let has_pages = w.base.arrays.iter().any(|(_, array)| !array.is_segment);
         let has_dropped = !w.base.arrays.dropped().is_empty();
         (has_pages && !planted(Bug::ForgetPagesToTell))
             || (has_dropped && !planted(Bug::ForgetDropsToTell))

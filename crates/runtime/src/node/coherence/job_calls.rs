@@ -9,6 +9,7 @@ use crate::sync::lock;
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::shm::{Arena, ArenaWait, CallWay, OwnedInterval};
 use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::LockView;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -390,6 +391,17 @@ impl JobCalls {
     /// Returns what this node waits for in the arena, if it does.
     pub fn arena_wait(&self) -> Option<ArenaWait> {
         self.arena.as_ref()?.wait(&self.undecided)
+    }
+
+    /// Returns `true` if a thread of this node has got a lock in the arena, and has not seen that.
+    #[inline]
+    pub fn has_granted_lock(&self) -> bool {
+        self.arena.as_ref().is_some_and(|arena| arena.locks().is_granted_here())
+    }
+
+    /// Describes a lock, if it has an entry in the arena.
+    pub fn lock_view(&self, lock: u64) -> Option<LockView> {
+        self.arena.as_ref()?.locks().view(lock)
     }
 
     /// Sleeps for at most this time until the call that this node has come to has ended, or until

@@ -8,21 +8,24 @@ mod declaring;
 mod handler_check;
 mod interrupted;
 mod job_calls;
+mod lock_counts;
 
 use super::driver::{WakeSource, WordPolls};
 use super::parts::Node;
 use super::parts::access::Access;
 use super::waits::WaitSubject;
 use crate::error::{Error, Result};
+use crate::observe::WithoutEngine;
 use call_order::{CallOrder, CoherenceCall};
 use declaring::DeclarationTurns;
 pub(super) use declaring::NotYet;
 use handler_check::HandlerCheck;
 use interrupted::{Interrupted, InterruptedCall, RepeatableCall, Repetition};
 use job_calls::{CallHost, JobCall, JobCalls};
+use lock_counts::LockCounts;
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::memory::tracking::LiveGuards;
-use oikaze_os::shm::{Arena, OwnedInterval, OwnedOverlap, Segment, SegmentTable};
+use oikaze_os::shm::{Arena, LockHost, OwnedInterval, OwnedOverlap, Segment, SegmentTable};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{CoherenceError, both_wrote};
 use std::cell::Cell;
@@ -46,6 +49,7 @@ pub struct CoherenceCalls {
     interrupted: Interrupted<JobCall>,
     /// Arrays whose memory all nodes map.
     pub segments: Arc<SegmentTable>,
+    pub locks: LockCounts,
     pub(super) declaring: DeclarationTurns,
 }
 
@@ -61,6 +65,7 @@ impl CoherenceCalls {
             handlers: HandlerCheck::default(),
             interrupted: Interrupted::default(),
             segments: Arc::default(),
+            locks: LockCounts::default(),
             declaring: DeclarationTurns::default(),
         }
     }
@@ -69,6 +74,12 @@ impl CoherenceCalls {
     pub fn expect_handlers(&self, node: &Node) {
         node.engine.mask_signals();
         self.handlers.check(node.now());
+    }
+
+    /// Returns how much this node has done without the engine.
+    pub fn without_engine(&self) -> WithoutEngine {
+        let barriers = self.order.barriers_without_engine();
+        WithoutEngine { barriers, locks: self.locks.without_manager() }
     }
 
     /// Returns the number of the barrier that this node calls now. All nodes count alike, from 1. A
@@ -194,6 +205,9 @@ impl CoherenceCalls {
         self.leaving.get_or_init(|| {
             self.order.called.fetch_add(1, Ordering::SeqCst);
             self.order.ended.fetch_add(1, Ordering::Relaxed);
+            if let (Some(arena), Some(node)) = (self.calls.arena(), node.enter()) {
+                arena.locks().give_all_back(node);
+            }
             self.calls.begin(node, Request::Leave, OwnedInterval::default())
         })
     }
@@ -320,6 +334,17 @@ impl CallHost for Node {
     #[inline]
     fn word_polls(&self) -> WordPolls {
         Self::word_polls(self)
+    }
+
+    fn wake_waiting(&self) {
+        self.tell_waiters();
+    }
+}
+
+impl LockHost for Node {
+    #[inline]
+    fn is_dead(&self, rank: Rank) -> bool {
+        self.departures.death_of(rank).is_some()
     }
 
     fn wake_waiting(&self) {

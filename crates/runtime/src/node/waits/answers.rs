@@ -42,7 +42,7 @@ impl Waits {
                 |(late, arrived)| collective_answer(&late, &arrived),
             )
         } else if let Some(number) = number(LOCK) {
-            self.with_node(|node| node.with_engine(|engine| engine.coherence().lock_view(number)))
+            self.with_node(|node| node.lock_view(number))
                 .flatten()
                 .map_or_else(|| "is another node's to manage".to_owned(), lock_answer)
         } else if let Some(number) = number(HOLDS) {
@@ -146,6 +146,12 @@ impl Waits {
 }
 
 impl Node {
+    /// Returns the state of a lock in the arena, or as this node manages it.
+    fn lock_view(&self, lock: u64) -> Option<LockView> {
+        let managed = || self.with_engine(|engine| engine.coherence().lock_view(lock));
+        self.coherence.calls.lock_view(lock).or_else(managed)
+    }
+
     /// Returns the nodes that have not come to the collective of coherence under way, and those
     /// that have, as far as this node knows. Rank 0 tells it of an arena, too, as of the engines.
     fn late_and_come(&self) -> (Vec<Rank>, Vec<Rank>) {
@@ -199,7 +205,10 @@ impl Facts for Asking<'_> {
     }
 
     fn ask(&self, rank: Rank, question: &str) -> Option<String> {
-        if rank == self.me() {
+        // Each node of a machine sees the locks in the arena, whoever manages them.
+        let lock = question.strip_prefix(LOCK).and_then(|number| number.parse().ok());
+        let sees = |lock| self.waits.with_node(|node| node.coherence.calls.lock_view(lock));
+        if rank == self.me() || lock.and_then(sees).flatten().is_some() {
             return Some(self.waits.answer(question));
         }
         let left = self.deadline.saturating_duration_since(Instant::now()).min(ASK_TIME);

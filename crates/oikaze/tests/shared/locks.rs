@@ -1,0 +1,121 @@
+//! Locks, with memory that all nodes of a machine map and with pages that each node keeps for
+//! itself.
+
+use crate::support::both_ways::cluster;
+use oikaze::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Longer than a test may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// COH-7.1: threads of one node exclude one another, too. Each sees what the holder before wrote.
+#[test]
+fn threads_of_all_nodes_add_to_one_element_under_a_lock() {
+    const THREADS: u64 = 3;
+    const TIMES: u64 = 100;
+    cluster(3, |job| {
+        let total = job.array::<u64>("total", 1)?;
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..TIMES {
+                        let held = job.lock_for(5, LIMIT).unwrap();
+                        total.write(0..1).unwrap()[0] += 1;
+                        held.release().unwrap();
+                    }
+                });
+            }
+        });
+        job.barrier()?;
+        assert_eq!(total.read(0..1)?[0], 3 * THREADS * TIMES);
+        job.barrier()?;
+        Ok(())
+    });
+}
+
+/// COH-16.10: the table of the machine has room for few of these numbers.
+#[test]
+fn nodes_agree_on_more_locks_than_a_table_has_room_for() {
+    const LOCKS: u64 = 3000;
+    cluster(2, |job| {
+        let counts = job.array::<u32>("counts", LOCKS as usize)?;
+        let numbers = (0..LOCKS - 1).chain([u64::MAX]);
+        for (at, number) in numbers.enumerate() {
+            let held = job.lock_for(number, LIMIT)?;
+            counts.write(at..at + 1)?[0] += 1;
+            held.release()?;
+        }
+        job.barrier()?;
+        assert!(counts.read(..)?.iter().all(|count| *count == 2));
+        job.barrier()?;
+        Ok(())
+    });
+}
+
+/// COH-7.5: a request whose time limit has passed keeps nobody from the lock.
+#[test]
+fn late_request_leaves_the_queue_of_a_lock() {
+    cluster(3, |job| {
+        let (holder, late, next) = (0, 1, 2);
+        let held = if job.rank() == holder { Some(job.lock(8)?) } else { None };
+        job.all_reduce(0u32, Sum)?;
+        if job.rank() == late {
+            let error = job.lock_for(8, Duration::from_millis(50)).map(drop).unwrap_err();
+            assert!(error.is_timeout(), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("lock 8") && text.contains("held by node 0"), "{text}");
+        }
+        job.all_reduce(0u32, Sum)?;
+        drop(held);
+        if job.rank() != holder {
+            job.lock_for(8, LIMIT)?.release()?;
+        }
+        job.all_reduce(0u32, Sum)?;
+        if job.rank() == next {
+            job.lock_for(8, LIMIT)?.release()?;
+        }
+        job.barrier()?;
+        assert!(job.statistics().locks > 0);
+        Ok(())
+    });
+}
+
+/// More threads wait than a lock of the table has room for.
+#[test]
+fn many_threads_wait_for_one_lock() {
+    cluster(2, |job| {
+        let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
+        thread::scope(|scope| {
+            for _ in 0..50 {
+                scope.spawn(|| {
+                    let held = job.lock_for(3, LIMIT).unwrap();
+                    most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    held.release().unwrap();
+                });
+            }
+        });
+        job.barrier()?;
+        assert_eq!(most.into_inner(), 1);
+        Ok(())
+    });
+}
+
+/// A node that leaves gives its locks back, also those whose guards live on.
+#[test]
+fn leaving_gives_locks_back() {
+    cluster(2, |job| {
+        if job.rank() == 0 {
+            std::mem::forget(job.lock(4)?);
+        } else {
+            job.lock(6)?.release()?;
+        }
+        job.all_reduce(0u32, Sum)?;
+        if job.rank() == 1 {
+            job.lock_for(4, LIMIT)?.release()?;
+        }
+        Ok(())
+    });
+}
