@@ -37,8 +37,14 @@ named! {
         Fetch = "fetch",
         /// Reads of 1 MiB of pages that are not valid here.
         FetchBw = "fetch_bw",
+        /// Begin and end of a guard of one element, while no other node has a guard.
+        Guard = "guard",
+        /// Declaration of an array.
+        Declare = "declare",
         /// Lock that two nodes pass to each other, with one element that each holder writes.
         Lock = "lock",
+        /// The same with four nodes.
+        Lock4 = "lock_4",
         /// Memory of four nodes that each read a whole array.
         Memory = "memory",
     }
@@ -119,7 +125,9 @@ impl Case {
     /// neither `oikaze perf` nor a program of `apps/` does.
     pub const fn node(self) -> Option<&'static str> {
         match self {
-            Self::Lock => Some("lock"),
+            Self::Guard => Some("guard"),
+            Self::Declare => Some("declare"),
+            Self::Lock | Self::Lock4 => Some("lock"),
             Self::Memory => Some("memory"),
             _ => None,
         }
@@ -133,7 +141,7 @@ impl Case {
     /// Returns the number of nodes, if the case has no choice.
     pub const fn nodes(self) -> Option<u32> {
         match self {
-            Self::Memory => Some(4),
+            Self::Lock4 | Self::Memory => Some(4),
             _ => None,
         }
     }
@@ -150,7 +158,9 @@ impl Case {
             Self::Barrier => "barrier",
             Self::BarrierUpdate | Self::BarrierUpdate5 => "barrier_update",
             Self::Fetch | Self::FetchBw => "fetch",
-            Self::Lock => "lock",
+            Self::Guard => "guard",
+            Self::Declare => "declare",
+            Self::Lock | Self::Lock4 => "lock",
             Self::Memory => "memory",
         }
     }
@@ -162,7 +172,7 @@ impl Case {
             Self::Lu1024 | Self::Lu2048 | Self::CgA | Self::Heat1024 => Unit::Mflops,
             Self::Transpose | Self::Histogram => Unit::Mops,
             Self::Barrier | Self::BarrierUpdate | Self::BarrierUpdate5 => Unit::Us,
-            Self::Fetch | Self::Lock => Unit::Us,
+            Self::Fetch | Self::Guard | Self::Declare | Self::Lock | Self::Lock4 => Unit::Us,
             Self::FetchBw => Unit::Gbs,
             Self::Memory => Unit::Mib,
         }
@@ -187,9 +197,9 @@ impl Case {
             Self::Transpose => 64 * MIB,
             Self::Histogram => 32 * KIB,
             Self::Barrier => 0,
-            Self::Lock => size_of::<u64>(),
-            Self::Memory if quick => 128 * MIB,
-            Self::Memory => 1024 * MIB,
+            Self::Guard | Self::Lock | Self::Lock4 => size_of::<u64>(),
+            Self::Declare | Self::Memory if quick => 128 * MIB,
+            Self::Declare | Self::Memory => 1024 * MIB,
         };
         vec![size]
     }
@@ -236,8 +246,9 @@ impl Case {
             Self::Transpose => (&["--size", "2048"], Some((8, 40))),
             Self::Histogram => (&["--size", "4096"], Some((200, 1000))),
             Self::Barrier => (&[], Some((5000, 50_000))),
-            Self::Lock => (&[], Some((5000, 50_000))),
-            Self::Memory => (&["--size", &bytes], None),
+            Self::Guard => (&[], Some((50_000, 500_000))),
+            Self::Lock | Self::Lock4 => (&[], Some((5000, 50_000))),
+            Self::Declare | Self::Memory => (&["--size", &bytes], None),
             Self::BarrierUpdate | Self::BarrierUpdate5 | Self::Fetch | Self::FetchBw => (&[], None),
         };
         let mut arguments: Vec<String> = size.iter().map(|&word| word.to_owned()).collect();
@@ -281,7 +292,9 @@ impl Case {
     pub fn is_in(self, mode: Mode) -> bool {
         match self {
             Self::Fetch | Self::FetchBw | Self::BarrierUpdate5 => mode != Mode::Machine,
-            Self::Lock | Self::Memory => mode == Mode::Machine,
+            Self::Guard | Self::Declare | Self::Lock | Self::Lock4 | Self::Memory => {
+                mode == Mode::Machine
+            }
             _ => true,
         }
     }
@@ -290,6 +303,8 @@ impl Case {
     pub const fn has(self, system: System) -> bool {
         match system {
             System::Oikaze | System::OikazePages => true,
+            // The page size makes no difference to what takes place in a few pages.
+            System::OikazeSmall => self.is_app() || matches!(self, Self::Declare),
             // `lu` takes guards only.
             System::OikazePlain => self.is_app() && !matches!(self, Self::Lu1024 | Self::Lu2048),
             System::OikazeGet => matches!(self, Self::Fetch | Self::FetchBw),

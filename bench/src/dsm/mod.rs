@@ -32,7 +32,7 @@ pub struct Run {
     #[command(flatten)]
     selection: Selection<Case, System>,
     /// Numbers of nodes; a quick bench measures two nodes unless it is asked. The serial program
-    /// always has one, and the case `memory` four nodes.
+    /// always has one, and the cases `lock_4` and `memory` have four nodes.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2))]
     nodes: Vec<u32>,
     /// Place of the nodes.
@@ -273,12 +273,13 @@ mod tests {
         assert_eq!(names(&["--quick", "--case", "fetch"]), fetches);
         let here = ["--quick", "--mode", "machine", "--case", "heat_1024,fetch"];
         let systems = [("mpi", 2), ("oikaze", 2), ("oikaze-plain", 2), ("oikaze-pages", 2)];
-        let expected = systems.into_iter().chain([("serial", 1)]);
+        let systems = systems.into_iter().chain([("oikaze-small", 2)]);
+        let expected = systems.chain([("serial", 1)]);
         let expected: Vec<_> =
             expected.map(|(system, nodes)| ("heat_1024", system, nodes)).collect();
         assert_eq!(names(&here), expected, "nothing is fetched on one machine");
-        let own = ["--mode", "machine", "--case", "lock,memory"];
-        let expected = [("lock", 2), ("memory", 4)]
+        let own = ["--mode", "machine", "--case", "guard,lock,lock_4,memory"];
+        let expected = [("guard", 2), ("lock", 2), ("lock_4", 4), ("memory", 4)]
             .map(|(case, nodes)| ["oikaze", "oikaze-pages"].map(|system| (case, system, nodes)));
         assert_eq!(names(&own), expected.concat());
         assert!(names(&["--nodes", "3"]).is_empty() && names(&["--case", "none"]).is_empty());

@@ -28,6 +28,8 @@ named! {
         OikazePlain = "oikaze-plain",
         /// Oikaze on one machine without segments: each node keeps pages of its own.
         OikazePages = "oikaze-pages",
+        /// Oikaze on one machine with arrays in small pages.
+        OikazeSmall = "oikaze-small",
         /// Oikaze's one-sided reads, beside which fetches stand: of 8 bytes for the time of one, of
         /// the same size for the bandwidth.
         OikazeGet = "oikaze-get",
@@ -41,11 +43,12 @@ named! {
 }
 
 /// All systems, the baseline first.
-pub const ALL: [System; 7] = [
+pub const ALL: [System; 8] = [
     System::Mpi,
     System::Oikaze,
     System::OikazePlain,
     System::OikazePages,
+    System::OikazeSmall,
     System::OikazeGet,
     System::OikazeMessage,
     System::Serial,
@@ -91,7 +94,7 @@ impl System {
     /// Returns `true` if the system is measured there.
     pub fn is_in(self, mode: Mode) -> bool {
         match self {
-            Self::OikazePages => mode == Mode::Machine,
+            Self::OikazePages | Self::OikazeSmall => mode == Mode::Machine,
             Self::OikazeGet | Self::OikazeMessage => mode != Mode::Machine,
             _ => true,
         }
@@ -109,6 +112,9 @@ impl System {
     pub fn prepare(self, case: Case) -> Result<(), Error> {
         match self {
             Self::Mpi => mpi::build(case.program()).map(drop),
+            Self::OikazeSmall if oikaze_os::memory::huge_page().is_none() => Err(Error::new(
+                "this machine has no huge pages for arrays to compare small ones with (`oikaze doctor` says why); leave them out by --without oikaze-small",
+            )),
             _ if case.is_app() => program(case.program()).map(drop),
             _ => oikaze::program().map(drop),
         }
@@ -146,9 +152,12 @@ impl System {
                 let mut command = oikaze::job(lab, nodes as usize, LIMIT)?;
                 command.arg("--");
                 command.envs(delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
-                if self == Self::OikazePages {
-                    command.env("OIKAZE_WITHOUT", Feature::Segment.word());
-                }
+                let without = match self {
+                    Self::OikazePages => Some(Feature::Segment),
+                    Self::OikazeSmall => Some(Feature::Huge),
+                    _ => None,
+                };
+                command.envs(without.map(|feature| ("OIKAZE_WITHOUT", feature.word())));
                 match case.perf() {
                     _ if self == Self::OikazeGet => {
                         command.arg(oikaze).args(["perf", "get", "--json"]);
@@ -192,6 +201,9 @@ impl System {
             }
             Self::OikazePages => {
                 "oikaze-pages: oikaze with OIKAZE_WITHOUT=segment: each node keeps pages of its own, and fetches them from the other."
+            }
+            Self::OikazeSmall => {
+                "oikaze-small: oikaze with OIKAZE_WITHOUT=huge: arrays are in pages of 4 KiB, and otherwise in huge ones."
             }
             Self::OikazeGet => {
                 "oikaze-get: one-sided reads of 8 bytes (beside fetch), or of 1 MiB, many in flight (beside fetch_bw)."
@@ -303,7 +315,8 @@ mod tests {
         let measured =
             |mode| -> Vec<System> { ALL.into_iter().filter(|system| system.is_in(mode)).collect() };
         let all = [System::Mpi, System::Oikaze, System::OikazePlain];
-        let machine = [&all[..], &[System::OikazePages, System::Serial]].concat();
+        let machine = [System::OikazePages, System::OikazeSmall, System::Serial];
+        let machine = [&all[..], &machine].concat();
         let wire = [&all[..], &[System::OikazeGet, System::OikazeMessage, System::Serial]].concat();
         assert_eq!(measured(Mode::Machine), machine);
         assert_eq!([measured(Mode::Wire), measured(Mode::Whole)], [wire.clone(), wire]);

@@ -21,7 +21,7 @@ pub mod wake;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use array::{lock, memory};
+use array::{declare, guard, lock, memory};
 use clap::{Args, Subcommand};
 
 use crate::error::{Error, Tried};
@@ -75,6 +75,10 @@ enum Role {
     Wake(wake::Settings),
     /// An application of paper 002 and its receiver.
     Form(form::Settings),
+    /// Time to declare an array.
+    Declare(declare::Settings),
+    /// Time to begin and end a guard.
+    Guard(guard::Settings),
     /// Lock that is passed between nodes.
     Lock(lock::Settings),
     /// Memory of nodes that read one array.
@@ -105,6 +109,8 @@ pub fn play(program: &Program) -> Result<(), Error> {
         Role::Crowd(settings) => crowd::run(&job, settings)?,
         Role::Wake(settings) => wake::run(&job, settings)?,
         Role::Form(settings) => form::run(&job, settings)?,
+        Role::Declare(settings) => declare::run(&job, settings)?,
+        Role::Guard(settings) => guard::run(&job, settings)?,
         Role::Lock(settings) => lock::run(&job, settings)?,
         Role::Memory(settings) => memory::run(&job, settings)?,
         Role::Request(settings) => request::run(&job, settings)?,
