@@ -4,14 +4,16 @@ use crate::error::{Error, Result};
 use crate::shared::array::SharedArray;
 use crate::shared::core::ArrayCore;
 use crate::shared::element::Element;
-use oikaze_engine::{Request, Value};
-use oikaze_os::memory::tracking::ElementOp;
+use oikaze_engine::{Failure, Request, Value};
+use oikaze_os::memory::tracking::{Attempt, ElementOp};
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::TargetOp;
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
 use oikaze_runtime::node::WaitSubject;
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::shape::ElementIndex;
 
@@ -23,6 +25,8 @@ const SEGMENT_MAX: usize = 32 << 10;
 /// as one that may last.
 const TRIES: u32 = 64;
 const TRY_AGAIN: Duration = Duration::from_micros(100);
+/// Time in which the process of a node ends that is lost because it was killed.
+const END_OF_LOST: Duration = Duration::from_secs(1);
 
 /// Maximum number of bytes that one request has. Longer operations are several requests.
 const REQUEST_MAX: usize = 1 << 20;
@@ -317,23 +321,36 @@ impl ArrayCore {
             _ => ElementOp::Change(&change),
         };
         for _ in 0..TRIES {
-            if let Some(old) = self.memory.operate(bytes, &op)? {
+            if let Attempt::Done(old) = self.memory.operate(bytes, &op)? {
                 return Ok(old);
             }
             // The holder of a group was interrupted by the system, and wakes nobody when it ends.
             std::thread::sleep(TRY_AGAIN);
         }
         // Perhaps the holder is stopped.
-        let mut refused = None;
-        let mut attempt = || match self.memory.operate(bytes, &op) {
-            Ok(old) => old.map(Value::Bytes),
+        let (holder, mut refused, mut lost) = (Cell::new(None), None, None::<(Rank, Instant)>);
+        let ready = || match self.memory.operate(bytes, &op) {
+            Ok(Attempt::Done(old)) => Some(Ok(Value::Bytes(old))),
+            Ok(Attempt::Waits(by)) => {
+                holder.set(by);
+                let failure = self.node.departures.loss_in(by.as_slice())?;
+                // The group of a lost node is free as soon as its process has ended.
+                let is_over = match failure {
+                    Failure::PeerLost { peer, .. } => {
+                        let known = lost.filter(|(rank, _)| *rank == peer);
+                        let (_, since) = *lost.insert(known.unwrap_or((peer, Instant::now())));
+                        since.elapsed() >= END_OF_LOST
+                    }
+                    _ => true,
+                };
+                is_over.then_some(Err(failure))
+            }
             Err(why) => {
                 refused = Some(why);
-                Some(Value::Done)
+                Some(Ok(Value::Done))
             }
         };
-        let ready = || self.node.departures.next_or_left(&mut attempt);
-        let subject = || WaitSubject::Operation { what: what.to_owned(), peer: None };
+        let subject = || WaitSubject::Operation { what: what.to_owned(), peer: holder.get() };
         let outcome = self.node.outcome_of(&subject, &what, ready, self.limit);
         match (refused, outcome?) {
             (Some(why), _) => Err(why.into()),

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Set in a process that is a node of the job.
 pub const ROLE: &str = "OIKAZE_TEST_ROLE";
@@ -176,13 +176,27 @@ impl Nodes {
     /// Waits until a node has stopped.
     pub fn wait_for_stop(&mut self, rank: usize) {
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let pid = self.pid(rank);
-        assert!(waitid(WaitId::Pid(pid), stopped).unwrap().unwrap().stopped());
+        let (pid, begun) = (self.pid(rank), Instant::now());
+        loop {
+            let status = waitid(WaitId::Pid(pid), stopped | WaitIdOptions::NOHANG).unwrap();
+            if let Some(status) = status {
+                return assert!(status.stopped(), "node {rank} has ended");
+            }
+            assert!(begun.elapsed() < HANG, "node {rank} does not stop");
+            std::thread::yield_now();
+        }
     }
 
     /// Waits until a node has been killed.
     pub fn wait_for_kill(&mut self, rank: usize) {
-        let status = self.job.nodes()[rank].wait().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            match self.job.nodes()[rank].try_wait().unwrap() {
+                Some(status) => break status,
+                None => std::thread::yield_now(),
+            }
+            assert!(begun.elapsed() < HANG, "node {rank} is not killed");
+        };
         assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "node {rank}: {status}");
     }
 

@@ -274,3 +274,71 @@ fn node_killed_at_any_point_of_a_declaration_is_lost_to_the_others() {
     let points = (1..).take_while(|point| is_killed_in_declaration(*point)).count();
     assert!(points > 1, "a declaration has {points} points");
 }
+
+/// COH-8.2, COH-16.9: the process of a node that was given up may go on to store.
+#[test]
+fn operation_ends_when_the_stopped_holder_of_a_group_is_given_up() {
+    let mut nodes = Nodes::start_with(NODE, 3, Duration::from_secs(5), &[(LIMIT, "600")]);
+    nodes.all_do("barrier");
+    assert_eq!(nodes.ask(0, "arm stop 4"), "done");
+    nodes.begin(0, "add");
+    nodes.wait_for_stop(0);
+    (1..3).for_each(|survivor| nodes.begin(survivor, "add-for 1"));
+    for survivor in 1..3 {
+        let said = nodes.answer(survivor, "add-for 1");
+        assert!(said.contains("accumulate of elements 511..513 of array \"array\""), "{said}");
+        assert!(said.contains("node 0 is lost"), "{said}");
+        // Other groups are free.
+        assert_eq!(nodes.ask(survivor, "add"), "done");
+    }
+    nodes.let_go_on(0);
+    assert!(!nodes.answer(0, "add").is_empty());
+    assert_eq!(nodes.ask(1, "add-for 1"), "done", "the group is free again");
+}
+
+/// COH-16.9
+#[test]
+fn operation_goes_on_when_the_stopped_holder_of_a_group_does() {
+    let mut nodes = Nodes::start_with(NODE, 2, NEVER, &[(LIMIT, "600")]);
+    nodes.all_do("barrier");
+    for round in 0..3 {
+        assert_eq!(nodes.ask(0, "arm stop 3"), "done");
+        nodes.begin(0, "add");
+        nodes.wait_for_stop(0);
+        nodes.begin(1, "add-for 1");
+        nodes.let_go_on(0);
+        assert_eq!(nodes.answer(0, "add"), "done", "round {round}");
+        assert_eq!(nodes.answer(1, "add-for 1"), "done", "round {round}");
+    }
+    assert_eq!(nodes.ask(1, "sums"), "[[6, 6], [0, 0]]");
+    nodes.all_do("leave");
+}
+
+/// COH-6.10, COH-16.1: the others stop waiting for a node that is stopped while all agree on an
+/// array. All count arrays alike afterwards.
+#[test]
+fn nodes_stay_in_step_when_one_was_stopped_in_a_declaration() {
+    let mut nodes = Nodes::start_with(NODE, AGREEING, NEVER, &[(LIMIT, "4")]);
+    let all = 0..AGREEING as usize;
+    nodes.all_do("barrier");
+    for point in [1, 3, 5] {
+        let victim = point % AGREEING as usize;
+        assert_eq!(nodes.ask(victim, &format!("arm stop {point}")), "done");
+        all.clone().for_each(|rank| nodes.begin(rank, "declare"));
+        nodes.wait_for_stop(victim);
+        for rank in all.clone().filter(|rank| *rank != victim) {
+            let said = nodes.answer(rank, "declare");
+            let words = ["lost None: declare array \"new\"", "not done after"];
+            assert!(words.iter().all(|word| said.contains(word)), "point {point}: {said}");
+        }
+        nodes.let_go_on(victim);
+        let said = nodes.answer(victim, "declare");
+        // The last collective may have all nodes, though two of them have stopped waiting.
+        assert!(said == "done None" || said.contains("cannot go on"), "point {point}: {said}");
+        all.clone().for_each(|rank| nodes.begin(rank, "declare"));
+        for rank in all.clone() {
+            assert_eq!(nodes.answer(rank, "declare"), "done None", "point {point}, node {rank}");
+        }
+    }
+    nodes.all_do("leave");
+}

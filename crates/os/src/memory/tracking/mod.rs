@@ -35,7 +35,7 @@ pub use choose::{Choice, choose, open};
 pub use error::SharedError;
 pub use guards::{KeptBytes, LentBytes, ReadGuard, ReadRows, WriteGuard, WriteRows};
 pub use live_guards::LiveGuards;
-pub use others::{Begun, GuardBytes, GuardKind, OtherNodes};
+pub use others::{Attempt, Begun, GuardBytes, GuardKind, OtherNodes};
 pub use page_set::PageSet;
 pub use shared_memory::{ElementOp, SharedMemory, sparse_file};
 pub use trackers::mprotect::Mprotect;

@@ -1,6 +1,7 @@
 //! Guards of other nodes that map the memory of an array (COH-16.6), as the guards of this node
 //! meet them.
 
+use oikaze_protocol::Rank;
 use std::fmt;
 use std::ops::Range;
 use std::panic::Location;
@@ -100,6 +101,15 @@ pub enum Begun {
     Copies,
 }
 
+/// Outcome of an attempt at an operation on elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt<T> {
+    /// The operation is done.
+    Done(T),
+    /// An operation of this node is in the way. Try again.
+    Waits(Option<Rank>),
+}
+
 /// Other nodes that map the memory of an array. The texts of errors name a guard that is in the
 /// way.
 pub trait OtherNodes: Send + Sync + fmt::Debug {
@@ -128,11 +138,15 @@ pub trait OtherNodes: Send + Sync + fmt::Debug {
     ) -> Option<String>;
 
     /// Performs an operation on bytes as one step with respect to all other operations
-    /// (COH-16.9). Returns `false` if operations of other nodes are in the way: try again.
+    /// (COH-16.9), unless one of them is in the way for a while.
     ///
     /// # Errors
     /// The guard that is in the way.
-    fn operate(&self, guard: &GuardBytes, operation: &mut dyn FnMut()) -> Result<bool, String>;
+    fn operate(
+        &self,
+        guard: &GuardBytes,
+        operation: &mut dyn FnMut(),
+    ) -> Result<Attempt<()>, String>;
 
     /// Notes that a guard of this node owns these bytes (COH-10.14).
     fn note_owned(&self, rows: &[Range<u64>]);

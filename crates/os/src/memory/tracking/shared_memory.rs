@@ -16,7 +16,7 @@ use super::borrows::{AliasBytes, Borrows, Incoming};
 use super::error::SharedError;
 use super::live_guards::LiveGuards;
 use super::lost_pages::LostPages;
-use super::others::{GuardBytes, GuardKind, OtherNodes};
+use super::others::{Attempt, GuardBytes, GuardKind, OtherNodes};
 use super::trackers::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
 use crate::memory::{MemoryError, Region, huge, memfd, room};
@@ -241,8 +241,8 @@ impl SharedMemory {
     }
 
     /// Performs an operation on bytes of memory that other nodes map, as one step with respect to
-    /// all other operations (COH-16.9). Returns the bytes from before, and none after
-    /// [`ElementOp::Write`]. Returns `None` if operations of other nodes are in the way: try again.
+    /// all other operations (COH-16.9), unless one of them is in the way for a while. Returns the
+    /// bytes from before, and none after [`ElementOp::Write`].
     ///
     /// # Errors
     /// Outside the array; a guard is in the way; the memory is of this node alone.
@@ -251,7 +251,7 @@ impl SharedMemory {
         &self,
         bytes: &Range<usize>,
         op: &ElementOp<'_>,
-    ) -> Result<Option<Vec<u8>>, SharedError> {
+    ) -> Result<Attempt<Vec<u8>>, SharedError> {
         let kind = match op {
             ElementOp::Read => GuardKind::ReadOperation,
             ElementOp::Write(_) | ElementOp::Change(_) => GuardKind::Operation,
@@ -281,7 +281,10 @@ impl SharedMemory {
         let done = others.operate(&guard, &mut operation);
         self.end_loan(ticket);
         let done = done.map_err(|other| self.refusal(kind, bytes, other))?;
-        outcome.map(|()| done.then_some(old))
+        outcome.map(|()| match done {
+            Attempt::Done(()) => Attempt::Done(old),
+            Attempt::Waits(holder) => Attempt::Waits(holder),
+        })
     }
 
     /// Stores bytes through the alias, where no guard of any node is in the way.

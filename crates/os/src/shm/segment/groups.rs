@@ -5,6 +5,7 @@
 use crate::shm::arena::points::pass_point;
 use crate::shm::memory::{Memory, Ordering};
 use crate::shm::planted::{Bug, planted};
+use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
 use std::ops::Range;
 
@@ -33,17 +34,20 @@ pub(super) struct Entered<'a> {
 
 impl Groups {
     /// Takes the words of the groups, which are zero at first, for the node of this rank.
-    pub fn new(memory: Memory, me: u32) -> Groups {
+    pub fn new(memory: Memory, me: Rank) -> Groups {
         Groups { memory, me: u64::from(me) + 1 }
     }
 
-    /// Enters all groups of these bytes, in order. Returns `None` if other operations stay in one
-    /// of them for a while. `has_ended` says that the process of a node has ended.
+    /// Enters all groups of these bytes, in order. `has_ended` says that the process of a node has
+    /// ended.
+    ///
+    /// # Errors
+    /// Other operations stay in a group for a while: the node of one of them.
     pub fn enter(
         &self,
         bytes: &Range<u64>,
-        has_ended: impl Fn(u32) -> bool,
-    ) -> Option<Entered<'_>> {
+        has_ended: impl Fn(Rank) -> bool,
+    ) -> Result<Entered<'_>, Option<Rank>> {
         let page = PAGE as u64;
         let (first, end) = (bytes.start / page, bytes.end.div_ceil(page));
         let count = usize::try_from(end - first).unwrap_or(usize::MAX).min(GROUPS);
@@ -52,37 +56,40 @@ impl Groups {
         let wanted = if start + count > GROUPS { 0..GROUPS } else { start..start + count };
         let mut entered = Entered { groups: self, entered: wanted.start..wanted.start };
         for group in wanted {
-            if !self.enter_one(group, &has_ended) {
-                return None;
-            }
+            self.enter_one(group, &has_ended)?;
             entered.entered.end = group + 1;
             pass_point();
         }
-        Some(entered)
+        Ok(entered)
     }
 
-    fn enter_one(&self, group: usize, has_ended: &impl Fn(u32) -> bool) -> bool {
-        let place = group * LINE;
+    fn enter_one(
+        &self,
+        group: usize,
+        has_ended: &impl Fn(Rank) -> bool,
+    ) -> Result<(), Option<Rank>> {
+        let (place, mut last) = (group * LINE, 0);
         for polls in 0..POLLS {
             let holder = self.memory.load(place, Ordering::Relaxed);
             if holder == 0 {
                 if planted(Bug::EnterWithoutExchange) {
                     self.memory.store(place, self.me, Ordering::SeqCst);
-                    return true;
+                    return Ok(());
                 }
                 if self.memory.exchange(place, 0, self.me) {
-                    return true;
+                    return Ok(());
                 }
+            } else {
+                last = holder;
             }
             pause(polls);
         }
-        let holder = self.memory.load(place, Ordering::Relaxed);
-        let rank = u32::try_from(holder.wrapping_sub(1)).unwrap_or(u32::MAX);
-        let is_over = match has_ended(rank) {
+        let rank = last.checked_sub(1).and_then(|rank| Rank::try_from(rank).ok());
+        let is_over = rank.is_some_and(|rank| match has_ended(rank) {
             true => !planted(Bug::LeaveToEnded),
             false => planted(Bug::TakeOverLiving),
-        };
-        holder != 0 && is_over && self.memory.exchange(place, holder, self.me)
+        });
+        if is_over && self.memory.exchange(place, last, self.me) { Ok(()) } else { Err(rank) }
     }
 }
 
@@ -126,12 +133,12 @@ mod tests {
         let [one, other] = nodes();
         let held = one.enter(&(0..2 * PAGES), |_| false).unwrap();
         // Whether a third node lives is not the question.
-        assert!(other.enter(&(PAGES..PAGES + 8), |rank| rank != 0).is_none());
-        assert!(other.enter(&(PAGES..3 * PAGES), |rank| rank != 0).is_none());
+        assert_eq!(other.enter(&(PAGES..PAGES + 8), |rank| rank != 0).err(), Some(Some(0)));
+        assert!(other.enter(&(PAGES..3 * PAGES), |rank| rank != 0).is_err());
         // The second group was not entered meanwhile, and this one is free.
         let beside = other.enter(&(2 * PAGES..3 * PAGES), |_| false).unwrap();
         drop((held, beside));
-        assert!(other.enter(&(0..3 * PAGES), |_| false).is_some());
+        assert!(other.enter(&(0..3 * PAGES), |_| false).is_ok());
     }
 
     #[test]
@@ -140,10 +147,10 @@ mod tests {
         std::mem::forget(ended.enter(&(0..3 * PAGES), |_| false).unwrap());
         let has_ended = |rank| rank == 0;
         let taken = one.enter(&(PAGES..2 * PAGES), has_ended).unwrap();
-        assert!(other.enter(&(0..3 * PAGES), has_ended).is_none(), "one group has a new holder");
+        assert!(other.enter(&(0..3 * PAGES), has_ended).is_err(), "one group has a new holder");
         drop(taken);
-        assert!(other.enter(&(0..3 * PAGES), has_ended).is_some());
-        assert!(one.enter(&(0..3 * PAGES), |_| false).is_some(), "all groups are free");
+        assert!(other.enter(&(0..3 * PAGES), has_ended).is_ok());
+        assert!(one.enter(&(0..3 * PAGES), |_| false).is_ok(), "all groups are free");
     }
 
     #[test]
@@ -153,10 +160,10 @@ mod tests {
             let all = one.enter(&bytes, |_| false).unwrap();
             for page in [0, 31, 63] {
                 let start = page * PAGES;
-                assert!(other.enter(&(start..start + 1), |_| false).is_none(), "{bytes:?} {page}");
+                assert!(other.enter(&(start..start + 1), |_| false).is_err(), "{bytes:?} {page}");
             }
             drop(all);
-            assert!(other.enter(&bytes, |_| false).is_some());
+            assert!(other.enter(&bytes, |_| false).is_ok());
         }
     }
 }

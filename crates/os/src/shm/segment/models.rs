@@ -120,8 +120,8 @@ fn loom_operations_are_alone_in_a_group() {
             move || {
                 let entered = loop {
                     match groups.enter(&(0..8), |_| false) {
-                        Some(entered) => break entered,
-                        None => thread::yield_now(),
+                        Ok(entered) => break entered,
+                        Err(_) => thread::yield_now(),
                     }
                 };
                 let value = counter.load(Ordering::Relaxed);

@@ -9,7 +9,7 @@ use super::owned::{HEADS_LEN, LIST_LEN, OwnedLists, OwnedRanges};
 use super::places::{OwnPlaces, PLACES_LEN, place_text};
 
 use crate::memory::mapping::{Mapping, whole_pages};
-use crate::memory::tracking::{Begun, GuardBytes, GuardKind, OtherNodes};
+use crate::memory::tracking::{Attempt, Begun, GuardBytes, GuardKind, OtherNodes};
 use crate::memory::{MemoryError, lasting_len, reserve_file};
 use crate::processes::signals::{Locked, locked};
 use crate::shm::arena::points::pass_point;
@@ -451,19 +451,25 @@ impl OtherNodes for Segment {
         first.map(|other| other.to_string())
     }
 
-    fn operate(&self, guard: &GuardBytes, operation: &mut dyn FnMut()) -> Result<bool, String> {
-        let Begun::InPlace(entry) = self.begin(guard)? else { return Ok(false) };
+    fn operate(
+        &self,
+        guard: &GuardBytes,
+        operation: &mut dyn FnMut(),
+    ) -> Result<Attempt<()>, String> {
+        let Begun::InPlace(entry) = self.begin(guard)? else { return Ok(Attempt::Waits(None)) };
         // A handler of this thread must find the groups free.
         let blocked = locked(|| ());
         let entered = self.groups.enter(&guard.bytes, |rank| (self.members.has_ended)(rank));
-        let is_done = entered.is_some();
-        if is_done {
-            operation();
-        }
-        drop(entered);
+        let attempt = match entered {
+            Ok(_entered) => {
+                operation();
+                Attempt::Done(())
+            }
+            Err(holder) => Attempt::Waits(holder),
+        };
         drop(blocked);
         self.end(entry);
-        Ok(is_done)
+        Ok(attempt)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use super::area::GUARDS_MAX;
 use super::shared::{Segment, SegmentMembers, segment_file_len};
 use super::{ArrayForm, SegmentNotes};
-use crate::memory::tracking::{Begun, GuardBytes, GuardKind, OtherNodes, sparse_file};
+use crate::memory::tracking::{Attempt, Begun, GuardBytes, GuardKind, OtherNodes, sparse_file};
 use oikaze_protocol::Rank;
 use std::ops::Range;
 use std::sync::Arc;
@@ -217,10 +217,10 @@ fn operation_is_in_the_way_of_guards_as_long_as_it_lasts() {
             assert!(!nodes.may_write(1, 10..11), "{kind:?}");
             // An operation of the other node must wait for the group, which is no error.
             let waits = nodes.segments[1].operate(&guard, &mut || panic!("two are inside"));
-            assert_eq!(waits, Ok(false), "{kind:?}");
+            assert_eq!(waits, Ok(Attempt::Waits(Some(0))), "{kind:?}");
         });
-        assert_eq!(done, Ok(true));
+        assert_eq!(done, Ok(Attempt::Done(())));
         assert!(nodes.may_write(1, 8..16));
-        assert_eq!(nodes.segments[1].operate(&guard, &mut || ()), Ok(true));
+        assert_eq!(nodes.segments[1].operate(&guard, &mut || ()), Ok(Attempt::Done(())));
     }
 }
