@@ -59,6 +59,39 @@ fn it_knows_cores_and_recommends_a_placement_that_run_takes() {
     }
 }
 
+/// COH-16.1, COH-16.5: what nodes need to map one memory for an array, with the remedy for what is
+/// not there.
+#[test]
+fn means_of_sharing_arrays_are_found_and_remedies_named() {
+    let rows = |limits: &str, without: &str| {
+        let mut shell = Command::new("sh");
+        let doctor = format!("{limits} exec \"$0\" doctor --json");
+        shell.args(["-c", &doctor, env!("CARGO_BIN_EXE_oikaze")]).env("OIKAZE_WITHOUT", without);
+        let (_, out, err) = finish(shell.stdin(Stdio::null()));
+        let lines = lines(&out, &err);
+        move |what: &str| {
+            let line = lines.iter().find(|line| line["what"] == what);
+            line.unwrap_or_else(|| panic!("no line {what}: {out}")).clone()
+        }
+    };
+    let found = rows("", "");
+    assert_eq!(found("memory of several processes")["found"], "passed and mapped (tried)");
+    assert!(found("huge pages of memory files")["found"].contains("shmem_enabled is"));
+    for what in ["vm.max_map_count", "open files (ulimit -n)"] {
+        assert!(found(what)["needed"].contains("each array"), "{:?}", found(what));
+    }
+    let limited = rows("ulimit -n 100; ulimit -f 1000;", "segment");
+    for (what, told, remedy) in [
+        ("memory of several processes", "OIKAZE_WITHOUT=segment", "Remove segment"),
+        ("open files (ulimit -n)", "100 (ulimit -Hn: 100)", "ulimit -n 4096"),
+        ("length of a file (ulimit -f)", " KiB", "ulimit -f unlimited"),
+    ] {
+        let line = limited(what);
+        assert_eq!(line["ok"], "degraded", "{line:?}");
+        assert!(line["found"].contains(told) && line["fix"].contains(remedy), "{line:?}");
+    }
+}
+
 /// Output that cannot be written is an error like others, unless the reader has closed the pipe.
 #[test]
 fn output_that_nobody_takes() {

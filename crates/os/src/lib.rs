@@ -58,6 +58,7 @@ mod descriptor;
 pub mod error_text;
 pub mod features;
 pub mod interfaces;
+mod kernel_version;
 pub mod memory;
 #[cfg(all(test, loom))]
 mod models;

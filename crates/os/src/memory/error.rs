@@ -89,7 +89,7 @@ impl MemoryError {
     pub(crate) fn system(what: &'static str, bytes: usize, why: Errno) -> MemoryError {
         let remedy = match why {
             Errno::NOMEM => {
-                "use less memory, or look at ulimit -v, the container's memory limit and vm.overcommit_memory"
+                "use less memory, or look at ulimit -v, the container's memory limit, vm.overcommit_memory and vm.max_map_count"
             }
             Errno::NOSPC => {
                 "memory for shared files (tmpfs) is full: use less, or free some in /dev/shm and the container's limit"

@@ -10,7 +10,8 @@ use super::error::MemoryError;
 use super::mapping::Mapping;
 use super::memfd;
 use crate::features::DisabledFeatures;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -109,6 +110,24 @@ fn collapse(alias: &Mapping, at: usize, size: usize) -> bool {
     unsafe { alias.base().add(at).read_volatile() };
     // SAFETY: inside the alias; collapsing changes no bytes.
     unsafe { libc::madvise(alias.base().as_ptr().add(at).cast(), size, COLLAPSE) == 0 }
+}
+
+/// Tries whether the kernel makes huge pages for a memory file.
+///
+/// # Errors
+/// The kernel refuses, or has no memory for the trial.
+pub(crate) fn collapses_files() -> Result<(), MemoryError> {
+    let Some(size) = huge_page() else { return Ok(()) };
+    let file = memfd::sparse("oikaze:doctor", size)?;
+    let mapping = Mapping::of_file_aligned(file.as_fd(), size, size)?;
+    memfd::reserve(&file, 0, 1)?;
+    if collapse(&mapping, 0, size) {
+        return Ok(());
+    }
+    let why = std::io::Error::last_os_error()
+        .raw_os_error()
+        .map_or(Errno::INVAL, Errno::from_raw_os_error);
+    Err(MemoryError::system("collapse a huge page (MADV_COLLAPSE)", size, why))
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ pub(super) fn findings() -> Vec<Finding> {
 }
 
 fn mappings() -> Finding {
-    let needed =
-        format!("{MAPPINGS} (each run of equal pages is one, where pages are tracked by mprotect)");
+    let needed = format!(
+        "{MAPPINGS}: about 300, and 3 for each array; where pages are tracked by mprotect, each run of equal pages is one"
+    );
     match number::<u64>("/proc/sys/vm/max_map_count") {
         Some(limit) => {
             let ok = if limit >= MAPPINGS { Suitability::Good } else { Suitability::Degraded };
@@ -37,7 +38,10 @@ fn mappings() -> Finding {
 }
 
 fn memory() -> Finding {
-    let needed = format!("{} at the least, for arrays and buffers", bytes(MEMORY_LEAST));
+    let needed = format!(
+        "{} at the least, for arrays and buffers; an array that all nodes of a machine map counts once",
+        bytes(MEMORY_LEAST)
+    );
     let least = memory_left().into_iter().min_by_key(|(left, _)| *left);
     match least {
         Some((left, limit)) => {
@@ -67,7 +71,7 @@ fn shm() -> Finding {
     Finding::new(
         "/dev/shm",
         found,
-        "nothing: memory files (memfd) do not count there",
+        "nothing: memory files (memfd) do not count there, but as memory that is left",
         Suitability::Good,
     )
 }
@@ -86,14 +90,16 @@ fn files() -> Finding {
     let limit = getrlimit(Resource::Nofile).current;
     let ok =
         if limit.is_none_or(|l| l >= FILES) { Suitability::Good } else { Suitability::Degraded };
-    let found = limit.map_or("unlimited".to_owned(), |l| l.to_string());
+    let most = getrlimit(Resource::Nofile).maximum;
+    let text = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |l| l.to_string());
+    let found = format!("{} (ulimit -Hn: {})", text(limit), text(most));
     Finding::new(
         "open files (ulimit -n)",
         found,
-        format!("{FILES}: sockets, and one file for each array"),
+        format!("{FILES}: about 30, two for each node of this machine, and one for each array"),
         ok,
     )
-    .fix("Raise it: ulimit -n 4096")
+    .fix("Raise it: ulimit -n 4096, or a container's --ulimit nofile=4096")
 }
 
 fn cores() -> Finding {

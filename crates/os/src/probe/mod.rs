@@ -9,8 +9,7 @@ mod limits;
 mod network;
 mod placement;
 mod sealing;
-
-pub(crate) use kernel::kernel_version;
+mod sharing;
 
 use std::fmt;
 use std::str::FromStr;
@@ -85,6 +84,7 @@ impl fmt::Display for Finding {
 pub fn probe(without: &DisabledFeatures) -> Vec<Finding> {
     let mut findings = kernel::findings(without);
     findings.extend(limits::findings());
+    findings.extend(sharing::findings(without));
     findings.extend(network::findings(without));
     findings.extend(placement::findings(without));
     findings.push(sealing::finding(without));

@@ -10,13 +10,13 @@
 //! Splicing pays only for whole pages. Each piece of a page is taken, described and given back by
 //! itself, and a call carries few of them.
 
+use crate::kernel_version::kernel_version;
 use crate::memory::mapping::Mapping;
 use crate::net::datagram::Outgoing;
 use crate::net::statistics::Offload;
 use crate::net::udp::recv::last_error;
 use crate::net::udp::send::{Pieces, Sent, uninterrupted};
 use crate::net::udp::sockets::socket::Socket;
-use crate::probe::kernel_version;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
