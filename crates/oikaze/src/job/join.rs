@@ -162,6 +162,9 @@ fn join_explaining(
     if without.segment {
         node.coherence.segments.switch_off();
     }
+    if let Some(why) = local_peers.why_no_arena {
+        node.coherence.set_why_no_arena(why);
+    }
     let machines = meeting.machines();
     if let Err(error) = meeting.connect(bootstrap.as_ref(), &node, waits) {
         node.stop();

@@ -42,7 +42,11 @@ impl NewArray<'_> {
         let Some(arena) = self.node.coherence.calls.arena() else {
             let why = match self.node.with_engine(|engine| engine.nodes()) {
                 1 => "the job has one node",
-                _ => "not all nodes of the job are on one machine",
+                _ => self
+                    .node
+                    .coherence
+                    .why_no_arena()
+                    .unwrap_or("not all nodes of the job are on one machine"),
             };
             return Ok(Agreed::Pages(why.into()));
         };
@@ -94,7 +98,10 @@ impl NewArray<'_> {
             (Value::Reduced(Values::U64(numbers)), None) if let [number] = numbers[..] => {
                 Ok(match number {
                     0 => Ok(()),
-                    rank => Err(format!("node {} cannot map memory that others map", rank - 1)),
+                    rank => Err(format!(
+                        "node {} cannot map memory that others map; its own reason tells more",
+                        rank - 1
+                    )),
                 })
             }
             _ => Err(Error::invalid(self.doing, "the result is of another type (a defect)")),

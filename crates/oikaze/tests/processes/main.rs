@@ -1,5 +1,6 @@
 //! Jobs of real processes, some of which are killed, stopped, forked or get signals.
-#![forbid(unsafe_code)]
+// One test takes all mappings that a process may have.
+#![deny(unsafe_code)]
 
 mod array_kills;
 #[path = "../support/cuts.rs"]
@@ -19,5 +20,6 @@ mod segment_faults;
 mod segment_points;
 mod signals;
 mod stopped;
+mod unshared;
 #[path = "../support/ways.rs"]
 mod ways;

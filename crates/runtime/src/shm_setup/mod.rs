@@ -45,6 +45,8 @@ pub struct Found {
     pub pairs: Vec<(Rank, Pair)>,
     /// The job's arena, if all nodes use it (COH-6.14).
     pub arena: Option<Arc<Arena>>,
+    /// Why there is no arena, although all nodes are on this machine.
+    pub why_no_arena: Option<Why>,
     pub notices: Vec<String>,
     /// Number of nodes of this machine that share no memory with this one.
     pub unshared: u64,
@@ -96,11 +98,14 @@ impl LocalPeerSetup {
         if here.is_empty() {
             return Ok(found);
         }
+        let are_all_here = here.len() + 1 == all.len();
         let (listener, _) = match &self.listener {
             Ok(open) => open,
             Err(why) => {
                 found.unshared = here.len() as u64;
-                found.notices.push(format!("nodes of this machine are talked to over UDP: {why}"));
+                let notice = format!("nodes of this machine are talked to over UDP: {why}");
+                found.why_no_arena = are_all_here.then(|| notice.clone());
+                found.notices.push(notice);
                 return Ok(found);
             }
         };
@@ -141,6 +146,9 @@ impl LocalPeerSetup {
                 Ok(()) => found.arena = arena,
                 Err(why) => found.notices.push(format!("barriers go through the engines: {why}")),
             }
+        }
+        if are_all_here && found.arena.is_none() {
+            found.why_no_arena = found.notices.last().cloned();
         }
         Ok(found)
     }
@@ -185,7 +193,10 @@ fn open_listener(
 
 fn way_to(mine: &Reachable, theirs: &Reachable) -> Result<WayTo, Why> {
     let (Some(me), Some(them)) = (&mine.callable, &theirs.callable) else {
-        return Err("it shares no memory (there OIKAZE_WITHOUT=shm, or no Unix socket)".into());
+        return Err(
+            "it shares no memory (there OIKAZE_WITHOUT=shm, faults, a capture, or no Unix socket)"
+                .into(),
+        );
     };
     if me.user != them.user {
         return Err(format!("it belongs to user {}, this node to user {}", them.user, me.user));

@@ -26,7 +26,7 @@ pub const SAME_CALLS: &str =
 /// has a remedy of its own.
 #[must_use]
 pub fn remedy_of(reason: &str) -> &'static str {
-    if reason.contains("; ") { "" } else { SAME_CALLS }
+    if reason.contains("; ") || reason.contains(". ") { "" } else { SAME_CALLS }
 }
 
 /// Maximum number of values in one reduction.

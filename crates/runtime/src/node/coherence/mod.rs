@@ -51,6 +51,8 @@ pub struct CoherenceCalls {
     pub segments: Arc<SegmentTable>,
     pub locks: LockCounts,
     pub(super) declaring: DeclarationTurns,
+    /// Why there is no arena, although all nodes are on this machine.
+    why_no_arena: OnceLock<String>,
 }
 
 impl CoherenceCalls {
@@ -67,7 +69,19 @@ impl CoherenceCalls {
             segments: Arc::default(),
             locks: LockCounts::default(),
             declaring: DeclarationTurns::default(),
+            why_no_arena: OnceLock::new(),
         }
+    }
+
+    /// Sets why there is no arena, although all nodes are on this machine.
+    pub fn set_why_no_arena(&self, why: String) {
+        let _ = self.why_no_arena.set(why);
+    }
+
+    /// Returns why there is no arena, although all nodes are on this machine.
+    #[must_use]
+    pub fn why_no_arena(&self) -> Option<&str> {
+        self.why_no_arena.get().map(String::as_str)
     }
 
     /// Called when an array is made. From now on handlers may touch its pages.
