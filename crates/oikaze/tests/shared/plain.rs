@@ -175,6 +175,40 @@ fn memory_of_a_write_guard_marks_and_address_and_memory_to_read_do_not() {
     });
 }
 
+/// COH-6.10, COH-16.11: the other node waits until the reader has ended and the call is repeated.
+/// Views of the old array keep its memory.
+#[test]
+fn resize_under_a_live_reader_is_refused_and_old_views_do_not_change() {
+    cluster(2, |job| {
+        let mut array = untyped(job);
+        let part = std::slice::from_ref(&(0..10));
+        if job.rank() == 0 {
+            store(array.write(part)?.address(), 9, 7);
+        }
+        job.barrier()?;
+        let reader = if job.rank() == 1 { Some(array.read(part)?) } else { None };
+        let view = reader.as_ref().map(|reader| reader.memory());
+        if let Some(reader) = reader {
+            let error = array.resize(&[2 * LEN]).unwrap_err().to_string();
+            for word in ["resize array \"a\"", "a guard that reads bytes 0..80"] {
+                assert!(error.contains(word), "{word:?} is not in: {error}");
+            }
+            assert_eq!((array.shape(), load(reader.address(), 9)), (vec![LEN], 7));
+            reader.release()?;
+        }
+        array.resize(&[2 * LEN])?;
+        assert_eq!(array.why_not_shared(), None);
+        if job.rank() == 0 {
+            store(array.write(part)?.address(), 9, 8);
+        }
+        job.barrier()?;
+        assert_eq!(array.get(9..10)?, 8_u64.to_ne_bytes());
+        assert!(view.is_none_or(|view| load(view.address(), 9) == 7));
+        job.barrier()?;
+        Ok(())
+    });
+}
+
 /// COH-16.3: Python's guards have views that outlive them. A program whose views are refused has no
 /// guard, and another node may own its bytes.
 #[test]
