@@ -89,6 +89,10 @@ bugs! {
     LendMarked,
     /// All collectives use one list of owned bytes.
     KeepOneOwnedList,
+    /// Bytes that were owned before an earlier collective count again.
+    KeepOwned,
+    /// Bytes that were owned under a lock are compared.
+    CompareUnderLock,
     /// Owned bytes are joined over a gap.
     JoinOwnedGaps,
     /// A group of elements is taken over from a process that lives.
@@ -221,6 +225,12 @@ mod of_tests {
                 Bug::LendMarked => "shm::segment::tests::guard_of_a_marked_array_lends_a_copy",
                 Bug::KeepOneOwnedList => {
                     "shm::segment::owned::tests::a_list_belongs_to_one_collective"
+                }
+                Bug::KeepOwned => {
+                    "shm::segment::tests::bytes_that_two_nodes_owned_are_found_by_all"
+                }
+                Bug::CompareUnderLock => {
+                    "shm::segment::tests::bytes_that_were_owned_under_a_lock_are_not_compared"
                 }
                 Bug::JoinOwnedGaps => {
                     "shm::segment::owned::tests::lists_overlap_if_a_byte_is_in_both"

@@ -157,7 +157,8 @@ impl OwnedRanges {
     /// Takes all ranges, in order and disjoint. There are none if they are too many.
     pub fn take(&mut self) -> Vec<Range<u64>> {
         self.join();
-        let taken = std::mem::take(self);
+        let ranges = if planted(Bug::KeepOwned) { self.ranges.clone() } else { Vec::new() };
+        let taken = std::mem::replace(self, OwnedRanges { ranges, is_beyond: false });
         if taken.is_beyond || taken.ranges.len() > RANGES_MAX { Vec::new() } else { taken.ranges }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::area::GUARDS_MAX;
 use super::shared::{Segment, SegmentMembers, segment_file_len};
-use super::{ArrayForm, SegmentNotes};
+use super::{ArrayForm, OwnedOverlap, SegmentTable};
 use crate::memory::tracking::{Attempt, Begun, GuardBytes, GuardKind, OtherNodes, sparse_file};
 use oikaze_protocol::Rank;
 use std::ops::Range;
@@ -15,6 +15,7 @@ const BYTES: usize = 1000;
 /// Nodes that map one array. None of their processes has ended at first.
 struct Nodes {
     segments: Vec<Arc<Segment>>,
+    tables: Vec<SegmentTable>,
     /// Rank of the node whose process has ended.
     ended: Arc<AtomicU32>,
 }
@@ -23,15 +24,18 @@ impl Nodes {
     fn new(nodes: u32) -> Nodes {
         let file = sparse_file("tests", segment_file_len(BYTES, nodes).unwrap()).unwrap();
         let (file, ended) = (Arc::new(file), Arc::new(AtomicU32::new(u32::MAX)));
-        let segment = |me| {
+        let tables: Vec<_> = (0..nodes).map(|_| SegmentTable::default()).collect();
+        let segment = |(me, table): (Rank, &SegmentTable)| {
             let ended = Arc::clone(&ended);
             let has_ended = Arc::new(move |rank: Rank| rank == ended.load(Ordering::Relaxed));
             let members = SegmentMembers { me, nodes, has_ended };
             let form = ArrayForm::new(&[BYTES], 1);
-            let notes = Arc::new(SegmentNotes::default());
-            Segment::new(&file, ("tests", BYTES), form, members, &notes).unwrap()
+            let segment = Segment::new(&file, ("tests", BYTES), form, members, table.notes());
+            let segment = segment.unwrap();
+            table.add(&segment);
+            segment
         };
-        Nodes { segments: (0..nodes).map(segment).collect(), ended }
+        Nodes { segments: (0..).zip(&tables).map(segment).collect(), tables, ended }
     }
 
     /// Ends the process of a node.
@@ -215,7 +219,7 @@ fn operation_is_in_the_way_of_guards_as_long_as_it_lasts() {
                 nodes.end(1, entry);
             }
             assert!(!nodes.may_write(1, 10..11), "{kind:?}");
-            // An operation of the other node must wait for the group, which is no error.
+            // An operation of the other node waits for the group, without an error.
             let waits = nodes.segments[1].operate(&guard, &mut || panic!("two are inside"));
             assert_eq!(waits, Ok(Attempt::Waits(Some(0))), "{kind:?}");
         });
@@ -223,4 +227,58 @@ fn operation_is_in_the_way_of_guards_as_long_as_it_lasts() {
         assert!(nodes.may_write(1, 8..16));
         assert_eq!(nodes.segments[1].operate(&guard, &mut || ()), Ok(Attempt::Done(())));
     }
+}
+
+impl Nodes {
+    /// Notes that a guard of a node owns these bytes.
+    fn own(&self, rank: usize, bytes: Range<u64>) {
+        self.segments[rank].note_owned(std::slice::from_ref(&bytes));
+    }
+
+    /// Lets all nodes come to a collective. Returns what all of them find.
+    fn come(&self, number: u64) -> Option<OwnedOverlap> {
+        self.tables.iter().for_each(|table| table.end_interval().tell(number));
+        let found = self.tables.iter().map(|table| OwnedOverlap::of(&table.all(), number));
+        let found: Vec<_> = found.collect();
+        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+        found.into_iter().next().flatten()
+    }
+}
+
+/// COH-16.3, COH-10.14
+#[test]
+fn bytes_that_two_nodes_owned_are_found_by_all() {
+    let nodes = Nodes::new(3);
+    nodes.own(0, 0..10);
+    nodes.own(1, 10..20);
+    nodes.own(2, 15..30);
+    let overlap = OwnedOverlap { array: "tests".to_owned(), ranks: [1, 2], bytes: 15..20 };
+    assert_eq!(nodes.come(1), Some(overlap));
+    assert_eq!(nodes.come(2), None);
+    // What a node owned before an earlier collective does not count.
+    for number in 3..9 {
+        let rank = number as usize % 3;
+        nodes.own(rank, 0..500);
+        nodes.own((rank + 1) % 3, 500..1000);
+        assert_eq!(nodes.come(number), None, "collective {number}");
+    }
+}
+
+/// COH-16.3
+#[test]
+fn bytes_that_were_owned_under_a_lock_are_not_compared() {
+    let nodes = Nodes::new(2);
+    let own_both = || (0..2).for_each(|rank| nodes.own(rank, 0..10));
+    nodes.tables[0].took_lock();
+    own_both();
+    nodes.tables[0].gave_lock_back();
+    assert_eq!(nodes.come(1), None, "an unlock ends the interval");
+    nodes.tables[0].took_lock();
+    own_both();
+    assert_eq!(nodes.come(2), None, "the lock is held");
+    own_both();
+    assert_eq!(nodes.come(3), None, "the lock is still held");
+    nodes.tables[0].gave_lock_back();
+    own_both();
+    assert!(nodes.come(4).is_some(), "the lock was given back before");
 }
