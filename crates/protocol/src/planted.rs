@@ -86,8 +86,8 @@ bugs! {
 }
 
 impl Bug {
-    /// Bugs of what a node tells others at a barrier in an arena (COH-16.3). A simulated cluster has
-    /// no arena.
+    /// Bugs of what a node tells others at a barrier in an arena (COH-16.3). A simulated cluster
+    /// has no arena.
     pub const OF_ARENAS: [Bug; 2] = [Bug::ForgetPagesToTell, Bug::ForgetDropsToTell];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared

@@ -44,7 +44,8 @@ fn check_merged(array: &SharedArray<u64>, nodes: usize) -> oikaze::Result<()> {
     let all = array.read(0..EACH * nodes)?;
     for of_node in all.chunks_exact(EACH) {
         let mut places = of_node.iter().enumerate();
-        let is_run = |at: usize| (10..20).contains(&at) || (at >= EACH / 2 && at < EACH / 2 + 10);
+        let runs = [10..20, EACH / 2..EACH / 2 + 10];
+        let is_run = |at: usize| runs.iter().any(|run| run.contains(&at));
         assert!(places.all(|(at, value)| *value == 0 || (*value == MERGED && is_run(at))));
         assert!(of_node[10..20].iter().all(|value| *value == of_node[10]), "a part of a run");
     }
@@ -190,12 +191,12 @@ fn node_killed_at_any_point_of_an_operation_is_in_nobodys_way() {
     let (mut nodes, killed) = kill_at_all_points("add", None, "done");
     let survivor = POINTS_MAX + 1;
     let all = format!("add-for {}", POINTS_MAX + 2);
-    let done = vec!["done"; POINTS_MAX + 2].join("|");
+    let done = ["done"; POINTS_MAX + 2].join("|");
     (0..2).for_each(|_| assert_eq!(nodes.ask(survivor, &all), done));
     assert_eq!(nodes.ask(survivor, "write-all"), "done");
     let sums = nodes.ask(survivor, "sums");
     // The node that was not killed has added its own, too.
-    let mut expected = vec!["[2, 2]"; POINTS_MAX + 2];
+    let mut expected = ["[2, 2]"; POINTS_MAX + 2];
     expected[POINTS_MAX] = "[3, 3]";
     let sums: Vec<_> = sums.trim_matches(['[', ']']).split("], [").collect();
     for (node, (sum, expected)) in sums.iter().zip(expected).enumerate() {
@@ -232,7 +233,7 @@ fn node_stopped_at_any_point_of_an_operation_keeps_others_waiting_for_their_time
     }
     nodes.all_do("barrier");
     let sums = nodes.ask(survivor, "sums");
-    let mut expected = vec!["[0, 0]"; POINTS_MAX + 2];
+    let mut expected = ["[0, 0]"; POINTS_MAX + 2];
     expected[POINTS_MAX] = "[1, 1]";
     for (sum, is_done) in expected.iter_mut().zip(outcomes) {
         *sum = if is_done { "[2, 2]" } else { "[1, 1]" };

@@ -1,5 +1,5 @@
-//! Points of arenas and segments, between the stores that other members see. A test kills or stops its process
-//! at one of them. Release builds have none.
+//! Points of arenas and segments, between the stores that other members see. A test kills or stops
+//! its process at one of them. Release builds have none.
 
 #[cfg(all(debug_assertions, not(all(test, loom))))]
 pub use counted::signal_at_point;

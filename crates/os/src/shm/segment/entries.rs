@@ -15,8 +15,8 @@ pub(super) struct OwnEntries {
 }
 
 impl OwnEntries {
-    /// Takes the first free entry, and a sequence for it. Returns `None` if all are in use that this
-    /// kind of guard may take.
+    /// Takes the first free entry, and a sequence for it. Returns `None` if all are in use that
+    /// this kind of guard may take.
     #[inline]
     pub fn take(&mut self, kind: GuardKind) -> Option<(usize, u64)> {
         let takes_all = kind == GuardKind::Merge || planted(Bug::KeepNoRoom);
