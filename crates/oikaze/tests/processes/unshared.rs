@@ -43,14 +43,14 @@ struct Limited(Resource, Rlimit);
 impl Limited {
     fn to(resource: Resource, limit: u64) -> Box<Limited> {
         let old = getrlimit(resource);
-        setrlimit(resource, Rlimit { current: Some(limit), ..old.clone() }).unwrap();
+        setrlimit(resource, Rlimit { current: Some(limit), ..old }).unwrap();
         Box::new(Limited(resource, old))
     }
 }
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        setrlimit(self.0, self.1.clone()).unwrap();
+        setrlimit(self.0, self.1).unwrap();
     }
 }
 
@@ -117,7 +117,7 @@ mod mappings {
         // SAFETY: the kernel chooses a place where nothing is.
         let first = unsafe { mmap_anonymous(std::ptr::null_mut(), pages * PAGE, none, flags) };
         let taken = Taken { first: first.unwrap(), pages, unmapped: room };
-        // Neighbours of another protection are other mappings.
+        // Adjacent pages of another protection are other mappings.
         let mut next = 1;
         // SAFETY: a page of the mapping above, which nothing uses.
         while unsafe { mprotect(taken.page(next), PAGE, MprotectFlags::READ) }.is_ok() {
