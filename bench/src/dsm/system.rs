@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use oikaze_os::features::Feature;
+use oikaze_os::memory::{collapses_files, huge_page};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -112,9 +113,11 @@ impl System {
     pub fn prepare(self, case: Case) -> Result<(), Error> {
         match self {
             Self::Mpi => mpi::build(case.program()).map(drop),
-            Self::OikazeSmall if oikaze_os::memory::huge_page().is_none() => Err(Error::new(
-                "this machine has no huge pages for arrays to compare small ones with (`oikaze doctor` says why); leave them out by --without oikaze-small",
-            )),
+            Self::OikazeSmall if huge_page().is_none() || collapses_files().is_err() => {
+                Err(Error::new(
+                    "this machine has no huge pages for arrays to compare small ones with (`oikaze doctor` says why); leave them out by --without oikaze-small",
+                ))
+            }
             _ if case.is_app() => program(case.program()).map(drop),
             _ => oikaze::program().map(drop),
         }

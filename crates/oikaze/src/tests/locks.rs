@@ -46,6 +46,9 @@ fn array_of_pages_may_be_declared_while_a_lock_is_held() {
     cluster_with(2, settings(), |job| {
         let held = if job.rank() == 0 { Some(job.lock(5)?) } else { None };
         let pages = array_of_pages(job, "pages")?;
+        // The other node has a copy of the page, which is old from then on.
+        assert_eq!(pages.read(0..1)?[0], 0);
+        job.all_reduce(0u32, Sum)?;
         if let Some(held) = held {
             pages.write(0..1)?[0] = 7;
             held.release()?;

@@ -100,9 +100,11 @@ fn uses_what_it_inherited() {
     let kept = job.keep(there.put_copy(8, &[0; 8]).unwrap().into_bits()).unwrap();
     job.barrier().unwrap();
     let held = job.lock(u64::from(me)).unwrap();
-    let mut parts = Some((array, inbox, queue, peer, there, push, held, job));
+    let released = job.lock(u64::from(me) + 10).unwrap();
+    let mut parts = Some((array, inbox, queue, peer, there, push, (held, released), job));
     let status = in_child_of_fork(|| {
-        let Some((array, inbox, queue, peer, there, push, held, job)) = parts.take() else {
+        let Some((array, inbox, queue, peer, there, push, (held, released), job)) = parts.take()
+        else {
             return 9;
         };
         let outcomes = [
@@ -121,6 +123,7 @@ fn uses_what_it_inherited() {
             ("rights", inbox.set_rights(Rights::NONE).err()),
             ("kept", job.kept::<oikaze::completion::Operation<u64>>(kept).err()),
             ("deregister", inbox.deregister().err()),
+            ("release", released.release().err()),
         ];
         let is_wrong = |error: &Option<Error>| {
             !error.as_ref().is_some_and(|error| error.to_string().contains("child of fork"))
@@ -132,10 +135,19 @@ fn uses_what_it_inherited() {
         i32::from(!wrong.is_empty() || !left)
     });
     assert_eq!(status.unwrap(), 0, "the child found something wrong");
-    let Some((array, inbox, queue, _, _, _, held, job)) = parts else {
+    let Some((array, inbox, queue, _, _, _, (held, released), job)) = parts else {
         panic!("the child took its copy only")
     };
+    std::thread::scope(|scope| {
+        for lock in [u64::from(me), u64::from(me) + 10] {
+            let job = &job;
+            let try_it = move || job.lock_for(lock, Duration::from_millis(20)).map(drop);
+            let tried = scope.spawn(try_it);
+            assert!(tried.join().unwrap().unwrap_err().is_timeout(), "the child gave {lock} back");
+        }
+    });
     held.release().unwrap();
+    released.release().unwrap();
     job.barrier().unwrap();
     assert!(array.read(0..LEN).unwrap().iter().all(|word| *word == 0));
     assert_eq!((inbox.load_u64(0).unwrap(), inbox.rights()), (0, Rights::ALL));

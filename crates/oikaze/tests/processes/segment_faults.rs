@@ -2,6 +2,7 @@
 //! process count as long as it lives, and no longer (COH-16.6, COH-16.9).
 
 use crate::process_job::ProcessJob;
+use oikaze::internal::lock_waiters;
 use oikaze::prelude::*;
 use oikaze_launch::Settings;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -60,6 +61,7 @@ fn plays_its_role() {
             "end" => say(&outcome(guard.take().unwrap().release())),
             "lock" => say(&outcome(locked(CALL_LIMIT).map(|held| lock = Some(held)))),
             "try to lock" => say(&outcome(locked(SOON).map(|held| lock = Some(held)))),
+            "count" => say(&lock_waiters(&job, LOCK).unwrap().to_string()),
             "unlock" => say(&outcome(lock.take().unwrap().release())),
             "wait for a loss" => {
                 let lost = job.receive(Some(0)).map(drop).unwrap_err();
@@ -152,6 +154,14 @@ impl Nodes {
     pub fn ask(&mut self, rank: usize, work: &str) -> String {
         self.begin(rank, work);
         self.answer(rank, work)
+    }
+
+    /// Waits until this many requests wait for the lock, as this node sees it.
+    fn wait_for_waiters(&mut self, rank: usize, count: usize) {
+        let begun = Instant::now();
+        while self.ask(rank, "count") != count.to_string() {
+            assert!(begun.elapsed() < HANG, "nobody waits");
+        }
     }
 
     /// Lets all nodes do something at the same time.
@@ -302,6 +312,7 @@ fn lock_of_a_killed_node_is_lost_to_those_who_wait_and_those_who_come() {
     nodes.all_do("barrier");
     assert_eq!(nodes.ask(0, "lock"), "done");
     nodes.begin(1, "lock");
+    nodes.wait_for_waiters(2, 1);
     nodes.kill(0);
     let texts = [nodes.answer(1, "lock"), nodes.ask(2, "lock"), nodes.ask(1, "lock")];
     for text in texts {
@@ -317,7 +328,9 @@ fn lock_passes_over_a_node_that_was_killed_while_it_waited() {
         nodes.all_do("barrier");
         assert_eq!(nodes.ask(0, "lock"), "done");
         nodes.begin(1, "lock");
+        nodes.wait_for_waiters(2, 1);
         nodes.begin(2, "lock");
+        nodes.wait_for_waiters(0, 2);
         if round % 2 == 0 {
             nodes.kill(1);
             assert_eq!(nodes.ask(0, "unlock"), "done");

@@ -2,6 +2,7 @@
 //! itself.
 
 use crate::support::both_ways::cluster;
+use oikaze::internal::lock_waiters;
 use oikaze::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -82,12 +83,24 @@ fn late_request_leaves_the_queue_of_a_lock() {
     });
 }
 
-/// More threads wait than a lock of the table has room for.
+/// COH-16.10: more threads wait than a lock of the table has room for.
 #[test]
 fn many_threads_wait_for_one_lock() {
     cluster(2, |job| {
         let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
+        let held = if job.rank() == 0 { Some(job.lock(3)?) } else { None };
+        job.all_reduce(0u32, Sum)?;
         thread::scope(|scope| {
+            if let Some(held) = held {
+                scope.spawn(move || {
+                    // A request that ends keeps its place until the lock is free.
+                    assert!(job.lock_for(3, Duration::from_millis(1)).is_err());
+                    while lock_waiters(job, 3).is_some_and(|waiting| waiting < 50) {
+                        thread::yield_now();
+                    }
+                    held.release().unwrap();
+                });
+            }
             for _ in 0..50 {
                 scope.spawn(|| {
                     let held = job.lock_for(3, LIMIT).unwrap();

@@ -112,11 +112,12 @@ fn collapse(alias: &Mapping, at: usize, size: usize) -> bool {
     unsafe { libc::madvise(alias.base().as_ptr().add(at).cast(), size, COLLAPSE) == 0 }
 }
 
-/// Tries whether the kernel makes huge pages for a memory file.
+/// Tries whether the kernel makes huge pages for a memory file, as arrays of one machine are in. It
+/// need not where there are none ([`huge_page`]).
 ///
 /// # Errors
 /// The kernel refuses, or has no memory for the trial.
-pub(crate) fn collapses_files() -> Result<(), MemoryError> {
+pub fn collapses_files() -> Result<(), MemoryError> {
     let Some(size) = huge_page() else { return Ok(()) };
     let file = memfd::sparse("oikaze:doctor", size)?;
     let mapping = Mapping::of_file_aligned(file.as_fd(), size, size)?;

@@ -47,8 +47,7 @@ pub(crate) use available::memory_left;
 pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
 pub use error::{AccessError, MemoryError};
 pub use gather::Gather;
-pub(crate) use huge::collapses_files;
-pub use huge::{PageSize, ask_for_huge_pages, huge_page};
+pub use huge::{PageSize, ask_for_huge_pages, collapses_files, huge_page};
 #[cfg(not(all(test, loom)))]
 pub(crate) use memfd::sealed as sealed_file;
 pub(crate) use memfd::{lasting_len, reserve as reserve_file};

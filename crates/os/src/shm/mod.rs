@@ -40,8 +40,11 @@ mod watch;
 #[doc(hidden)]
 pub use arena::signal_at_point;
 #[cfg(not(all(test, loom)))]
-pub use arena::{Arena, ArenaEvent, ArenaWait, JobLocks, LockEntry, LockHost, arena_memory};
-pub use arena::{CallWay, LockState, LockTicket, MEMBERS_MAX};
+pub use arena::{Arena, ArenaEvent, ArenaWait, arena_memory};
+pub use arena::{CallWay, MEMBERS_MAX};
+#[cfg(not(all(test, loom)))]
+pub use arena::{JobLocks, LockEntry, LockHost, LockWaiter};
+pub use arena::{LockLoss, LockState, LockTicket};
 pub use arena::{PIECE_BYTES, PieceNumber, SLOT_BYTES, SlotHead};
 #[cfg(not(all(test, loom)))]
 pub use control_socket::{CONTROL_MESSAGE_MAX, ControlMessage, ControlSocket, WrongUser};

@@ -5,9 +5,9 @@
 use super::driver::WakeSource;
 use super::parts::Node;
 use super::waits::{WaitSubject, Waits};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use oikaze_engine::{Failure, Request, Value};
-use oikaze_os::shm::{Arena, LockEntry, LockState, LockTicket};
+use oikaze_os::shm::{Arena, LockEntry, LockLoss, LockState, LockTicket, LockWaiter};
 use oikaze_protocol::coherence::CoherenceError;
 use std::fmt;
 use std::sync::Arc;
@@ -36,15 +36,17 @@ impl fmt::Display for LockName<'_> {
     }
 }
 
-/// Wait of a thread for a lock in the arena. Ends when it is dropped.
-struct LockWait<'a> {
+/// Request of a thread for a lock in the arena, or the lock itself. Ends when it is dropped, also
+/// by a panic.
+struct LockRequest<'a> {
     node: &'a Node,
     arena: &'a Arena,
     lock: u64,
     entry: LockEntry,
     /// `None` while there is no room in the queue.
     ticket: Option<LockTicket>,
-    is_noted: bool,
+    /// Note that this thread waits.
+    noted: Option<LockWaiter>,
 }
 
 impl Node {
@@ -66,25 +68,26 @@ impl Node {
         self.waits.check_lock_is_not_mine(lock)?;
         let mut held = AcquiredLock { number: lock, ticket: None, by_manager: false };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut entry = None;
         if let Some(arena) = self.coherence.calls.arena() {
             self.check_process(|| self.waits.lock_text(lock))?;
             if let Some(over) = self.departures.over() {
                 return Err(self.departures.failure(&LockName { waits: &self.waits, lock }, over));
             }
-            if let Some(entry) = arena.locks().entry(lock) {
-                held.ticket = Some(acquire_entry(self, arena, (lock, entry), limit)?);
+            if let Some(place) = arena.locks().entry(lock) {
+                let mut request = LockRequest::new(self, arena, (lock, place));
+                request.acquire(limit)?;
+                entry = Some(request);
             }
         }
-        if held.ticket.is_none() || self.has_pages() {
+        if entry.is_none() || self.has_pages() {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if let Err(error) = acquire_from_manager(self, lock, left) {
-                held.give_entry_back(self);
-                return Err(error);
-            }
+            acquire_from_manager(self, lock, left)?;
             held.by_manager = true;
         } else {
             self.coherence.locks.note_taken();
         }
+        held.ticket = entry.and_then(LockRequest::keep);
         self.waits.took_lock(lock);
         self.coherence.segments.took_lock();
         Ok(held)
@@ -94,129 +97,128 @@ impl Node {
     ///
     /// # Errors
     /// A node that the lock needs is lost, or the time limit passed. The lock is given back in
-    /// these cases, too.
+    /// these cases, too. In a child of fork, it is not.
     #[track_caller]
     pub fn give_lock_back(&self, held: AcquiredLock, limit: Option<Duration>) -> Result<()> {
-        self.waits.gave_lock_back(held.number);
+        let AcquiredLock { number: lock, ticket, by_manager } = held;
+        let name = LockName { waits: &self.waits, lock };
+        self.check_process(|| format!("giving back {name}"))?;
+        self.waits.gave_lock_back(lock);
         self.coherence.segments.gave_lock_back();
+        // Given back at the end, behind the manager's part.
+        let arena = self.coherence.calls.arena();
+        let entry = arena.zip(ticket).map(|(arena, ticket)| LockRequest {
+            ticket: Some(ticket),
+            ..LockRequest::of(self, arena, (lock, ticket.lock_entry()))
+        });
         // An array may have been declared meanwhile, and the next holder asks for what was written
         // to it. Nobody else asks the manager now.
-        let asks_now = !held.by_manager && self.has_pages();
-        let acquired = match asks_now {
-            true => acquire_from_manager(self, held.number, limit),
-            false => Ok(()),
-        };
-        let outcome = match acquired {
-            Ok(()) if held.by_manager || asks_now => give_manager_back(self, held.number, limit),
-            outcome => outcome,
-        };
-        held.give_entry_back(self);
+        if !by_manager && self.has_pages() {
+            if let Err(error) = acquire_from_manager(self, lock, limit) {
+                if let Some(entry) = &entry {
+                    entry.arena.locks().lose(entry.entry);
+                }
+                return Err(error);
+            }
+            self.coherence.locks.note_acquired_late();
+            give_manager_back(self, lock, limit)?;
+        } else if by_manager {
+            give_manager_back(self, lock, limit)?;
+        }
+        drop(entry);
         match self.departures.over() {
-            Some(over) if outcome.is_ok() => {
-                let name = LockName { waits: &self.waits, lock: held.number };
-                Err(self.departures.failure(&format_args!("giving back {name}"), over))
-            }
-            _ => outcome,
+            Some(over) => Err(self.departures.failure(&format_args!("giving back {name}"), over)),
+            None => Ok(()),
         }
     }
 }
 
-impl AcquiredLock {
-    fn give_entry_back(&self, node: &Node) {
-        if let (Some(arena), Some(ticket)) = (node.coherence.calls.arena(), self.ticket) {
-            arena.locks().give_back(ticket, node);
-        }
+impl<'a> LockRequest<'a> {
+    /// Makes the request of a lock, without a ticket.
+    fn of(node: &'a Node, arena: &'a Arena, (lock, entry): (u64, LockEntry)) -> LockRequest<'a> {
+        LockRequest { node, arena, lock, entry, ticket: None, noted: None }
     }
-}
 
-/// Acquires a lock in the arena.
-#[track_caller]
-fn acquire_entry(
-    node: &Node,
-    arena: &Arena,
-    (lock, entry): (u64, LockEntry),
-    limit: Option<Duration>,
-) -> Result<LockTicket> {
-    let ticket = arena.locks().request(entry, node);
-    if let Some(ticket) = ticket {
+    /// Requests a lock.
+    fn new(node: &'a Node, arena: &'a Arena, place: (u64, LockEntry)) -> LockRequest<'a> {
+        let ticket = arena.locks().request(place.1, node);
+        LockRequest { ticket, ..LockRequest::of(node, arena, place) }
+    }
+
+    /// Returns the ticket of the lock that this thread has got, and keeps the lock.
+    fn keep(mut self) -> Option<LockTicket> {
+        self.forget();
+        self.ticket.take()
+    }
+
+    #[inline]
+    fn has_lock(&self) -> bool {
+        self.ticket.is_some_and(|ticket| self.arena.locks().look(ticket) == LockState::Holds)
+    }
+
+    /// Waits for the lock. After an error, this thread does not have it.
+    #[track_caller]
+    fn acquire(&mut self, limit: Option<Duration>) -> Result<()> {
+        let (node, lock) = (self.node, self.lock);
         let mut polls = node.word_polls();
-        loop {
-            if arena.locks().look(ticket) == LockState::Holds {
-                return Ok(ticket);
-            }
-            if !polls.wait() {
-                break;
-            }
+        while !self.has_lock() && polls.wait() {}
+        let subject = || WaitSubject::Lock { number: lock, text: node.waits.lock_text(lock) };
+        let name = LockName { waits: &node.waits, lock };
+        let outcome =
+            node.outcome_from(WakeSource::Arena, &subject, &name, || self.outcome(), limit);
+        match outcome {
+            Ok(_) => Ok(()),
+            // The lock was granted just now.
+            Err(error) if error.is_timeout() && self.has_lock() => Ok(()),
+            Err(error) => Err(node.waits.explain_timeout(error, &subject())),
         }
     }
-    let mut wait = LockWait { node, arena, lock, entry, ticket, is_noted: false };
-    let subject = || WaitSubject::Lock { number: lock, text: node.waits.lock_text(lock) };
-    let name = LockName { waits: &node.waits, lock };
-    let ready = || wait.outcome();
-    let outcome = node.outcome_from(WakeSource::Arena, &subject, &name, ready, limit);
-    match (wait.end(), outcome) {
-        (Some(ticket), Ok(_)) => Ok(ticket),
-        // The lock was granted just now, so this thread holds it.
-        (Some(ticket), Err(error)) if error.is_timeout() => Ok(ticket),
-        (ticket, outcome) => {
-            if let Some(ticket) = ticket {
-                arena.locks().give_back(ticket, node);
-            }
-            let left = || Error::failed(name.to_string(), Failure::Left);
-            Err(node.waits.explain_timeout(outcome.err().unwrap_or_else(left), &subject()))
-        }
-    }
-}
 
-impl LockWait<'_> {
     /// Returns the outcome of the wait, if it is known.
     fn outcome(&mut self) -> Option<std::result::Result<Value, Failure>> {
         let locks = self.arena.locks();
-        if self.ticket.is_none() {
-            self.ticket = locks.request(self.entry, self.node);
+        let doing = || format!("lock {}", self.lock);
+        if let Some(loss) = locks.loss(self.entry, self.node) {
+            return Some(Err(Failure::Coherence(match loss {
+                LockLoss::Died(rank) => CoherenceError::NodeDead { doing: doing(), rank },
+                LockLoss::Unfit(rank) => CoherenceError::LockBroken { doing: doing(), rank },
+            })));
         }
-        if let Some(ticket) = self.ticket {
-            if !std::mem::replace(&mut self.is_noted, true) {
-                self.arena.begin_lock_wait(ticket);
-            }
-            match locks.look(ticket) {
-                LockState::Holds => return Some(Ok(Value::Done)),
-                LockState::Waits | LockState::Granted => {
-                    // A node may have ended before it could hand the lock over.
-                    locks.hand_over(ticket, self.node);
-                }
-                // Others took this node for dead.
-                LockState::Done => {
-                    self.forget();
-                    self.ticket = None;
-                }
-            }
+        if locks.is_leaving() {
+            return Some(Err(Failure::Left));
         }
-        if let Some(rank) = locks.dead_holder(self.entry, self.node) {
-            let doing = format!("lock {}", self.lock);
-            return Some(Err(Failure::Coherence(CoherenceError::NodeDead { doing, rank })));
+        if self.has_lock() {
+            return Some(Ok(Value::Done));
         }
-        self.node.departures.over().map(Err)
+        match self.ticket {
+            // Others took this node for dead, or there was no room.
+            None => self.ticket = locks.request(self.entry, self.node),
+            Some(ticket) if locks.look(ticket) == LockState::Done => self.ticket = None,
+            // A node may have ended before it could hand the lock over.
+            Some(ticket) => locks.hand_over(ticket, self.node),
+        }
+        let waiter = LockWaiter { entry: self.entry, ticket: self.ticket };
+        if self.noted != Some(waiter) {
+            self.forget();
+            self.noted = Some(waiter);
+            self.arena.begin_lock_wait(waiter);
+        }
+        if self.has_lock() { Some(Ok(Value::Done)) } else { self.node.departures.over().map(Err) }
     }
 
     fn forget(&mut self) {
-        if let Some(ticket) = self.ticket
-            && std::mem::take(&mut self.is_noted)
-        {
-            self.arena.locks().end_wait(ticket);
+        if let Some(waiter) = self.noted.take() {
+            self.arena.locks().end_wait(waiter);
         }
     }
+}
 
-    /// Ends the wait. Returns its ticket if that has the lock.
-    fn end(mut self) -> Option<LockTicket> {
+impl Drop for LockRequest<'_> {
+    fn drop(&mut self) {
         self.forget();
-        let ticket = self.ticket?;
-        let locks = self.arena.locks();
-        if locks.look(ticket) != LockState::Holds && locks.cancel(ticket) {
-            locks.hand_over(ticket, self.node);
-            return None;
+        if let (Some(ticket), Some(node)) = (self.ticket, self.node.enter()) {
+            self.arena.locks().end(ticket, node);
         }
-        (locks.look(ticket) == LockState::Holds).then_some(ticket)
     }
 }
 

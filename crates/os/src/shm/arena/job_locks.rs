@@ -1,13 +1,14 @@
 //! One node's side of the locks in an arena: what its threads wait for, and whom they wake.
 
-use super::locks::{LockState, LockTicket, Locks};
+use super::locks::{LockLoss, LockState, LockTicket, Locks};
 use super::words::Words;
+use crate::processes::signals::{Locked, locked};
 use crate::shm::control_socket::ControlSocket;
 use crate::shm::memory::{Ordering, fence};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::LockView;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Node whose threads take locks.
@@ -24,26 +25,69 @@ pub struct JobLocks {
     locks: Locks,
     words: Words,
     me: Rank,
+    members: u32,
     /// Control sockets to the other members, by which sleepers are woken.
     lines: BTreeMap<Rank, Arc<ControlSocket>>,
-    /// Tickets for which threads of this node wait.
-    waiting: Mutex<Vec<LockTicket>>,
+    /// Locks for which threads of this node wait.
+    waiting: Mutex<Vec<LockWaiter>>,
     /// Their number, for readers that need no lock.
     count: AtomicUsize,
+    /// Is `true` once this node leaves, and takes no lock any more.
+    is_leaving: AtomicBool,
 }
 
 /// Lock that has an entry in an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockEntry(usize);
 
+#[cfg(test)]
+impl LockEntry {
+    /// Returns the place of the entry among all.
+    pub(super) fn place(self) -> usize {
+        self.0
+    }
+}
+
+/// Thread of this node that waits for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWaiter {
+    /// Lock that it waits for.
+    pub entry: LockEntry,
+    /// Its request, or `None` while there is no room for it.
+    pub ticket: Option<LockTicket>,
+}
+
+impl LockTicket {
+    /// Returns the entry of the lock that was requested.
+    #[must_use]
+    pub fn lock_entry(self) -> LockEntry {
+        LockEntry(self.entry())
+    }
+}
+
 impl JobLocks {
     pub(super) fn new(
         locks: Locks,
         words: Words,
-        me: Rank,
+        (me, members): (Rank, u32),
         lines: BTreeMap<Rank, Arc<ControlSocket>>,
     ) -> JobLocks {
-        JobLocks { locks, words, me, lines, waiting: Mutex::default(), count: AtomicUsize::new(0) }
+        JobLocks {
+            locks,
+            words,
+            me,
+            members,
+            lines,
+            waiting: Mutex::default(),
+            count: AtomicUsize::new(0),
+            is_leaving: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the memory of the locks.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> crate::shm::memory::Memory {
+        self.locks.memory()
     }
 
     /// Returns the entry of a lock, or `None` if the lock belongs to its manager (COH-7), which all
@@ -60,14 +104,25 @@ impl JobLocks {
         self.locks.known_entry(lock).map(|entry| self.locks.view(entry))
     }
 
-    /// Requests a lock. Returns `None` while as many requests wait as there is room for. The caller
-    /// [looks](JobLocks::look) whether it has the lock.
+    /// Requests a lock. Returns `None` while there is no room for the request, and once this node
+    /// leaves. The caller [looks](JobLocks::look) whether it has the lock.
     #[inline]
     #[must_use]
     pub fn request(&self, LockEntry(entry): LockEntry, host: &impl LockHost) -> Option<LockTicket> {
-        let ticket = self.locks.take_ticket(entry)?;
+        if self.is_leaving() {
+            return None;
+        }
+        let ticket = self.locks.take_ticket(entry).or_else(|| self.request_room(entry, host))?;
         self.hand_over(ticket, host);
         Some(ticket)
+    }
+
+    #[cold]
+    fn request_room(&self, entry: usize, host: &impl LockHost) -> Option<LockTicket> {
+        // Tickets that are over may fill the queue, and nobody else may look at them.
+        self.hand_over(LockTicket::of_nobody(entry), host);
+        self.locks.ask_for_room(entry);
+        self.locks.take_ticket(entry)
     }
 
     /// Returns the state of a request of this node, which takes the lock if it was granted.
@@ -78,93 +133,135 @@ impl JobLocks {
     }
 
     /// Gives the lock to the next request that waits, if it is free. Another node may have ended
-    /// before it could.
+    /// before it could. The caller looks at the ticket afterwards.
     #[inline]
     pub fn hand_over(&self, ticket: LockTicket, host: &impl LockHost) {
-        match self.locks.advance(ticket, &|rank| host.is_dead(rank)) {
+        match self.locks.advance(ticket, &|rank| self.is_dead(rank, host)) {
             None => {}
-            Some(rank) if rank == self.me => host.wake_waiting(),
+            Some(rank) if rank == self.me => {
+                host.wake_waiting();
+                self.words.wake_own();
+            }
             Some(rank) => self.wake(rank),
+        }
+        if self.locks.gives_room(ticket.entry()) {
+            self.wake_all(host);
         }
     }
 
-    /// Wakes a member that sleeps, after its ticket was granted.
+    /// Returns `true` if a node is dead, or there is none of this rank.
+    fn is_dead(&self, rank: Rank, host: &impl LockHost) -> bool {
+        rank >= self.members || host.is_dead(rank)
+    }
+
+    /// Wakes another member that sleeps, after something has changed for which it waits.
     fn wake(&self, rank: Rank) {
-        // Either this node sees that the member sleeps, or the member sees the grant
+        // Either this node sees that the member sleeps, or the member sees the change
         // (`Words::fall_asleep`).
         fence(Ordering::SeqCst);
-        let Ok(member) = usize::try_from(rank) else { return };
-        if let Some(line) = self.lines.get(&rank)
-            && self.words.take_sleeper(member)
+        let member = rank as usize;
+        if self.words.take_sleeper(member)
+            && let Some(line) = self.lines.get(&rank)
         {
             line.wake();
         }
         self.words.wake(self.words.take_word_sleeper_of_lock(member));
     }
 
-    /// Returns the node that has a lock and knows it, if it is dead. Nobody gets the lock any more.
-    #[must_use]
-    pub fn dead_holder(&self, LockEntry(entry): LockEntry, host: &impl LockHost) -> Option<Rank> {
-        match self.locks.holder(entry)? {
-            (rank, LockState::Holds) if host.is_dead(rank) => Some(rank),
-            _ => None,
-        }
+    #[cold]
+    fn wake_all(&self, host: &impl LockHost) {
+        (0..self.members).filter(|rank| *rank != self.me).for_each(|rank| self.wake(rank));
+        host.wake_waiting();
+        self.words.wake_own();
     }
 
-    /// Ends a request that no thread waits for any longer. Returns `false` if it has the lock.
-    #[must_use]
-    pub fn cancel(&self, ticket: LockTicket) -> bool {
-        self.locks.cancel(ticket)
-    }
-
-    /// Gives a lock back. The ticket may have been given back before, when the node left.
+    /// Returns why nobody gets a lock any more, if so: its holder is dead, or was unfit.
     #[inline]
-    pub fn give_back(&self, ticket: LockTicket, host: &impl LockHost) {
+    #[must_use]
+    pub fn loss(&self, LockEntry(entry): LockEntry, host: &impl LockHost) -> Option<LockLoss> {
+        if let Some((rank, LockState::Holds)) = self.locks.holder(entry)
+            && self.is_dead(rank, host)
+        {
+            // The node may go on later, and give the lock back.
+            self.locks.lose(entry, LockLoss::Died(rank));
+        }
+        self.locks.loss(entry)
+    }
+
+    /// Lets nobody get a lock any more, because this node cannot tell what it wrote under it.
+    pub fn lose(&self, LockEntry(entry): LockEntry) {
+        self.locks.lose(entry, LockLoss::Unfit(self.me));
+    }
+
+    /// Ends a request, or gives its lock back. The ticket may be over already, because this node
+    /// leaves.
+    #[inline]
+    pub fn end(&self, ticket: LockTicket, host: &impl LockHost) {
+        if self.locks.cancel(ticket) {
+            return self.hand_over(ticket, host);
+        }
+        // It may have been granted just now.
+        let _ = self.locks.look(ticket);
         if self.locks.give_back(ticket) {
             self.hand_over(ticket, host);
         }
     }
 
-    /// Gives back all locks that this node has, because it leaves.
+    /// Gives back all locks that this node has, because it leaves. It takes none any more.
     pub fn give_all_back(&self, host: &impl LockHost) {
+        self.is_leaving.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         for entry in self.locks.taken_entries() {
             while let Some(ticket) = self.locks.own_ticket(entry) {
-                // A thread that was granted it has not looked yet.
-                let _ = self.locks.look(ticket);
-                self.give_back(ticket, host);
+                self.end(ticket, host);
             }
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<LockTicket>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns `true` once this node leaves, and takes no lock any more.
+    #[inline]
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::SeqCst)
     }
 
-    /// Notes that a thread of this node waits for this request.
-    pub(super) fn begin_wait(&self, ticket: LockTicket) {
+    fn waiting(&self) -> Locked<MutexGuard<'_, Vec<LockWaiter>>> {
+        // Turns look at the list, and a handler of this thread may wait for one.
+        locked(|| self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that a thread of this node waits.
+    pub(super) fn begin_wait(&self, waiter: LockWaiter) {
         let mut waiting = self.waiting();
-        waiting.push(ticket);
+        waiting.push(waiter);
         self.count.store(waiting.len(), Ordering::SeqCst);
     }
 
-    /// Notes that no thread waits for this request any more.
-    pub fn end_wait(&self, ticket: LockTicket) {
+    /// Notes that a thread of this node has waited.
+    pub fn end_wait(&self, waiter: LockWaiter) {
         let mut waiting = self.waiting();
-        waiting.retain(|other| *other != ticket);
+        if let Some(at) = waiting.iter().position(|other| *other == waiter) {
+            waiting.swap_remove(at);
+        }
         self.count.store(waiting.len(), Ordering::SeqCst);
     }
 
-    /// Returns the number of requests for which threads of this node wait.
+    /// Returns `true` if threads of this node wait for locks.
     #[inline]
     #[must_use]
-    pub fn waits(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
+    pub fn has_waits(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
     }
 
-    /// Returns `true` if a lock was granted to a thread of this node that has not looked yet.
+    /// Returns `true` if a thread of this node that waits has got its lock, or has room for its
+    /// request now.
     #[inline]
     #[must_use]
-    pub fn is_granted_here(&self) -> bool {
-        self.waits() > 0 && self.waiting().iter().any(|ticket| self.locks.is_granted(*ticket))
+    pub fn is_over_here(&self) -> bool {
+        let is_over = |waiter: &LockWaiter| match waiter.ticket {
+            Some(ticket) => self.locks.has_lock(ticket),
+            None => self.locks.has_room(waiter.entry.0),
+        };
+        self.has_waits() && self.waiting().iter().any(is_over)
     }
 }

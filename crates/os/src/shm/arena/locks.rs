@@ -25,6 +25,10 @@ const NUMBER: usize = 0;
 const HEAD: usize = 8;
 /// Place of the next ticket to be taken. It may be late.
 const TAIL: usize = 16;
+/// Place of the reason why nobody gets the lock any more ([`LockLoss`]), or 0.
+const LOSS: usize = 24;
+/// Place of a word that is not 0 if a member has found no room in the queue.
+const NO_ROOM: usize = 32;
 /// Place of the words of the tickets, in turn.
 const TICKETS: usize = 64;
 /// Bytes of an entry.
@@ -38,6 +42,45 @@ pub(super) const LOCKS_LEN: usize = ENTRIES * ENTRY;
 pub struct LockTicket {
     entry: usize,
     number: u64,
+}
+
+impl LockTicket {
+    /// Returns the place of the ticket's lock.
+    pub(super) fn entry(self) -> usize {
+        self.entry
+    }
+
+    /// Returns a ticket that no member has.
+    pub(super) fn of_nobody(entry: usize) -> LockTicket {
+        LockTicket { entry, number: u64::MAX }
+    }
+}
+
+/// Reason why nobody gets a lock any more: what it protects may be half changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockLoss {
+    /// This member died while it had the lock.
+    Died(Rank),
+    /// This member could not tell what it wrote while it had the lock.
+    Unfit(Rank),
+}
+
+impl LockLoss {
+    fn to_word(self) -> u64 {
+        match self {
+            LockLoss::Died(rank) => u64::from(rank) << 2 | 1,
+            LockLoss::Unfit(rank) => u64::from(rank) << 2 | 2,
+        }
+    }
+
+    fn of_word(word: u64) -> Option<LockLoss> {
+        let rank = (word >> 2) as Rank;
+        match word & 3 {
+            0 => None,
+            1 => Some(LockLoss::Died(rank)),
+            _ => Some(LockLoss::Unfit(rank)),
+        }
+    }
 }
 
 /// State of a ticket.
@@ -100,6 +143,12 @@ impl Locks {
     /// Takes the memory of all locks, which is zero at first.
     pub fn new(memory: Memory, me: Rank) -> Locks {
         Locks { memory, me }
+    }
+
+    /// Returns the memory of all locks.
+    #[cfg(all(test, not(loom)))]
+    pub fn memory(&self) -> Memory {
+        self.memory.clone()
     }
 
     /// Returns the entry of a lock, and takes one for a new number. Returns `None` if there is no
@@ -204,10 +253,43 @@ impl Locks {
         }
     }
 
-    /// Returns `true` if this ticket of this member has been granted, and nobody has looked yet.
-    pub fn is_granted(&self, ticket: LockTicket) -> bool {
+    /// Returns `true` if this ticket has the lock, whether its member knows that or not.
+    pub fn has_lock(&self, ticket: LockTicket) -> bool {
         let word = self.word(ticket.entry, ticket.number);
-        word.round() == TicketWord::round_of(ticket.number) && word.state() == LockState::Granted
+        let has_it = matches!(word.state(), LockState::Granted | LockState::Holds);
+        has_it && word.round() == TicketWord::round_of(ticket.number)
+    }
+
+    /// Returns `true` if a ticket can be taken.
+    pub fn has_room(&self, entry: usize) -> bool {
+        let tail = self.memory.load(entry + TAIL, Ordering::Acquire);
+        let head = self.memory.load(entry + HEAD, Ordering::Acquire);
+        tail.wrapping_sub(head) < QUEUE
+    }
+
+    /// Notes that a member waits for room in a queue. It looks for room once more afterwards.
+    pub fn ask_for_room(&self, entry: usize) {
+        self.memory.or(entry + NO_ROOM, 1);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Returns `true` if members wait for room in a queue that has some now. They must be told.
+    #[inline]
+    pub fn gives_room(&self, entry: usize) -> bool {
+        self.memory.load(entry + NO_ROOM, Ordering::Relaxed) != 0
+            && self.has_room(entry)
+            && self.memory.and(entry + NO_ROOM, 0) != 0
+    }
+
+    /// Returns why nobody gets a lock any more, if so.
+    #[inline]
+    pub fn loss(&self, entry: usize) -> Option<LockLoss> {
+        LockLoss::of_word(self.memory.load(entry + LOSS, Ordering::Acquire))
+    }
+
+    /// Notes that nobody gets a lock any more. The first reason stays.
+    pub fn lose(&self, entry: usize, loss: LockLoss) {
+        self.memory.exchange(entry + LOSS, 0, loss.to_word());
     }
 
     /// Ends a ticket that waits. Returns `false` if it has the lock by now.
@@ -237,8 +319,9 @@ impl Locks {
     }
 
     /// Gives a free lock to the first ticket that waits. Returns the member that has it now, if it
-    /// must be told. The ticket `mine` of this member takes the lock at once. A member that
-    /// `is_dead` gets no lock, and none that it does not know of stays with it.
+    /// must be told. `ticket`, which is of this member or of nobody, takes the lock at once. Tickets
+    /// of members that are dead are passed over, unless their members have seen that they have the
+    /// lock.
     #[inline]
     pub fn advance(&self, ticket: LockTicket, is_dead: &impl Fn(Rank) -> bool) -> Option<Rank> {
         let entry = ticket.entry;
@@ -253,12 +336,17 @@ impl Locks {
                 continue;
             }
             match word.state() {
-                LockState::Done => self.pass(entry + HEAD, head),
+                LockState::Done => {
+                    self.pass(entry + HEAD, head);
+                    // For a member that asks for room.
+                    fence(Ordering::SeqCst);
+                }
                 LockState::Holds => return None,
                 LockState::Waits | LockState::Granted
                     if is_dead(word.rank()) && !planted(Bug::GrantToDead) =>
                 {
                     self.change(entry, head, word, LockState::Done);
+                    fence(Ordering::SeqCst);
                 }
                 LockState::Granted => return None,
                 LockState::Waits if head == ticket.number => {

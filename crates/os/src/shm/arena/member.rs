@@ -1,7 +1,7 @@
 //! One node's side of an arena.
 
-use super::job_locks::JobLocks;
-use super::locks::{LOCKS_LEN, LockTicket, Locks};
+use super::job_locks::{JobLocks, LockWaiter};
+use super::locks::{LOCKS_LEN, Locks};
 use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::slots::{self, SlotHead, Slots};
 use super::words::{self, CallWay, MEMBERS_MAX, WordSleep, Words};
@@ -55,8 +55,8 @@ pub enum ArenaEvent {
 pub struct ArenaWait {
     call: u64,
     event: Option<ArenaEvent>,
-    /// Number of locks for which threads wait.
-    locks: usize,
+    /// Is `true` if threads wait for locks.
+    locks: bool,
 }
 
 /// Bits of a member's number.
@@ -139,7 +139,12 @@ impl Arena {
         let (place, count) = (me as usize, members as usize);
         let words = Words::new(words, place, count);
         Ok(Arena {
-            locks: JobLocks::new(Locks::new(locks, me), words.clone(), me, lines.clone()),
+            locks: JobLocks::new(
+                Locks::new(locks, me),
+                words.clone(),
+                (me, members),
+                lines.clone(),
+            ),
             words,
             slots: Slots::new(slots, place, count),
             pieces: PieceBuffers::new(pieces, place, count),
@@ -157,10 +162,10 @@ impl Arena {
         &self.locks
     }
 
-    /// Notes that a thread of this node waits for this request of a lock. A thread that sleeps
-    /// since before is woken, too, when it is granted. The caller looks once more afterwards.
-    pub fn begin_lock_wait(&self, ticket: LockTicket) {
-        self.locks.begin_wait(ticket);
+    /// Notes that a thread of this node waits for a lock. A thread that sleeps since before is woken,
+    /// too, when the lock is granted. The caller looks once more afterwards.
+    pub fn begin_lock_wait(&self, waiter: LockWaiter) {
+        self.locks.begin_wait(waiter);
         self.note_wait();
     }
 
@@ -253,14 +258,14 @@ impl Arena {
         self.sleeps_unseen.store(true, Ordering::SeqCst);
         let number = undecided.load(Ordering::SeqCst);
         let awaits_step = self.awaited[0].load(Ordering::SeqCst) != 0;
-        if number == 0 && !awaits_step && self.locks.waits() == 0 {
+        if number == 0 && !awaits_step && !self.locks.has_waits() {
             return false;
         }
         self.sleeps_unseen.store(false, Ordering::SeqCst);
         self.words.fall_asleep();
         number != 0 && (self.words.way(number).is_some() || self.words.has_failed())
             || self.is_awaited_here()
-            || self.locks.is_granted_here()
+            || self.locks.is_over_here()
     }
 
     /// Sleeps until what this node waits for happens: the end of the call whose number is in
@@ -270,16 +275,16 @@ impl Arena {
     #[must_use]
     pub fn sleep_on_word(&self, undecided: &AtomicU64, limit: Duration) -> bool {
         let number = undecided.load(Ordering::SeqCst);
-        let until = match (number, self.awaited(), self.locks.waits()) {
-            (1.., None, 0) => WordSleep::Call,
-            (0, Some(event), 0) => WordSleep::Member(event.member() as usize),
-            (0, None, 1..) => WordSleep::Lock,
+        let until = match (number, self.awaited(), self.locks.has_waits()) {
+            (1.., None, false) => WordSleep::Call,
+            (0, Some(event), false) => WordSleep::Member(event.member() as usize),
+            (0, None, true) => WordSleep::Lock,
             _ => return false,
         };
         self.words.begin_sleep(until);
         let has_ended = |number| self.words.way(number).is_some() || self.words.has_failed();
         let has_come = (number != 0 && has_ended(number)) || self.is_awaited_here();
-        if has_come || self.locks.is_granted_here() {
+        if has_come || self.locks.is_over_here() {
             self.words.end_sleep();
         } else {
             self.words.sleep(until, limit);
@@ -378,7 +383,7 @@ impl Arena {
     #[must_use]
     pub fn wait(&self, undecided: &AtomicU64) -> Option<ArenaWait> {
         let call = undecided.load(Ordering::Relaxed);
-        let wait = ArenaWait { call, event: self.awaited(), locks: self.locks.waits() };
+        let wait = ArenaWait { call, event: self.awaited(), locks: self.locks.has_waits() };
         (wait != ArenaWait::default()).then_some(wait)
     }
 
@@ -461,6 +466,8 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
+    use super::super::job_locks::LockHost;
+    use super::super::locks::LockState;
     use super::*;
     use std::thread;
 
@@ -502,6 +509,77 @@ mod tests {
                 });
             }
         }
+    }
+
+    struct NobodyDied;
+
+    impl LockHost for NobodyDied {
+        fn is_dead(&self, _: Rank) -> bool {
+            false
+        }
+        fn wake_waiting(&self) {}
+    }
+
+    /// COH-6.17, COH-16.10: also by another thread of the same member.
+    #[test]
+    fn sleeper_on_a_word_is_woken_by_the_grant_of_a_lock() {
+        for repetition in 0..REPETITIONS {
+            let [sleeper, other] = members();
+            let holder = if repetition % 4 < 2 { &other } else { &sleeper };
+            let entry = holder.locks().entry(5).unwrap();
+            let held = holder.locks().request(entry, &NobodyDied).unwrap();
+            assert_eq!(holder.locks().look(held), LockState::Holds);
+            let ticket = sleeper.locks().request(entry, &NobodyDied);
+            sleeper.begin_lock_wait(LockWaiter { entry, ticket });
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while sleeper.locks().look(ticket.unwrap()) != LockState::Holds {
+                        assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
+                    }
+                });
+                let_sleep(repetition, &other);
+                holder.locks().end(held, &NobodyDied);
+            });
+            sleeper.locks().end_wait(LockWaiter { entry, ticket });
+            assert!(!sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
+        }
+    }
+
+    /// COH-16.10: requests that have ended fill a queue until the lock is free.
+    #[test]
+    fn sleeper_on_a_word_is_woken_when_a_queue_has_room() {
+        let [sleeper, other] = members();
+        let entry = other.locks().entry(5).unwrap();
+        let held = other.locks().request(entry, &NobodyDied).unwrap();
+        while let Some(ticket) = other.locks().request(entry, &NobodyDied) {
+            other.locks().end(ticket, &NobodyDied);
+        }
+        assert_eq!(sleeper.locks().request(entry, &NobodyDied), None);
+        sleeper.begin_lock_wait(LockWaiter { entry, ticket: None });
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !sleeper.locks().is_over_here() {
+                    assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
+                }
+                let ticket = sleeper.locks().request(entry, &NobodyDied).unwrap();
+                assert_eq!(sleeper.locks().look(ticket), LockState::Holds);
+            });
+            let_sleep(0, &other);
+            other.locks().end(held, &NobodyDied);
+        });
+    }
+
+    /// A faulty process may have written anything.
+    #[test]
+    fn lock_is_not_granted_to_a_member_that_there_is_not() {
+        let [one, other] = members();
+        let entry = one.locks().entry(5).unwrap();
+        let held = one.locks().request(entry, &NobodyDied).unwrap();
+        let nobody = Locks::new(other.locks().memory(), 77);
+        nobody.take_ticket(entry.place()).unwrap();
+        let ticket = other.locks().request(entry, &NobodyDied).unwrap();
+        one.locks().end(held, &NobodyDied);
+        assert_eq!(other.locks().look(ticket), LockState::Holds);
     }
 
     /// COH-6.17: two members take the step, and the sleeper waits for one of them.

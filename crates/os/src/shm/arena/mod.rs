@@ -19,8 +19,8 @@ mod slots;
 mod words;
 
 #[cfg(not(all(test, loom)))]
-pub use job_locks::{JobLocks, LockEntry, LockHost};
-pub use locks::{LockState, LockTicket};
+pub use job_locks::{JobLocks, LockEntry, LockHost, LockWaiter};
+pub use locks::{LockLoss, LockState, LockTicket};
 #[cfg(not(all(test, loom)))]
 pub use member::{Arena, ArenaEvent, ArenaWait, arena_memory};
 pub use pieces::{PIECE_BYTES, PieceNumber};

@@ -298,6 +298,16 @@ impl Words {
         }
     }
 
+    /// Wakes a thread of this member that sleeps on its word.
+    #[cfg(not(all(test, loom)))]
+    pub fn wake_own(&self) {
+        if self.memory.load(WORD_SLEEPERS, Ordering::Relaxed) & 1 << self.me != 0 {
+            let place = Self::line(self.me) + SLEEP;
+            self.memory.store(place, 0, Ordering::Relaxed);
+            self.memory.wake(place);
+        }
+    }
+
     /// Takes another member, as a bit, if it sleeps on its word for a lock. A fence came before.
     pub fn take_word_sleeper_of_lock(&self, member: usize) -> u64 {
         match self.word_sleepers() & 1 << member {

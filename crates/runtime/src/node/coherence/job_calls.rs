@@ -396,7 +396,7 @@ impl JobCalls {
     /// Returns `true` if a thread of this node has got a lock in the arena, and has not seen that.
     #[inline]
     pub fn has_granted_lock(&self) -> bool {
-        self.arena.as_ref().is_some_and(|arena| arena.locks().is_granted_here())
+        self.arena.as_ref().is_some_and(|arena| arena.locks().is_over_here())
     }
 
     /// Describes a lock, if it has an entry in the arena.
@@ -404,9 +404,9 @@ impl JobCalls {
         self.arena.as_ref()?.locks().view(lock)
     }
 
-    /// Sleeps for at most this time until the call that this node has come to has ended, or until
-    /// another node takes the step that is waited for in a collective of data. Returns `false` at
-    /// once if the node waits for neither, or for both. Called by the thread that drives.
+    /// Sleeps for at most this time until the call that this node has come to has ended, until
+    /// another node takes the step that is waited for in a collective of data, or until a lock is
+    /// granted. Returns `false` at once if the node waits for none of these, or for several. Called by the thread that drives.
     #[must_use]
     pub fn sleep_on_word(&self, limit: Duration) -> bool {
         self.arena.as_ref().is_some_and(|arena| arena.sleep_on_word(&self.undecided, limit))

@@ -29,6 +29,11 @@ impl LockCounts {
         self.without_manager.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes that a lock that was taken without a manager was acquired from it later.
+    pub fn note_acquired_late(&self) {
+        self.without_manager.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Returns how many locks were taken without a manager.
     pub fn without_manager(&self) -> u64 {
         self.without_manager.load(Ordering::Relaxed)

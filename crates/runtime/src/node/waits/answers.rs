@@ -205,14 +205,16 @@ impl Facts for Asking<'_> {
     }
 
     fn ask(&self, rank: Rank, question: &str) -> Option<String> {
-        // Each node of a machine sees the locks in the arena, whoever manages them.
-        let lock = question.strip_prefix(LOCK).and_then(|number| number.parse().ok());
-        let sees = |lock| self.waits.with_node(|node| node.coherence.calls.lock_view(lock));
-        if rank == self.me() || lock.and_then(sees).flatten().is_some() {
+        if rank == self.me() {
             return Some(self.waits.answer(question));
         }
         let left = self.deadline.saturating_duration_since(Instant::now()).min(ASK_TIME);
         if left.is_zero() { None } else { self.waits.bootstrap.ask_node(rank, question, left) }
+    }
+
+    fn lock_here(&self, lock: u64) -> Option<String> {
+        let view = self.waits.with_node(|node| node.coherence.calls.lock_view(lock));
+        view.flatten().map(lock_answer)
     }
 
     fn end_of(&self, rank: Rank) -> Option<String> {

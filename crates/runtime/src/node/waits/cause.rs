@@ -37,6 +37,11 @@ pub(super) trait Facts {
     fn nodes(&self) -> u32;
     /// Answer of a node, this one included; `None` if none came in time.
     fn ask(&self, rank: Rank, question: &str) -> Option<String>;
+    /// Returns the answer to [`LOCK`] if this node sees the lock in the memory of its machine,
+    /// whoever manages it.
+    fn lock_here(&self, _: u64) -> Option<String> {
+        None
+    }
     /// Returns how a node's process or connection has ended, as predicate of "node 2 …".
     fn end_of(&self, rank: Rank) -> Option<String>;
 }
@@ -179,9 +184,10 @@ struct LockAnswer {
 /// Returns a lock as its manager sees it, or why that is not known.
 fn lock_view(facts: &dyn Facts, lock: u64) -> Result<LockAnswer, String> {
     let manager = (lock % u64::from(facts.nodes().max(1))) as Rank;
-    let answer = match facts.end_of(manager) {
-        Some(end) => return Err(format!("managed by node {manager}, which {end}")),
-        None => facts.ask(manager, &format!("{LOCK}{lock}")),
+    let answer = match (facts.lock_here(lock), facts.end_of(manager)) {
+        (Some(here), _) => Some(here),
+        (None, Some(end)) => return Err(format!("managed by node {manager}, which {end}")),
+        (None, None) => facts.ask(manager, &format!("{LOCK}{lock}")),
     };
     let answer = answer
         .ok_or_else(|| format!("managed by node {manager}, which does not say who holds it"))?;
