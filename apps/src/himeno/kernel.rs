@@ -104,8 +104,8 @@ struct Rows<'a> {
 }
 
 /// Computes plane `i` of the new field from planes i − 1, i and i + 1 of the old one. Returns the
-/// plane's sum of squared residuals. The border of `new` stays as it is. `scratch` has the residuals
-/// of one row.
+/// plane's sum of squared residuals. The border of `new` stays as it is. `scratch` is for the
+/// residuals of a row.
 pub fn relax_plane(
     shape: Shape,
     i: usize,

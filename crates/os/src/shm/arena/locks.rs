@@ -319,9 +319,8 @@ impl Locks {
     }
 
     /// Gives a free lock to the first ticket that waits. Returns the member that has it now, if it
-    /// must be told. `ticket`, which is of this member or of nobody, takes the lock at once. Tickets
-    /// of members that are dead are passed over, unless their members have seen that they have the
-    /// lock.
+    /// must be told. `ticket`, which is of this member or of nobody, takes the lock at once.
+    /// Tickets of dead members are passed over, unless a member has seen that it has the lock.
     #[inline]
     pub fn advance(&self, ticket: LockTicket, is_dead: &impl Fn(Rank) -> bool) -> Option<Rank> {
         let entry = ticket.entry;

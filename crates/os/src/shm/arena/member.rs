@@ -162,8 +162,8 @@ impl Arena {
         &self.locks
     }
 
-    /// Notes that a thread of this node waits for a lock. A thread that sleeps since before is woken,
-    /// too, when the lock is granted. The caller looks once more afterwards.
+    /// Notes that a thread of this node waits for a lock. A thread that sleeps since before is
+    /// woken, too, when the lock is granted. The caller looks once more afterwards.
     pub fn begin_lock_wait(&self, waiter: LockWaiter) {
         self.locks.begin_wait(waiter);
         self.note_wait();

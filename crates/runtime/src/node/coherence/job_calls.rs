@@ -406,7 +406,8 @@ impl JobCalls {
 
     /// Sleeps for at most this time until the call that this node has come to has ended, until
     /// another node takes the step that is waited for in a collective of data, or until a lock is
-    /// granted. Returns `false` at once if the node waits for none of these, or for several. Called by the thread that drives.
+    /// granted. Returns `false` at once if the node waits for none of these, or for several. Called
+    /// by the thread that drives.
     #[must_use]
     pub fn sleep_on_word(&self, limit: Duration) -> bool {
         self.arena.as_ref().is_some_and(|arena| arena.sleep_on_word(&self.undecided, limit))
