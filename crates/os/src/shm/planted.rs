@@ -49,8 +49,8 @@ bugs! {
     ForgetOwnReads,
     /// A ticket for a lock is ended although it was granted.
     CancelGranted,
-    /// A lock is given back, and the tickets of others are read without a fence in between.
-    GiveBackWithoutFence,
+    /// A queue goes on, and the next ticket is read without a fence in between.
+    PassWithoutFence,
     /// A free lock is granted to a member that died while it waited.
     GrantToDead,
     /// A guard is published, and the guards of others are read without a fence in between.
@@ -172,7 +172,7 @@ mod of_tests {
                     "shm::arena::models::loom_pieces_stay_until_all_have_read_them"
                 }
                 Bug::CancelGranted => "shm::arena::models::loom_a_request_that_ends_keeps_no_lock",
-                Bug::GiveBackWithoutFence => {
+                Bug::PassWithoutFence => {
                     "shm::arena::models::loom_a_lock_has_one_holder_and_forgets_nobody"
                 }
                 Bug::GrantToDead => {

@@ -307,15 +307,9 @@ impl Locks {
     pub fn give_back(&self, ticket: LockTicket) -> bool {
         let LockTicket { entry, number } = ticket;
         let word = self.word(entry, number);
-        let has_it = word.round() == TicketWord::round_of(number)
+        word.round() == TicketWord::round_of(number)
             && word.state() == LockState::Holds
-            && self.change(entry, number, word, LockState::Done);
-        if has_it && !planted(Bug::GiveBackWithoutFence) {
-            // Either this member sees a ticket that is taken just now, or its taker sees that the
-            // lock is free.
-            fence(Ordering::SeqCst);
-        }
-        has_it
+            && self.change(entry, number, word, LockState::Done)
     }
 
     /// Gives a free lock to the first ticket that waits. Returns the member that has it now, if it
@@ -337,8 +331,11 @@ impl Locks {
             match word.state() {
                 LockState::Done => {
                     self.pass(entry + HEAD, head);
-                    // For a member that asks for room.
-                    fence(Ordering::SeqCst);
+                    if !planted(Bug::PassWithoutFence) {
+                        // Either this member sees a ticket that is taken just now, or its taker
+                        // sees that the lock is free. The same holds for one that asks for room.
+                        fence(Ordering::SeqCst);
+                    }
                 }
                 LockState::Holds => return None,
                 LockState::Waits | LockState::Granted
