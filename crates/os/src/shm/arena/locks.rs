@@ -127,6 +127,11 @@ impl TicketWord {
         }
     }
 
+    /// Returns `true` if the ticket has the lock, whether its member knows that or not.
+    fn has_lock(self) -> bool {
+        matches!(self.state(), LockState::Granted | LockState::Holds)
+    }
+
     fn with(self, state: LockState) -> TicketWord {
         TicketWord(self.0 & !3 | state as u64)
     }
@@ -201,6 +206,13 @@ impl Locks {
         TicketWord(self.memory.load(Self::place(entry, ticket), Ordering::Acquire))
     }
 
+    /// Returns the word of a ticket, if the ticket was taken and its place was not used again.
+    #[inline]
+    fn taken(&self, entry: usize, ticket: u64) -> Option<TicketWord> {
+        let word = self.word(entry, ticket);
+        (word.round() == TicketWord::round_of(ticket)).then_some(word)
+    }
+
     #[inline]
     fn change(&self, entry: usize, ticket: u64, old: TicketWord, state: LockState) -> bool {
         pass_point();
@@ -243,9 +255,8 @@ impl Locks {
     #[inline]
     pub fn look(&self, ticket: LockTicket) -> LockState {
         let LockTicket { entry, number } = ticket;
-        let word = self.word(entry, number);
+        let Some(word) = self.taken(entry, number) else { return LockState::Done };
         match word.state() {
-            _ if word.round() != TicketWord::round_of(number) => LockState::Done,
             LockState::Granted if self.change(entry, number, word, LockState::Holds) => {
                 LockState::Holds
             }
@@ -255,9 +266,7 @@ impl Locks {
 
     /// Returns `true` if this ticket has the lock, whether its member knows that or not.
     pub fn has_lock(&self, ticket: LockTicket) -> bool {
-        let word = self.word(ticket.entry, ticket.number);
-        let has_it = matches!(word.state(), LockState::Granted | LockState::Holds);
-        has_it && word.round() == TicketWord::round_of(ticket.number)
+        self.taken(ticket.entry, ticket.number).is_some_and(TicketWord::has_lock)
     }
 
     /// Returns `true` if a ticket can be taken.
@@ -295,21 +304,19 @@ impl Locks {
     /// Ends a ticket that waits. Returns `false` if it has the lock by now.
     pub fn cancel(&self, ticket: LockTicket) -> bool {
         let LockTicket { entry, number } = ticket;
-        let word = self.word(entry, number);
-        word.round() != TicketWord::round_of(number)
-            || word.state() == LockState::Done
-            || (word.state() == LockState::Waits
-                && self.change(entry, number, word, LockState::Done))
-            || planted(Bug::CancelGranted)
+        let Some(word) = self.taken(entry, number) else { return true };
+        match word.state() {
+            LockState::Done => true,
+            LockState::Waits if self.change(entry, number, word, LockState::Done) => true,
+            _ => planted(Bug::CancelGranted),
+        }
     }
 
     /// Gives a lock back. Returns `false` if the ticket did not have it.
     pub fn give_back(&self, ticket: LockTicket) -> bool {
         let LockTicket { entry, number } = ticket;
-        let word = self.word(entry, number);
-        word.round() == TicketWord::round_of(number)
-            && word.state() == LockState::Holds
-            && self.change(entry, number, word, LockState::Done)
+        let held = self.taken(entry, number).filter(|word| word.state() == LockState::Holds);
+        held.is_some_and(|word| self.change(entry, number, word, LockState::Done))
     }
 
     /// Gives a free lock to the first ticket that waits. Returns the member that has it now, if it
@@ -320,14 +327,13 @@ impl Locks {
         let entry = ticket.entry;
         for _ in 0..STEPS_MAX {
             let head = self.memory.load(entry + HEAD, Ordering::Acquire);
-            let word = self.word(entry, head);
-            if word.round() != TicketWord::round_of(head) {
+            let Some(word) = self.taken(entry, head) else {
                 if self.memory.load(entry + HEAD, Ordering::Acquire) == head {
                     // Nobody waits.
                     return None;
                 }
                 continue;
-            }
+            };
             match word.state() {
                 LockState::Done => {
                     self.pass(entry + HEAD, head);
@@ -363,25 +369,21 @@ impl Locks {
     /// Returns the member that has the lock, and whether it knows that.
     pub fn holder(&self, entry: usize) -> Option<(Rank, LockState)> {
         let head = self.memory.load(entry + HEAD, Ordering::Acquire);
-        let word = self.word(entry, head);
-        let has_it = matches!(word.state(), LockState::Granted | LockState::Holds);
-        (has_it && word.round() == TicketWord::round_of(head)).then(|| (word.rank(), word.state()))
+        let holder = self.taken(entry, head).filter(|word| word.has_lock());
+        holder.map(|word| (word.rank(), word.state()))
     }
 
     /// Describes a lock.
     pub fn view(&self, entry: usize) -> LockView {
         let head = self.memory.load(entry + HEAD, Ordering::Acquire);
         let tail = self.memory.load(entry + TAIL, Ordering::Acquire);
-        let waits = |ticket: &u64| {
-            let word = self.word(entry, *ticket);
-            let is_taken = word.round() == TicketWord::round_of(*ticket);
-            is_taken && word.state() == LockState::Waits
-        };
-        let mut waiting = (head..tail.min(head.saturating_add(QUEUE))).filter(waits);
+        let tickets = head..tail.min(head.saturating_add(QUEUE));
+        let taken = tickets.filter_map(|ticket| self.taken(entry, ticket));
+        let mut waiting = taken.filter(|word| word.state() == LockState::Waits);
         let first = waiting.next();
         LockView {
             holder: self.holder(entry).map(|(rank, _)| rank),
-            first: first.map(|ticket| self.word(entry, ticket).rank()),
+            first: first.map(TicketWord::rank),
             waiting: usize::from(first.is_some()) + waiting.count(),
         }
     }

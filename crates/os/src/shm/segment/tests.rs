@@ -255,7 +255,7 @@ fn bytes_that_two_nodes_owned_are_found_by_all() {
     let overlap = OwnedOverlap { array: "tests".to_owned(), ranks: [1, 2], bytes: 15..20 };
     assert_eq!(nodes.come(1), Some(overlap));
     assert_eq!(nodes.come(2), None);
-    // What a node owned before an earlier collective does not count.
+    // Bytes that a node owned before an earlier collective do not count.
     for number in 3..9 {
         let rank = number as usize % 3;
         nodes.own(rank, 0..500);
