@@ -85,31 +85,36 @@ pub(super) fn fill(file: &OwnedFd, alias: &Mapping, pages: PageSize) -> Result<(
     memfd::reserve(file, 0, alias.len())
 }
 
-/// Allocates huge pages that lie in a range of a file without pages there. `alias` begins where the
-/// file does, at a multiple of a huge page. Stops where the kernel refuses.
+/// Allocates huge pages that lie in a range of a file without pages there, as far as the kernel
+/// grants them. `alias` begins where the file does, at a multiple of a huge page.
 pub(super) fn fill_huge(
     file: &OwnedFd,
     alias: &Mapping,
     range: Range<usize>,
 ) -> Result<(), MemoryError> {
     let Some(size) = huge_page() else { return Ok(()) };
-    for index in range.start.div_ceil(size)..range.end.min(alias.len()) / size {
+    let whole = range.start.next_multiple_of(size)..range.end.min(alias.len()) / size * size;
+    for at in whole.clone().step_by(size) {
         // The kernel does not collapse a range of the file without any page.
-        memfd::reserve(file, index * size, 1)?;
-        if !collapse(alias, index * size, size) {
-            break;
-        }
+        memfd::reserve(file, at, 1)?;
+    }
+    if !whole.is_empty() {
+        collapse(alias, whole, size);
     }
     Ok(())
 }
 
-/// Collapses the range into one huge page. Returns `false` if the kernel refuses.
-fn collapse(alias: &Mapping, at: usize, size: usize) -> bool {
-    // SAFETY: inside the alias, whose file has this page, so it can be read. Nothing else uses
-    // these bytes yet.
-    unsafe { alias.base().add(at).read_volatile() };
+/// Collapses each huge page of a range. Returns `false` if the kernel refuses any. One call for all
+/// takes a tenth of the time: each call waits for a thread on every core.
+fn collapse(alias: &Mapping, range: Range<usize>, size: usize) -> bool {
+    for at in range.clone().step_by(size) {
+        // SAFETY: inside the alias, whose file has this page, so it can be read. Nothing else uses
+        // these bytes yet.
+        unsafe { alias.base().add(at).read_volatile() };
+    }
+    let first = alias.base().as_ptr().wrapping_add(range.start);
     // SAFETY: inside the alias; collapsing changes no bytes.
-    unsafe { libc::madvise(alias.base().as_ptr().add(at).cast(), size, COLLAPSE) == 0 }
+    unsafe { libc::madvise(first.cast(), range.len(), COLLAPSE) == 0 }
 }
 
 /// Tries whether the kernel makes huge pages for a memory file, as arrays of one machine are in. It
@@ -122,7 +127,7 @@ pub fn collapses_files() -> Result<(), MemoryError> {
     let file = memfd::sparse("oikaze:doctor", size)?;
     let mapping = Mapping::of_file_aligned(file.as_fd(), size, size)?;
     memfd::reserve(&file, 0, 1)?;
-    if collapse(&mapping, 0, size) {
+    if collapse(&mapping, 0..size, size) {
         return Ok(());
     }
     let why = std::io::Error::last_os_error()
