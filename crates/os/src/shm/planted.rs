@@ -216,7 +216,7 @@ mod of_tests {
                     "shm::segment::tests::runs_are_merged_beside_one_that_a_guard_is_in_the_way_of"
                 }
                 Bug::StoreUnchanged => {
-                    "memory::tracking::private_copy::tests::changed_runs_are_the_bytes_that_have_changed"
+                    "memory::tracking::private_copy::tests::changes_are_the_elements_and_bytes_that_have_changed"
                 }
                 Bug::ReadCopyTwice => {
                     "memory::tracking::private_copy::tests::changes_of_the_memory_are_no_changes_of_the_copy"

@@ -41,7 +41,7 @@ impl SharedMemory {
     pub(super) fn hold(&self, wanted: WantedGuard) -> Result<GuardHold, SharedError> {
         let WantedGuard { hull, rows, kind, lends, taken_at } = wanted;
         let is_block = rows.len() > 1;
-        let copied = if rows.is_empty() { vec![hull.clone()] } else { rows.clone() };
+        let mut copied = rows.clone();
         let ticket = self.borrows().borrow_rows(self.name(), hull.clone(), rows, kind, taken_at)?;
         let mut hold =
             GuardHold { ticket, bytes: hull, entry: None, copy: None, taken_at, is_over: false };
@@ -59,6 +59,9 @@ impl SharedMemory {
                     return Ok(hold);
                 }
                 Ok(Begun::Copies) => {
+                    if copied.is_empty() {
+                        copied.push(hold.bytes.clone());
+                    }
                     PrivateCopy::of(self, hold.bytes.clone(), copied, kind != GuardKind::Read)
                 }
                 Err(other) => Err(self.refusal(kind, &hold.bytes, other)),
@@ -89,11 +92,11 @@ impl SharedMemory {
         let mut race = None;
         if let Some(others) = self.others() {
             if let Some(copy) = &hold.copy {
-                let mut store = |run: &Range<u64>| {
-                    let run = run.start as usize..run.end as usize;
-                    self.store_beside_guards(run.start, copy.bytes(&run));
+                let mut store = |elements: &Range<u64>| {
+                    copy.changes_in(elements, |at, bytes| self.store_beside_guards(at, bytes));
                 };
-                let other = others.merge(&copy.changed(), hold.taken_at, &mut store);
+                let changed = copy.changed(others.element_len());
+                let other = others.merge(&changed, hold.taken_at, &mut store);
                 race = other.map(|other| self.refusal(GuardKind::Merge, &hold.bytes, other));
             }
             if let Some(entry) = hold.entry {

@@ -128,8 +128,11 @@ pub trait OtherNodes: Send + Sync + fmt::Debug {
     /// A guard of another node that lends a reference into the memory is alive.
     fn mark(&self) -> Result<(), String>;
 
-    /// Calls `store` for each run of bytes that no guard of another node is in the way of, while
-    /// the others know of it (COH-16.7). Returns the first guard that was in the way.
+    /// Returns the bytes of an element. Guards cover whole elements.
+    fn element_len(&self) -> usize;
+
+    /// Calls `store` for each range of elements that no guard of another node is in the way of,
+    /// while the others know of it (COH-16.7). Returns the first guard that was in the way.
     fn merge(
         &self,
         runs: &[Range<u64>],

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::error::SharedError;
 use super::shared_memory::SharedMemory;
-use crate::memory::MemoryError;
 use crate::memory::mapping::Mapping;
+use crate::memory::{MemoryError, PageSize, ask_for_huge_pages, huge};
 use crate::shm::planted::{Bug, planted};
 use oikaze_protocol::limits::PAGE;
 
@@ -63,7 +63,8 @@ impl PrivateCopy {
         // The copy begins at the same place in a page as the array's bytes, so it is aligned alike.
         let (offset, len) = (hull.start % PAGE, hull.len());
         let (buffer, start) = if len >= MAPPED {
-            let mapping = Mapping::anonymous(len + PAGE).map_err(|why| {
+            // Each small page would cost a fault, at each guard.
+            let mapping = huge::anonymous(len + PAGE, PageSize::Huge).map_err(|why| {
                 let tried = format!("copying {len} bytes of array {array:?} for a guard");
                 SharedError::memory(tried, why)
             })?;
@@ -91,6 +92,7 @@ impl PrivateCopy {
                     MemoryError::Length(len),
                 )
             })?;
+            ask_for_huge_pages(&mut twin);
             for row in &copy.rows {
                 let first = twin.len();
                 twin.extend_from_slice(copy.bytes(row));
@@ -119,28 +121,103 @@ impl PrivateCopy {
         unsafe { std::slice::from_raw_parts(self.address(range.start) as *const u8, range.len()) }
     }
 
-    /// Returns the runs of bytes that have changed since they were copied, in order.
-    pub fn changed(&self) -> Vec<Range<u64>> {
-        let mut changed: Vec<Range<u64>> = Vec::new();
-        let Some(mut twin) = self.twin.as_deref() else { return changed };
+    /// Returns the elements of this many bytes that have changed since they were copied, in order.
+    /// Elements that follow one another are one range.
+    pub fn changed(&self, element: usize) -> Vec<Range<u64>> {
+        let (mut changed, element) = (Vec::<Range<u64>>::new(), element.max(1) as u64);
+        self.compare(0..usize::MAX, |at, mut bits| {
+            while bits != 0 {
+                let first = at as u64 + u64::from(bits.trailing_zeros() / 8);
+                let end = (first / element + 1) * element;
+                match changed.last_mut() {
+                    Some(last) if last.end >= first / element * element => last.end = end,
+                    _ => changed.push(first / element * element..end),
+                }
+                // The rest of this element counts already.
+                bits = match end - at as u64 {
+                    past @ ..8 => bits & (u64::MAX << (8 * past)),
+                    _ => 0,
+                };
+            }
+        });
+        changed
+    }
+
+    /// Passes each run of bytes in this range that has changed to `store`, with its place. A run
+    /// that does not fill its eight bytes ends with them.
+    pub fn changes_in(&self, range: &Range<u64>, mut store: impl FnMut(usize, &[u8])) {
+        let mut store = |run: &Range<usize>| {
+            if !run.is_empty() {
+                store(run.start, self.bytes(run));
+            }
+        };
+        // Words that have changed in each byte are stored together.
+        let mut run = 0..0;
+        self.compare(range.start as usize..range.end as usize, |at, bits| {
+            let mut changed = changed_bytes(bits);
+            if changed == HIGH_BITS && run.end == at {
+                run.end += 8;
+                return;
+            }
+            if planted(Bug::StoreUnchanged) && !run.is_empty() {
+                run.end = at;
+            }
+            store(&run);
+            run = at..at;
+            while changed != 0 {
+                let first = changed.trailing_zeros() / 8;
+                let rest = changed >> (8 * first);
+                let count = (!rest & HIGH_BITS).trailing_zeros() / 8;
+                store(&run);
+                run.start = at + first as usize;
+                run.end = run.start + count as usize;
+                let past = u64::MAX.checked_shl(8 * (first + count)).unwrap_or(0);
+                changed &= past;
+            }
+        });
+        store(&run);
+    }
+
+    /// Passes each eight bytes of this range in which any has changed to `found`: the place of the
+    /// first, and the bits that differ, as a word of which the first byte is the lowest.
+    fn compare(&self, range: Range<usize>, mut found: impl FnMut(usize, u64)) {
+        let Some(mut twin) = self.twin.as_deref() else { return };
         for row in &self.rows {
             let (old, rest) = twin.split_at_checked(row.len()).unwrap_or((twin, &[]));
             twin = rest;
-            let chunks = self.bytes(row).chunks(CHUNK).zip(old.chunks(CHUNK));
+            let part = row.start.max(range.start)..row.end.min(range.end);
+            if part.is_empty() {
+                continue;
+            }
+            let old = old.get(part.start - row.start..part.end - row.start).unwrap_or_default();
+            let chunks = self.bytes(&part).chunks(CHUNK).zip(old.chunks(CHUNK));
             for (number, (new, old)) in chunks.enumerate().filter(|(_, (new, old))| new != old) {
-                let first = row.start + number * CHUNK;
-                for (at, _) in new.iter().zip(old).enumerate().filter(|(_, (new, old))| new != old)
-                {
-                    let byte = (first + at) as u64;
-                    match changed.last_mut() {
-                        Some(run) if run.end == byte => run.end += 1,
-                        Some(run) if planted(Bug::StoreUnchanged) => run.end = byte + 1,
-                        _ => changed.push(byte..byte + 1),
-                    }
-                }
+                let first = part.start + number * CHUNK;
+                let words =
+                    new.chunks(8).zip(old.chunks(8)).map(|(new, old)| word(new) ^ word(old));
+                let differing = words.enumerate().filter(|(_, bits)| *bits != 0);
+                differing.for_each(|(at, bits)| found(first + 8 * at, bits));
             }
         }
-        changed
+    }
+}
+
+/// Highest bit of each byte of a word.
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// Returns a word whose bytes have their highest bit, and no other, where a byte of `bits` is not
+/// zero.
+const fn changed_bytes(bits: u64) -> u64 {
+    // The sum has the highest bit if any lower one is there, and never carries into the next byte.
+    (((bits & !HIGH_BITS) + !HIGH_BITS) | bits) & HIGH_BITS
+}
+
+/// Returns up to eight bytes as a word, of which the first byte is the lowest.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 
@@ -149,6 +226,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::cell::Cell;
+    use std::collections::BTreeSet;
 
     /// Returns a copy of rows of an array, whose bytes are `read`.
     fn copy_of(rows: &[Range<usize>], read: impl Fn(usize) -> u8) -> PrivateCopy {
@@ -176,25 +254,26 @@ mod tests {
                 number.set(number.get().wrapping_add(1));
                 number.get()
             });
-            assert_eq!(copy.changed(), []);
+            assert_eq!(copy.changed(1), []);
             let byte = copy.bytes(&(15..16))[0];
             store(&mut copy, 15, !byte);
-            assert_eq!(copy.changed(), std::slice::from_ref(&(15..16)));
+            assert_eq!(copy.changed(1), std::slice::from_ref(&(15..16)));
         }
     }
 
     proptest! {
         /// COH-16.7: no byte is stored that has not changed, and each that has.
         #[test]
-        fn changed_runs_are_the_bytes_that_have_changed(
-            first in 0usize..9000,
-            lens in prop::collection::vec((1usize..300, 1usize..300), 1..5),
+        fn changes_are_the_elements_and_bytes_that_have_changed(
+            first in 0usize..900,
+            lens in prop::collection::vec((1usize..40, 0usize..40), 1..5),
+            element in 1usize..30,
             stores in prop::collection::vec((any::<prop::sample::Index>(), 0u8..3), 0..60),
         ) {
             let mut rows = Vec::new();
             let mut at = first;
             for (len, gap) in lens {
-                rows.push(at..at + len);
+                rows.push(at * element..(at + len) * element);
                 at += len + gap;
             }
             let mut copy = copy_of(&rows, |at| at as u8 % 3);
@@ -204,11 +283,21 @@ mod tests {
             }
             let has_changed = |at: &usize| copy.bytes(&(*at..at + 1)) != [*at as u8 % 3];
             let expected: Vec<_> = places.iter().copied().filter(has_changed).collect();
-            let changed = copy.changed();
-            let bytes = changed.iter().flat_map(|run| run.start as usize..run.end as usize);
-            prop_assert_eq!(bytes.collect::<Vec<_>>(), expected);
+            let changed = copy.changed(element);
             let are_apart = changed.windows(2).all(|pair| pair[0].end < pair[1].start);
-            prop_assert!(are_apart, "runs that touch are one");
+            prop_assert!(are_apart, "elements that follow one another are one range");
+            let elements = changed.iter().flat_map(|range| range.start as usize..range.end as usize);
+            let elements: BTreeSet<_> = elements.map(|byte| byte / element).collect();
+            let of_bytes: BTreeSet<_> = expected.iter().map(|byte| byte / element).collect();
+            prop_assert_eq!(elements, of_bytes);
+            let mut stored = Vec::new();
+            for range in &changed {
+                copy.changes_in(range, |at, bytes| {
+                    assert_eq!(bytes, copy.bytes(&(at..at + bytes.len())));
+                    stored.extend(at..at + bytes.len());
+                });
+            }
+            prop_assert_eq!(stored, expected);
         }
     }
 }

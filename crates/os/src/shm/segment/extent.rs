@@ -29,6 +29,12 @@ impl ArrayForm {
         form
     }
 
+    /// Returns the bytes of an element.
+    #[must_use]
+    pub fn element_len(&self) -> usize {
+        self.element as usize
+    }
+
     /// Returns the index of the element that has this byte.
     fn index(&self, byte: u64) -> Index {
         let mut rest = byte / self.element;

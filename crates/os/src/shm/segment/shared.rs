@@ -399,6 +399,10 @@ impl OtherNodes for Segment {
         }
     }
 
+    fn element_len(&self) -> usize {
+        self.form.element_len()
+    }
+
     fn merge(
         &self,
         runs: &[Range<u64>],
