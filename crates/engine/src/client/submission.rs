@@ -277,6 +277,13 @@ pub enum Request {
     Step(CallStep),
     /// Brings all writes home, and returns what this node knows, for the other members of a team.
     ReleaseToTeam,
+    /// Brings all writes home, and returns what this node knows, for one other node.
+    ReleaseToNode {
+        /// Rank of the other node.
+        to: Rank,
+        /// Knowledge that the other node was told before, or nothing (empty).
+        told: Vec<u8>,
+    },
     /// Learns what other members of a team know.
     AcquireFromTeam(Vec<Vec<u8>>),
     /// Leaves the job, so that this node takes part in no later collective (COH-6.7). Settles when
@@ -390,6 +397,7 @@ impl Request {
             | Request::Reduce(_)
             | Request::Step(_)
             | Request::ReleaseToTeam
+            | Request::ReleaseToNode { .. }
             | Request::AcquireFromTeam(_)
             | Request::Leave
             | Request::Lock(_)

@@ -241,6 +241,9 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         Request::Step(step) => return coherence.step(step, token, pages),
         Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
         Request::ReleaseToTeam => return coherence.release_to_team(token, pages),
+        Request::ReleaseToNode { to, told } => {
+            return coherence.release_to_node(to, &told, token, pages);
+        }
         Request::AcquireFromTeam(bodies) => {
             return coherence.acquire_from_team(&bodies, token, pages);
         }

@@ -27,6 +27,9 @@ impl fmt::Debug for Channels {
 /// Way of the notifications from one node to another: broadcasts in a team of the two.
 pub(super) struct Channel {
     pub(super) team: Team,
+    /// Knowledge that a notification of this node has told, after all earlier ones (COH-15.5), or
+    /// nothing before the first one.
+    pub(super) told: Mutex<Vec<u8>>,
     /// The next notification, for which threads of the receiver wait. It stays after a time limit.
     pub(super) next: Mutex<Option<Arc<Notification>>>,
 }

@@ -46,11 +46,14 @@ impl Job {
         let what = format!("notification of node {to}");
         let channel = self.channel((self.rank(), to), to, &what)?;
         self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.clone())?;
-        let released = channel.team.release(&what);
+        // Another thread may notify meanwhile. Then this call tells more than it needs to.
+        let told = lock(&channel.told).clone();
+        let released = channel.team.release_to(to, told, &what);
         // A node that cannot release sends nothing known, so that the other one does not wait.
         let mine = released.as_deref().unwrap_or_default();
-        let sent = channel.team.start().broadcast(SENDER, mine).wait();
-        released.and(sent).map(drop).map_err(|error| error.renamed(&what))
+        let sent = channel.team.start().broadcast(SENDER, mine);
+        let released = released.map(|mine| *lock(&channel.told) = mine);
+        released.and(sent.wait().map(drop)).map_err(|error| error.renamed(&what))
     }
 
     /// Waits for the next [notification](Job::notify) from a node. Afterwards this node's reads see
@@ -85,7 +88,7 @@ impl Job {
             next.wait(from, deadline).map_err(|error| error.renamed(&what))?;
             let learnt = next.told().map_err(|error| error.renamed(&what)).and_then(|told| {
                 // Without a limit, because nothing here waits for the other node.
-                channel.team.learn(&what, [(from, told)], None)
+                channel.team.learn(&what, [(SENDER, told)], None)
             });
             // A call that the program interrupts leaves the notification to the next one. Of
             // several threads, one takes it.
@@ -119,8 +122,53 @@ impl Job {
         let mut channels = lock(&self.channels.0);
         let channel = channels.entry(pair).or_insert_with(|| {
             let team = self.world.pair(pair);
-            Arc::new(Channel { team, next: Mutex::default() })
+            Arc::new(Channel { team, told: Mutex::default(), next: Mutex::default() })
         });
         Ok(Arc::clone(channel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Job;
+    use crate::job::Feature;
+    use crate::testing::cluster_with;
+    use oikaze_protocol::coherence::CoherenceStatistics;
+
+    /// COH-15.5, COH-4.6: neither the bytes of notifications nor the intervals that nodes keep grow
+    /// with the number of notifications between two barriers.
+    #[test]
+    fn many_notified_steps_without_a_barrier_grow_nothing() {
+        let statistics = |job: &Job| -> CoherenceStatistics {
+            let of = job.node.try_engine(|engine| *engine.coherence().statistics());
+            of.unwrap_or_default()
+        };
+        let grown = cluster_with(3, Job::builder().without([Feature::Shm]), |job| {
+            let words = job.array::<u64>("words", 3 * 512)?;
+            let (me, size) = (job.rank(), job.size());
+            let mut bytes = Vec::new();
+            for step in 0..3000_u64 {
+                let before = statistics(job).knowledge_bytes;
+                if me > 0 || step > 0 {
+                    job.wait_notify((me + size - 1) % size)?;
+                }
+                words.write(me as usize * 512..me as usize * 512 + 1)?[0] = step;
+                job.notify((me + 1) % size)?;
+                bytes.push(statistics(job).knowledge_bytes - before);
+            }
+            let end = statistics(job);
+            if me == 0 {
+                job.wait_notify(size - 1)?;
+            }
+            job.barrier()?;
+            assert_eq!(words.read(1024..1025)?[0], 2999);
+            Ok((bytes, end.intervals_kept - end.intervals_forgotten))
+        });
+        for (bytes, kept) in grown {
+            // The numbers in the vector clocks become longer.
+            let (first, last) = (bytes.iter().take(100).max(), bytes.iter().max());
+            assert!(last.zip(first).is_some_and(|(last, first)| *last <= first + 16), "{bytes:?}");
+            assert!(kept <= 64 + 16, "{kept} intervals");
+        }
     }
 }

@@ -253,7 +253,19 @@ impl Team {
     /// Brings this node's writes to their homes, and returns what it knows then (COH-15.1).
     #[track_caller]
     pub(super) fn release(&self, what: &str) -> Result<Vec<u8>> {
-        let released = self.node.submit(Request::ReleaseToTeam, None);
+        self.release_by(Request::ReleaseToTeam, what)
+    }
+
+    /// Brings this node's writes to their homes, and returns what it knows then and the node `to`
+    /// was not `told` (COH-15.5).
+    #[track_caller]
+    pub(super) fn release_to(&self, to: Rank, told: Vec<u8>, what: &str) -> Result<Vec<u8>> {
+        self.release_by(Request::ReleaseToNode { to, told }, what)
+    }
+
+    #[track_caller]
+    fn release_by(&self, request: Request, what: &str) -> Result<Vec<u8>> {
+        let released = self.node.submit(request, None);
         // This release orders what was owned before it (COH-10.14).
         drop(self.node.coherence.segments.end_interval());
         match self.node.outcome(&what, &released, self.limit)? {

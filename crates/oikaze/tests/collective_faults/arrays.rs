@@ -20,10 +20,10 @@ fn dead_node_fails_collectives_of_arrays() {
 }
 
 /// COH-15.4, COH-8.2: who cannot release after a death says so to who waits for it. Node 0 knows
-/// of the death before it releases, and node 2 waits already.
+/// of the death before it releases, and node 2 waits already. Notifications of the dead node fail.
 #[test]
 fn who_cannot_release_lets_nobody_wait() {
-    let calls = ["notify", "pair"];
+    let calls = ["notify", "pair", "dead"];
     let cases = calls.iter().flat_map(|call| ways(Rings).into_iter().map(move |way| (call, way)));
     for (call, way) in cases {
         let ended = run(3, &format!("release {call}"), way);
@@ -50,6 +50,8 @@ pub fn play_release(call: &str) {
     let failed = match (call, job.rank()) {
         ("notify", 0) => job.notify(2),
         ("notify", _) => job.wait_notify(0),
+        ("dead", 0) => job.notify(1),
+        ("dead", _) => job.wait_notify(1),
         _ => pair.barrier(),
     };
     say_error(failed);

@@ -178,3 +178,77 @@ fn notifications_and_shrunk_teams_do_not_meet() {
         Ok(job.barrier()?)
     });
 }
+
+/// Notifications that cross: each node sends its own before it waits for those of the others.
+#[test]
+fn notifications_that_cross_bring_what_both_wrote() {
+    everywhere(3, OneWithout, |job| {
+        let words = job.array::<u32>("words", 3)?;
+        let me = job.rank();
+        let others: Vec<u32> = (0..3).filter(|rank| *rank != me).collect();
+        for round in 1..=100 {
+            words.write(me as usize..me as usize + 1)?[0] = round;
+            for other in &others {
+                job.notify(*other)?;
+            }
+            for other in &others {
+                job.wait_notify(*other)?;
+                assert!(words.read(*other as usize..*other as usize + 1)?[0] >= round);
+            }
+            // Nobody writes before all have read.
+            job.all_gather(&[me])?;
+        }
+        Ok(job.barrier()?)
+    });
+}
+
+/// COLL-1.4: a sender that is far ahead waits for the receiver, and nothing is lost.
+#[test]
+fn more_notifications_than_credit_wait_for_their_receiver() {
+    everywhere(2, TwoMachines, |job| {
+        let word = job.array::<u32>("word", 1)?;
+        let count = 3000;
+        for n in 1..=count {
+            if job.rank() == 0 {
+                word.write(..)?[0] = n;
+                job.notify(1)?;
+            }
+        }
+        if job.rank() == 1 {
+            for _ in 0..count {
+                job.wait_notify(0)?;
+            }
+            assert_eq!(word.read(..)?[0], count);
+        }
+        Ok(job.barrier()?)
+    });
+}
+
+/// A node leaves with notifications for which it has not waited.
+#[test]
+fn notifications_that_nobody_waits_for_keep_nobody_from_leaving() {
+    everywhere(2, Rings, |job| {
+        if job.rank() == 0 {
+            for _ in 0..50 {
+                job.notify(1)?;
+            }
+        } else {
+            job.wait_notify(0)?;
+        }
+        Ok(job.barrier()?)
+    });
+}
+
+/// A sender that waits for credit of a node that leaves gets an error.
+#[test]
+fn notifications_of_a_node_that_leaves_end_with_an_error() {
+    everywhere(2, OneWithout, |job| {
+        if job.rank() == 0 {
+            let error = (0..100_000).find_map(|_| job.notify(1).err());
+            let error = error.ok_or("a node that leaves takes 100,000 notifications")?;
+            let said = error.to_string();
+            assert!(said.contains("notification of node 1: node 1 is leaving the job"), "{said}");
+        }
+        Ok(())
+    });
+}

@@ -30,6 +30,12 @@ pub struct CoherenceStatistics {
     pub applied_diffs: u64,
     /// Pages named in write notices made here.
     pub notices: u64,
+    /// Intervals of any node that were kept here, for nodes that may have to be told.
+    pub intervals_kept: u64,
+    /// Kept intervals that were forgotten, or joined with others (COH-4.5, COH-4.6).
+    pub intervals_forgotten: u64,
+    /// Bytes of what was told at barriers of teams and in notifications.
+    pub knowledge_bytes: u64,
     /// Pages invalidated by other nodes' notices.
     pub invalidated_pages: u64,
     /// Number of barriers passed.

@@ -1,7 +1,7 @@
 //! The clock of this node: the collectives that it has passed, and what it knows (COH-4, COH-6).
 
 use crate::Rank;
-use crate::coherence::clock::vector::Knowledge;
+use crate::coherence::clock::knowledge::Knowledge;
 
 /// CollectiveProgress of this node in the collective that it is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Vector clock, intervals and write notices.
 
 pub(crate) mod epoch;
+pub(crate) mod knowledge;
 pub(crate) mod notices;
+pub(crate) mod stable;
 pub(crate) mod vector;

@@ -27,6 +27,9 @@ pub(crate) const KEPT_APART: usize = 1024;
 /// Number of inserted intervals between two checks of [`KEPT_APART`].
 pub(crate) const JOIN_EVERY: u64 = 256;
 
+/// Number of inserted intervals between two searches for intervals that all nodes know (COH-4.6).
+pub(crate) const FORGET_EVERY: u64 = 64;
+
 /// Maximum number of intervals of one writer at any time, which follows from the two constants
 /// above.
 pub(crate) const INTERVALS_MAX: usize = KEPT_APART + JOIN_EVERY as usize;

@@ -1,15 +1,8 @@
-//! The vector clock of this node and the intervals that it knows since the last barrier (COH-4.3).
+//! Vector clocks (COH-4.3).
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
-use crate::coherence::clock::notices::{
-    Interval, JOIN_EVERY, KEPT_APART, OwnedBytes, Runs, Shared,
-};
-use crate::coherence::pages::table::Arrays;
 use crate::coherence::short_list::ShortList;
-use crate::planted::{Bug, planted};
-use crate::wind::Refusal;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Maximum number of nodes whose vectors need no allocation.
@@ -44,199 +37,21 @@ impl Vector {
         self.0.iter_mut().zip(&*other.0).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
     }
 
+    /// Returns the number of nodes.
+    pub fn nodes(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Keeps of each number the lower one.
+    pub fn lower(&mut self, other: &Vector) {
+        self.0.iter_mut().zip(&*other.0).for_each(|(mine, theirs)| *mine = (*mine).min(*theirs));
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         self.0.iter().fold(out, |out, number| out.put_leb128(*number));
     }
 
     pub fn read(reader: &mut ByteReader<'_>, nodes: u32) -> Result<Vector, Invalid> {
         (0..nodes).map(|_| reader.leb128()).collect::<Result<_, _>>().map(Vector)
-    }
-}
-
-/// Vector time, the known intervals, and what each manager was told.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub(crate) struct Knowledge {
-    me: Rank,
-    /// Intervals known and applied here.
-    pub vector: Vector,
-    /// Intervals that every node has known since the last barrier.
-    pub base: Vector,
-    /// Intervals by writer and last number. It also holds intervals that this node knows only as
-    /// the manager of a lock.
-    store: BTreeMap<(Rank, u64), Interval>,
-    inserted: u64,
-    /// Vector time that each manager was told in unlocks. Unlocks are ordered, so the manager knows
-    /// all of it when the next one comes.
-    reported: BTreeMap<Rank, Vector>,
-    /// Number up to which this node's own intervals were told at the last collective at which it
-    /// arrived.
-    pub arrived: u64,
-}
-
-/// Leaves out the count of insertions, which only says when intervals are joined.
-#[cfg(test)]
-impl core::hash::Hash for Knowledge {
-    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        let Knowledge { me, vector, base, store, inserted: _, reported, arrived } = self;
-        (me, vector, base, store, reported, arrived).hash(state);
-    }
-}
-
-impl Knowledge {
-    pub fn new(me: Rank, nodes: u32) -> Knowledge {
-        let zero = Vector::new(nodes);
-        Knowledge {
-            me,
-            vector: zero.clone(),
-            base: zero,
-            store: BTreeMap::new(),
-            inserted: 0,
-            reported: BTreeMap::new(),
-            arrived: 0,
-        }
-    }
-
-    /// Returns the number of this node's open interval.
-    pub fn open_interval(&self) -> u64 {
-        self.vector.get(self.me).saturating_add(1)
-    }
-
-    /// Closes this node's interval.
-    pub fn close(
-        &mut self,
-        runs: Runs,
-        shared: Shared,
-        owned: OwnedBytes,
-        late: bool,
-        unlocked: bool,
-    ) {
-        let number = self.open_interval();
-        self.vector.raise(self.me, number);
-        let (writer, first, last) = (self.me, number, number);
-        self.insert(Interval { writer, first, last, late, unlocked, runs, shared, owned });
-    }
-
-    /// Keeps an interval for nodes that may need to be told.
-    pub fn insert(&mut self, interval: Interval) {
-        let writer = interval.writer;
-        if interval.last > self.base.get(writer) {
-            self.store.entry((writer, interval.last)).or_insert(interval);
-            self.inserted += 1;
-            if self.inserted.is_multiple_of(JOIN_EVERY) {
-                (0..self.base.0.len() as Rank).for_each(|writer| self.join_old(writer));
-            }
-        }
-    }
-
-    /// Bounds the kept intervals by joining the older half of a writer's intervals into one.
-    fn join_old(&mut self, writer: Rank) {
-        let kept: Vec<u64> = self
-            .store
-            .range((writer, 0)..=(writer, u64::MAX))
-            .map(|((_, last), _)| *last)
-            .collect();
-        if kept.len() <= KEPT_APART {
-            return;
-        }
-        let old: Vec<Interval> = kept
-            .iter()
-            .take(KEPT_APART / 2)
-            .filter_map(|last| self.store.remove(&(writer, *last)))
-            .collect();
-        let joined = Interval::join(writer, old.iter());
-        self.store.insert((writer, joined.last), joined);
-    }
-
-    /// Returns the intervals that `high` knows and `low` does not. Where intervals were joined it
-    /// may return a few more, never fewer.
-    pub fn between<'a>(
-        &'a self,
-        low: &'a Vector,
-        high: &'a Vector,
-    ) -> impl Iterator<Item = &'a Interval> + Clone {
-        let writers = if self.store.is_empty() { 0 } else { self.nodes() };
-        (0..writers).flat_map(move |writer| {
-            let unknown = (writer, low.get(writer).saturating_add(1))..=(writer, u64::MAX);
-            self.store
-                .range(unknown)
-                .map(|(_, interval)| interval)
-                .filter(move |interval| interval.first <= high.get(writer))
-        })
-    }
-
-    /// Reads what another node knows. No node can know more of this one than this one has done.
-    pub fn read_vector(&self, reader: &mut ByteReader<'_>) -> Result<Vector, Refusal> {
-        let vector = Vector::read(reader, self.nodes())?;
-        if vector.get(self.me) <= self.vector.get(self.me) {
-            Ok(vector)
-        } else {
-            Err(Refusal::Malformed)
-        }
-    }
-
-    /// Reads what another node knows, and the intervals that it tells.
-    pub fn read(
-        &self,
-        reader: &mut ByteReader<'_>,
-        arrays: &Arrays,
-    ) -> Result<(Vector, Vec<Interval>), Refusal> {
-        let vector = self.read_vector(reader)?;
-        Ok((vector, self.read_intervals(reader, arrays)?))
-    }
-
-    /// Reads intervals that another node tells. None of this node's own can be newer than the last
-    /// one that this node has closed.
-    pub fn read_intervals(
-        &self,
-        reader: &mut ByteReader<'_>,
-        arrays: &Arrays,
-    ) -> Result<Vec<Interval>, Refusal> {
-        let intervals = Interval::read_all(reader, self.nodes(), arrays)?;
-        let own = self.vector.get(self.me);
-        if intervals.iter().any(|interval| interval.writer == self.me && interval.last > own) {
-            return Err(Refusal::Malformed);
-        }
-        Ok(intervals)
-    }
-
-    fn nodes(&self) -> u32 {
-        self.base.0.len() as u32
-    }
-
-    /// Writes what an unlock tells `manager` when this node knew `vector`, and counts it as told.
-    pub fn report(&mut self, manager: Rank, vector: &Vector, out: &mut Vec<u8>) {
-        let reported = self.reported.remove(&manager).unwrap_or_else(|| self.base.clone());
-        Interval::write_all(self.between(&reported, vector), out);
-        let mut reported = reported;
-        reported.merge(vector);
-        self.reported.insert(manager, reported);
-    }
-
-    /// Returns the intervals that this node tells at a collective: its own since the last one, and
-    /// late ones that it has learnt (COH-6.5).
-    pub fn arrival<'a>(&'a self, vector: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
-        self.between(&self.base, vector).filter(|i| {
-            (i.writer == self.me && i.last > self.arrived)
-                || (i.late && !planted(Bug::LoseLateInterval))
-        })
-    }
-
-    /// Called when a collective is over that told these intervals. Every node knows them and all
-    /// earlier ones of their writers.
-    pub fn forget(&mut self, told: &[Interval]) {
-        if told.is_empty() {
-            return; // nothing that is kept has become known to all
-        }
-        for interval in told {
-            self.base.raise(interval.writer, interval.last);
-            // No other node numbers this one's intervals.
-            if interval.writer != self.me {
-                self.vector.raise(interval.writer, interval.last);
-            }
-        }
-        let base = &self.base;
-        self.store.retain(|(writer, last), _| *last > base.get(*writer));
-        self.reported.values_mut().for_each(|reported| reported.merge(base));
     }
 }

@@ -1,9 +1,12 @@
 //! Barriers of teams (COH-15): a release by each member, and an acquire from all others. The
 //! members exchange what they know by other means, as bytes.
 
+use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::base::Base;
+use crate::coherence::clock::knowledge::Knowledge;
 use crate::coherence::clock::notices::Interval;
+use crate::coherence::clock::stable::Stable;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::locking::grant::AcquireGrant;
@@ -24,7 +27,23 @@ pub(crate) struct TeamAcquires(Vec<TeamAcquire>);
 #[cfg_attr(test, derive(Clone, Hash))]
 struct TeamAcquire {
     token: Token,
-    grants: Vec<AcquireGrant>,
+    grants: Vec<TeamGrant>,
+}
+
+/// Knowledge of one member.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct TeamGrant {
+    grant: AcquireGrant,
+    stable: Stable,
+}
+
+/// Leaves out what only says when intervals are forgotten.
+#[cfg(test)]
+impl core::hash::Hash for TeamGrant {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.grant.hash(state);
+    }
 }
 
 impl TeamAcquires {
@@ -42,7 +61,7 @@ impl TeamAcquires {
         w: &mut Writes<'_>,
         pages: &mut dyn Pages,
     ) {
-        let grants: Result<Vec<AcquireGrant>, Refusal> =
+        let grants: Result<Vec<TeamGrant>, Refusal> =
             bodies.iter().map(|body| read_grant(body, &w.base)).collect();
         match (w.base.collective_impediment(&Doing::TeamBarrier), grants) {
             (Some(error), _) => w.base.mail.fail(token, error),
@@ -68,14 +87,15 @@ impl TeamAcquires {
         }
         let hopeless = !w.base.mail.dead().is_empty();
         let epoch = w.base.clock.epoch;
-        let is_ready = |one: &TeamAcquire| one.grants.iter().all(|grant| grant.epoch <= epoch);
+        let is_ready = |one: &TeamAcquire| one.grants.iter().all(|one| one.grant.epoch <= epoch);
         let (ready, waiting) =
             core::mem::take(&mut self.0).into_iter().partition(|one| is_ready(one) || hopeless);
         self.0 = waiting;
         let ready: Vec<TeamAcquire> = ready;
         for TeamAcquire { token, grants } in ready {
-            for grant in grants.into_iter().filter(|grant| grant.epoch <= epoch) {
-                grant.learn(w, pages);
+            for one in grants.into_iter().filter(|one| one.grant.epoch <= epoch) {
+                one.grant.learn(w, pages);
+                w.base.clock.knowledge.hear(&one.stable);
             }
             w.base.failing.check_machine(pages);
             match w.base.collective_impediment(&Doing::TeamBarrier) {
@@ -86,20 +106,45 @@ impl TeamAcquires {
     }
 }
 
-fn read_grant(body: &[u8], base: &Base<'_>) -> Result<AcquireGrant, Refusal> {
+fn read_grant(body: &[u8], base: &Base<'_>) -> Result<TeamGrant, Refusal> {
     let mut reader = ByteReader(body);
     let epoch = reader.u64()?;
     let (vector, intervals) = base.clock.knowledge.read(&mut reader, base.arrays)?;
+    let stable = Stable::read(&mut reader, &base.clock.knowledge.vector)?;
     reader.end()?;
     // A member is ahead by no more than the collective in which this node waits (COH-7.4).
     if epoch > base.epoch_possible() {
         return Err(Refusal::Malformed);
     }
-    Ok(AcquireGrant { epoch, vector, intervals })
+    Ok(TeamGrant { grant: AcquireGrant { epoch, vector, intervals }, stable })
 }
 
 /// Ends the release of a team barrier, now that the writes are at their homes.
 pub(crate) fn report_to_team(token: Token, vector: &Vector, base: &mut Base<'_>) {
+    report(token, vector, base, |knowledge, body| {
+        Interval::write_all(knowledge.between(&knowledge.base, vector), body);
+    });
+}
+
+/// Ends the release of a notification, now that the writes are at their homes. It leaves out what
+/// the receiver was `told` before (COH-15.5).
+pub(crate) fn report_to_node(
+    token: Token,
+    (to, told): (Rank, &Vector),
+    vector: &Vector,
+    base: &mut Base<'_>,
+) {
+    report(token, vector, base, |knowledge, body| knowledge.report_to(to, told, vector, body));
+}
+
+/// Returns to the caller the number of collectives, the vector clock, the intervals that `write`
+/// adds, and what all nodes know.
+fn report(
+    token: Token,
+    vector: &Vector,
+    base: &mut Base<'_>,
+    write: impl FnOnce(&Knowledge, &mut Vec<u8>),
+) {
     let lost = base
         .failing
         .lost_diff()
@@ -110,16 +155,37 @@ pub(crate) fn report_to_team(token: Token, vector: &Vector, base: &mut Base<'_>)
     let mut body = Vec::new();
     body.put_u64(base.clock.epoch);
     vector.write(&mut body);
-    let low = &base.clock.knowledge.base;
-    Interval::write_all(base.clock.knowledge.between(low, vector), &mut body);
+    write(&base.clock.knowledge, &mut body);
+    base.clock.knowledge.stable.write(&mut body);
+    base.statistics.knowledge_bytes += body.len() as u64;
     base.mail.done(token, Value::Knowledge(body));
 }
 
 /// Brings all writes of this node home, and returns what it knows for the other members of a
 /// team ([`Value::Knowledge`]).
 pub(crate) fn release_to_team(token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+    release(AfterRelease::ReportToTeam { token }, token, w, pages);
+}
+
+/// Brings all writes of this node home, and returns what it knows for the node `to`, beyond what
+/// that node was `told` before (empty: nothing).
+pub(crate) fn release_to_node(
+    to: Rank,
+    told: &[u8],
+    token: Token,
+    w: &mut Writes<'_>,
+    pages: &mut dyn Pages,
+) {
+    let nodes = w.base.mail.nodes;
+    let mut reader = ByteReader(told);
+    let vector = reader.u64().and_then(|_| Vector::read(&mut reader, nodes));
+    let told = vector.unwrap_or_else(|_| Vector::new(nodes));
+    release(AfterRelease::ReportToNode { token, to, told }, token, w, pages);
+}
+
+fn release(then: AfterRelease, token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
     match w.base.collective_impediment(&Doing::TeamBarrier) {
         Some(error) => w.base.mail.fail(token, error),
-        None => w.release(AfterRelease::ReportToTeam { token }, pages),
+        None => w.release(then, pages),
     }
 }

@@ -5,7 +5,7 @@ use crate::coherence::failing::doing::Doing;
 use crate::coherence::fetching::target_op::TargetOp;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::locking::lock_manager::LockView;
-use crate::coherence::locking::team::release_to_team;
+use crate::coherence::locking::team::{release_to_node, release_to_team};
 use crate::coherence::order::Coherence;
 use crate::coherence::pages::array::Array;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
@@ -410,8 +410,16 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Learns what other members of a team know, as [`Coherence::release_to_team`] has returned it
-    /// there.
+    /// Brings all writes of this node home, and returns what it knows for the node `to`
+    /// ([`Value::Knowledge`]). It leaves out what that node was `told`. That is nothing (empty), or
+    /// what an earlier call has returned, and the node learns it first.
+    pub fn release_to_node(&mut self, to: Rank, told: &[u8], token: Token, pages: &mut dyn Pages) {
+        release_to_node(to, told, token, &mut self.parts().1, pages);
+        self.settle(pages);
+    }
+
+    /// Learns what these nodes know, as [`Coherence::release_to_team`] or
+    /// [`Coherence::release_to_node`] has returned it there.
     pub fn acquire_from_team(&mut self, bodies: &[Vec<u8>], token: Token, pages: &mut dyn Pages) {
         let (up, mut w) = self.parts();
         up.locking.teams.acquire(bodies, token, &mut w, pages);

@@ -14,7 +14,7 @@ use crate::coherence::fetching::targets::Targets;
 use crate::coherence::gathering::state::Collectives;
 use crate::coherence::locking::lock::give_back;
 use crate::coherence::locking::state::Locking;
-use crate::coherence::locking::team::report_to_team;
+use crate::coherence::locking::team::{report_to_node, report_to_team};
 use crate::coherence::mailbox::Mailbox;
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::pages::table::Arrays;
@@ -113,6 +113,9 @@ impl Coherence {
                     up.collectives.begin(up.fetches, up.targets, &mut w, pages)
                 };
             if !goes_on {
+                let knowledge = &self.clock.knowledge;
+                (self.statistics.intervals_kept, self.statistics.intervals_forgotten) =
+                    knowledge.kept_and_forgotten();
                 let mail = &self.mail;
                 let is_read = |array| mail.has_posted(|one| one.purpose.reads() == Some(array));
                 return self.arrays.end_retired(is_read, pages);
@@ -128,6 +131,9 @@ impl Coherence {
             AfterRelease::Arrive => up.collectives.arrive(release.vector, &mut w.base),
             AfterRelease::ReportToTeam { token } => {
                 report_to_team(token, &release.vector, &mut w.base)
+            }
+            AfterRelease::ReportToNode { token, to, told } => {
+                report_to_node(token, (to, &told), &release.vector, &mut w.base);
             }
             AfterRelease::Unlock { lock, request, token } => {
                 give_back((lock, request), token, &release.vector, &mut w.base);

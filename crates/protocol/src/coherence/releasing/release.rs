@@ -24,13 +24,15 @@ use alloc::vec::Vec;
 const DIFF_BODY: usize = 32 << 10;
 
 /// Action that follows when all changes are at their homes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
 pub(crate) enum AfterRelease {
     /// Arrive at the collective.
     Arrive,
     /// Tell the caller what this node knows, for the other members of its team.
     ReportToTeam { token: Token },
+    /// Tell the caller what this node knows, for one other node that was told this before.
+    ReportToNode { token: Token, to: Rank, told: Vector },
     /// Give a lock back.
     Unlock { lock: u64, request: u64, token: Token },
 }
@@ -107,8 +109,9 @@ impl Releasing {
     /// Called when nobody waits for this unlock any longer.
     pub fn cancel(&mut self, cancelled: Token) {
         for release in &mut self.queue {
-            if let AfterRelease::Unlock { token, .. } | AfterRelease::ReportToTeam { token } =
-                &mut release.then
+            if let AfterRelease::Unlock { token, .. }
+            | AfterRelease::ReportToTeam { token }
+            | AfterRelease::ReportToNode { token, .. } = &mut release.then
                 && *token == cancelled
             {
                 *token = Token::NONE;

@@ -16,7 +16,7 @@ use oikaze_protocol::coherence::{
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::Token;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use threads::Thread;
 
 /// Returns `count` seeds from `first` on, or `OIKAZE_SEEDS` times as many.
@@ -46,6 +46,29 @@ impl Node {
     }
 }
 
+/// Notifications of one node for another.
+#[derive(Debug, Default)]
+pub struct Channel {
+    /// The last one that was sent.
+    pub told: Vec<u8>,
+    /// Those that the receiver has not taken.
+    waiting: VecDeque<Vec<u8>>,
+    /// Lengths of all that were sent.
+    pub lengths: Vec<usize>,
+}
+
+impl Channel {
+    pub fn send(&mut self, body: Vec<u8>) {
+        self.lengths.push(body.len());
+        self.told.clone_from(&body);
+        self.waiting.push_back(body);
+    }
+
+    pub fn arrive(&mut self) -> Option<Vec<u8>> {
+        self.waiting.pop_front()
+    }
+}
+
 pub struct Cluster {
     pub seed: u64,
     pub random: Random,
@@ -55,6 +78,8 @@ pub struct Cluster {
     pub forged: Option<u8>,
     /// Knowledge that the members of each team barrier have told, by its number.
     pub told: BTreeMap<usize, BTreeMap<Rank, Vec<u8>>>,
+    /// Notifications from one node to another, by sender and receiver.
+    pub channels: BTreeMap<(Rank, Rank), Channel>,
     /// Is `true` if stores to plain arrays sometimes take a guard.
     pub takes_guards: bool,
 }
@@ -77,6 +102,7 @@ impl Cluster {
             network: Network::default(),
             forged: None,
             told: BTreeMap::new(),
+            channels: BTreeMap::new(),
             takes_guards: false,
         }
     }

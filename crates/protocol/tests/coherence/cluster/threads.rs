@@ -48,6 +48,10 @@ pub enum Op {
     Barrier,
     /// Barrier of the team of these nodes, with a number of its own. One thread of each calls it.
     TeamBarrier(usize, Vec<Rank>),
+    /// Notifies a node.
+    Notify(Rank),
+    /// Waits for the next notification of a node. One thread of each node does.
+    WaitNotify(Rank),
     /// Makes all threads of a node wait for each other, as with `std::sync::Barrier`. Each such op
     /// has a number.
     Together(usize),
@@ -219,6 +223,14 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
             wait(thread, cluster.call(rank, |c, token, pages| c.unlock(lock, token, pages)))
         }
         Op::TeamBarrier(number, members) => team_barrier(cluster, thread, number, &members),
+        Op::Notify(to) => notify(cluster, thread, to),
+        Op::WaitNotify(from) => {
+            let Some(body) = cluster.channels.entry((from, rank)).or_default().arrive() else {
+                return false;
+            };
+            let told = [body];
+            wait(thread, cluster.call(rank, |c, token, m| c.acquire_from_team(&told, token, m)))
+        }
         Op::Barrier => wait(thread, cluster.call(rank, |c, token, pages| c.barrier(token, pages))),
         Op::Touch(cell, access) => {
             let page = (cell.at / PAGE) as u64;
@@ -294,6 +306,19 @@ fn team_barrier(
         told.iter().filter(|(of, _)| **of != rank).map(|(_, told)| told.clone()).collect();
     thread.learns = false;
     wait(thread, cluster.call(rank, |c, token, pages| c.acquire_from_team(&others, token, pages)))
+}
+
+/// Releases, and then sends what the receiver was not told.
+fn notify(cluster: &mut Cluster, thread: &mut Thread, to: Rank) -> bool {
+    let rank = thread.node;
+    let channel = cluster.channels.entry((rank, to)).or_default();
+    if let Some(now) = thread.told.take() {
+        channel.send(now);
+        return thread.ended_op();
+    }
+    let told = channel.told.clone();
+    thread.again = true;
+    wait(thread, cluster.call(rank, |c, token, m| c.release_to_node(to, &told, token, m)))
 }
 
 fn wait(thread: &mut Thread, token: Token) -> bool {
