@@ -7,8 +7,9 @@
  *     himeno --size S --iterations 100
  */
 #include "common.h"
+#include "kernels.h"
 
-enum { LANES = 8, ARRAYS = 12 };
+enum { ARRAYS = 12 };
 
 /* Results of independent serial programs (f32, no fused multiply-add). */
 static const struct known {
@@ -32,56 +33,15 @@ static size_t planes, rows, columns, plane;
 /* Coefficients for the planes of this process, each in an array of its own as in the original. */
 static float *coefficient[ARRAYS];
 
-/* Relaxes one row. `old` and `fresh` point to column 0. `at` is the place of the row in the
- * coefficients. */
-static void relax_row(const float *restrict above, const float *restrict here,
-                      const float *restrict below, size_t at, float *restrict fresh,
-                      float *restrict residual)
-{
-    const float *restrict a0 = coefficient[0] + at, *restrict a1 = coefficient[1] + at;
-    const float *restrict a2 = coefficient[2] + at, *restrict a3 = coefficient[3] + at;
-    const float *restrict b0 = coefficient[4] + at, *restrict b1 = coefficient[5] + at;
-    const float *restrict b2 = coefficient[6] + at, *restrict c0 = coefficient[7] + at;
-    const float *restrict c1 = coefficient[8] + at, *restrict c2 = coefficient[9] + at;
-    const float *restrict bnd = coefficient[10] + at, *restrict wrk1 = coefficient[11] + at;
-    const float *above_p = above + columns, *above_m = above - columns;
-    const float *here_p = here + columns, *here_m = here - columns;
-    const float *below_p = below + columns, *below_m = below - columns;
-    const size_t end = columns - 1;
-    for (size_t k = 1; k < end; k++) {
-        float s0 = a0[k] * below[k] + a1[k] * here_p[k] + a2[k] * here[k + 1]
-            + b0[k] * (below_p[k] - below_m[k] - above_p[k] + above_m[k])
-            + b1[k] * (here_p[k + 1] - here_m[k + 1] - here_p[k - 1] + here_m[k - 1])
-            + b2[k] * (below[k + 1] - above[k + 1] - below[k - 1] + above[k - 1])
-            + c0[k] * above[k] + c1[k] * here_m[k] + c2[k] * here[k - 1] + wrk1[k];
-        float ss = (s0 * a3[k] - here[k]) * bnd[k];
-        residual[k] = ss;
-        fresh[k] = here[k] + 0.8f * ss;
-    }
-}
-
 /* Relaxes plane `local` of this process. `old` and `fresh` point to the plane before the first
  * own plane. Returns the sum of squared residuals. */
 static double relax_plane(size_t local, const float *old, float *fresh, float *residual)
 {
-    double lanes[LANES] = {0};
-    const float *here = old + (local + 1) * plane;
-    for (size_t j = 1; j + 1 < rows; j++) {
-        size_t row = j * columns;
-        relax_row(here - plane + row, here + row, here + plane + row, local * plane + row,
-                  fresh + (local + 1) * plane + row, residual);
-        const float *r = residual + 1;
-        size_t left = columns - 2;
-        for (; left >= LANES; left -= LANES, r += LANES)
-            for (int l = 0; l < LANES; l++)
-                lanes[l] += (double)r[l] * (double)r[l];
-        for (size_t l = 0; l < left; l++)
-            lanes[l] += (double)r[l] * (double)r[l];
-    }
-    double sum = 0;
-    for (int l = 0; l < LANES; l++)
-        sum += lanes[l];
-    return sum;
+    const float *these[ARRAYS];
+    for (int n = 0; n < ARRAYS; n++)
+        these[n] = coefficient[n] + local * plane;
+    return kernel_relax_plane(rows, columns, these, old + local * plane,
+                              fresh + (local + 1) * plane, residual);
 }
 
 int main(int argc, char **argv)
@@ -120,7 +80,7 @@ int main(int argc, char **argv)
                 field[f][i * plane + k] = value;
         }
     }
-    float *residual = zeroed(columns, sizeof(float), 40);
+    float *residual = zeroed(columns + 8, sizeof(float), 40);
     double *sums = zeroed(planes, sizeof(double), 0);
     int before = rank > 0 ? rank - 1 : MPI_PROC_NULL;
     int after = rank + 1 < ranks ? rank + 1 : MPI_PROC_NULL;

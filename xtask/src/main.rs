@@ -144,7 +144,8 @@ fn bench(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Builds the programs of `apps` for this machine's processor, as the bench builds their
-/// counterparts in C. The options apply to the programs only, so that no library is built twice.
+/// counterparts in C, and the kernels that the counterparts are linked with. The options apply to
+/// these packages only, so that no other library is built twice.
 fn build_programs() -> Result<(), String> {
     let folder = command::root().join("apps/src");
     let failed = |why: std::io::Error| format!("reading {}: {why}", folder.display());
@@ -156,8 +157,13 @@ fn build_programs() -> Result<(), String> {
         let name = entry.file_name();
         let program =
             name.to_str().ok_or_else(|| format!("{name:?} is not a name of a program"))?;
-        let build = ["rustc", "--quiet", "--release", "-p", "oikaze-apps", "--bin", program];
-        command::cargo(&[&build, ["--", "-C", "target-cpu=native"].as_slice()].concat()).run()?;
+        build_for_processor(&["-p", "oikaze-apps", "--bin", program])?;
     }
-    Ok(())
+    build_for_processor(&["-p", "oikaze-kernels-c", "--lib"])
+}
+
+/// Builds one target for this machine's processor.
+fn build_for_processor(target: &[&str]) -> Result<(), String> {
+    let (build, options) = (["rustc", "--quiet", "--release"], ["--", "-C", "target-cpu=native"]);
+    command::cargo(&[build.as_slice(), target, options.as_slice()].concat()).run()
 }

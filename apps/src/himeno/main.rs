@@ -2,7 +2,7 @@
 //! memory.
 #![forbid(unsafe_code)]
 
-mod kernel;
+mod coefficients;
 mod parallel;
 mod problem;
 mod serial;
@@ -16,7 +16,7 @@ use oikaze_apps::{
     ArrayOptions, Program, Progress, Rate, Report, RunOptions, RunPlan, differ, hex,
 };
 
-use kernel::{Coefficients, NoMemory};
+use coefficients::{Coefficients, NoMemory};
 use parallel::Solution;
 use problem::{Shape, Size, known};
 use serial::Outcome;

@@ -7,9 +7,10 @@ use std::time::Instant;
 use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, Touched, homes};
+use oikaze_kernels::himeno::residuals_len;
 
 use crate::Options;
-use crate::kernel::{Coefficients, relax_plane};
+use crate::coefficients::Coefficients;
 use crate::problem::Shape;
 use crate::serial::Outcome;
 
@@ -96,12 +97,12 @@ fn relax(
     let around = inner.start - 1..inner.end + 1;
     let old = old.read(elements(shape, &around))?;
     let plane = |i: usize| elements(shape, &(i - around.start..i - around.start + 1));
-    let mut scratch = Vec::new();
+    let mut residuals = vec![0.0; residuals_len(shape.columns)];
     for part in borders_first(&inner) {
         let mut new = new.write(elements(shape, &part))?;
         for (i, new) in part.zip(new.chunks_exact_mut(shape.plane())) {
             let three = [&old[plane(i - 1)], &old[plane(i)], &old[plane(i + 1)]];
-            sums[i] = relax_plane(shape, i, coefficients, three, new, &mut scratch);
+            sums[i] = coefficients.relax_plane(i, shape, three, new, &mut residuals);
         }
     }
     Ok(())

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use oikaze_apps::{Fingerprint, Progress};
+use oikaze_kernels::himeno::residuals_len;
 
-use crate::kernel::{Coefficients, relax_plane};
+use crate::coefficients::Coefficients;
 use crate::problem::Shape;
 
 /// Result of a run.
@@ -31,14 +32,14 @@ pub fn solve(
         shape.start(i, plane);
     }
     let mut new = old.clone(); // sets its border, which iterations leave alone
-    let (mut gosa, mut scratch) = (0.0, Vec::new());
+    let (mut gosa, mut residuals) = (0.0, vec![0.0; residuals_len(shape.columns)]);
     let started = Instant::now();
     for _ in 0..iterations {
         gosa = 0.0;
         for i in 1..shape.planes - 1 {
             let plane = |i: usize| i * shape.plane()..(i + 1) * shape.plane();
             let around = [&old[plane(i - 1)], &old[plane(i)], &old[plane(i + 1)]];
-            gosa += relax_plane(shape, i, coefficients, around, &mut new[plane(i)], &mut scratch);
+            gosa += coefficients.relax_plane(i, shape, around, &mut new[plane(i)], &mut residuals);
         }
         std::mem::swap(&mut old, &mut new);
         progress.step();

@@ -22,24 +22,40 @@ const OPTIONS: [&str; 4] = ["-std=gnu11", "-O3", "-march=native", "-ffp-contract
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mpi");
 /// Header that all programs include.
 const HEADER: &str = "common.h";
+/// Header of the inner loops, which come from a library.
+const KERNELS: &str = "kernels.h";
+/// Library of the inner loops ([`KERNELS`]), which is built beside the bench.
+const LIBRARY: &str = "liboikaze_kernels_c.a";
+/// Command that builds the library, for the same processor as the programs of `apps/`.
+const BUILD_LIBRARY: &str = "cargo rustc --release -p oikaze-kernels-c -- -C target-cpu=native";
 
 /// Builds a program if it is older than its sources. Returns its path.
 ///
 /// # Errors
-/// Open MPI or a compiler is not installed, or the compiler reports an error.
+/// Open MPI, a compiler or the library of the inner loops is missing, or the compiler reports an
+/// error.
 pub fn build(program: &str) -> Result<PathBuf, Error> {
     let me = own_program()?;
     let folder = me.with_file_name("mpi");
     std::fs::create_dir_all(&folder).tried(format!("making {}", folder.display()))?;
     let built = folder.join(program);
     let source = Path::new(SOURCES).join(program).with_extension("c");
-    let header = Path::new(SOURCES).join(HEADER);
-    if is_newer(&built, &[&source, &header]) && is_newer(&built, &[&me]) {
+    let mut inputs: Vec<PathBuf> = vec![source.clone(), Path::new(SOURCES).join(HEADER)];
+    let library = has_kernels(&source)?.then(|| me.with_file_name(LIBRARY));
+    if let Some(library) = &library {
+        if !library.is_file() {
+            return Err(no_library(library));
+        }
+        inputs.extend([Path::new(SOURCES).join(KERNELS), library.clone()]);
+    }
+    inputs.push(me);
+    if is_newer(&built, &inputs) {
         return Ok(built);
     }
     installed(LAUNCHER)?;
     let mut compiler = Command::new(COMPILER);
-    compiler.args(OPTIONS).arg(&source).arg("-o").arg(&built).arg("-lm").stdin(Stdio::null());
+    compiler.args(OPTIONS).arg(&source).args(&library).arg("-o").arg(&built).arg("-lm");
+    compiler.stdin(Stdio::null());
     let output = compiler.output().map_err(|why| missing(COMPILER, &why))?;
     if output.status.success() {
         return Ok(built);
@@ -52,8 +68,18 @@ pub fn build(program: &str) -> Result<PathBuf, Error> {
     )))
 }
 
+/// Returns `true` if a program computes with the kernels of `apps/`.
+fn has_kernels(source: &Path) -> Result<bool, Error> {
+    let text = std::fs::read_to_string(source).tried(format!("reading {}", source.display()))?;
+    Ok(text.contains(&format!("#include \"{KERNELS}\"")))
+}
+
+fn no_library(library: &Path) -> Error {
+    Error::new(format!("{} is not there; build it: {BUILD_LIBRARY}", library.display()))
+}
+
 /// Returns `true` if `file` exists and is newer than all of `others`.
-fn is_newer(file: &Path, others: &[&Path]) -> bool {
+fn is_newer(file: &Path, others: &[PathBuf]) -> bool {
     let time = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).ok();
     let Some(built) = time(file) else { return false };
     others.iter().all(|other| time(other).is_some_and(|changed| changed < built))
@@ -188,6 +214,30 @@ mod tests {
             assert!(source.is_file(), "{}", source.display());
         }
         assert!(Path::new(SOURCES).join(HEADER).is_file());
+        assert!(Path::new(SOURCES).join(KERNELS).is_file());
+    }
+
+    #[test]
+    fn programs_beside_those_of_apps_have_their_kernels() {
+        for (program, expected) in [("himeno", true), ("barrier", false)] {
+            let source = Path::new(SOURCES).join(program).with_extension("c");
+            assert_eq!(has_kernels(&source).expect("the source is there"), expected, "{program}");
+        }
+    }
+
+    #[test]
+    fn missing_library_is_named_with_its_command() {
+        let error = no_library(Path::new("release/lib.a")).to_string();
+        assert!(error.starts_with("release/lib.a is not there"), "{error}");
+        assert!(error.contains("cargo rustc --release -p oikaze-kernels-c"), "{error}");
+    }
+
+    #[test]
+    fn program_older_than_an_input_is_not_newer() {
+        let source = Path::new(SOURCES).join("himeno.c");
+        let absent = Path::new(SOURCES).join("absent");
+        assert!(!is_newer(&source, std::slice::from_ref(&source)) && !is_newer(&absent, &[]));
+        assert!(!is_newer(&source, &[absent]) && is_newer(&source, &[]));
     }
 
     #[test]
