@@ -31,8 +31,9 @@ pub struct Run {
     rounds: Rounds,
     #[command(flatten)]
     selection: Selection<Case, System>,
-    /// Numbers of nodes; a quick bench measures two nodes unless it is asked. The serial program
-    /// always has one, and the cases `lock_4` and `memory` have four nodes.
+    /// Numbers of nodes. Unless it is asked, a quick bench measures one node of `oikaze` and `mpi`
+    /// only, which shows whether their kernels are equally fast, and two nodes of all systems. The
+    /// serial program always has one, and the cases `lock_4` and `memory` have four nodes.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2))]
     nodes: Vec<u32>,
     /// Place of the nodes.
@@ -58,10 +59,11 @@ impl Run {
 
     /// Returns the numbers of nodes on which a system runs.
     fn nodes_of(&self, system: System) -> Vec<u32> {
-        let wanted = match (self.nodes.as_slice(), self.rounds.quick) {
-            ([], true) => &[2],
-            ([], false) => [1, 2].as_slice(),
-            (wanted, _) => wanted,
+        let shows_kernels = matches!(system, System::Mpi | System::Oikaze);
+        let wanted = match self.nodes.as_slice() {
+            [] if self.rounds.quick && !shows_kernels => &[2],
+            [] => [1, 2].as_slice(),
+            wanted => wanted,
         };
         match system {
             System::Serial => vec![1],
@@ -258,7 +260,8 @@ mod tests {
             series(arguments).iter().map(each).collect()
         };
         let lu = ["--quick", "--case", "lu_1024"];
-        let expected = [("lu_1024", "mpi", 2), ("lu_1024", "oikaze", 2), ("lu_1024", "serial", 1)];
+        let systems = [("mpi", 1), ("mpi", 2), ("oikaze", 1), ("oikaze", 2), ("serial", 1)];
+        let expected = systems.map(|(system, nodes)| ("lu_1024", system, nodes));
         assert_eq!(names(&lu), expected);
         let alone = ["--case", "himeno_xs", "--nodes", "1", "--system", "mpi,oikaze-plain"];
         assert_eq!(names(&alone), [("himeno_xs", "mpi", 1), ("himeno_xs", "oikaze-plain", 1)]);
@@ -272,9 +275,9 @@ mod tests {
         let fetches = [("fetch", "oikaze", 2), ("fetch", "oikaze-get", 2)];
         assert_eq!(names(&["--quick", "--case", "fetch"]), fetches);
         let here = ["--quick", "--mode", "machine", "--case", "heat_1024,fetch"];
-        let systems = [("mpi", 2), ("oikaze", 2), ("oikaze-plain", 2), ("oikaze-pages", 2)];
-        let systems = systems.into_iter().chain([("oikaze-small", 2)]);
-        let expected = systems.chain([("serial", 1)]);
+        let systems = [("mpi", 1), ("mpi", 2), ("oikaze", 1), ("oikaze", 2)];
+        let others = ["oikaze-plain", "oikaze-pages", "oikaze-small"].map(|name| (name, 2));
+        let expected = systems.into_iter().chain(others).chain([("serial", 1)]);
         let expected: Vec<_> =
             expected.map(|(system, nodes)| ("heat_1024", system, nodes)).collect();
         assert_eq!(names(&here), expected, "nothing is fetched on one machine");
@@ -294,7 +297,7 @@ mod tests {
             let mut one = run.series().remove(0);
             one.rounds.push(1.0);
             let record = one.record(&run).expect("a record of one round");
-            assert_eq!((record.mode, record.mtu, record.nodes), (Some(mode), mtu, Some(2)));
+            assert_eq!((record.mode, record.mtu, record.nodes), (Some(mode), mtu, Some(1)));
         }
     }
 

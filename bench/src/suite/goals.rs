@@ -1,6 +1,8 @@
 //! Goals of a bench, beside the results of this run. The bench reports goals and never asserts
 //! them, because the machine decides.
 
+use std::fmt;
+
 use crate::record::{Record, median, three_digits};
 
 /// Required range of a value.
@@ -8,6 +10,28 @@ use crate::record::{Record, median, three_digits};
 pub enum Bound {
     AtMost(f64),
     AtLeast(f64),
+    /// The least and the largest.
+    Within(f64, f64),
+}
+
+impl Bound {
+    fn contains(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(bound) => value <= bound,
+            Self::AtLeast(bound) => value >= bound,
+            Self::Within(least, most) => (least..=most).contains(&value),
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(bound) => write!(f, "≤ {bound:<5}"),
+            Self::AtLeast(bound) => write!(f, "≥ {bound:<5}"),
+            Self::Within(least, most) => write!(f, "{least} to {most}"),
+        }
+    }
 }
 
 /// Records of one run, which are found by name.
@@ -71,14 +95,10 @@ pub fn table(goals: Vec<Goal>) -> String {
         .into_iter()
         .filter_map(|(what, found, bound)| {
             let found = found?;
-            let (sign, bound, reached) = match bound {
-                Bound::AtMost(bound) => ("≤", bound, found.value <= bound),
-                Bound::AtLeast(bound) => ("≥", bound, found.value >= bound),
-            };
-            let verdict = if reached { "reached" } else { "not yet" };
+            let verdict = if bound.contains(found.value) { "reached" } else { "not yet" };
             let (found, by_round) =
                 (three_digits(found.value), found.by_round.map(three_digits).unwrap_or_default());
-            Some(format!("{what:<58}{found:>9}{by_round:>10}   {sign} {bound:<5} {verdict}\n"))
+            Some(format!("{what:<58}{found:>9}{by_round:>10}   {bound} {verdict}\n"))
         })
         .collect();
     if lines.is_empty() {
@@ -123,6 +143,16 @@ mod tests {
         let one = record("oikaze", 1.0, &[1.0]);
         let goals = vec![("rate".into(), Found::value(Some(&one)), Bound::AtLeast(2.4))];
         assert!(table(goals).contains("not yet"));
+    }
+
+    #[test]
+    fn value_outside_of_a_range_misses_the_goal_on_either_side() {
+        for (value, verdict) in [(0.96, "not yet"), (0.97, "reached"), (1.04, "not yet")] {
+            let one = record("mpi", value, &[value]);
+            let goals = vec![("equal".into(), Found::value(Some(&one)), Bound::Within(0.97, 1.03))];
+            let table = table(goals);
+            assert!(table.ends_with(&format!("0.97 to 1.03 {verdict}\n")), "{table}");
+        }
     }
 
     #[test]
