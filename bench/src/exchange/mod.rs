@@ -165,7 +165,7 @@ fn of_one_page_size(
     sizes: &[usize],
 ) -> Result<Vec<Record>, Error> {
     let volume = if run.rounds.quick { pools::POOL / 4 } else { pools::POOL };
-    let pools = Pools::new(pages).map_err(|why| Error::new(format!("making pools: {why}")))?;
+    let pools = Pools::new(pages)?;
     let mut records: Vec<(Case, Mode, Record)> = Vec::new();
     for &threads in &run.threads {
         for (&case, mode) in

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::error::{Error, Tried};
 use oikaze::memory::{PageSize, Region, page_size};
-use oikaze_os::memory::MemoryError;
 use oikaze_os::memory::placement::{
     PageRange, Placement, PlacementError, PlacementMethod, install, retract,
 };
@@ -37,13 +37,55 @@ pub struct Pools {
     shared: Region,
 }
 
+/// Checks that a full pool consists of huge pages, whatever the machine's settings promise.
+fn check_huge(pool: &Region) -> Result<(), Error> {
+    let maps = std::fs::read_to_string("/proc/self/smaps").tried("reading /proc/self/smaps")?;
+    match huge_bytes(&maps, pool.view_ptr().addr()) {
+        Some(bytes) if bytes >= POOL => Ok(()),
+        found => Err(Error::new(format!(
+            "making a pool of {} MiB of huge pages: the machine gave {} MiB of them; free memory, and write madvise to \
+             /sys/kernel/mm/transparent_hugepage/enabled (`oikaze doctor` says what there is)",
+            POOL >> 20,
+            found.unwrap_or(0) >> 20
+        ))),
+    }
+}
+
+/// Returns the bytes of huge pages in the mapping that begins at an address, by the text of
+/// `/proc/self/smaps`. `None` if no mapping begins there.
+fn huge_bytes(maps: &str, address: usize) -> Option<usize> {
+    let start = format!("{address:x}-");
+    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));
+    lines.next()?;
+    let of_mapping = lines
+        .take_while(|line| line.split_whitespace().next().is_some_and(|word| word.ends_with(':')));
+    let of_huge = of_mapping.filter_map(|line| {
+        let kib = ["AnonHugePages:", "ShmemPmdMapped:"]
+            .iter()
+            .find_map(|name| line.strip_prefix(name))?;
+        kib.trim().strip_suffix(" kB")?.parse::<usize>().ok()
+    });
+    Some(of_huge.sum::<usize>() << 10)
+}
+
 impl Pools {
-    pub fn new(pages: PageSize) -> Result<Self, MemoryError> {
-        let full =
-            || Region::private_of(POOL, pages).inspect(|region| _ = region.fill(0, POOL as u64, 1));
-        let shared = Region::shared_of(POOL, pages)?;
-        let _ = shared.fill(0, POOL as u64, 1);
-        Ok(Self { a: full()?, b: full()?, empty: Region::private_of(POOL, pages)?, shared })
+    /// Makes pools of pages of this size.
+    ///
+    /// # Errors
+    /// There is no memory, or the machine gives small pages where huge ones are wanted.
+    pub fn new(pages: PageSize) -> Result<Self, Error> {
+        let failed = |why| Error::new(format!("making pools: {why}"));
+        let unfilled = |why| Error::new(format!("filling pools: {why}"));
+        let private = || Region::private_of(POOL, pages).map_err(failed);
+        let full = |region: Region| -> Result<Region, Error> {
+            region.fill(0, POOL as u64, 1).map_err(unfilled)?;
+            if pages == PageSize::Huge {
+                check_huge(&region)?;
+            }
+            Ok(region)
+        };
+        let shared = full(Region::shared_of(POOL, pages).map_err(failed)?)?;
+        Ok(Self { a: full(private()?)?, b: full(private()?)?, empty: private()?, shared })
     }
 
     /// Returns the microseconds of one operation of `size` bytes and the read that follows it. The
