@@ -12,7 +12,10 @@ mod paper_004_classes;
 mod paper_004_table;
 mod plot;
 mod report;
+mod summary;
+mod surroundings;
 
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -21,6 +24,8 @@ use clap::builder::PossibleValuesParser;
 use crate::error::{Error, Tried};
 use crate::record::{Record, write_lines};
 use crate::suite::{Rounds, warn_if_busy};
+
+use self::surroundings::Surroundings;
 
 /// Selection of figures, and their output.
 #[derive(Args)]
@@ -36,10 +41,28 @@ pub struct Run {
     /// Remark about the measurement, such as other load, which stands in the figures.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
+    /// Measures nothing, and writes the table of `README.md` from the figures in the directory.
+    #[arg(long, conflicts_with_all = ["figure", "note"])]
+    summary: bool,
+}
+
+/// Measurement of one figure.
+struct Measuring<'r> {
+    run: &'r Run,
+    /// State of the machine before it.
+    before: Surroundings,
+}
+
+impl Deref for Measuring<'_> {
+    type Target = Run;
+
+    fn deref(&self) -> &Run {
+        self.run
+    }
 }
 
 /// Function that measures a figure and draws it.
-type Measure = fn(&Run) -> Result<Vec<Record>, Error>;
+type Measure = fn(&Measuring<'_>) -> Result<Vec<Record>, Error>;
 
 /// All figures: name and function.
 const FIGURES: [(&str, Measure); 16] = [
@@ -67,12 +90,16 @@ const FIGURES: [(&str, Measure); 16] = [
 /// The user is not root, or something could not be run or written.
 pub fn bench(run: &Run) -> Result<(), Error> {
     std::fs::create_dir_all(&run.out).tried(format!("making {}", run.out.display()))?;
+    if run.summary {
+        return summary::write(&run.out);
+    }
     warn_if_busy();
     let wanted =
         |name: &str| run.figure.is_empty() || run.figure.iter().any(|figure| figure == name);
     let mut records = Vec::new();
     for (_, measure) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
-        records.extend(measure(run)?);
+        records.extend(measure(&Measuring { run, before: Surroundings::now() })?);
     }
+    summary::write(&run.out)?;
     write_lines(&records, run.rounds.json.as_deref())
 }

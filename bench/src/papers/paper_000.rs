@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::Run;
+use super::Measuring;
 use super::paper_000_packets::MACHINE;
 use super::plot::{Line, Scale};
 use super::report::Figure;
@@ -32,7 +32,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn exchange(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn exchange(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let mut figure = Figure {
         name: "000-figure-3",
         title: "Paper 000, figure 3, measured again: exchanging pages and copying bytes",
@@ -42,12 +42,12 @@ pub fn exchange(run: &Run) -> Result<Vec<Record>, Error> {
         now: "In one process, pools of 512 MiB; one word a page is read afterwards. Why bytes that arrive are not exchanged: a page that has arrived would be mapped (install), which is slower than a copy until far beyond a page. Why small pages of two processes are not either (exchange of processes: get, put and copy below 2 MiB, remapping of huge pages from there on; median of oikaze perf exchange --shared): only whole huge pages of shared memory can change place there.".into(),
         then: "exchange 2.8 times as fast as copy at 4 KiB, 4.8 times at 8 KiB, and slower at small sizes, at a constant time within a page (no µs in the text; drawn: today's copy divided by these ratios)",
         then_machine: MACHINE,
+        seal: None,
         then_lines: Vec::new(),
-        systems: &["copy", "exchange", "exchange, huge pages", "install", "exchange of processes"],
+        panels: &[&["copy", "exchange", "exchange, huge pages", "install", "exchange of processes"]],
         base: "copy",
     };
-    let pools = |pages| Pools::new(pages).map_err(|why| Error::new(format!("making pools: {why}")));
-    let (small, huge) = (pools(PageSize::Small)?, pools(PageSize::Huge)?);
+    let (small, huge) = (Pools::new(PageSize::Small)?, Pools::new(PageSize::Huge)?);
     let volume = if run.rounds.quick { POOL / 4 } else { POOL };
     let records = figure.measure(run, None, &PAGES, |size| {
         let of = |pools: &Pools, act| {

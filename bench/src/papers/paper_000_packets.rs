@@ -5,13 +5,14 @@
 //! Figure 7 has one packet and an answer of the same size. The paper's text gives ratios to Linux,
 //! which are drawn from today's UDP.
 
-use super::Run;
+use super::Measuring;
 use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
 use crate::lab::Lab;
 use crate::placement::PLACE;
 use crate::placement::programs::{Setup, Values, node, options, role, sockets};
+use crate::process::seal;
 use crate::record::Record;
 
 /// Machine of the paper.
@@ -40,7 +41,12 @@ enum Program {
 }
 
 /// Runs the procedure.
-fn packets(lab: &Lab, program: Program, run: &Run, of: &[(&str, usize)]) -> Result<Values, Error> {
+fn packets(
+    lab: &Lab,
+    program: Program,
+    run: &Measuring<'_>,
+    of: &[(&str, usize)],
+) -> Result<Values, Error> {
     let turns = [("turns", if run.rounds.quick { 50 } else { 300 })];
     let settings = [of, &turns].concat();
     let job = |engines, waits| {
@@ -57,7 +63,7 @@ fn packets(lab: &Lab, program: Program, run: &Run, of: &[(&str, usize)]) -> Resu
     }
 }
 
-fn sizes(run: &Run) -> &'static [usize] {
+fn sizes(run: &Measuring<'_>) -> &'static [usize] {
     if run.rounds.quick { &QUICK_SIZES } else { &SIZES }
 }
 
@@ -77,7 +83,7 @@ fn hosts(more: &str) -> String {
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn throughput(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let figure = Figure {
         name: "000-figure-5",
         title: "Paper 000, figure 5, measured again: throughput of 128 packets and an answer",
@@ -87,17 +93,18 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         now: hosts("128 packets at once, an answer of one byte, throughput from T0."),
         then: "Linux ahead at small sizes; both stop at about 800 Mbit/s (drawn at the largest size; no other numbers in the text)",
         then_machine: MACHINE,
+        seal: Some(seal()),
         then_lines: vec![Line { name: "2010, both at most", points: vec![(8192.0, 0.1)] }],
-        systems: &["oikaze", "oikaze thread", "udp", "tcp"],
+        panels: &[&["oikaze", "oikaze thread", "udp", "tcp"]],
         base: "udp",
     };
     let programs = [Program::Inline, Program::Thread, Program::Udp, Program::Tcp];
     figure.measure_in_lab(run, PLACE, sizes(run), |lab, size| {
-        let one = |(&system, program)| {
+        let one = |(system, program)| {
             let whole = packets(lab, program, run, &many(size))?.get("t0")?;
             Ok((system, (PACKETS * size) as f64 / whole / 1e3))
         };
-        figure.systems.iter().zip(programs).map(one).collect()
+        figure.systems().zip(programs).map(one).collect()
     })
 }
 
@@ -105,7 +112,7 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn processor(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn processor(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let mut figure = Figure {
         name: "000-figure-6",
         title: "Paper 000, figure 6, measured again: time of 128 packets",
@@ -117,14 +124,11 @@ pub fn processor(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "the sender's time T1 on Tender does not grow with the size, and is 3.4 % of Linux's at 8 KiB (no µs in the text; drawn: 3.4 % of today's T1 of UDP)",
         then_machine: MACHINE,
+        seal: Some(seal()),
         then_lines: Vec::new(),
-        systems: &[
-            "oikaze T1",
-            "oikaze T2",
-            "oikaze thread T1",
-            "oikaze thread T2",
-            "udp T1",
-            "udp T2",
+        panels: &[
+            &["oikaze T1", "oikaze thread T1", "udp T1"],
+            &["oikaze T2", "oikaze thread T2", "udp T2"],
         ],
         base: "udp T1",
     };
@@ -132,11 +136,9 @@ pub fn processor(run: &Run) -> Result<Vec<Record>, Error> {
     let lab = Lab::up(PLACE)?;
     let records = figure.measure(run, Some(PLACE), sizes(run), |size| {
         let mut found = Vec::new();
-        for (systems, program) in figure.systems.chunks(2).zip(programs) {
+        for (at, program) in programs.into_iter().enumerate() {
             let values = packets(&lab, program, run, &many(size))?;
-            for (&system, time) in systems.iter().zip(["t1", "t2"]) {
-                found.push((system, values.get(time)?));
-            }
+            found.extend(times(&values, figure.panels, at, ["t1", "t2"])?);
         }
         Ok(found)
     })?;
@@ -151,7 +153,7 @@ pub fn processor(run: &Run) -> Result<Vec<Record>, Error> {
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn round_trip(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn round_trip(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let mut figure = Figure {
         name: "000-figure-7",
         title: "Paper 000, figure 7, measured again: round trip by size",
@@ -161,16 +163,11 @@ pub fn round_trip(run: &Run) -> Result<Vec<Record>, Error> {
         now: hosts("a message and its answer of the same size; T1: until the send has returned."),
         then: "Linux quicker at small sizes; at 8 KiB Tender takes 63 % less (section 4.5.4) or 37 % less (conclusion); no µs in the text (drawn: these of today's UDP)",
         then_machine: MACHINE,
+        seal: Some(seal()),
         then_lines: Vec::new(),
-        systems: &[
-            "oikaze",
-            "oikaze T1",
-            "oikaze thread",
-            "oikaze thread T1",
-            "udp",
-            "udp T1",
-            "tcp",
-            "tcp T1",
+        panels: &[
+            &["oikaze", "oikaze thread", "udp", "tcp"],
+            &["oikaze T1", "oikaze thread T1", "udp T1", "tcp T1"],
         ],
         base: "udp",
     };
@@ -179,11 +176,9 @@ pub fn round_trip(run: &Run) -> Result<Vec<Record>, Error> {
     let records = figure.measure(run, Some(PLACE), sizes(run), |size| {
         let mut found = Vec::new();
         let one = [("packets", 1), ("size", size), ("answer", size)];
-        for (systems, program) in figure.systems.chunks(2).zip(programs) {
+        for (at, program) in programs.into_iter().enumerate() {
             let values = packets(&lab, program, run, &one)?;
-            for (&system, time) in systems.iter().zip(["t0", "t1"]) {
-                found.push((system, values.get(time)?));
-            }
+            found.extend(times(&values, figure.panels, at, ["t0", "t1"])?);
         }
         Ok(found)
     })?;
@@ -193,6 +188,17 @@ pub fn round_trip(run: &Run) -> Result<Vec<Record>, Error> {
     figure.then_lines = then.into_iter().zip(names).map(line).collect();
     figure.save(run, &records)?;
     Ok(records)
+}
+
+/// Returns the times of one program, of which each stands in a panel of its own at the place `at`.
+fn times(
+    values: &Values,
+    panels: &[&[&'static str]],
+    at: usize,
+    names: [&str; 2],
+) -> Result<Vec<(&'static str, f64)>, Error> {
+    let systems = panels.iter().filter_map(|panel| panel.get(at));
+    systems.zip(names).map(|(&system, time)| Ok((system, values.get(time)?))).collect()
 }
 
 /// Returns the value of a system at the largest size, times each of these factors.
@@ -211,7 +217,7 @@ fn line((value, name): (f64, &'static str)) -> Line {
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn request(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn request(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let figure = Figure {
         name: "000-io-request",
         title: "Paper 000, section 4.4: one request of k outputs and k inputs",
@@ -223,14 +229,15 @@ pub fn request(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "one request to the kernel and one wake-up for all outputs and inputs of a request (no figure)",
         then_machine: MACHINE,
+        seal: Some(seal()),
         then_lines: Vec::new(),
-        systems: &[
+        panels: &[&[
             "oikaze, one request",
             "oikaze, with positions",
             "oikaze, k requests",
             "udp, k and k",
             "udp, one by one",
-        ],
+        ]],
         base: "udp, one by one",
     };
     let counts: &[usize] = if run.rounds.quick { &QUICK_COUNTS } else { &COUNTS };
@@ -247,7 +254,7 @@ pub fn request(run: &Run) -> Result<Vec<Record>, Error> {
             [(true, None), (true, Some("--posted")), (true, each), (false, None), (false, each)];
         let setup = Setup { engines: "inline", waits: "adaptive", without: None };
         let mut found = Vec::new();
-        for (&system, (is_job, flag)) in figure.systems.iter().zip(ways) {
+        for (system, (is_job, flag)) in figure.systems().zip(ways) {
             let arguments = of(flag);
             let values = if is_job {
                 node(lab, &setup, &[&["burst".to_owned()], arguments.as_slice()].concat())?

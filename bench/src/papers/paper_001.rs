@@ -6,13 +6,14 @@
 //! and goes on at 24 MB/s. The paper's lines are drawn from these two values. The same text expects
 //! at most 5 µs from the authors' own operating system.
 
-use super::Run;
+use super::Measuring;
 use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
 use crate::lab::Lab;
 use crate::placement::PLACE;
 use crate::placement::programs::{Setup, Values, node, options, role, sockets};
+use crate::process::seal;
 use crate::record::Record;
 
 const SIZES: [usize; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
@@ -34,7 +35,7 @@ const BUS: f64 = 50.0;
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn throughput(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let figure = Figure {
         name: "001-figure-5",
         title: "Paper 001, figure 5, measured again: throughput of remote writes by size",
@@ -46,8 +47,9 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "the smaller a transfer, the lower: about 210 µs of SunOS each, then 24 MB/s (drawn from these)",
         then_machine: MACHINE,
+        seal: Some(seal()),
         then_lines: vec![then("1997", |size| size / took_then(size) / 1e3)],
-        systems: &["oikaze", "udp"],
+        panels: &[&["oikaze", "udp"]],
         base: "udp",
     };
     figure.measure_in_lab(run, PLACE, sizes(run), |lab, size| {
@@ -62,7 +64,7 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn latency(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn latency(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let figure = Figure {
         name: "001-figure-6",
         title: "Paper 001, figure 6, measured again: latency of a remote write by size",
@@ -74,11 +76,12 @@ pub fn latency(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "about 210 µs and 1 µs for each 24 bytes (drawn from these); 5 µs at most were expected without SunOS",
         then_machine: MACHINE,
+        seal: Some(seal()),
         then_lines: vec![
             then("1997", took_then),
             then("1997, expected overhead", |size| 5.0 + size / RATE),
         ],
-        systems: &["oikaze", "udp"],
+        panels: &[&["oikaze", "udp"]],
         base: "udp",
     };
     figure.measure_in_lab(run, PLACE, sizes(run), |lab, size| {
@@ -95,7 +98,7 @@ const WINDOWS: [(usize, &str); 4] = [(1, "one"), (2, "two (double)"), (4, "four"
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn double_buffering(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn double_buffering(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let figure = Figure {
         name: "001-double-buffering",
         title: "Paper 001, open question: transfers under way at once",
@@ -107,11 +110,12 @@ pub fn double_buffering(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "24 MB/s with one buffer; double buffering was to reach the 50 MB/s of the bus (drawn without the overhead of SunOS)",
         then_machine: MACHINE,
+        seal: Some(seal()),
         then_lines: vec![
             then("1997, one buffer", |_| RATE / 1e3),
             then("1997, expected of two", |_| BUS / 1e3),
         ],
-        systems: &[WINDOWS[0].1, WINDOWS[1].1, WINDOWS[2].1, WINDOWS[3].1],
+        panels: &[&[WINDOWS[0].1, WINDOWS[1].1, WINDOWS[2].1, WINDOWS[3].1]],
         base: WINDOWS[0].1,
     };
     figure.measure_in_lab(run, PLACE, sizes(run), |lab, size| {
@@ -136,7 +140,7 @@ fn udp(lab: &Lab, size: usize, answer: usize) -> Result<Values, Error> {
     sockets(lab, "burst", &options(&settings))
 }
 
-fn sizes(run: &Run) -> &'static [usize] {
+fn sizes(run: &Measuring<'_>) -> &'static [usize] {
     if run.rounds.quick { &QUICK_SIZES } else { &SIZES }
 }
 

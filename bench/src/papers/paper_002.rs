@@ -5,27 +5,39 @@
 //! cores, so every form shares some of them. The second figure has unshaped links, and the third
 //! one computing threads on both cores.
 
-use super::Run;
+use super::Measuring;
 use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
 use crate::placement::Extent;
-use crate::placement::cases::form::{CASE, FORMS, MTU, RATES, measure};
+use crate::placement::cases::form::{CASE, MTU, RATES, measure};
 use crate::placement::collected::Collected;
+use crate::process::seal;
 use crate::record::Record;
 use crate::suite::case::KIB;
 
 const MACHINE: &str = "AnT and Linux 3.10 on Core i7-2600, 100 Mbit/s Ethernet, 2019";
-/// Names of all forms.
-static SYSTEMS: [&str; FORMS.len()] = {
-    let mut names = [""; FORMS.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = FORMS[at].system;
-        at += 1;
-    }
-    names
-};
+/// Forms by who communicates: the applications themselves, a thread, and a server. Each panel also
+/// has the kernel's form on the same cores.
+const PANELS: [&[&str]; 3] = [
+    &["inline c/c app 0,0", "inline d/d app 0,1", "udp c/c app 0,0", BASE],
+    &[
+        "thread c/c app 0,0 eng 0,0",
+        "thread c/c app 0,0 eng 1,1",
+        "thread c/d app 0,0 eng 0,1",
+        "thread d/c app 0,1 eng 1,1",
+        "thread d/d app 0,1 eng 0,1",
+        "thread d/d app 0,1 eng 1,0",
+    ],
+    &[
+        "process c/c app 0,0 eng 0,0",
+        "process c/c app 0,0 eng 1,1",
+        "process c/d app 0,0 eng 0,1",
+        "process d/c app 0,1 eng 1,1",
+        "process d/d app 0,1 eng 0,1",
+        BASE,
+    ],
+];
 /// Form that the tables compare with: the kernel's.
 const BASE: &str = "udp d/d app 0,1";
 
@@ -33,7 +45,7 @@ const BASE: &str = "udp d/d app 0,1";
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn forms(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn forms(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let mut all = Collected::new("papers");
     measure(Extent { quick: run.rounds.quick, rounds: run.rounds.count }, &mut all)?;
     let records = all.records(CASE);
@@ -64,8 +76,9 @@ pub fn forms(run: &Run) -> Result<Vec<Record>, Error> {
             now: now(how, &notes),
             then: "AnT 12 ms at 1 KB and 56 ms at 5 KB, Linux 93 ms at 5 KB and faster than AnT at 1 and 3 KB; as the system's part grows, Linux's time grows and AnT's hardly does, the more so on loaded cores",
             then_machine: MACHINE,
+            seal: Some(seal()),
             then_lines,
-            systems: &SYSTEMS,
+            panels: &PANELS,
             base: BASE,
         };
         let records: Vec<Record> =
@@ -94,7 +107,10 @@ fn select(records: &[Record], mode: &str, threads: Option<u32>) -> Vec<Record> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plot::LINES_MAX;
     use super::*;
+    use crate::placement::cases::form::FORMS;
+    use std::collections::BTreeSet;
 
     #[test]
     fn pictures_do_not_mix_rates_or_loads() {
@@ -106,7 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn table_compares_with_a_form() {
-        assert!(SYSTEMS.contains(&BASE) && SYSTEMS.iter().all(|name| !name.is_empty()));
+    fn every_form_is_drawn() {
+        let drawn: BTreeSet<&str> = PANELS.iter().copied().flatten().copied().collect();
+        assert_eq!(drawn, FORMS.iter().map(|form| form.system).collect());
+        assert!(PANELS.iter().all(|panel| panel.len() <= LINES_MAX));
     }
 }

@@ -4,7 +4,7 @@
 //! 4.5 to 6.0 µs less than both one after the other, because the stages of the two transfers
 //! overlap. Each transfer alone took 0.016 x + 13 µs for x bytes (table 5, case 1).
 
-use super::Run;
+use super::Measuring;
 use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
@@ -26,7 +26,7 @@ const LESS: f64 = 5.25;
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn consecutive(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn consecutive(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let line = |name, less| Line {
         name,
         points: SIZES.map(|size| (size as f64, sum_then(size) - less)).into(),
@@ -42,8 +42,9 @@ pub fn consecutive(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "together 4.5 to 6.0 µs less than the sum (drawn 5.25 less than the sum of its fitted lines)",
         then_machine: "Tender on Myrinet, Pentium machines, about 2000",
+        seal: Some(OIKAZE.seal.to_owned()),
         then_lines: vec![line("2000, sum", 0.0), line("2000, together", LESS)],
-        systems: &["sum", "together"],
+        panels: &[&["sum", "together"]],
         base: "sum",
     };
     OIKAZE.present()?;

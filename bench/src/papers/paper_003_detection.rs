@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::Run;
+use super::Measuring;
 use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
@@ -12,6 +12,7 @@ use crate::placement::cases::detect::{CASE, SIZES, WAYS, fit, round};
 use crate::placement::collected::Collected;
 use crate::placement::programs::{Setup, node, role};
 use crate::placement::{Extent, PLACE};
+use crate::process::seal;
 use crate::record::Record;
 use crate::suite::case::{KIB, MIB};
 
@@ -20,22 +21,17 @@ const MACHINE: &str = "Tender, and PM on Linux 2.0.36, on Myrinet, Pentium II 45
 const REGISTERED: f64 = 0.579;
 /// Sizes of registered areas.
 const AREAS: [usize; 4] = [4 * KIB, 64 * KIB, MIB, 64 * MIB];
-/// Names of all ways.
-static SYSTEMS: [&str; WAYS.len()] = {
-    let mut names = [""; WAYS.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = WAYS[at].system;
-        at += 1;
-    }
-    names
-};
+/// Ways that the paper has, and those of today beside its quickest one.
+const PANELS: [&[&str]; 2] = [
+    &[WAYS[0].system, WAYS[1].system, WAYS[2].system, WAYS[3].system, WAYS[4].system],
+    &[WAYS[0].system, WAYS[5].system, WAYS[6].system],
+];
 
 /// Measures figure 4 and the lines of table 5.
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn ends(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn ends(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let mut all = Collected::new("papers");
     let extent = Extent { quick: run.rounds.quick, rounds: run.rounds.count };
     let lab = Lab::up(PLACE)?;
@@ -73,8 +69,9 @@ pub fn ends(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "1 (in place, interrupt, in the kernel) is 1.3 to 8.7 µs quicker than 5 at every size; polling (3) is quicker than interrupts (2) up to 1 KB; drawn from the lines of table 5",
         then_machine: MACHINE,
+        seal: Some(seal()),
         then_lines: then.collect(),
-        systems: &SYSTEMS,
+        panels: &PANELS,
         base: WAYS[0].system,
     };
     let records: Vec<Record> = all
@@ -95,7 +92,7 @@ pub fn ends(run: &Run) -> Result<Vec<Record>, Error> {
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn registration(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn registration(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let figure = Figure {
         name: "003-registration",
         title: "Paper 003, section 3.1.2, measured again: registration of an area",
@@ -106,11 +103,12 @@ pub fn registration(run: &Run) -> Result<Vec<Record>, Error> {
             .into(),
         then: "0.579 µs for one entry of the communication path table, which is written and never read",
         then_machine: MACHINE,
+        seal: None,
         then_lines: vec![Line {
             name: "about 2000",
             points: AREAS.map(|size| (size as f64, REGISTERED)).into(),
         }],
-        systems: &["oikaze"],
+        panels: &[&["oikaze"]],
         base: "oikaze",
     };
     let lab = Lab::up(PLACE)?;

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::Run;
+use super::Measuring;
 use super::plot::Scale;
 use super::report::Figure;
 use crate::error::Error;
@@ -34,7 +34,7 @@ const WIND_UNCHECKED: Oikaze = Oikaze { seal: "header", class: "unordered" };
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn throughput(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let figure = Figure {
         name: "004-figure-6",
         title: "Paper 004, figure 6, measured again: throughput by size",
@@ -46,8 +46,9 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "TCP highest nearly throughout; Wind about equal to UDP (received); UDP (sent) above UDP (received)",
         then_machine: "Pentium III, gigabit Ethernet, about 2002",
+        seal: Some(WIND.seal.to_owned()),
         then_lines: Vec::new(),
-        systems: &SYSTEMS,
+        panels: &[&SYSTEMS],
         base: "udp-received",
     };
     let quick = run.rounds.quick;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::Run;
+use super::Measuring;
 use super::plot::Scale;
 use super::report::Figure;
 use crate::dsm::{DELIVERIES, UPDATE_SIZES};
@@ -53,7 +53,7 @@ const DRAWN: [&str; 6] =
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn updates(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn updates(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let quick = run.rounds.quick;
     let cores = cores()?;
     let figure = Figure {
@@ -67,8 +67,9 @@ pub fn updates(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "direct delivery by Wind is faster than the ordinary path for every number of nodes",
         then_machine: "Pentium III, gigabit Ethernet, about 2002",
+        seal: Some(seal()),
         then_lines: Vec::new(),
-        systems: &DRAWN,
+        panels: &[&DRAWN],
         base: DRAWN[1],
     };
     // Holds the lock of the benches. The launcher makes the namespaces.
@@ -83,7 +84,7 @@ pub fn updates(run: &Run) -> Result<Vec<Record>, Error> {
 /// Measures all records in turn, once in each round.
 pub(super) fn measure(
     figure: &Figure,
-    run: &Run,
+    run: &Measuring<'_>,
     records: &mut [Record],
     one: impl Fn(&Record) -> Result<f64, Error>,
 ) -> Result<(), Error> {

@@ -4,13 +4,14 @@
 //! deliveries by themselves (figure 7). Here barriers bring updates in each class and by each
 //! delivery. The size is that of the memory, and the mode of a record is the class.
 
-use super::Run;
+use super::Measuring;
 use super::paper_004_barrier::{MTU, blank_records, measure, names, one, sizes};
 use super::plot::Scale;
 use super::report::Figure;
 use crate::dsm::DELIVERIES;
 use crate::error::Error;
 use crate::lab::{Lab, Place};
+use crate::process::seal;
 use crate::record::Record;
 
 /// Classes, as `OIKAZE_UPDATE_CLASS` names them.
@@ -25,7 +26,7 @@ const DRAWN: [&str; 6] =
 ///
 /// # Errors
 /// Something could not be run or written.
-pub fn classes(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn classes(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     let quick = run.rounds.quick;
     let figure = Figure {
         name: "004-classes",
@@ -38,8 +39,9 @@ pub fn classes(run: &Run) -> Result<Vec<Record>, Error> {
         ),
         then: "not measured: the paper leaves both together open",
         then_machine: "Pentium III, gigabit Ethernet, about 2002",
+        seal: Some(seal()),
         then_lines: Vec::new(),
-        systems: &DRAWN,
+        panels: &[&DRAWN],
         base: DRAWN[3],
     };
     // Holds the lock of the benches. The launcher makes the namespaces.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Run;
+use super::Measuring;
 use super::report::today;
 use crate::dsm::program;
 use crate::error::{Error, Tried};
@@ -93,7 +93,7 @@ struct Count {
 ///
 /// # Errors
 /// A program fails, or something could not be written.
-pub fn messages(run: &Run) -> Result<Vec<Record>, Error> {
+pub fn messages(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     // Holds the lock of the benches. The launcher makes the namespaces.
     let lab = Lab::up(Place::Here)?;
     let (mut records, mut rows) = (Vec::new(), Vec::new());
@@ -150,7 +150,7 @@ pub fn messages(run: &Run) -> Result<Vec<Record>, Error> {
 }
 
 /// Writes the table, and the data with the reports of all nodes.
-fn save(run: &Run, rows: &[Value], text: &str) -> Result<(), Error> {
+fn save(run: &Measuring<'_>, rows: &[Value], text: &str) -> Result<(), Error> {
     let (date, machine) = (today(), machine());
     let now = format!(
         "Messages that node 0 of {NODES} sends, by oikaze run --stats; each node in a network namespace of its own. The size is that of the body. Each cell: those of at most 256 B + the larger ones. Requests ask for pages. Updates are pages or rows that go to their readers unasked. Barriers are arrivals and ends, which tell who wrote what."

@@ -1,13 +1,37 @@
-//! Draws lines over a logarithmic axis, as SVG that a browser and a repository's page show without
-//! help.
+//! Draws pictures of a paper's figure, as SVG that a browser and a repository's page show without
+//! help. The horizontal axis is logarithmic.
 
-use std::fmt::Write;
+use std::fmt::Display;
+use std::ops::Range;
 
-/// One line of a picture: its name and its points.
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+
+use crate::error::Error;
+
+/// Maximum number of lines that can be told apart in one panel.
+pub const LINES_MAX: usize = 6;
+
+/// One line: its name and its points.
 #[derive(Clone)]
 pub struct Line {
     pub name: &'static str,
     pub points: Vec<(f64, f64)>,
+}
+
+/// One line of today, and the least and the greatest value of the rounds at each of its points.
+pub struct Measured {
+    pub line: Line,
+    pub spread: Vec<(f64, f64)>,
+}
+
+/// Axes with lines, of which there are at most [`LINES_MAX`].
+#[derive(Default)]
+pub struct Panel {
+    pub lines: Vec<Measured>,
+    /// Results of the paper, drawn with dashes and empty circles.
+    pub then_lines: Vec<Line>,
 }
 
 /// Scale of the values.
@@ -19,238 +43,218 @@ pub enum Scale {
     Logarithmic,
 }
 
-/// A picture. The horizontal axis is logarithmic (powers of two).
+/// A picture of one or more panels with the same axes, one below the other.
 pub struct Plot {
     pub title: &'static str,
     pub across: &'static str,
     pub up: &'static str,
     pub scale: Scale,
-    /// Notes below the picture, one per line.
+    /// Notes below the panels.
     pub notes: Vec<String>,
-    pub lines: Vec<Line>,
-    /// Results of the paper, drawn with dashes in the colours of the first lines.
-    pub then_lines: Vec<Line>,
+    pub panels: Vec<Panel>,
 }
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 470.0;
-/// Distance between the axes and the left edge of the picture.
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 170.0;
-const TOP: f64 = 50.0;
-const BOTTOM: f64 = 60.0;
-/// Colours that people with colour blindness can tell apart (Okabe and Ito).
-/// The last three are of Tol's muted scheme, for pictures of many lines.
-const COLOURS: [&str; 10] = [
-    "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#999999",
-    "#661100", "#44aa99",
-];
-/// Width of a letter of the legend.
-const LETTER: f64 = 7.0;
+const WIDTH: u32 = 900;
+const TITLE: u32 = 44;
+const PANEL: u32 = 400;
+/// Width of a letter of the legend, as wide as in the widest common font.
+const LETTER: u32 = 8;
 /// Width of what stands in front of a name of the legend.
-const KEY: f64 = 40.0;
+const KEY: u32 = 40;
+/// Height of a line of the legend.
+const KEY_HEIGHT: i32 = 20;
 /// Height of a line of notes.
-const NOTE: f64 = 16.0;
-const NOTE_LETTERS: usize = 130;
+const NOTE: u32 = 16;
+const NOTE_LETTERS: usize = 125;
+/// Colours that people with colour blindness can tell apart (Okabe and Ito).
+const COLOURS: [RGBColor; LINES_MAX] = [
+    RGBColor(0, 0, 0),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(0, 158, 115),
+    RGBColor(213, 94, 0),
+    RGBColor(204, 121, 167),
+];
+const TEXT: RGBColor = RGBColor(34, 34, 34);
+
+/// Area of the picture.
+type Area<'s> = DrawingArea<SVGBackend<'s>, Shift>;
 
 impl Plot {
     /// Returns the picture as SVG.
-    pub fn svg(&self) -> String {
+    ///
+    /// # Errors
+    /// A panel has too many lines, or a value cannot be drawn.
+    pub fn svg(&self) -> Result<String, Error> {
+        let failed = |why: &dyn Display| Error::new(format!("drawing {:?}: {why}", self.title));
+        let most = self.panels.iter().map(Panel::len).max().unwrap_or(0);
+        if most > LINES_MAX {
+            return Err(failed(&format!("{most} lines in one panel, of at most {LINES_MAX}")));
+        }
+        let mut svg = String::new();
+        self.draw(&mut svg).map_err(|why| failed(&why))?;
+        Ok(svg)
+    }
+
+    fn draw<'s>(&self, svg: &'s mut String) -> Result<(), Box<dyn std::error::Error + 's>> {
         let notes: Vec<String> = self.notes.iter().flat_map(|note| wrapped(note)).collect();
-        let height = HEIGHT + NOTE * notes.len() as f64 + 10.0;
-        let all = || self.lines.iter().chain(&self.then_lines);
-        let longest = all().map(|line| line.name.chars().count()).max().unwrap_or(0) as f64;
-        let width = WIDTH + (KEY + LETTER * longest - RIGHT).max(0.0);
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-             <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
-        );
-        text(
-            &mut svg,
-            (LEFT, 28.0),
-            "start",
-            &format!("<tspan font-size=\"16\">{}</tspan>", escaped(self.title)),
-        );
-        let axes = Axes::of(&all().cloned().collect::<Vec<_>>(), self.scale);
-        self.draw_axes(&mut svg, &axes);
-        let now = self.lines.iter().zip(COLOURS.iter().cycle()).map(|drawn| (drawn, ""));
-        let dashes = " stroke-dasharray=\"6 4\"";
-        let then = self.then_lines.iter().zip(COLOURS.iter().cycle()).map(|drawn| (drawn, dashes));
-        for (place, ((line, colour), dashes)) in now.chain(then).enumerate() {
-            draw(&mut svg, &axes, line, colour, dashes);
-            let y = TOP + 20.0 * place as f64 + 10.0;
-            let x = WIDTH - RIGHT + 14.0;
-            let _ = writeln!(
-                svg,
-                "<path d=\"M{x} {y}h20\" stroke=\"{colour}\" stroke-width=\"2.5\"{dashes}/>"
-            );
-            text(&mut svg, (x + 26.0, y + 4.0), "start", &escaped(line.name));
+        let panels = PANEL * self.panels.len() as u32;
+        let height = TITLE + panels + NOTE * (notes.len() as u32 + 1);
+        let root = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
+        root.fill(&WHITE)?;
+        root.draw_text(self.title, &("sans-serif", 18).into_font().color(&TEXT), (12, 16))?;
+        let (_, below) = root.split_vertically(TITLE);
+        let (drawn, below) = below.split_vertically(panels);
+        let axes = Axes::of(&self.panels, self.scale);
+        let areas = drawn.split_evenly((self.panels.len().max(1), 1));
+        for (panel, area) in self.panels.iter().zip(&areas) {
+            let names = panel.names().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
+            let (chart, legend) = area.split_horizontally(WIDTH - KEY - LETTER * names);
+            let up = axes.up.clone();
+            match self.scale {
+                Scale::Linear => self.draw_panel(panel, &chart, &axes, up)?,
+                Scale::Logarithmic => self.draw_panel(panel, &chart, &axes, up.log_scale())?,
+            }
+            panel.draw_legend(&legend)?;
         }
-        for (place, note) in notes.iter().enumerate() {
-            text(
-                &mut svg,
-                (12.0, HEIGHT + NOTE * place as f64),
-                "start",
-                &format!("<tspan font-size=\"12\">{}</tspan>", escaped(note)),
-            );
+        for (number, note) in (0..).zip(&notes) {
+            let style = ("sans-serif", 14).into_font().color(&TEXT);
+            below.draw_text(note, &style, (12, NOTE as i32 * number))?;
         }
-        svg + "</svg>\n"
+        root.present()?;
+        Ok(())
     }
 
-    fn draw_axes(&self, svg: &mut String, axes: &Axes) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#444\"/>"
-        );
-        for power in axes.first..=axes.last {
-            let x = axes.x(f64::from(power).exp2());
-            let _ = writeln!(svg, "<path d=\"M{x:.1} {bottom}v5\" stroke=\"#444\"/>");
-            text(svg, (x, bottom + 20.0), "middle", &size(power));
+    fn draw_panel<'s, Y>(
+        &self,
+        panel: &Panel,
+        area: &Area<'s>,
+        axes: &Axes,
+        up: Y,
+    ) -> Result<(), Box<dyn std::error::Error + 's>>
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .margin(10)
+            .set_label_area_size(LabelAreaPosition::Left, 74)
+            .set_label_area_size(LabelAreaPosition::Bottom, 48)
+            .build_cartesian_2d(axes.across.clone().log_scale().base(2.0), up)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(24)
+            .x_desc(self.across)
+            .y_desc(self.up)
+            .x_label_formatter(&|size| size_text(*size))
+            .y_label_formatter(&|value| value_text(*value))
+            .label_style(("sans-serif", 14).into_font().color(&TEXT))
+            .draw()?;
+        for (measured, colour) in panel.lines.iter().zip(COLOURS) {
+            let points = || measured.line.points.iter().copied();
+            chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
+            // A bar has a circle at its point.
+            let bars = points().zip(&measured.spread).map(|((x, y), (least, most))| {
+                ErrorBar::new_vertical(x, *least, y, *most, colour.stroke_width(1), 7)
+            });
+            chart.draw_series(bars)?;
         }
-        for (value, label) in axes.up.marks() {
-            let y = axes.y(value);
-            let _ = writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#ddd\"/>");
-            text(svg, (LEFT - 8.0, y + 4.0), "end", &label);
+        let colours = COLOURS.into_iter().skip(panel.lines.len());
+        for (line, colour) in panel.then_lines.iter().zip(colours) {
+            let points = || line.points.iter().copied();
+            chart.draw_series(DashedLineSeries::new(points(), 7, 5, colour.stroke_width(2)))?;
+            chart.draw_series(points().map(|at| Circle::new(at, 4, colour.stroke_width(2))))?;
         }
-        text(svg, ((LEFT + right) / 2.0, bottom + 44.0), "middle", &escaped(self.across));
-        text(svg, (LEFT - 8.0, TOP - 8.0), "end", &escaped(self.up));
-    }
-}
-
-/// Vertical axis of a picture.
-#[derive(Clone, Copy)]
-enum ValueAxis {
-    Linear {
-        top: f64,
-        step: f64,
-    },
-    /// Reaches from one power of ten to another.
-    Logarithmic {
-        first: i32,
-        last: i32,
-    },
-}
-
-impl ValueAxis {
-    fn of(values: &[f64], scale: Scale) -> Self {
-        let most = values.iter().copied().fold(0.0, f64::max).max(1e-9);
-        match scale {
-            Scale::Linear => {
-                // Chooses four to ten steps of 1, 2 or 5 times a power of ten.
-                let coarse = 10_f64.powf((most / 4.0).log10().floor());
-                let step = [5.0, 2.0, 1.0]
-                    .into_iter()
-                    .map(|times| times * coarse)
-                    .find(|step| most / step >= 4.0)
-                    .unwrap_or(coarse);
-                Self::Linear { top: (most / step).ceil() * step, step }
-            }
-            Scale::Logarithmic => {
-                let least =
-                    values.iter().copied().filter(|&value| value > 0.0).fold(most, f64::min);
-                let first = least.log10().floor() as i32;
-                Self::Logarithmic { first, last: (most.log10().ceil() as i32).max(first + 1) }
-            }
-        }
-    }
-
-    /// Returns the position of a value, from 0 at the bottom to 1 at the top.
-    fn share(self, value: f64) -> f64 {
-        match self {
-            Self::Linear { top, .. } => value / top,
-            Self::Logarithmic { first, last } => {
-                let power = value.max(10_f64.powi(first)).log10();
-                (power - f64::from(first)) / f64::from(last - first)
-            }
-        }
-    }
-
-    fn marks(self) -> Vec<(f64, String)> {
-        match self {
-            Self::Linear { top, step } => {
-                let decimals = if step < 0.1 { 2 } else { 1 };
-                let values = (0..=(top / step).round() as u32).map(|n| f64::from(n) * step);
-                values.map(|value| (value, format!("{value:.decimals$}"))).collect()
-            }
-            Self::Logarithmic { first, last } => {
-                let marked = |power: i32| {
-                    (
-                        10_f64.powi(power),
-                        format!("{:.*}", (-power).max(0) as usize, 10_f64.powi(power)),
-                    )
-                };
-                (first..=last).map(marked).collect()
-            }
-        }
+        Ok(())
     }
 }
 
-/// Maps values to positions.
+impl Panel {
+    fn len(&self) -> usize {
+        self.lines.len() + self.then_lines.len()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        let now = self.lines.iter().map(|measured| measured.line.name);
+        now.chain(self.then_lines.iter().map(|line| line.name))
+    }
+
+    /// Returns the least and the greatest value of each point.
+    fn values(&self) -> impl Iterator<Item = (f64, f64)> {
+        let then = self.then_lines.iter().flat_map(|line| &line.points).map(|&(_, y)| (y, y));
+        self.lines.iter().flat_map(|measured| &measured.spread).copied().chain(then)
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = f64> {
+        let then = self.then_lines.iter().flat_map(|line| &line.points);
+        let now = self.lines.iter().flat_map(|measured| &measured.line.points);
+        now.chain(then).map(|&(x, _)| x)
+    }
+
+    fn draw_legend<'s>(&self, area: &Area<'s>) -> Result<(), Box<dyn std::error::Error + 's>> {
+        let style = ("sans-serif", 14).into_font().color(&TEXT);
+        for ((number, name), colour) in (0..).zip(self.names()).zip(COLOURS) {
+            let y = 20 + KEY_HEIGHT * number;
+            let key = |x| (4 + x, y);
+            if (number as usize) < self.lines.len() {
+                area.draw(&PathElement::new([key(0), key(22)], colour.stroke_width(2)))?;
+                area.draw(&Circle::new(key(11), 3, colour.filled()))?;
+            } else {
+                for dash in [0, 16] {
+                    area.draw(&PathElement::new(
+                        [key(dash), key(dash + 6)],
+                        colour.stroke_width(2),
+                    ))?;
+                }
+                area.draw(&Circle::new(key(11), 4, colour.stroke_width(2)))?;
+            }
+            area.draw_text(name, &style, (32, y - 7))?;
+        }
+        Ok(())
+    }
+}
+
+/// Ranges of the axes, which hold all points of all panels.
 struct Axes {
-    first: i32,
-    last: i32,
-    up: ValueAxis,
+    across: Range<f64>,
+    up: Range<f64>,
 }
 
 impl Axes {
-    fn of(lines: &[Line], scale: Scale) -> Self {
-        let points = || lines.iter().flat_map(|line| &line.points);
-        let powers = || points().map(|&(x, _)| x.max(1.0).log2());
-        let first = powers().fold(f64::INFINITY, f64::min).min(60.0).floor() as i32;
-        let last = (powers().fold(0.0, f64::max).ceil() as i32).max(first + 1);
-        let values: Vec<f64> = points().map(|&(_, y)| y).collect();
-        Self { first, last, up: ValueAxis::of(&values, scale) }
-    }
-
-    fn x(&self, value: f64) -> f64 {
-        let share =
-            (value.max(1.0).log2() - f64::from(self.first)) / f64::from(self.last - self.first);
-        LEFT + share * (WIDTH - RIGHT - LEFT)
-    }
-
-    fn y(&self, value: f64) -> f64 {
-        HEIGHT - BOTTOM - self.up.share(value) * (HEIGHT - BOTTOM - TOP)
-    }
-}
-
-fn draw(svg: &mut String, axes: &Axes, line: &Line, colour: &str, dashes: &str) {
-    let points: Vec<String> =
-        line.points.iter().map(|&(x, y)| format!("{:.1},{:.1}", axes.x(x), axes.y(y))).collect();
-    let _ = writeln!(
-        svg,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\" stroke-linejoin=\"round\"{dashes}/>",
-        points.join(" ")
-    );
-    for &(x, y) in &line.points {
-        let _ = writeln!(
-            svg,
-            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"{colour}\"/>",
-            axes.x(x),
-            axes.y(y)
-        );
+    fn of(panels: &[Panel], scale: Scale) -> Axes {
+        /// Part of an axis that stays free at an end.
+        const FREE: f64 = 1.15;
+        let sizes = || panels.iter().flat_map(Panel::sizes);
+        let (first, last) = (sizes().fold(f64::MAX, f64::min), sizes().fold(1.0, f64::max));
+        let values = || panels.iter().flat_map(Panel::values);
+        let most = values().map(|(_, most)| most).fold(0.0, f64::max);
+        let most = if most > 0.0 { most } else { 1.0 };
+        let positive = values().map(|(least, _)| least).filter(|least| *least > 0.0);
+        let least = positive.fold(most, f64::min);
+        Axes {
+            across: first.min(last).max(1.0) / FREE..last * FREE,
+            up: match scale {
+                Scale::Linear => 0.0..most * FREE,
+                Scale::Logarithmic => least / FREE..most * FREE,
+            },
+        }
     }
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"#222\">{content}</text>"
-    );
-}
-
-/// Formats 2ⁿ bytes.
-fn size(power: i32) -> String {
-    let value = |below: i32| 1_u64 << (power - below).clamp(0, 62);
-    match power {
-        ..10 => value(0).to_string(),
-        10..20 => format!("{}K", value(10)),
-        _ => format!("{}M", value(20)),
+/// Formats a size in bytes, or a number.
+fn size_text(size: f64) -> String {
+    match size {
+        ..1024.0 => format!("{size}"),
+        ..1_048_576.0 => format!("{}K", size / 1024.0),
+        _ => format!("{}M", size / 1_048_576.0),
     }
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+/// Formats a value with as many digits as it needs.
+fn value_text(value: f64) -> String {
+    let rounded = (value * 1e6).round() / 1e6;
+    format!("{rounded}")
 }
 
 /// Wraps a text between words.
@@ -277,58 +281,66 @@ fn wrapped(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn axes_hold_all_points() {
-        let lines = [Line { name: "a", points: vec![(64.0, 0.1), (65_507.0, 3.7)] }];
-        let axes = Axes::of(&lines, Scale::Linear);
-        assert_eq!((axes.first, axes.last), (6, 16));
-        assert!((axes.x(64.0) - LEFT).abs() < 1e-9 && axes.y(3.7) >= TOP);
-        assert!((5..=12).contains(&axes.up.marks().len()));
-        for scale in [Scale::Linear, Scale::Logarithmic] {
-            let nothing = Axes::of(&[], scale);
-            assert!(nothing.x(8.0).is_finite() && nothing.y(0.0).is_finite());
-        }
+    fn measured(name: &'static str, points: &[(f64, f64)]) -> Measured {
+        let spread = points.iter().map(|&(_, y)| (y * 0.8, y * 1.5)).collect();
+        Measured { line: Line { name, points: points.into() }, spread }
+    }
+
+    fn plot(scale: Scale, panels: Vec<Panel>) -> Plot {
+        let notes = vec!["long ".repeat(60)];
+        Plot { title: "t & u", across: "bytes", up: "GB/s", scale, notes, panels }
     }
 
     #[test]
-    fn what_differs_much_goes_up_by_powers_of_ten() {
-        let lines = [
-            Line { name: "now", points: vec![(64.0, 3.0)] },
-            Line { name: "then", points: vec![(64.0, 250.0)] },
-        ];
-        let axes = Axes::of(&lines, Scale::Logarithmic);
-        let marks: Vec<String> = axes.up.marks().into_iter().map(|(_, label)| label).collect();
-        assert_eq!(marks, ["1", "10", "100", "1000"]);
-        assert!((axes.y(1.0) - (HEIGHT - BOTTOM)).abs() < 1e-9);
-        assert!((axes.y(1000.0) - TOP).abs() < 1e-9);
-        assert_eq!(
-            Axes::of(&[Line { name: "a", points: vec![(8.0, 0.02)] }], Scale::Logarithmic)
-                .up
-                .marks()[0]
-                .1,
-            "0.01"
-        );
+    fn axes_hold_all_points_and_their_spread() {
+        let lines = vec![measured("a", &[(64.0, 0.1), (65_507.0, 3.7)])];
+        let then_lines = vec![Line { name: "b", points: vec![(8.0, 9.0)] }];
+        for scale in [Scale::Linear, Scale::Logarithmic] {
+            let panels = [Panel { lines: Vec::new(), then_lines: then_lines.clone() }];
+            let axes = Axes::of(&panels, scale);
+            assert!(axes.across.contains(&8.0) && axes.up.contains(&9.0));
+            let nothing = Axes::of(&[], scale);
+            assert!(nothing.across.end.is_finite() && nothing.up.end.is_finite());
+            assert!(nothing.across.start < nothing.across.end);
+        }
+        let axes = Axes::of(&[Panel { lines, then_lines }], Scale::Logarithmic);
+        assert!(axes.across.contains(&65_507.0) && axes.up.contains(&(3.7 * 1.5)));
+        assert!(axes.up.contains(&(0.1 * 0.8)) && axes.up.start > 0.0);
     }
 
     #[test]
     fn a_picture_is_well_formed() {
-        let lines = vec![Line { name: "a < b", points: vec![(8.0, 1.0), (1024.0, 2.0)] }];
-        let notes = vec!["long ".repeat(60)];
-        let svg = Plot {
-            title: "t & u",
-            across: "bytes",
-            up: "GB/s",
-            scale: Scale::Linear,
-            notes,
-            lines,
-            then_lines: vec![Line { name: "a very long name of then", points: vec![(8.0, 2.0)] }],
+        for scale in [Scale::Linear, Scale::Logarithmic] {
+            let then = Line { name: "a very long name of then", points: vec![(8.0, 2.0)] };
+            let first = Panel {
+                lines: vec![measured("a < b", &[(8.0, 1.0), (1024.0, 2.0)])],
+                then_lines: vec![then],
+            };
+            let second = Panel {
+                lines: vec![measured("c", &[(2.0 * 1_048_576.0, 0.5)])],
+                then_lines: vec![],
+            };
+            let svg = plot(scale, vec![first, second]).svg().expect("the picture can be drawn");
+            assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+            assert!(svg.contains("a &lt; b") && svg.contains("t &amp; u"), "{svg}");
+            assert!(svg.contains("a very long name of then") && svg.contains("1K"), "{svg}");
+            // Four points, and a circle in each of three keys.
+            assert_eq!(svg.matches("<circle").count(), 7);
         }
-        .svg();
-        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-        assert!(svg.contains("a &lt; b") && svg.contains("t &amp; u") && svg.contains(">1K<"));
-        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
-        assert_eq!(svg.matches("<circle").count(), 3);
-        assert_eq!(svg.matches("stroke-dasharray").count(), 2, "line and key of then");
-        assert!(svg.contains("viewBox=\"0 0 898 "), "the long name fits: {}", &svg[..80]);
+    }
+
+    #[test]
+    fn picture_of_more_lines_than_colours_is_refused() {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let lines = names.map(|name| measured(name, &[(8.0, 1.0)])).into();
+        let panel = Panel { lines, then_lines: Vec::new() };
+        let error = plot(Scale::Linear, vec![panel]).svg().expect_err("seven lines").to_string();
+        assert!(error.contains("7 lines") && error.contains("t & u"), "{error}");
+    }
+
+    #[test]
+    fn labels_of_sizes_and_values() {
+        assert_eq!([8.0, 2048.0, 4_194_304.0].map(size_text), ["8", "2K", "4M"]);
+        assert_eq!([0.01, 100.0, 0.1 + 0.2].map(value_text), ["0.01", "100", "0.3"]);
     }
 }

@@ -6,8 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::Run;
-use super::plot::{Line, Plot, Scale};
+use super::Measuring;
+use super::plot::{LINES_MAX, Line, Measured, Panel, Plot, Scale};
+use super::surroundings::Surroundings;
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
 use crate::record::{Record, median, table};
@@ -27,10 +28,13 @@ pub struct Figure {
     pub then: &'static str,
     /// Machine of the paper.
     pub then_machine: &'static str,
-    /// Lines of the paper, as far as its text has numbers, in the unit of `up`.
+    /// Seal of the datagrams, if any are sent.
+    pub seal: Option<String>,
+    /// Lines of the paper, as far as its text has numbers, in the unit of `up`. They stand in the
+    /// first panel, or in one of their own if it has no room.
     pub then_lines: Vec<Line>,
-    /// Today's lines, in the order in which they are drawn.
-    pub systems: &'static [&'static str],
+    /// Today's lines, panel by panel, in the order in which they are drawn.
+    pub panels: &'static [&'static [&'static str]],
     /// System that the table compares with.
     pub base: &'static str,
 }
@@ -43,7 +47,7 @@ impl Figure {
     /// Something could not be run or written.
     pub fn measure_in_lab(
         &self,
-        run: &Run,
+        run: &Measuring<'_>,
         place: Place,
         sizes: &[usize],
         mut one: impl FnMut(&Lab, usize) -> Result<Vec<(&'static str, f64)>, Error>,
@@ -61,7 +65,7 @@ impl Figure {
     /// `one` fails.
     pub fn measure(
         &self,
-        run: &Run,
+        run: &Measuring<'_>,
         place: Option<Place>,
         sizes: &[usize],
         mut one: impl FnMut(usize) -> Result<Vec<(&'static str, f64)>, Error>,
@@ -88,6 +92,11 @@ impl Figure {
             .collect())
     }
 
+    /// Returns the names of all lines of today.
+    pub fn systems(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.panels.iter().copied().flatten().copied()
+    }
+
     fn blank(&self, place: Option<Place>, sizes: &[usize]) -> Vec<Record> {
         let wire = place.and_then(Place::wire);
         let record = |size, system| Record {
@@ -102,7 +111,7 @@ impl Figure {
         };
         sizes
             .iter()
-            .flat_map(|&size| self.systems.iter().map(move |&system| record(size, system)))
+            .flat_map(|&size| self.systems().map(move |system| record(size, system)))
             .collect()
     }
 
@@ -110,7 +119,7 @@ impl Figure {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn save(&self, run: &Run, records: &[Record]) -> Result<(), Error> {
+    pub fn save(&self, run: &Measuring<'_>, records: &[Record]) -> Result<(), Error> {
         self.save_with(run, records, Value::Null)
     }
 
@@ -118,7 +127,12 @@ impl Figure {
     ///
     /// # Errors
     /// As [`Figure::save`].
-    pub fn save_with(&self, run: &Run, records: &[Record], more: Value) -> Result<(), Error> {
+    pub fn save_with(
+        &self,
+        run: &Measuring<'_>,
+        records: &[Record],
+        more: Value,
+    ) -> Result<(), Error> {
         print!("{}", table(records, self.base));
         let (date, machine) = (today(), machine());
         let then_lines: Vec<_> = self
@@ -126,10 +140,14 @@ impl Figure {
             .iter()
             .map(|line| json!({ "name": line.name, "points": line.points }))
             .collect();
+        let rounds = records.iter().map(|record| record.rounds.len()).max().unwrap_or(0);
+        let (before, after) = (&run.before, Surroundings::now());
+        let seal = self.seal.as_deref();
         let mut all = json!({
             "figure": self.name, "title": self.title, "date": date, "machine": machine, "now": self.now,
             "then": { "found": self.then, "machine": self.then_machine, "unit": self.up, "lines": then_lines },
-            "records": records,
+            "base": self.base, "panels": self.panels, "seal": seal, "rounds": rounds,
+            "quick": run.rounds.quick, "before": before, "after": after, "records": records,
         });
         if !more.is_null() {
             all["more"] = more;
@@ -146,15 +164,15 @@ impl Figure {
             scale: self.scale,
             notes: [
                 format!("Now ({date}): {machine} {}", self.now),
+                conditions(seal, rounds, run.rounds.quick, (before, &after)),
                 format!("Then ({}): {}.", self.then_machine, self.then),
             ]
             .into_iter()
             .chain(run.note.iter().map(|note| format!("Note: {note}")))
             .collect(),
-            lines: self.lines(records),
-            then_lines: self.then_lines.clone(),
+            panels: self.panels(records),
         };
-        for (ending, text) in [("json", text + "\n"), ("svg", plot.svg())] {
+        for (ending, text) in [("json", text + "\n"), ("svg", plot.svg()?)] {
             let file = run.out.join(format!("{}.{ending}", self.name));
             replace_file::write(&file, text.as_bytes(), FileRights::Kept)
                 .tried(format!("writing {}", file.display()))?;
@@ -163,15 +181,58 @@ impl Figure {
         Ok(())
     }
 
-    fn lines(&self, records: &[Record]) -> Vec<Line> {
-        let points = |system: &str| {
-            let of_system = records.iter().filter(|record| record.system == system);
-            of_system.map(|record| (record.size as f64, record.value)).collect()
+    fn panels(&self, records: &[Record]) -> Vec<Panel> {
+        let line = |&name: &&'static str| {
+            let of_system = || records.iter().filter(|record| record.system == name);
+            let least = |record: &Record| record.rounds.iter().copied().fold(f64::MAX, f64::min);
+            let most = |record: &Record| record.rounds.iter().copied().fold(0.0, f64::max);
+            Measured {
+                line: Line {
+                    name,
+                    points: of_system().map(|record| (record.size as f64, record.value)).collect(),
+                },
+                spread: of_system().map(|record| (least(record), most(record))).collect(),
+            }
         };
-        // The legend has no line without points.
-        let lines = self.systems.iter().map(|&name| Line { name, points: points(name) });
-        lines.filter(|line: &Line| !line.points.is_empty()).collect()
+        let mut panels: Vec<Panel> = self
+            .panels
+            .iter()
+            .map(|systems| Panel {
+                // The legend has no line without points.
+                lines: systems.iter().map(line).filter(|one| !one.spread.is_empty()).collect(),
+                then_lines: Vec::new(),
+            })
+            .filter(|panel| !panel.lines.is_empty())
+            .collect();
+        let then_lines = self.then_lines.clone();
+        match panels.first_mut() {
+            _ if then_lines.is_empty() => {}
+            Some(first) if first.lines.len() + then_lines.len() <= LINES_MAX => {
+                first.then_lines = then_lines;
+            }
+            _ => panels.insert(0, Panel { lines: Vec::new(), then_lines }),
+        }
+        panels
     }
+}
+
+/// Returns the note on the conditions of a measurement.
+fn conditions(
+    seal: Option<&str>,
+    rounds: usize,
+    quick: bool,
+    (before, after): (&Surroundings, &Surroundings),
+) -> String {
+    let seal = match seal {
+        Some(seal) => format!("seal {seal}"),
+        None => "nothing is sent".to_owned(),
+    };
+    let quick = if quick { ", quick" } else { "" };
+    let rounds = match rounds {
+        1 => "one round".to_owned(),
+        _ => format!("{rounds} rounds, of which the points are the medians and the bars the rest"),
+    };
+    format!("Conditions: {seal}; {rounds}{quick}; before {before}, after {after}.")
 }
 
 /// Returns the date in UTC, in the form of ISO 8601.

@@ -108,6 +108,16 @@ impl Cores {
     }
 }
 
+/// Returns the time in ns that a cache line takes from one core of the hosts to the other, and
+/// `true` if they share a cache.
+///
+/// # Errors
+/// A thread cannot be bound to one of the cores.
+pub fn distance() -> Result<(u64, bool), Error> {
+    let time = line_time()?;
+    Ok((u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), is_near(time)))
+}
+
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Some(least), Some(most)) = (self.seen.iter().min(), self.seen.iter().max()) else {
