@@ -17,7 +17,7 @@ impl Job {
     /// The call waits until the changes are at their homes. It waits for the other node only if
     /// that has not yet read hundreds of notifications (COLL-1.4). Each notification ends one wait,
     /// in the order of the calls. A call that ran into the time limit has still notified the other
-    /// node.
+    /// node, if the changes were at their homes. Otherwise, the other node's wait fails.
     ///
     /// ```
     /// use oikaze::prelude::*;
