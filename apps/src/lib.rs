@@ -10,16 +10,15 @@ mod nodes;
 mod partition;
 mod program;
 mod progress;
-mod random;
 mod report;
 mod touch;
 
 pub use agree::agree;
 pub use fingerprint::Fingerprint;
 pub use nodes::{NodesTable, nodes_table};
+pub use oikaze_kernels::random::{random, uniform};
 pub use partition::{PAGE, homes, part};
 pub use program::{ArrayOptions, Program, RunOptions, RunPlan, main};
 pub use progress::Progress;
-pub use random::{random, uniform};
 pub use report::{Rate, Report, differ, hex};
 pub use touch::{Touch, Touched};

@@ -7,6 +7,7 @@
  *     cg --size A
  */
 #include "common.h"
+#include "kernels.h"
 
 #include <math.h>
 
@@ -22,7 +23,7 @@ static const struct class {
     {"B", 75000, 13, 75, 60, 22.712745482631},
 };
 
-enum { STEPS = 25, LANES = 8, NONZEROS_MAX = 16 };
+enum { STEPS = 25, NONZEROS_MAX = 16 };
 static const double CONDITION = 0.1;
 
 static const struct class *class;
@@ -30,7 +31,7 @@ static const struct class *class;
 static long n, first, mine;
 /* Own rows of the matrix. A row has columns before, in, and after this process's part of the
  * vector: three consecutive ranges of places. */
-static long (*range)[4];
+static size_t *range[4];
 static double *value;
 static uint32_t *column;
 /* Number generator of the benchmark: 48-bit linear congruential. */
@@ -97,7 +98,8 @@ static void make_matrix(void)
     }
     for (long i = 0; i < mine; i++)
         starts[i + 1] += starts[i];
-    range = zeroed((size_t)mine, sizeof *range, 0);
+    for (int k = 0; k < 4; k++)
+        range[k] = zeroed((size_t)mine, sizeof *range[k], 0);
     value = zeroed((size_t)starts[mine], sizeof *value, 1);
     column = zeroed((size_t)starts[mine], sizeof *column, 2);
     long *filled = zeroed((size_t)mine, sizeof *filled, 0);
@@ -135,44 +137,16 @@ static void make_matrix(void)
         memmove(column + next, column + starts[i], (size_t)filled[i] * sizeof *column);
         memmove(value + next, value + starts[i], (size_t)filled[i] * sizeof *value);
         long end = next + filled[i], own = next;
-        range[i][0] = next;
+        range[0][i] = (size_t)next;
         while (own < end && column[own] < (uint32_t)first)
             own++;
-        range[i][1] = own;
+        range[1][i] = (size_t)own;
         while (own < end && column[own] < (uint32_t)(first + mine))
             own++;
-        range[i][2] = own;
-        range[i][3] = next = end;
+        range[2][i] = (size_t)own;
+        range[3][i] = (size_t)end;
+        next = end;
     }
-}
-
-/* Adds lanes in pairs. */
-static inline double add_lanes(const double *sum)
-{
-    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-}
-
-/* Four values in a vector register. With single values, the processor had fewer loads of a large
- * matrix under way. */
-typedef double four __attribute__((vector_size(32), aligned(8)));
-
-/* Returns the product of a part of a row with the vector, by eight sums that do not wait for
- * each other. */
-static inline double part_of_row(long from, long to, const double *restrict vector)
-{
-    four low = {0}, high = {0};
-    long k = from;
-    for (; k + LANES <= to; k += LANES) {
-        const uint32_t *c = column + k;
-        const four *v = (const four *)(value + k);
-        low += v[0] * (four){vector[c[0]], vector[c[1]], vector[c[2]], vector[c[3]]};
-        high += v[1] * (four){vector[c[4]], vector[c[5]], vector[c[6]], vector[c[7]]};
-    }
-    double sum[LANES] = {low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
-    double rest = 0;
-    for (; k < to; k++)
-        rest += value[k] * vector[column[k]];
-    return add_lanes(sum) + rest;
 }
 
 /* Requests that send this process's part of `vector` to all others and receive theirs. */
@@ -192,34 +166,38 @@ static void exchange_init(double *vector, MPI_Request *requests)
                           &requests[count++]);
 }
 
+/* Adds the product of the own rows' columns of range `which` with `vector`. */
+static void add_products(int which, const double *vector, double *result)
+{
+    const struct kernel_rows rows = {
+        .rows = (size_t)mine,
+        .starts = range[which],
+        .ends = range[which + 1],
+        .elements = mine > 0 ? range[3][mine - 1] : 0,
+        .columns = column,
+        .values = value,
+    };
+    kernel_add_products(&rows, (size_t)n, vector, result);
+}
+
 /* Computes `result = matrix * vector` for the own rows. The requests are those of the vector. */
 static void multiply(const double *vector, double *restrict result, MPI_Request *requests)
 {
+    enum { BEFORE, OWN, AFTER };
     int count = 2 * (ranks - 1);
     MPI_Startall(count, requests);
-    for (long i = 0; i < mine; i++)
-        result[i] = part_of_row(range[i][1], range[i][2], vector);
+    memset(result, 0, (size_t)mine * sizeof *result);
+    add_products(OWN, vector, result);
     MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
     if (ranks == 1)
         return;
-    for (long i = 0; i < mine; i++) {
-        if (range[i][1] > range[i][0])
-            result[i] += part_of_row(range[i][0], range[i][1], vector);
-        if (range[i][3] > range[i][2])
-            result[i] += part_of_row(range[i][2], range[i][3], vector);
-    }
+    add_products(BEFORE, vector, result);
+    add_products(AFTER, vector, result);
 }
 
-static double dot(const double *restrict a, const double *restrict b)
+static double dot(const double *a, const double *b)
 {
-    double sum[LANES] = {0}, rest = 0;
-    long i = 0;
-    for (; i + LANES <= mine; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            sum[l] += a[i + l] * b[i + l];
-    for (; i < mine; i++)
-        rest += a[i] * b[i];
-    return add_lanes(sum) + rest;
+    return kernel_dot((size_t)mine, a, b);
 }
 
 static void add_all(double *values, int count)
@@ -243,16 +221,12 @@ static double solve(void)
         double curvature = dot(own_p, q);
         add_all(&curvature, 1);
         double alpha = rho / curvature;
-        for (long i = 0; i < mine; i++) {
-            own_z[i] += alpha * own_p[i];
-            r[i] -= alpha * q[i];
-        }
+        kernel_add_multiple((size_t)mine, own_z, alpha, own_p);
+        kernel_add_multiple((size_t)mine, r, -alpha, q);
         double before = rho;
         rho = dot(r, r);
         add_all(&rho, 1);
-        double beta = rho / before;
-        for (long i = 0; i < mine; i++)
-            own_p[i] = r[i] + beta * own_p[i];
+        kernel_multiply_and_add((size_t)mine, own_p, rho / before, r);
     }
     multiply(z, q, z_requests);
     for (long i = 0; i < mine; i++)

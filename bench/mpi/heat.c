@@ -7,36 +7,11 @@
  *     heat --size 1024 --iterations 200
  */
 #include "common.h"
+#include "kernels.h"
 
-enum { LANES = 8, FLOPS_PER_POINT = 9 };
-static const double RATE = 0.2;
+enum { FLOPS_PER_POINT = 9 };
 
 static size_t n;
-
-/* Computes row `here` of the next step. Returns the row's sum of squared changes. */
-static double step_row(const double *restrict above, const double *restrict here,
-                       const double *restrict below, double *restrict next)
-{
-    double lanes[LANES] = {0};
-    size_t j = 1;
-    for (; j + LANES <= n - 1; j += LANES) {
-        for (int l = 0; l < LANES; l++) {
-            size_t at = j + l;
-            double around = (above[at] + below[at]) + (here[at - 1] + here[at + 1]);
-            double change = RATE * (around - 4.0 * here[at]);
-            next[at] = here[at] + change;
-            lanes[l] += change * change;
-        }
-    }
-    for (int l = 0; j < n - 1; j++, l++) {
-        double around = (above[j] + below[j]) + (here[j - 1] + here[j + 1]);
-        double change = RATE * (around - 4.0 * here[j]);
-        next[j] = here[j] + change;
-        lanes[l] += change * change;
-    }
-    return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]))
-        + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-}
 
 int main(int argc, char **argv)
 {
@@ -77,7 +52,8 @@ int main(int argc, char **argv)
         const double *old = field[now];
         double *next = field[!now];
         MPI_Request *halo = requests[!now];
-#define STEP_ROW(i) step_row(old + ((i) - 1) * n, old + (i) * n, old + ((i) + 1) * n, next + (i) * n)
+#define STEP_ROW(i) \
+    kernel_step_row(n, old + ((i) - 1) * n, old + (i) * n, old + ((i) + 1) * n, next + (i) * n)
         MPI_Startall(2, halo);
         residual = STEP_ROW(begin);
         MPI_Start(&halo[2]);

@@ -7,36 +7,7 @@
  *     histogram --size 4096 --iterations 100 --keys 262144
  */
 #include "common.h"
-
-enum { BATCH = 16 };
-
-/* Counts some keys of a round. */
-static void count(uint64_t round, uint64_t from, uint64_t to, uint64_t bins,
-                  uint64_t *restrict table)
-{
-    uint64_t i = from;
-    for (; i + BATCH <= to; i += BATCH) {
-        uint64_t bin[BATCH];
-        for (uint64_t k = 0; k < BATCH; k++)
-            bin[k] = (uint64_t)((unsigned __int128)splitmix(round, i + k) * bins >> 64);
-        for (uint64_t k = 0; k < BATCH; k++)
-            table[bin[k]]++;
-    }
-    for (; i < to; i++)
-        table[(uint64_t)((unsigned __int128)splitmix(round, i) * bins >> 64)]++;
-}
-
-/* Finds the first of the fullest bins, and its count. */
-static void find_fullest(const uint64_t *table, long bins, uint64_t fullest[2])
-{
-    uint64_t most = 0;
-    for (long bin = 0; bin < bins; bin++)
-        most = table[bin] > most ? table[bin] : most;
-    long first = 0;
-    while (table[first] != most)
-        first++;
-    fullest[0] = (uint64_t)first, fullest[1] = most;
-}
+#include "kernels.h"
 
 int main(int argc, char **argv)
 {
@@ -53,12 +24,12 @@ int main(int argc, char **argv)
     double started = time_together();
     for (long round = 0; round < rounds; round++) {
         memset(table, 0, (size_t)bins * sizeof *table);
-        count((uint64_t)round, first, end, (uint64_t)bins, table);
+        kernel_count((uint64_t)round, first, end, (size_t)bins, table);
         MPI_Allreduce(MPI_IN_PLACE, table, (int)bins, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
         for (long bin = 0; bin < bins; bin++)
             total[bin] += table[bin];
         uint64_t fullest[2];
-        find_fullest(total, bins, fullest);
+        kernel_fullest((size_t)bins, total, fullest);
         peaks = fingerprint(peaks, fullest, sizeof fullest);
     }
     double seconds = time_together() - started;

@@ -8,15 +8,12 @@
  *     lu --n 1024
  */
 #include "common.h"
+#include "kernels.h"
 
 enum { SIDE = 16, VALUES = SIDE * SIDE };
 
 /* Maximum distance of a value of the solution from one. */
 static const double TOLERANCE = 1e-5;
-
-/* Vector of four values. The compiler splits it where the processor has only two. */
-typedef double vector __attribute__((vector_size(32), aligned(8)));
-enum { LANES = 4, VECTORS = SIDE / LANES };
 
 static long blocks, seed;
 /* Grid of processes, and the place of this one. */
@@ -34,68 +31,6 @@ static inline double *block_of(long i, long j)
 static inline long next_mine(long from, long grid, long me)
 {
     return from + (me - from % grid + grid) % grid;
-}
-
-/* Computes `row -= factor * source` from column `from` on. */
-static inline void subtract(double *restrict row, int from, double factor,
-                            const double *restrict source)
-{
-    for (int j = from; j < SIDE; j++)
-        row[j] -= factor * source[j];
-}
-
-/* Factors a diagonal block in place, without pivoting (lu0). */
-static void factor(double *diagonal)
-{
-    for (int k = 0; k < SIDE; k++) {
-        for (int i = k + 1; i < SIDE; i++) {
-            double ratio = diagonal[i * SIDE + k] / diagonal[k * SIDE + k];
-            diagonal[i * SIDE + k] = ratio;
-            subtract(diagonal + i * SIDE, k + 1, ratio, diagonal + k * SIDE);
-        }
-    }
-}
-
-/* Divides a block below the diagonal one (bdiv). */
-static void divide(double *restrict block, const double *restrict diagonal)
-{
-    for (int k = 0; k < SIDE; k++) {
-        for (int i = 0; i < SIDE; i++) {
-            double ratio = block[i * SIDE + k] / diagonal[k * SIDE + k];
-            block[i * SIDE + k] = ratio;
-            subtract(block + i * SIDE, k + 1, ratio, diagonal + k * SIDE);
-        }
-    }
-}
-
-/* Eliminates a block to the right of the diagonal one (bmodd). */
-static void eliminate(double *restrict block, const double *restrict diagonal)
-{
-    for (int k = 0; k < SIDE; k++)
-        for (int i = k + 1; i < SIDE; i++)
-            subtract(block + i * SIDE, 0, diagonal[i * SIDE + k], block + k * SIDE);
-}
-
-/* Updates an inner block: `block -= left * above` (bmod). Two rows share the loads of `above`. */
-static void update(double *restrict block, const double *restrict left,
-                   const double *restrict above)
-{
-    for (int i = 0; i < SIDE; i += 2) {
-        vector *one = (vector *)(block + i * SIDE), *two = (vector *)(block + (i + 1) * SIDE);
-        vector a[VECTORS], b[VECTORS];
-        for (int v = 0; v < VECTORS; v++)
-            a[v] = one[v], b[v] = two[v];
-        for (int k = 0; k < SIDE; k++) {
-            const vector *source = (const vector *)(above + k * SIDE);
-            double x = left[i * SIDE + k], y = left[(i + 1) * SIDE + k];
-            for (int v = 0; v < VECTORS; v++) {
-                a[v] -= x * source[v];
-                b[v] -= y * source[v];
-            }
-        }
-        for (int v = 0; v < VECTORS; v++)
-            one[v] = a[v], two[v] = b[v];
-    }
 }
 
 /* Returns value (i, j) of the matrix. */
@@ -170,7 +105,7 @@ int main(int argc, char **argv)
                       &column_request);
         const double *diagonal = diagonal_in;
         if (has_row && has_column) {
-            factor(block_of(k, k));
+            kernel_factor(block_of(k, k));
             diagonal = block_of(k, k);
             sent += to_others(diagonal, VALUES, DIAGONAL, down, (int)grid_rows, (int)my_row,
                               sends + sent);
@@ -188,7 +123,7 @@ int main(int argc, char **argv)
         const double *above = row_in;
         if (has_row && row_values > 0) {
             for (long j = j0; j < blocks; j += grid_columns)
-                eliminate(block_of(k, j), diagonal);
+                kernel_eliminate(block_of(k, j), diagonal);
             above = block_of(k, j0);
             sent += to_others(above, row_values, ROW, down, (int)grid_rows, (int)my_row,
                               sends + sent);
@@ -196,7 +131,7 @@ int main(int argc, char **argv)
         if (has_column && column_values > 0) {
             double *to = column;
             for (long i = i0; i < blocks; i += grid_rows, to += VALUES) {
-                divide(block_of(i, k), diagonal);
+                kernel_divide(block_of(i, k), diagonal);
                 memcpy(to, block_of(i, k), sizeof(double) * VALUES);
                 /* Open MPI moves long messages only inside of calls. */
                 int done;
@@ -211,7 +146,7 @@ int main(int argc, char **argv)
         for (long i = i0; i < blocks; i += grid_rows, left += VALUES) {
             double *block = block_of(i, j0);
             for (long v = 0; v < row_values; v += VALUES)
-                update(block + v, left, above + v);
+                kernel_update(block + v, left, above + v);
             int done;
             MPI_Testall(sent, sends, &done, MPI_STATUSES_IGNORE);
         }

@@ -9,18 +9,9 @@
  *     transpose --size 2048 --iterations 10
  */
 #include "common.h"
+#include "kernels.h"
 
-enum { SIDE = 32, VALUES = SIDE * SIDE, BLOCK = 8 };
-
-/* Stores the transposed tile `from`, with one added to every value, in `to`. */
-static void transpose(const double *restrict from, double *restrict to)
-{
-    for (int i = 0; i < SIDE; i += BLOCK)
-        for (int j = 0; j < SIDE; j += BLOCK)
-            for (int row = i; row < i + BLOCK; row++)
-                for (int column = j; column < j + BLOCK; column++)
-                    to[row * SIDE + column] = from[column * SIDE + row] + 1.0;
-}
+enum { SIDE = 32, VALUES = SIDE * SIDE };
 
 /* Returns the fingerprint of some rows of tiles, continued row of values by row of values. */
 static uint64_t fingerprint_rows(uint64_t print, const double *part, long rows, long tiles)
@@ -89,7 +80,7 @@ int main(int argc, char **argv)
         for (long row = 0; row < mine; row++) {
             const double *column = old + (first + row) * mine * VALUES;
             for (long i = 0; i < mine; i++)
-                transpose(column + i * VALUES, new + ((first + i) * mine + row) * VALUES);
+                kernel_transpose(column + i * VALUES, new + ((first + i) * mine + row) * VALUES);
             /* Open MPI moves long messages only inside of calls. */
             MPI_Testall(sent, sends, &done, MPI_STATUSES_IGNORE);
         }
@@ -98,7 +89,7 @@ int main(int argc, char **argv)
             MPI_Waitany(expected, receives, &which, MPI_STATUS_IGNORE);
             const struct arriving *here = &arriving[which];
             for (long i = 0; i < here->count; i++)
-                transpose(here->data + i * VALUES,
+                kernel_transpose(here->data + i * VALUES,
                           new + ((here->theirs + i) * mine + here->row) * VALUES);
         }
         MPI_Waitall(sent, sends, MPI_STATUSES_IGNORE);

@@ -8,4 +8,10 @@
 //! `-C target-cpu=native`, and their libraries without.
 #![forbid(unsafe_code)]
 
+pub mod cg;
+pub mod heat;
 pub mod himeno;
+pub mod histogram;
+pub mod lu;
+pub mod random;
+pub mod transpose;

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod class;
-mod kernel;
 mod matrix;
 mod parallel;
+mod pieces;
 mod random;
 mod serial;
 

@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
+use oikaze_kernels::cg::add_products;
+
 use crate::class::Class;
-use crate::kernel::sum_of_products;
 use crate::random::Sequence;
 
 /// Reciprocal of the condition number of the matrix.
@@ -69,10 +70,9 @@ impl Rows {
 
     /// Computes the product of all these rows with `vector`.
     pub fn multiply(&self, vector: &[f64], product: &mut [f64]) {
-        for (row, sum) in self.starts.windows(2).zip(product) {
-            let row = row[0]..row[1];
-            *sum = sum_of_products(&self.columns[row.clone()], &self.values[row], vector);
-        }
+        product.fill(0.0);
+        let (starts, ends) = (&self.starts, &self.starts[1..]);
+        add_products(starts, ends, &self.columns, &self.values, vector, product);
     }
 }
 

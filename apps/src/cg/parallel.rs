@@ -8,10 +8,11 @@ use std::time::Instant;
 use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
 use oikaze_apps::{PAGE, Progress, Touched, homes};
+use oikaze_kernels::cg::{add_multiple, multiply_and_add};
 
 use crate::class::{Class, STEPS};
-use crate::kernel::{PieceSums, add_multiple, dot_pieces, multiply_and_add};
 use crate::matrix::Rows;
+use crate::pieces::{PieceSums, dot_pieces};
 use crate::{Options, Outcome};
 
 /// A node's part of the problem.

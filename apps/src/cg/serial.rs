@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use oikaze_apps::Progress;
+use oikaze_kernels::cg::{add_multiple, multiply_and_add};
 
 use crate::Outcome;
 use crate::class::{Class, PIECES, STEPS};
-use crate::kernel::{add_multiple, dot_pieces, multiply_and_add};
 use crate::matrix::Rows;
+use crate::pieces::dot_pieces;
 
 /// Estimates the eigenvalue on one processor.
 #[must_use]

@@ -1,5 +1,4 @@
-//! Plate: its extent, its starting field, and one step of one row as a pure function from three
-//! rows to one.
+//! Plate: its extent, and its starting field.
 
 use std::ops::Range;
 
@@ -11,12 +10,8 @@ pub const SIZE_MIN: usize = 3;
 /// Maximum number of points along one side, for a field of 8 GiB.
 pub const SIZE_MAX: usize = 32_768;
 
-/// Diffusion number α·Δt/Δx². An explicit step is stable up to 1/4.
-const DIFFUSION: f64 = 0.2;
 /// Floating-point operations for each inner point, with the two of the sum of squares.
 const FLOPS_PER_POINT: f64 = 9.0;
-/// Number of independent partial sums, which fill vector registers.
-const LANES: usize = 8;
 /// Seed of the starting field.
 const SEED: u64 = 1;
 
@@ -75,33 +70,6 @@ impl Grid {
     }
 }
 
-/// Computes the inner points of a row of the new field from three rows of the old one. All rows
-/// have the same length. Returns the sum of squared changes.
-#[inline(never)] // a separate function tells the compiler that `new` overlaps no other row
-pub fn step_row(above: &[f64], here: &[f64], below: &[f64], new: &mut [f64]) -> f64 {
-    let size = new.len();
-    let (above, here, below) = (&above[..size], &here[..size], &below[..size]);
-    let change = |j: usize| {
-        DIFFUSION * ((above[j] + below[j]) + (here[j - 1] + here[j + 1]) - 4.0 * here[j])
-    };
-    let mut sums = [0.0; LANES];
-    let vectors = (size - 2) / LANES;
-    for vector in 0..vectors {
-        let first = 1 + vector * LANES;
-        for (lane, sum) in sums.iter_mut().enumerate() {
-            let change = change(first + lane);
-            new[first + lane] = here[first + lane] + change;
-            *sum += change * change;
-        }
-    }
-    for (sum, j) in sums.iter_mut().zip(1 + vectors * LANES..size - 1) {
-        let change = change(j);
-        new[j] = here[j] + change;
-        *sum += change * change;
-    }
-    ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,24 +86,5 @@ mod tests {
             .sum();
         let expected = std::f64::consts::PI * 250.0 * 250.0;
         assert!((hot - expected).abs() < 500.0, "{hot} points, expected {expected}");
-    }
-
-    #[test]
-    fn row_is_what_the_definition_says() {
-        for size in [3, 4, 10, 18, 33] {
-            let row = |seed| -> Vec<f64> { (0..size).map(|j| uniform(seed, j as u64)).collect() };
-            let (above, here, below, mut new) = (row(1), row(2), row(3), row(4));
-            let border = [new[0], new[size - 1]];
-            let sum = step_row(&above, &here, &below, &mut new);
-            let mut expected = 0.0;
-            for j in 1..size - 1 {
-                let around = above[j] + below[j] + (here[j - 1] + here[j + 1]);
-                let change = 0.2 * (around - 4.0 * here[j]);
-                assert_eq!(new[j].to_bits(), (here[j] + change).to_bits(), "{j} of {size}");
-                expected += change * change;
-            }
-            assert!((sum - expected).abs() < 1e-12, "{sum} and {expected}");
-            assert_eq!([new[0], new[size - 1]], border);
-        }
     }
 }

@@ -8,8 +8,9 @@ use oikaze::collective::operator::Sum;
 use oikaze::shared::ReadGuard;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, Touched, homes, part};
+use oikaze_kernels::heat::step_row;
 
-use crate::grid::{Grid, step_row};
+use crate::grid::Grid;
 use crate::{Options, Outcome};
 
 /// A field that is still in shared memory.

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use oikaze_apps::{Fingerprint, Progress};
+use oikaze_kernels::heat::step_row;
 
 use crate::Outcome;
-use crate::grid::{Grid, step_row};
+use crate::grid::Grid;
 
 /// Computes the time steps on one processor.
 #[must_use]

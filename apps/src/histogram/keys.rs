@@ -1,8 +1,8 @@
-//! Keys to count, and the fullest bin of a histogram.
+//! Keys to count.
 
 use std::ops::Range;
 
-use oikaze_apps::random;
+use oikaze_kernels::histogram;
 
 /// Keys of all rounds. A key is a 64-bit random number, and its bin is the upper part of the key.
 #[derive(Clone, Copy, Debug)]
@@ -19,26 +19,20 @@ impl Keys {
     /// Passes the bin of each of these keys of a round to `count`.
     #[inline(always)]
     pub fn each(self, round: u32, keys: Range<u64>, mut count: impl FnMut(usize)) {
-        let seed = self.seed.wrapping_add(round.into());
         for index in keys {
-            let bin = (u128::from(random(seed, index)) * self.bins as u128) >> u64::BITS;
-            count(bin as usize);
+            count(histogram::bin(self.seed_of(round), index, self.bins));
         }
     }
 
     /// Counts these keys of a round into `counts`, which has one counter for each bin.
-    #[inline(never)]
     pub fn count(self, round: u32, keys: Range<u64>, counts: &mut [u64]) {
-        self.each(round, keys, |bin| counts[bin] += 1);
+        histogram::count(self.seed_of(round), keys, &mut counts[..self.bins]);
     }
-}
 
-/// Returns the first of the fullest bins, and its count.
-#[must_use]
-pub fn fullest(counts: &[u64]) -> [u64; 2] {
-    let most = counts.iter().copied().max().unwrap_or(0);
-    let bin = counts.iter().position(|&count| count == most).unwrap_or(0);
-    [bin as u64, most]
+    /// Returns the seed of a round's keys.
+    fn seed_of(self, round: u32) -> u64 {
+        self.seed.wrapping_add(round.into())
+    }
 }
 
 #[cfg(test)]
@@ -56,10 +50,5 @@ mod tests {
             assert_eq!(whole, parts);
             assert_eq!(whole.iter().sum::<u64>(), 1000);
         }
-    }
-
-    #[test]
-    fn first_of_equally_full_bins_is_the_fullest() {
-        assert_eq!(fullest(&[1, 7, 3, 7]), [1, 7]);
     }
 }

@@ -6,8 +6,9 @@ use std::time::Instant;
 use oikaze::shared::builder::Homes;
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, PAGE, Progress, Touched};
+use oikaze_kernels::histogram::fullest;
 
-use crate::keys::{Keys, fullest};
+use crate::keys::Keys;
 use crate::{Options, Outcome, Table};
 
 /// Bins in one page.

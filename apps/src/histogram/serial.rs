@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use oikaze_apps::{Fingerprint, Progress};
+use oikaze_kernels::histogram::fullest;
 
 use crate::Outcome;
-use crate::keys::{Keys, fullest};
+use crate::keys::Keys;
 
 /// Counts on one processor.
 #[must_use]

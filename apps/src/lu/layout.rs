@@ -7,8 +7,7 @@
 use std::ops::Range;
 
 use oikaze_apps::PAGE;
-
-use crate::block::{SIDE, VALUES};
+use oikaze_kernels::lu::{SIDE, VALUES};
 
 /// Blocks in one page. An owner's part of a row is a multiple of this.
 const BLOCKS_PER_PAGE: usize = PAGE / (VALUES * size_of::<f64>());

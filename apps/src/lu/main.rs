@@ -2,7 +2,6 @@
 //! with contiguous blocks.
 #![forbid(unsafe_code)]
 
-mod block;
 mod layout;
 mod matrix;
 mod parallel;
@@ -16,6 +15,7 @@ use oikaze::Job;
 use oikaze_apps::{
     ArrayOptions, Program, Progress, Rate, Report, RunOptions, RunPlan, differ, hex,
 };
+use oikaze_kernels::lu;
 
 use matrix::{Matrix, TOLERANCE};
 use parallel::Factors;
@@ -44,11 +44,11 @@ const N_MAX: usize = 32_768;
 
 fn multiple_of_side(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
-        Ok(n) if (block::SIDE..=N_MAX).contains(&n) && n.is_multiple_of(block::SIDE) => Ok(n),
+        Ok(n) if (lu::SIDE..=N_MAX).contains(&n) && n.is_multiple_of(lu::SIDE) => Ok(n),
         _ => Err(format!(
             "a multiple of {} from {} to {N_MAX} is needed: the matrix is cut into blocks of {0} × {0}",
-            block::SIDE,
-            block::SIDE
+            lu::SIDE,
+            lu::SIDE
         )),
     }
 }
@@ -78,7 +78,7 @@ impl Program for Options {
     }
 
     fn plan(&self) -> RunPlan {
-        let steps = (self.n / block::SIDE) as u64;
+        let steps = (self.n / lu::SIDE) as u64;
         RunPlan { options: self.run, touch: Some(self.arrays.touch), steps }
     }
 

@@ -1,8 +1,7 @@
 //! Matrix to factor, computed value by value from a seed, and the test of its factors.
 
 use oikaze_apps::{Fingerprint, uniform};
-
-use crate::block::{Block, SIDE, VALUES};
+use oikaze_kernels::lu::{Block, SIDE, VALUES};
 
 /// Maximum distance of a value of the solution from one.
 pub const TOLERANCE: f64 = 1e-5;

@@ -7,9 +7,9 @@ use std::time::Instant;
 use oikaze::shared::{ReadGuard, WriteGuard};
 use oikaze::{Error, Job, Result};
 use oikaze_apps::{Progress, Touched, homes};
+use oikaze_kernels::lu::{self, Block, VALUES};
 
 use crate::Options;
-use crate::block::{self, Block, VALUES};
 use crate::layout::Layout;
 use crate::matrix::{Matrix, fingerprint};
 use crate::serial::Outcome;
@@ -74,7 +74,7 @@ impl Factors {
         let mut values = self.write(page.clone())?;
         let diagonal =
             values[block.start - page.start..].first_chunk_mut().ok_or_else(too_short)?;
-        block::factor(diagonal);
+        lu::factor(diagonal);
         self.array.push(values, &self.layout.readers_of_diagonal(self.me))
     }
 
@@ -89,13 +89,13 @@ impl Factors {
         let diagonal: Block = *self.block(k, k)?.first_chunk().ok_or_else(too_short)?;
         for i in self.layout.rows(self.me, k + 1).filter(|_| in_column) {
             let mut below = self.write(self.layout.values(i, k))?;
-            block::divide(below.first_chunk_mut().ok_or_else(too_short)?, &diagonal);
+            lu::divide(below.first_chunk_mut().ok_or_else(too_short)?, &diagonal);
         }
         let row = self.layout.row(k, self.me, k + 1);
         if in_row && !row.is_empty() {
             let mut row = self.write(row)?;
             for right in blocks_mut(&mut row) {
-                block::eliminate(right, &diagonal);
+                lu::eliminate(right, &diagonal);
             }
             self.array.push(row, &self.layout.readers_of_rows(self.me))?;
         }
@@ -119,7 +119,7 @@ impl Factors {
             let left = left.first_chunk().ok_or_else(too_short)?;
             let mut row = self.write(self.layout.row(i, self.me, k + 1))?;
             for (block, above) in blocks_mut(&mut row).zip(blocks(&above)) {
-                block::update(block, left, above);
+                lu::update(block, left, above);
             }
         }
         Ok(())

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::time::Instant;
 
 use oikaze_apps::Progress;
+use oikaze_kernels::lu::{self, Block, SIDE, VALUES};
 
-use crate::block::{self, Block, SIDE, VALUES};
 use crate::matrix::{Matrix, fingerprint};
 
 /// Result of a run.
@@ -30,17 +30,17 @@ pub fn factor(matrix: Matrix, mut progress: Progress) -> Outcome {
     let started = Instant::now();
     for k in 0..blocks {
         let mut diagonal = all[k * blocks + k];
-        block::factor(&mut diagonal);
+        lu::factor(&mut diagonal);
         all[k * blocks + k] = diagonal;
         for i in k + 1..blocks {
-            block::divide(&mut all[i * blocks + k], &diagonal);
-            block::eliminate(&mut all[k * blocks + i], &diagonal);
+            lu::divide(&mut all[i * blocks + k], &diagonal);
+            lu::eliminate(&mut all[k * blocks + i], &diagonal);
         }
         let above = all[k * blocks..(k + 1) * blocks].to_vec();
         for row in all[(k + 1) * blocks..].chunks_exact_mut(blocks) {
             let left = row[k];
             for (block, above) in row.iter_mut().zip(&above).skip(k + 1) {
-                block::update(block, &left, above);
+                lu::update(block, &left, above);
             }
         }
         progress.step();

@@ -7,8 +7,7 @@
 use std::ops::Range;
 
 use oikaze_apps::part;
-
-use crate::tile::{SIDE, VALUES};
+use oikaze_kernels::transpose::{SIDE, VALUES};
 
 /// Places of the tiles of a matrix.
 #[derive(Clone, Copy, Debug)]

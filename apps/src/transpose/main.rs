@@ -5,7 +5,6 @@
 mod layout;
 mod parallel;
 mod serial;
-mod tile;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -15,9 +14,9 @@ use oikaze::Job;
 use oikaze_apps::{
     ArrayOptions, Program, Progress, Rate, Report, RunOptions, RunPlan, differ, hex,
 };
+use oikaze_kernels::transpose::SIDE;
 
 use parallel::Solution;
-use tile::SIDE;
 
 /// Transposition of a matrix over shared memory.
 ///

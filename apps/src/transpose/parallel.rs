@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress, Touched, homes};
+use oikaze_kernels::transpose::{VALUES, transpose};
 
 use crate::layout::Layout;
 use crate::serial::{fill, fingerprint};
-use crate::tile::{VALUES, transpose};
 use crate::{Options, Outcome};
 
 /// A matrix that is still in shared memory.

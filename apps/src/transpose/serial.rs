@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use oikaze_apps::{Fingerprint, Progress};
+use oikaze_kernels::transpose::{SIDE, Tile, VALUES, transpose};
 
 use crate::layout::Layout;
-use crate::tile::{SIDE, Tile, VALUES, transpose};
 use crate::{Outcome, start};
 
 /// Transposes on one processor.

@@ -219,9 +219,12 @@ mod tests {
 
     #[test]
     fn programs_beside_those_of_apps_have_their_kernels() {
-        for (program, expected) in [("himeno", true), ("barrier", false)] {
-            let source = Path::new(SOURCES).join(program).with_extension("c");
-            assert_eq!(has_kernels(&source).expect("the source is there"), expected, "{program}");
+        use clap::ValueEnum;
+        let cases = super::super::case::Case::value_variants();
+        for case in cases.iter().filter(|case| case.has(super::super::system::System::Mpi)) {
+            let source = Path::new(SOURCES).join(case.program()).with_extension("c");
+            let found = has_kernels(&source).expect("the source is there");
+            assert_eq!(found, case.is_app(), "{}", source.display());
         }
     }
 

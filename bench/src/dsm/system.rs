@@ -213,10 +213,10 @@ impl System {
             }
             Self::OikazeMessage => "oikaze-message: messages of 8 bytes, one way (beside barrier).",
             Self::Mpi if matches!(mode, Mode::Machine) => {
-                "mpi: Open MPI through shared memory with its defaults, each process on a core of its own; it polls without sleeping. C with -O3 -march=native."
+                "mpi: Open MPI through shared memory with its defaults, each process on a core of its own; it polls without sleeping. C with -O3 -march=native, and the kernels of apps."
             }
             Self::Mpi => {
-                "mpi: Open MPI over TCP with messages of up to 1 MiB sent eagerly; it polls without sleeping, as by default. C with -O3 -march=native."
+                "mpi: Open MPI over TCP with messages of up to 1 MiB sent eagerly; it polls without sleeping, as by default. C with -O3 -march=native, and the kernels of apps."
             }
             Self::Serial => "serial: one process on one core, without Oikaze.",
         }

@@ -6,7 +6,12 @@
 //! overlaps no other argument. A defect in a kernel ends the process, because a panic cannot leave
 //! a function for C.
 
+mod cg;
+mod heat;
 mod himeno;
+mod histogram;
+mod lu;
+mod transpose;
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 

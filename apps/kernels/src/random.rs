@@ -2,6 +2,7 @@
 
 /// Returns number `index` of the sequence of `seed`, by splitmix64's output function over a Weyl
 /// sequence (Steele, Lea & Flood, OOPSLA '14).
+#[inline]
 #[must_use]
 pub const fn random(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -11,6 +12,7 @@ pub const fn random(seed: u64, index: u64) -> u64 {
 }
 
 /// Returns number `index` of the sequence of `seed` as a value in 0..1.
+#[inline]
 #[must_use]
 pub fn uniform(seed: u64, index: u64) -> f64 {
     (random(seed, index) >> 11) as f64 / (1u64 << 53) as f64

@@ -13,6 +13,7 @@ pub const VALUES: usize = SIDE * SIDE;
 pub type Block = [f64; VALUES];
 
 /// Returns row `i` of a block.
+#[inline(always)]
 fn row(block: &Block, i: usize) -> [f64; SIDE] {
     std::array::from_fn(|j| block[i * SIDE + j])
 }
@@ -27,6 +28,7 @@ fn subtract(block: &mut Block, i: usize, from: usize, factor: f64, source: &[f64
 
 /// Factors a diagonal block into L (unit diagonal, below) and U (diagonal and above), in place,
 /// without pivoting (lu0).
+#[inline]
 pub fn factor(diagonal: &mut Block) {
     for k in 0..SIDE {
         let pivot = row(diagonal, k);
@@ -39,6 +41,7 @@ pub fn factor(diagonal: &mut Block) {
 }
 
 /// Divides a block below the diagonal one: `block ← block × U⁻¹` (bdiv).
+#[inline]
 pub fn divide(block: &mut Block, diagonal: &Block) {
     for k in 0..SIDE {
         let pivot = row(diagonal, k);
@@ -51,30 +54,41 @@ pub fn divide(block: &mut Block, diagonal: &Block) {
 }
 
 /// Eliminates a block to the right of the diagonal one: `block ← L⁻¹ × block` (bmodd).
+#[inline]
 pub fn eliminate(block: &mut Block, diagonal: &Block) {
-    for k in 0..SIDE {
-        let pivot = row(block, k);
-        for i in k + 1..SIDE {
-            subtract(block, i, 0, diagonal[i * SIDE + k], &pivot);
+    for i in 1..SIDE {
+        // Rows above are complete, so this one stays in registers until it is.
+        let mut values = row(block, i);
+        for k in 0..i {
+            let (factor, source) = (diagonal[i * SIDE + k], row(block, k));
+            for j in 0..SIDE {
+                values[j] -= factor * source[j];
+            }
         }
+        block[i * SIDE..(i + 1) * SIDE].copy_from_slice(&values);
     }
 }
 
-/// Updates an inner block: `block ← block − left × above` (bmod). Two rows are updated together, so
-/// that each row of `above` is read half as often.
+/// Updates an inner block: `block ← block − left × above` (bmod). Four rows are updated together,
+/// so that each row of `above` is read a quarter as often. A loop over the four stays a loop, and
+/// its rows in memory, so they have names.
+#[inline]
 pub fn update(block: &mut Block, left: &Block, above: &Block) {
-    for i in (0..SIDE).step_by(2) {
-        let (mut one, mut other): ([f64; SIDE], [f64; SIDE]) = (row(block, i), row(block, i + 1));
+    for i in (0..SIDE).step_by(4) {
+        let [mut a, mut b, mut c, mut d] = [i, i + 1, i + 2, i + 3].map(|i| row(block, i));
         for k in 0..SIDE {
             let source = row(above, k);
-            let (factor, other_factor) = (left[i * SIDE + k], left[(i + 1) * SIDE + k]);
+            let [fa, fb, fc, fd] = [i, i + 1, i + 2, i + 3].map(|i| left[i * SIDE + k]);
             for j in 0..SIDE {
-                one[j] -= factor * source[j];
-                other[j] -= other_factor * source[j];
+                a[j] -= fa * source[j];
+                b[j] -= fb * source[j];
+                c[j] -= fc * source[j];
+                d[j] -= fd * source[j];
             }
         }
-        block[i * SIDE..(i + 1) * SIDE].copy_from_slice(&one);
-        block[(i + 1) * SIDE..(i + 2) * SIDE].copy_from_slice(&other);
+        for (row, values) in [a, b, c, d].iter().enumerate() {
+            block[(i + row) * SIDE..(i + row + 1) * SIDE].copy_from_slice(values);
+        }
     }
 }
 
@@ -84,7 +98,7 @@ mod tests {
 
     fn random(seed: u64) -> Block {
         std::array::from_fn(|n| {
-            let value = oikaze_apps::uniform(seed, n as u64);
+            let value = crate::random::uniform(seed, n as u64);
             if n / SIDE == n % SIDE { 10.0 + value } else { value }
         })
     }

@@ -1,18 +1,28 @@
-//! Sums and updates of vectors. Every sum has the same order of additions wherever it is taken.
-
-use std::ops::Range;
-
-use crate::class::{Class, PIECES};
+//! Sums and updates of vectors, and the product of a sparse matrix with one. Every sum has the same
+//! order of additions wherever it is taken.
 
 /// Number of independent partial sums. They hide the latency of an addition.
 const LANES: usize = 8;
 
-/// Sums of all pieces, of which a node computes its own and leaves the others zero.
-pub type PieceSums = [f64; PIECES];
+/// Adds the product of some rows of a sparse matrix with `vector` to `sums`. Row `i` has its values
+/// and their columns at places `starts[i]` to `ends[i]`.
+#[inline]
+pub fn add_products(
+    starts: &[usize],
+    ends: &[usize],
+    columns: &[u32],
+    values: &[f64],
+    vector: &[f64],
+    sums: &mut [f64],
+) {
+    for ((&start, &end), sum) in starts.iter().zip(ends).zip(sums) {
+        *sum += sum_of_products(&columns[start..end], &values[start..end], vector);
+    }
+}
 
 /// Returns the product of one row of a sparse matrix with a vector.
 #[inline]
-pub fn sum_of_products(columns: &[u32], values: &[f64], vector: &[f64]) -> f64 {
+fn sum_of_products(columns: &[u32], values: &[f64], vector: &[f64]) -> f64 {
     let (column_lanes, column_rest) = columns.as_chunks::<LANES>();
     let (value_lanes, value_rest) = values.as_chunks::<LANES>();
     let mut sums = [0.0; LANES];
@@ -29,7 +39,7 @@ pub fn sum_of_products(columns: &[u32], values: &[f64], vector: &[f64]) -> f64 {
 }
 
 /// Returns the scalar product of two vectors of equal length.
-#[inline(never)]
+#[inline]
 pub fn dot(one: &[f64], other: &[f64]) -> f64 {
     let (one_lanes, one_rest) = one.as_chunks::<LANES>();
     let (other_lanes, other_rest) = other.as_chunks::<LANES>();
@@ -44,12 +54,13 @@ pub fn dot(one: &[f64], other: &[f64]) -> f64 {
 }
 
 /// Adds lanes in pairs.
+#[inline]
 fn add_lanes(sums: &[f64; LANES]) -> f64 {
     ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
 }
 
 /// Computes `vector ← vector + factor · other`.
-#[inline(never)]
+#[inline]
 pub fn add_multiple(vector: &mut [f64], factor: f64, other: &[f64]) {
     for (value, other) in vector.iter_mut().zip(other) {
         *value += factor * other;
@@ -57,24 +68,11 @@ pub fn add_multiple(vector: &mut [f64], factor: f64, other: &[f64]) {
 }
 
 /// Computes `vector ← other + factor · vector`.
-#[inline(never)]
+#[inline]
 pub fn multiply_and_add(vector: &mut [f64], factor: f64, other: &[f64]) {
     for (value, other) in vector.iter_mut().zip(other) {
         *value = other + factor * *value;
     }
-}
-
-/// Returns the scalar product of each of these pieces, and zero for all others. The vectors have
-/// the rows of these pieces.
-pub fn dot_pieces(class: &Class, pieces: &Range<usize>, one: &[f64], other: &[f64]) -> PieceSums {
-    let first = class.rows_of(pieces).start;
-    let mut sums = [0.0; PIECES];
-    for piece in pieces.clone() {
-        let rows = class.piece(piece);
-        let rows = rows.start - first..rows.end - first;
-        sums[piece] = dot(&one[rows.clone()], &other[rows]);
-    }
-    sums
 }
 
 #[cfg(test)]
@@ -85,7 +83,7 @@ mod tests {
     fn sums_are_close_to_the_plain_ones() {
         for len in [0, 1, 7, 8, 9, 40, 133] {
             let vector = |seed| -> Vec<f64> {
-                (0..len as u64).map(|i| oikaze_apps::uniform(seed, i)).collect()
+                (0..len as u64).map(|i| crate::random::uniform(seed, i)).collect()
             };
             let (one, other) = (vector(1), vector(2));
             let plain: f64 = one.iter().zip(&other).map(|(one, other)| one * other).sum();
@@ -96,17 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_all_rows() {
-        let class = crate::class::Size::S.class();
-        let ones = vec![1.0; class.rows];
-        for nodes in [1, 2, 3, 7, 96, 100] {
-            let mut total = 0.0;
-            for rank in 0..nodes {
-                let pieces = Class::pieces_of(rank, nodes);
-                let mine = &ones[class.rows_of(&pieces)];
-                total += dot_pieces(&class, &pieces, mine, mine).iter().sum::<f64>();
-            }
-            assert_eq!(total, class.rows as f64);
-        }
+    fn products_of_rows_are_added() {
+        let (columns, values) = ([0, 2, 1, 0, 1], [1.0, 2.0, 3.0, 4.0, 5.0]);
+        let mut sums = [10.0, 20.0, 30.0];
+        let (starts, ends) = ([0, 2, 3], [2, 2, 5]);
+        add_products(&starts, &ends, &columns, &values, &[1.0, 10.0, 100.0], &mut sums);
+        assert_eq!(sums, [10.0 + 201.0, 20.0, 30.0 + 54.0]);
     }
 }
