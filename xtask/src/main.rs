@@ -144,7 +144,7 @@ fn bench(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Builds the programs of `apps` for this machine's processor, as the bench builds their
-/// counterparts in C, and the kernels that the counterparts are linked with. The options apply to
+/// counterparts in C, and the libraries that the counterparts are linked with. The options apply to
 /// these packages only, so that no other library is built twice.
 fn build_programs() -> Result<(), String> {
     let folder = command::root().join("apps/src");
@@ -159,7 +159,8 @@ fn build_programs() -> Result<(), String> {
             name.to_str().ok_or_else(|| format!("{name:?} is not a name of a program"))?;
         build_for_processor(&["-p", "oikaze-apps", "--bin", program])?;
     }
-    build_for_processor(&["-p", "oikaze-kernels-c", "--lib"])
+    build_for_processor(&["-p", "oikaze-kernels-c", "--lib"])?;
+    command::cargo(&["build", "--quiet", "--release", "-p", "oikaze-c"]).run()
 }
 
 /// Builds one target for this machine's processor.

@@ -16,6 +16,9 @@ const COLD_SHARE: f64 = 0.7;
 /// Maximum time of a barrier of two, in times of a message of 8 bytes.
 const BARRIER_TIME: f64 = 1.7;
 
+/// Minimum speed of plain pointers, in times of that of guards.
+const POINTERS: f64 = 0.95;
+
 /// Maximum difference of two programs that compute with the same kernels on one node.
 const DIFFERENCE_MAX: f64 = 0.03;
 
@@ -45,9 +48,12 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
         let name = case.name();
         let guards = ratio(case, (System::Oikaze, 2), (System::Mpi, 2));
         let plain = ratio(case, (System::OikazePlain, 2), (System::Mpi, 2));
+        let pointers = ratio(case, (System::OikazeC, 2), (System::Oikaze, 2));
         let faster = ratio(case, (System::Oikaze, 2), (System::Serial, 1));
         goals.push((format!("{name}, guards / mpi, 2 nodes"), guards, Bound::AtLeast(least(case))));
         goals.push((format!("{name}, plain / mpi, 2 nodes"), plain, Bound::AtLeast(0.9)));
+        let name_of_pointers = format!("{name}, plain pointers of C / guards, 2 nodes");
+        goals.push((name_of_pointers, pointers, Bound::AtLeast(POINTERS)));
         goals.push((format!("{name}, 2 nodes / serial"), faster, Bound::AtLeast(1.5)));
     }
     for &case in &cases {

@@ -4,9 +4,11 @@
 //! barriers, so that its start does not count. The bench compares the results of all systems, and
 //! leaves out a system whose result differs.
 
+mod c_program;
 mod case;
 mod goals;
 pub mod mpi;
+mod plain;
 mod system;
 
 pub use self::case::{DELIVERIES, UPDATE_SIZES};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::error::{Error, Tried};
+use super::c_program::{Built, KERNELS, KERNELS_LIBRARY, has_kernels};
+use crate::error::Error;
 use crate::lab::{CLIENT, Lab, Place, core_of_each, remote_shell};
 use crate::process::{limited, own_program};
 
@@ -15,19 +16,10 @@ pub const LAUNCHER: &str = "mpirun";
 const COMPILER: &str = "mpicc";
 /// Debian packages of launcher, compiler wrapper and compiler.
 const PACKAGES: &str = "openmpi-bin, libopenmpi-dev and gcc";
-/// Options of the compiler. Products and sums are not fused: Rust does not fuse them either, and
-/// the fields have the same bits on both sides.
-const OPTIONS: [&str; 4] = ["-std=gnu11", "-O3", "-march=native", "-ffp-contract=off"];
 /// Sources of the programs.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mpi");
 /// Header that all programs include.
 const HEADER: &str = "common.h";
-/// Header of the inner loops, which come from a library.
-const KERNELS: &str = "kernels.h";
-/// Library of the inner loops ([`KERNELS`]), which is built beside the bench.
-const LIBRARY: &str = "liboikaze_kernels_c.a";
-/// Command that builds the library, for the same processor as the programs of `apps/`.
-const BUILD_LIBRARY: &str = "cargo rustc --release -p oikaze-kernels-c -- -C target-cpu=native";
 
 /// Builds a program if it is older than its sources. Returns its path.
 ///
@@ -36,53 +28,19 @@ const BUILD_LIBRARY: &str = "cargo rustc --release -p oikaze-kernels-c -- -C tar
 /// error.
 pub fn build(program: &str) -> Result<PathBuf, Error> {
     let me = own_program()?;
-    let folder = me.with_file_name("mpi");
-    std::fs::create_dir_all(&folder).tried(format!("making {}", folder.display()))?;
-    let built = folder.join(program);
     let source = Path::new(SOURCES).join(program).with_extension("c");
-    let mut inputs: Vec<PathBuf> = vec![source.clone(), Path::new(SOURCES).join(HEADER)];
-    let library = has_kernels(&source)?.then(|| me.with_file_name(LIBRARY));
-    if let Some(library) = &library {
-        if !library.is_file() {
-            return Err(no_library(library));
-        }
-        inputs.extend([Path::new(SOURCES).join(KERNELS), library.clone()]);
-    }
-    inputs.push(me);
-    if is_newer(&built, &inputs) {
-        return Ok(built);
+    let kernels = has_kernels(&source)?.then(|| me.with_file_name(KERNELS_LIBRARY));
+    let built = Built {
+        program: me.with_file_name("mpi").join(program),
+        headers: vec![Path::new(SOURCES).join(HEADER), Path::new(SOURCES).join(KERNELS)],
+        libraries: kernels.into_iter().collect(),
+        source,
+    };
+    if built.is_fresh()? {
+        return Ok(built.program);
     }
     installed(LAUNCHER)?;
-    let mut compiler = Command::new(COMPILER);
-    compiler.args(OPTIONS).arg(&source).args(&library).arg("-o").arg(&built).arg("-lm");
-    compiler.stdin(Stdio::null());
-    let output = compiler.output().map_err(|why| missing(COMPILER, &why))?;
-    if output.status.success() {
-        return Ok(built);
-    }
-    let why = String::from_utf8_lossy(&output.stderr);
-    Err(Error::new(format!(
-        "building {}: {}; the Debian packages {PACKAGES} are needed",
-        source.display(),
-        why.trim()
-    )))
-}
-
-/// Returns `true` if a program computes with the kernels of `apps/`.
-fn has_kernels(source: &Path) -> Result<bool, Error> {
-    let text = std::fs::read_to_string(source).tried(format!("reading {}", source.display()))?;
-    Ok(text.contains(&format!("#include \"{KERNELS}\"")))
-}
-
-fn no_library(library: &Path) -> Error {
-    Error::new(format!("{} is not there; build it: {BUILD_LIBRARY}", library.display()))
-}
-
-/// Returns `true` if `file` exists and is newer than all of `others`.
-fn is_newer(file: &Path, others: &[PathBuf]) -> bool {
-    let time = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).ok();
-    let Some(built) = time(file) else { return false };
-    others.iter().all(|other| time(other).is_some_and(|changed| changed < built))
+    built.compile(Command::new(COMPILER), PACKAGES)
 }
 
 /// Checks that a program of Open MPI is installed.
@@ -95,9 +53,7 @@ pub fn installed(program: &str) -> Result<(), Error> {
 }
 
 fn missing(program: &str, why: &std::io::Error) -> Error {
-    Error::new(format!(
-        "{program}: {why}; install the Debian packages {PACKAGES}, or leave Open MPI out by --without"
-    ))
+    super::c_program::missing(program, why, PACKAGES)
 }
 
 /// Returns the launcher of processes at the lab's place, up to the program: on the first hosts of a
@@ -226,21 +182,6 @@ mod tests {
             let found = has_kernels(&source).expect("the source is there");
             assert_eq!(found, case.is_app(), "{}", source.display());
         }
-    }
-
-    #[test]
-    fn missing_library_is_named_with_its_command() {
-        let error = no_library(Path::new("release/lib.a")).to_string();
-        assert!(error.starts_with("release/lib.a is not there"), "{error}");
-        assert!(error.contains("cargo rustc --release -p oikaze-kernels-c"), "{error}");
-    }
-
-    #[test]
-    fn program_older_than_an_input_is_not_newer() {
-        let source = Path::new(SOURCES).join("himeno.c");
-        let absent = Path::new(SOURCES).join("absent");
-        assert!(!is_newer(&source, std::slice::from_ref(&source)) && !is_newer(&absent, &[]));
-        assert!(!is_newer(&source, &[absent]) && is_newer(&source, &[]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::case::{Case, Mode, Unit};
-use super::mpi;
+use super::{mpi, plain};
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab};
 use crate::peers::oikaze;
@@ -27,6 +27,8 @@ named! {
         Oikaze = "oikaze",
         /// Oikaze, with plain loads and stores that fault.
         OikazePlain = "oikaze-plain",
+        /// Oikaze from C, with plain pointers, by the programs of `bench/plain`.
+        OikazeC = "oikaze-c",
         /// Oikaze on one machine without segments: each node keeps pages of its own.
         OikazePages = "oikaze-pages",
         /// Oikaze on one machine with arrays in small pages.
@@ -44,10 +46,11 @@ named! {
 }
 
 /// All systems, the baseline first.
-pub const ALL: [System; 8] = [
+pub const ALL: [System; 9] = [
     System::Mpi,
     System::Oikaze,
     System::OikazePlain,
+    System::OikazeC,
     System::OikazePages,
     System::OikazeSmall,
     System::OikazeGet,
@@ -95,7 +98,7 @@ impl System {
     /// Returns `true` if the system is measured there.
     pub fn is_in(self, mode: Mode) -> bool {
         match self {
-            Self::OikazePages | Self::OikazeSmall => mode == Mode::Machine,
+            Self::OikazeC | Self::OikazePages | Self::OikazeSmall => mode == Mode::Machine,
             Self::OikazeGet | Self::OikazeMessage => mode != Mode::Machine,
             _ => true,
         }
@@ -113,6 +116,7 @@ impl System {
     pub fn prepare(self, case: Case) -> Result<(), Error> {
         match self {
             Self::Mpi => mpi::build(case.program()).map(drop),
+            Self::OikazeC => plain::build(case.program()).map(drop),
             Self::OikazeSmall if huge_page().is_none() || collapses_files().is_err() => {
                 Err(Error::new(
                     "this machine has no huge pages for arrays to compare small ones with (`oikaze doctor` says why); leave them out by --without oikaze-small",
@@ -162,6 +166,7 @@ impl System {
                 };
                 command.envs(without.map(|feature| ("OIKAZE_WITHOUT", feature.word())));
                 match case.perf() {
+                    _ if self == Self::OikazeC => command.arg(plain::build(case.program())?),
                     _ if self == Self::OikazeGet => {
                         command.arg(oikaze).args(["perf", "get", "--json"]);
                         command.args(case.get_arguments(size));
@@ -197,10 +202,13 @@ impl System {
                 "oikaze: guards that fetch what they cover. Started by oikaze run with its defaults, one process on each host."
             }
             Self::OikazePlain if matches!(mode, Mode::Machine) => {
-                "oikaze-plain: the same programs with --touch lazily: plain loads and stores."
+                "oikaze-plain: the same programs with --touch lazily: guards show copies, and what changed is stored when they end."
             }
             Self::OikazePlain => {
                 "oikaze-plain: the same programs with --touch lazily: nothing is fetched before a load or a store faults."
+            }
+            Self::OikazeC => {
+                "oikaze-c: C programs with plain pointers, and the inner loops of the others."
             }
             Self::OikazePages => {
                 "oikaze-pages: oikaze with OIKAZE_WITHOUT=segment: each node keeps pages of its own, and fetches them from the other."
@@ -318,7 +326,7 @@ mod tests {
         let measured =
             |mode| -> Vec<System> { ALL.into_iter().filter(|system| system.is_in(mode)).collect() };
         let all = [System::Mpi, System::Oikaze, System::OikazePlain];
-        let machine = [System::OikazePages, System::OikazeSmall, System::Serial];
+        let machine = [System::OikazeC, System::OikazePages, System::OikazeSmall, System::Serial];
         let machine = [&all[..], &machine].concat();
         let wire = [&all[..], &[System::OikazeGet, System::OikazeMessage, System::Serial]].concat();
         assert_eq!(measured(Mode::Machine), machine);

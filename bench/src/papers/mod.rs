@@ -13,7 +13,6 @@ mod paper_004_table;
 mod plot;
 mod report;
 mod summary;
-mod surroundings;
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -23,9 +22,8 @@ use clap::builder::PossibleValuesParser;
 
 use crate::error::{Error, Tried};
 use crate::record::{Record, write_lines};
+use crate::suite::surroundings::Surroundings;
 use crate::suite::{Rounds, warn_if_busy};
-
-use self::surroundings::Surroundings;
 
 /// Selection of figures, and their output.
 #[derive(Args)]

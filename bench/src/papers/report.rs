@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::Measuring;
 use super::plot::{LINES_MAX, Line, Measured, Panel, Plot, Scale};
-use super::surroundings::Surroundings;
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
 use crate::record::{Record, median, table};
 use crate::suite::machine;
+use crate::suite::surroundings::Surroundings;
 
 /// Description of a figure, and the paper's result for it.
 pub struct Figure {

@@ -22,7 +22,7 @@ struct Figure {
     figure: String,
     title: Option<String>,
     date: String,
-    then: Option<Then>,
+    then: Option<PaperResult>,
     base: Option<String>,
     #[serde(default)]
     panels: Vec<Vec<String>>,
@@ -35,8 +35,9 @@ struct Figure {
     records: Vec<Value>,
 }
 
+/// Result of the paper.
 #[derive(Deserialize)]
-struct Then {
+struct PaperResult {
     found: String,
 }
 

@@ -5,6 +5,7 @@ pub mod case;
 pub mod cores;
 pub mod goals;
 pub mod selection;
+pub mod surroundings;
 
 use std::path::PathBuf;
 use std::time::Instant;

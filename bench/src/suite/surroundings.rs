@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::suite::cores::distance;
+use super::cores::distance;
 
-/// What the machine does, and how far apart the two cores of a measurement are.
+/// Load of the machine, and distance of the two cores of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Surroundings {
     /// Mean number of runnable tasks in the last minute. `None` if the kernel does not say it.
