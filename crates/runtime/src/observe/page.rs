@@ -30,7 +30,7 @@ const WAITS_WORDS: usize = BOARD_BYTES / 8;
 /// Words of the first reason of a kind.
 const REASON_WORDS: usize = 40;
 const HISTOGRAM_WORDS: usize = 2 + Histogram::BUCKETS.div_ceil(2);
-const NODE_WORDS: usize = 8
+pub(super) const NODE_WORDS: usize = 8
     + PROGRAM_WORDS
     + WAITS_WORDS
     + Counters::COUNT
@@ -38,7 +38,7 @@ const NODE_WORDS: usize = 8
     + coherence::CoherenceStatistics::COUNT
     + RefusalCounts::COUNT
     + PathStates::COUNT
-    + 2 * REASON_WORDS;
+    + 3 * REASON_WORDS;
 const PEER_WORDS: usize = 6 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
 
 /// Returns the layout of the board of a node in a job of `nodes` nodes: the node's own record, then
