@@ -1,5 +1,5 @@
-//! Messages of shared arrays from a peer gone mad, to a node of three that has declared an array
-//! and waits for a lock (COH-9.1).
+//! Messages of shared arrays and notifications from a peer gone mad, to a node of three that has
+//! declared an array and waits for a lock (COH-9.1).
 #![no_main]
 
 #[path = "../../crates/protocol/tests/coherence/cluster/mod.rs"]
@@ -34,7 +34,9 @@ fuzz_target!(|input: &[u8]| {
     while let Some((form, head, body, rest)) = message(input) {
         (input, number) = (rest, number + 1);
         let from = u32::from(form % 4);
-        if form & 0x80 == 0 {
+        if form & 0x20 != 0 {
+            node.coherence.acquire_from_team(&[body.to_vec()], Token(number), &mut node.machine);
+        } else if form & 0x80 == 0 {
             let _ = node.coherence.receive(from, &head, body, &mut node.machine);
             let _ = node.coherence.receive(from, body, body, &mut node.machine);
         } else if node.coherence.admit(from, number, &head, 4096) == Admission::Place {

@@ -24,11 +24,24 @@ impl fmt::Debug for Channels {
     }
 }
 
+impl Channels {
+    /// Forgets what was told, and the notifications for which nobody waits any more, because the
+    /// nodes were brought in step (COLL-3.7) and notifications that had come are lost.
+    pub(crate) fn forget(&self) {
+        for channel in lock(&self.0).values() {
+            lock(&channel.told).clear();
+            *lock(&channel.next) = None;
+        }
+    }
+}
+
 /// Way of the notifications from one node to another: broadcasts in a team of the two.
 pub(super) struct Channel {
     pub(super) team: Team,
-    /// Knowledge that a notification of this node has told, after all earlier ones (COH-15.5), or
-    /// nothing before the first one.
+    /// Intervals that notifications of this node have told ([`told_by`], COH-15.5), or nothing
+    /// before the first one.
+    ///
+    /// [`told_by`]: oikaze_protocol::coherence::told_by
     pub(super) told: Mutex<Vec<u8>>,
     /// The next notification, for which threads of the receiver wait. It stays after a time limit.
     pub(super) next: Mutex<Option<Arc<Notification>>>,

@@ -5,6 +5,7 @@ use crate::collective::channels::{Channel, SENDER};
 use crate::error::{Error, Result};
 use crate::job::handle::Job;
 use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::told_by;
 use oikaze_runtime::node::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -52,8 +53,15 @@ impl Job {
         // A node that cannot release sends nothing known, so that the other one does not wait.
         let mine = released.as_deref().unwrap_or_default();
         let sent = channel.team.start().broadcast(SENDER, mine);
-        let released = released.map(|mine| *lock(&channel.told) = mine);
-        released.and(sent.wait().map(drop)).map_err(|error| error.renamed(&what))
+        if let Ok(mine) = &released {
+            *lock(&channel.told) = told_by(mine, self.size());
+        }
+        let sent = sent.wait().map(drop);
+        if sent.as_ref().is_err_and(|error| !error.is_timeout()) {
+            // The other node may have lost it. What was told before is told again.
+            lock(&channel.told).clear();
+        }
+        released.and(sent).map_err(|error| error.renamed(&what))
     }
 
     /// Waits for the next [notification](Job::notify) from a node. Afterwards this node's reads see
@@ -88,7 +96,7 @@ impl Job {
             next.wait(from, deadline).map_err(|error| error.renamed(&what))?;
             let learnt = next.told().map_err(|error| error.renamed(&what)).and_then(|told| {
                 // Without a limit, because nothing here waits for the other node.
-                channel.team.learn(&what, [(SENDER, told)], None)
+                channel.team.learn(&what, [(from, told)], None)
             });
             // A call that the program interrupts leaves the notification to the next one. Of
             // several threads, one takes it.

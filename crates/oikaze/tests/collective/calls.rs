@@ -81,6 +81,44 @@ fn catch_up(way: ExchangeWay) {
     });
 }
 
+/// COH-15.5: a notification that came and was not read is lost then. The next one tells again.
+#[test]
+fn notification_after_nodes_caught_up_tells_what_lost_ones_have_told() {
+    for way in ways(TwoMachines) {
+        let (most, all) = (Mutex::new(CallCounts::new()), Barrier::new(2));
+        way.run(2, &Job::builder(), |job| {
+            let words = job.array::<u64>("words", 1024)?;
+            let write = |at: usize, value| words.write(at..at + 1).map(|mut one| one[0] = value);
+            if job.rank() == 0 {
+                write(0, 1)?;
+                job.notify(1)?;
+            } else {
+                job.wait_notify(0)?;
+                assert_eq!(words.read(0..1)?[0], 1);
+            }
+            all.wait();
+            if job.rank() == 0 {
+                write(0, 2)?;
+                job.notify(1)?;
+            }
+            all.wait();
+            most.lock().unwrap().extend(job.call_counts());
+            all.wait();
+            let counts = most.lock().unwrap().clone();
+            job.catch_up(&counts, "a function has failed", LIMIT)?;
+            all.wait();
+            if job.rank() == 0 {
+                write(600, 3)?;
+                job.notify(1)?;
+            } else {
+                job.wait_notify(0)?;
+                assert_eq!((words.read(0..1)?[0], words.read(600..601)?[0]), (2, 3));
+            }
+            Ok(job.barrier()?)
+        });
+    }
+}
+
 /// COLL-3.11: a call whose wait has ended early is repeated, and the nodes stay in step.
 #[test]
 fn calls_repeated_after_a_timeout_or_an_interrupt_are_the_same_calls() {

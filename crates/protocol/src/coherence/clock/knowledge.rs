@@ -207,12 +207,13 @@ impl Knowledge {
         self.base.nodes()
     }
 
-    /// Writes the intervals of `vector` that the node `to` may not know. It knows its own, and
-    /// those that it was `told`.
-    pub fn report_to(&self, to: Rank, told: &Vector, vector: &Vector, out: &mut Vec<u8>) {
-        let mut low = told.clone();
+    /// Writes the intervals of `vector` that a node may not know: what it does not need to be told
+    /// (`low`), and all others. A node that is alone `to` learn it knows its own intervals, too.
+    pub fn report_above(&self, low: &Vector, vector: &Vector, to: Option<Rank>, out: &mut Vec<u8>) {
+        let mut low = low.clone();
         low.merge(&self.base);
-        let news = self.between(&low, vector).filter(|interval| interval.writer != to);
+        low.write(out);
+        let news = self.between(&low, vector).filter(|interval| Some(interval.writer) != to);
         Interval::write_all(news, out);
     }
 

@@ -5,7 +5,6 @@ use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::base::Base;
 use crate::coherence::clock::knowledge::Knowledge;
-use crate::coherence::clock::notices::Interval;
 use crate::coherence::clock::stable::Stable;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::failing::doing::Doing;
@@ -35,6 +34,8 @@ struct TeamAcquire {
 #[cfg_attr(test, derive(Clone))]
 struct TeamGrant {
     grant: AcquireGrant,
+    /// Intervals that the member has left out, because this node was told them before.
+    low: Vector,
     stable: Stable,
 }
 
@@ -42,7 +43,7 @@ struct TeamGrant {
 #[cfg(test)]
 impl core::hash::Hash for TeamGrant {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        self.grant.hash(state);
+        (&self.grant, &self.low).hash(state);
     }
 }
 
@@ -92,14 +93,18 @@ impl TeamAcquires {
             core::mem::take(&mut self.0).into_iter().partition(|one| is_ready(one) || hopeless);
         self.0 = waiting;
         let ready: Vec<TeamAcquire> = ready;
-        for TeamAcquire { token, grants } in ready {
-            for one in grants.into_iter().filter(|one| one.grant.epoch <= epoch) {
+        for TeamAcquire { token, mut grants } in ready {
+            grants.retain(|one| one.grant.epoch <= epoch);
+            let vector = &w.base.clock.knowledge.vector;
+            let has_missed = grants.iter().any(|one| !vector.covers(&one.low));
+            for one in grants.into_iter().filter(|_| !has_missed) {
                 one.grant.learn(w, pages);
                 w.base.clock.knowledge.hear(&one.stable);
             }
             w.base.failing.check_machine(pages);
             match w.base.collective_impediment(&Doing::TeamBarrier) {
                 Some(error) => w.base.mail.fail(token, error),
+                None if has_missed => w.base.mail.fail(token, CoherenceError::MissedNotification),
                 None => w.base.mail.done(token, Value::None),
             }
         }
@@ -109,20 +114,22 @@ impl TeamAcquires {
 fn read_grant(body: &[u8], base: &Base<'_>) -> Result<TeamGrant, Refusal> {
     let mut reader = ByteReader(body);
     let epoch = reader.u64()?;
-    let (vector, intervals) = base.clock.knowledge.read(&mut reader, base.arrays)?;
+    let vector = base.clock.knowledge.read_vector(&mut reader)?;
+    let low = base.clock.knowledge.read_vector(&mut reader)?;
+    let intervals = base.clock.knowledge.read_intervals(&mut reader, base.arrays)?;
     let stable = Stable::read(&mut reader, &base.clock.knowledge.vector)?;
     reader.end()?;
     // A member is ahead by no more than the collective in which this node waits (COH-7.4).
     if epoch > base.epoch_possible() {
         return Err(Refusal::Malformed);
     }
-    Ok(TeamGrant { grant: AcquireGrant { epoch, vector, intervals }, stable })
+    Ok(TeamGrant { grant: AcquireGrant { epoch, vector, intervals }, low, stable })
 }
 
 /// Ends the release of a team barrier, now that the writes are at their homes.
 pub(crate) fn report_to_team(token: Token, vector: &Vector, base: &mut Base<'_>) {
     report(token, vector, base, |knowledge, body| {
-        Interval::write_all(knowledge.between(&knowledge.base, vector), body);
+        knowledge.report_above(&knowledge.base, vector, None, body);
     });
 }
 
@@ -134,11 +141,13 @@ pub(crate) fn report_to_node(
     vector: &Vector,
     base: &mut Base<'_>,
 ) {
-    report(token, vector, base, |knowledge, body| knowledge.report_to(to, told, vector, body));
+    report(token, vector, base, |knowledge, body| {
+        knowledge.report_above(told, vector, Some(to), body);
+    });
 }
 
-/// Returns to the caller the number of collectives, the vector clock, the intervals that `write`
-/// adds, and what all nodes know.
+/// Returns to the caller the number of collectives, the vector clock, what `write` adds, and what
+/// all nodes know. `write` adds which intervals are left out, and then all others.
 fn report(
     token: Token,
     vector: &Vector,
@@ -161,6 +170,18 @@ fn report(
     base.mail.done(token, Value::Knowledge(body));
 }
 
+/// Returns the part of what a release has returned that says which intervals it tells, for a job of
+/// this many nodes. A later release to the same node takes it ([`release_to_node`]).
+#[must_use]
+pub fn told_by(body: &[u8], nodes: u32) -> Vec<u8> {
+    let mut reader = ByteReader(body);
+    let mut told = Vec::new();
+    if let Ok(vector) = reader.u64().and_then(|_| Vector::read(&mut reader, nodes)) {
+        vector.write(&mut told);
+    }
+    told
+}
+
 /// Brings all writes of this node home, and returns what it knows for the other members of a
 /// team ([`Value::Knowledge`]).
 pub(crate) fn release_to_team(token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
@@ -177,9 +198,8 @@ pub(crate) fn release_to_node(
     pages: &mut dyn Pages,
 ) {
     let nodes = w.base.mail.nodes;
-    let mut reader = ByteReader(told);
-    let vector = reader.u64().and_then(|_| Vector::read(&mut reader, nodes));
-    let told = vector.unwrap_or_else(|_| Vector::new(nodes));
+    let told = Vector::read(&mut ByteReader(told), nodes);
+    let told = told.unwrap_or_else(|_| Vector::new(nodes));
     release(AfterRelease::ReportToNode { token, to, told }, token, w, pages);
 }
 

@@ -11,7 +11,7 @@ use machine::Machine;
 use network::Network;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value,
+    ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value, told_by,
 };
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
@@ -49,7 +49,7 @@ impl Node {
 /// Notifications of one node for another.
 #[derive(Debug, Default)]
 pub struct Channel {
-    /// The last one that was sent.
+    /// Intervals that all of them have told.
     pub told: Vec<u8>,
     /// Those that the receiver has not taken.
     waiting: VecDeque<Vec<u8>>,
@@ -58,9 +58,9 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub fn send(&mut self, body: Vec<u8>) {
+    pub fn send(&mut self, body: Vec<u8>, nodes: u32) {
         self.lengths.push(body.len());
-        self.told.clone_from(&body);
+        self.told = told_by(&body, nodes);
         self.waiting.push_back(body);
     }
 

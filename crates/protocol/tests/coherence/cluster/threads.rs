@@ -311,9 +311,10 @@ fn team_barrier(
 /// Releases, and then sends what the receiver was not told.
 fn notify(cluster: &mut Cluster, thread: &mut Thread, to: Rank) -> bool {
     let rank = thread.node;
+    let nodes = cluster.nodes.len() as u32;
     let channel = cluster.channels.entry((rank, to)).or_default();
     if let Some(now) = thread.told.take() {
-        channel.send(now);
+        channel.send(now, nodes);
         return thread.ended_op();
     }
     let told = channel.told.clone();

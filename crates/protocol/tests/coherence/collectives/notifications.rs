@@ -1,7 +1,7 @@
 //! Notifications (COH-15.4, 15.5), in any order of messages.
 
 use crate::cluster::threads::{Cell, Op, Thread};
-use crate::cluster::{Cluster, programs, seeds};
+use crate::cluster::{Channel, Cluster, programs, seeds};
 use oikaze_protocol::Rank;
 use oikaze_protocol::random::Random;
 use std::collections::{BTreeMap, VecDeque};
@@ -236,4 +236,30 @@ fn a_writer_that_hears_nothing_keeps_a_bounded_number_of_intervals() {
     assert!(after.0 <= before.0 + 9 && before.0 < 40, "{before:?}, {after:?}");
     assert!(before.1 <= 1280, "{before:?}");
     assert_eq!(after.1, 0, "a barrier has told all");
+}
+
+/// COH-15.5: a notification that left out what a lost one had told changes nothing, and is refused.
+/// A barrier tells all.
+#[test]
+fn what_a_lost_notification_has_told_is_not_missed() {
+    for seed in seeds(8_100_000, 50) {
+        let (x, y) = (Cell::word(0, 5), Cell::word(1, 5));
+        let mut cluster = Cluster::with_array(2, seed, 6);
+        let run = |cluster: &mut Cluster, first: Vec<Op>, second: Vec<Op>| {
+            cluster.run(vec![Thread::new(0, first), Thread::new(1, second)]);
+        };
+        let written = |cell, value| vec![Op::Store(cell, value), Op::Notify(1)];
+        run(&mut cluster, written(x, 1), vec![Op::WaitNotify(0), Op::Expect(x, 1)]);
+        run(&mut cluster, written(x, 2), Vec::new());
+        assert!(cluster.channels.get_mut(&(0, 1)).and_then(Channel::arrive).is_some());
+        run(&mut cluster, written(y, 3), Vec::new());
+        let body =
+            cluster.channels.get_mut(&(0, 1)).and_then(Channel::arrive).expect("it was sent");
+        let token = cluster.call(1, |c, token, pages| c.acquire_from_team(&[body], token, pages));
+        let error = cluster.nodes[1].outcomes.remove(&token).expect("an outcome").unwrap_err();
+        assert!(error.to_string().contains("earlier notification"), "{error}");
+        let seen = vec![Op::Barrier, Op::Expect(x, 2), Op::Expect(y, 3)];
+        run(&mut cluster, vec![Op::Barrier], seen);
+        run(&mut cluster, written(x, 4), vec![Op::WaitNotify(0), Op::Expect(x, 4)]);
+    }
 }
