@@ -47,6 +47,15 @@ fn nodes_that_caught_up_make_calls_together_again() {
     }
 }
 
+/// Raises the counts to those of this node.
+fn note_most(most: &Mutex<CallCounts>, job: &Job) {
+    for (counter, count) in job.call_counts() {
+        let mut most = most.lock().unwrap();
+        let known = most.entry(counter).or_default();
+        *known = count.max(*known);
+    }
+}
+
 fn catch_up(way: ExchangeWay) {
     let (most, all) = (Mutex::new(CallCounts::new()), Barrier::new(NODES as usize));
     way.run(NODES, &Job::builder(), |job| {
@@ -58,11 +67,7 @@ fn catch_up(way: ExchangeWay) {
         // One node declares an array while another one is at a barrier, which fails for both.
         make_calls_of_one(job);
         all.wait();
-        for (counter, count) in job.call_counts() {
-            let mut most = most.lock().unwrap();
-            let known = most.entry(counter).or_default();
-            *known = count.max(*known);
-        }
+        note_most(&most, &job);
         all.wait();
         let counts = most.lock().unwrap().clone();
         job.catch_up(&counts, "another node has failed", LIMIT).unwrap();
@@ -102,7 +107,7 @@ fn notification_after_nodes_caught_up_tells_what_lost_ones_have_told() {
                 job.notify(1)?;
             }
             all.wait();
-            most.lock().unwrap().extend(job.call_counts());
+            note_most(&most, &job);
             all.wait();
             let counts = most.lock().unwrap().clone();
             job.catch_up(&counts, "a function has failed", LIMIT)?;
