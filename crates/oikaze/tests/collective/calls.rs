@@ -67,7 +67,7 @@ fn catch_up(way: ExchangeWay) {
         // One node declares an array while another one is at a barrier, which fails for both.
         make_calls_of_one(job);
         all.wait();
-        note_most(&most, &job);
+        note_most(&most, job);
         all.wait();
         let counts = most.lock().unwrap().clone();
         job.catch_up(&counts, "another node has failed", LIMIT).unwrap();
@@ -107,7 +107,7 @@ fn notification_after_nodes_caught_up_tells_what_lost_ones_have_told() {
                 job.notify(1)?;
             }
             all.wait();
-            note_most(&most, &job);
+            note_most(&most, job);
             all.wait();
             let counts = most.lock().unwrap().clone();
             job.catch_up(&counts, "a function has failed", LIMIT)?;
