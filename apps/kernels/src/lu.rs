@@ -4,6 +4,8 @@
 //! On every node, each value is updated by the same operations in the same order. Results have the
 //! same bits on any number of nodes.
 
+use std::ops::Range;
+
 /// Number of rows, and of columns, of a block.
 pub const SIDE: usize = 16;
 /// Number of values in a block.
@@ -26,17 +28,24 @@ fn subtract(block: &mut Block, i: usize, from: usize, factor: f64, source: &[f64
     }
 }
 
+/// Divides column `k` of these rows by the pivot, and takes the multiples of the pivot's row that
+/// result from the columns behind it.
+#[inline(always)]
+fn reduce(block: &mut Block, rows: Range<usize>, k: usize, pivot: &[f64; SIDE]) {
+    for i in rows {
+        let ratio = block[i * SIDE + k] / pivot[k];
+        block[i * SIDE + k] = ratio;
+        subtract(block, i, k + 1, ratio, pivot);
+    }
+}
+
 /// Factors a diagonal block into L (unit diagonal, below) and U (diagonal and above), in place,
 /// without pivoting (lu0).
 #[inline]
 pub fn factor(diagonal: &mut Block) {
     for k in 0..SIDE {
         let pivot = row(diagonal, k);
-        for i in k + 1..SIDE {
-            let ratio = diagonal[i * SIDE + k] / pivot[k];
-            diagonal[i * SIDE + k] = ratio;
-            subtract(diagonal, i, k + 1, ratio, &pivot);
-        }
+        reduce(diagonal, k + 1..SIDE, k, &pivot);
     }
 }
 
@@ -44,12 +53,7 @@ pub fn factor(diagonal: &mut Block) {
 #[inline]
 pub fn divide(block: &mut Block, diagonal: &Block) {
     for k in 0..SIDE {
-        let pivot = row(diagonal, k);
-        for i in 0..SIDE {
-            let ratio = block[i * SIDE + k] / pivot[k];
-            block[i * SIDE + k] = ratio;
-            subtract(block, i, k + 1, ratio, &pivot);
-        }
+        reduce(block, 0..SIDE, k, &row(diagonal, k));
     }
 }
 
