@@ -7,6 +7,7 @@ use oikaze_os::replace_file::{self, FileRights};
 use serde::Deserialize;
 
 use crate::error::{Error, Tried};
+use crate::suite::surroundings::Surroundings;
 
 /// Page that has the table between these lines. What stands around them is kept.
 const PAGE: &str = "README.md";
@@ -39,12 +40,6 @@ struct Figure {
 #[derive(Deserialize)]
 struct PaperResult {
     found: String,
-}
-
-#[derive(Deserialize)]
-struct Surroundings {
-    load: Option<f64>,
-    line: Option<(u64, bool)>,
 }
 
 /// Value of a system at a size.

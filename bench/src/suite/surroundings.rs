@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::cores::distance;
 
 /// Load of the machine, and distance of the two cores of a measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Surroundings {
     /// Mean number of runnable tasks in the last minute. `None` if the kernel does not say it.
-    load: Option<f64>,
+    pub load: Option<f64>,
     /// Time in ns that a cache line takes from one core to the other, and `true` if they share a
     /// cache. `None` if there is one core.
-    line: Option<(u64, bool)>,
+    pub line: Option<(u64, bool)>,
 }
 
 impl Surroundings {
