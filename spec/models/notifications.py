@@ -561,7 +561,7 @@ class Walk:
         for writer in range(NODES):
             if writer != node.me:
                 node.vector[writer] = max(node.vector[writer], vector[writer])
-        # What is known was at its home when it became known. A later fetch brings it.
+        # Known bytes were at their home when they became known. A later fetch brings them.
         for page in node.pages:
             page.come = [come for come in page.come
                          if come.interval > node.vector[come.writer]]

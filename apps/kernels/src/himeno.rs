@@ -243,7 +243,7 @@ mod tests {
             let planes = std::array::from_fn(|i| &old[i * plane..(i + 1) * plane]);
             for by_arrays in [true, false] {
                 let mut new = planes[1].to_vec();
-                // What an earlier plane has left there counts for nothing.
+                // Residuals of an earlier plane make no difference.
                 let mut residuals = vec![9.0; residuals_len(columns)];
                 let gosa = if by_arrays {
                     relax_plane(columns, &Arrays(arrays), planes, &mut new, &mut residuals)

@@ -97,9 +97,11 @@ impl TeamAcquires {
             grants.retain(|one| one.grant.epoch <= epoch);
             let vector = &w.base.clock.knowledge.vector;
             let has_missed = grants.iter().any(|one| !vector.covers(&one.low));
-            for one in grants.into_iter().filter(|_| !has_missed) {
-                one.grant.learn(w, pages);
-                w.base.clock.knowledge.hear(&one.stable);
+            if !has_missed {
+                for one in grants {
+                    one.grant.learn(w, pages);
+                    w.base.clock.knowledge.hear(&one.stable);
+                }
             }
             w.base.failing.check_machine(pages);
             match w.base.collective_impediment(&Doing::TeamBarrier) {
