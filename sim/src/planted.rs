@@ -13,6 +13,7 @@ pub fn catchable() -> impl Iterator<Item = Bug> {
         *bug == Bug::LoseLateInterval
             || Bug::OF_UPDATES.contains(bug)
             || Bug::OF_ARENAS.contains(bug)
+            || Bug::OF_NOTIFICATIONS.contains(bug)
     };
     Bug::ALL.into_iter().filter(move |bug| !is_beyond(bug))
 }

@@ -83,12 +83,29 @@ bugs! {
     CombineOutOfOrder = 58,
     ForgetPagesToTell = 59,
     ForgetDropsToTell = 60,
+    LearnUncounted = 61,
+    CountLaterIntervals = 62,
+    CountOldEpoch = 63,
+    TrustOtherWriters = 64,
+    IgnoreCrossedUpdates = 65,
+    ForgetSentBytes = 66,
 }
 
 impl Bug {
     /// Bugs of what a node tells others at a barrier in an arena (COH-16.3). A simulated cluster
     /// has no arena.
     pub const OF_ARENAS: [Bug; 2] = [Bug::ForgetPagesToTell, Bug::ForgetDropsToTell];
+
+    /// Bugs of notifications that bring updates (COH-15.7 to 15.10). The programs that show them
+    /// have few barriers.
+    pub const OF_NOTIFICATIONS: [Bug; 6] = [
+        Bug::LearnUncounted,
+        Bug::CountLaterIntervals,
+        Bug::CountOldEpoch,
+        Bug::TrustOtherWriters,
+        Bug::IgnoreCrossedUpdates,
+        Bug::ForgetSentBytes,
+    ];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared
     /// memory chooses.

@@ -6,7 +6,7 @@
 #[allow(dead_code)]
 mod cluster;
 
-use cluster::programs;
+use cluster::{notified, programs};
 use oikaze_protocol::planted::{Bug, plant};
 use std::panic;
 
@@ -17,6 +17,9 @@ fn run(bug: Option<Bug>, seed: u64) {
         Some(Bug::LoseLateInterval) => programs::late_news(3 + (seed % 2) as u32, seed),
         Some(Bug::ForgetPagesToTell | Bug::ForgetDropsToTell) => {
             programs::barriers_in_an_arena(2 + (seed % 3) as u32, seed)
+        }
+        Some(bug) if Bug::OF_NOTIFICATIONS.contains(&bug) => {
+            drop(notified::run(2 + (seed % 3) as u32, 600, seed));
         }
         Some(Bug::ForgetEarlyArrival) => programs::exchange(2, seed),
         _ => drop(programs::run(2 + (seed % 3) as u32, 1 + (seed % 2) as usize, seed)),
@@ -53,6 +56,12 @@ fn planted_bugs_are_caught() {
         Bug::ForgetEarlyArrival,
         Bug::ForgetPagesToTell,
         Bug::ForgetDropsToTell,
+        Bug::LearnUncounted,
+        Bug::CountLaterIntervals,
+        Bug::CountOldEpoch,
+        Bug::TrustOtherWriters,
+        Bug::IgnoreCrossedUpdates,
+        Bug::ForgetSentBytes,
     ];
     let mut caught = Vec::new();
     for bug in bugs {

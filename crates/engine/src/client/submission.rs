@@ -286,6 +286,13 @@ pub enum Request {
     },
     /// Learns what other members of a team know.
     AcquireFromTeam(Vec<Vec<u8>>),
+    /// Learns what one other node knows, when the updates that it counts are here.
+    AcquireFromNode {
+        /// Rank of the other node.
+        from: Rank,
+        /// Knowledge of the other node.
+        told: Vec<u8>,
+    },
     /// Leaves the job, so that this node takes part in no later collective (COH-6.7). Settles when
     /// all nodes have left.
     Leave,
@@ -399,6 +406,7 @@ impl Request {
             | Request::ReleaseToTeam
             | Request::ReleaseToNode { .. }
             | Request::AcquireFromTeam(_)
+            | Request::AcquireFromNode { .. }
             | Request::Leave
             | Request::Lock(_)
             | Request::Unlock(_) => RequestScope::AllNodes,

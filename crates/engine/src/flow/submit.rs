@@ -247,6 +247,9 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         Request::AcquireFromTeam(bodies) => {
             return coherence.acquire_from_team(&bodies, token, pages);
         }
+        Request::AcquireFromNode { from, told } => {
+            return coherence.acquire_from_node(from, &told, token, pages);
+        }
         Request::Leave => return leave_after_operations(token, out.ops, out.layers),
         Request::Lock(lock) => return coherence.lock(lock, token, pages),
         Request::Unlock(lock) => return coherence.unlock(lock, token, pages),

@@ -10,10 +10,21 @@ use oikaze_runtime::node::lock;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// Minimum time limit for learning a notification that has come. So a call with a shorter limit, as
+/// in a program that polls, takes it as well.
+const LEARN_LIMIT_MIN: Duration = Duration::from_millis(100);
+
 impl Job {
     /// Tells another node that what this node wrote to shared arrays is complete. After the other
     /// node's [`wait_notify`](Job::wait_notify), its reads see all that this node wrote, or knew
     /// of, before this call. So two nodes can hand work over while the others compute.
+    ///
+    /// The notification brings what this node has
+    /// [pushed](crate::shared::WriteGuard::push_to) to the other node, or sends it as a
+    /// [subscriber](crate::shared::SharedArray::subscribe). The other node's pages stay valid, and
+    /// its reads after the wait fetch nothing. That does not hold for pages that a third node has
+    /// written, too, if the other node learns of this by the same notification. Such pages are
+    /// fetched again.
     ///
     /// The call waits until the changes are at their homes. It waits for the other node only if
     /// that has not yet read hundreds of notifications (COLL-1.4). Each notification ends one wait,
@@ -95,8 +106,10 @@ impl Job {
             let next = channel.next();
             next.wait(from, deadline).map_err(|error| error.renamed(&what))?;
             let learnt = next.told().map_err(|error| error.renamed(&what)).and_then(|told| {
-                // Without a limit, because nothing here waits for the other node.
-                channel.team.learn(&what, [(from, told)], None)
+                // The updates that it counts may still be on their way (COH-15.7).
+                let left = |until: Instant| until.saturating_duration_since(Instant::now());
+                let limit = deadline.map(|until| left(until).max(LEARN_LIMIT_MIN));
+                channel.team.learn_from(from, (SENDER, told), &what, limit)
             });
             // A call that the program interrupts leaves the notification to the next one. Of
             // several threads, one takes it.

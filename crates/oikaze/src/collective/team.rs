@@ -283,20 +283,40 @@ impl Team {
         told: impl IntoIterator<Item = (Rank, Vec<u8>)>,
         limit: Option<Duration>,
     ) -> Result<()> {
-        let check = |(rank, knowledge): (Rank, Vec<u8>)| match knowledge.is_empty() {
-            true => Err(rank),
-            false => Ok(knowledge),
-        };
-        let told: std::result::Result<Vec<_>, Rank> = told.into_iter().map(check).collect();
-        let told = told.map_err(|rank| {
-            let why = format!(
-                "rank {rank} could not bring its writes to their homes, and has got an error that says why"
-            );
-            Error::invalid(what, why)
-        })?;
-        let learnt = self.node.submit(Request::AcquireFromTeam(told), None);
+        let told = told.into_iter().map(|(rank, knowledge)| known_by(rank, knowledge, what));
+        self.learn_by(Request::AcquireFromTeam(told.collect::<Result<_>>()?), what, limit)
+    }
+
+    /// Learns what a notifier knows, which its rank in the job and its rank in the team name. It
+    /// waits for the updates that the notifier counts (COH-15.7).
+    #[track_caller]
+    pub(super) fn learn_from(
+        &self,
+        from: Rank,
+        (rank, told): (Rank, Vec<u8>),
+        what: &str,
+        limit: Option<Duration>,
+    ) -> Result<()> {
+        let told = known_by(rank, told, what)?;
+        self.learn_by(Request::AcquireFromNode { from, told }, what, limit)
+    }
+
+    #[track_caller]
+    fn learn_by(&self, request: Request, what: &str, limit: Option<Duration>) -> Result<()> {
+        let learnt = self.node.submit(request, None);
         self.node.outcome(&what, &learnt, limit).map(drop)
     }
+}
+
+/// Returns what a rank of a team has told, unless it could not release.
+fn known_by(rank: Rank, knowledge: Vec<u8>, what: &str) -> Result<Vec<u8>> {
+    if knowledge.is_empty() {
+        let why = format!(
+            "rank {rank} could not bring its writes to their homes, and has got an error that says why"
+        );
+        return Err(Error::invalid(what, why));
+    }
+    Ok(knowledge)
 }
 
 impl Drop for Team {

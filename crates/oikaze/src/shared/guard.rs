@@ -78,9 +78,10 @@ impl<T: Element> ReadGuard<'_, T> {
 }
 
 impl<T: Element> WriteGuard<'_, T> {
-    /// Sends what this guard writes to these nodes with the next barrier, whether they read it
-    /// before or not. Pages that the guards of this node cover as a whole are valid there
-    /// afterwards. A node that has no valid copy drops parts of pages.
+    /// Sends what this guard writes to these nodes with the next barrier or
+    /// [notification](crate::Job::notify), whether they read it before or not. Pages that the
+    /// guards of this node cover as a whole are valid there afterwards. A node that has no valid
+    /// copy drops parts of pages.
     ///
     /// ```
     /// use oikaze::prelude::*;

@@ -78,7 +78,7 @@ pub(crate) enum Wait {
     Pages { id: u64 },
     /// Return of a lock, from the node that holds it.
     Holder { lock: u64, request: u64 },
-    /// Updates that a departure counts, from their writer.
+    /// Updates that a departure or a notification counts, from their writer.
     Updates { epoch: u64 },
     /// Answer to an operation on elements, from their home.
     Target { id: u64 },

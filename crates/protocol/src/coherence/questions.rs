@@ -110,7 +110,8 @@ impl Waits<'_> {
             || !self.locking.locks.requests.is_empty()
             || !self.fetches.runs.is_empty()
             || self.targets.waiting().next().is_some()
-            || self.locking.managed.has_waiting();
+            || self.locking.managed.has_waiting()
+            || self.locking.teams.are_waiting();
         let mail = &self.base.mail;
         waits && !self.base.failing.left && mail.dead().len() + 1 < mail.nodes as usize
     }
@@ -126,7 +127,8 @@ impl Waits<'_> {
         let holders = holders.map(|(rank, lock, request)| (rank, Wait::Holder { lock, request }));
         let epoch = self.base.clock.epoch;
         let updates = self.collectives.writers_waited_for(self.receiving, &self.base);
-        let updates = updates.map(|writer| (writer, Wait::Updates { epoch }));
+        let notifiers = self.locking.teams.writers_waited_for(self.receiving, &self.base);
+        let updates = updates.chain(notifiers).map(|writer| (writer, Wait::Updates { epoch }));
         let targets = self.targets.waiting().map(|(home, id)| (home, Wait::Target { id }));
         let all = collective.into_iter().chain(locks).chain(pages).chain(holders).chain(updates);
         let all = all.chain(targets);

@@ -26,7 +26,7 @@ fn head(code: u8, fields: [u64; 3]) -> Vec<u8> {
 }
 
 /// Runs this many rounds in which each node asks about its waits.
-fn ask(cluster: &mut Cluster, clock: &mut Time, rounds: u32) {
+pub fn ask(cluster: &mut Cluster, clock: &mut Time, rounds: u32) {
     for _ in 0..rounds {
         *clock += FAILURE_TIME;
         for rank in 0..cluster.nodes.len() as Rank {
@@ -38,7 +38,7 @@ fn ask(cluster: &mut Cluster, clock: &mut Time, rounds: u32) {
 }
 
 /// Ends connections between nodes that contradict each other, as the engine does.
-fn part(cluster: &mut Cluster) -> usize {
+pub fn part(cluster: &mut Cluster) -> usize {
     let mut parted = 0;
     for rank in 0..cluster.nodes.len() {
         for other in std::mem::take(&mut cluster.nodes[rank].contradictions) {

@@ -25,7 +25,7 @@ pub fn guarded(nodes: u32, pages: u64, homes: Homes, seed: u64) -> Cluster {
     cluster
 }
 
-fn all_at(rank: Rank, pages: u64) -> Homes {
+pub fn all_at(rank: Rank, pages: u64) -> Homes {
     Homes::Explicit(vec![rank; pages as usize])
 }
 
@@ -39,7 +39,7 @@ pub fn pages(range: Range<u64>) -> Range<u64> {
 
 /// Fills whole words with `value` under a write guard, which ends then. No message is delivered,
 /// except those that make the pages valid.
-fn fill(
+pub fn fill(
     cluster: &mut Cluster,
     rank: Rank,
     bytes: Range<u64>,
@@ -78,7 +78,7 @@ pub fn read(cluster: &mut Cluster, rank: Rank, at: u64) -> u64 {
 }
 
 /// Subscribes to these bytes, and fetches their pages.
-fn subscribe(cluster: &mut Cluster, rank: Rank, bytes: Range<u64>) {
+pub fn subscribe(cluster: &mut Cluster, rank: Rank, bytes: Range<u64>) {
     (bytes.start..bytes.end).step_by(PAGE).for_each(|at| {
         read(cluster, rank, at);
     });
@@ -103,12 +103,12 @@ pub fn barrier(cluster: &mut Cluster) {
     assert!(ended, "seed {seed}");
 }
 
-fn holds(cluster: &Cluster, rank: Rank, range: Range<u64>) -> bool {
+pub fn holds(cluster: &Cluster, rank: Rank, range: Range<u64>) -> bool {
     cluster.nodes[rank as usize].coherence.holds(0, range, Access::Read)
 }
 
 /// Takes the messages of this code that a node posts. All others go to the network.
-fn hold_back(cluster: &mut Cluster, rank: Rank, code: u8) -> Vec<(Rank, Message)> {
+pub fn hold_back(cluster: &mut Cluster, rank: Rank, code: u8) -> Vec<(Rank, Message)> {
     let Cluster { nodes, network, random, .. } = cluster;
     let node = &mut nodes[rank as usize];
     let mut held = Vec::new();
@@ -124,7 +124,7 @@ fn hold_back(cluster: &mut Cluster, rank: Rank, code: u8) -> Vec<(Rank, Message)
 }
 
 /// Posts messages that were held back.
-fn post(cluster: &mut Cluster, rank: Rank, held: Vec<(Rank, Message)>) {
+pub fn post(cluster: &mut Cluster, rank: Rank, held: Vec<(Rank, Message)>) {
     let Cluster { nodes, network, random, .. } = cluster;
     for (to, message) in held {
         network.post(rank, to, message, random, &nodes[rank as usize].machine);
@@ -517,6 +517,48 @@ fn pages_pushed_whole_become_valid_without_a_fetch() {
         barrier(&mut cluster);
         assert!(!holds(&cluster, 2, 6..7), "seed {seed}");
         assert_eq!([start, start + 8].map(|at| read(&mut cluster, 2, at)), [8, 7]);
+    }
+}
+
+/// COH-10.15: in a plain array, a twin does not show bytes that a push has sent and that have their
+/// old value again.
+#[test]
+fn bytes_that_change_back_after_a_push_are_sent_again() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 2, all_at(0, 2));
+        subscribe(&mut cluster, 2, pages(0..1));
+        // The second barrier tells the writer who is subscribed.
+        for value in [4, 5] {
+            fill(&mut cluster, 1, pages(0..1), value, Ownership::Owned, &[]);
+            barrier(&mut cluster);
+        }
+        fill(&mut cluster, 1, pages(0..1), 7, Ownership::Owned, &[2]);
+        cluster.collect(1);
+        assert!(cluster.nodes[1].machine.store(0, 24, 8, 5), "the page is mapped for stores");
+        cluster.collect(1);
+        barrier(&mut cluster);
+        assert_eq!([24, 32].map(|at| read(&mut cluster, 2, at)), [5, 7], "seed {seed}");
+    }
+}
+
+/// COH-10.15: so it is in a guarded array, where a guard that merges has made a twin.
+#[test]
+fn bytes_that_a_merging_guard_changes_back_are_sent_again() {
+    for seed in 0..20 {
+        let mut cluster = guarded(3, 2, all_at(0, 2), seed);
+        subscribe(&mut cluster, 2, pages(0..1));
+        for value in [4, 5] {
+            fill(&mut cluster, 1, pages(0..1), value, Ownership::Owned, &[]);
+            barrier(&mut cluster);
+        }
+        fill(&mut cluster, 1, 8..16, 6, Ownership::Merged, &[]);
+        fill(&mut cluster, 1, pages(0..1), 7, Ownership::Owned, &[2]);
+        cluster.collect(1);
+        fill(&mut cluster, 1, 24..32, 5, Ownership::Merged, &[]);
+        cluster.collect(1);
+        barrier(&mut cluster);
+        assert_eq!([24, 32].map(|at| read(&mut cluster, 2, at)), [5, 7], "seed {seed}");
     }
 }
 

@@ -128,6 +128,21 @@ impl Runs {
         Runs::union(&named)
     }
 
+    /// Returns the pages of the intervals `news` that updates of the notifier have not brought
+    /// (COH-15.8).
+    pub fn named_beside_updates<'a>(
+        news: impl Iterator<Item = &'a Interval>,
+        me: Rank,
+        notifier: Rank,
+    ) -> Runs {
+        let lacking = |interval: &Interval| {
+            let is_own = interval.writer == notifier || planted(Bug::TrustOtherWriters);
+            let brought = interval.shared.with(me);
+            if is_own { interval.runs.without(&brought) } else { interval.runs.clone() }
+        };
+        Runs::union(&news.map(lacking).collect::<Vec<Runs>>())
+    }
+
     /// Reduces the runs to at most `limit`, if the number of arrays permits it. It closes the
     /// smallest gaps between runs, so the result names pages that nobody wrote.
     pub fn at_most(mut self, limit: usize) -> Runs {

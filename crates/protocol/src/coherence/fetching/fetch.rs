@@ -112,7 +112,7 @@ impl Fetches {
         }
         for run in &requested {
             let range = run.pages.first..run.pages.first + u64::from(run.pages.count);
-            w.updates.receiving.renew_fetched(array, range.clone(), &mut w.base);
+            w.updates.receiving.doubt_fetched(array, range.clone());
             w.updates.feeds.used(array, range);
         }
         // The home must have this node's own earlier changes before it answers (COH-5.4).

@@ -170,6 +170,7 @@ impl Collectives {
             self.fail(&error, &mut w.base);
         }
         w.base.clock.knowledge.forget(&departure.intervals);
+        w.updates.receiving.forget_known(&w.base.clock.knowledge.vector);
     }
 
     fn conclude(

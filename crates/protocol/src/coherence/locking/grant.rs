@@ -1,5 +1,6 @@
 //! Knowledge that an acquirer gets (COH-7.3).
 
+use crate::Rank;
 use crate::coherence::clock::notices::{Interval, Runs};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::pages::machine::Pages;
@@ -20,13 +21,36 @@ pub(crate) struct AcquireGrant {
 impl AcquireGrant {
     /// COH-7.3: this node learns everything that happened before a release.
     pub fn learn(self, w: &mut Writes<'_>, pages: &mut dyn Pages) {
-        let vector = &w.base.clock.knowledge.vector;
         let me = w.base.mail.me;
-        let news =
-            self.intervals.iter().filter(|i| i.writer != me && i.last > vector.get(i.writer));
-        let runs = Runs::union(news.map(|interval| &interval.runs));
+        let runs = Runs::union(self.news(me, &w.base.clock.knowledge.vector).map(|i| &i.runs));
+        self.apply(&runs, w, pages);
+    }
+
+    /// Learns what a notifier tells, all of whose updates are here. Pages that they have brought
+    /// stay valid (COH-15.8).
+    pub fn learn_with_updates(self, notifier: Rank, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+        let me = w.base.mail.me;
+        let news = self.news(me, &w.base.clock.knowledge.vector);
+        let named = Runs::named_beside_updates(news, me, notifier);
+        let doubtful = w.updates.receiving.doubtful(&self.vector);
+        self.apply(&Runs::union([&named, &doubtful]), w, pages);
+        w.updates.receiving.end_pushes(notifier, &mut w.base, pages);
+    }
+
+    /// Returns the intervals of other nodes that this node does not know.
+    fn news<'a>(
+        &'a self,
+        me: Rank,
+        known: &'a Vector,
+    ) -> impl Iterator<Item = &'a Interval> + Clone {
+        let is_new = move |i: &&Interval| i.writer != me && i.last > known.get(i.writer);
+        self.intervals.iter().filter(is_new)
+    }
+
+    /// Invalidates these pages, and raises this node's knowledge.
+    fn apply(self, named: &Runs, w: &mut Writes<'_>, pages: &mut dyn Pages) {
         if !planted(Bug::SkipInvalidation) {
-            w.invalidate(&runs, pages);
+            w.invalidate(named, pages);
         }
         for interval in self.intervals {
             w.base.clock.knowledge.insert(interval);
@@ -34,5 +58,6 @@ impl AcquireGrant {
         for rank in w.base.mail.others() {
             w.base.clock.knowledge.vector.raise(rank, self.vector.get(rank));
         }
+        w.updates.receiving.forget_known(&w.base.clock.knowledge.vector);
     }
 }

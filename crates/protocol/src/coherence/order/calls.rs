@@ -418,8 +418,21 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Learns what these nodes know, as [`Coherence::release_to_team`] or
-    /// [`Coherence::release_to_node`] has returned it there.
+    /// Learns what the node `from` knows, as [`Coherence::release_to_node`] has returned it there.
+    /// The operation is done when the updates that it counts have come (COH-15.7).
+    pub fn acquire_from_node(
+        &mut self,
+        from: Rank,
+        told: &[u8],
+        token: Token,
+        pages: &mut dyn Pages,
+    ) {
+        let (up, mut w) = self.parts();
+        up.locking.teams.acquire_from_node(from, told, token, &mut w, pages);
+        self.settle(pages);
+    }
+
+    /// Learns what these nodes know, as [`Coherence::release_to_team`] has returned it there.
     pub fn acquire_from_team(&mut self, bodies: &[Vec<u8>], token: Token, pages: &mut dyn Pages) {
         let (up, mut w) = self.parts();
         up.locking.teams.acquire(bodies, token, &mut w, pages);

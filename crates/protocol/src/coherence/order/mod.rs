@@ -19,7 +19,7 @@ use crate::coherence::mailbox::Mailbox;
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::questions::{Questions, Waits};
-use crate::coherence::releasing::release::{AfterRelease, Releasing};
+use crate::coherence::releasing::release::{AfterRelease, Release, Releasing};
 use crate::coherence::statistics::CoherenceStatistics;
 use crate::coherence::types::CoherenceError;
 use crate::coherence::updating::updates::Updates;
@@ -106,6 +106,7 @@ impl Coherence {
             let (up, mut w) = self.parts();
             let goes_on = up.fetches.advance(&mut w, pages)
                 || w.updates.receiving.take_header(&mut w.base)
+                || up.locking.teams.take_ready(&mut w, pages)
                 || up.collectives.end(up.locking, up.fetches, &mut w, pages)
                 || self.advance_release()
                 || {
@@ -127,16 +128,15 @@ impl Coherence {
     fn advance_release(&mut self) -> bool {
         let Some(release) = self.releasing.advance(&self.mail) else { return false };
         let (up, mut w) = self.parts();
-        match release.then {
-            AfterRelease::Arrive => up.collectives.arrive(release.vector, &mut w.base),
-            AfterRelease::ReportToTeam { token } => {
-                report_to_team(token, &release.vector, &mut w.base)
-            }
+        let Release { vector, updates, then, .. } = release;
+        match then {
+            AfterRelease::Arrive => up.collectives.arrive(vector, &mut w.base),
+            AfterRelease::ReportToTeam { token } => report_to_team(token, &vector, &mut w.base),
             AfterRelease::ReportToNode { token, to, told } => {
-                report_to_node(token, (to, &told), &release.vector, &mut w.base);
+                report_to_node(token, (to, &told), (&vector, updates), &mut w.base);
             }
             AfterRelease::Unlock { lock, request, token } => {
-                give_back((lock, request), token, &release.vector, &mut w.base);
+                give_back((lock, request), token, &vector, &mut w.base);
             }
         }
         true

@@ -12,6 +12,7 @@ use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::page::{PageId, PageState, ranges};
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::releasing::guards::Guards;
+use crate::coherence::updating::send::CountedUpdates;
 use crate::coherence::updating::updates::Updates;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -46,7 +47,33 @@ pub(crate) struct Release {
     /// Vector time of this node when the release began. No more may be told, because later changes
     /// are perhaps not at their homes yet.
     pub vector: Vector,
+    /// Updates that the release's notification counts. Later ones are of intervals that it does not
+    /// tell.
+    pub updates: CountedUpdates,
     pub then: AfterRelease,
+}
+
+/// Whether a release sends updates, by what closes the interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    /// An unlock or a barrier of a team sends none (COH-10.9, COH-15.3).
+    Unlock,
+    Notification,
+    Arrival,
+}
+
+impl Closing {
+    fn of(then: &AfterRelease) -> Closing {
+        match then {
+            AfterRelease::Arrive => Closing::Arrival,
+            AfterRelease::ReportToNode { .. } => Closing::Notification,
+            AfterRelease::ReportToTeam { .. } | AfterRelease::Unlock { .. } => Closing::Unlock,
+        }
+    }
+
+    fn sends_updates(self) -> bool {
+        self != Closing::Unlock
+    }
 }
 
 /// Write guards of this node, and releases under way, which finish in the order in which they
@@ -63,16 +90,16 @@ pub(crate) struct Releasing {
 
 /// Changes collected for each home.
 struct Parcels {
-    /// `true` if a collective follows the release.
-    arrives: bool,
+    /// `true` if the release sends updates.
+    sends_updates: bool,
     bodies: BTreeMap<(ArrayId, Rank), Vec<u8>>,
     /// Homes to which earlier changes were still on their way when this collection began.
     behind: BTreeSet<Rank>,
 }
 
 impl Parcels {
-    fn new(arrives: bool, diffs: &UnsettledDiffs) -> Parcels {
-        Parcels { arrives, bodies: BTreeMap::new(), behind: diffs.homes().collect() }
+    fn new(sends_updates: bool, diffs: &UnsettledDiffs) -> Parcels {
+        Parcels { sends_updates, bodies: BTreeMap::new(), behind: diffs.homes().collect() }
     }
 }
 
@@ -95,8 +122,8 @@ impl Releasing {
         use core::hash::Hash;
         let Releasing { guards, early, queue } = self;
         (guards, early, queue.len()).hash(state);
-        for Release { boundary, vector, then } in queue {
-            (diffs.numbers.range(..boundary).count(), vector, then).hash(state);
+        for Release { boundary, vector, updates, then } in queue {
+            (diffs.numbers.range(..boundary).count(), vector, updates, then).hash(state);
         }
     }
 
@@ -128,20 +155,28 @@ impl Releasing {
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) {
-        self.close_interval(then == AfterRelease::Arrive, updates, base, pages);
+        self.close_interval(Closing::of(&then), updates, base, pages);
         let (boundary, vector) = (base.mail.next(), base.clock.knowledge.vector.clone());
-        self.queue.push_back(Release { boundary, vector, then });
+        let count = match &then {
+            AfterRelease::ReportToNode { to, .. } => {
+                updates.sending.sent_until(*to, vector.get(base.mail.me))
+            }
+            _ => 0,
+        };
+        let updates = CountedUpdates { epoch: base.clock.open_epoch(), count };
+        self.queue.push_back(Release { boundary, vector, updates, then });
     }
 
     /// COH-5.1: makes all dirty pages read-only *first*, so that later stores of other threads trap
     /// into a new interval. Pages of guarded arrays stay writable.
     fn close_interval(
         &mut self,
-        arrives: bool,
+        closing: Closing,
         updates: &mut Updates,
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) {
+        let (arrives, sends) = (closing == Closing::Arrival, closing.sends_updates());
         // Another node may have written the same bytes before it gave back a lock.
         let is_compared = arrives && !self.guards.under_lock;
         self.guards.under_lock = self.guards.holds_locks;
@@ -155,7 +190,7 @@ impl Releasing {
             pages.set_access(array, range, Access::Read);
         }
         self.guards.withhold_live(&dirty, &mut updates.sending);
-        if arrives {
+        if sends {
             updates.sending.send_offers(base, pages);
         } else {
             updates.sending.withdraw_offers();
@@ -166,14 +201,14 @@ impl Releasing {
         // A reader of these pages lacks what went home early.
         written.iter().for_each(|id| updates.sending.share_with_none(*id));
         let mut homed: Vec<PageId> = Vec::new();
-        let mut parcels = Parcels::new(arrives, &base.mail.diffs);
+        let mut parcels = Parcels::new(sends, &base.mail.diffs);
         for id in dirty {
             let Some(array) = base.arrays.get_mut(id.0) else { continue };
             if array.state(id.1) == PageState::HomeWrite {
                 array.set(id.1, PageState::HomeRead);
                 homed.push(id);
                 written.insert(id);
-                self.share_home_changes(id, arrives, updates, base, pages);
+                self.share_home_changes(id, sends, updates, base, pages);
             } else {
                 array.set(id.1, PageState::Read);
                 let keeps_twin = self.is_written_on(id, base);
@@ -200,6 +235,8 @@ impl Releasing {
                 array.noticed.insert(id.1, number);
             }
         }
+        // The departure that may tell a late interval does not count its updates (COH-10.9).
+        let shares = if late { BTreeMap::new() } else { shares };
         let shared = Shared::of_pages(shares.into_iter().filter(|(id, _)| written.contains(id)));
         let runs = Runs::from_pages(written);
         base.statistics.notices += runs.pages();
@@ -211,7 +248,7 @@ impl Releasing {
     fn share_home_changes(
         &mut self,
         id: PageId,
-        arrives: bool,
+        sends: bool,
         updates: &mut Updates,
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
@@ -226,9 +263,13 @@ impl Releasing {
         };
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
-        match arrives {
-            true => updates.sending.send_changes(id, &diff::changed(&twin, &now), &now, base),
-            false => updates.sending.share_with_none(id),
+        if sends {
+            let mut runs = diff::changed(&twin, &now);
+            runs.extend(updates.sending.take_early(id));
+            diff::merge(&mut runs);
+            updates.sending.send_changes(id, &runs, &now, base);
+        } else {
+            updates.sending.share_with_none(id);
         }
         keep_twin(id, keeps_twin, now, base.arrays);
     }
@@ -260,7 +301,9 @@ impl Releasing {
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
         let mut runs = twin.as_ref().map_or_else(Vec::new, |twin| diff::changed(twin, &now));
-        match parcels.arrives {
+        runs.extend(updates.sending.take_early(id));
+        diff::merge(&mut runs);
+        match parcels.sends_updates {
             _ if runs.is_empty() => {}
             true => updates.sending.send_changes(id, &runs, &now, base),
             false => updates.sending.share_with_none(id),

@@ -4,12 +4,14 @@
 use crate::Rank;
 use crate::coherence::base::Base;
 use crate::coherence::clock::notices::Runs;
+use crate::coherence::clock::vector::Vector;
 use crate::coherence::mailbox::CONTROL_MAX;
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::page::{PageId, PageState, bytes_of, pages_of, ranges};
 use crate::coherence::updating::head::{Form, UpdateHead, UpdatePart};
 use crate::coherence::updating::page_sets::PageSets;
+use crate::coherence::updating::pending::{PendingUpdates, UpdateOrigin};
 use crate::coherence::updating::subscribe::Feeds;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -38,6 +40,25 @@ impl Update {
     fn bytes(&self) -> Range<u64> {
         self.head.offset..self.head.offset.saturating_add(self.len)
     }
+
+    fn origin(&self) -> UpdateOrigin {
+        let Update { from, head, epoch, .. } = *self;
+        UpdateOrigin { from, epoch, interval: head.interval }
+    }
+
+    /// Returns `true` if this node knows the interval of the update.
+    fn is_known(&self, base: &Base<'_>) -> bool {
+        base.clock.knowledge.vector.get(self.from) >= self.head.interval
+    }
+}
+
+/// Bytes of an invalid page that one update has brought.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct KeptBytes {
+    from: Rank,
+    interval: u64,
+    filled: usize,
 }
 
 /// State of the receiving side.
@@ -53,12 +74,12 @@ pub(crate) struct UpdateReceiver {
     /// Updates of epochs that this node has not reached.
     held: BTreeMap<u64, Vec<(Update, Vec<u8>)>>,
     held_bytes: BTreeMap<Rank, u64>,
-    /// Pages that updates of the present epoch were for.
-    seen: PageSets,
-    /// Pages to invalidate at the end of an epoch, because they lack bytes of an update of it.
-    renew: BTreeMap<u64, PageSets>,
-    /// Invalid pages that were pushed to this node, and how many bytes of each have arrived.
-    kept: BTreeMap<PageId, usize>,
+    /// Updates whose intervals this node does not know.
+    pending: PendingUpdates,
+    /// Pages to invalidate at the end of an epoch, to see whether anybody reads them.
+    probes: BTreeMap<u64, PageSets>,
+    /// Invalid pages that were pushed to this node, and what has arrived of the last push of each.
+    kept: BTreeMap<PageId, KeptBytes>,
 }
 
 impl UpdateReceiver {
@@ -69,25 +90,44 @@ impl UpdateReceiver {
 
     /// Forgets a freed array.
     pub fn forget(&mut self, array: ArrayId) {
-        self.seen.forget(array);
-        self.renew.values_mut().for_each(|pages| pages.forget(array));
+        self.pending.forget(array);
+        self.probes.values_mut().for_each(|pages| pages.forget(array));
         self.kept.retain(|id, _| id.0 != array);
     }
 
-    fn renew(&mut self, epoch: u64, (array, page): PageId) {
+    /// Records that a page lacks bytes of an update.
+    fn doubt(&mut self, update: &Update, (array, page): PageId) {
         if !planted(Bug::ForgetRenew) {
-            self.renew.entry(epoch).or_default().insert(array, page..page + 1);
+            self.pending.doubt(update.origin(), array, page..page + 1);
         }
     }
 
     /// Makes these pages invalid at the end of the epoch, to see whether anybody reads them.
     pub fn probe(&mut self, epoch: u64, array: ArrayId, pages: Range<u64>) {
-        self.renew.entry(epoch).or_default().insert(array, pages);
+        self.probes.entry(epoch).or_default().insert(array, pages);
     }
 
     /// Returns how many updates of this epoch have arrived from a node.
     pub fn arrived(&self, epoch: u64, from: Rank) -> u64 {
         self.arrived.get(&(epoch, from)).copied().unwrap_or(0)
+    }
+
+    /// Returns how many updates of this epoch have arrived from a node in intervals up to this one;
+    /// `None` if that cannot be told any more (COH-15.9).
+    pub fn arrived_until(&self, epoch: u64, from: Rank, interval: u64) -> Option<u64> {
+        let later = self.pending.after(from, epoch, interval)?;
+        Some(self.arrived(epoch, from).saturating_sub(later))
+    }
+
+    /// Returns the pages that a notification with this vector clock does not leave valid, because
+    /// of updates that have come (COH-15.8).
+    pub fn doubtful(&self, vector: &Vector) -> Runs {
+        self.pending.doubtful(vector)
+    }
+
+    /// Forgets what only unknown intervals need, after this node's knowledge has grown.
+    pub fn forget_known(&mut self, vector: &Vector) {
+        self.pending.forget_known(vector);
     }
 
     /// Decides where the bytes of a fragmented update go.
@@ -129,8 +169,8 @@ impl UpdateReceiver {
 
     /// Records that an update of the present epoch is for these bytes.
     fn see(&mut self, update: &Update, bytes: Range<u64>, feeds: &mut Feeds, base: &mut Base<'_>) {
-        if !planted(Bug::ForgetSeen) {
-            self.seen.insert(update.head.array, pages_of(&bytes));
+        if !update.is_known(base) && !planted(Bug::ForgetSeen) {
+            self.pending.add(update.origin(), update.head.array, bytes.clone());
         }
         if !update.head.pushed {
             let (array, range) = (update.head.array, pages_of(&bytes));
@@ -144,7 +184,7 @@ impl UpdateReceiver {
     /// Records that the bytes of an update will not be applied.
     fn lack(&mut self, update: &Update, bytes: Range<u64>) {
         for page in pages_of(&bytes) {
-            self.renew(update.epoch, (update.head.array, page));
+            self.doubt(update, (update.head.array, page));
         }
     }
 
@@ -198,6 +238,9 @@ impl UpdateReceiver {
     fn count_update(&mut self, update: &Update, base: &mut Base<'_>) {
         let key = (update.epoch, update.from);
         *self.arrived.entry(key).or_default() += 1;
+        if !update.is_known(base) {
+            self.pending.count(update.origin());
+        }
         base.statistics.updates_received += 1;
         if let Some(known) = base.arrays.get_mut(update.head.array) {
             known.statistics.updates_received += 1;
@@ -271,14 +314,26 @@ impl UpdateReceiver {
             }
             Form::Changes => {
                 // The body has been checked. A page may have several runs, one after another.
-                let mut last = None;
+                let mut written: Option<(u64, Range<u64>)> = None;
                 let _ = diff::decode(body, |page, at, bytes| {
-                    if last.replace(page) != Some(page) {
-                        self.see(update, bytes_of(page), feeds, base);
+                    let at = bytes_of(page).start + at as u64;
+                    let run = at..at + bytes.len() as u64;
+                    match &mut written {
+                        Some((last, all)) if *last == page => {
+                            *all = all.start.min(run.start)..all.end.max(run.end);
+                        }
+                        _ => {
+                            if let Some((_, all)) = written.replace((page, run)) {
+                                self.see(update, all, feeds, base);
+                            }
+                        }
                     }
-                    self.apply_range(update, bytes_of(page).start + at as u64, bytes, base, pages);
+                    self.apply_range(update, at, bytes, base, pages);
                     Ok(())
                 });
+                if let Some((_, all)) = written {
+                    self.see(update, all, feeds, base);
+                }
             }
         }
     }
@@ -293,8 +348,7 @@ impl UpdateReceiver {
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) {
-        let known = base.clock.knowledge.vector.get(update.from) >= update.head.interval;
-        if known && !planted(Bug::ApplyKnownUpdate) {
+        if update.is_known(base) && !planted(Bug::ApplyKnownUpdate) {
             return;
         }
         let (mut at, mut rest) = (at, bytes);
@@ -328,7 +382,7 @@ impl UpdateReceiver {
             }
             PageState::Fetching | PageState::Stale => {
                 base.arrays.mark_stale(id);
-                self.renew(update.epoch, id);
+                self.doubt(update, id);
             }
             PageState::Invalid => {
                 let of_page = bytes_of(id.1);
@@ -337,65 +391,62 @@ impl UpdateReceiver {
                     && of_page.end <= update.bytes().end;
                 if update.head.pushed && whole {
                     pages.write(id.0, at, bytes);
-                    *self.kept.entry(id).or_default() += bytes.len();
+                    let UpdateOrigin { from, interval, .. } = update.origin();
+                    let new = KeptBytes { from, interval, filled: 0 };
+                    let kept = self.kept.entry(id).or_insert(new);
+                    if (kept.from, kept.interval) != (from, interval) {
+                        *kept = new;
+                    }
+                    kept.filled += bytes.len();
                 } else {
                     self.drop_kept(id);
-                    self.renew(update.epoch, id);
+                    self.doubt(update, id);
                 }
             }
             _ => {}
         }
     }
 
-    /// A fetch of these pages begins. If an update of this epoch was for one, the bytes of the
-    /// answer may be older than the update, or newer (COH-10.6).
-    pub fn renew_fetched(&mut self, array: ArrayId, fetched: Range<u64>, base: &mut Base<'_>) {
-        for page in fetched {
-            self.drop_kept((array, page));
-            if self.seen.contains((array, page)) {
-                self.renew(base.clock.epoch, (array, page));
-            }
+    /// A fetch of these pages begins. If an update of an unknown interval was for one, the bytes of
+    /// the answer may be older than the update, or newer (COH-10.6).
+    pub fn doubt_fetched(&mut self, array: ArrayId, fetched: Range<u64>) {
+        fetched.clone().for_each(|page| self.drop_kept((array, page)));
+        if !planted(Bug::ForgetRenew) {
+            self.pending.doubt_fetched(array, &fetched);
         }
     }
 
     /// Returns the pages to invalidate at the end of an epoch: those that are `named`, and those
     /// that lack bytes of an update. [`Self::end_epoch`] follows.
     pub fn take_lacking(&mut self, epoch: u64, named: Runs) -> Runs {
-        if self.renew.is_empty() {
+        let later = self.probes.split_off(&(epoch + 1));
+        let ended = core::mem::replace(&mut self.probes, later);
+        let mut lacking = self.pending.end_epoch(epoch);
+        if ended.is_empty() && lacking.is_empty() {
             return named;
         }
-        let later = self.renew.split_off(&(epoch + 1));
-        let ended = core::mem::replace(&mut self.renew, later);
-        let lacking: Vec<Runs> = ended.values().map(PageSets::runs).collect();
+        lacking.extend(ended.values().map(PageSets::runs));
         Runs::union(lacking.iter().chain([&named]))
     }
 
     /// Ends an epoch on the receiving side: makes pages valid that were pushed whole.
     pub fn end_epoch(&mut self, base: &mut Base<'_>, pages: &mut dyn Pages) {
         let epoch = base.clock.epoch;
-        if !self.seen.is_empty() {
-            self.seen = PageSets::default();
-        }
         if !self.arrived.is_empty() {
             self.arrived.retain(|(of, _), _| *of > epoch);
         }
-        if self.kept.is_empty() {
-            return;
-        }
         let kept = core::mem::take(&mut self.kept);
-        let mut whole: Vec<PageId> = Vec::new();
-        for (id, filled) in kept {
-            let Some(array) = base.arrays.get_mut(id.0) else { continue };
-            if filled >= PAGE && array.state(id.1) == PageState::Invalid {
-                array.set(id.1, PageState::Read);
-                base.statistics.kept_pages += 1;
-                whole.push(id);
-            }
-        }
-        for (array, range) in ranges(whole) {
-            let access = base.arrays.mapping(array, Access::Read);
-            pages.install(array, range, access);
-        }
+        make_kept_valid(kept, base, pages);
+    }
+
+    /// Makes pages valid that the notifier has pushed whole, unless they were invalidated
+    /// (COH-15.8).
+    pub fn end_pushes(&mut self, notifier: Rank, base: &mut Base<'_>, pages: &mut dyn Pages) {
+        let is_whole = |kept: &KeptBytes| kept.from == notifier && kept.filled >= PAGE;
+        let (whole, others) =
+            core::mem::take(&mut self.kept).into_iter().partition(|(_, kept)| is_whole(kept));
+        self.kept = others;
+        make_kept_valid(whole, base, pages);
     }
 
     /// Applies what was held for the epoch that begins now.
@@ -409,6 +460,23 @@ impl UpdateReceiver {
             }
             self.apply_update(&update, &body, feeds, base, pages);
         }
+    }
+}
+
+/// Makes invalid pages valid of which all bytes have arrived.
+fn make_kept_valid(kept: BTreeMap<PageId, KeptBytes>, base: &mut Base<'_>, pages: &mut dyn Pages) {
+    let mut whole: Vec<PageId> = Vec::new();
+    for (id, kept) in kept {
+        let Some(array) = base.arrays.get_mut(id.0) else { continue };
+        if kept.filled >= PAGE && array.state(id.1) == PageState::Invalid {
+            array.set(id.1, PageState::Read);
+            base.statistics.kept_pages += 1;
+            whole.push(id);
+        }
+    }
+    for (array, range) in ranges(whole) {
+        let access = base.arrays.mapping(array, Access::Read);
+        pages.install(array, range, access);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::coherence::updating::head::{Form, UpdateHead, UpdatePart};
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Segment};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -50,6 +50,77 @@ struct Packed {
     bytes: Vec<Range<u64>>,
 }
 
+/// Maximum number of intervals of which the bytes that were sent are kept apart. Notifications of
+/// the receiver tell one or two intervals late what it knows.
+const SENT_APART: usize = 4;
+
+/// Bytes of an array that were sent to one node in the open epoch, and that the node may not know.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
+struct SentBytes(VecDeque<(u64, NumberSet)>);
+
+impl SentBytes {
+    /// Adds bytes that are sent in this interval. Returns `true` if some of them were sent before.
+    fn add(&mut self, interval: u64, bytes: &[Range<u64>]) -> bool {
+        let overlaps = |set: &NumberSet| {
+            bytes.iter().any(|range| set.overlaps(range.clone()).next().is_some())
+        };
+        if planted(Bug::ForgetSentBytes) {
+            self.0.retain(|(last, _)| *last == interval);
+        }
+        let again = self.0.iter().any(|(_, set)| overlaps(set));
+        if self.0.back().is_none_or(|(last, _)| *last != interval) {
+            self.0.push_back((interval, NumberSet::default()));
+        }
+        if self.0.len() > SENT_APART
+            && let Some((_, oldest)) = self.0.pop_front()
+            && let Some((_, next)) = self.0.front_mut()
+        {
+            oldest.iter().for_each(|range| next.insert(range));
+        }
+        if let Some((_, set)) = self.0.back_mut() {
+            bytes.iter().for_each(|range| set.insert(range.clone()));
+        }
+        again
+    }
+
+    /// Forgets the bytes of intervals up to this one, which the receiver knows.
+    fn forget_known(&mut self, interval: u64) {
+        while self.0.front().is_some_and(|(last, _)| *last <= interval) {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// Number of messages that were sent to one node in the open epoch.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
+struct SentCount {
+    total: u64,
+    /// Interval of the last message, and the number of messages in this interval.
+    interval: u64,
+    of_interval: u64,
+}
+
+impl SentCount {
+    fn add(&mut self, interval: u64) {
+        if self.interval != interval {
+            (self.interval, self.of_interval) = (interval, 0);
+        }
+        self.total += 1;
+        self.of_interval += 1;
+    }
+}
+
+/// Number of updates that a notification tells its receiver (COH-15.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+pub(crate) struct CountedUpdates {
+    /// Epoch of the updates.
+    pub epoch: u64,
+    pub count: u64,
+}
+
 /// State of the sending side.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
@@ -59,12 +130,15 @@ pub(crate) struct UpdateSender {
     offered: u64,
     /// Nodes that got everything that was written to a page in the open interval (COH-10.9).
     shares: BTreeMap<PageId, Vec<Rank>>,
+    /// Bytes of pages with twins that were sent in the open interval before its end. A twin may not
+    /// show that they have changed again (COH-10.15).
+    early: BTreeMap<PageId, NumberSet>,
     /// Nodes that were named for a page whose twin will tell what was written.
     pushes: BTreeMap<PageId, Vec<Rank>>,
-    /// Bytes sent to each node in the open epoch (COH-10.8).
-    sent: BTreeMap<(Rank, ArrayId), NumberSet>,
+    /// Bytes sent to each node in the open epoch, which it may not know (COH-10.8, COH-15.10).
+    sent: BTreeMap<(Rank, ArrayId), SentBytes>,
     /// Number of messages sent to each node in the open epoch (COH-10.7).
-    counts: BTreeMap<Rank, u64>,
+    counts: BTreeMap<Rank, SentCount>,
     /// Changes by array, receiver, and whether the receiver was named.
     packed: BTreeMap<(ArrayId, Rank, bool), Packed>,
 }
@@ -74,6 +148,7 @@ impl UpdateSender {
     pub fn forget(&mut self, array: ArrayId) {
         self.offers.retain(|offer| offer.array != array);
         self.shares.retain(|id, _| id.0 != array);
+        self.early.retain(|id, _| id.0 != array);
         self.pushes.retain(|id, _| id.0 != array);
         self.sent.retain(|(_, other), _| *other != array);
         self.packed.retain(|(other, ..), _| *other != array);
@@ -81,10 +156,11 @@ impl UpdateSender {
 
     /// Returns `true` if nothing of the open interval was offered, shared or packed.
     pub fn is_idle(&self) -> bool {
-        let UpdateSender { offers, offered, shares, pushes, sent: _, counts: _, packed } = self;
+        let UpdateSender { offers, offered, shares, early, pushes, packed, .. } = self;
         *offered == 0
             && offers.is_empty()
             && shares.is_empty()
+            && early.is_empty()
             && pushes.is_empty()
             && packed.is_empty()
     }
@@ -110,9 +186,18 @@ impl UpdateSender {
         self.shares.get(&id).is_some_and(|share| !share.is_empty())
     }
 
+    /// Takes the bytes of a page that were sent in the open interval, as places in the page.
+    pub fn take_early(&mut self, id: PageId) -> impl Iterator<Item = Range<usize>> + use<> {
+        let start = bytes_of(id.1).start;
+        let runs: Vec<Range<u64>> =
+            self.early.remove(&id).iter().flat_map(NumberSet::iter).collect();
+        runs.into_iter().map(move |run| (run.start - start) as usize..(run.end - start) as usize)
+    }
+
     /// Ends the interval. Returns the nodes that got everything that was written, for each page.
     pub fn take_shares(&mut self) -> BTreeMap<PageId, Vec<Rank>> {
         self.pushes.clear();
+        self.early.clear();
         core::mem::take(&mut self.shares)
     }
 
@@ -121,7 +206,23 @@ impl UpdateSender {
         if !self.sent.is_empty() {
             self.sent.clear();
         }
-        core::mem::take(&mut self.counts)
+        let counts = core::mem::take(&mut self.counts);
+        counts.into_iter().map(|(to, sent)| (to, sent.total)).collect()
+    }
+
+    /// Returns how many messages of intervals up to this one were sent to a node in the open epoch.
+    pub fn sent_until(&self, to: Rank, interval: u64) -> u64 {
+        let SentCount { total, interval: last, of_interval } =
+            self.counts.get(&to).copied().unwrap_or_default();
+        if last > interval { total.saturating_sub(of_interval) } else { total }
+    }
+
+    /// Called when a node has told that it knows this node's intervals up to this one. Updates of
+    /// these intervals need no order any more (COH-15.10).
+    pub fn forget_known_to(&mut self, to: Rank, interval: u64) {
+        self.sent.range_mut((to, 0)..=(to, ArrayId::MAX)).for_each(|(_, sent)| {
+            sent.forget_known(interval);
+        });
     }
 
     /// Offers the bytes of a guard that has ended to the readers of its pages.
@@ -177,12 +278,17 @@ impl UpdateSender {
             }
         }
         if self.offered >= SEND_EARLY {
-            self.send_offers(base, pages);
+            self.send_offered(true, base, pages);
         }
     }
 
     /// Sends all offered bytes to the subscribers of their pages, and to those that were named.
+    /// Called when the interval is closed.
     pub fn send_offers(&mut self, base: &mut Base<'_>, pages: &mut dyn Pages) {
+        self.send_offered(false, base, pages);
+    }
+
+    fn send_offered(&mut self, is_early: bool, base: &mut Base<'_>, pages: &mut dyn Pages) {
         self.offered = 0;
         for offer in core::mem::take(&mut self.offers) {
             let range = pages_of(&offer.bytes);
@@ -209,6 +315,9 @@ impl UpdateSender {
                     true => whole,
                     false => common(&offer.bytes, &whole),
                 };
+                if is_early && !targets.is_empty() {
+                    self.note_early(offer.array, &part, base);
+                }
                 for to in targets {
                     let pushed = offer.push.contains(&to);
                     self.send_range(to, offer.array, part.clone(), pushed, base, pages);
@@ -219,8 +328,19 @@ impl UpdateSender {
         self.send_packed(base);
     }
 
-    /// Gives up what was offered and not sent, at a release that no barrier follows. Readers are
-    /// told by notices.
+    /// Records bytes that are sent before the interval ends, where a twin tells what has changed.
+    fn note_early(&mut self, array: ArrayId, bytes: &Range<u64>, base: &Base<'_>) {
+        let Some(known) = base.arrays.get(array) else { return };
+        for page in pages_of(bytes) {
+            if !known.guarded || known.twins.contains_key(&page) {
+                let early = self.early.entry((array, page)).or_default();
+                early.insert(common(bytes, &bytes_of(page)));
+            }
+        }
+    }
+
+    /// Gives up what was offered and not sent, at a release that sends no updates. Notices tell
+    /// readers.
     pub fn withdraw_offers(&mut self) {
         self.offered = 0;
         for offer in core::mem::take(&mut self.offers) {
@@ -328,17 +448,15 @@ impl UpdateSender {
             Body::Segment(range) => (Form::Range, range.offset),
             _ => (Form::Changes, 0),
         };
-        let sent = self.sent.entry((to, array)).or_default();
-        let again = bytes.iter().any(|range| sent.overlaps(range.clone()).next().is_some());
-        bytes.iter().for_each(|range| sent.insert(range.clone()));
+        let interval = base.clock.knowledge.open_interval();
+        let again = self.sent.entry((to, array)).or_default().add(interval, bytes);
         // A later change of the same bytes must not be applied before an earlier one (COH-10.8).
         let is_behind = again && !planted(Bug::ReorderUpdates);
         let chosen = base.arrays.get(array).map_or(Class::Unordered, |array| array.update_class);
         let class = if is_behind { Class::Sync } else { chosen };
         if !(planted(Bug::MiscountUpdates) && form == Form::Changes) {
-            *self.counts.entry(to).or_default() += 1;
+            self.counts.entry(to).or_default().add(interval);
         }
-        let interval = base.clock.knowledge.open_interval();
         let epoch = base.clock.open_epoch() as u16;
         let delivery = base.arrays.get(array).and_then(|array| array.delivery);
         let through = match delivery {

@@ -4,6 +4,7 @@
 
 pub mod machine;
 pub mod network;
+pub mod notified;
 pub mod programs;
 pub mod threads;
 

@@ -228,8 +228,10 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
             let Some(body) = cluster.channels.entry((from, rank)).or_default().arrive() else {
                 return false;
             };
-            let told = [body];
-            wait(thread, cluster.call(rank, |c, token, m| c.acquire_from_team(&told, token, m)))
+            wait(
+                thread,
+                cluster.call(rank, |c, token, m| c.acquire_from_node(from, &body, token, m)),
+            )
         }
         Op::Barrier => wait(thread, cluster.call(rank, |c, token, pages| c.barrier(token, pages))),
         Op::Touch(cell, access) => {

@@ -1,149 +1,15 @@
-//! Notifications (COH-15.4, 15.5), in any order of messages.
+//! Notifications (COH-15.4 to 15.10), in any order of messages.
 
 use crate::cluster::threads::{Cell, Op, Thread};
-use crate::cluster::{Channel, Cluster, programs, seeds};
+use crate::cluster::{Channel, Cluster, notified, seeds};
 use oikaze_protocol::Rank;
-use oikaze_protocol::random::Random;
-use std::collections::{BTreeMap, VecDeque};
 
-/// Number of operations of each node that happened before a point.
-type Past = Vec<u64>;
-
-/// A cell, as a sequential machine has it.
-#[derive(Clone, Default)]
-struct Memory {
-    value: u64,
-    written: Past,
-    /// Joined pasts of the reads since the last write.
-    read: Past,
-}
-
-/// Draws race-free programs by running them on a sequential machine that knows what happened
-/// before what.
-struct Drawing {
-    random: Random,
-    pasts: Vec<Past>,
-    memory: Vec<(Cell, Memory)>,
-    sent: BTreeMap<(Rank, Rank), VecDeque<Past>>,
-    ops: Vec<Vec<Op>>,
-    teams: usize,
-}
-
-fn covers(past: &Past, other: &Past) -> bool {
-    past.iter().zip(other).all(|(mine, theirs)| mine >= theirs)
-}
-
-fn merge(past: &mut Past, other: &Past) {
-    past.iter_mut().zip(other).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
-}
-
-impl Drawing {
-    fn new(nodes: u32, seed: u64) -> Drawing {
-        let zero: Past = vec![0; nodes as usize];
-        let cell = |at: usize| Cell::word(at % 3, at);
-        let memory = Memory { value: 0, written: zero.clone(), read: zero.clone() };
-        Drawing {
-            random: Random::new(seed),
-            pasts: vec![zero; nodes as usize],
-            memory: (0..7).map(|at| (cell(at), memory.clone())).collect(),
-            sent: BTreeMap::new(),
-            ops: vec![Vec::new(); nodes as usize],
-            teams: 0,
-        }
-    }
-
-    fn access(&mut self, node: usize) {
-        let at = self.random.below(self.memory.len());
-        let writes = self.random.chance(0.5);
-        let value = self.random.next_u64();
-        let past = &mut self.pasts[node];
-        past[node] += 1;
-        let (cell, memory) = &mut self.memory[at];
-        if !covers(past, &memory.written) {
-            return;
-        }
-        if !writes {
-            self.ops[node].push(Op::Expect(*cell, memory.value));
-            merge(&mut memory.read, past);
-        } else if covers_reads(past, &memory.read, node) {
-            self.ops[node].push(Op::Store(*cell, value));
-            let read = past.clone();
-            *memory = Memory { value, written: past.clone(), read };
-        }
-    }
-
-    fn notify(&mut self, from: usize, to: usize) {
-        self.ops[from].push(Op::Notify(to as Rank));
-        let past = self.pasts[from].clone();
-        self.sent.entry((from as Rank, to as Rank)).or_default().push_back(past);
-    }
-
-    fn wait(&mut self, from: usize, to: usize) {
-        let channel = self.sent.get_mut(&(from as Rank, to as Rank));
-        if let Some(past) = channel.and_then(VecDeque::pop_front) {
-            self.ops[to].push(Op::WaitNotify(from as Rank));
-            merge(&mut self.pasts[to], &past);
-        }
-    }
-
-    /// Barrier of these nodes by this operation.
-    fn meet(&mut self, members: &[usize], op: &Op) {
-        let mut all = vec![0; self.pasts.len()];
-        members.iter().for_each(|node| merge(&mut all, &self.pasts[*node]));
-        for node in members {
-            self.pasts[*node].clone_from(&all);
-            self.ops[*node].push(op.clone());
-        }
-    }
-
-    /// Draws operations, and returns the threads.
-    fn draw(mut self, count: usize) -> Vec<Thread> {
-        let nodes = self.pasts.len();
-        // Some programs have few barriers, so that much is kept.
-        let often = [0.0, 0.002, 0.02][self.random.below(3)];
-        for _ in 0..count {
-            let node = self.random.below(nodes);
-            let other = (node + 1 + self.random.below(nodes - 1)) % nodes;
-            match self.random.below(10) {
-                0..5 => self.access(node),
-                5 | 6 => self.notify(node, other),
-                7 | 8 => self.wait(other, node),
-                _ if self.random.chance(0.3) => {
-                    let members = [node.min(other), node.max(other)];
-                    self.teams += 1;
-                    let ranks = members.iter().map(|node| *node as Rank).collect();
-                    self.meet(&members, &Op::TeamBarrier(self.teams, ranks));
-                }
-                _ => {}
-            }
-            if self.random.chance(often) {
-                self.meet(&(0..nodes).collect::<Vec<_>>(), &Op::Barrier);
-            }
-        }
-        self.meet(&(0..nodes).collect::<Vec<_>>(), &Op::Barrier);
-        for ops in &mut self.ops {
-            ops.extend(self.memory.iter().map(|(cell, memory)| Op::Expect(*cell, memory.value)));
-        }
-        (0..).zip(self.ops).map(|(node, ops)| Thread::new(node, ops)).collect()
-    }
-}
-
-/// Returns `true` if all reads by other nodes happened before.
-fn covers_reads(past: &Past, read: &Past, node: usize) -> bool {
-    (0..).zip(past.iter().zip(read)).all(|(of, (mine, theirs))| of == node || mine >= theirs)
-}
-
-/// COH-15.4, 15.5, COH-4.6: what was left out of a notification, or was forgotten, is not missed.
+/// COH-15.4 to 15.10, COH-4.6: what was left out of a notification, was forgotten, or came by
+/// updates is not missed.
 #[test]
 fn random_programs_with_notifications_read_what_a_sequential_machine_would() {
-    for seed in seeds(8_000_000, 300) {
-        let nodes = 2 + (seed % 4) as u32;
-        let mut cluster = Cluster::new(nodes, seed);
-        cluster.takes_guards = seed.is_multiple_of(3);
-        let placed = programs::homes(&mut Random::new(seed), nodes, 3);
-        cluster.declare("x", 3, placed);
-        let threads = Drawing::new(nodes, seed).draw(400 + (seed % 7) as usize * 200);
-        cluster.run(threads);
+    for seed in seeds(8_000_000, 400) {
+        notified::run(2 + (seed % 4) as u32, 400 + (seed % 7) as usize * 200, seed);
     }
 }
 

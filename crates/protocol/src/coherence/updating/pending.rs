@@ -1,0 +1,239 @@
+//! Updates that have come in intervals that this node does not know (COH-15.6 to 15.9).
+
+use crate::Rank;
+use crate::coherence::clock::notices::Runs;
+use crate::coherence::clock::vector::Vector;
+use crate::coherence::pages::machine::ArrayId;
+use crate::coherence::pages::number_set::NumberSet;
+use crate::coherence::pages::page::{bytes_of_pages, pages_of};
+use crate::coherence::updating::page_sets::PageSets;
+use crate::planted::{Bug, planted};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Maximum number of intervals of one writer that are kept apart. Beyond it the oldest ones are
+/// joined (COH-15.9).
+const PENDING_MAX: usize = 256;
+
+/// Update that comes: its writer, its epoch, and its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UpdateOrigin {
+    pub from: Rank,
+    pub epoch: u64,
+    pub interval: u64,
+}
+
+/// Updates of one interval, or of several that were joined.
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct Pending {
+    /// First interval. The last one is in the key.
+    first: u64,
+    /// Number of updates that have come, applied or dropped.
+    count: u64,
+    bytes: BTreeMap<ArrayId, NumberSet>,
+    /// Pages that lack bytes of these updates, or that a fetch may have made older.
+    doubt: PageSets,
+    /// Pages of which updates of another writer have brought the same bytes.
+    crossed: PageSets,
+}
+
+impl Pending {
+    fn new(first: u64) -> Pending {
+        Pending {
+            first,
+            count: 0,
+            bytes: BTreeMap::new(),
+            doubt: PageSets::default(),
+            crossed: PageSets::default(),
+        }
+    }
+
+    /// Adds the updates of later intervals. All their pages are in doubt from now on.
+    fn join(&mut self, later: Pending) {
+        self.count = self.count.saturating_add(later.count);
+        for (array, set) in later.bytes {
+            let bytes = self.bytes.entry(array).or_default();
+            set.iter().for_each(|range| bytes.insert(range));
+        }
+        for (array, set) in &self.bytes {
+            set.iter().for_each(|range| self.doubt.insert(*array, pages_of(&range)));
+        }
+        later.doubt.runs().iter().for_each(|(array, pages)| {
+            self.doubt.insert(*array, pages.clone());
+        });
+    }
+
+    fn overlaps(&self, array: ArrayId, bytes: &Range<u64>) -> bool {
+        let set = self.bytes.get(&array);
+        set.is_some_and(|set| set.overlaps(bytes.clone()).next().is_some())
+    }
+}
+
+/// Updates that have come in intervals that this node does not know.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
+pub(crate) struct PendingUpdates {
+    /// Updates of each writer by epoch and last interval.
+    writers: BTreeMap<Rank, BTreeMap<(u64, u64), Pending>>,
+    /// Bytes of all these updates, and perhaps of some whose interval is known by now. Most new
+    /// updates are for none of these bytes.
+    all: BTreeMap<ArrayId, NumberSet>,
+}
+
+impl PendingUpdates {
+    /// Forgets a freed array.
+    pub fn forget(&mut self, array: ArrayId) {
+        for one in self.writers.values_mut().flat_map(BTreeMap::values_mut) {
+            one.bytes.remove(&array);
+            one.doubt.forget(array);
+            one.crossed.forget(array);
+        }
+        self.all.remove(&array);
+    }
+
+    fn entry(&mut self, of: UpdateOrigin) -> &mut Pending {
+        let UpdateOrigin { from, epoch, interval } = of;
+        let intervals = self.writers.entry(from).or_default();
+        if intervals.len() >= PENDING_MAX && !intervals.contains_key(&(epoch, interval)) {
+            join_oldest(intervals);
+        }
+        // An interval that was joined is found by the last one of those that it was joined with.
+        let joined = intervals.range((epoch, interval)..).next();
+        let last = joined
+            .filter(|((of, _), one)| *of == epoch && one.first <= interval)
+            .map_or(interval, |((_, last), _)| *last);
+        intervals.entry((epoch, last)).or_insert_with(|| Pending::new(interval))
+    }
+
+    /// Counts an update that was applied or dropped.
+    pub fn count(&mut self, of: UpdateOrigin) {
+        let one = self.entry(of);
+        one.count = one.count.saturating_add(1);
+    }
+
+    /// Records that an update is for these bytes. Pages on which another writer's update is for the
+    /// same bytes are crossed for both.
+    pub fn add(&mut self, of: UpdateOrigin, array: ArrayId, bytes: Range<u64>) {
+        self.entry(of).bytes.entry(array).or_default().insert(bytes.clone());
+        let all = self.all.entry(array).or_default();
+        let is_new = all.overlaps(bytes.clone()).next().is_none();
+        all.insert(bytes.clone());
+        if is_new || planted(Bug::IgnoreCrossedUpdates) {
+            return;
+        }
+        let others = self.writers.iter_mut().filter(|(writer, _)| **writer != of.from);
+        let mut crossed: Vec<Range<u64>> = Vec::new();
+        for other in others.flat_map(|(_, intervals)| intervals.values_mut()) {
+            if other.overlaps(array, &bytes) {
+                let set = other.bytes.get(&array);
+                let parts: Vec<Range<u64>> = set
+                    .into_iter()
+                    .flat_map(|set| set.overlaps(bytes.clone()))
+                    .map(|part| pages_of(&part))
+                    .collect();
+                parts.iter().for_each(|pages| other.crossed.insert(array, pages.clone()));
+                crossed.extend(parts);
+            }
+        }
+        let mine = &mut self.entry(of).crossed;
+        crossed.into_iter().for_each(|pages| mine.insert(array, pages));
+    }
+
+    /// Puts pages in doubt, because they lack bytes of an update.
+    pub fn doubt(&mut self, of: UpdateOrigin, array: ArrayId, pages: Range<u64>) {
+        self.entry(of).doubt.insert(array, pages);
+    }
+
+    /// Puts pages in doubt that are fetched. The answer may hold bytes from before an update that
+    /// has come (COH-10.6).
+    pub fn doubt_fetched(&mut self, array: ArrayId, pages: &Range<u64>) {
+        let bytes = bytes_of_pages(pages);
+        for one in self.writers.values_mut().flat_map(BTreeMap::values_mut) {
+            let Some(set) = one.bytes.get(&array) else { continue };
+            let parts: Vec<Range<u64>> =
+                set.overlaps(bytes.clone()).map(|part| pages_of(&part)).collect();
+            parts.into_iter().for_each(|pages| one.doubt.insert(array, pages));
+        }
+    }
+
+    /// Returns how many updates of a writer have come in this epoch and in intervals after this
+    /// one; `None` if intervals on both sides of it were joined.
+    pub fn after(&self, from: Rank, epoch: u64, interval: u64) -> Option<u64> {
+        let Some(intervals) = self.writers.get(&from) else { return Some(0) };
+        if planted(Bug::CountLaterIntervals) {
+            return Some(0);
+        }
+        let later = intervals.range((epoch, interval.saturating_add(1))..=(epoch, u64::MAX));
+        let mut count = 0_u64;
+        for (_, one) in later {
+            if one.first <= interval {
+                return None;
+            }
+            count = count.saturating_add(one.count);
+        }
+        Some(count)
+    }
+
+    /// Returns the pages that are in doubt for intervals of this vector clock, or are crossed there
+    /// (COH-15.8).
+    pub fn doubtful(&self, vector: &Vector) -> Runs {
+        let mut doubtful: Vec<Runs> = Vec::new();
+        for (writer, intervals) in &self.writers {
+            let told = intervals.values().filter(|one| one.first <= vector.get(*writer));
+            doubtful.extend(told.flat_map(|one| [one.doubt.runs(), one.crossed.runs()]));
+        }
+        Runs::union(&doubtful)
+    }
+
+    /// Ends epochs up to this one. Returns the pages that lack bytes of their updates.
+    pub fn end_epoch(&mut self, epoch: u64) -> Vec<Runs> {
+        let mut lacking = Vec::new();
+        for intervals in self.writers.values_mut() {
+            let later = intervals.split_off(&(epoch.saturating_add(1), 0));
+            let ended = core::mem::replace(intervals, later);
+            let doubts = ended.values().filter(|one| !one.doubt.is_empty());
+            lacking.extend(doubts.map(|one| one.doubt.runs()));
+        }
+        self.drop_empty();
+        lacking
+    }
+
+    /// Forgets the updates of intervals that this node knows from now on.
+    pub fn forget_known(&mut self, vector: &Vector) {
+        if self.writers.is_empty() {
+            return;
+        }
+        for (writer, intervals) in &mut self.writers {
+            let known = vector.get(*writer);
+            if intervals.first_key_value().is_some_and(|((_, last), _)| *last <= known) {
+                intervals.retain(|(_, last), _| *last > known);
+            }
+        }
+        self.drop_empty();
+    }
+
+    fn drop_empty(&mut self) {
+        self.writers.retain(|_, intervals| !intervals.is_empty());
+        if self.writers.is_empty() {
+            self.all.clear();
+        }
+    }
+}
+
+/// Joins the two oldest intervals of a writer, if they are of one epoch.
+fn join_oldest(intervals: &mut BTreeMap<(u64, u64), Pending>) {
+    let Some(((epoch, last), mut oldest)) = intervals.pop_first() else { return };
+    match intervals.first_key_value().map(|(key, _)| *key) {
+        Some(next) if next.0 == epoch => {
+            if let Some(later) = intervals.remove(&next) {
+                oldest.join(later);
+            }
+            intervals.insert(next, oldest);
+        }
+        _ => {
+            intervals.insert((epoch, last), oldest);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Notifications that bring updates (COH-15.6 to 15.10). One behaviour a test.
+
+use crate::cluster::{Cluster, Outcome};
+use crate::questions;
+use crate::updates::{
+    UPDATE, all_at, barrier, fill, guarded, hold_back, holds, pages, post, read, statistics,
+    subscribe, write,
+};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Access, CoherenceError, Homes, Ownership, Value};
+use oikaze_protocol::limits::{PAGE, VAIN_QUESTIONS_MAX};
+use oikaze_protocol::random::Random;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Token;
+use std::collections::BTreeMap;
+
+/// Knowledge that each node has told each other one before.
+type Told = BTreeMap<(Rank, Rank), Vec<u8>>;
+
+/// Releases on one node for another one, and returns the notification.
+fn release(cluster: &mut Cluster, told: &mut Told, from: Rank, to: Rank) -> Vec<u8> {
+    let before = told.get(&(from, to)).cloned().unwrap_or_default();
+    let token = cluster.call(from, |c, token, m| c.release_to_node(to, &before, token, m));
+    cluster.run_until_quiet();
+    let Some(Ok(Value::Knowledge(now))) = cluster.take(from, token) else {
+        panic!("seed {}: node {from} cannot release", cluster.seed)
+    };
+    told.insert((from, to), now.clone());
+    now
+}
+
+fn acquire(cluster: &mut Cluster, from: Rank, to: Rank, told: &[u8]) -> Token {
+    cluster.call(to, |c, token, m| c.acquire_from_node(from, told, token, m))
+}
+
+fn notify(cluster: &mut Cluster, told: &mut Told, from: Rank, to: Rank) {
+    let now = release(cluster, told, from, to);
+    let token = acquire(cluster, from, to, &now);
+    cluster.run_until_quiet();
+    assert_eq!(cluster.take(to, token), Some(Ok(Value::None)), "seed {}", cluster.seed);
+}
+
+/// Writes a page and pushes it.
+fn push(cluster: &mut Cluster, from: Rank, page: u64, value: u64, to: &[Rank]) {
+    fill(cluster, from, pages(page..page + 1), value, Ownership::Owned, to);
+    cluster.collect(from);
+}
+
+/// COH-15.6, COH-15.8: neighbours of a ring read what was pushed, without a fetch and without a
+/// barrier.
+#[test]
+fn pushed_pages_stay_valid_at_notifications() {
+    for seed in 0..20 {
+        let nodes = 3 + (seed % 3) as Rank;
+        // Two pages for each node, written in turn.
+        let mut cluster = guarded(nodes, 2 * u64::from(nodes), Homes::Block, seed);
+        let mut told = Told::new();
+        for step in 1..20 {
+            let page = |rank: Rank| 2 * u64::from(rank) + step % 2;
+            let sides = |rank: Rank| [(rank + 1) % nodes, (rank + nodes - 1) % nodes];
+            for rank in 0..nodes {
+                push(&mut cluster, rank, page(rank), step, &sides(rank));
+            }
+            for (rank, to) in (0..nodes).flat_map(|rank| sides(rank).map(|to| (rank, to))) {
+                notify(&mut cluster, &mut told, rank, to);
+            }
+            for (rank, of) in (0..nodes).flat_map(|rank| sides(rank).map(|of| (rank, of))) {
+                assert_eq!(read(&mut cluster, rank, page(of) * PAGE as u64), step, "seed {seed}");
+            }
+        }
+        let fetches: u64 = (0..nodes).map(|rank| statistics(&cluster, rank).fetches).sum();
+        assert_eq!(fetches, 0, "seed {seed}");
+        barrier(&mut cluster);
+        assert!((0..nodes).all(|rank| holds(
+            &cluster,
+            rank,
+            2 * u64::from(rank)..2 * u64::from(rank) + 2
+        )));
+    }
+}
+
+/// COH-15.6: what was written goes to subscribers, also if it is short or found by a twin.
+#[test]
+fn subscribed_pages_stay_valid_at_notifications() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(2, seed);
+        let array = cluster.declare("p", 2, all_at(0, 2));
+        if seed % 2 == 0 {
+            cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+        }
+        subscribe(&mut cluster, 1, pages(0..2));
+        let mut told = Told::new();
+        write(&mut cluster, 0, 8..24, 1);
+        notify(&mut cluster, &mut told, 0, 1);
+        read(&mut cluster, 1, 8);
+        let before = statistics(&cluster, 1).fetches;
+        for step in 2..20 {
+            write(&mut cluster, 0, 8..24, step);
+            notify(&mut cluster, &mut told, 0, 1);
+            assert_eq!(read(&mut cluster, 1, 16), step, "seed {seed}");
+        }
+        assert_eq!(statistics(&cluster, 1).fetches, before, "seed {seed}");
+    }
+}
+
+/// COH-15.7: an update that is late holds the notification up, and one of a later interval does not
+/// count in its place.
+#[test]
+fn a_notification_waits_for_the_updates_that_it_counts() {
+    for seed in 0..20 {
+        let mut cluster = guarded(2, 4, all_at(0, 4), seed);
+        let mut told = Told::new();
+        assert_eq!(read(&mut cluster, 1, 0), 0);
+        fill(&mut cluster, 0, pages(0..1), 1, Ownership::Owned, &[1]);
+        let late = hold_back(&mut cluster, 0, UPDATE);
+        let first = release(&mut cluster, &mut told, 0, 1);
+        push(&mut cluster, 0, 1, 2, &[1]);
+        let second = release(&mut cluster, &mut told, 0, 1);
+        let tokens = [first, second].map(|now| acquire(&mut cluster, 0, 1, &now));
+        cluster.run_until_quiet();
+        assert_eq!(tokens.map(|token| cluster.take(1, token)), [None, None], "seed {seed}");
+        post(&mut cluster, 0, late);
+        cluster.run_until_quiet();
+        cluster.all_succeeded(tokens.map(|token| (1, token)));
+        assert!(holds(&cluster, 1, 0..2), "seed {seed}");
+        assert_eq!([0, PAGE as u64].map(|at| read(&mut cluster, 1, at)), [1, 2], "seed {seed}");
+    }
+}
+
+/// COH-15.7: a barrier has counted the updates of its epoch, so a notification from before it waits
+/// for none.
+#[test]
+fn a_notification_that_is_taken_after_a_barrier_waits_for_nothing() {
+    let mut cluster = guarded(2, 4, all_at(0, 4), 1);
+    let mut told = Told::new();
+    push(&mut cluster, 0, 0, 1, &[1]);
+    let now = release(&mut cluster, &mut told, 0, 1);
+    barrier(&mut cluster);
+    push(&mut cluster, 0, 1, 2, &[1]);
+    let token = acquire(&mut cluster, 0, 1, &now);
+    assert_eq!(cluster.take(1, token), Some(Ok(Value::None)));
+    notify(&mut cluster, &mut told, 0, 1);
+    assert_eq!([0, PAGE as u64].map(|at| read(&mut cluster, 1, at)), [1, 2]);
+    assert_eq!(statistics(&cluster, 1).fetches, 0);
+}
+
+/// COH-15.8: what another node wrote, and the notifier passes on, is fetched.
+#[test]
+fn a_page_of_two_writers_is_fetched_again() {
+    for seed in 0..20 {
+        let mut cluster = guarded(3, 4, all_at(0, 4), seed);
+        let mut told = Told::new();
+        push(&mut cluster, 0, 0, 1, &[1, 2]);
+        notify(&mut cluster, &mut told, 0, 1);
+        fill(&mut cluster, 1, 8..16, 2, Ownership::Owned, &[2]);
+        cluster.collect(1);
+        notify(&mut cluster, &mut told, 1, 2);
+        assert!(!holds(&cluster, 2, 0..1), "seed {seed}");
+        assert_eq!([0, 8].map(|at| read(&mut cluster, 2, at)), [1, 2], "seed {seed}");
+    }
+}
+
+/// COH-15.9: a node that is pushed to for long, and hears nothing, keeps a bounded number of
+/// intervals. Later it learns some of those that were joined.
+#[test]
+fn updates_of_many_unknown_intervals_are_joined() {
+    let mut cluster = guarded(3, 4, all_at(0, 4), 1);
+    let mut told = Told::new();
+    assert_eq!(read(&mut cluster, 2, 0), 0);
+    let mut early = Vec::new();
+    for step in 1..1000 {
+        push(&mut cluster, 0, 0, step, &[2]);
+        if step == 100 {
+            early = release(&mut cluster, &mut told, 0, 2);
+        }
+        notify(&mut cluster, &mut told, 0, 1);
+    }
+    let token = acquire(&mut cluster, 0, 2, &early);
+    cluster.run_until_quiet();
+    assert_eq!(cluster.take(2, token), Some(Ok(Value::None)));
+    assert!(!holds(&cluster, 2, 0..1), "nobody knows which updates have come");
+    notify(&mut cluster, &mut told, 0, 2);
+    assert_eq!(read(&mut cluster, 2, 0), 999);
+    barrier(&mut cluster);
+    assert_eq!(read(&mut cluster, 2, 0), 999);
+}
+
+/// COH-15.10: updates of the same bytes travel in order only until the receiver has told that it
+/// knows the earlier one.
+#[test]
+fn updates_that_the_receiver_knows_need_no_order() {
+    use oikaze_protocol::wind::Class;
+    let mut cluster = guarded(2, 2, all_at(0, 2), 1);
+    let mut told = Told::new();
+    let mut classes = Vec::new();
+    for step in 0..3 {
+        fill(&mut cluster, 0, pages(0..1), step, Ownership::Owned, &[1]);
+        let held = hold_back(&mut cluster, 0, UPDATE);
+        classes.extend(held.iter().map(|(_, message)| message.class));
+        post(&mut cluster, 0, held);
+        notify(&mut cluster, &mut told, 0, 1);
+        if step == 1 {
+            notify(&mut cluster, &mut told, 1, 0);
+        }
+    }
+    assert_eq!(classes, [Class::Unordered, Class::Sync, Class::Unordered]);
+}
+
+/// COH-13, COH-15.7: an update that was acknowledged and never came is found by questions.
+#[test]
+fn a_notification_whose_update_is_lost_fails() {
+    let mut cluster = guarded(2, 2, all_at(0, 2), 1);
+    let mut told = Told::new();
+    cluster.forged = Some(UPDATE);
+    push(&mut cluster, 0, 0, 1, &[1]);
+    let now = release(&mut cluster, &mut told, 0, 1);
+    let token = acquire(&mut cluster, 0, 1, &now);
+    cluster.run_until_quiet();
+    let mut clock = Time::default();
+    questions::ask(&mut cluster, &mut clock, VAIN_QUESTIONS_MAX + 4);
+    assert_eq!(cluster.take(1, token), None, "it waits");
+    assert!(questions::part(&mut cluster) > 0, "the question is answered by no");
+    let outcome = cluster.take(1, token);
+    assert!(matches!(outcome, Some(Err(CoherenceError::NodeDead { rank: 0, .. }))), "{outcome:?}");
+}
+
+/// COH-15.7: a dead notifier sends no more updates.
+#[test]
+fn a_notification_of_a_node_that_dies_before_its_updates_fails() {
+    let mut cluster = guarded(2, 2, all_at(0, 2), 1);
+    let mut told = Told::new();
+    fill(&mut cluster, 0, pages(0..1), 1, Ownership::Owned, &[1]);
+    let _lost = hold_back(&mut cluster, 0, UPDATE);
+    let now = release(&mut cluster, &mut told, 0, 1);
+    let token = acquire(&mut cluster, 0, 1, &now);
+    cluster.kill(0);
+    cluster.run_until_quiet();
+    let outcome = cluster.take(1, token);
+    assert!(matches!(outcome, Some(Err(CoherenceError::NodeDead { rank: 0, .. }))), "{outcome:?}");
+}
+
+/// COH-15.7: a notification comes from another process. Whatever it says, it ends, waits for
+/// updates, or is refused.
+#[test]
+fn notifications_that_make_no_sense_are_refused() {
+    let mut cluster = guarded(3, 4, Homes::Block, 1);
+    let mut told = Told::new();
+    push(&mut cluster, 0, 0, 1, &[1]);
+    let sound = release(&mut cluster, &mut told, 0, 1);
+    let refused = |outcome: Option<Outcome>| {
+        let error = outcome.and_then(Result::err).map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains("do not exist")), "{error:?}");
+    };
+    let short = &sound[..sound.len() - 1];
+    let longer = [&sound[..], &[0]].concat();
+    // The epoch of the counted updates follows that of the notification by at most one.
+    let mut late = sound.clone();
+    let epoch = late.len() - 2;
+    late[epoch] = 7;
+    for body in [&[][..], &[0xff; 40], short, &longer, &late] {
+        let token = acquire(&mut cluster, 0, 1, body);
+        refused(cluster.take(1, token));
+    }
+    for from in [1, 3, Rank::MAX] {
+        let token = acquire(&mut cluster, from, 1, &sound);
+        refused(cluster.take(1, token));
+    }
+    let mut random = Random::new(1);
+    for _ in 0..2000 {
+        let mut changed = sound.clone();
+        let at = random.below(changed.len());
+        changed[at] = random.next_u64() as u8;
+        acquire(&mut cluster, 0, 2, &changed);
+        cluster.run_until_quiet();
+    }
+    let token = acquire(&mut cluster, 0, 1, &sound);
+    assert_eq!(cluster.take(1, token), Some(Ok(Value::None)));
+    assert!(cluster.nodes[1].coherence.holds(0, 0..1, Access::Read));
+}
