@@ -9,6 +9,7 @@ mod fork;
 #[allow(dead_code)]
 #[path = "../support/nodes.rs"]
 mod nodes;
+mod notified;
 #[path = "../support/process_job.rs"]
 mod process_job;
 #[path = "../support/processes.rs"]
