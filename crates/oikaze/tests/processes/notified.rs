@@ -1,4 +1,4 @@
-//! A stencil on real processes whose neighbours push their borders and notify each other, without a
+//! A stencil on real processes whose nodes push their borders and notify each other, without a
 //! barrier in its steps (COH-15.6 to 15.8).
 
 use crate::nodes::{PART, run_nodes};
@@ -31,7 +31,7 @@ fn first(cell: usize) -> u64 {
     (cell * cell % 1009) as u64
 }
 
-/// Value of a cell after a step, from its neighbours and itself.
+/// Value of a cell after a step, from the cells beside it and itself.
 fn next(left: u64, middle: u64, right: u64) -> u64 {
     left.wrapping_mul(3).wrapping_add(middle).wrapping_add(right.wrapping_mul(7))
 }
@@ -105,7 +105,7 @@ fn stencil(job: &Job) -> oikaze::Result<u64> {
 /// COH-15.8: no step fetches a page, over the network and in shared memory, with each tracker, and
 /// if datagrams are lost, repeated and overtaken.
 #[test]
-fn neighbours_that_notify_each_other_fetch_no_borders() {
+fn nodes_that_notify_each_other_fetch_no_borders() {
     let faults = "loss=0.05,reorder=0.1,duplicate=0.05,seed=7";
     for (without, fault) in [("segment", ""), ("segment,uffd", ""), ("shm", ""), ("shm", faults)] {
         let settings = Settings {

@@ -118,7 +118,7 @@ impl Drawing {
         }
     }
 
-    /// Lets two nodes write and notify each other several times, as neighbours of a stencil do.
+    /// Lets two nodes write and notify each other several times, as nodes of a stencil do.
     fn exchange(&mut self, a: usize, b: usize) {
         let cells = [(); 2].map(|()| self.random.below(self.memory.len()));
         for _ in 0..2 + self.random.below(4) {

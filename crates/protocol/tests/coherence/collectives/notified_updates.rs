@@ -46,7 +46,7 @@ fn push(cluster: &mut Cluster, from: Rank, page: u64, value: u64, to: &[Rank]) {
     cluster.collect(from);
 }
 
-/// COH-15.6, COH-15.8: neighbours of a ring read what was pushed, without a fetch and without a
+/// COH-15.6, COH-15.8: nodes of a ring read what was pushed, without a fetch and without a
 /// barrier.
 #[test]
 fn pushed_pages_stay_valid_at_notifications() {
