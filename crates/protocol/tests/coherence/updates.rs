@@ -9,6 +9,7 @@ use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::{Admission, Class, Message, Token};
 use std::ops::Range;
 
+const PAGES: u8 = 2;
 const DIFF: u8 = 3;
 pub const ARRIVE: u8 = 4;
 const DEPART: u8 = 5;
@@ -559,6 +560,83 @@ fn bytes_that_a_merging_guard_changes_back_are_sent_again() {
         cluster.collect(1);
         barrier(&mut cluster);
         assert_eq!([24, 32].map(|at| read(&mut cluster, 2, at)), [5, 7], "seed {seed}");
+    }
+}
+
+/// COH-10.15: so it is with bytes that an answer to a fetch has shown in between.
+#[test]
+fn bytes_that_a_fetch_has_shown_in_between_are_sent_again() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 1, all_at(0, 1));
+        subscribe(&mut cluster, 1, pages(0..1));
+        let store = |cluster: &mut Cluster, node: Rank, at, value| {
+            while !cluster.nodes[node as usize].machine.store(0, at, 8, value) {
+                cluster.succeeds(node, |c, token, m| c.touch(0, 0..1, Access::Write, token, m));
+            }
+        };
+        for value in [1, 2, 3, 0x0101] {
+            store(&mut cluster, 0, 24, value);
+            barrier(&mut cluster);
+            assert_eq!(read(&mut cluster, 1, 24), value, "seed {seed}");
+        }
+        store(&mut cluster, 0, 24, 0x0202);
+        // A lock makes the page of the reader invalid, while the interval of the home is open.
+        cluster.succeeds(2, |c, token, m| c.lock(1, token, m));
+        store(&mut cluster, 2, 48, 5);
+        cluster.succeeds(2, |c, token, m| c.unlock(1, token, m));
+        cluster.succeeds(1, |c, token, m| c.lock(1, token, m));
+        cluster.succeeds(1, |c, token, m| c.unlock(1, token, m));
+        assert!(!holds(&cluster, 1, 0..1), "seed {seed}");
+        assert_eq!(read(&mut cluster, 1, 48), 5, "seed {seed}");
+        store(&mut cluster, 0, 24, 0x0301);
+        barrier(&mut cluster);
+        assert!(holds(&cluster, 1, 0..1), "seed {seed}");
+        assert_eq!(read(&mut cluster, 1, 24), 0x0301, "seed {seed}");
+    }
+}
+
+/// COH-10.15: an answer that is read from memory late may show such bytes, too. Its reader is then
+/// no reader of the changes.
+#[test]
+fn a_new_subscriber_keeps_no_bytes_of_an_open_interval() {
+    for seed in 0..40 {
+        let mut cluster = Cluster::new(3, seed);
+        cluster.declare("p", 1, all_at(0, 1));
+        let store = |cluster: &mut Cluster, value| {
+            while !cluster.nodes[0].machine.store(0, 24, 8, value) {
+                cluster.succeeds(0, |c, token, m| c.touch(0, 0..1, Access::Write, token, m));
+            }
+        };
+        let begin = |cluster: &mut Cluster, rank: Rank| {
+            let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
+            coherence.subscribe(0, pages(0..1), true, machine).unwrap();
+            cluster.collect(rank);
+        };
+        store(&mut cluster, 0x0101);
+        let reader = &mut cluster.nodes[1];
+        let token = reader.token();
+        reader.coherence.touch(0, 0..1, Access::Read, token, &mut reader.machine);
+        let (_, fetch) = reader.coherence.poll_message().expect("a request");
+        let Node { coherence, machine, .. } = &mut cluster.nodes[0];
+        coherence.receive(1, &fetch.head, fetch.body.bytes(), machine).unwrap();
+        let answer = hold_back(&mut cluster, 0, PAGES);
+        // Another subscriber makes the home keep a twin.
+        begin(&mut cluster, 2);
+        cluster.run_until_quiet();
+        if seed.is_multiple_of(2) {
+            begin(&mut cluster, 1);
+            cluster.run_until_quiet();
+        }
+        store(&mut cluster, 0x0202);
+        post(&mut cluster, 0, answer);
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(1, token), Some(Ok(Value::None)));
+        begin(&mut cluster, 1);
+        cluster.run_until_quiet();
+        store(&mut cluster, 0x0301);
+        barrier(&mut cluster);
+        assert_eq!(read(&mut cluster, 1, 24), 0x0301, "seed {seed}");
     }
 }
 

@@ -6,7 +6,7 @@ use crate::coherence::codec::{Headline, PageRun, RequestedRun};
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
-use crate::coherence::pages::page::{PageState, ranges};
+use crate::coherence::pages::page::{PageId, PageState, ranges};
 use crate::coherence::updating::delivery::Delivery;
 use crate::coherence::updating::subscribers::{report_subscribers, take_demands};
 use crate::coherence::writes::Writes;
@@ -62,7 +62,7 @@ fn serve(
     w: &mut Writes<'_>,
     pages: &mut dyn Pages,
 ) -> Result<(), Refusal> {
-    let Writes { releasing, base, .. } = w;
+    let Writes { releasing, base, updates } = w;
     let region = base.arrays.region(run.array).ok_or(Refusal::UnknownObject)?;
     let demanded_pages = run.first..run.first + u64::from(demanded);
     take_demands(from, run.array, demanded_pages, base.arrays);
@@ -94,13 +94,17 @@ fn serve(
     base.statistics.served_pages += count;
     base.statistics.served_demanded_pages += u64::from(demanded);
     let range = run.first..run.first + count;
-    let body = if pages.has_pending(run.array, range.clone()) {
+    let is_fixed = range.clone().any(|page| is_compared((run.array, page), base));
+    let body = if is_fixed || pages.has_pending(run.array, range.clone()) {
         // Guards here keep old bytes in memory (COH-3.9), so the answer is a copy with the new
         // bytes.
         let mut newest = alloc::vec![0; run.count as usize * PAGE];
         range
             .zip(newest.chunks_exact_mut(PAGE))
             .for_each(|(page, into)| pages.read_newest(run.array, page, into));
+        for (page, now) in (run.first..).zip(newest.chunks_exact(PAGE)) {
+            updates.sending.note_served((run.array, page), now, base);
+        }
         Body::Inline(newest)
     } else {
         Body::Segment(Segment { region, offset: run.first * PAGE as u64, len: count * PAGE as u64 })
@@ -108,6 +112,14 @@ fn serve(
     let (head, purpose) = (Headline::Pages(run), Purpose::Pages(run.array));
     base.mail.post_body(from, Class::Unordered, head, body, purpose);
     Ok(())
+}
+
+/// Returns `true` if a twin of a page tells its readers what this node writes, or may soon do so.
+/// The bytes of an answer must be known then (COH-10.15).
+fn is_compared((id, page): PageId, base: &Base<'_>) -> bool {
+    let Some(array) = base.arrays.get(id) else { return false };
+    let may_be = !array.guarded || array.delivery.is_some_and(Delivery::is_diff);
+    array.twins.contains_key(&page) || (may_be && !array.subscribers(page).is_empty())
 }
 
 /// Applies changes to pages homed here. The diff is checked as a whole before the first byte is

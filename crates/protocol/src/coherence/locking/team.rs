@@ -75,7 +75,7 @@ impl TeamGrant {
 
     fn learn(self, w: &mut Writes<'_>, pages: &mut dyn Pages) {
         let updates = self.updates(&w.updates.receiving, &w.base);
-        let TeamGrant { grant, stable, notifier } = self;
+        let TeamGrant { grant, stable, notifier, .. } = self;
         if let Some((from, _)) = notifier {
             let known = grant.vector.get(w.base.mail.me);
             w.updates.sending.forget_known_to(from, known);

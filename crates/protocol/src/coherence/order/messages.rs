@@ -216,7 +216,7 @@ impl Coherence {
                 receiving.take(from, head, body, feeds, &mut w.base, pages)
             }
             Headline::Subscribe { array, change, first, count } => {
-                take_subscription(from, array, change, first..first + count, &mut w.base)
+                take_subscription(from, array, change, first..first + count, &mut w)
             }
             Headline::Subscribers { array } => take_subscribers(from, array, body, &mut w.base),
             Headline::Target { array, op, offset, id } => {

@@ -237,3 +237,93 @@ fn join_oldest(intervals: &mut BTreeMap<(u64, u64), Pending>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    const EPOCH: u64 = 7;
+
+    fn origin(from: Rank, interval: u64) -> UpdateOrigin {
+        UpdateOrigin { from, epoch: EPOCH, interval }
+    }
+
+    fn known(numbers: [u64; 2]) -> Vector {
+        let mut vector = Vector::new(2);
+        (0..).zip(numbers).for_each(|(rank, number)| vector.raise(rank, number));
+        vector
+    }
+
+    /// COH-15.7, COH-15.9: counts are those of a list of all updates, unless their intervals were
+    /// joined.
+    #[test]
+    fn counts_are_those_of_a_list_of_all_updates() {
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let (mut pending, mut list) = (PendingUpdates::default(), Vec::new());
+            let (mut last, mut told, mut was_full) = ([1_u64; 2], [0; 2], false);
+            // Some runs have more unknown intervals than are kept apart.
+            let (count, learns) = (200 + random.below(1500), [0.001, 0.05][random.below(2)]);
+            for _ in 0..count {
+                let writer = random.below(2);
+                last[writer] += u64::from(random.chance(0.6));
+                // An update may be a few intervals late.
+                let late = random.below(3) as u64;
+                let interval = last[writer].saturating_sub(late).max(told[writer] + 1);
+                pending.count(origin(writer as Rank, interval));
+                list.push((writer, interval));
+                if random.chance(learns) {
+                    told[writer] = last[writer] - random.below(3).min(last[writer] as usize) as u64;
+                    pending.forget_known(&known(told));
+                }
+                last[writer] = last[writer].max(told[writer] + 1);
+                let from = told[writer] + random.below(2 * PENDING_MAX) as u64;
+                let later = list.iter().filter(|(of, number)| *of == writer && *number > from);
+                let kept = pending.writers.get(&(writer as Rank)).map_or(0, BTreeMap::len);
+                was_full |= kept == PENDING_MAX;
+                match pending.after(writer as Rank, EPOCH, from) {
+                    Some(counted) => assert_eq!(counted, later.count() as u64, "seed {seed}"),
+                    None => assert!(was_full, "seed {seed}: there was nothing to join"),
+                }
+            }
+            let lengths = pending.writers.values().map(BTreeMap::len);
+            assert!(lengths.max().unwrap_or(0) <= PENDING_MAX, "seed {seed}");
+        }
+    }
+
+    /// COH-15.8: updates of the same bytes by two writers cross, those of others do not.
+    #[test]
+    fn pages_are_crossed_by_two_unknown_writers_of_the_same_bytes() {
+        let mut pending = PendingUpdates::default();
+        pending.add(origin(0, 3), 1, 0..100);
+        pending.add(origin(1, 5), 1, 100..200);
+        pending.add(origin(1, 5), 2, 0..100);
+        pending.add(origin(0, 4), 1, 50..60);
+        assert!(pending.doubtful(&known([9, 9])).is_empty());
+        pending.add(origin(1, 6), 1, 9..10);
+        let crossed = Runs::from_pages([(1, 0)]);
+        assert_eq!(pending.doubtful(&known([3, 0])), crossed);
+        assert_eq!(pending.doubtful(&known([0, 6])), crossed);
+        assert!(pending.doubtful(&known([2, 5])).is_empty());
+        pending.forget_known(&known([4, 6]));
+        assert!(pending.writers.is_empty() && pending.all.is_empty());
+    }
+
+    /// COH-10.6: a fetch puts the pages in doubt that updates of unknown intervals were for.
+    #[test]
+    fn fetched_pages_are_in_doubt_until_the_interval_is_known() {
+        let mut pending = PendingUpdates::default();
+        pending.add(origin(0, 3), 1, 4096..3 * 4096);
+        pending.doubt_fetched(1, &(2..9));
+        assert_eq!(pending.doubtful(&known([3, 0])), Runs::from_pages([(1, 2)]));
+        assert!(pending.doubtful(&known([2, 9])).is_empty());
+        pending.forget_known(&known([3, 0]));
+        assert!(pending.end_epoch(EPOCH).is_empty());
+        pending.add(origin(0, 4), 1, 0..8);
+        pending.doubt(origin(0, 4), 1, 0..1);
+        pending.doubt(UpdateOrigin { epoch: EPOCH + 1, ..origin(0, 5) }, 1, 8..9);
+        assert_eq!(pending.end_epoch(EPOCH), [Runs::from_pages([(1, 0)])]);
+        assert_eq!(pending.end_epoch(EPOCH + 1), [Runs::from_pages([(1, 8)])]);
+    }
+}

@@ -130,8 +130,8 @@ pub(crate) struct UpdateSender {
     offered: u64,
     /// Nodes that got everything that was written to a page in the open interval (COH-10.9).
     shares: BTreeMap<PageId, Vec<Rank>>,
-    /// Bytes of pages with twins that were sent in the open interval before its end. A twin may not
-    /// show that they have changed again (COH-10.15).
+    /// Bytes of pages with twins that updates or answers to fetches have sent in the open interval
+    /// before its end. A twin may not show that they have changed again (COH-10.15).
     early: BTreeMap<PageId, NumberSet>,
     /// Nodes that were named for a page whose twin will tell what was written.
     pushes: BTreeMap<PageId, Vec<Rank>>,
@@ -336,6 +336,19 @@ impl UpdateSender {
                 let early = self.early.entry((array, page)).or_default();
                 early.insert(common(bytes, &bytes_of(page)));
             }
+        }
+    }
+
+    /// Records what an answer to a fetch shows of the open interval. A twin may not show that these
+    /// bytes have changed again.
+    pub fn note_served(&mut self, id: PageId, now: &[u8], base: &Base<'_>) {
+        let Some(twin) = base.arrays.get(id.0).and_then(|array| array.twins.get(&id.1)) else {
+            return;
+        };
+        let start = bytes_of(id.1).start;
+        for run in diff::changed(twin, now) {
+            let early = self.early.entry(id).or_default();
+            early.insert(start + run.start as u64..start + run.end as u64);
         }
     }
 

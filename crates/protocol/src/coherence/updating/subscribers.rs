@@ -8,6 +8,7 @@ use crate::coherence::failing::doing::Doing;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::pages::table::Arrays;
+use crate::coherence::writes::Writes;
 use crate::wind::{Class, Refusal};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -18,8 +19,9 @@ pub(crate) fn take_subscription(
     id: ArrayId,
     change: SubscriptionChange,
     range: Range<u64>,
-    base: &mut Base<'_>,
+    w: &mut Writes<'_>,
 ) -> Result<(), Refusal> {
+    let Writes { updates, base, .. } = w;
     if base.arrays.is_over(id) {
         return Ok(()); // sent before its sender dropped the array (COH-14.4)
     }
@@ -34,8 +36,13 @@ pub(crate) fn take_subscription(
         match change {
             SubscriptionChange::Begin => {
                 let subscribers = &mut array.readers.entry(page).or_default().subscribers;
-                if !subscribers.contains(&from) {
-                    subscribers.push(from);
+                if subscribers.contains(&from) {
+                    continue;
+                }
+                subscribers.push(from);
+                if array.twins.contains_key(&page) {
+                    // The subscriber may hold bytes of this interval that its twin does not show.
+                    updates.sending.share_with_none((id, page));
                 }
             }
             SubscriptionChange::End => {

@@ -60,15 +60,15 @@ fn ring(nodes: u64, first: u64, count: u64) -> Vec<Vec<Op>> {
 #[test]
 fn many_steps_of_two_nodes_grow_nothing() {
     let [before, after] = grown(2, [1000, 100_000], |first, count| ring(2, first, count));
-    // The vectors' numbers are a little longer.
-    assert!(after.0 <= before.0 + 10 && before.0 < 60, "{before:?}, {after:?}");
+    // The numbers of vectors and of updates are a little longer.
+    assert!(after.0 <= before.0 + 12 && before.0 < 60, "{before:?}, {after:?}");
     assert!(after.1 <= 64 && before.1 <= 64, "{before:?}, {after:?}");
 }
 
 #[test]
 fn many_steps_of_a_ring_grow_nothing() {
     let [before, after] = grown(3, [1000, 30_000], |first, count| ring(3, first, count));
-    assert!(after.0 <= before.0 + 9 && before.0 < 90, "{before:?}, {after:?}");
+    assert!(after.0 <= before.0 + 12 && before.0 < 90, "{before:?}, {after:?}");
     assert!(after.1 <= 64 + 9 && before.1 <= 64 + 9, "{before:?}, {after:?}");
 }
 
@@ -99,7 +99,7 @@ fn a_writer_that_hears_nothing_keeps_a_bounded_number_of_intervals() {
         vec![writer, reader, third]
     };
     let [before, after] = grown(3, [4000, 20_000], programs);
-    assert!(after.0 <= before.0 + 9 && before.0 < 40, "{before:?}, {after:?}");
+    assert!(after.0 <= before.0 + 9 && before.0 < 50, "{before:?}, {after:?}");
     assert!(before.1 <= 1280, "{before:?}");
     assert_eq!(after.1, 0, "a barrier has told all");
 }
@@ -121,7 +121,7 @@ fn what_a_lost_notification_has_told_is_not_missed() {
         run(&mut cluster, written(y, 3), Vec::new());
         let body =
             cluster.channels.get_mut(&(0, 1)).and_then(Channel::arrive).expect("it was sent");
-        let token = cluster.call(1, |c, token, pages| c.acquire_from_team(&[body], token, pages));
+        let token = cluster.call(1, |c, token, pages| c.acquire_from_node(0, &body, token, pages));
         let error = cluster.nodes[1].outcomes.remove(&token).expect("an outcome").unwrap_err();
         assert!(error.to_string().contains("earlier notification"), "{error}");
         let seen = vec![Op::Barrier, Op::Expect(x, 2), Op::Expect(y, 3)];
