@@ -274,7 +274,8 @@ mod tests {
                 pending.count(origin(writer as Rank, interval));
                 list.push((writer, interval));
                 if random.chance(learns) {
-                    told[writer] = last[writer] - random.below(3).min(last[writer] as usize) as u64;
+                    let known_now = last[writer].saturating_sub(random.below(3) as u64);
+                    told[writer] = told[writer].max(known_now);
                     pending.forget_known(&known(told));
                 }
                 last[writer] = last[writer].max(told[writer] + 1);
