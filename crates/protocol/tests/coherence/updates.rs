@@ -684,3 +684,34 @@ fn subscription_ends_after_updates_that_are_not_used() {
         assert_eq!(read(&mut cluster, 1, 0), 42);
     }
 }
+
+/// COH-10.5, COH-10.13: once all readers are subscribed, an epoch of guards, updates and diffs
+/// changes no mapping and fetches no page. So a real machine makes no system call for memory, and
+/// takes no fault.
+#[test]
+fn epochs_with_updates_change_no_mapping_and_fetch_no_page() {
+    const PAGES: u64 = 12;
+    for seed in 0..5 {
+        let mut cluster = guarded(3, PAGES, Homes::Block, seed);
+        // Node 0 writes pages of all homes, so that the other nodes get updates and diffs.
+        (1..3).for_each(|rank| subscribe(&mut cluster, rank, pages(0..PAGES)));
+        let epoch = |cluster: &mut Cluster, value| {
+            write(cluster, 0, pages(0..PAGES), value);
+            barrier(cluster);
+            for (rank, page) in (1..3).flat_map(|rank| (0..PAGES).map(move |page| (rank, page))) {
+                assert_eq!(read(cluster, rank, page * PAGE as u64 + 8 * page), value);
+            }
+        };
+        let counts = |cluster: &Cluster| -> Vec<(u64, u64)> {
+            let of = |node: &Node| {
+                (node.machine.mapping_changes, node.coherence.statistics().fetched_pages)
+            };
+            cluster.nodes.iter().map(of).collect()
+        };
+        (1..4).for_each(|value| epoch(&mut cluster, value));
+        let before = counts(&cluster);
+        assert!(before.iter().all(|(changes, fetched)| *changes > 0 && *fetched > 0), "{before:?}");
+        (4..200).for_each(|value| epoch(&mut cluster, value));
+        assert_eq!(counts(&cluster), before, "seed {seed}");
+    }
+}

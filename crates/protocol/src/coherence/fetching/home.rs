@@ -6,7 +6,7 @@ use crate::coherence::codec::{Headline, PageRun, RequestedRun};
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
-use crate::coherence::pages::page::{PageId, PageState, ranges};
+use crate::coherence::pages::page::{PageId, PageState, bytes_of, ranges};
 use crate::coherence::updating::delivery::Delivery;
 use crate::coherence::updating::subscribers::{report_subscribers, take_demands};
 use crate::coherence::writes::Writes;
@@ -148,7 +148,7 @@ pub(crate) fn apply_diff(
     base.statistics.applied_diffs += changed.len() as u64;
     base.count_delivery(Delivery::HeaderThroughDiffDecode);
     diff::decode(body, |page, at, bytes| {
-        base.arrays.apply_change((id, page), at, bytes, pages);
+        base.arrays.apply_change(id, bytes_of(page).start + at as u64, bytes, pages);
         Ok(())
     })?;
     changed.into_iter().for_each(|page| base.arrays.note_change((id, page), base.clock.epoch));

@@ -250,18 +250,8 @@ pub(crate) fn serve_target(
     }
     if op.is_change() {
         let new = op.change(&old, operands);
-        for page in range {
-            let (of_page, part) = (bytes_of(page), common(&bytes, &bytes_of(page)));
-            let place = (part.start - offset) as usize..(part.end - offset) as usize;
-            let new = new.get(place).unwrap_or_default();
-            base.arrays.apply_change(
-                (array, page),
-                (part.start - of_page.start) as usize,
-                new,
-                pages,
-            );
-            base.arrays.note_change((array, page), base.clock.epoch);
-        }
+        base.arrays.apply_change(array, offset, &new, pages);
+        range.for_each(|page| base.arrays.note_change((array, page), base.clock.epoch));
         if pages.failure().is_some() {
             return Err(Refusal::NoRoom);
         }

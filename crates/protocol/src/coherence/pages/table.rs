@@ -4,8 +4,8 @@
 use crate::Rank;
 use crate::coherence::pages::array::Array;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
-use crate::coherence::pages::number_set::NumberSet;
-use crate::coherence::pages::page::{PageId, PageState, ranges};
+use crate::coherence::pages::number_set::{NumberSet, common};
+use crate::coherence::pages::page::{PageId, PageState, bytes_of, pages_of, ranges};
 use crate::coherence::statistics::ArrayStatistics;
 use crate::coherence::updating::delivery::Delivery;
 use crate::limits::PAGE;
@@ -260,13 +260,31 @@ impl Arrays {
         }
     }
 
-    /// Writes bytes of another node into a page, and into its twin, because they are not a change
-    /// of this node's.
-    pub fn apply_change(&mut self, id: PageId, at: usize, bytes: &[u8], pages: &mut dyn Pages) {
-        pages.merge(id.0, id.1 * PAGE as u64 + at as u64, bytes);
-        let twin = self.get_mut(id.0).and_then(|array| array.twins.get_mut(&id.1));
-        if let Some(part) = twin.and_then(|twin| twin.get_mut(at..at + bytes.len())) {
-            part.copy_from_slice(bytes);
+    /// Returns how many of the `len` bytes from the byte `at` of the array on are in copies of pages
+    /// that are valid here, up to the first page that is not.
+    pub fn valid_len(&self, id: ArrayId, at: u64, len: usize) -> usize {
+        let Some(array) = self.get(id) else { return 0 };
+        let bytes = at..at + len as u64;
+        let is_valid =
+            |page: &u64| matches!(array.state(*page), PageState::Read | PageState::Write);
+        let valid = pages_of(&bytes).take_while(is_valid).last();
+        valid.map_or(0, |last| (bytes_of(last).end.min(bytes.end) - at) as usize)
+    }
+
+    /// Writes bytes of another node into valid pages, from the byte `at` of the array on, and into
+    /// the pages' twins, because the bytes are not a change of this node's. A call for several
+    /// pages copies faster than one for each.
+    pub fn apply_change(&mut self, id: ArrayId, at: u64, bytes: &[u8], pages: &mut dyn Pages) {
+        pages.merge(id, at, bytes);
+        let Some(array) = self.get_mut(id).filter(|array| !array.twins.is_empty()) else { return };
+        let changed = at..at + bytes.len() as u64;
+        for (page, twin) in array.twins.range_mut(pages_of(&changed)) {
+            let (start, part) = (bytes_of(*page).start, common(&changed, &bytes_of(*page)));
+            let into = twin.get_mut((part.start - start) as usize..(part.end - start) as usize);
+            let from = bytes.get((part.start - at) as usize..(part.end - at) as usize);
+            if let (Some(into), Some(from)) = (into, from) {
+                into.copy_from_slice(from);
+            }
         }
     }
 

@@ -338,8 +338,8 @@ impl UpdateReceiver {
         }
     }
 
-    /// Applies bytes from a place in the array on, page by page, unless their interval is known
-    /// (COH-10.4).
+    /// Applies bytes from a place in the array on to the pages that are valid (COH-10.5), unless
+    /// their interval is known (COH-10.4). Bytes under live guards wait (COH-10.12).
     fn apply_range(
         &mut self,
         update: &Update,
@@ -353,17 +353,23 @@ impl UpdateReceiver {
         }
         let (mut at, mut rest) = (at, bytes);
         while !rest.is_empty() {
+            let valid = base.arrays.valid_len(update.head.array, at, rest.len());
             let left = PAGE - (at % PAGE as u64) as usize;
-            let (here, after) = rest.split_at(rest.len().min(left));
-            self.apply_to_page(update, at, here, base, pages);
+            let here = if valid > 0 { valid } else { rest.len().min(left) };
+            let (here, after) = rest.split_at(here);
+            if valid > 0 {
+                base.arrays.apply_change(update.head.array, at, here, pages);
+            } else {
+                self.apply_to_invalid(update, at, here, base, pages);
+            }
             at += here.len() as u64;
             rest = after;
         }
     }
 
-    /// Applies bytes to one page if it is valid (COH-10.5). Bytes under live guards wait
-    /// (COH-10.12).
-    fn apply_to_page(
+    /// Keeps bytes of one page that is not valid, or records that the page lacks them
+    /// (COH-10.5, COH-10.15).
+    fn apply_to_invalid(
         &mut self,
         update: &Update,
         at: u64,
@@ -374,9 +380,6 @@ impl UpdateReceiver {
         let id = (update.head.array, at / PAGE as u64);
         let Some(array) = base.arrays.get(id.0) else { return };
         match array.state(id.1) {
-            PageState::Read | PageState::Write => {
-                base.arrays.apply_change(id, (at % PAGE as u64) as usize, bytes, pages);
-            }
             PageState::Fetching | PageState::Stale if planted(Bug::UpdateFetching) => {
                 pages.merge(id.0, at, bytes);
             }

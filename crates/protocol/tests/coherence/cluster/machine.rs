@@ -12,6 +12,8 @@ pub struct Machine {
     view: BTreeMap<(ArrayId, u64), Access>,
     /// Number of times that threads which sleep on a page were woken.
     wakes: BTreeMap<(ArrayId, u64), u64>,
+    /// Number of changes of mappings: calls that a real machine makes by system calls.
+    pub mapping_changes: u64,
     /// Is `true` if the next change of pages fails. No change succeeds afterwards.
     pub fail_next: bool,
     failure: Option<String>,
@@ -24,6 +26,11 @@ impl Machine {
 
     /// Returns `true` if pages can be changed. The first failure maps all pages with their present
     /// bytes and wakes all sleeping threads.
+    fn remaps(&mut self) -> bool {
+        self.mapping_changes += 1;
+        self.works()
+    }
+
     fn works(&mut self) -> bool {
         if core::mem::take(&mut self.fail_next) {
             self.failure = Some("mprotect of 4096 bytes: out of mappings".into());
@@ -89,7 +96,7 @@ impl Pages for Machine {
 
     fn install(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
         assert!(pages.end as usize * PAGE <= self.alias[&array].len());
-        if !self.works() {
+        if !self.remaps() {
             return;
         }
         for page in pages {
@@ -99,7 +106,7 @@ impl Pages for Machine {
     }
 
     fn set_access(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
-        if !self.works() {
+        if !self.remaps() {
             return;
         }
         for page in pages {
@@ -112,7 +119,7 @@ impl Pages for Machine {
     }
 
     fn invalidate(&mut self, array: ArrayId, pages: Range<u64>) {
-        if !self.works() {
+        if !self.remaps() {
             return;
         }
         for page in pages {
