@@ -39,6 +39,8 @@ pub(crate) struct Layers<P> {
     pub unplaced: usize,
     /// Number of messages since the last turn whose senders may wait for this node.
     pub requests: usize,
+    /// Number of messages since the start to which bulk gives way (WIND-3.10).
+    pub urgent: u64,
     /// Time without a sign of life after which a peer counts as dead.
     pub failure_time: Duration,
 }
@@ -59,6 +61,7 @@ impl<P: Pages> Layers<P> {
             received: Vec::new(),
             unplaced: 0,
             requests: 0,
+            urgent: 0,
             failure_time,
         }
     }

@@ -87,6 +87,21 @@ impl MessagePurpose {
         )
     }
 
+    /// Returns `true` if bulk gives way to such messages while they come (WIND-3.10). Most messages
+    /// of shared arrays ask for bulk, or come with bulk for which the same threads wait.
+    #[must_use]
+    pub const fn is_urgent(self) -> bool {
+        matches!(
+            self,
+            MessagePurpose::Lock
+                | MessagePurpose::Put
+                | MessagePurpose::Get
+                | MessagePurpose::Atomic
+                | MessagePurpose::Message
+                | MessagePurpose::Other
+        )
+    }
+
     /// Returns the purpose of a message with this head.
     #[must_use]
     pub fn of(head: &[u8]) -> MessagePurpose {

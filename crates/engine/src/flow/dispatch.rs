@@ -71,7 +71,9 @@ impl<P: Pages> Handler for Layers<P> {
         head: &[u8],
         body: Delivered<'_>,
     ) -> Result<(), Refusal> {
-        self.requests += usize::from(MessagePurpose::of(head).is_request());
+        let purpose = MessagePurpose::of(head);
+        self.requests += usize::from(purpose.is_request());
+        self.urgent += u64::from(purpose.is_urgent());
         match rma::kind(head) {
             MessageKind::Coherence => match body {
                 Delivered::Placed(_) => self.coherence.arrived(from, number, head, &mut self.pages),

@@ -1,8 +1,9 @@
 //! Quota of bulk for each turn (WIND-3.10). The quota is small while small messages come and go,
 //! because nothing can overtake bulk that the kernel has, and the node receives nothing while it
-//! sends.
+//! sends. Only messages to which bulk gives way count.
 //!
-//! Bench cases: `mixed_lat` and `mixed_bw` (`bench wind`).
+//! Bench cases: `mixed_lat` and `mixed_bw` (`bench wind`), `fetch_bw` and `barrier_update` (`bench
+//! dsm`).
 
 use oikaze_protocol::limits::{
     BULK_A_TURN, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL_TIME, SMALL_RECENT_TIME,
@@ -13,9 +14,9 @@ use std::time::Duration;
 /// Quota of bulk for each turn, from the recent small messages.
 #[derive(Default)]
 pub(crate) struct BulkQuota {
-    /// Time at which a small message was delivered last.
+    /// Time at which a small message to which bulk gives way was delivered last.
     latest: Time,
-    /// Is `true` if a small message was delivered since a turn last asked for its share.
+    /// Is `true` if such a message was delivered since a turn last asked for its share.
     came: bool,
     /// Is `true` if the last turn left bulk to the next one.
     waited: bool,
@@ -53,7 +54,7 @@ impl Pace {
 }
 
 impl BulkQuota {
-    /// Called when a small message was delivered.
+    /// Called when a small message was delivered to which bulk gives way.
     pub fn small_came(&mut self, now: Time) {
         (self.latest, self.came) = (now, true);
     }
@@ -87,6 +88,29 @@ impl BulkQuota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Request;
+    use crate::tests::{Node, pair, run};
+    use oikaze_os::memory::Region;
+    use oikaze_protocol::rma::Rights;
+    use oikaze_protocol::wind::Body;
+
+    /// WIND-3.10: an arrival at a barrier comes with bulk for which the same threads wait.
+    #[test]
+    fn bulk_gives_way_to_puts_and_not_to_arrivals() {
+        let (mut a, mut b, mut now) = pair();
+        let share = |node: &mut Node, now| {
+            let quota = &mut node.engine.egress.quota;
+            quota.bulk_share(now).max(quota.bulk_share(now))
+        };
+        let barriers = [a.ask(Request::Barrier), b.ask(Request::Barrier)];
+        run(&mut a, &mut b, &mut now, |_| barriers.iter().all(|barrier| barrier.is_done()));
+        assert_eq!(share(&mut b, now), BULK_A_TURN);
+        let there = b.engine.memory().insert(Region::zeroed(8).unwrap(), Rights::ALL).unwrap();
+        let body = Body::Inline(vec![0; 8]);
+        let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
+        run(&mut a, &mut b, &mut now, |_| put.is_done());
+        assert!(share(&mut b, now) < BULK_A_TURN);
+    }
 
     /// WIND-3.10: among small messages, a fast machine sends more bulk per turn than a slow
     /// machine.

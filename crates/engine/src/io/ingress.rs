@@ -196,7 +196,8 @@ impl<'e, P: Pages> Receiver<'e, P> {
         };
         let Some(peer) = self.peers.touch(rank) else { return };
         let before = peer.connection.statistics();
-        let (new, delivered) = (before.datagrams_received, before.messages_delivered);
+        let urgent = self.layers.urgent;
+        let new = before.datagrams_received;
         let duplicates = before.duplicate_datagrams;
         peer.connection.receive_ahead(now, &view, path, self.layers);
         if view.is_handshake() {
@@ -204,7 +205,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
         }
         let after = peer.connection.statistics();
         self.was_a_peers = after.datagrams_received > new;
-        let has_delivered = after.messages_delivered > delivered;
+        let has_urgent = self.layers.urgent > urgent;
         if after.duplicate_datagrams > duplicates {
             // It opens, but anybody can have sent it (SEAL-5.1).
             return;
@@ -212,7 +213,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
         if congested {
             peer.connection.marked(view.header().lane());
         }
-        if view.header().lane() == Lane::Small && has_delivered {
+        if view.header().lane() == Lane::Small && has_urgent {
             self.quota.small_came(now);
         }
         self.ingress.shares.received(rank, view.len() as u64, now);
