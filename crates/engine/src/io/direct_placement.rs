@@ -7,6 +7,7 @@ use crate::layers::Layers;
 use crate::peers::Peers;
 use oikaze_os::net::{Predicted, Scattered};
 use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{BULK_FRAME_LEN, DATAGRAM_MAX, HEADER_LEN};
 use oikaze_protocol::wind::Expected;
 use oikaze_protocol::wire::View;
@@ -24,7 +25,7 @@ impl DirectPlacement {
     /// Predicts the next fragments of the message whose fragment arrived last, and the place of
     /// their bytes: as many as one call of the link receives. Only bytes that are admitted,
     /// permitted and not yet received are predicted. `tag` is the length of a seal's tag in bytes.
-    pub fn predict<P>(
+    pub fn predict<P: Pages>(
         &mut self,
         peers: &Peers,
         layers: &mut Layers<P>,
@@ -34,8 +35,11 @@ impl DirectPlacement {
         let expected = peers.get(rank)?.connection.expected(DATAGRAM_MAX)?;
         let Expected { message, offset, .. } = expected;
         let len = expected.bytes();
-        let segment = layers.rma.place_of(rank, message, offset, len, &layers.memory)?;
-        let place = layers.memory.scatter(segment)?;
+        let Layers { rma, coherence, pages, memory, .. } = layers;
+        let place = match rma.place_of(rank, message, offset, len, memory) {
+            Some(segment) => memory.scatter(segment)?,
+            None => memory.scatter_pages(coherence.place_of(rank, message, offset, len, pages)?)?,
+        };
         self.predicted = Some((rank, expected));
         Some(Predicted {
             head: HEADER_LEN + BULK_FRAME_LEN + expected.opening,
@@ -64,11 +68,16 @@ impl DirectPlacement {
 mod tests {
     use crate::tests::{Node, open, pair, step};
     use crate::{Request, Value};
+    use oikaze_os::features::DisabledFeatures;
+    use oikaze_os::memory::tracking::{SharedMemory, choose};
     use oikaze_os::memory::{Region, Registered};
+    use oikaze_protocol::coherence::{Access, Declaration, Element, Homes};
+    use oikaze_protocol::limits::PAGE;
     use oikaze_protocol::random::Random;
     use oikaze_protocol::rma::Rights;
     use oikaze_protocol::time::Time;
     use oikaze_protocol::wind::{Body, Segment};
+    use std::sync::Arc;
 
     const LEN: u64 = 200_000;
     /// Value of the bytes that no put may change.
@@ -322,5 +331,69 @@ mod tests {
                 .all(|byte| *byte == UNTOUCHED)
         );
         assert!(a.engine.link_mut().in_place > 20);
+    }
+
+    /// Declares an array of these pages on both nodes, all with their home on `b`. Returns its
+    /// memory on each.
+    fn declare(a: &mut Node, b: &mut Node, pages: u64, now: &mut Time) -> [Arc<SharedMemory>; 2] {
+        let tracker = choose(&DisabledFeatures::default()).unwrap().tracker;
+        let declaration = Declaration {
+            name: "fetched".to_owned(),
+            bytes: pages * PAGE as u64,
+            element: Element { kind: 1, size: 8 },
+            homes: Homes::Explicit(vec![1; pages as usize]),
+            ..Declaration::default()
+        };
+        let len = pages as usize * PAGE;
+        let declared = [&mut *a, &mut *b].map(|node| {
+            let memory = SharedMemory::new(0, "fetched", len, Arc::clone(&tracker)).unwrap();
+            let memory = Arc::new(memory);
+            let slot = node.engine.memory().insert_local(memory.alias_region()).unwrap();
+            node.engine.coherence().set_alias_region(0, slot);
+            node.engine.pages().insert(Arc::clone(&memory));
+            (memory, node.ask(Request::Declare(declaration.clone())))
+        });
+        crate::tests::run(a, b, now, |_| declared.iter().all(|(_, done)| done.is_done()));
+        declared.map(|(memory, _)| memory)
+    }
+
+    /// MEM-3.7, COH-3.3: pages that are on their way, over a wire that damages, repeats, reorders,
+    /// drops and injects datagrams.
+    #[test]
+    fn pages_are_received_into_their_place_and_are_right_once_they_are_valid() {
+        const PAGES: u64 = 150;
+        let mut in_place = 0;
+        for seed in 0..20 {
+            let (mut a, mut b, mut now) = pair();
+            let [here, home] = declare(&mut a, &mut b, PAGES, &mut now);
+            let expected: Vec<u8> = (0..PAGES * PAGE as u64).map(|at| byte(at, seed)).collect();
+            home.alias_region().write(0, &expected).unwrap();
+            a.engine.link_mut().scatters = true;
+            let mut random = random(seed);
+            let mut old = Vec::new();
+            let first = random(PAGES as usize / 2) as u64;
+            // The second touch joins the first one, and asks for pages on both sides of it.
+            let touch = |pages| Request::Touch { array: 0, pages, access: Access::Read };
+            let touches = [a.ask(touch(first..first + 70)), a.ask(touch(0..PAGES))];
+            let alias = here.alias_region();
+            // Node `a` receives, so it is the second one of this wire.
+            now = run(&mut b, &mut a, now, |a, _| {
+                harm(a, &mut old, &mut random);
+                let bytes = bytes(&alias, 0, PAGES * PAGE as u64);
+                for (page, (is, was)) in (0..).zip(bytes.chunks(PAGE).zip(expected.chunks(PAGE))) {
+                    let is_valid = a.engine.coherence().holds(0, page..page + 1, Access::Read);
+                    assert!(!is_valid || is == was, "{seed}: page {page}");
+                }
+                touches.iter().all(|touch| touch.is_done())
+            });
+            assert!(touches.iter().all(|touch| touch.outcome() == Some(Ok(Value::Done))));
+            assert!(a.engine.coherence().holds(0, 0..PAGES, Access::Read), "{seed}");
+            // Old datagrams change nothing in valid pages.
+            open(&a.engine.link_mut().from).extend(old.iter().cloned());
+            a.turn(now);
+            assert!(bytes(&alias, 0, PAGES * PAGE as u64) == expected, "{seed}: old datagrams");
+            in_place += a.engine.link_mut().in_place;
+        }
+        assert!(in_place > 1000, "{in_place} datagrams came to their place");
     }
 }

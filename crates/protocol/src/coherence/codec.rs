@@ -2,7 +2,7 @@
 //! every field is checked (COH-9.1).
 
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::fetching::limits::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
+use crate::coherence::fetching::limits::{FETCH_PAGES_MAX, FETCH_RUNS_MAX};
 use crate::coherence::fetching::target_op::TargetOp;
 use crate::coherence::updating::head::UpdateHead;
 use crate::rma::MessageKind;
@@ -254,7 +254,7 @@ impl PageRun {
 
 /// Lowest bit of the number of demanded pages in the first field of a fetch.
 const DEMANDED_SHIFT: u32 = 48;
-const _: () = assert!(FETCH_RUN_MAX < 1 << 16);
+const _: () = assert!(FETCH_PAGES_MAX < 1 << 16);
 
 impl RequestedRun {
     fn fields(self) -> [u64; 3] {
@@ -291,7 +291,7 @@ impl RequestedRun {
         loop {
             let PageRun { array, count, first, id } = next.pages;
             pages += count.min(FETCH_PAGES_MAX + 1);
-            if count > FETCH_RUN_MAX || next.demanded > count || pages > FETCH_PAGES_MAX {
+            if next.demanded > count || pages > FETCH_PAGES_MAX {
                 return Err(Refusal::Malformed);
             }
             runs.try_push(next).map_err(|_| Refusal::Malformed)?;

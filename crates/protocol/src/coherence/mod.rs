@@ -21,7 +21,7 @@ mod updating;
 mod writes;
 
 pub use codec::{KIND, purpose};
-pub use fetching::limits::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX, PREFETCH_PAGES_MAX};
+pub use fetching::limits::{FETCH_PAGES_MAX, FETCH_RUNS_MAX, PREFETCH_PAGES_MAX};
 pub use fetching::target_op::TargetOp;
 pub use gathering::agreement::{AXES_MAX, REDUCE_MAX, SAME_CALLS, remedy_of};
 pub use gathering::gather::both_wrote;

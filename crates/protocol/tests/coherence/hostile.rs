@@ -5,7 +5,7 @@ mod updates;
 
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Node};
-use oikaze_protocol::coherence::{CoherenceError, CoherenceEvent, KIND, Value};
+use oikaze_protocol::coherence::{CoherenceError, CoherenceEvent, FETCH_PAGES_MAX, KIND, Value};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::{Admission, Refusal, Token};
@@ -59,7 +59,8 @@ fn what_is_wrong_is_refused_with_its_reason() {
     assert_eq!(tell(1, [run(0, 1), 0, 0], &[]), Err(Refusal::NotPermitted));
     assert_eq!(tell(1, [run(0, 2), u64::MAX, 0], &[]), Err(Refusal::OutOfBounds));
     assert_eq!(tell(1, [run(0, 0), 3, 0], &[]), Err(Refusal::OutOfBounds));
-    assert_eq!(tell(1, [run(0, 33), 3, 0], &[]), Err(Refusal::Malformed));
+    let most = u64::from(FETCH_PAGES_MAX);
+    assert_eq!(tell(1, [run(0, most + 1), 3, 0], &[]), Err(Refusal::Malformed));
     // Pages that this node has not requested.
     assert_eq!(tell(2, [run(0, 1), 0, 0], &[0; PAGE]), Err(Refusal::UnknownObject));
     // Diffs of a page with another home, with a run that leaves the page, and with a run that is

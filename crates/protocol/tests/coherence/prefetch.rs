@@ -5,8 +5,8 @@ use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Node};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    Access, CoherenceStatistics, FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX, Homes, KIND,
-    PREFETCH_PAGES_MAX, Value,
+    Access, CoherenceStatistics, FETCH_PAGES_MAX, FETCH_RUNS_MAX, Homes, KIND, PREFETCH_PAGES_MAX,
+    Value,
 };
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::{Body, Message, Refusal, Token};
@@ -224,22 +224,20 @@ fn fetch_with_a_wrong_run_is_refused_and_serves_nothing() {
     let mut cluster = Cluster::with_array(3, 9, 900);
     let far = 300 - 2;
     let runs = |count: usize, run: [u8; 3]| run.repeat(count);
-    let most = FETCH_RUN_MAX as u8;
-    let cases: [(u64, u64, Vec<u8>, Refusal); 11] = [
+    let eighth = (FETCH_PAGES_MAX / 8) as u8;
+    // As LEB128 numbers.
+    let [all, more] = [0, 1].map(|low| [low | 0x80, (FETCH_PAGES_MAX >> 7) as u8]);
+    let cases: [(u64, u64, Vec<u8>, Refusal); 12] = [
         // More demanded pages than pages, in the first run and in a later one.
         (packed(1, 2), 7, vec![], Refusal::Malformed),
         (packed(1, 1), 7, vec![0, 1, 2], Refusal::Malformed),
         // A run that is cut off, without a page, too long, or one run or one page too many.
         (packed(1, 1), 7, vec![0, 1], Refusal::Malformed),
         (packed(1, 1), 7, vec![0, 0, 0], Refusal::OutOfBounds),
-        (packed(1, 1), 7, vec![0, most + 1, 1], Refusal::Malformed),
+        (packed(1, 1), 7, [&[0], &more[..], &[1]].concat(), Refusal::Malformed),
         (packed(1, 1), 7, runs(FETCH_RUNS_MAX, [1, 1, 1]), Refusal::Malformed),
-        (
-            packed(1, 1),
-            7,
-            runs((FETCH_PAGES_MAX / FETCH_RUN_MAX) as usize, [0, most, most]),
-            Refusal::Malformed,
-        ),
+        (packed(1, 1), 7, [&[0], &all[..], &[1]].concat(), Refusal::Malformed),
+        (packed(1, 1), 7, runs(8, [0, eighth, eighth]), Refusal::Malformed),
         // Numbers beyond the last one.
         (packed(1, 1), u64::MAX, vec![0, 1, 1], Refusal::Malformed),
         // A run that another node is home of, one that begins behind the end, and one that no
@@ -258,8 +256,8 @@ fn fetch_with_a_wrong_run_is_refused_and_serves_nothing() {
     assert_eq!(statistics(&cluster, 1).served_pages, 0);
     // At its limits, a request is served, with one answer for each run.
     let node = &mut cluster.nodes[1];
-    let body = runs((FETCH_PAGES_MAX / FETCH_RUN_MAX) as usize - 1, [0, most, 0]);
-    let first = packed(u64::from(FETCH_RUN_MAX), 1);
+    let body = runs(7, [0, eighth, 0]);
+    let first = packed(eighth.into(), 1);
     let result = node.coherence.receive(0, &head(FETCH, [first, 300, 5]), &body, &mut node.machine);
     assert_eq!(result, Ok(()));
     let answers = take_messages(&mut cluster, 1, PAGES);

@@ -297,11 +297,23 @@ impl RegionTable {
 
     /// Returns bytes to be received into directly, held in place until the [`Scatter`] is dropped.
     /// Returns `None` as for [`RegionTable::gather`], and if the memory was lent for reading. Also
-    /// returns `None` for shared arrays, whose pages must never hold unverified bytes.
+    /// returns `None` for shared arrays, whose pages must not hold unverified bytes.
     #[must_use]
     pub fn scatter(&self, segment: Segment) -> Option<Scatter> {
+        self.scatter_into(segment, false)
+    }
+
+    /// As [`scatter`](Self::scatter), for pages of a shared array that are on their way to this
+    /// node. They are not mapped, so no thread sees unverified bytes (COH-3.3).
+    #[must_use]
+    pub fn scatter_pages(&self, segment: Segment) -> Option<Scatter> {
+        self.scatter_into(segment, true)
+    }
+
+    fn scatter_into(&self, segment: Segment, is_array: bool) -> Option<Scatter> {
         let region = self.region(segment.region)?;
-        if region.kind() == RegionKind::Alias || !region.rights().contains(Rights::WRITE) {
+        let is_fit = (region.kind() == RegionKind::Alias) == is_array;
+        if !is_fit || !region.rights().contains(Rights::WRITE) {
             return None;
         }
         let (at, hold) = region.hold(segment.offset, segment.len).ok()?;

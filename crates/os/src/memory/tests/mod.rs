@@ -313,4 +313,8 @@ fn a_scatter_leads_into_what_may_be_written_and_nowhere_else() {
     };
     let alias = table.insert_local(alias).unwrap();
     assert!(table.scatter(at(alias, 0, 8)).is_none(), "a shared array");
+    assert!(table.scatter_pages(at(alias, 0, 8)).is_some());
+    assert!(table.scatter_pages(at(alias, 60, 8)).is_none());
+    let other = table.insert(Region::private(100).unwrap(), Rights::ALL).unwrap().slot;
+    assert!(table.scatter_pages(at(other, 0, 8)).is_none(), "no array");
 }

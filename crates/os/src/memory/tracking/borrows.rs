@@ -305,6 +305,14 @@ impl Borrows {
         unmap()
     }
 
+    /// Returns `true` if bytes of a fetch of these pages would all go to memory at once.
+    pub(super) fn hold_nothing_of(&self, pages: &Range<u64>) -> bool {
+        let pages = pages.start as usize..pages.end as usize;
+        let bytes = pages.start.saturating_mul(PAGE)..pages.end.saturating_mul(PAGE);
+        let held = self.lock();
+        held.covered(&bytes, Incoming::Fetched).is_empty() && !held.pending.touches(pages)
+    }
+
     /// Returns `true` if any byte of these pages waits for a guard to end.
     pub(super) fn has_pending(&self, pages: Range<u64>) -> bool {
         self.lock().pending.touches(pages.start as usize..pages.end as usize)

@@ -157,6 +157,11 @@ impl Pages for PageSet {
         self.change(array, |m| m.merge(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
     }
 
+    fn may_receive(&mut self, array: ArrayId, pages: Range<u64>) -> bool {
+        let is_sound = self.failure.get().is_none();
+        is_sound && self.arrays.get(&array).is_some_and(|memory| memory.may_receive(pages))
+    }
+
     fn has_pending(&self, array: ArrayId, pages: Range<u64>) -> bool {
         self.arrays.get(&array).is_some_and(|memory| memory.has_pending(pages))
     }

@@ -438,6 +438,12 @@ impl SharedMemory {
         self.place(offset, bytes, Incoming::Fetched)
     }
 
+    /// Returns `true` if bytes of unmapped pages may be received directly into the alias, because
+    /// none of them would have to wait for guards to end.
+    pub(super) fn may_receive(&self, pages: Range<u64>) -> bool {
+        self.borrows.hold_nothing_of(&pages) && self.populate(pages).is_ok()
+    }
+
     /// As [`write`](Self::write), for a diff to pages whose home is here: all bytes under live
     /// guards wait.
     pub(super) fn merge(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
@@ -485,13 +491,14 @@ impl AliasBytes for SharedMemory {
     fn store(&self, at: usize, bytes: &[u8]) {
         if at.checked_add(bytes.len()).is_some_and(|end| end <= self.alias.len()) {
             // SAFETY: inside the alias; `place` has allocated its memory, so no SIGBUS. The
-            // registry calls this only for bytes that no live guard has shown.
+            // registry calls this only for bytes that no live guard has shown. The source may be
+            // in the alias, too.
             unsafe {
-                ptr::copy_nonoverlapping(
-                    bytes.as_ptr(),
-                    self.alias.base().as_ptr().add(at),
-                    bytes.len(),
-                )
+                let place = self.alias.base().as_ptr().add(at);
+                // The bytes may have been received directly into place.
+                if !ptr::eq(bytes.as_ptr(), place) {
+                    ptr::copy(bytes.as_ptr(), place, bytes.len());
+                }
             };
         }
     }
@@ -591,6 +598,22 @@ mod tests {
         let (a, b) = (memory.slice::<f32>(9..11).unwrap(), memory.slice::<f32>(0..20).unwrap());
         assert_eq!((a[0], a[1], b[10]), (1.0, 2.0, 2.0));
         assert_eq!(memory.borrows().count(), 2);
+    }
+
+    /// COH-3.9: bytes of a fetch wait for a guard that has shown the page.
+    #[test]
+    fn pages_that_a_guard_has_shown_receive_nothing_directly() {
+        let memory = array(8 * PAGE).unwrap();
+        memory.install(0..3, Access::Read).unwrap();
+        let guard = memory.slice::<u8>(PAGE..PAGE + 10).unwrap();
+        assert!(memory.may_receive(0..3), "no page was invalidated while the guard lived");
+        memory.invalidate(0..3).unwrap();
+        assert!(memory.may_receive(0..1) && memory.may_receive(2..6));
+        assert!(!memory.may_receive(0..2) && !memory.may_receive(1..3));
+        memory.write(PAGE, &[9]).unwrap();
+        drop(guard);
+        assert!(memory.may_receive(0..3));
+        assert_eq!(blocks(&memory), 6 * PAGE, "there is memory for what is received");
     }
 
     #[test]

@@ -3,12 +3,12 @@
 
 use crate::Rank;
 use crate::coherence::codec::{Headline, PageRun, RequestedRun};
-use crate::coherence::fetching::limits::FETCH_RUN_MAX;
+use crate::coherence::fetching::limits::{FETCH_PAGES_MAX, MAPPED_TOGETHER};
 use crate::coherence::fetching::runs::{FetchCause, Fetches, Run, RunPage, Wanted};
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::array::Array;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
-use crate::coherence::pages::page::{PageId, PageState, ranges};
+use crate::coherence::pages::page::{PageId, PageState, pages_of, ranges};
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::updating::delivery::Delivery;
 use crate::coherence::writes::Writes;
@@ -61,7 +61,7 @@ impl Fetches {
             return true;
         }
         let reach = match within {
-            Some(end) => end.saturating_sub(first).clamp(1, u64::from(FETCH_RUN_MAX)),
+            Some(end) => end.saturating_sub(first).clamp(1, u64::from(FETCH_PAGES_MAX)),
             None => u64::from(known.streams.reach(first)),
         };
         let count = run_of_invalid(known, first, reach).max(1);
@@ -185,6 +185,23 @@ impl Fetches {
         Ok(())
     }
 
+    /// Returns where bytes of an answer would be placed now: the array and the range of its bytes.
+    pub fn place_of(
+        &self,
+        from: Rank,
+        number: u64,
+        offset: u64,
+        len: u64,
+    ) -> Option<(ArrayId, Range<u64>)> {
+        let run = self.runs.get(self.answers.get(&(from, number))?)?;
+        let part = offset..offset.checked_add(len)?;
+        let touched = pages_of(&part);
+        let slots = run.slots.get(touched.start as usize..touched.end as usize)?;
+        let start = run.pages.first * PAGE as u64;
+        let is_open = !slots.is_empty() && slots.iter().all(|slot| !slot.decided);
+        is_open.then(|| (run.pages.array, start + part.start..start + part.end))
+    }
+
     /// Places bytes of an answer.
     pub fn place(
         &mut self,
@@ -221,7 +238,29 @@ impl Fetches {
             rest = after;
         }
         write_part(pages, array, first, bytes, start, &undecided);
-        self.decide_filled(id, touched, false, w, pages);
+        self.decide_touched(id, touched, w, pages);
+    }
+
+    /// Decides the pages of a run for which bytes have come: all of a part that is whole, and
+    /// those that are wanted at once.
+    fn decide_touched(
+        &mut self,
+        number: u64,
+        touched: Range<usize>,
+        w: &mut Writes<'_>,
+        pages: &mut dyn Pages,
+    ) {
+        let mut at = touched.start;
+        while at < touched.end {
+            let Some(run) = self.runs.get(&number) else { return };
+            let begin = at - at % MAPPED_TOGETHER;
+            let part = begin..run.slots.len().min(begin + MAPPED_TOGETHER);
+            let slots = run.slots.get(part.clone()).unwrap_or_default();
+            let is_whole = slots.iter().all(|slot| slot.filled >= PAGE);
+            let some = at..touched.end.min(part.end);
+            at = part.end;
+            self.decide_filled(number, if is_whole { part } else { some }, is_whole, w, pages);
+        }
     }
 
     /// Called when a fragmented answer is whole.

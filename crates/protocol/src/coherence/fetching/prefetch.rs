@@ -3,9 +3,7 @@
 
 use crate::Rank;
 use crate::coherence::fetching::fetch::run_of_invalid;
-use crate::coherence::fetching::limits::{
-    FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX, PREFETCH_PAGES_MAX,
-};
+use crate::coherence::fetching::limits::{FETCH_PAGES_MAX, FETCH_RUNS_MAX, PREFETCH_PAGES_MAX};
 use crate::coherence::fetching::runs::{FetchCause, Fetches};
 use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::pages::page::PageState;
@@ -102,7 +100,7 @@ impl Fetches {
                     range.start += 1;
                     continue;
                 }
-                let reach = (range.end - first).min(u64::from(FETCH_RUN_MAX));
+                let reach = (range.end - first).min(u64::from(FETCH_PAGES_MAX));
                 let count = run_of_invalid(known, first, reach).max(1);
                 range.start += count;
                 let home = known.home(first);

@@ -2,7 +2,7 @@
 
 use crate::Rank;
 use crate::coherence::codec::PageRun;
-use crate::coherence::fetching::limits::FETCH_RUN_MAX;
+use crate::coherence::fetching::limits::FETCH_PAGES_MAX;
 use crate::coherence::pages::machine::{Access, ArrayId};
 use crate::coherence::pages::page::PageId;
 use crate::limits::PAGE;
@@ -130,7 +130,7 @@ impl Fetches {
 
     /// Returns the number of the run that brings a page.
     pub fn run_of(&self, (array, page): PageId) -> Option<u64> {
-        let nearest = page.saturating_sub(u64::from(FETCH_RUN_MAX) - 1);
+        let nearest = page.saturating_sub(u64::from(FETCH_PAGES_MAX) - 1);
         let near = self.by_first.range((array, nearest, 0)..=(array, page, u64::MAX));
         near.rev().map(|(_, _, number)| *number).find(|number| {
             let run = self.runs.get(number);

@@ -1,6 +1,6 @@
 //! Sequences of faults, from which a fetch learns how far to read ahead (COH-3.4).
 
-use crate::coherence::fetching::limits::FETCH_RUN_MAX;
+use crate::coherence::fetching::limits::READ_AHEAD_MAX;
 use alloc::vec::Vec;
 
 /// Maximum number of sequences of faults that are followed at a time, per array.
@@ -24,7 +24,7 @@ impl Streams {
     /// Returns how many pages a fault on `page` should fetch.
     pub fn reach(&mut self, page: u64) -> u32 {
         let run = match self.0.iter().position(|stream| stream.next == page) {
-            Some(found) => self.0.remove(found).run.saturating_mul(2).min(FETCH_RUN_MAX),
+            Some(found) => self.0.remove(found).run.saturating_mul(2).min(READ_AHEAD_MAX),
             None => 1,
         };
         if self.0.len() == STREAMS {

@@ -8,10 +8,11 @@ use crate::coherence::gathering::end::DoomedCollective;
 use crate::coherence::mailbox::{CONTROL_MAX, Mailbox, Posted, Purpose};
 use crate::coherence::order::Coherence;
 use crate::coherence::pages::machine::Pages;
+use crate::coherence::pages::page::pages_of;
 use crate::coherence::types::CoherenceEvent;
 use crate::coherence::updating::subscribers::{take_subscribers, take_subscription};
 use crate::coherence::updating::updates::Updates;
-use crate::wind::{Admission, Message, Nonsense, Refusal, Token};
+use crate::wind::{Admission, Message, Nonsense, Refusal, Segment, Token};
 
 impl Coherence {
     /// Returns `true` if this is the token of a message that coherence posted. The engine then
@@ -79,6 +80,24 @@ impl Coherence {
             up.fetches.place(from, number, offset, bytes, &mut w, pages);
         }
         self.settle(pages);
+    }
+
+    /// Returns where bytes of an admitted message would be placed now, if the network may receive
+    /// them there directly: into pages on their way to this node, which no thread sees before all
+    /// of their bytes have come. [`Self::place`] writes the bytes there and nowhere else
+    /// (MEM-3.7).
+    pub fn place_of(
+        &self,
+        from: Rank,
+        number: u64,
+        offset: u64,
+        len: u64,
+        pages: &mut dyn Pages,
+    ) -> Option<Segment> {
+        let (array, bytes) = self.fetches.place_of(from, number, offset, len)?;
+        let region = self.arrays.region(array)?;
+        let is_free = pages.may_receive(array, pages_of(&bytes));
+        is_free.then_some(Segment { region, offset: bytes.start, len })
     }
 
     /// Called when a message admitted with [`Admission::Place`] is whole.

@@ -39,6 +39,11 @@ pub trait Pages {
     fn merge(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
         self.write(array, offset, bytes);
     }
+    /// Returns `true` if the network may receive bytes of a fetch directly into these pages of the
+    /// alias, which are not mapped. It may not if guards show bytes of them (COH-3.9).
+    fn may_receive(&mut self, _array: ArrayId, _pages: Range<u64>) -> bool {
+        false
+    }
     /// Returns `true` if bytes that were merged into these pages wait for the end of guards.
     fn has_pending(&self, _array: ArrayId, _pages: Range<u64>) -> bool {
         false
