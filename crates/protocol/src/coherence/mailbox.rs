@@ -6,10 +6,12 @@ use crate::coherence::codec::Headline;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::gathering::tree::Ranks;
 use crate::coherence::pages::machine::ArrayId;
+use crate::coherence::pages::page::pages_of;
 use crate::coherence::types::{CoherenceError, CoherenceEvent, Value};
 use crate::wind::{Body, Charge, Class, Message, Nonsense, Refusal, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Top byte of the tokens of messages that coherence posts.
 const TOKENS: u64 = 0xC0 << 56;
@@ -78,6 +80,17 @@ impl Purpose {
 pub(crate) struct Posted {
     pub to: Rank,
     pub purpose: Purpose,
+    /// Pages of the array that are read from memory when the message is sent, and again when it is
+    /// retransmitted.
+    pages: Range<u64>,
+}
+
+impl Posted {
+    /// Returns the array and the pages whose memory is read while the message is on its way.
+    pub fn reads(&self) -> Option<(ArrayId, Range<u64>)> {
+        let array = self.purpose.reads().filter(|_| !self.pages.is_empty())?;
+        Some((array, self.pages.clone()))
+    }
 }
 
 /// Diff messages that are not settled.
@@ -290,7 +303,11 @@ impl Mailbox {
         }
         // The acknowledgement itself is waited for.
         let urgent = matches!(purpose, Purpose::Diff | Purpose::LastDeparture);
-        self.posted.0.push_back((number, Posted { to, purpose }));
+        let pages = match &body {
+            Body::Segment(read) => pages_of(&(read.offset..read.offset.saturating_add(read.len))),
+            _ => 0..0,
+        };
+        self.posted.0.push_back((number, Posted { to, purpose, pages }));
         let (head, token, charge) = (head.write(), Token(TOKENS | number), Charge::Nothing);
         self.out.push_back((to, Message { class, urgent, charge, head, body, token }));
     }
@@ -322,7 +339,7 @@ impl Mailbox {
     pub fn forget_posted(&mut self, dead: Rank) -> bool {
         let Mailbox { posted, diffs, .. } = self;
         let mut has_changes = false;
-        posted.0.retain(|(number, Posted { to, purpose })| {
+        posted.0.retain(|(number, Posted { to, purpose, .. })| {
             if *to == dead && matches!(purpose, Purpose::Diff) {
                 diffs.remove(*number, dead);
                 has_changes = true;
@@ -360,6 +377,11 @@ impl Mailbox {
     /// Returns `true` if a message is not settled for which `is_meant` is true.
     pub fn has_posted(&self, is_meant: impl Fn(&Posted) -> bool) -> bool {
         self.posted.0.iter().any(|(_, posted)| is_meant(posted))
+    }
+
+    /// Returns what messages on their way read from memory.
+    pub fn reads(&self) -> impl Iterator<Item = (ArrayId, Range<u64>)> + '_ {
+        self.posted.0.iter().filter_map(|(_, posted)| posted.reads())
     }
 
     /// Returns the number of the next message.

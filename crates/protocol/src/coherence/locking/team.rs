@@ -98,7 +98,10 @@ impl core::hash::Hash for TeamGrant {
 
 impl TeamAcquires {
     pub fn cancel(&mut self, token: Token) {
-        // The node still learns the intervals, which other threads may rely on.
+        // A notification is left to the next wait for it. What a barrier of a team has told is
+        // still learnt, because other threads may rely on it.
+        let is_notified = |one: &TeamAcquire| one.grants.iter().any(|one| one.notifier.is_some());
+        self.0.retain(|one| one.token != token || !is_notified(one));
         self.0.iter_mut().filter(|one| one.token == token).for_each(|one| one.token = Token::NONE);
     }
 

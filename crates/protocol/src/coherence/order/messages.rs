@@ -12,6 +12,7 @@ use crate::coherence::pages::page::pages_of;
 use crate::coherence::types::CoherenceEvent;
 use crate::coherence::updating::subscribers::{take_subscribers, take_subscription};
 use crate::coherence::updating::updates::Updates;
+use crate::coherence::writes::Writes;
 use crate::wind::{Admission, Message, Nonsense, Refusal, Segment, Token};
 
 impl Coherence {
@@ -124,7 +125,10 @@ impl Coherence {
 
     /// Called when a message posted here is settled at its receiver.
     pub fn acknowledged(&mut self, token: Token, pages: &mut dyn Pages) {
-        Mailbox::number(token).and_then(|number| self.mail.take_posted(number));
+        if let Some(posted) = Mailbox::number(token).and_then(|n| self.mail.take_posted(n)) {
+            let Writes { updates, base, .. } = self.parts().1;
+            updates.sending.note_read(&posted, &base);
+        }
         self.collectives.end_leaving(&mut self.mail);
         self.settle(pages);
     }
@@ -139,7 +143,7 @@ impl Coherence {
 
     /// Ends what depends on a message that was refused.
     fn take_refusal(&mut self, posted: Posted, refusal: Refusal, pages: &mut dyn Pages) {
-        let Posted { to, purpose } = posted;
+        let Posted { to, purpose, .. } = posted;
         if let Some(doing) = purpose.needed_by() {
             self.failing.break_down(&doing, to, refusal);
         }
@@ -235,7 +239,7 @@ impl Coherence {
                 receiving.take(from, head, body, feeds, &mut w.base, pages)
             }
             Headline::Subscribe { array, change, first, count } => {
-                take_subscription(from, array, change, first..first + count, &mut w)
+                take_subscription(from, array, change, first..first + count, &mut w.base)
             }
             Headline::Subscribers { array } => take_subscribers(from, array, body, &mut w.base),
             Headline::Target { array, op, offset, id } => {

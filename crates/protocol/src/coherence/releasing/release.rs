@@ -6,12 +6,15 @@ use crate::coherence::base::Base;
 use crate::coherence::clock::notices::{OwnedBytes, Runs, Shared};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
-use crate::coherence::mailbox::{Mailbox, Purpose, UnsettledDiffs};
+#[cfg(test)]
+use crate::coherence::mailbox::UnsettledDiffs;
+use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::page::{PageId, PageState, ranges};
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::releasing::guards::Guards;
+use crate::coherence::updating::page_sets::PageSets;
 use crate::coherence::updating::send::CountedUpdates;
 use crate::coherence::updating::updates::Updates;
 use crate::limits::PAGE;
@@ -95,11 +98,17 @@ struct Parcels {
     bodies: BTreeMap<(ArrayId, Rank), Vec<u8>>,
     /// Homes to which earlier changes were still on their way when this collection began.
     behind: BTreeSet<Rank>,
+    /// Pages that messages on their way read from memory, before this collection began. Their
+    /// receivers may get bytes that the twins of these pages do not show (COH-10.21).
+    read: PageSets,
 }
 
 impl Parcels {
-    fn new(sends_updates: bool, diffs: &UnsettledDiffs) -> Parcels {
-        Parcels { sends_updates, bodies: BTreeMap::new(), behind: diffs.homes().collect() }
+    fn new(sends_updates: bool, mail: &Mailbox) -> Parcels {
+        let mut read = PageSets::default();
+        mail.reads().for_each(|(array, pages)| read.insert(array, pages));
+        let behind = mail.diffs.homes().collect();
+        Parcels { sends_updates, bodies: BTreeMap::new(), behind, read }
     }
 }
 
@@ -190,6 +199,7 @@ impl Releasing {
             pages.set_access(array, range, Access::Read);
         }
         self.guards.withhold_live(&dirty, &mut updates.sending);
+        let mut parcels = Parcels::new(sends, base.mail);
         if sends {
             updates.sending.send_offers(base, pages);
         } else {
@@ -201,14 +211,13 @@ impl Releasing {
         // A reader of these pages lacks what went home early.
         written.iter().for_each(|id| updates.sending.share_with_none(*id));
         let mut homed: Vec<PageId> = Vec::new();
-        let mut parcels = Parcels::new(sends, &base.mail.diffs);
         for id in dirty {
             let Some(array) = base.arrays.get_mut(id.0) else { continue };
             if array.state(id.1) == PageState::HomeWrite {
                 array.set(id.1, PageState::HomeRead);
                 homed.push(id);
                 written.insert(id);
-                self.share_home_changes(id, sends, updates, base, pages);
+                self.share_home_changes(id, &parcels, updates, base, pages);
             } else {
                 array.set(id.1, PageState::Read);
                 let keeps_twin = self.is_written_on(id, base);
@@ -248,7 +257,7 @@ impl Releasing {
     fn share_home_changes(
         &mut self,
         id: PageId,
-        sends: bool,
+        parcels: &Parcels,
         updates: &mut Updates,
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
@@ -263,7 +272,10 @@ impl Releasing {
         };
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
-        if sends {
+        if parcels.read.contains(id) {
+            updates.sending.share_with_none(id);
+        }
+        if parcels.sends_updates {
             let mut runs = diff::changed(&twin, &now);
             runs.extend(updates.sending.take_early(id));
             diff::merge(&mut runs);
@@ -303,6 +315,10 @@ impl Releasing {
         let mut runs = twin.as_ref().map_or_else(Vec::new, |twin| diff::changed(twin, &now));
         runs.extend(updates.sending.take_early(id));
         diff::merge(&mut runs);
+        if twin.is_some() && parcels.read.contains(id) {
+            updates.sending.share_with_none(id);
+        }
+        let is_hidden = runs.is_empty() && updates.sending.is_shared_with_none(id);
         match parcels.sends_updates {
             _ if runs.is_empty() => {}
             true => updates.sending.send_changes(id, &runs, &now, base),
@@ -317,7 +333,7 @@ impl Releasing {
         let is_changed = diff::encode_runs(id.1, &runs, &now, parcel);
         keep_twin(id, keeps_twin && twin.is_some(), now, base.arrays);
         if !is_changed {
-            return false;
+            return is_hidden;
         }
         base.statistics.diffs += 1;
         if parcel.len() >= DIFF_BODY {
@@ -370,7 +386,7 @@ impl Releasing {
         for (array, range) in ranges(all) {
             pages.invalidate(array, range);
         }
-        let mut parcels = Parcels::new(false, &base.mail.diffs);
+        let mut parcels = Parcels::new(false, base.mail);
         for id in dirty {
             base.arrays.dirty.remove(&id);
             if self.parcel(id, false, &mut parcels, updates, base, pages) {

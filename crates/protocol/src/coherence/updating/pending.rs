@@ -222,19 +222,14 @@ impl PendingUpdates {
     }
 }
 
-/// Joins the two oldest intervals of a writer, if they are of one epoch.
+/// Joins the two oldest intervals of a writer that are of one epoch.
 fn join_oldest(intervals: &mut BTreeMap<(u64, u64), Pending>) {
-    let Some(((epoch, last), mut oldest)) = intervals.pop_first() else { return };
-    match intervals.first_key_value().map(|(key, _)| *key) {
-        Some(next) if next.0 == epoch => {
-            if let Some(later) = intervals.remove(&next) {
-                oldest.join(later);
-            }
-            intervals.insert(next, oldest);
-        }
-        _ => {
-            intervals.insert((epoch, last), oldest);
-        }
+    let keys = intervals.keys().zip(intervals.keys().skip(1));
+    let of_one_epoch = keys.map(|(one, next)| (*one, *next)).find(|(one, next)| one.0 == next.0);
+    let Some((one, next)) = of_one_epoch else { return };
+    if let (Some(mut oldest), Some(later)) = (intervals.remove(&one), intervals.remove(&next)) {
+        oldest.join(later);
+        intervals.insert(next, oldest);
     }
 }
 
@@ -291,6 +286,20 @@ mod tests {
             let lengths = pending.writers.values().map(BTreeMap::len);
             assert!(lengths.max().unwrap_or(0) <= PENDING_MAX, "seed {seed}");
         }
+    }
+
+    /// COH-15.9: a writer may be an epoch ahead of a reader, which has kept one interval of its own
+    /// epoch.
+    #[test]
+    fn intervals_of_each_epoch_are_joined() {
+        let mut pending = PendingUpdates::default();
+        pending.count(origin(0, 1));
+        for interval in 2..2000 {
+            pending.count(UpdateOrigin { epoch: EPOCH + 1, ..origin(0, interval) });
+        }
+        assert_eq!(pending.writers.values().map(BTreeMap::len).max(), Some(PENDING_MAX));
+        assert_eq!(pending.after(0, EPOCH, 0), Some(1));
+        assert_eq!(pending.after(0, EPOCH + 1, 1998), Some(1));
     }
 
     /// COH-15.8: updates of the same bytes by two writers cross, those of others do not.

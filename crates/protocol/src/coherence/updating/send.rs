@@ -4,7 +4,7 @@
 use crate::Rank;
 use crate::coherence::base::Base;
 use crate::coherence::codec::Headline;
-use crate::coherence::mailbox::Purpose;
+use crate::coherence::mailbox::{Posted, Purpose};
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::number_set::{NumberSet, common};
@@ -186,6 +186,11 @@ impl UpdateSender {
         self.shares.get(&id).is_some_and(|share| !share.is_empty())
     }
 
+    /// Returns `true` if no reader counts as having everything that was written to a page.
+    pub fn is_shared_with_none(&self, id: PageId) -> bool {
+        self.shares.get(&id).is_some_and(Vec::is_empty)
+    }
+
     /// Takes the bytes of a page that were sent in the open interval, as places in the page.
     pub fn take_early(&mut self, id: PageId) -> impl Iterator<Item = Range<usize>> + use<> {
         let start = bytes_of(id.1).start;
@@ -349,6 +354,15 @@ impl UpdateSender {
         for run in diff::changed(twin, now) {
             let early = self.early.entry(id).or_default();
             early.insert(start + run.start as u64..start + run.end as u64);
+        }
+    }
+
+    /// Records what a settled message may have shown of the open interval. Its bytes were read from
+    /// memory at an unknown time, so a page's twin cannot tell what readers have (COH-10.21).
+    pub fn note_read(&mut self, posted: &Posted, base: &Base<'_>) {
+        let Some((id, read)) = posted.reads() else { return };
+        if let Some(array) = base.arrays.get(id) {
+            array.twins.range(read).for_each(|(page, _)| self.share_with_none((id, *page)));
         }
     }
 

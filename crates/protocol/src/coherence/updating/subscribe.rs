@@ -11,7 +11,7 @@ use crate::coherence::codec::{Headline, SubscriptionChange};
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::machine::ArrayId;
-use crate::coherence::pages::page::{PageState, pages_of};
+use crate::coherence::pages::page::pages_of;
 use crate::coherence::types::CoherenceError;
 use crate::coherence::updating::page_sets::PageSets;
 use crate::wind::{Body, Class};
@@ -118,10 +118,6 @@ impl Feeds {
         let change = if wanted { SubscriptionChange::Begin } else { SubscriptionChange::End };
         if wanted {
             self.declared.insert(array, range.clone());
-            // An answer on its way may hold bytes that the home's twin will not show (COH-10.15).
-            let is_on_its_way = |page: &u64| known.state(*page) == PageState::Fetching;
-            let on_their_way: Vec<u64> = range.clone().filter(is_on_its_way).collect();
-            on_their_way.into_iter().for_each(|page| base.arrays.mark_stale((array, page)));
         } else {
             self.declared.remove(array, range.clone());
         }

@@ -8,7 +8,6 @@ use crate::coherence::failing::doing::Doing;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::pages::table::Arrays;
-use crate::coherence::writes::Writes;
 use crate::wind::{Class, Refusal};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -19,9 +18,8 @@ pub(crate) fn take_subscription(
     id: ArrayId,
     change: SubscriptionChange,
     range: Range<u64>,
-    w: &mut Writes<'_>,
+    base: &mut Base<'_>,
 ) -> Result<(), Refusal> {
-    let Writes { updates, base, .. } = w;
     if base.arrays.is_over(id) {
         return Ok(()); // sent before its sender dropped the array (COH-14.4)
     }
@@ -36,13 +34,8 @@ pub(crate) fn take_subscription(
         match change {
             SubscriptionChange::Begin => {
                 let subscribers = &mut array.readers.entry(page).or_default().subscribers;
-                if subscribers.contains(&from) {
-                    continue;
-                }
-                subscribers.push(from);
-                if array.twins.contains_key(&page) {
-                    // The subscriber may hold bytes of this interval that its twin does not show.
-                    updates.sending.share_with_none((id, page));
+                if !subscribers.contains(&from) {
+                    subscribers.push(from);
                 }
             }
             SubscriptionChange::End => {
