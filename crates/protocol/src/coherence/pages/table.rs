@@ -260,8 +260,8 @@ impl Arrays {
         }
     }
 
-    /// Returns how many of the `len` bytes from the byte `at` of the array on are in copies of pages
-    /// that are valid here, up to the first page that is not.
+    /// Returns how many of the `len` bytes from the byte `at` of the array on are in copies of
+    /// pages that are valid here, up to the first page that is not.
     pub fn valid_len(&self, id: ArrayId, at: u64, len: usize) -> usize {
         let Some(array) = self.get(id) else { return 0 };
         let bytes = at..at + len as u64;
