@@ -102,7 +102,9 @@ pub fn measure(
     effort: Effort,
 ) -> Result<Found, Error> {
     let (role, amount, value) = match case.test {
-        Test::MessageLatency => ("latency", "--exchanges", effort.exchanges as usize),
+        test @ (Test::MessageLatency | Test::FirstMessages) => {
+            ("latency", "--exchanges", effort.exchanges_of(test) as usize)
+        }
         Test::MessageRate => ("stream", "--volume", effort.operations as usize * case.size),
         Test::Processor => ("stream", "--volume", effort.costly),
         _ => ("stream", "--volume", effort.volume),
@@ -113,6 +115,7 @@ pub fn measure(
     let numbers: Result<Vec<f64>, _> = printed.split_whitespace().map(str::parse).collect();
     match (case.test, numbers.as_deref()) {
         (Test::MessageLatency, Ok(&[microseconds])) => Ok(vec![(Figure::MessageLat, microseconds)]),
+        (Test::FirstMessages, Ok(&[microseconds])) => Ok(vec![(Figure::FirstLat, microseconds)]),
         (Test::Processor, Ok(&[_, seconds_per_gib])) => Ok(vec![(Figure::Cpu, seconds_per_gib)]),
         (Test::MessageRate, Ok(&[gigabytes_per_second, _])) => {
             Ok(vec![(Figure::MessageRate, gigabytes_per_second * 1e3 / case.size as f64)])

@@ -13,7 +13,12 @@ pub mod wireguard;
 
 use crate::error::Error;
 use crate::lab::Lab;
-use crate::suite::case::{Case, Figure};
+use crate::suite::case::{Case, Figure, Test};
+
+/// Number of exchanges of [`Test::FirstMessages`]. They end within a millisecond, in which a thread
+/// that polls keeps its core for itself. Oikaze connects a socket to a peer after 64 calls. Its 5
+/// exchanges before them do not count.
+const FIRST: u32 = 50;
 
 /// Amount of work in one measurement.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +34,11 @@ pub struct Effort {
 }
 
 impl Effort {
+    /// Returns the number of exchanges of a test of messages.
+    pub fn exchanges_of(self, test: Test) -> u32 {
+        if test == Test::FirstMessages { FIRST } else { self.exchanges }
+    }
+
     /// Effort of the full bench.
     pub const THOROUGH: Self =
         Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30 };

@@ -64,14 +64,15 @@ pub fn program() -> Result<PathBuf, Error> {
 
 /// Returns the arguments for `oikaze perf`.
 fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
-    let Effort { exchanges, operations, volume, costly, .. } = effort;
+    let Effort { operations, volume, costly, .. } = effort;
+    let exchanges = effort.exchanges_of(case.test);
     let latency =
         vec!["--only".to_owned(), "latency".into(), "--iterations".into(), exchanges.to_string()];
     let throughput = |volume: usize| {
         vec!["--only".to_owned(), "throughput".into(), "--volume".into(), volume.to_string()]
     };
     let (test, how) = match case.test {
-        Test::MessageLatency => ("message", latency),
+        Test::MessageLatency | Test::FirstMessages => ("message", latency),
         Test::PutLatency => ("put", latency),
         Test::PutDone => ("put-done", latency),
         Test::Consecutive => ("consecutive", latency),
@@ -118,6 +119,7 @@ fn figures(test: Test, line: &Line) -> Option<Found> {
     let reference = line.reference.as_deref();
     Some(match test {
         Test::MessageLatency => vec![(Figure::MessageLat, line.latency_us?)],
+        Test::FirstMessages => vec![(Figure::FirstLat, line.latency_us?)],
         Test::PutLatency => vec![(Figure::PutLat, line.latency_us?)],
         Test::PutDone => vec![(Figure::PutDone, line.latency_us?)],
         Test::Consecutive => vec![(Figure::ConsecutiveLat, line.latency_us?)],

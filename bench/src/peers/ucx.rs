@@ -49,6 +49,8 @@ fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
         Test::Strided | Test::Accumulate | Test::Fifo | Test::Consecutive | Test::Placed => {
             return None;
         }
+        // It exchanges messages before it measures.
+        Test::FirstMessages => return None,
         // `ucx_perftest` reports neither completions of puts nor processor time, and cannot mix or
         // compute.
         Test::PutDone | Test::Mixed | Test::Passive | Test::Processor | Test::Flood => return None,

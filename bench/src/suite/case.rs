@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
     MessageLatency,
+    FirstMessages,
     PutLatency,
     PutDone,
     PutBandwidth,
@@ -29,6 +30,8 @@ named! {
     pub enum Figure {
         /// Half the time of a ping-pong of messages.
         MessageLat = "message_lat",
+        /// `message_lat` of the first messages of two nodes or sockets.
+        FirstLat = "first_lat",
         /// Half the time of a put and the answering put, each seen by polling memory.
         PutLat = "put_lat",
         /// Time of a put, from the call to its completion.
@@ -107,6 +110,7 @@ impl Figure {
     const fn test(self) -> Test {
         match self {
             Self::MessageLat => Test::MessageLatency,
+            Self::FirstLat => Test::FirstMessages,
             Self::PutLat => Test::PutLatency,
             Self::PutDone => Test::PutDone,
             Self::PutBw => Test::PutBandwidth,

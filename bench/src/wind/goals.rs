@@ -1,13 +1,14 @@
 //! Goals for Wind.
 
-use crate::suite::case::MIB;
+use crate::suite::case::{KIB, MIB};
 use crate::suite::goals::{Bound, Figures, Found, Goal};
 
 const SMALL: usize = 8;
 
 /// Returns all goals.
 pub fn goals(figures: &Figures<'_>) -> Vec<Goal> {
-    [latency(figures), bandwidth(figures), rate(figures), together(figures)].concat()
+    let all = [latency, first, bandwidth, rate, together];
+    all.map(|goals| goals(figures)).concat()
 }
 
 fn latency(figures: &Figures<'_>) -> Vec<Goal> {
@@ -34,6 +35,23 @@ fn latency(figures: &Figures<'_>) -> Vec<Goal> {
             ]
         })
         .collect()
+}
+
+/// Returns the goals for messages and puts of few bytes, from the first one on.
+fn first(figures: &Figures<'_>) -> Vec<Goal> {
+    [
+        ("first_lat", 256, "floor-udp", 1.5),
+        ("message_lat", 256, "floor-udp", 1.1),
+        ("message_lat", 8 * KIB, "tcp", 1.0),
+        ("put_lat", 64, "floor-udp", 1.1),
+    ]
+    .into_iter()
+    .map(|(case, size, peer, bound)| {
+        let of = |system| figures.of(case, size, 9000, system);
+        let ratio = Found::ratio((of("oikaze"), of(peer)));
+        (format!("{case} {size} B / {peer}"), ratio, Bound::AtMost(bound))
+    })
+    .collect()
 }
 
 fn bandwidth(figures: &Figures<'_>) -> Vec<Goal> {

@@ -11,10 +11,15 @@ use crate::suite::case::{Choice, KIB, MIB, Quick, Test};
 pub const SUITE: Suite =
     Suite { name: "wind", cases: &CASES, systems: &WIRE, floor: "floor-udp", goals: goals::goals };
 
-const CASES: [Choice; 19] = [
+const CASES: [Choice; 24] = [
     (Test::MessageLatency, 8, Quick::Everywhere),
+    (Test::MessageLatency, 256, Quick::Never),
     (Test::MessageLatency, 4 * KIB, Quick::Jumbo),
+    (Test::MessageLatency, 8 * KIB, Quick::Never),
+    (Test::FirstMessages, 256, Quick::Jumbo),
+    (Test::FirstMessages, 8 * KIB, Quick::Never),
     (Test::PutLatency, 8, Quick::Jumbo),
+    (Test::PutLatency, 64, Quick::Never),
     (Test::PutLatency, 4 * KIB, Quick::Jumbo),
     (Test::PutDone, 8, Quick::Jumbo),
     (Test::PutDone, 4 * KIB, Quick::Never),

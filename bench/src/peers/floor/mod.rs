@@ -68,7 +68,7 @@ impl System for Floor {
 
     fn has(&self, case: Case) -> bool {
         match case.test {
-            Test::MessageLatency | Test::PutLatency => !self.checked,
+            Test::MessageLatency | Test::FirstMessages | Test::PutLatency => !self.checked,
             Test::PutBandwidth => true,
             // Bare UDP sends one message per datagram, which gives no rate to compare with. It has
             // no completions, no mixed traffic and no remote memory.
@@ -77,11 +77,11 @@ impl System for Floor {
     }
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
+        let exchange = || latency(lab, case.size, effort.exchanges_of(case.test));
         let (figure, value) = match case.test {
-            Test::MessageLatency => {
-                (Figure::MessageLat, latency(lab, case.size, effort.exchanges)?)
-            }
-            Test::PutLatency => (Figure::PutLat, latency(lab, case.size, effort.exchanges)?),
+            Test::MessageLatency => (Figure::MessageLat, exchange()?),
+            Test::FirstMessages => (Figure::FirstLat, exchange()?),
+            Test::PutLatency => (Figure::PutLat, exchange()?),
             _ => (Figure::PutBw, bandwidth(lab, effort, self.checked)?),
         };
         Ok(vec![(figure, value)])

@@ -99,7 +99,10 @@ impl System for Tcp {
 
     fn has(&self, case: Case) -> bool {
         // TCP carries a stream of bytes, so it has no messages to count and no remote memory.
-        matches!(case.test, Test::MessageLatency | Test::MessageBandwidth | Test::Processor)
+        matches!(
+            case.test,
+            Test::MessageLatency | Test::FirstMessages | Test::MessageBandwidth | Test::Processor
+        )
     }
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
