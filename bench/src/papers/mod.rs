@@ -22,6 +22,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::error::{Error, Tried};
 use crate::record::{Record, write_lines};
+use crate::suite::cores::Wanted;
 use crate::suite::surroundings::Surroundings;
 use crate::suite::{Rounds, warn_if_busy};
 
@@ -39,6 +40,11 @@ pub struct Run {
     /// Remark about the measurement, such as other load, which stands in the figures.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
+    /// Measures only while the two cores have a cache in common (near), or have none (far): a
+    /// hypervisor moves them. 000-figure-3, 002-figure-5, 003-figure-4, 003-registration,
+    /// 004-figure-7, 004-classes and 004-table-2 take the cores as they are.
+    #[arg(long, value_enum, default_value_t)]
+    cores: Wanted,
     /// Measures nothing, and writes the table of `README.md` from the figures in the directory.
     #[arg(long, conflicts_with_all = ["figure", "note"])]
     summary: bool,

@@ -11,6 +11,7 @@ use super::plot::{LINES_MAX, Line, Measured, Panel, Plot, Scale};
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
 use crate::record::{Record, median, table};
+use crate::suite::cores::Cores;
 use crate::suite::machine;
 use crate::suite::surroundings::Surroundings;
 
@@ -59,10 +60,11 @@ impl Figure {
         Ok(records)
     }
 
-    /// Measures all sizes in each round. `one` returns each system's value at a size.
+    /// Measures all sizes in each round. `one` returns each system's value at a size. On a wire, a
+    /// size is measured again if the hypervisor has moved the cores meanwhile.
     ///
     /// # Errors
-    /// `one` fails.
+    /// `one` fails, or the cores do not reach the wanted distance in time.
     pub fn measure(
         &self,
         run: &Measuring<'_>,
@@ -71,10 +73,15 @@ impl Figure {
         mut one: impl FnMut(usize) -> Result<Vec<(&'static str, f64)>, Error>,
     ) -> Result<Vec<Record>, Error> {
         let mut records = self.blank(place, sizes);
+        let mut cores = Cores::new(run.cores);
         for round in 1..=run.rounds.count {
             eprintln!("{}, round {round} of {}", self.name, run.rounds.count);
             for &size in sizes {
-                for (system, value) in one(size)? {
+                let found = match place {
+                    Some(_) => cores.steady(|| one(size))?,
+                    None => one(size)?,
+                };
+                for (system, value) in found {
                     let same =
                         |record: &&mut Record| (record.size, record.system) == (size, system);
                     records
@@ -84,6 +91,9 @@ impl Figure {
                         .for_each(|record| record.rounds.push(value));
                 }
             }
+        }
+        if place.is_some() {
+            eprintln!("{}: {cores}", self.name);
         }
         // A system may lack some sizes.
         Ok(records
