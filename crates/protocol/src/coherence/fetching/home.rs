@@ -54,7 +54,7 @@ fn check_run(from: Rank, run: PageRun, base: &Base<'_>) -> Result<(), Refusal> {
 /// Serves one run, of which the first `demanded` pages are not read ahead. Its pages are
 /// write-protected before their bytes are read, so that later writes of this node become a
 /// notice. The bytes are gathered when they are sent, and again at each retransmission (COH-3.7
-/// says why that is right).
+/// says why that is right), unless a twin must know them (COH-10.15).
 fn serve(
     from: Rank,
     run: PageRun,
@@ -96,8 +96,8 @@ fn serve(
     let range = run.first..run.first + count;
     let is_fixed = range.clone().any(|page| is_compared((run.array, page), base));
     let body = if is_fixed || pages.has_pending(run.array, range.clone()) {
-        // Guards here keep old bytes in memory (COH-3.9), so the answer is a copy with the new
-        // bytes.
+        // Twins must know what the answer shows, or guards here keep old bytes in memory
+        // (COH-3.9). So the answer is a copy with the newest bytes.
         let mut newest = alloc::vec![0; run.count as usize * PAGE];
         range
             .zip(newest.chunks_exact_mut(PAGE))

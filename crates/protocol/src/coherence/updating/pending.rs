@@ -50,7 +50,7 @@ impl Pending {
         }
     }
 
-    /// Adds the updates of later intervals. All their pages are in doubt from now on.
+    /// Adds the updates of later intervals. All pages of these updates are in doubt.
     fn join(&mut self, later: Pending) {
         self.count = self.count.saturating_add(later.count);
         for (array, set) in later.bytes {

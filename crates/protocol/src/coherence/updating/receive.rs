@@ -277,8 +277,8 @@ impl UpdateReceiver {
         Ok(())
     }
 
-    /// Keeps an update until its epoch begins. Without room it is dropped, and its pages are
-    /// renewed.
+    /// Keeps an update until its epoch begins. Without room it is dropped, and its pages are in
+    /// doubt.
     fn hold(&mut self, update: Update, body: &[u8], base: &mut Base<'_>) {
         if self.has_room_for(update.from, update.len) {
             *self.held_bytes.entry(update.from).or_default() += update.len;
