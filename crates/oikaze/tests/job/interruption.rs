@@ -186,7 +186,7 @@ fn wait_to_declare_ends_with_the_time_limit() {
     let ends = ends();
     let limit = Duration::from_millis(200);
     cluster_with(2, Job::builder().time_limit(limit), |job| {
-        let outcome = std::thread::scope(|scope| {
+        let first = std::thread::scope(|scope| {
             let (begin, begun) = mpsc::channel();
             let (end, ended) = mpsc::channel();
             let second = move |job: &Job| {
@@ -196,7 +196,6 @@ fn wait_to_declare_ends_with_the_time_limit() {
             if job.rank() == 0 {
                 scope.spawn(move || second(job));
             }
-            // The limit of the first declaration passes meanwhile, too.
             declared_meanwhile(job, &ends, move || {
                 begin.send(()).unwrap();
                 let error = ended.recv().unwrap().unwrap();
@@ -204,7 +203,9 @@ fn wait_to_declare_ends_with_the_time_limit() {
                 assert!(error.to_string().contains("after declare array \"first\""), "{error}");
             })
         });
-        assert!(outcome.is_err());
+        // The limit of the first declaration has passed meanwhile, too. It ends well all the same
+        // if node 1 is quick.
+        drop(first);
         Ok(())
     });
 }
