@@ -648,6 +648,7 @@ fn bytes_that_a_late_update_has_shown_are_not_kept() {
         for value in [4, 5] {
             write(&mut cluster, 1, pages(0..1), value);
             barrier(&mut cluster);
+            assert_eq!(read(&mut cluster, 2, 8), value, "seed {seed}");
         }
         fill(&mut cluster, 1, pages(0..1), 6, Ownership::Owned, &[]);
         let Node { coherence, machine, .. } = &mut cluster.nodes[1];
