@@ -2,6 +2,7 @@
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::clock::vector::Vector;
 use crate::coherence::mailbox::CONTROL_MAX;
 use crate::coherence::pages::array::ARRAY_PAGES_MAX;
 use crate::coherence::pages::machine::ArrayId;
@@ -330,6 +331,11 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
+    /// Returns `true` if another node than `me` wrote the interval, and this vector clock lacks it.
+    pub fn is_news(&self, me: Rank, known: &Vector) -> bool {
+        self.writer != me && self.last > known.get(self.writer)
+    }
+
     /// Returns about how many entries the interval has in a message.
     fn size(&self) -> usize {
         self.runs.0.len() + self.shared.len() + self.owned.0.len()

@@ -151,8 +151,7 @@ impl Collectives {
     ) {
         let me = w.base.mail.me;
         let known = known.as_ref().unwrap_or(&w.base.clock.knowledge.base);
-        let news = departure.intervals.iter();
-        let news = news.filter(|i| i.writer != me && i.last > known.get(i.writer));
+        let news = departure.intervals.iter().filter(|interval| interval.is_news(me, known));
         let named = if planted(Bug::SkipInvalidation) {
             Runs::default()
         } else {

@@ -43,8 +43,7 @@ impl AcquireGrant {
         me: Rank,
         known: &'a Vector,
     ) -> impl Iterator<Item = &'a Interval> + Clone {
-        let is_new = move |i: &&Interval| i.writer != me && i.last > known.get(i.writer);
-        self.intervals.iter().filter(is_new)
+        self.intervals.iter().filter(move |interval| interval.is_news(me, known))
     }
 
     /// Invalidates these pages, and raises this node's knowledge.

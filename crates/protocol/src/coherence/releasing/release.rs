@@ -15,7 +15,7 @@ use crate::coherence::pages::page::{PageId, PageState, ranges};
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::releasing::guards::Guards;
 use crate::coherence::updating::page_sets::PageSets;
-use crate::coherence::updating::send::CountedUpdates;
+use crate::coherence::updating::send::{CountedUpdates, UpdateSender};
 use crate::coherence::updating::updates::Updates;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -23,6 +23,7 @@ use crate::wind::{Class, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Length of a diff message's body, in bytes, at which it is sent.
 const DIFF_BODY: usize = 32 << 10;
@@ -109,6 +110,25 @@ impl Parcels {
         mail.reads().for_each(|(array, pages)| read.insert(array, pages));
         let behind = mail.diffs.homes().collect();
         Parcels { sends_updates, bodies: BTreeMap::new(), behind, read }
+    }
+
+    /// Returns the bytes of a page that were changed in the interval, as its twin and what was sent
+    /// before the end of the interval tell. If the twin cannot tell what readers have, the page is
+    /// shared with none.
+    fn changes(
+        &self,
+        id: PageId,
+        twin: Option<&[u8]>,
+        now: &[u8],
+        sending: &mut UpdateSender,
+    ) -> Vec<Range<usize>> {
+        if twin.is_some() && self.read.contains(id) {
+            sending.share_with_none(id);
+        }
+        let mut runs = twin.map_or_else(Vec::new, |twin| diff::changed(twin, now));
+        runs.extend(sending.take_early(id));
+        diff::merge(&mut runs);
+        runs
     }
 }
 
@@ -272,13 +292,8 @@ impl Releasing {
         };
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
-        if parcels.read.contains(id) {
-            updates.sending.share_with_none(id);
-        }
         if parcels.sends_updates {
-            let mut runs = diff::changed(&twin, &now);
-            runs.extend(updates.sending.take_early(id));
-            diff::merge(&mut runs);
+            let runs = parcels.changes(id, Some(&twin), &now, &mut updates.sending);
             updates.sending.send_changes(id, &runs, &now, base);
         } else {
             updates.sending.share_with_none(id);
@@ -312,12 +327,7 @@ impl Releasing {
         let home = array.home(id.1);
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
-        let mut runs = twin.as_ref().map_or_else(Vec::new, |twin| diff::changed(twin, &now));
-        runs.extend(updates.sending.take_early(id));
-        diff::merge(&mut runs);
-        if twin.is_some() && parcels.read.contains(id) {
-            updates.sending.share_with_none(id);
-        }
+        let mut runs = parcels.changes(id, twin.as_deref(), &now, &mut updates.sending);
         let is_hidden = runs.is_empty() && updates.sending.is_shared_with_none(id);
         match parcels.sends_updates {
             _ if runs.is_empty() => {}
@@ -385,6 +395,9 @@ impl Releasing {
         all.sort_unstable();
         for (array, range) in ranges(all) {
             pages.invalidate(array, range);
+        }
+        if dirty.is_empty() {
+            return;
         }
         let mut parcels = Parcels::new(false, base.mail);
         for id in dirty {

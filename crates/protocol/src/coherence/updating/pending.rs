@@ -65,9 +65,10 @@ impl Pending {
         });
     }
 
-    fn overlaps(&self, array: ArrayId, bytes: &Range<u64>) -> bool {
-        let set = self.bytes.get(&array);
-        set.is_some_and(|set| set.overlaps(bytes.clone()).next().is_some())
+    /// Returns the pages of which these updates are for some of these bytes.
+    fn pages_within(&self, array: ArrayId, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        let set = self.bytes.get(&array).into_iter();
+        set.flat_map(|set| set.overlaps(bytes.clone())).map(|part| pages_of(&part)).collect()
     }
 }
 
@@ -126,16 +127,9 @@ impl PendingUpdates {
         let others = self.writers.iter_mut().filter(|(writer, _)| **writer != of.from);
         let mut crossed: Vec<Range<u64>> = Vec::new();
         for other in others.flat_map(|(_, intervals)| intervals.values_mut()) {
-            if other.overlaps(array, &bytes) {
-                let set = other.bytes.get(&array);
-                let parts: Vec<Range<u64>> = set
-                    .into_iter()
-                    .flat_map(|set| set.overlaps(bytes.clone()))
-                    .map(|part| pages_of(&part))
-                    .collect();
-                parts.iter().for_each(|pages| other.crossed.insert(array, pages.clone()));
-                crossed.extend(parts);
-            }
+            let parts = other.pages_within(array, &bytes);
+            parts.iter().for_each(|pages| other.crossed.insert(array, pages.clone()));
+            crossed.extend(parts);
         }
         let mine = &mut self.entry(of).crossed;
         crossed.into_iter().for_each(|pages| mine.insert(array, pages));
@@ -151,9 +145,7 @@ impl PendingUpdates {
     pub fn doubt_fetched(&mut self, array: ArrayId, pages: &Range<u64>) {
         let bytes = bytes_of_pages(pages);
         for one in self.writers.values_mut().flat_map(BTreeMap::values_mut) {
-            let Some(set) = one.bytes.get(&array) else { continue };
-            let parts: Vec<Range<u64>> =
-                set.overlaps(bytes.clone()).map(|part| pages_of(&part)).collect();
+            let parts = one.pages_within(array, &bytes);
             parts.into_iter().for_each(|pages| one.doubt.insert(array, pages));
         }
     }

@@ -133,7 +133,7 @@ impl Drawing {
                 self.access_cell(node, at, false);
             }
             if self.random.chance(0.5) {
-                // What follows may write the cells again.
+                // Later operations may write the cells again.
                 self.notify(a, b);
                 self.notify(b, a);
                 self.wait(a, b);
