@@ -126,7 +126,7 @@ impl Parcels {
             sending.share_with_none(id);
         }
         let mut runs = twin.map_or_else(Vec::new, |twin| diff::changed(twin, now));
-        runs.extend(sending.take_early(id));
+        runs.extend(sending.take_shown(id));
         diff::merge(&mut runs);
         runs
     }

@@ -132,7 +132,7 @@ pub(crate) struct UpdateSender {
     shares: BTreeMap<PageId, Vec<Rank>>,
     /// Bytes of pages with twins that updates or answers to fetches have sent in the open interval
     /// before its end. A twin may not show that they have changed again (COH-10.15).
-    early: BTreeMap<PageId, NumberSet>,
+    shown: BTreeMap<PageId, NumberSet>,
     /// Nodes that were named for a page whose twin will tell what was written.
     pushes: BTreeMap<PageId, Vec<Rank>>,
     /// Bytes sent to each node in the open epoch, which it may not know (COH-10.8, COH-15.10).
@@ -148,7 +148,7 @@ impl UpdateSender {
     pub fn forget(&mut self, array: ArrayId) {
         self.offers.retain(|offer| offer.array != array);
         self.shares.retain(|id, _| id.0 != array);
-        self.early.retain(|id, _| id.0 != array);
+        self.shown.retain(|id, _| id.0 != array);
         self.pushes.retain(|id, _| id.0 != array);
         self.sent.retain(|(_, other), _| *other != array);
         self.packed.retain(|(other, ..), _| *other != array);
@@ -156,11 +156,11 @@ impl UpdateSender {
 
     /// Returns `true` if nothing of the open interval was offered, shared or packed.
     pub fn is_idle(&self) -> bool {
-        let UpdateSender { offers, offered, shares, early, pushes, packed, .. } = self;
+        let UpdateSender { offers, offered, shares, shown, pushes, packed, .. } = self;
         *offered == 0
             && offers.is_empty()
             && shares.is_empty()
-            && early.is_empty()
+            && shown.is_empty()
             && pushes.is_empty()
             && packed.is_empty()
     }
@@ -192,17 +192,17 @@ impl UpdateSender {
     }
 
     /// Takes the bytes of a page that were sent in the open interval, as places in the page.
-    pub fn take_early(&mut self, id: PageId) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub fn take_shown(&mut self, id: PageId) -> impl Iterator<Item = Range<usize>> + use<> {
         let start = bytes_of(id.1).start;
         let runs: Vec<Range<u64>> =
-            self.early.remove(&id).iter().flat_map(NumberSet::iter).collect();
+            self.shown.remove(&id).iter().flat_map(NumberSet::iter).collect();
         runs.into_iter().map(move |run| (run.start - start) as usize..(run.end - start) as usize)
     }
 
     /// Ends the interval. Returns the nodes that got everything that was written, for each page.
     pub fn take_shares(&mut self) -> BTreeMap<PageId, Vec<Rank>> {
         self.pushes.clear();
-        self.early.clear();
+        self.shown.clear();
         core::mem::take(&mut self.shares)
     }
 
@@ -293,7 +293,7 @@ impl UpdateSender {
         self.send_offered(false, base, pages);
     }
 
-    fn send_offered(&mut self, is_early: bool, base: &mut Base<'_>, pages: &mut dyn Pages) {
+    fn send_offered(&mut self, is_open: bool, base: &mut Base<'_>, pages: &mut dyn Pages) {
         self.offered = 0;
         for offer in core::mem::take(&mut self.offers) {
             let range = pages_of(&offer.bytes);
@@ -320,8 +320,8 @@ impl UpdateSender {
                     true => whole,
                     false => common(&offer.bytes, &whole),
                 };
-                if is_early && !targets.is_empty() {
-                    self.note_early(offer.array, &part, base);
+                if is_open && !targets.is_empty() {
+                    self.note_shown(offer.array, &part, base);
                 }
                 for to in targets {
                     let pushed = offer.push.contains(&to);
@@ -334,12 +334,12 @@ impl UpdateSender {
     }
 
     /// Records bytes that are sent before the interval ends, where a twin tells what has changed.
-    fn note_early(&mut self, array: ArrayId, bytes: &Range<u64>, base: &Base<'_>) {
+    fn note_shown(&mut self, array: ArrayId, bytes: &Range<u64>, base: &Base<'_>) {
         let Some(known) = base.arrays.get(array) else { return };
         for page in pages_of(bytes) {
             if !known.guarded || known.twins.contains_key(&page) {
-                let early = self.early.entry((array, page)).or_default();
-                early.insert(common(bytes, &bytes_of(page)));
+                let shown = self.shown.entry((array, page)).or_default();
+                shown.insert(common(bytes, &bytes_of(page)));
             }
         }
     }
@@ -352,8 +352,8 @@ impl UpdateSender {
         };
         let start = bytes_of(id.1).start;
         for run in diff::changed(twin, now) {
-            let early = self.early.entry(id).or_default();
-            early.insert(start + run.start as u64..start + run.end as u64);
+            let shown = self.shown.entry(id).or_default();
+            shown.insert(start + run.start as u64..start + run.end as u64);
         }
     }
 
