@@ -33,6 +33,8 @@ named! {
         /// The same if every twentieth word of the update changes. Some deliveries send these
         /// alone.
         BarrierUpdate5 = "barrier_update_5",
+        /// Notifications of the other node that bring an update, beside messages.
+        NotifyUpdate = "notify_update",
         /// Read of one page that is not valid here.
         Fetch = "fetch",
         /// Reads of 1 MiB of pages that are not valid here.
@@ -116,6 +118,7 @@ impl Case {
         match self {
             Self::Barrier => Some("barrier"),
             Self::BarrierUpdate | Self::BarrierUpdate5 => Some("barrier-update"),
+            Self::NotifyUpdate => Some("notify-update"),
             Self::Fetch | Self::FetchBw => Some("fetch"),
             _ => None,
         }
@@ -157,6 +160,7 @@ impl Case {
             Self::Histogram => "histogram",
             Self::Barrier => "barrier",
             Self::BarrierUpdate | Self::BarrierUpdate5 => "barrier_update",
+            Self::NotifyUpdate => "notify_update",
             Self::Fetch | Self::FetchBw => "fetch",
             Self::Guard => "guard",
             Self::Declare => "declare",
@@ -172,6 +176,7 @@ impl Case {
             Self::Lu1024 | Self::Lu2048 | Self::CgA | Self::Heat1024 => Unit::Mflops,
             Self::Transpose | Self::Histogram => Unit::Mops,
             Self::Barrier | Self::BarrierUpdate | Self::BarrierUpdate5 => Unit::Us,
+            Self::NotifyUpdate => Unit::Us,
             Self::Fetch | Self::Guard | Self::Declare | Self::Lock | Self::Lock4 => Unit::Us,
             Self::FetchBw => Unit::Gbs,
             Self::Memory => Unit::Mib,
@@ -179,12 +184,13 @@ impl Case {
     }
 
     /// Returns the sizes of the case: bytes of shared memory that the program works on, that a
-    /// barrier brings, or that are fetched.
+    /// barrier or a notification brings, or that are fetched.
     pub fn sizes(self, quick: bool) -> Vec<usize> {
         let size = match self {
             Self::BarrierUpdate if quick => return [4, 64, 1024].map(|size| size * KIB).into(),
             Self::BarrierUpdate => return UPDATE_SIZES.into(),
             Self::BarrierUpdate5 => 64 * KIB,
+            Self::NotifyUpdate => return vec![size_of::<u64>(), 8 * KIB],
             Self::Fetch => 4 * KIB,
             Self::FetchBw => MIB,
             Self::HimenoXs => MIB / 2,
@@ -249,7 +255,8 @@ impl Case {
             Self::Guard => (&[], Some((50_000, 500_000))),
             Self::Lock | Self::Lock4 => (&[], Some((5000, 50_000))),
             Self::Declare | Self::Memory => (&["--size", &bytes], None),
-            Self::BarrierUpdate | Self::BarrierUpdate5 | Self::Fetch | Self::FetchBw => (&[], None),
+            Self::BarrierUpdate | Self::BarrierUpdate5 | Self::NotifyUpdate => (&[], None),
+            Self::Fetch | Self::FetchBw => (&[], None),
         };
         let mut arguments: Vec<String> = size.iter().map(|&word| word.to_owned()).collect();
         if let Some((few, many)) = times {
@@ -261,7 +268,8 @@ impl Case {
 
     /// Returns `true` if `oikaze perf` measures the case with a size.
     const fn is_of_perf(self) -> bool {
-        matches!(self, Self::BarrierUpdate | Self::BarrierUpdate5 | Self::Fetch | Self::FetchBw)
+        matches!(self, Self::BarrierUpdate | Self::BarrierUpdate5 | Self::NotifyUpdate)
+            || matches!(self, Self::Fetch | Self::FetchBw)
     }
 
     /// Returns the arguments of `oikaze perf get` that the case is compared with.

@@ -1,5 +1,5 @@
-//! Measures barriers that bring an update: one node writes a part of a shared array, and every
-//! other node has subscribed to it.
+//! Measures barriers and notifications that bring an update: one node writes a part of a shared
+//! array, and every other node has subscribed to it.
 //!
 //! The nodes write in turn, each a part of its own that is homed there. A node writes after it has
 //! left the barrier before, so each round begins where the update of the round before has arrived.
@@ -7,7 +7,12 @@
 //! departure to the next one: a write guard, stores, the end of the guard, and the barrier with the
 //! update of `size` bytes. The paper on Wind measures the same (figure 7). All words change, or
 //! with `--changed` only every so many, for deliveries that send changes alone.
+//!
+//! In `notify-update`, the node that has written notifies all others in place of a barrier, and
+//! they wait for that. The next one writes when it has read, so with two nodes this is a ping and a
+//! pong.
 
+use super::Test;
 use super::measure::{Bench, Figures, Stream, histogram, since};
 use oikaze::shared::SharedArray;
 use oikaze::shared::builder::Homes;
@@ -33,9 +38,9 @@ struct Parts {
 }
 
 impl Bench<'_> {
-    /// Measures barriers with an update of `size` bytes, rounded up to whole words. The throughput
-    /// is that of the same rounds.
-    pub fn barriers_with_updates(&self) -> Result<Figures> {
+    /// Measures barriers or notifications with an update of `size` bytes, rounded up to whole
+    /// words. The throughput is that of the same rounds.
+    pub fn updates(&self) -> Result<Figures> {
         let (nodes, rank) = (self.job.size() as usize, self.job.rank() as usize);
         let written = self.perf.size.div_ceil(size_of::<u64>());
         let stride = written.next_multiple_of(WORDS);
@@ -65,7 +70,7 @@ impl Bench<'_> {
         let fetched = self.job.statistics().pages_fetched - fetched;
         if fetched > 0 {
             return Err(Error::invalid(
-                "measuring barriers with updates",
+                "measuring updates",
                 format!("{fetched} pages were fetched, and not updated (a defect)"),
             ));
         }
@@ -80,7 +85,7 @@ impl Bench<'_> {
         Ok(Figures { latency: Some(latency), stream: Some(stream), reference: None })
     }
 
-    /// Lets every node write its part once, each with a barrier behind it.
+    /// Lets every node write its part once, each with a barrier or notifications behind it.
     fn one_turn(&self, parts: &Parts, turn: u64) -> Result<()> {
         for writer in 0..self.job.size() as usize {
             let word = turn + 1;
@@ -88,12 +93,25 @@ impl Bench<'_> {
                 let mut words = parts.array.write(parts.of(writer))?;
                 words.iter_mut().step_by(parts.step).for_each(|at| *at = word);
             }
-            self.job.barrier()?;
+            self.tell_all(writer as u32)?;
             if writer != self.job.rank() as usize {
                 parts.check(writer, word)?;
             }
         }
         Ok(())
+    }
+
+    /// Makes what a node wrote visible to all others.
+    fn tell_all(&self, writer: u32) -> Result<()> {
+        let rank = self.job.rank();
+        if self.perf.test != Test::NotifyUpdate {
+            return self.job.barrier();
+        }
+        if writer != rank {
+            return self.job.wait_notify(writer);
+        }
+        let mut others = (0..self.job.size()).filter(|other| *other != rank);
+        others.try_for_each(|other| self.job.notify(other))
     }
 }
 

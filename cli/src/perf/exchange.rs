@@ -78,7 +78,12 @@ impl Bench<'_> {
             Test::CompareSwap => self.asked(|there| self.count_up(there, u64::from(turn)))?,
             Test::Accumulate => self.asked(|there| self.add_numbers(there))?,
             // These tests run elsewhere.
-            Test::Post | Test::Fifo | Test::Fetch | Test::BarrierUpdate | Test::Collectives => 1,
+            Test::Post
+            | Test::Fifo
+            | Test::Fetch
+            | Test::BarrierUpdate
+            | Test::NotifyUpdate
+            | Test::Collectives => 1,
             Test::Block => self.asked(|there| self.block_done(there))?,
             Test::PutDone | Test::Passive | Test::Mixed => {
                 self.asked(|_| self.put_done(u64::from(turn) + 1))?

@@ -119,7 +119,7 @@ impl<'a> Bench<'a> {
             Test::Mixed => return self.mixed(),
             Test::Passive => return self.passive(),
             Test::Fetch => return self.fetches(),
-            Test::BarrierUpdate => return self.barriers_with_updates(),
+            Test::BarrierUpdate | Test::NotifyUpdate => return self.updates(),
             Test::Post => {
                 return Ok(Figures { latency: Some(self.posts()?), ..Figures::default() });
             }

@@ -3,8 +3,8 @@
 //! Latency is that of one way: half of a ping and its pong. For put, it is half of a put and the
 //! answering put, each seen by polling memory, as `ucp_put_lat` does. Where only one side acts
 //! (put-done, get, fetch-add, compare-swap, block, exchange, fetch, barrier), latency lasts from
-//! call to completion. In post, it lasts until the call returns. In barrier-update, all nodes write
-//! in turn (see `barrier_update`).
+//! call to completion. In post, it lasts until the call returns. In barrier-update and
+//! notify-update, all nodes write in turn (see `barrier_update`).
 //!
 //! An exchange that takes hardly longer than reading the clock is timed in blocks, and counts as
 //! the mean of its block. Throughput is measured with several operations in flight, which walk
@@ -66,6 +66,8 @@ pub enum Test {
     /// Run barriers that each bring SIZE bytes of one node to all others: time of write and barrier
     /// together
     BarrierUpdate,
+    /// The same, but a node that has written notifies the others in place of a barrier
+    NotifyUpdate,
     /// Read pages of a shared array that are not valid here: from call to guard, and the bytes per
     /// second of these reads
     Fetch,
@@ -139,11 +141,11 @@ pub struct Perf {
     /// Measure one half only, of tests that have both
     #[arg(long, value_enum)]
     only: Option<Metric>,
-    /// Delivery of the shared array's transfers, of barrier-update and fetch; the runtime's choice
-    /// if absent
+    /// Delivery of the shared array's transfers, in updates and fetch; the runtime's choice if
+    /// absent
     #[arg(long, value_name = "DELIVERY", value_parser = parse_delivery)]
     delivery: Option<Delivery>,
-    /// Percentage of the bytes of each update that change, of barrier-update
+    /// Percentage of the bytes of each update that change
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(1..=100))]
     changed: u8,
     /// Collective to measure; all of them if absent
@@ -208,7 +210,7 @@ pub fn run(perf: &Perf) -> Result<()> {
 impl Test {
     /// Returns `true` if the test measures how pages of an array travel.
     fn is_of_pages(self) -> bool {
-        matches!(self, Test::Fetch | Test::BarrierUpdate)
+        matches!(self, Test::Fetch | Test::BarrierUpdate | Test::NotifyUpdate)
     }
 }
 

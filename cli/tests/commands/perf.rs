@@ -86,10 +86,12 @@ fn percentiles_for_people() {
 }
 
 #[test]
-fn barriers_bring_updates_to_all_nodes() {
-    let arguments = ["perf", "barrier-update", "--size", "64K", "--iterations", "30", "--json"];
+fn barriers_and_notifications_bring_updates_to_all_nodes() {
     // In one memory, and with pages of each node.
-    for (nodes, without) in [("1", ""), ("2", ""), ("3", ""), ("3", "segment")] {
+    let places = [("1", ""), ("2", ""), ("3", ""), ("3", "segment")];
+    let tests = ["barrier-update", "notify-update"];
+    for (test, (nodes, without)) in tests.into_iter().flat_map(|test| places.map(|at| (test, at))) {
+        let arguments = ["perf", test, "--size", "64K", "--iterations", "30", "--json"];
         let mut run = oikaze(&["run", "-n", nodes, "--no-prefix", "--", crate::support::OIKAZE]);
         let (status, out, err) = finish(run.args(arguments).env("OIKAZE_WITHOUT", without));
         if nodes == "1" {
