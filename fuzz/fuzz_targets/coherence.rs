@@ -1,5 +1,5 @@
 //! Messages of shared arrays and notifications from a peer gone mad, to a node of three that has
-//! declared an array and waits for a lock (COH-9.1).
+//! declared an array and waits for a lock and for a notification (COH-9.1).
 #![no_main]
 
 #[path = "../../crates/protocol/tests/coherence/cluster/mod.rs"]
@@ -30,6 +30,7 @@ fuzz_target!(|input: &[u8]| {
     cluster.declare("p", 9, Homes::Block);
     let node = &mut cluster.nodes[1];
     node.coherence.lock(1, Token(9), &mut node.machine);
+    node.coherence.wait_notify(0, true, Token(10), &mut node.machine);
     let (mut input, mut number) = (input, 70);
     while let Some((form, head, body, rest)) = message(input) {
         (input, number) = (rest, number + 1);

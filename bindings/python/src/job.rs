@@ -24,7 +24,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -548,17 +547,11 @@ impl Job {
         let source: u32 = number(source, "wait_notify", "source")?;
         let timeout = limit_of(timeout, "wait_notify")?;
         let job = self.get(py)?;
-        // A notification may have come without the updates that it counts. The time limit ends that
-        // wait, too.
-        let is_over = AtomicBool::new(false);
         let take = || match wait_for(py, || job.wait_notify_for(source, Duration::ZERO))? {
-            Err(error) if error.is_timeout() && !is_over.load(Relaxed) => Ok(None),
+            Err(error) if error.is_timeout() => Ok(None),
             notified => notified.map(Some).or_raise(py),
         };
-        taken(py, timeout, take, |limit| {
-            is_over.store(limit == Some(Duration::ZERO), Relaxed);
-            job.wait_notify_ready(source, limit)
-        })
+        taken(py, timeout, take, |limit| job.wait_notify_ready(source, limit))
     }
 
     /// Number of a descriptor that becomes readable when an operation or a message has come. It may

@@ -15,7 +15,7 @@ pub enum MessagePurpose {
     Diff,
     /// Changes of pages, for a node that reads them.
     Update,
-    /// Arrival at a barrier or another collective, or the end of it.
+    /// Arrival at a barrier or another collective, the end of it, or a notification.
     Barrier,
     /// Request, grant or return of a lock.
     Lock,

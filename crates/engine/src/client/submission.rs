@@ -277,22 +277,17 @@ pub enum Request {
     Step(CallStep),
     /// Brings all writes home, and returns what this node knows, for the other members of a team.
     ReleaseToTeam,
-    /// Brings all writes home, and returns what this node knows, for one other node.
-    ReleaseToNode {
-        /// Rank of the other node.
-        to: Rank,
-        /// Knowledge that the other node was told before, or nothing (empty).
-        told: Vec<u8>,
+    /// Brings all writes home, and then notifies this node.
+    Notify(Rank),
+    /// Waits for the next notification, and for the updates that it counts.
+    WaitNotify {
+        /// Rank of the notifier.
+        from: Rank,
+        /// `false` if the notification is left to a later wait.
+        takes: bool,
     },
     /// Learns what other members of a team know.
     AcquireFromTeam(Vec<Vec<u8>>),
-    /// Learns what one other node knows, when the updates that it counts are here.
-    AcquireFromNode {
-        /// Rank of the other node.
-        from: Rank,
-        /// Knowledge of the other node.
-        told: Vec<u8>,
-    },
     /// Leaves the job, so that this node takes part in no later collective (COH-6.7). Settles when
     /// all nodes have left.
     Leave,
@@ -404,9 +399,9 @@ impl Request {
             | Request::Reduce(_)
             | Request::Step(_)
             | Request::ReleaseToTeam
-            | Request::ReleaseToNode { .. }
+            | Request::Notify(_)
+            | Request::WaitNotify { .. }
             | Request::AcquireFromTeam(_)
-            | Request::AcquireFromNode { .. }
             | Request::Leave
             | Request::Lock(_)
             | Request::Unlock(_) => RequestScope::AllNodes,

@@ -241,14 +241,12 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         Request::Step(step) => return coherence.step(step, token, pages),
         Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
         Request::ReleaseToTeam => return coherence.release_to_team(token, pages),
-        Request::ReleaseToNode { to, told } => {
-            return coherence.release_to_node(to, &told, token, pages);
+        Request::Notify(to) => return coherence.notify(to, token, pages),
+        Request::WaitNotify { from, takes } => {
+            return coherence.wait_notify(from, takes, token, pages);
         }
         Request::AcquireFromTeam(bodies) => {
             return coherence.acquire_from_team(&bodies, token, pages);
-        }
-        Request::AcquireFromNode { from, told } => {
-            return coherence.acquire_from_node(from, &told, token, pages);
         }
         Request::Leave => return leave_after_operations(token, out.ops, out.layers),
         Request::Lock(lock) => return coherence.lock(lock, token, pages),

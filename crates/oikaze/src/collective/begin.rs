@@ -291,9 +291,7 @@ impl<'t> Start<'t> {
     ) -> Pending<UntypedResult> {
         let Team { core, node, limit, .. } = self.team;
         let call = self.carries.call_of(call);
-        if !self.team.is_channel {
-            node.coherence.forget_interrupted();
-        }
+        node.coherence.forget_interrupted();
         let slot = Arc::new(Slot::default());
         let stage = (stage, Arc::clone(&slot));
         let number = node.enter().map(|_| core.begin(node, call, stage, sound));

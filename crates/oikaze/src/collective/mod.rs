@@ -12,7 +12,6 @@
 mod barrier;
 pub(crate) mod begin;
 pub(crate) mod calls;
-pub(crate) mod channels;
 mod exact;
 pub(crate) mod notify;
 pub mod operator;

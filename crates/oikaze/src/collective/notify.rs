@@ -1,18 +1,12 @@
 //! Notifications: one node makes what it wrote visible to one other node (COH-15.4).
 
-use crate::collective::calls::Collectives;
-use crate::collective::channels::{Channel, SENDER};
 use crate::error::{Error, Result};
 use crate::job::handle::Job;
+use oikaze_engine::Request;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::told_by;
-use oikaze_runtime::node::lock;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// Minimum time limit for learning a notification that has come. So a call with a shorter limit, as
-/// in a program that polls, takes it as well.
-const LEARN_LIMIT_MIN: Duration = Duration::from_millis(100);
+use oikaze_runtime::node::WaitSubject;
+use std::sync::Arc;
+use std::time::Duration;
 
 impl Job {
     /// Tells another node that what this node wrote to shared arrays is complete. After the other
@@ -26,10 +20,9 @@ impl Job {
     /// written, too, if the other node learns of this by the same notification. Such pages are
     /// fetched again.
     ///
-    /// The call waits until the changes are at their homes. It waits for the other node only if
-    /// that has not yet read hundreds of notifications (COLL-1.4). Each notification ends one wait,
-    /// in the order of the calls. A call that ran into the time limit has still notified the other
-    /// node, if the changes were at their homes. Otherwise, the other node's wait fails.
+    /// The call waits until the changes are at their homes. It does not wait for the other node's
+    /// calls. Each notification ends one wait, in the order of the calls. A call that ran into the
+    /// time limit still notifies the other node when the changes are at their homes.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -52,27 +45,18 @@ impl Job {
     ///
     /// # Errors
     /// The rank is this node's own, or none of the job; the calling thread has a guard of an array;
-    /// a node is lost; or the time limit passed.
+    /// a node is lost; the other node leaves; or the time limit passed. If the changes cannot be
+    /// brought to their homes, the other node's wait fails, too.
     #[track_caller]
     pub fn notify(&self, to: Rank) -> Result<()> {
         let what = format!("notification of node {to}");
-        let channel = self.channel((self.rank(), to), to, &what)?;
-        self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.clone())?;
-        // Another thread may notify meanwhile. Then this call tells more than it needs to.
-        let told = lock(&channel.told).clone();
-        let released = channel.team.release_to(to, told, &what);
-        // A node that cannot release sends nothing known, so that the other one does not wait.
-        let mine = released.as_deref().unwrap_or_default();
-        let sent = channel.team.start().broadcast(SENDER, mine);
-        if let Ok(mine) = &released {
-            *lock(&channel.told) = told_by(mine, self.size());
-        }
-        let sent = sent.wait().map(drop);
-        if sent.as_ref().is_err_and(|error| !error.is_timeout()) {
-            // The other node may have lost it. What was told before is told again.
-            lock(&channel.told).clear();
-        }
-        released.and(sent).map_err(|error| error.renamed(&what))
+        self.check_other(to, &what)?;
+        let notified = self.node.submit(Request::Notify(to), None);
+        // This release orders what was owned before it (COH-10.14).
+        drop(self.node.coherence.segments.end_interval());
+        self.node.outcome(&what, &notified, self.limit)?;
+        self.node.coherence.send_rest(&self.node);
+        Ok(())
     }
 
     /// Waits for the next [notification](Job::notify) from a node. Afterwards this node's reads see
@@ -84,7 +68,7 @@ impl Job {
     /// is lost: the next call waits for the same one.
     #[track_caller]
     pub fn wait_notify(&self, from: Rank) -> Result<()> {
-        self.wait_notify_within(from, self.limit)
+        self.wait_notify_within(from, self.limit, true)
     }
 
     /// Waits as [`Job::wait_notify`] does, with this time limit.
@@ -93,59 +77,48 @@ impl Job {
     /// As [`Job::wait_notify`].
     #[track_caller]
     pub fn wait_notify_for(&self, from: Rank, limit: Duration) -> Result<()> {
-        self.wait_notify_within(from, Some(limit))
+        self.wait_notify_within(from, Some(limit), true)
     }
 
+    /// Waits for the next notification. Without `takes` it is left to a later wait.
     #[track_caller]
-    fn wait_notify_within(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
+    pub(crate) fn wait_notify_within(
+        &self,
+        from: Rank,
+        limit: Option<Duration>,
+        takes: bool,
+    ) -> Result<()> {
         let what = format!("wait for a notification of node {from}");
-        let channel = self.channel((from, self.rank()), from, &what)?;
-        self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.clone())?;
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        loop {
-            let next = channel.next();
-            next.wait(from, deadline).map_err(|error| error.renamed(&what))?;
-            let learnt = next.told().map_err(|error| error.renamed(&what)).and_then(|told| {
-                // The updates that it counts may still be on their way (COH-15.7).
-                let left = |until: Instant| until.saturating_duration_since(Instant::now());
-                let limit = deadline.map(|until| left(until).max(LEARN_LIMIT_MIN));
-                channel.team.learn_from(from, (SENDER, told), &what, limit)
-            });
-            // A call that the program interrupts leaves the notification to the next one. Of
-            // several threads, one takes it.
-            if learnt.as_ref().is_err_and(Error::is_timeout) || channel.take(&next) {
-                return learnt;
-            }
+        self.check_other(from, &what)?;
+        let node = &self.node;
+        let completion = node.submit(Request::WaitNotify { from, takes }, None);
+        let notification = || format!("a notification of node {from}");
+        let subject = || WaitSubject::Operation { what: notification(), peer: Some(from) };
+        let waited = node.outcome_of(&subject, &what, || completion.outcome(), limit);
+        if !waited.as_ref().is_err_and(Error::is_timeout) {
+            return waited.map(drop);
+        }
+        // The notification stays for the next call, unless this one took it just now. The next turn
+        // reports one or the other.
+        node.tell(Request::Cancel { completion: Arc::clone(&completion) });
+        match node.wait(None, || completion.outcome()) {
+            Some(Ok(_)) => Ok(()),
+            _ => waited.map(drop),
         }
     }
 
-    /// Waits until a notification of this node has come, and leaves it (`ffi::readiness`).
-    #[track_caller]
-    pub(crate) fn wait_until_notified(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
-        let what = format!("wait for a notification of node {from}");
-        let channel = self.channel((from, self.rank()), from, &what)?;
-        self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.clone())?;
-        let deadline = limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit));
-        channel.next().wait(from, deadline).map_err(|error| error.renamed(&what))
-    }
-
-    /// Returns the channel from the first rank to the second, one of which is the `other` node.
-    fn channel(&self, pair: (Rank, Rank), other: Rank, what: &str) -> Result<Arc<Channel>> {
-        let (me, size) = (self.rank(), self.size());
+    /// Checks that there is such another node, and that the thread has no guard.
+    fn check_other(&self, other: Rank, what: &str) -> Result<()> {
+        let size = self.size();
         if other >= size {
             let why = format!("this job has {size} nodes; ranks are 0 to {}", size - 1);
             return Err(Error::invalid(what, why));
         }
-        if other == me {
+        if other == self.rank() {
             return Err(Error::invalid(what, "a node sees its own writes; name another node"));
         }
         self.node.check_process(|| what.to_owned())?;
-        let mut channels = lock(&self.channels.0);
-        let channel = channels.entry(pair).or_insert_with(|| {
-            let team = self.world.pair(pair);
-            Arc::new(Channel { team, told: Mutex::default(), next: Mutex::default() })
-        });
-        Ok(Arc::clone(channel))
+        self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.to_owned())
     }
 }
 

@@ -18,8 +18,6 @@ use std::time::Duration;
 
 /// First word of the number of a team of living ranks, where a split has the split's number.
 const SHRINK: u64 = u64::MAX;
-/// First word of the number of a team of two nodes between which notifications go.
-const PAIR: u64 = u64::MAX - 1;
 
 /// Some or all nodes of a job, with collectives of their own. Ranks of a team are numbered from 0.
 ///
@@ -43,8 +41,6 @@ pub struct Team {
     /// Machine of each rank.
     pub(super) machines: Arc<[u32]>,
     pub(super) several_machines: bool,
-    /// Carries notifications, which are not collectives of the program.
-    pub(super) is_channel: bool,
     /// Number and end of an agreement for which a caller of `shrink` has waited too long.
     unshrunk: Mutex<Option<(u64, Pending<BTreeSet<Rank>>)>>,
 }
@@ -68,19 +64,6 @@ impl Team {
         Team::of(core, node, machines.into(), limit)
     }
 
-    /// Makes the team of two nodes between which notifications go, the sender first.
-    pub(super) fn pair(&self, (from, to): (Rank, Rank)) -> Team {
-        let words = [self.core.id(), PAIR, u64::from(from) << 32 | u64::from(to)];
-        let id = fnv1a(words.into_iter().flat_map(u64::to_le_bytes)).max(1);
-        let (ranks, mine) = ([from, to], self.ranks().get(self.rank() as usize));
-        let me = Rank::from(mine == Some(&to));
-        let machine = |rank: Rank| self.machines.get(rank as usize).copied().unwrap_or_default();
-        let core = TeamCore::new(id, ranks.into(), me, None);
-        let mut team = Team::of(core, &self.node, ranks.map(machine).into(), self.limit);
-        team.is_channel = true;
-        team
-    }
-
     fn of(
         core: Arc<TeamCore>,
         node: &Arc<Node>,
@@ -96,7 +79,6 @@ impl Team {
             limit,
             machines,
             several_machines,
-            is_channel: false,
             unshrunk: Mutex::default(),
         }
     }
@@ -247,25 +229,13 @@ impl Team {
         let told = Start::of(self).exchange_knowledge(mine).wait()?;
         released?;
         let others = (0..).zip(told).filter(|(rank, _)| *rank != self.rank());
-        self.learn(what, others, self.limit)
+        self.learn(what, others)
     }
 
     /// Brings this node's writes to their homes, and returns what it knows then (COH-15.1).
     #[track_caller]
-    pub(super) fn release(&self, what: &str) -> Result<Vec<u8>> {
-        self.release_by(Request::ReleaseToTeam, what)
-    }
-
-    /// Brings this node's writes to their homes, and returns what it knows then and the node `to`
-    /// was not `told` (COH-15.5).
-    #[track_caller]
-    pub(super) fn release_to(&self, to: Rank, told: Vec<u8>, what: &str) -> Result<Vec<u8>> {
-        self.release_by(Request::ReleaseToNode { to, told }, what)
-    }
-
-    #[track_caller]
-    fn release_by(&self, request: Request, what: &str) -> Result<Vec<u8>> {
-        let released = self.node.submit(request, None);
+    fn release(&self, what: &str) -> Result<Vec<u8>> {
+        let released = self.node.submit(Request::ReleaseToTeam, None);
         // This release orders what was owned before it (COH-10.14).
         drop(self.node.coherence.segments.end_interval());
         match self.node.outcome(&what, &released, self.limit)? {
@@ -277,34 +247,11 @@ impl Team {
     /// Learns what these ranks of the team know (COH-15.2). A rank that could not release tells
     /// nothing.
     #[track_caller]
-    pub(super) fn learn(
-        &self,
-        what: &str,
-        told: impl IntoIterator<Item = (Rank, Vec<u8>)>,
-        limit: Option<Duration>,
-    ) -> Result<()> {
+    fn learn(&self, what: &str, told: impl IntoIterator<Item = (Rank, Vec<u8>)>) -> Result<()> {
         let told = told.into_iter().map(|(rank, knowledge)| known_by(rank, knowledge, what));
-        self.learn_by(Request::AcquireFromTeam(told.collect::<Result<_>>()?), what, limit)
-    }
-
-    /// Learns what a notifier knows, which its rank in the job and its rank in the team name. It
-    /// waits for the updates that the notifier counts (COH-15.7).
-    #[track_caller]
-    pub(super) fn learn_from(
-        &self,
-        from: Rank,
-        (rank, told): (Rank, Vec<u8>),
-        what: &str,
-        limit: Option<Duration>,
-    ) -> Result<()> {
-        let told = known_by(rank, told, what)?;
-        self.learn_by(Request::AcquireFromNode { from, told }, what, limit)
-    }
-
-    #[track_caller]
-    fn learn_by(&self, request: Request, what: &str, limit: Option<Duration>) -> Result<()> {
+        let request = Request::AcquireFromTeam(told.collect::<Result<_>>()?);
         let learnt = self.node.submit(request, None);
-        self.node.outcome(&what, &learnt, limit).map(drop)
+        self.node.outcome(&what, &learnt, self.limit).map(drop)
     }
 }
 

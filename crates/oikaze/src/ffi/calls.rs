@@ -77,9 +77,9 @@ impl Job {
             let (called, splits) = (CallCounter::Team(team.id()), CallCounter::Splits(team.id()));
             team.abandon(&self.node, (most(called), most(splits)), why);
         }
-        self.channels.forget();
         self.node.with_engine(|engine| {
             // No job has more: a number that does not fit comes from elsewhere.
+            engine.coherence().forget_notifications();
             engine.coherence().skip_arrays(most(CallCounter::Arrays).try_into().unwrap_or(0));
         });
         for _ in self.node.coherence.order.coherence_calls()..most(CallCounter::Job) {

@@ -88,6 +88,6 @@ impl Job {
     /// # Errors
     /// As [`Job::wait_notify`].
     pub fn wait_notify_ready(&self, from: Rank, limit: Option<Duration>) -> Result<()> {
-        self.wait_until_notified(from, limit)
+        self.wait_notify_within(from, limit.or(self.limit), false)
     }
 }

@@ -1,7 +1,6 @@
 //! The job's handle, [`Job`], and the calls that no other folder has.
 
 use super::statistics::NodeStatistics;
-use crate::collective::channels::Channels;
 use crate::collective::team::Team;
 use crate::ffi::handles::HandleTable;
 use oikaze_launch::Bootstrap;
@@ -40,8 +39,6 @@ pub struct Job {
     pub(crate) tracking: String,
     /// Team of all nodes.
     pub(crate) world: Team,
-    /// Notifications between this node and others.
-    pub(crate) channels: Channels,
     /// Set when the node begins to leave, and cleared again if the leave is interrupted.
     pub(crate) left: AtomicBool,
     pub(crate) handles: HandleTable,

@@ -1,7 +1,6 @@
 //! Joins a job: from the launcher's environment variables to a node that is connected to all
 //! others.
 
-use crate::collective::channels::Channels;
 use crate::collective::team::Team;
 use crate::error::{Error, Result};
 use crate::ffi::handles::HandleTable;
@@ -187,7 +186,6 @@ fn join_explaining(
     let world = Team::world(&node, bootstrap.rank(), machines, limit);
     Ok(Job {
         world,
-        channels: Channels::default(),
         node,
         bootstrap,
         tracker,

@@ -86,9 +86,10 @@ fn catch_up(way: ExchangeWay) {
     });
 }
 
-/// COH-15.5: a notification that came and was not read is lost then. The next one tells again.
+/// COH-15.4, 15.5: a notification that came and was not waited for ends no wait then. What it told
+/// is not lost.
 #[test]
-fn notification_after_nodes_caught_up_tells_what_lost_ones_have_told() {
+fn notification_before_nodes_caught_up_ends_no_wait_after_it() {
     for way in ways(TwoMachines) {
         let (most, all) = (Mutex::new(CallCounts::new()), Barrier::new(2));
         way.run(2, &Job::builder(), |job| {

@@ -30,7 +30,7 @@ fn who_cannot_release_lets_nobody_wait() {
         assert!(!ended[1].status.success(), "{way:?}: {ended:?}");
         for node in [&ended[0], &ended[2]] {
             let said = &node.lines[0];
-            assert!(said.contains("node 1") || said.contains("rank 0 could not"), "{ended:#?}");
+            assert!(said.contains("node 1") || said.contains("0 could not"), "{ended:#?}");
             assert_eq!(node.lines[1], "left");
         }
     }
@@ -65,7 +65,7 @@ pub fn play_release(call: &str) {
             job.notify(1).unwrap_err();
             job.wait_notify(1)
         }
-        // It may wait for credit when it hears of the death.
+        // It may wait for acknowledgements when it hears of the death.
         ("dead", _) => (0..100_000).try_for_each(|_| job.notify(1)),
         _ => pair.barrier(),
     };

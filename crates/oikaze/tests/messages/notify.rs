@@ -156,29 +156,6 @@ fn no_notification_is_lost_between_two_threads() {
     });
 }
 
-/// Teams of survivors and channels have numbers of their own.
-#[test]
-fn notifications_and_shrunk_teams_do_not_meet() {
-    everywhere(2, Rings, |job| {
-        let teams = (0..4).map(|_| job.shrink()).collect::<oikaze::Result<Vec<_>>>()?;
-        for _ in 0..10 {
-            match job.rank() {
-                0 => job.notify(1)?,
-                _ => job.wait_notify(0)?,
-            }
-            for team in &teams {
-                assert_eq!(team.all_gather(&[team.rank()])?, [0, 1]);
-            }
-        }
-        drop(teams);
-        match job.rank() {
-            0 => job.notify(1)?,
-            _ => job.wait_notify(0)?,
-        }
-        Ok(job.barrier()?)
-    });
-}
-
 /// Notifications that cross: each node sends its own before it waits for those of the others.
 #[test]
 fn notifications_that_cross_bring_what_both_wrote() {
@@ -202,9 +179,9 @@ fn notifications_that_cross_bring_what_both_wrote() {
     });
 }
 
-/// COLL-1.4: a sender that is far ahead waits for the receiver, and nothing is lost.
+/// COH-15.11: a sender is far ahead of the receiver, and nothing is lost.
 #[test]
-fn more_notifications_than_credit_wait_for_their_receiver() {
+fn many_notifications_wait_for_their_receiver() {
     everywhere(2, TwoMachines, |job| {
         let word = job.array::<u32>("word", 1)?;
         let count = 3000;
@@ -239,7 +216,7 @@ fn notifications_that_nobody_waits_for_keep_nobody_from_leaving() {
     });
 }
 
-/// A sender that waits for credit of a node that leaves gets an error.
+/// COH-15.4: a sender that notifies a node that leaves gets an error.
 #[test]
 fn notifications_of_a_node_that_leaves_end_with_an_error() {
     everywhere(2, OneWithout, |job| {

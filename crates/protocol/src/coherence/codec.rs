@@ -4,7 +4,7 @@
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::fetching::limits::{FETCH_PAGES_MAX, FETCH_RUNS_MAX};
 use crate::coherence::fetching::target_op::TargetOp;
-use crate::coherence::updating::head::UpdateHead;
+use crate::coherence::updating::head::{CountedUpdates, UpdateHead};
 use crate::rma::MessageKind;
 use crate::traffic::MessagePurpose;
 use crate::wind::{Head, Refusal};
@@ -55,6 +55,8 @@ pub(crate) enum Headline {
     /// The sender leaves the job after `epoch` collectives. With `silent` it sends no more messages
     /// either (COH-6.7).
     Leaving { epoch: u64, silent: bool },
+    /// The sender has released for the receiver (COH-15.4).
+    Notify { epoch: u64, updates: CountedUpdates },
 }
 
 /// Whether updates of pages are wanted.
@@ -173,6 +175,7 @@ impl Headline {
                 (16, [a, offset, id])
             }
             Headline::TargetDone { id } => (17, [id, 0, 0]),
+            Headline::Notify { epoch, updates } => (18, [epoch, updates.epoch, updates.count]),
         };
         let mut head = Head::new();
         head.push(KIND);
@@ -220,6 +223,7 @@ impl Headline {
                 Headline::Target { array: a as u32, op, offset: b, id: c }
             }
             17 => Headline::TargetDone { id: a },
+            18 => Headline::Notify { epoch: a, updates: CountedUpdates { epoch: b, count: c } },
             _ => return Err(Refusal::Malformed),
         })
     }
@@ -233,7 +237,7 @@ pub fn purpose(head: &[u8]) -> MessagePurpose {
         Some(1) => MessagePurpose::FetchRequest,
         Some(2) => MessagePurpose::Pages,
         Some(3) => MessagePurpose::Diff,
-        Some(4 | 5) => MessagePurpose::Barrier,
+        Some(4 | 5 | 18) => MessagePurpose::Barrier,
         Some(6..=8) => MessagePurpose::Lock,
         Some(13) => MessagePurpose::Update,
         Some(14 | 15) => MessagePurpose::Subscription,
@@ -347,6 +351,10 @@ mod tests {
                 MessagePurpose::Atomic,
             ),
             (Headline::TargetDone { id: 1 }, MessagePurpose::Atomic),
+            (
+                Headline::Notify { epoch, updates: CountedUpdates { epoch, count: 4 } },
+                MessagePurpose::Barrier,
+            ),
             (Headline::Died { rank: 1 }, MessagePurpose::OtherShared),
             (Headline::Leaving { epoch, silent: true }, MessagePurpose::OtherShared),
             (Headline::Question { wait }, MessagePurpose::OtherShared),

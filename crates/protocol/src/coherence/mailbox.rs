@@ -173,6 +173,8 @@ pub(crate) struct Mailbox {
     /// Dead nodes, in the order in which this node heard of them. The first one is the cause. Later
     /// ones may have ended because of it (COH-8.2).
     dead: Vec<Rank>,
+    /// Nodes that leave, and whether each has told that it sends nothing more (COH-6.7).
+    leaving: BTreeMap<Rank, bool>,
     next: u64,
     posted: UnsettledMessages,
     pub diffs: UnsettledDiffs,
@@ -195,6 +197,7 @@ impl core::hash::Hash for Mailbox {
             me,
             nodes,
             dead,
+            leaving,
             next: _,
             posted: _,
             diffs,
@@ -204,7 +207,7 @@ impl core::hash::Hash for Mailbox {
             out: _,
             events: _,
         } = self;
-        (me, nodes, dead, diffs).hash(state);
+        (me, nodes, dead, leaving, diffs).hash(state);
         owed.iter().filter(|(_, count)| **count > 0).for_each(|owed| owed.hash(state));
     }
 }
@@ -215,6 +218,7 @@ impl Mailbox {
             me,
             nodes,
             dead: Vec::new(),
+            leaving: BTreeMap::new(),
             next: 0,
             posted: UnsettledMessages::default(),
             diffs: UnsettledDiffs::default(),
@@ -247,6 +251,18 @@ impl Mailbox {
     #[inline]
     pub fn first_dead(&self) -> Option<Rank> {
         self.dead.first().copied()
+    }
+
+    /// Returns `true` if this node has begun to leave.
+    #[inline]
+    pub fn is_leaving(&self, rank: Rank) -> bool {
+        self.leaving.contains_key(&rank)
+    }
+
+    /// Returns `true` if all messages of this node have come, because it leaves.
+    #[inline]
+    pub fn is_silent(&self, rank: Rank) -> bool {
+        self.leaving.get(&rank).is_some_and(|silent| *silent)
     }
 
     /// Returns the ranks of all other nodes.
@@ -379,6 +395,11 @@ impl Mailbox {
         self.posted.0.iter().any(|(_, posted)| is_meant(posted))
     }
 
+    /// Returns the number of messages that are not settled and for which `is_meant` is true.
+    pub fn count_posted(&self, is_meant: impl Fn(&Posted) -> bool) -> usize {
+        self.posted.0.iter().filter(|(_, posted)| is_meant(posted)).count()
+    }
+
     /// Returns what messages on their way read from memory.
     pub fn reads(&self) -> impl Iterator<Item = (ArrayId, Range<u64>)> + '_ {
         self.posted.0.iter().filter_map(|(_, posted)| posted.reads())
@@ -418,8 +439,9 @@ impl Mailbox {
         self.events.push_back(CoherenceEvent::Contradiction { rank, nonsense });
     }
 
-    /// Reports that a node leaves.
+    /// Notes and reports that a node leaves.
     pub fn note_leaving(&mut self, rank: Rank, silent: bool) {
+        *self.leaving.entry(rank).or_default() |= silent;
         self.events.push_back(CoherenceEvent::Leaving { rank, silent });
     }
 

@@ -27,7 +27,6 @@ pub use gathering::agreement::{AXES_MAX, REDUCE_MAX, SAME_CALLS, remedy_of};
 pub use gathering::gather::both_wrote;
 pub use gathering::tree::BarrierLinks;
 pub use locking::lock_manager::LockView;
-pub use locking::team::told_by;
 pub use mailbox::CONTROL_MAX;
 pub use order::Coherence;
 pub use pages::array::ARRAY_PAGES_MAX;

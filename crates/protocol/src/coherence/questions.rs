@@ -111,7 +111,7 @@ impl Waits<'_> {
             || !self.fetches.runs.is_empty()
             || self.targets.waiting().next().is_some()
             || self.locking.managed.has_waiting()
-            || self.locking.teams.are_waiting();
+            || self.locking.notifications.may_wait();
         let mail = &self.base.mail;
         waits && !self.base.failing.left && mail.dead().len() + 1 < mail.nodes as usize
     }
@@ -127,7 +127,7 @@ impl Waits<'_> {
         let holders = holders.map(|(rank, lock, request)| (rank, Wait::Holder { lock, request }));
         let epoch = self.base.clock.epoch;
         let updates = self.collectives.writers_waited_for(self.receiving, &self.base);
-        let notifiers = self.locking.teams.writers_waited_for(self.receiving, &self.base);
+        let notifiers = self.locking.notifications.writers_waited_for(self.receiving, &self.base);
         let updates = updates.chain(notifiers).map(|writer| (writer, Wait::Updates { epoch }));
         let targets = self.targets.waiting().map(|(home, id)| (home, Wait::Target { id }));
         let all = collective.into_iter().chain(locks).chain(pages).chain(holders).chain(updates);

@@ -239,12 +239,14 @@ pub enum CoherenceError {
     /// Nodes called different collectives, or declared different arrays.
     #[error("{0}")]
     Mismatch(String),
-    /// A notification left out what an earlier one had told, and that one was lost.
+    /// A notifier could not bring home what it wrote.
     #[error(
-        "an earlier notification of the other node was lost, when a wait for it failed or the nodes were brought in step: call a \
-         barrier, which tells all that was written"
+        "node {rank} could not bring its writes to their homes, and has got an error that says why"
     )]
-    MissedNotification,
+    NotReleased {
+        /// Rank of the notifier.
+        rank: Rank,
+    },
     /// An unlock of a lock that this node does not hold.
     #[error(
         "unlock {lock}: this node does not hold lock {lock}; every unlock must follow its own lock"

@@ -108,7 +108,7 @@ fn of_coherence(error: &CoherenceError) -> ErrorClass {
         | CoherenceError::PageLost { .. }
         | CoherenceError::LockBroken { .. } => ErrorClass::PeerLost,
         CoherenceError::NodeLeaving { .. } => ErrorClass::PeerLeaving,
-        CoherenceError::Mismatch(_) | CoherenceError::MissedNotification => ErrorClass::Mismatch,
+        CoherenceError::Mismatch(_) => ErrorClass::Mismatch,
         CoherenceError::Refused { .. } => ErrorClass::Refused,
         CoherenceError::Machine(_) => ErrorClass::System,
         CoherenceError::Left { .. } => ErrorClass::Left,

@@ -207,16 +207,6 @@ impl Knowledge {
         self.base.nodes()
     }
 
-    /// Writes the intervals of `vector` that a node may not know: what it does not need to be told
-    /// (`low`), and all others. A node that is alone `to` learn it knows its own intervals, too.
-    pub fn report_above(&self, low: &Vector, vector: &Vector, to: Option<Rank>, out: &mut Vec<u8>) {
-        let mut low = low.clone();
-        low.merge(&self.base);
-        low.write(out);
-        let news = self.between(&low, vector).filter(|interval| Some(interval.writer) != to);
-        Interval::write_all(news, out);
-    }
-
     /// Writes what an unlock tells `manager` when this node knew `vector`, and counts it as told.
     pub fn report(&mut self, manager: Rank, vector: &Vector, out: &mut Vec<u8>) {
         let reported = self.reported.remove(&manager).unwrap_or_else(|| self.base.clone());

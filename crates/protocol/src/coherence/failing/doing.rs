@@ -1,5 +1,6 @@
 //! Operations, as errors name them.
 
+use crate::Rank;
 use alloc::string::String;
 use core::fmt;
 
@@ -9,6 +10,10 @@ use core::fmt;
 pub(crate) enum Doing {
     Barrier,
     TeamBarrier,
+    /// Notification of this node.
+    Notify(Rank),
+    /// Wait for a notification of this node.
+    WaitNotify(Rank),
     Reduce,
     /// Step of this operation, which takes several collectives.
     Step(String),
@@ -29,7 +34,9 @@ impl fmt::Display for Doing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Doing::Barrier => f.write_str("barrier"),
-            Doing::TeamBarrier => f.write_str("team barrier or notification"),
+            Doing::TeamBarrier => f.write_str("team barrier"),
+            Doing::Notify(to) => write!(f, "notification of node {to}"),
+            Doing::WaitNotify(from) => write!(f, "wait for a notification of node {from}"),
             Doing::Reduce => f.write_str("barrier_reduce"),
             Doing::Step(call) => f.write_str(call),
             Doing::Declare(name) => write!(f, "declare array \"{name}\""),

@@ -23,18 +23,10 @@ impl AcquireGrant {
     pub fn learn(self, w: &mut Writes<'_>, pages: &mut dyn Pages) {
         let me = w.base.mail.me;
         let runs = Runs::union(self.news(me, &w.base.clock.knowledge.vector).map(|i| &i.runs));
-        self.apply(&runs, w, pages);
-    }
-
-    /// Learns what a notifier tells, all of whose updates are here. Pages that they have brought
-    /// stay valid (COH-15.8).
-    pub fn learn_with_updates(self, notifier: Rank, w: &mut Writes<'_>, pages: &mut dyn Pages) {
-        let me = w.base.mail.me;
-        let news = self.news(me, &w.base.clock.knowledge.vector);
-        let named = Runs::named_beside_updates(news, me, notifier);
-        let doubtful = w.updates.receiving.doubtful(&self.vector);
-        self.apply(&Runs::union([&named, &doubtful]), w, pages);
-        w.updates.receiving.end_pushes(notifier, &mut w.base, pages);
+        for interval in self.intervals {
+            w.base.clock.knowledge.insert(interval);
+        }
+        apply(&self.vector, &runs, w, pages);
     }
 
     /// Returns the intervals of other nodes that this node does not know.
@@ -45,18 +37,38 @@ impl AcquireGrant {
     ) -> impl Iterator<Item = &'a Interval> + Clone {
         self.intervals.iter().filter(move |interval| interval.is_news(me, known))
     }
+}
 
-    /// Invalidates these pages, and raises this node's knowledge.
-    fn apply(self, named: &Runs, w: &mut Writes<'_>, pages: &mut dyn Pages) {
-        if !planted(Bug::SkipInvalidation) {
-            w.invalidate(named, pages);
-        }
-        for interval in self.intervals {
-            w.base.clock.knowledge.insert(interval);
-        }
-        for rank in w.base.mail.others() {
-            w.base.clock.knowledge.vector.raise(rank, self.vector.get(rank));
-        }
-        w.updates.receiving.forget_known(&w.base.clock.knowledge.vector);
+/// Learns what a notifier knew, whose intervals are in the store of this node. If all its updates
+/// are here, pages that they have brought stay valid (COH-15.8).
+pub(crate) fn learn_from_notifier(
+    vector: &Vector,
+    notifier: Rank,
+    are_updates_here: bool,
+    w: &mut Writes<'_>,
+    pages: &mut dyn Pages,
+) {
+    let (me, knowledge) = (w.base.mail.me, &w.base.clock.knowledge);
+    w.updates.sending.forget_known_to(notifier, vector.get(me));
+    let news = knowledge.between(&knowledge.vector, vector);
+    let news = news.filter(|interval| interval.is_news(me, &knowledge.vector));
+    if !are_updates_here {
+        let runs = Runs::union(news.map(|interval| &interval.runs));
+        return apply(vector, &runs, w, pages);
     }
+    let named = Runs::named_beside_updates(news, me, notifier);
+    let doubtful = w.updates.receiving.doubtful(vector);
+    apply(vector, &Runs::union([&named, &doubtful]), w, pages);
+    w.updates.receiving.end_pushes(notifier, &mut w.base, pages);
+}
+
+/// Invalidates these pages, and raises this node's knowledge.
+fn apply(vector: &Vector, named: &Runs, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+    if !planted(Bug::SkipInvalidation) {
+        w.invalidate(named, pages);
+    }
+    for rank in w.base.mail.others() {
+        w.base.clock.knowledge.vector.raise(rank, vector.get(rank));
+    }
+    w.updates.receiving.forget_known(&w.base.clock.knowledge.vector);
 }

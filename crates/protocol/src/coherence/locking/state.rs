@@ -1,20 +1,23 @@
-//! Locks and barriers of teams on one node.
+//! Locks, barriers of teams, and notifications on one node.
 
 use crate::Rank;
 use crate::coherence::locking::lock::Locks;
 use crate::coherence::locking::lock_manager::Managed;
+use crate::coherence::locking::notifications::Notifications;
 use crate::coherence::locking::team::TeamAcquires;
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::writes::Writes;
 use crate::wind::Token;
 
-/// State of locks on one node: those that it uses, those that it manages, and acquires of teams.
+/// State of locks on one node: those that it uses, those that it manages, acquires of
+/// teams, and notifications.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Locking {
     pub locks: Locks,
     pub managed: Managed,
     pub teams: TeamAcquires,
+    pub notifications: Notifications,
 }
 
 impl Locking {
@@ -23,6 +26,7 @@ impl Locking {
             locks: Locks::default(),
             managed: Managed::new(nodes),
             teams: TeamAcquires::default(),
+            notifications: Notifications::default(),
         }
     }
 
@@ -30,6 +34,7 @@ impl Locking {
     pub fn cancel(&mut self, token: Token) {
         self.locks.cancel(token);
         self.teams.cancel(token);
+        self.notifications.cancel(token);
     }
 
     /// Takes the grants and the acquires whose epoch this node has reached.

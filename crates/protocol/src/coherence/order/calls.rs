@@ -5,7 +5,7 @@ use crate::coherence::failing::doing::Doing;
 use crate::coherence::fetching::target_op::TargetOp;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::locking::lock_manager::LockView;
-use crate::coherence::locking::team::{release_to_node, release_to_team};
+use crate::coherence::locking::team::release_to_team;
 use crate::coherence::order::Coherence;
 use crate::coherence::pages::array::Array;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
@@ -351,7 +351,7 @@ impl Coherence {
     /// Returns `true` if this node has begun to leave.
     #[must_use]
     pub fn is_leaving(&self, rank: Rank) -> bool {
-        self.collectives.leavers.epochs.contains_key(&rank)
+        self.mail.is_leaving(rank)
     }
 
     /// Returns `true` if this node has passed its last collective.
@@ -410,26 +410,26 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Brings all writes of this node home, and returns what it knows for the node `to`
-    /// ([`Value::Knowledge`]). It leaves out what that node was `told`. That is nothing (empty), or
-    /// what an earlier call has returned, and the node learns it first.
-    pub fn release_to_node(&mut self, to: Rank, told: &[u8], token: Token, pages: &mut dyn Pages) {
-        release_to_node(to, told, token, &mut self.parts().1, pages);
+    /// Brings all writes of this node home, and then notifies the node `to`. The operation is done
+    /// when the notification is on its way.
+    pub fn notify(&mut self, to: Rank, token: Token, pages: &mut dyn Pages) {
+        let (up, mut w) = self.parts();
+        up.locking.notifications.begin(to, token, &mut w, pages);
         self.settle(pages);
     }
 
-    /// Learns what the node `from` knows, as [`Coherence::release_to_node`] has returned it there.
-    /// The operation is done when the updates that it counts have come (COH-15.7).
-    pub fn acquire_from_node(
-        &mut self,
-        from: Rank,
-        told: &[u8],
-        token: Token,
-        pages: &mut dyn Pages,
-    ) {
-        let (up, mut w) = self.parts();
-        up.locking.teams.acquire_from_node(from, told, token, &mut w, pages);
+    /// Waits for the next notification of the node `from`, and for the updates that it counts
+    /// (COH-15.7). The operation is done when this node has learnt what the notifier knew. If it
+    /// does not take the notification, it is done when one that does would be done at once.
+    pub fn wait_notify(&mut self, from: Rank, takes: bool, token: Token, pages: &mut dyn Pages) {
+        self.locking.notifications.wait(from, takes, token);
         self.settle(pages);
+    }
+
+    /// Forgets the notifications for which nobody has waited. All nodes call it as often, when they
+    /// are brought in step (COLL-3.7).
+    pub fn forget_notifications(&mut self) {
+        self.locking.notifications.forget();
     }
 
     /// Learns what these nodes know, as [`Coherence::release_to_team`] has returned it there.

@@ -251,6 +251,9 @@ impl Coherence {
                 self.questions.take_reply(from, wait, owed);
                 Ok(())
             }
+            Headline::Notify { epoch, updates } => {
+                up.locking.notifications.receive(from, (epoch, updates), body, &mut w.base)
+            }
             Headline::Died { rank } if rank >= self.mail.nodes => Err(Refusal::Malformed),
             Headline::Died { rank } => {
                 // A node that takes this node for dead no longer answers it, so both are dead to

@@ -14,7 +14,7 @@ use crate::coherence::fetching::targets::Targets;
 use crate::coherence::gathering::state::Collectives;
 use crate::coherence::locking::lock::give_back;
 use crate::coherence::locking::state::Locking;
-use crate::coherence::locking::team::{report_to_node, report_to_team};
+use crate::coherence::locking::team::report_to_team;
 use crate::coherence::mailbox::Mailbox;
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::pages::table::Arrays;
@@ -107,6 +107,7 @@ impl Coherence {
             let goes_on = up.fetches.advance(&mut w, pages)
                 || w.updates.receiving.take_header(&mut w.base)
                 || up.locking.teams.take_ready(&mut w, pages)
+                || up.locking.notifications.advance(&mut w, pages)
                 || up.collectives.end(up.locking, up.fetches, &mut w, pages)
                 || self.advance_release()
                 || {
@@ -132,8 +133,8 @@ impl Coherence {
         match then {
             AfterRelease::Arrive => up.collectives.arrive(vector, &mut w.base),
             AfterRelease::ReportToTeam { token } => report_to_team(token, &vector, &mut w.base),
-            AfterRelease::ReportToNode { token, to, told } => {
-                report_to_node(token, (to, &told), (&vector, updates), &mut w.base);
+            AfterRelease::Notify { to, token } => {
+                up.locking.notifications.send((to, token), &vector, updates, &mut w.base);
             }
             AfterRelease::Unlock { lock, request, token } => {
                 give_back((lock, request), token, &vector, &mut w.base);

@@ -14,8 +14,9 @@ use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::page::{PageId, PageState, ranges};
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::releasing::guards::Guards;
+use crate::coherence::updating::head::CountedUpdates;
 use crate::coherence::updating::page_sets::PageSets;
-use crate::coherence::updating::send::{CountedUpdates, UpdateSender};
+use crate::coherence::updating::send::UpdateSender;
 use crate::coherence::updating::updates::Updates;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -36,8 +37,8 @@ pub(crate) enum AfterRelease {
     Arrive,
     /// Tell the caller what this node knows, for the other members of its team.
     ReportToTeam { token: Token },
-    /// Tell the caller what this node knows, for one other node that was told this before.
-    ReportToNode { token: Token, to: Rank, told: Vector },
+    /// Notify this node.
+    Notify { to: Rank, token: Token },
     /// Give a lock back.
     Unlock { lock: u64, request: u64, token: Token },
 }
@@ -70,7 +71,7 @@ impl Closing {
     fn of(then: &AfterRelease) -> Closing {
         match then {
             AfterRelease::Arrive => Closing::Arrival,
-            AfterRelease::ReportToNode { .. } => Closing::Notification,
+            AfterRelease::Notify { .. } => Closing::Notification,
             AfterRelease::ReportToTeam { .. } | AfterRelease::Unlock { .. } => Closing::Unlock,
         }
     }
@@ -167,7 +168,7 @@ impl Releasing {
         for release in &mut self.queue {
             if let AfterRelease::Unlock { token, .. }
             | AfterRelease::ReportToTeam { token }
-            | AfterRelease::ReportToNode { token, .. } = &mut release.then
+            | AfterRelease::Notify { token, .. } = &mut release.then
                 && *token == cancelled
             {
                 *token = Token::NONE;
@@ -187,7 +188,7 @@ impl Releasing {
         self.close_interval(Closing::of(&then), updates, base, pages);
         let (boundary, vector) = (base.mail.next(), base.clock.knowledge.vector.clone());
         let count = match &then {
-            AfterRelease::ReportToNode { to, .. } => {
+            AfterRelease::Notify { to, .. } => {
                 updates.sending.sent_until(*to, vector.get(base.mail.me))
             }
             _ => 0,

@@ -42,6 +42,15 @@ pub(crate) struct UpdateHead {
     pub interval: u64,
 }
 
+/// Number of updates that a notification tells its receiver (COH-15.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+pub(crate) struct CountedUpdates {
+    /// Epoch of the updates.
+    pub epoch: u64,
+    pub count: u64,
+}
+
 impl UpdateHead {
     /// Returns the delivery that the writer chose.
     pub fn delivery(&self) -> Delivery {

@@ -112,15 +112,6 @@ impl SentCount {
     }
 }
 
-/// Number of updates that a notification tells its receiver (COH-15.7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(test, derive(Hash))]
-pub(crate) struct CountedUpdates {
-    /// Epoch of the updates.
-    pub epoch: u64,
-    pub count: u64,
-}
-
 /// State of the sending side.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]

@@ -12,12 +12,12 @@ use machine::Machine;
 use network::Network;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value, told_by,
+    ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value,
 };
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::Token;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use threads::Thread;
 
 /// Returns `count` seeds from `first` on, or `OIKAZE_SEEDS` times as many.
@@ -47,28 +47,8 @@ impl Node {
     }
 }
 
-/// Notifications of one node for another.
-#[derive(Debug, Default)]
-pub struct Channel {
-    /// Intervals that all of them have told.
-    pub told: Vec<u8>,
-    /// Those that the receiver has not taken.
-    waiting: VecDeque<Vec<u8>>,
-    /// Lengths of all that were sent.
-    pub lengths: Vec<usize>,
-}
-
-impl Channel {
-    pub fn send(&mut self, body: Vec<u8>, nodes: u32) {
-        self.lengths.push(body.len());
-        self.told = told_by(&body, nodes);
-        self.waiting.push_back(body);
-    }
-
-    pub fn arrive(&mut self) -> Option<Vec<u8>> {
-        self.waiting.pop_front()
-    }
-}
+/// Code of a notification.
+pub const NOTIFY: u8 = 18;
 
 pub struct Cluster {
     pub seed: u64,
@@ -79,8 +59,8 @@ pub struct Cluster {
     pub forged: Option<u8>,
     /// Knowledge that the members of each team barrier have told, by its number.
     pub told: BTreeMap<usize, BTreeMap<Rank, Vec<u8>>>,
-    /// Notifications from one node to another, by sender and receiver.
-    pub channels: BTreeMap<(Rank, Rank), Channel>,
+    /// Lengths of the bodies of all notifications.
+    pub notified: Vec<u64>,
     /// Is `true` if stores to plain arrays sometimes take a guard.
     pub takes_guards: bool,
 }
@@ -103,7 +83,7 @@ impl Cluster {
             network: Network::default(),
             forged: None,
             told: BTreeMap::new(),
-            channels: BTreeMap::new(),
+            notified: Vec::new(),
             takes_guards: false,
         }
     }
@@ -149,6 +129,9 @@ impl Cluster {
     /// Takes the messages and events of a node's coherence.
     pub fn collect(&mut self, rank: Rank) {
         while let Some((to, message)) = self.nodes[rank as usize].coherence.poll_message() {
+            if message.head.get(1) == Some(&NOTIFY) {
+                self.notified.push(message.body.len());
+            }
             if self.forged == message.head.get(1).copied() {
                 self.forged = None;
                 let node = &mut self.nodes[rank as usize];

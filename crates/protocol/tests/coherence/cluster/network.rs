@@ -1,10 +1,11 @@
 //! Model of Wind. Each message arrives exactly once. Unordered messages arrive in any order. An
-//! ordered or synchronous message arrives after all earlier messages to the same node. Bodies in
-//! memory are cut into fragments, each of which is read at some moment between posting and
-//! delivery.
+//! ordered or synchronous message arrives after all earlier messages to the same node. A
+//! notification arrives only after earlier notifications, as if acknowledgements of others were
+//! forged (COH-13). Then it matters that it counts updates. Bodies in memory are cut into
+//! fragments, each of which is read at some moment between posting and delivery.
 
 use super::machine::Machine;
-use super::{Cluster, Node};
+use super::{Cluster, NOTIFY, Node};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
@@ -142,9 +143,13 @@ fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
     let Cluster { network, random, nodes, seed, .. } = cluster;
     let flying = network.pairs.get_mut(&(from, to)).unwrap();
     // Mostly choose the oldest message, because a network is mostly in order.
-    let choices: Vec<usize> = (0..flying.len())
-        .filter(|i| *i == 0 || flying[*i].message.class == Class::Unordered)
-        .collect();
+    let is_notification = |i: usize| flying[i].message.head.get(1) == Some(&NOTIFY);
+    let first_notification = (0..flying.len()).find(|i| is_notification(*i));
+    let may_arrive = |i: &usize| {
+        let is_unordered = flying[*i].message.class == Class::Unordered;
+        *i == 0 || is_unordered || Some(*i) == first_notification
+    };
+    let choices: Vec<usize> = (0..flying.len()).filter(may_arrive).collect();
     let index = if random.chance(0.5) { 0 } else { choices[random.below(choices.len())] };
     let one = &mut flying[index];
     if one.patience > 0 {

@@ -223,15 +223,13 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
             wait(thread, cluster.call(rank, |c, token, pages| c.unlock(lock, token, pages)))
         }
         Op::TeamBarrier(number, members) => team_barrier(cluster, thread, number, &members),
-        Op::Notify(to) => notify(cluster, thread, to),
+        Op::Notify(to) => {
+            wait(thread, cluster.call(rank, |c, token, pages| c.notify(to, token, pages)))
+        }
         Op::WaitNotify(from) => {
-            let Some(body) = cluster.channels.entry((from, rank)).or_default().arrive() else {
-                return false;
-            };
-            wait(
-                thread,
-                cluster.call(rank, |c, token, m| c.acquire_from_node(from, &body, token, m)),
-            )
+            let call =
+                |c: &mut Coherence, token, m: &mut Machine| c.wait_notify(from, true, token, m);
+            wait(thread, cluster.call(rank, call))
         }
         Op::Barrier => wait(thread, cluster.call(rank, |c, token, pages| c.barrier(token, pages))),
         Op::Touch(cell, access) => {
@@ -308,20 +306,6 @@ fn team_barrier(
         told.iter().filter(|(of, _)| **of != rank).map(|(_, told)| told.clone()).collect();
     thread.learns = false;
     wait(thread, cluster.call(rank, |c, token, pages| c.acquire_from_team(&others, token, pages)))
-}
-
-/// Releases, and then sends what the receiver was not told.
-fn notify(cluster: &mut Cluster, thread: &mut Thread, to: Rank) -> bool {
-    let rank = thread.node;
-    let nodes = cluster.nodes.len() as u32;
-    let channel = cluster.channels.entry((rank, to)).or_default();
-    if let Some(now) = thread.told.take() {
-        channel.send(now, nodes);
-        return thread.ended_op();
-    }
-    let told = channel.told.clone();
-    thread.again = true;
-    wait(thread, cluster.call(rank, |c, token, m| c.release_to_node(to, &told, token, m)))
 }
 
 fn wait(thread: &mut Thread, token: Token) -> bool {

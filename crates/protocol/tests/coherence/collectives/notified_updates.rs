@@ -1,41 +1,30 @@
 //! Notifications that bring updates (COH-15.6 to 15.10). One behaviour a test.
 
-use crate::cluster::{Cluster, Outcome};
+use crate::cluster::{Cluster, NOTIFY, Node};
 use crate::questions;
 use crate::updates::{
     UPDATE, all_at, barrier, fill, guarded, hold_back, holds, pages, post, read, statistics,
     subscribe, write,
 };
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, CoherenceError, Homes, Ownership, Value};
+use oikaze_protocol::coherence::{CoherenceError, Homes, Ownership, Value};
 use oikaze_protocol::limits::{PAGE, VAIN_QUESTIONS_MAX};
 use oikaze_protocol::random::Random;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Token;
-use std::collections::BTreeMap;
+use oikaze_protocol::wind::{Refusal, Token};
 
-/// Knowledge that each node has told each other one before.
-type Told = BTreeMap<(Rank, Rank), Vec<u8>>;
-
-/// Releases on one node for another one, and returns the notification.
-fn release(cluster: &mut Cluster, told: &mut Told, from: Rank, to: Rank) -> Vec<u8> {
-    let before = told.get(&(from, to)).cloned().unwrap_or_default();
-    let token = cluster.call(from, |c, token, m| c.release_to_node(to, &before, token, m));
-    cluster.run_until_quiet();
-    let Some(Ok(Value::Knowledge(now))) = cluster.take(from, token) else {
-        panic!("seed {}: node {from} cannot release", cluster.seed)
-    };
-    told.insert((from, to), now.clone());
-    now
+/// Notifies one node by another one, and lets the notification come.
+fn release(cluster: &mut Cluster, from: Rank, to: Rank) {
+    cluster.succeeds(from, |c, token, m| c.notify(to, token, m));
 }
 
-fn acquire(cluster: &mut Cluster, from: Rank, to: Rank, told: &[u8]) -> Token {
-    cluster.call(to, |c, token, m| c.acquire_from_node(from, told, token, m))
+fn acquire(cluster: &mut Cluster, from: Rank, to: Rank) -> Token {
+    cluster.call(to, |c, token, m| c.wait_notify(from, true, token, m))
 }
 
-fn notify(cluster: &mut Cluster, told: &mut Told, from: Rank, to: Rank) {
-    let now = release(cluster, told, from, to);
-    let token = acquire(cluster, from, to, &now);
+fn notify(cluster: &mut Cluster, from: Rank, to: Rank) {
+    release(cluster, from, to);
+    let token = acquire(cluster, from, to);
     cluster.run_until_quiet();
     assert_eq!(cluster.take(to, token), Some(Ok(Value::None)), "seed {}", cluster.seed);
 }
@@ -54,7 +43,6 @@ fn pushed_pages_stay_valid_at_notifications() {
         let nodes = 3 + (seed % 3) as Rank;
         // Two pages for each node, written in turn.
         let mut cluster = guarded(nodes, 2 * u64::from(nodes), Homes::Block, seed);
-        let mut told = Told::new();
         for step in 1..20 {
             let page = |rank: Rank| 2 * u64::from(rank) + step % 2;
             let sides = |rank: Rank| [(rank + 1) % nodes, (rank + nodes - 1) % nodes];
@@ -62,7 +50,7 @@ fn pushed_pages_stay_valid_at_notifications() {
                 push(&mut cluster, rank, page(rank), step, &sides(rank));
             }
             for (rank, to) in (0..nodes).flat_map(|rank| sides(rank).map(|to| (rank, to))) {
-                notify(&mut cluster, &mut told, rank, to);
+                notify(&mut cluster, rank, to);
             }
             for (rank, of) in (0..nodes).flat_map(|rank| sides(rank).map(|of| (rank, of))) {
                 assert_eq!(read(&mut cluster, rank, page(of) * PAGE as u64), step, "seed {seed}");
@@ -89,14 +77,13 @@ fn subscribed_pages_stay_valid_at_notifications() {
             cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
         }
         subscribe(&mut cluster, 1, pages(0..2));
-        let mut told = Told::new();
         write(&mut cluster, 0, 8..24, 1);
-        notify(&mut cluster, &mut told, 0, 1);
+        notify(&mut cluster, 0, 1);
         read(&mut cluster, 1, 8);
         let before = statistics(&cluster, 1).fetches;
         for step in 2..20 {
             write(&mut cluster, 0, 8..24, step);
-            notify(&mut cluster, &mut told, 0, 1);
+            notify(&mut cluster, 0, 1);
             assert_eq!(read(&mut cluster, 1, 16), step, "seed {seed}");
         }
         assert_eq!(statistics(&cluster, 1).fetches, before, "seed {seed}");
@@ -109,14 +96,13 @@ fn subscribed_pages_stay_valid_at_notifications() {
 fn a_notification_waits_for_the_updates_that_it_counts() {
     for seed in 0..20 {
         let mut cluster = guarded(2, 4, all_at(0, 4), seed);
-        let mut told = Told::new();
         assert_eq!(read(&mut cluster, 1, 0), 0);
         fill(&mut cluster, 0, pages(0..1), 1, Ownership::Owned, &[1]);
         let late = hold_back(&mut cluster, 0, UPDATE);
-        let first = release(&mut cluster, &mut told, 0, 1);
+        release(&mut cluster, 0, 1);
         push(&mut cluster, 0, 1, 2, &[1]);
-        let second = release(&mut cluster, &mut told, 0, 1);
-        let tokens = [first, second].map(|now| acquire(&mut cluster, 0, 1, &now));
+        release(&mut cluster, 0, 1);
+        let tokens = [(); 2].map(|()| acquire(&mut cluster, 0, 1));
         cluster.run_until_quiet();
         assert_eq!(tokens.map(|token| cluster.take(1, token)), [None, None], "seed {seed}");
         post(&mut cluster, 0, late);
@@ -132,14 +118,13 @@ fn a_notification_waits_for_the_updates_that_it_counts() {
 #[test]
 fn a_notification_that_is_taken_after_a_barrier_waits_for_nothing() {
     let mut cluster = guarded(2, 4, all_at(0, 4), 1);
-    let mut told = Told::new();
     push(&mut cluster, 0, 0, 1, &[1]);
-    let now = release(&mut cluster, &mut told, 0, 1);
+    release(&mut cluster, 0, 1);
     barrier(&mut cluster);
     push(&mut cluster, 0, 1, 2, &[1]);
-    let token = acquire(&mut cluster, 0, 1, &now);
+    let token = acquire(&mut cluster, 0, 1);
     assert_eq!(cluster.take(1, token), Some(Ok(Value::None)));
-    notify(&mut cluster, &mut told, 0, 1);
+    notify(&mut cluster, 0, 1);
     assert_eq!([0, PAGE as u64].map(|at| read(&mut cluster, 1, at)), [1, 2]);
     assert_eq!(statistics(&cluster, 1).fetches, 0);
 }
@@ -149,12 +134,11 @@ fn a_notification_that_is_taken_after_a_barrier_waits_for_nothing() {
 fn a_page_of_two_writers_is_fetched_again() {
     for seed in 0..20 {
         let mut cluster = guarded(3, 4, all_at(0, 4), seed);
-        let mut told = Told::new();
         push(&mut cluster, 0, 0, 1, &[1, 2]);
-        notify(&mut cluster, &mut told, 0, 1);
+        notify(&mut cluster, 0, 1);
         fill(&mut cluster, 1, 8..16, 2, Ownership::Owned, &[2]);
         cluster.collect(1);
-        notify(&mut cluster, &mut told, 1, 2);
+        notify(&mut cluster, 1, 2);
         assert!(!holds(&cluster, 2, 0..1), "seed {seed}");
         assert_eq!([0, 8].map(|at| read(&mut cluster, 2, at)), [1, 2], "seed {seed}");
     }
@@ -165,21 +149,19 @@ fn a_page_of_two_writers_is_fetched_again() {
 #[test]
 fn updates_of_many_unknown_intervals_are_joined() {
     let mut cluster = guarded(3, 4, all_at(0, 4), 1);
-    let mut told = Told::new();
     assert_eq!(read(&mut cluster, 2, 0), 0);
-    let mut early = Vec::new();
     for step in 1..1000 {
         push(&mut cluster, 0, 0, step, &[2]);
         if step == 100 {
-            early = release(&mut cluster, &mut told, 0, 2);
+            release(&mut cluster, 0, 2);
         }
-        notify(&mut cluster, &mut told, 0, 1);
+        notify(&mut cluster, 0, 1);
     }
-    let token = acquire(&mut cluster, 0, 2, &early);
+    let token = acquire(&mut cluster, 0, 2);
     cluster.run_until_quiet();
     assert_eq!(cluster.take(2, token), Some(Ok(Value::None)));
     assert!(!holds(&cluster, 2, 0..1), "nobody knows which updates have come");
-    notify(&mut cluster, &mut told, 0, 2);
+    notify(&mut cluster, 0, 2);
     assert_eq!(read(&mut cluster, 2, 0), 999);
     barrier(&mut cluster);
     assert_eq!(read(&mut cluster, 2, 0), 999);
@@ -191,16 +173,15 @@ fn updates_of_many_unknown_intervals_are_joined() {
 fn updates_that_the_receiver_knows_need_no_order() {
     use oikaze_protocol::wind::Class;
     let mut cluster = guarded(2, 2, all_at(0, 2), 1);
-    let mut told = Told::new();
     let mut classes = Vec::new();
     for step in 0..3 {
         fill(&mut cluster, 0, pages(0..1), step, Ownership::Owned, &[1]);
         let held = hold_back(&mut cluster, 0, UPDATE);
         classes.extend(held.iter().map(|(_, message)| message.class));
         post(&mut cluster, 0, held);
-        notify(&mut cluster, &mut told, 0, 1);
+        notify(&mut cluster, 0, 1);
         if step == 1 {
-            notify(&mut cluster, &mut told, 1, 0);
+            notify(&mut cluster, 1, 0);
         }
     }
     assert_eq!(classes, [Class::Unordered, Class::Sync, Class::Unordered]);
@@ -210,11 +191,10 @@ fn updates_that_the_receiver_knows_need_no_order() {
 #[test]
 fn a_notification_whose_update_is_lost_fails() {
     let mut cluster = guarded(2, 2, all_at(0, 2), 1);
-    let mut told = Told::new();
     cluster.forged = Some(UPDATE);
     push(&mut cluster, 0, 0, 1, &[1]);
-    let now = release(&mut cluster, &mut told, 0, 1);
-    let token = acquire(&mut cluster, 0, 1, &now);
+    release(&mut cluster, 0, 1);
+    let token = acquire(&mut cluster, 0, 1);
     cluster.run_until_quiet();
     let mut clock = Time::default();
     questions::ask(&mut cluster, &mut clock, VAIN_QUESTIONS_MAX + 4);
@@ -228,11 +208,10 @@ fn a_notification_whose_update_is_lost_fails() {
 #[test]
 fn a_notification_of_a_node_that_dies_before_its_updates_fails() {
     let mut cluster = guarded(2, 2, all_at(0, 2), 1);
-    let mut told = Told::new();
     fill(&mut cluster, 0, pages(0..1), 1, Ownership::Owned, &[1]);
     let _lost = hold_back(&mut cluster, 0, UPDATE);
-    let now = release(&mut cluster, &mut told, 0, 1);
-    let token = acquire(&mut cluster, 0, 1, &now);
+    release(&mut cluster, 0, 1);
+    let token = acquire(&mut cluster, 0, 1);
     cluster.kill(0);
     cluster.run_until_quiet();
     let outcome = cluster.take(1, token);
@@ -244,36 +223,46 @@ fn a_notification_of_a_node_that_dies_before_its_updates_fails() {
 #[test]
 fn notifications_that_make_no_sense_are_refused() {
     let mut cluster = guarded(3, 4, Homes::Block, 1);
-    let mut told = Told::new();
     push(&mut cluster, 0, 0, 1, &[1]);
-    let sound = release(&mut cluster, &mut told, 0, 1);
-    let refused = |outcome: Option<Outcome>| {
-        let error = outcome.and_then(Result::err).map(|error| error.to_string());
-        assert!(error.as_ref().is_some_and(|error| error.contains("do not exist")), "{error:?}");
+    cluster.run_until_quiet();
+    let Node { coherence, machine, .. } = &mut cluster.nodes[0];
+    coherence.notify(1, Token::NONE, machine);
+    let held = hold_back(&mut cluster, 0, NOTIFY);
+    let sound = held.first().map(|(_, message)| message.clone()).expect("a notification");
+    let (head, body) = (sound.head.as_slice(), sound.body.bytes());
+    let take = |cluster: &mut Cluster, from, to: usize, head: &[u8], body: &[u8]| {
+        let Node { coherence, machine, .. } = &mut cluster.nodes[to];
+        let taken = coherence.receive(from, head, body, machine);
+        cluster.collect(to as Rank);
+        taken
     };
-    let short = &sound[..sound.len() - 1];
-    let longer = [&sound[..], &[0]].concat();
-    // The epoch of the counted updates follows that of the notification by at most one.
-    let mut late = sound.clone();
-    let epoch = late.len() - 2;
-    late[epoch] = 7;
-    for body in [&[][..], &[0xff; 40], short, &longer, &late] {
-        let token = acquire(&mut cluster, 0, 1, body);
-        refused(cluster.take(1, token));
+    let (short, longer) = (&body[..body.len() - 1], [body, &[0]].concat());
+    for body in [&[][..], &[0xff; 40], short, &longer] {
+        assert!(take(&mut cluster, 0, 1, head, body).is_err());
+    }
+    // The epoch is at most that of the receiver, which is in no collective. The epoch of the
+    // counted updates follows it by at most one.
+    for late in [2, 10] {
+        let mut head = head.to_vec();
+        head[late] = 7;
+        assert_eq!(take(&mut cluster, 0, 1, &head, body), Err(Refusal::Malformed));
     }
     for from in [1, 3, Rank::MAX] {
-        let token = acquire(&mut cluster, from, 1, &sound);
-        refused(cluster.take(1, token));
+        assert_eq!(take(&mut cluster, from, 1, head, body), Err(Refusal::Malformed));
     }
     let mut random = Random::new(1);
     for _ in 0..2000 {
-        let mut changed = sound.clone();
+        let mut changed = [head, body].concat();
         let at = random.below(changed.len());
         changed[at] = random.next_u64() as u8;
-        acquire(&mut cluster, 0, 2, &changed);
+        let (head, body) = changed.split_at(head.len());
+        let _ = take(&mut cluster, 0, 2, head, body);
+        acquire(&mut cluster, 0, 2);
         cluster.run_until_quiet();
     }
-    let token = acquire(&mut cluster, 0, 1, &sound);
-    assert_eq!(cluster.take(1, token), Some(Ok(Value::None)));
-    assert!(cluster.nodes[1].coherence.holds(0, 0..1, Access::Read));
+    post(&mut cluster, 0, held);
+    cluster.run_until_quiet();
+    let token = acquire(&mut cluster, 0, 1);
+    cluster.all_succeeded([(1, token)]);
+    assert!(holds(&cluster, 1, 0..1));
 }

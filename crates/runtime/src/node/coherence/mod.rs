@@ -228,7 +228,7 @@ impl CoherenceCalls {
 
     /// Drives until all bytes have left this node, because other nodes wait for its updates, and
     /// this thread may compute for long from now on.
-    fn send_rest(&self, node: &Node) {
+    pub fn send_rest(&self, node: &Node) {
         if node.access() == Access::Requests {
             // The engine's thread sends by itself.
             return;

@@ -1,0 +1,351 @@
+//! Notifications (COH-15.4 to 15.10): a release by one node, and an acquire by one other node.
+
+use crate::Rank;
+use crate::bytes::{ByteReader, ByteWriter};
+use crate::coherence::base::Base;
+use crate::coherence::clock::notices::Interval;
+use crate::coherence::clock::stable::Stable;
+use crate::coherence::clock::vector::Vector;
+use crate::coherence::codec::Headline;
+use crate::coherence::failing::doing::Doing;
+use crate::coherence::locking::grant::learn_from_notifier;
+use crate::coherence::mailbox::{Mailbox, Purpose};
+use crate::coherence::pages::machine::Pages;
+use crate::coherence::releasing::release::AfterRelease;
+use crate::coherence::types::{CoherenceError, Value};
+use crate::coherence::updating::head::CountedUpdates;
+use crate::coherence::updating::receive::UpdateReceiver;
+use crate::coherence::writes::Writes;
+use crate::planted::{Bug, planted};
+use crate::wind::{Class, Refusal, Token};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// Maximum number of notifications of one node that are kept apart (COH-15.11).
+const KEPT_APART: usize = 64;
+
+/// Number of unsettled notifications to one node from which on a call waits (COH-15.11).
+const UNSETTLED_MAX: usize = 64;
+
+/// Notifications from this node to others, and from others to this node.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
+pub(crate) struct Notifications {
+    /// Number of times that this node was brought in step with others (COLL-3.7).
+    step: u64,
+    /// Intervals that notifications have told each other node (COH-15.5).
+    told: BTreeMap<Rank, Vector>,
+    /// Calls that wait because too many notifications to the node are not settled.
+    sending: Vec<(Rank, Token)>,
+    came: BTreeMap<Rank, Queue>,
+    /// Waits in the order of the calls.
+    waits: Vec<NotificationWait>,
+}
+
+/// Notifications of one node that have come and were not waited for.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
+struct Queue {
+    /// Number of times that the sender was brought in step with others.
+    step: u64,
+    entries: VecDeque<Notification>,
+}
+
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
+struct Notification {
+    /// Number of waits that it ends.
+    waits: u64,
+    /// `None` if the sender could not release.
+    known: Option<Known>,
+}
+
+/// Knowledge of a notifier. Its intervals are in the store of [`Knowledge`].
+///
+/// [`Knowledge`]: crate::coherence::clock::knowledge::Knowledge
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct Known {
+    /// Number of collectives that the receiver must have passed.
+    epoch: u64,
+    vector: Vector,
+    updates: CountedUpdates,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct NotificationWait {
+    from: Rank,
+    token: Token,
+    /// `false` if the notification is left to a later wait.
+    takes: bool,
+}
+
+/// Updates of a notifier, as far as they have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotifiedUpdates {
+    /// All are here, applied or dropped.
+    Here,
+    Missing,
+    /// They cannot be counted, or no barrier may have counted them. Notices tell what was written.
+    Unknown,
+}
+
+impl Known {
+    /// Returns whether the updates that the notification counts are here (COH-15.7).
+    fn updates(&self, from: Rank, receiving: &UpdateReceiver, base: &Base<'_>) -> NotifiedUpdates {
+        let (counted, epoch) = (self.updates, base.clock.epoch);
+        let is_over = counted.epoch < epoch && planted(Bug::CountOldEpoch);
+        if counted.epoch != epoch && !is_over {
+            return NotifiedUpdates::Unknown;
+        }
+        match receiving.arrived_until(epoch, from, self.vector.get(from)) {
+            Some(count) if count >= counted.count => NotifiedUpdates::Here,
+            Some(_) if planted(Bug::LearnUncounted) => NotifiedUpdates::Here,
+            Some(_) => NotifiedUpdates::Missing,
+            None => NotifiedUpdates::Unknown,
+        }
+    }
+}
+
+impl Queue {
+    /// Adds a notification. Beyond the limit, the last one takes over what this one tells. It was
+    /// sent before, so its receiver learns more than it needs to, never less.
+    fn add(&mut self, known: Option<Known>) {
+        let is_full = self.entries.len() >= KEPT_APART;
+        match self.entries.back_mut().filter(|_| is_full) {
+            Some(last) => {
+                last.waits += 1;
+                last.known = known;
+            }
+            None => self.entries.push_back(Notification { waits: 1, known }),
+        }
+    }
+
+    /// Takes the first notification for one wait, and returns what its sender knew.
+    fn take(&mut self) -> Option<Known> {
+        let first = self.entries.front_mut()?;
+        first.waits -= 1;
+        match first.waits {
+            0 => self.entries.pop_front()?.known,
+            _ => first.known.clone(),
+        }
+    }
+}
+
+impl Notifications {
+    /// Called when nobody waits for this operation any longer. The notification is left to the next
+    /// wait for it.
+    pub fn cancel(&mut self, token: Token) {
+        self.sending.retain(|(_, of)| *of != token);
+        self.waits.retain(|wait| wait.token != token);
+    }
+
+    /// Forgets the notifications that nobody has waited for, because the nodes are brought in step.
+    /// The intervals that they have told are kept.
+    pub fn forget(&mut self) {
+        self.step += 1;
+        self.came.retain(|_, queue| queue.step >= self.step);
+    }
+
+    /// Brings all writes of this node home, and then notifies the node `to`.
+    pub fn begin(&self, to: Rank, token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+        match impediment(to, &w.base) {
+            Some(error) => self.refuse(to, token, error, &mut w.base),
+            None => w.release(AfterRelease::Notify { to, token }, pages),
+        }
+    }
+
+    /// Sends a notification, now that the writes are at their homes. It leaves out what the
+    /// receiver was told before (COH-15.5), and counts the updates to the receiver (COH-15.7).
+    pub fn send(
+        &mut self,
+        (to, token): (Rank, Token),
+        vector: &Vector,
+        updates: CountedUpdates,
+        base: &mut Base<'_>,
+    ) {
+        let doing = Doing::Notify(to);
+        let lost = base.failing.lost_diff();
+        let lost = lost.map(|rank| CoherenceError::NodeDead { doing: doing.to_string(), rank });
+        if let Some(error) = impediment(to, base).or(lost) {
+            return self.refuse(to, token, error, base);
+        }
+        let knowledge = &base.clock.knowledge;
+        let told = self.told.entry(to).or_insert_with(|| Vector::new(base.mail.nodes));
+        told.merge(&knowledge.base);
+        let news = knowledge.between(told, vector).filter(|interval| interval.writer != to);
+        let body = base.mail.body(|out| {
+            out.put_leb128(self.step);
+            vector.write(out);
+            Interval::write_all(news, out);
+            knowledge.stable.write(out);
+        });
+        told.merge(vector);
+        base.statistics.knowledge_bytes += body.len();
+        let head = Headline::Notify { epoch: base.clock.epoch, updates };
+        base.mail.post(to, Class::Ordered, head, body, Purpose::Control(doing));
+        self.sending.push((to, token));
+    }
+
+    /// Fails a notification. The other node's wait fails, too.
+    fn refuse(&self, to: Rank, token: Token, error: CoherenceError, base: &mut Base<'_>) {
+        let (epoch, updates) = (base.clock.epoch, CountedUpdates::default());
+        let body = base.mail.body(|out| {
+            out.put_leb128(self.step);
+        });
+        let head = Headline::Notify { epoch, updates };
+        if !base.mail.is_leaving(to) {
+            base.mail.post(to, Class::Ordered, head, body, Purpose::Control(Doing::Notify(to)));
+        }
+        base.mail.fail(token, error);
+    }
+
+    /// Takes a notification of another node.
+    pub fn receive(
+        &mut self,
+        from: Rank,
+        (epoch, updates): (u64, CountedUpdates),
+        body: &[u8],
+        base: &mut Base<'_>,
+    ) -> Result<(), Refusal> {
+        // A notifier in a collective counts updates of the epoch after it (COH-10.3). It is ahead
+        // by no more than the collective in which this node waits (COH-7.4).
+        if epoch > base.epoch_possible() || updates.epoch > epoch.saturating_add(1) {
+            return Err(Refusal::Malformed);
+        }
+        let mut reader = ByteReader(body);
+        let step = reader.leb128()?;
+        let mut known = None;
+        if reader.end().is_err() {
+            let knowledge = &mut base.clock.knowledge;
+            let (vector, intervals) = knowledge.read(&mut reader, base.arrays)?;
+            let stable = Stable::read(&mut reader, &knowledge.vector)?;
+            reader.end()?;
+            intervals.into_iter().for_each(|interval| knowledge.insert(interval));
+            knowledge.hear(&stable);
+            known = Some(Known { epoch, vector, updates });
+        }
+        let queue = self.came.entry(from).or_default();
+        if step > queue.step {
+            *queue = Queue { step, ..Queue::default() };
+        }
+        if step >= queue.step.max(self.step) {
+            queue.add(known);
+        }
+        Ok(())
+    }
+
+    /// Waits for the next notification of a node.
+    pub fn wait(&mut self, from: Rank, takes: bool, token: Token) {
+        self.waits.push(NotificationWait { from, token, takes });
+    }
+
+    /// Returns the notifications that may wait for updates.
+    fn awaited(&self) -> impl Iterator<Item = (Rank, &Known)> {
+        let first = |wait: &NotificationWait| self.came.get(&wait.from)?.entries.front();
+        let known = move |wait: NotificationWait| Some((wait.from, first(&wait)?.known.as_ref()?));
+        self.waits.iter().copied().filter_map(known)
+    }
+
+    /// Returns `true` if a notification may wait for updates.
+    pub fn may_wait(&self) -> bool {
+        self.awaited().next().is_some()
+    }
+
+    /// Returns the notifiers whose updates are missing.
+    pub fn writers_waited_for<'a>(
+        &'a self,
+        receiving: &'a UpdateReceiver,
+        base: &'a Base<'_>,
+    ) -> impl Iterator<Item = Rank> + 'a {
+        let missing = self.awaited().filter(|(from, known)| {
+            known.updates(*from, receiving, base) == NotifiedUpdates::Missing
+        });
+        missing.map(|(from, _)| from)
+    }
+
+    /// Ends the calls that have become possible, or impossible. Returns `true` if there were any.
+    #[inline]
+    pub fn advance(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) -> bool {
+        let before = self.sending.len() + self.waits.len();
+        if before == 0 {
+            return false;
+        }
+        self.sending.retain(|(to, token)| !end_notify(*to, *token, &mut w.base));
+        let mut waits = core::mem::take(&mut self.waits);
+        waits.retain(|wait| !self.end_wait(*wait, w, pages));
+        self.waits = waits;
+        self.sending.len() + self.waits.len() < before
+    }
+
+    fn end_wait(
+        &mut self,
+        NotificationWait { from, token, takes }: NotificationWait,
+        w: &mut Writes<'_>,
+        pages: &mut dyn Pages,
+    ) -> bool {
+        let doing = Doing::WaitNotify(from);
+        if let Some(error) = w.base.collective_impediment(&doing) {
+            w.base.mail.fail(token, error);
+            return true;
+        }
+        let first = self.came.get(&from).and_then(|queue| queue.entries.front());
+        let Some(first) = first else {
+            let has_left = w.base.mail.is_silent(from);
+            if has_left {
+                let error = CoherenceError::NodeLeaving { doing: doing.to_string(), rank: from };
+                w.base.mail.fail(token, error);
+            }
+            return has_left;
+        };
+        let updates = match &first.known {
+            Some(known) if known.epoch > w.base.clock.epoch => return false,
+            Some(known) => known.updates(from, &w.updates.receiving, &w.base),
+            None => NotifiedUpdates::Unknown,
+        };
+        if updates == NotifiedUpdates::Missing {
+            return false;
+        }
+        if !takes {
+            w.base.mail.done(token, Value::None);
+            return true;
+        }
+        let Some(Known { vector, .. }) = self.came.get_mut(&from).and_then(Queue::take) else {
+            w.base.mail.fail(token, CoherenceError::NotReleased { rank: from });
+            return true;
+        };
+        learn_from_notifier(&vector, from, updates == NotifiedUpdates::Here, w, pages);
+        w.base.failing.check_machine(pages);
+        let ended = w.base.collective_impediment(&doing).map_or(Ok(Value::None), Err);
+        w.base.end(token, ended);
+        true
+    }
+}
+
+/// Ends a call whose notification is posted, unless too many others are not settled. Returns `true`
+/// if it did.
+fn end_notify(to: Rank, token: Token, base: &mut Base<'_>) -> bool {
+    let ended = match impediment(to, base) {
+        _ if unsettled(to, base.mail) <= UNSETTLED_MAX => Ok(Value::None),
+        Some(error) => Err(error),
+        None => return false,
+    };
+    base.end(token, ended);
+    true
+}
+
+/// Returns why this node cannot notify another one.
+fn impediment(to: Rank, base: &Base<'_>) -> Option<CoherenceError> {
+    let doing = Doing::Notify(to);
+    base.collective_impediment(&doing).or_else(|| {
+        let is_leaving = base.mail.is_leaving(to);
+        is_leaving.then(|| CoherenceError::NodeLeaving { doing: doing.to_string(), rank: to })
+    })
+}
+
+/// Returns the number of notifications to a node that are not settled.
+fn unsettled(to: Rank, mail: &Mailbox) -> usize {
+    mail.count_posted(|one| matches!(one.purpose, Purpose::Control(Doing::Notify(of)) if of == to))
+}
