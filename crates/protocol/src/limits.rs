@@ -34,9 +34,9 @@ pub const PAGES_MIN: u64 = 64 << 10;
 /// for too few larger datagrams.
 pub const PAGES_A_DATAGRAM: usize = 2;
 /// Maximum length of a body, in bytes, whose fragments may go to the peer's first port (WIND-8.9).
-/// They may do so while at most twice as much is in flight by the bulk lane. The kernel segments a
-/// longer body as quickly.
-pub const FIRST_PORT_BULK_MAX: u64 = 5 << 10;
+/// They may do so while at most twice as much is in flight by the bulk lane. A longer body has no
+/// shorter way there.
+pub const FIRST_PORT_BULK_MAX: u64 = 8 << 10;
 /// Maximum length of a message body in bytes.
 pub const BODY_MAX: u64 = 1 << 40;
 /// Maximum value of the offset, of each stride, and of the length including all gaps of a strided

@@ -33,10 +33,11 @@ const HEADERS_MAX: usize = OFFLOAD_LEN + ETHERNET_LEN + ip::HEADERS_MAX;
 /// Time without a datagram by tcx after a frame, after which the peer may have moved.
 const UNCONFIRMED_TIME_MAX: Duration = Duration::from_millis(5);
 /// Number of frames without a datagram by tcx in between, after which the peer may have moved.
-const UNCONFIRMED_FRAMES_MAX: u32 = 8;
+const UNCONFIRMED_FRAMES_MAX: u32 = 2 * FRAMES_AT_ONCE_MAX as u32;
 /// Maximum number of datagrams to one peer that go sooner as frames than through the sockets: a
-/// message of 5 KiB at an MTU of 1500.
-const FRAMES_AT_ONCE_MAX: usize = 4;
+/// message of 8 KiB at an MTU of 1500. The kernel joins them on arrival, and the largest record of
+/// the peer's ring takes no more.
+const FRAMES_AT_ONCE_MAX: usize = 7;
 /// Interval of attempts, in datagrams that could be frames, while a peer is not heard. Each attempt
 /// goes through the socket to the peer's port for small datagrams, so that the peer may be heard.
 const DATAGRAMS_PER_ATTEMPT: u32 = 16;
