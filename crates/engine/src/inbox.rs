@@ -39,8 +39,36 @@ pub struct Parcel {
     pub from: Rank,
     /// Head of the parcel.
     pub head: ParcelHead,
-    /// Content of the parcel, or its length in bytes if this node refused it for lack of memory.
-    pub body: Result<Body, u64>,
+    /// Content of the parcel.
+    pub body: ParcelBody,
+}
+
+/// Content of a parcel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParcelBody {
+    /// The bytes.
+    Bytes(Body),
+    /// Length of the bytes, which are in the memory that waited for them.
+    Placed(u64),
+    /// Length of the bytes, which this node has refused for lack of memory.
+    Refused(u64),
+}
+
+impl ParcelBody {
+    /// Returns the length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            ParcelBody::Bytes(body) => body.len() as u64,
+            ParcelBody::Placed(len) | ParcelBody::Refused(len) => *len,
+        }
+    }
+
+    /// Returns `true` if there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// News that no thread has taken yet.
@@ -139,7 +167,7 @@ impl Inbox {
 
     /// Adds a part of a collective operation.
     pub(crate) fn deliver_parcel(&mut self, parcel: Parcel, now: Time) {
-        if parcel.body.as_ref().is_ok_and(|body| body.len() >= BODY_POOLED_MIN) {
+        if matches!(&parcel.body, ParcelBody::Bytes(body) if body.len() >= BODY_POOLED_MIN) {
             self.long_body = Some(now);
         }
         self.parcels.push_back(parcel);

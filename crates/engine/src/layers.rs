@@ -2,6 +2,7 @@
 
 use crate::buffer_pool::BufferPool;
 use crate::client::posted::{MessagePlacement, PostedMemory};
+use crate::inbox::Parcel;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
@@ -26,7 +27,8 @@ pub(crate) struct Layers<P> {
     pub traffic: Traffic,
     /// Posted receives, once the node's threads have any.
     pub posted: Option<Arc<dyn PostedMemory>>,
-    /// Messages that are being placed into posted memory, by sender and number.
+    /// Messages and parcels that are being placed into memory that waits for them, by sender and
+    /// number.
     pub placing: BTreeMap<(Rank, u64), Box<dyn MessagePlacement>>,
     /// Number of users' messages that were delivered and that no posted receive has been offered.
     /// They come before all later ones (MEM-26.2).
@@ -35,6 +37,8 @@ pub(crate) struct Layers<P> {
     pub placed_messages: u64,
     /// Messages that were placed into posted memory lately: sender and length.
     pub received: Vec<(Rank, u64)>,
+    /// Parcels that were placed lately.
+    pub placed_parcels: Vec<Parcel>,
     /// Number of receives lately whose messages will not be placed. Each may have ended by that.
     pub unplaced: usize,
     /// Number of messages since the last turn whose senders may wait for this node.
@@ -59,6 +63,7 @@ impl<P: Pages> Layers<P> {
             unoffered: 0,
             placed_messages: 0,
             received: Vec::new(),
+            placed_parcels: Vec::new(),
             unplaced: 0,
             requests: 0,
             urgent: 0,

@@ -51,7 +51,7 @@ pub use client::untaken::UnreportedFailures;
 pub use counters::Counters;
 pub use engine::Engine;
 pub use failure::Failure;
-pub use inbox::{Arrived, Inbox, Parcel, Placed};
+pub use inbox::{Arrived, Inbox, Parcel, ParcelBody, Placed};
 pub use ops::Ops;
 pub use peers::Peers;
 pub use sealing::seal;

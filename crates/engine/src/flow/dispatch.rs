@@ -1,6 +1,8 @@
 //! Dispatch: passes each message from Wind to remote memory or to coherence, by the first byte of
 //! its head.
 
+use crate::client::posted::MessagePlacement;
+use crate::inbox::{Parcel, ParcelBody};
 use crate::layers::Layers;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
@@ -37,10 +39,13 @@ impl<P: Pages> Handler for Layers<P> {
     }
 
     fn places_until_turn(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> bool {
-        // An earlier message that no receive has been offered yet may be another's match.
-        let (Some(posted), true) = (&self.posted, self.unoffered == 0) else { return false };
-        let tag = head.try_into().ok().and_then(rma::user_tag);
-        let placement = tag.and_then(|tag| posted.begin(from, tag, len));
+        let Some(posted) = &self.posted else { return false };
+        let placement = match head.try_into().ok().and_then(rma::user_tag) {
+            // An earlier message that no receive has been offered yet may be another's match.
+            Some(tag) if self.unoffered == 0 => posted.begin(from, tag, len),
+            Some(_) => None,
+            None => rma::parcel_head(head).and_then(|head| posted.begin_parcel(from, &head, len)),
+        };
         placement.is_some_and(|placement| {
             self.placing.insert((from, number), placement);
             true
@@ -98,6 +103,17 @@ impl<P: Pages> Handler for Layers<P> {
                     self.rma.deliver(from, number, class, head, body, &mut self.memory)
                 }
             },
+            MessageKind::Parcel if matches!(body, Delivered::Placed(_)) => {
+                let placement = self.placing.remove(&(from, number));
+                let (Delivered::Placed(len), Some(head)) = (body, rma::parcel_head(head)) else {
+                    return Err(Refusal::Malformed);
+                };
+                // Memory is gone only with the collective, which wants the parcel no more.
+                if placement.is_some_and(MessagePlacement::finish) {
+                    self.placed_parcels.push(Parcel { from, head, body: ParcelBody::Placed(len) });
+                }
+                Ok(())
+            }
             _ => self.rma.deliver(from, number, class, head, body, &mut self.memory),
         }
     }

@@ -5,7 +5,7 @@ use crate::client::completion::Value;
 use crate::failure::Failure;
 use crate::flow::post::Outbound;
 use crate::flow::submit::{begin_gated, release_held};
-use crate::inbox::{Arrived, Inbox, Parcel, Placed};
+use crate::inbox::{Arrived, Inbox, Parcel, ParcelBody, Placed};
 use crate::leaving::begin_to_leave;
 use crate::outcome::{acknowledged, lost, refused, returned};
 use oikaze_os::net::Link;
@@ -30,6 +30,9 @@ pub(crate) fn settle<L: Link, P: Pages>(out: &mut Outbound<'_, L, P>, inbox: &mu
     for (from, len) in std::mem::take(&mut out.layers.received) {
         out.consumed(from, 1, len);
         inbox.add_settled(1);
+    }
+    for parcel in std::mem::take(&mut out.layers.placed_parcels) {
+        inbox.deliver_parcel(parcel, out.now);
     }
     rma_events(out, inbox);
     coherence_events(out, inbox);
@@ -149,7 +152,10 @@ fn rma_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
             }
             RmaEvent::Placed { from, notice } => inbox.add_placed(Placed { from, notice }),
             RmaEvent::Parcel { from, head, body } => {
-                let body = body.map(|body| Body::new(body, &out.layers.buffer_pool));
+                let body = match body {
+                    Ok(body) => ParcelBody::Bytes(Body::new(body, &out.layers.buffer_pool)),
+                    Err(len) => ParcelBody::Refused(len),
+                };
                 inbox.deliver_parcel(Parcel { from, head, body }, out.now);
             }
             RmaEvent::Arrived { from, class, tag, body } => {

@@ -35,10 +35,13 @@ impl DirectPlacement {
         let expected = peers.get(rank)?.connection.expected(DATAGRAM_MAX)?;
         let Expected { message, offset, .. } = expected;
         let len = expected.bytes();
-        let Layers { rma, coherence, pages, memory, .. } = layers;
-        let place = match rma.place_of(rank, message, offset, len, memory) {
-            Some(segment) => memory.scatter(segment)?,
-            None => memory.scatter_pages(coherence.place_of(rank, message, offset, len, pages)?)?,
+        let Layers { rma, coherence, pages, memory, placing, .. } = layers;
+        let place = if let Some(placement) = placing.get(&(rank, message)) {
+            placement.scatter(offset, len)?
+        } else if let Some(segment) = rma.place_of(rank, message, offset, len, memory) {
+            memory.scatter(segment)?
+        } else {
+            memory.scatter_pages(coherence.place_of(rank, message, offset, len, pages)?)?
         };
         self.predicted = Some((rank, expected));
         Some(Predicted {
@@ -67,11 +70,13 @@ impl DirectPlacement {
 #[cfg(test)]
 mod tests {
     use crate::tests::{Node, open, pair, step};
-    use crate::{Request, Value};
+    use crate::{MessagePlacement, ParcelBody, PostedMemory, Request, Value};
     use oikaze_os::features::DisabledFeatures;
     use oikaze_os::memory::tracking::{SharedMemory, choose};
-    use oikaze_os::memory::{Region, Registered};
+    use oikaze_os::memory::{Region, Registered, Scatter};
+    use oikaze_protocol::Rank;
     use oikaze_protocol::coherence::{Access, Declaration, Element, Homes};
+    use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose};
     use oikaze_protocol::limits::PAGE;
     use oikaze_protocol::random::Random;
     use oikaze_protocol::rma::Rights;
@@ -395,5 +400,56 @@ mod tests {
             in_place += a.engine.link_mut().in_place;
         }
         assert!(in_place > 1000, "{in_place} datagrams came to their place");
+    }
+
+    struct Waiting(Region);
+
+    impl PostedMemory for Waiting {
+        fn begin(&self, _: Rank, _: u64, _: u64) -> Option<Box<dyn MessagePlacement>> {
+            None
+        }
+
+        fn begin_parcel(
+            &self,
+            _: Rank,
+            _: &ParcelHead,
+            _: u64,
+        ) -> Option<Box<dyn MessagePlacement>> {
+            Some(Box::new(Waiting(self.0.clone())))
+        }
+    }
+
+    impl MessagePlacement for Waiting {
+        fn scatter(&self, offset: u64, len: u64) -> Option<Scatter> {
+            self.0.scatter(offset, len)
+        }
+
+        fn write(&mut self, offset: u64, bytes: &[u8]) {
+            self.0.write(offset, bytes).unwrap();
+        }
+
+        fn finish(self: Box<Self>) -> bool {
+            true
+        }
+
+        fn abort(self: Box<Self>) {}
+    }
+
+    /// COLL-1.5: a parcel is received into the memory that waits for it.
+    #[test]
+    fn a_parcel_is_received_into_the_memory_that_waits_for_it() {
+        let (mut a, mut b, now) = pair();
+        b.engine.link_mut().scatters = true;
+        let into = Region::zeroed(LEN as usize).unwrap();
+        b.engine.set_posted(Arc::new(Waiting(into.clone())));
+        let sent: Vec<u8> = (0..LEN).map(|at| byte(at, 3)).collect();
+        let (purpose, call) = (ParcelPurpose::Data, CollectiveCall::SHRINK);
+        let head = ParcelHead { purpose, team: 0, number: 0, round: 0, call };
+        let parcel = a.ask(Request::Parcel { to: 1, head, body: Body::Inline(sent.clone()) });
+        run(&mut a, &mut b, now, |_, _| parcel.is_done());
+        let came = b.engine.inbox().take_parcel().unwrap();
+        assert_eq!((came.from, came.head, came.body), (0, head, ParcelBody::Placed(LEN)));
+        assert!(bytes(&into, 0, LEN) == sent);
+        assert!(b.engine.link_mut().in_place > 20);
     }
 }

@@ -5,18 +5,23 @@ use super::operator::{Combiner, Item, OperatorCode};
 use crate::collective::pending::Pending;
 use crate::collective::run::caller::CallerRun;
 use crate::collective::run::calling::{CallerBegin, WaitingCaller, waits_as_caller};
+use crate::collective::run::core::TeamCore;
+use crate::collective::run::long::LONG_MIN;
 use crate::collective::run::memory::{Buffers, MemoryRun, NoRoom};
 use crate::collective::run::slot::Slot;
 use crate::collective::run::stage::{Stage, StageShape};
 use crate::collective::run::work::UntypedResult;
 use crate::collective::team::Team;
 use crate::error::{Error, Result};
+use crate::memory::LocalRegion;
 use crate::tables::element_kind::ItemType;
+use oikaze_os::memory::{Region, scope as lend};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
-    CollectiveCall, CollectiveKind, ElementCode, MemoryFacts, hash_of_lengths,
+    CollectiveCall, CollectiveKind, ElementCode, MemoryFacts, Part, Plan, PlanStep, hash_of_lengths,
 };
-use oikaze_runtime::node::WORLD;
+use oikaze_protocol::rma::Rights;
+use oikaze_runtime::node::{Node, WORLD};
 use std::sync::Arc;
 
 /// Starts collectives of a team without waiting for them. Its methods have the names of the
@@ -98,14 +103,14 @@ impl<'t> Start<'t> {
     }
 
     fn shape(&self, kind: CollectiveKind, root: Rank) -> StageShape {
-        let Team { core, node, machines, several_machines, .. } = self.team;
+        let Team { core, pool, machines, several_machines, .. } = self.team;
         StageShape {
             kind,
             rank: core.me(),
             root,
             machines: Arc::clone(machines),
             several_machines: *several_machines,
-            pool: Arc::clone(node.collectives.pool()),
+            pool: Arc::clone(pool),
             uneven: None,
             has_memory: core.has_memory(),
         }
@@ -211,12 +216,14 @@ impl<'t> Start<'t> {
         let shape = || self.shape(kind, if kind.has_root() { root } else { 0 });
         let mut caller =
             CallerRun { buffers, combiner, size: item.size, shape: &shape, came: None };
-        if self.team.core.has_memory() {
-            let code = code_of(caller.combiner.as_ref());
-            let even = self.even_call((kind, root), item, len, code, room);
-            if let Some(ended) = self.run_in_memory(even, &mut caller) {
-                return ended;
-            }
+        let code = code_of(caller.combiner.as_ref());
+        let even = self.even_call((kind, root), item, len, code, room);
+        let ended = match self.team.core.has_memory() {
+            true => self.run_in_memory(even, &mut caller),
+            false => self.run_in_lent_memory(&even, &mut caller),
+        };
+        if let Some(ended) = ended {
+            return ended;
         }
         let CallerRun { buffers, combiner, .. } = caller;
         let values = Values { bytes: buffers.given(), len };
@@ -259,6 +266,71 @@ impl<'t> Start<'t> {
             Ok(_) if caller.came.is_some() => outcome(caller),
             Ok(result) => put(result, caller.buffers),
             Err(error) => Err(error),
+        })
+    }
+
+    /// Calls a collective by parcels that works in the caller's memory, and waits for the result.
+    /// Returns `None` if nothing was called, because the values are short, or the steps need other
+    /// memory.
+    #[track_caller]
+    fn run_in_lent_memory(
+        &self,
+        even: &EvenCall,
+        caller: &mut CallerRun<'_>,
+    ) -> Option<Result<()>> {
+        let Team { core, node, limit, .. } = self.team;
+        let (size, count) = (caller.size, even.count.filter(|_| even.sound.is_ok())?);
+        let is_source = even.call.kind == CollectiveKind::Broadcast && even.gives;
+        let buffers = &mut *caller.buffers;
+        if is_source && !buffers.is_in_place() && !buffers.takes_own_values() {
+            return None;
+        }
+        let commutes = caller.combiner.as_ref().is_none_or(|combiner| combiner.commutes);
+        let plan = (caller.shape)().plan(count, size, commutes).ok()?;
+        if plan.len.saturating_mul(size) < LONG_MIN || waits_as_caller() {
+            return None;
+        }
+        let use_of = MemoryUse::of(&plan, buffers.is_in_place())?;
+        node.enter()?;
+        let at = |part: Part| part.start * size..(part.start + part.len) * size;
+        let (input, output) = (at(plan.input), at(plan.output));
+        let (given, result) = buffers.both(output.len()).ok()?;
+        let given = given.unwrap_or_default();
+        if use_of == MemoryUse::Result && !given.is_empty() {
+            result.get_mut(input.clone())?.copy_from_slice(given);
+        }
+        lend(|lender| {
+            let (mut areas, mut own) = (Vec::new(), None);
+            let mut lend = |at: usize, memory: Region| {
+                if memory.is_empty() {
+                    return Some(());
+                }
+                let registered = LocalRegion::new(node, memory, Rights::NONE, None, *limit);
+                // Memory of shared arrays is not lent.
+                registered.map(|region| areas.push((at, region.all()))).ok()
+            };
+            if use_of != MemoryUse::Result {
+                lend(input.start, lender.borrow(given))?;
+            }
+            if use_of == MemoryUse::AroundInput {
+                let (before, rest) = result.split_at_mut_checked(input.start)?;
+                let (same, after) = rest.split_at_mut_checked(input.len())?;
+                own = Some(same);
+                lend(0, lender.borrow_mut(before))?;
+                lend(input.end, lender.borrow_mut(after))?;
+            } else {
+                lend(output.start, lender.borrow_mut(result))?;
+            }
+            let mut stage = Stage::new((caller.shape)(), size, caller.combiner.take());
+            stage.prepare_in(plan, areas);
+            let pending = self.begin_stage(even.call, stage, Ok(()));
+            let number = pending.number();
+            let _loan = number.map(|number| Loan { core, node, number });
+            // The first parcels are on their way meanwhile.
+            if let Some(own) = own {
+                own.copy_from_slice(given);
+            }
+            Some(pending.wait().map(drop))
         })
     }
 
@@ -383,6 +455,63 @@ impl<'t> Start<'t> {
         let mut stage = Stage::new(shape, item.size, Some(combiner));
         let sound = sound.and(fits).and_then(|()| stage.prepare(0, &joined(vectors)));
         self.begin_stage(call, stage, sound)
+    }
+}
+
+/// Use of the caller's memory by a plan that needs no other memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MemoryUse {
+    /// The plan works in the memory of the result, which has the values first.
+    Result,
+    /// The plan reads the values where they are, and works in the memory of the result.
+    Both,
+    /// The plan reads the values where they are, and works in the rest of the memory of the result.
+    AroundInput,
+}
+
+impl MemoryUse {
+    fn of(plan: &Plan, is_in_place: bool) -> Option<MemoryUse> {
+        let Plan { input, output, len, .. } = *plan;
+        let after = input.start + input.len;
+        let around = [Part::new(0, input.start), Part::new(after, len - after)];
+        let is_all = output == Part::new(0, len);
+        if is_in_place {
+            (is_all && input == output).then_some(MemoryUse::Result)
+        } else if is_all && is_within(plan, &around) {
+            Some(MemoryUse::AroundInput)
+        } else if is_all {
+            Some(MemoryUse::Result)
+        } else {
+            let is_apart = after <= output.start || output.start + output.len <= input.start;
+            (is_apart && is_within(plan, &[output])).then_some(MemoryUse::Both)
+        }
+    }
+}
+
+/// Returns `true` if each step of a plan writes within one of these parts, and reads there or
+/// within the input.
+fn is_within(plan: &Plan, parts: &[Part]) -> bool {
+    let is_in = |part: Part, of: &Part| {
+        part.len == 0 || of.start <= part.start && part.start + part.len <= of.start + of.len
+    };
+    let is_written = |part: Part| parts.iter().any(|of| is_in(part, of));
+    plan.steps.iter().all(|(_, step)| {
+        let [read, written] = step.parts();
+        let sends = matches!(step, PlanStep::Send { .. });
+        (is_in(read, &plan.input) || is_written(read)) && (sends || is_written(written))
+    })
+}
+
+/// Memory of a caller, in which a collective works while the caller waits.
+struct Loan<'l> {
+    core: &'l Arc<TeamCore>,
+    node: &'l Node,
+    number: u64,
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        self.core.return_memory(self.node, self.number);
     }
 }
 

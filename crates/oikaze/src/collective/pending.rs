@@ -74,6 +74,11 @@ impl Pending<UntypedResult> {
 }
 
 impl Pending<UntypedResult> {
+    /// Returns the number of the collective in its team, from 0, if it was called.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.number.map(|(number, _)| number - 1)
+    }
+
     /// Waits as [`Pending::wait`] does for a collective whose caller takes its steps by `step`.
     /// After a time limit, [`Pending::is_done`] says whether it has ended meanwhile.
     #[track_caller]

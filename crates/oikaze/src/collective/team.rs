@@ -3,6 +3,7 @@
 use crate::collective::begin::Start;
 use crate::collective::pending::Pending;
 use crate::collective::run::core::TeamCore;
+use crate::collective::run::long::RegionPool;
 use crate::collective::run::slot::Slot;
 use crate::collective::run::work::UntypedResult;
 use crate::error::{Error, Result};
@@ -38,6 +39,8 @@ pub struct Team {
     pub(super) core: Arc<TeamCore>,
     pub(super) node: Arc<Node>,
     pub(super) limit: Option<Duration>,
+    /// Memory of long work buffers.
+    pub(super) pool: Arc<RegionPool>,
     /// Machine of each rank.
     pub(super) machines: Arc<[u32]>,
     pub(super) several_machines: bool,
@@ -77,6 +80,7 @@ impl Team {
             core,
             node: Arc::clone(node),
             limit,
+            pool: RegionPool::new(node),
             machines,
             several_machines,
             unshrunk: Mutex::default(),

@@ -3,5 +3,5 @@
 mod arena;
 pub(crate) mod engine_thread;
 mod locks;
-mod node;
+pub(crate) mod node;
 mod placement;

@@ -33,7 +33,7 @@ const WAIT_POLICY: WaitPolicy = WaitPolicy {
     priority: None,
 };
 
-pub(super) fn node_and_local_peer() -> (Arc<Node>, Pair) {
+pub(crate) fn node_and_local_peer() -> (Arc<Node>, Pair) {
     node_with(None)
 }
 

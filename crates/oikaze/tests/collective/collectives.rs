@@ -5,10 +5,12 @@ use crate::ways::ExchangeWay::{self, OneWithout, Rings, TwoMachines};
 use crate::ways::ways;
 use oikaze::collective::Pending;
 use oikaze::collective::operator::{commuting, ordered};
+use oikaze::ffi::interruptible;
 use oikaze::prelude::*;
 use oikaze::testing::{self, cluster};
 use std::error::Error;
 use std::future::{Future, IntoFuture};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
@@ -551,6 +553,70 @@ fn a_time_limit_ends_the_wait_and_not_the_collective() {
         } else {
             job.receive(Some(0))?;
             assert_eq!(job.all_reduce(1, Sum)?, 2);
+        }
+        Ok(())
+    });
+}
+
+/// COLL-1.5: the memory of a caller that waits no more is its own again, and its values count.
+#[test]
+fn a_caller_that_is_interrupted_gets_its_memory_back_and_the_collective_goes_on() {
+    const LEN: usize = 200_000;
+    type Call = fn(&Job, &[u64], &mut [u64]) -> oikaze::Result<()>;
+    let calls: [Call; 3] = [
+        |job, given, result| {
+            result.copy_from_slice(given);
+            job.all_reduce_into(result, Sum)
+        },
+        |job, given, result| job.all_to_all_into(given, result),
+        |job, given, result| job.all_gather_into(&given[..LEN / 2], result),
+    ];
+    let whole = |rank: u32| values(rank, LEN);
+    everywhere(2, TwoMachines, |job| {
+        for (call, number) in calls.iter().zip(0..) {
+            let (mut given, mut result) = (whole(job.rank()), vec![0; LEN]);
+            if job.rank() == 0 {
+                let called = || call(job, &given, &mut result);
+                assert!(interruptible(Rc::new(|| true), called).is_err());
+                given.fill(u64::MAX);
+                result.fill(u64::MAX);
+                job.peer(1)?.send(Class::Ordered, number, b"").wait()?;
+            } else {
+                assert_eq!(job.receive(Some(0))?.tag(), number);
+                call(job, &given, &mut result)?;
+                let (first, mine) = (whole(0), whole(1));
+                let expected: Vec<u64> = match number {
+                    0 => first.iter().zip(&mine).map(|(one, other)| one + other).collect(),
+                    1 => [&first[LEN / 2..], &mine[LEN / 2..]].concat(),
+                    _ => [&first[..LEN / 2], &mine[..LEN / 2]].concat(),
+                };
+                assert!(result == expected, "call {number}");
+            }
+            assert_eq!(job.all_reduce(1, Sum)?, 2);
+            assert!(job.rank() == 1 || result.iter().all(|word| *word == u64::MAX));
+        }
+        Ok(())
+    });
+}
+
+/// COLL-1.5: parts of long vectors are sent while later steps write to them.
+#[test]
+fn long_collectives_one_after_another_use_the_same_memory() {
+    const LEN: usize = 60_000;
+    everywhere(3, TwoMachines, |job| {
+        let size = u64::from(job.size());
+        let (mut sums, mut all) = (vec![1; LEN], vec![0; 3 * LEN]);
+        for round in 0..20 {
+            job.all_reduce_into(&mut sums, Sum)?;
+            assert!(sums.iter().all(|sum| *sum == size), "round {round}");
+            job.all_gather_into(&sums, &mut all)?;
+            assert!(all.iter().all(|word| *word == size), "round {round}");
+            let pending = job.start().all_reduce(&all, Max);
+            sums.fill(u64::from(job.rank()) + round);
+            job.broadcast_into(round as u32 % 3, &mut sums)?;
+            assert!(sums.iter().all(|word| *word == round % 3 + round), "round {round}");
+            assert!(pending.wait()?.iter().all(|word| *word == size), "round {round}");
+            sums.fill(1);
         }
         Ok(())
     });

@@ -17,10 +17,16 @@ pub(super) fn all_to_all(
     let at = |starts: &[usize], place: usize| starts.get(place).copied().unwrap_or(0);
     let to = |place| input.slice(at(&to, place), at(&to, place + 1));
     let from = |place| output.slice(at(&from, place), at(&from, place + 1));
-    out.copy(0, to(me), from(me).start);
+    if size == 1 {
+        out.copy(0, to(me), from(me).start);
+    }
     for round in 1..size {
         let (next, previous) = ((me + round) % size, (me + size - round) % size);
         out.send(group, round, next, to(next));
+        if round == 1 {
+            // The first block is on its way meanwhile.
+            out.copy(round, to(me), from(me).start);
+        }
         out.receive(group, round, previous, from(previous), Arrival::Replace);
     }
     (input, output)

@@ -90,6 +90,19 @@ pub enum PlanStep {
     },
 }
 
+impl PlanStep {
+    /// Returns the parts that the step reads or writes.
+    #[must_use]
+    pub const fn parts(&self) -> [Part; 2] {
+        match *self {
+            PlanStep::Send { part, .. } | PlanStep::Receive { part, .. } => [part, part],
+            PlanStep::Combine { new: part, into, .. } | PlanStep::Copy { part, into } => {
+                [part, Part::new(into, part.len)]
+            }
+        }
+    }
+}
+
 /// Work of one rank in one collective.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -124,15 +137,6 @@ impl Plan {
             .iter()
             .map(|(_, step)| if let PlanStep::Send { part, .. } = step { part.len } else { 0 })
             .sum()
-    }
-
-    /// Returns the parts that the steps read or write.
-    pub fn parts(&self) -> impl Iterator<Item = Part> {
-        self.steps.iter().flat_map(|(_, step)| match *step {
-            PlanStep::Send { part, .. } | PlanStep::Receive { part, .. } => [part, part],
-            PlanStep::Combine { new, into, .. } => [new, Part::new(into, new.len)],
-            PlanStep::Copy { part, into } => [part, Part::new(into, part.len)],
-        })
     }
 
     /// Returns the number of elements of the longest part that this rank sends.

@@ -186,6 +186,15 @@ const LONGEST: usize = 1 + 8 + BLOCK + 24;
 const _: () = assert!(LONGEST <= HEAD_MAX, "every head must fit into what Wind carries");
 const _: () = assert!(STRIDE_MAX < 1 << 48, "offsets and strides of blocks have six bytes");
 
+/// Returns the head of a parcel, from the head of its message, or `None` for other messages.
+#[must_use]
+pub fn parcel_head(head: &[u8]) -> Option<ParcelHead> {
+    match Operation::decode(head) {
+        Some(Operation::Parcel(head)) => Some(head),
+        _ => None,
+    }
+}
+
 impl Operation {
     /// Returns `true` for a request that names a region by its key.
     pub(super) fn names_key(&self) -> bool {

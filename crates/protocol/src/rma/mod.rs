@@ -35,7 +35,7 @@ mod unanswered;
 
 pub use destination::{Destination, read_rows};
 pub use event::{Notice, OperationValue, RmaError, RmaEvent};
-pub use head::{Operation, Published, Signal, TicketId};
+pub use head::{Operation, Published, Signal, TicketId, parcel_head};
 pub use memory::{Memory, Rights};
 pub use messages::kind::{
     MessageKind, charge_of, charges_body, costs_credit, is_handed_up, kind, places,

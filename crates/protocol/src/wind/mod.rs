@@ -38,5 +38,4 @@ pub use metrics::snapshot::{Latencies, Snapshot, Standing};
 pub use recv::prediction::Expected;
 pub use send::message::{Body, Charge, Class, Head, HeadTooLong, Message, Rows, Segment, Token};
 pub use send::mode::SendMode;
-pub use send::shared::SharedBytes;
 pub use settings::Settings;

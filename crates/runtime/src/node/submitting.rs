@@ -80,6 +80,11 @@ impl Node {
         completion
     }
 
+    /// Submits a request with the completion that it settles.
+    pub fn submit_with(&self, completion: &Arc<Completion>, request: Request, keep: Keep) {
+        self.push(tracked_by(Arc::clone(completion), request, keep));
+    }
+
     /// Submits a request that no caller waits for.
     #[inline]
     pub fn tell(&self, request: Request) {

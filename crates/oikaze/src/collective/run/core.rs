@@ -2,6 +2,7 @@
 
 use super::caller::CallerRun;
 use super::exchange::{Contradiction, Exchange};
+use super::long::LongPart;
 use super::mail::Mail;
 use super::shrink::Shrinks;
 use super::slot::{CollectiveFailure, Slot};
@@ -10,7 +11,7 @@ use super::task::{CollectiveRun, Progress};
 use crate::collective::run::work::PartBytes;
 use crate::tables::element_kind::named;
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Failure, Parcel, Request};
+use oikaze_engine::{Completion, Failure, Outcome, Parcel, ParcelBody, Request, Sink};
 use oikaze_os::shm::Arena;
 use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
@@ -19,12 +20,13 @@ use oikaze_protocol::collective::{
     CallCounts, CollectiveCall, OrderMistake, OrderPart, ParcelHead, ParcelPurpose, RoundNumber,
 };
 use oikaze_protocol::limits::RECORD_BODY;
-use oikaze_protocol::wind::{Body, SharedBytes};
-use oikaze_runtime::node::{Needs, Node, POOLED_MIN, RegisteredTeam, WORLD, lock};
+use oikaze_protocol::rma::Rights;
+use oikaze_protocol::wind::Body;
+use oikaze_runtime::node::{Needs, Node, RegisteredTeam, Registry, WORLD, lock};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 
 /// Number of ended collectives that a team remembers, to compare late parcels with them.
@@ -37,6 +39,7 @@ const REASON_MAX: usize = 4096;
 
 /// A team, as the node runs it.
 pub(crate) struct TeamCore {
+    this: Weak<TeamCore>,
     pub(super) id: u64,
     /// Ranks of the job, by rank of the team.
     pub(super) ranks: Arc<[Rank]>,
@@ -57,6 +60,34 @@ pub(crate) struct TeamCore {
     /// Memory of the machine through which values go (COLL-7).
     arena: Option<Arc<Arena>>,
     pub(super) state: Mutex<TeamState>,
+}
+
+/// A parcel whose bytes are read from a work buffer until it is acknowledged.
+pub(in crate::collective) struct PartSend {
+    /// Rank of the receiver in the team.
+    pub to: Rank,
+    pub head: ParcelHead,
+    pub completion: Arc<Completion>,
+}
+
+/// Lets a team go on at the end of a send.
+struct SendEnd {
+    team: Weak<TeamCore>,
+    teams: Weak<Registry>,
+}
+
+impl fmt::Debug for SendEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SendEnd")
+    }
+}
+
+impl Sink for SendEnd {
+    fn told(&self, _: &Outcome, _: u64) {
+        if let (Some(team), Some(teams)) = (self.team.upgrade(), self.teams.upgrade()) {
+            teams.ask(team);
+        }
+    }
 }
 
 /// Failure of a collective as soon as it is its turn.
@@ -136,7 +167,8 @@ impl TeamCore {
     pub fn new(id: u64, ranks: Arc<[Rank]>, me: Rank, arena: Option<Arc<Arena>>) -> Arc<TeamCore> {
         let exchange = arena.clone().map(|arena| Exchange::new(arena, me, ranks.len()));
         let places = ranks.iter().zip(0..).map(|(rank, place)| (*rank, place)).collect();
-        Arc::new(TeamCore {
+        Arc::new_cyclic(|this| TeamCore {
+            this: Weak::clone(this),
             id,
             ranks,
             places,
@@ -502,29 +534,33 @@ impl TeamCore {
         let Some(&from) = self.places.get(&from) else { return };
         let number = head.number;
         let first = state.tasks.front().map_or(state.next, |task| task.number);
-        let is_data = head.purpose == ParcelPurpose::Data && body.is_ok();
+        let is_refused = matches!(body, ParcelBody::Refused(_));
+        let is_data = head.purpose == ParcelPurpose::Data && !is_refused;
         if !is_data && number > state.next.saturating_add(AHEAD_MAX) {
             return;
         }
-        let body = match body {
-            Ok(body) => body,
-            Err(len) => return self.refused(state, from, &head, len),
+        if let ParcelBody::Refused(len) = body {
+            return self.refused(state, from, &head, len);
+        }
+        let bytes: &[u8] = match &body {
+            ParcelBody::Bytes(bytes) => bytes,
+            _ => &[],
         };
         match head.purpose {
             ParcelPurpose::Credit => {
-                if let Some(bytes) = body.first_chunk() {
+                if let Some(bytes) = bytes.first_chunk() {
                     state.mail.granted(from, u64::from_le_bytes(*bytes));
                 }
                 return;
             }
             ParcelPurpose::Failed => {
-                let why = String::from_utf8_lossy(body.get(..REASON_MAX).unwrap_or(&body));
+                let why = String::from_utf8_lossy(bytes.get(..REASON_MAX).unwrap_or(bytes));
                 let failure = CollectiveFailure::Mistake(why.into_owned());
                 let of = number.saturating_sub(u64::from(head.round));
                 return state.fail(number, Doom::new(failure, of));
             }
             ParcelPurpose::Disorder => {
-                let Ok(mistake) = OrderMistake::read(&body, REASON_MAX) else { return };
+                let Ok(mistake) = OrderMistake::read(bytes, REASON_MAX) else { return };
                 let of = number.saturating_sub(u64::from(head.round));
                 let mut doom = Doom::of_order(mistake, head.call, of);
                 state.skip_disorders(node);
@@ -534,11 +570,11 @@ impl TeamCore {
                 }
                 return state.fail(number, doom);
             }
-            ParcelPurpose::View => return state.shrinks.hear(self, from, number, &body),
+            ParcelPurpose::View => return state.shrinks.hear(self, from, number, bytes),
             ParcelPurpose::Data | ParcelPurpose::Notice => {}
         }
         let after = match head.purpose {
-            ParcelPurpose::Notice => body.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)),
+            ParcelPurpose::Notice => bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)),
             _ => None,
         };
         let body = (head.purpose == ParcelPurpose::Data).then_some(body);
@@ -584,8 +620,8 @@ impl TeamCore {
         match head.purpose {
             ParcelPurpose::Data => {
                 // The sender gets its credit back.
-                state.mail.arrived(from, len as usize);
-                state.mail.has_read(from, len as usize);
+                state.mail.arrived(from, len);
+                state.mail.has_read(from, len);
             }
             ParcelPurpose::Failed | ParcelPurpose::Disorder => {}
             ParcelPurpose::View => return state.shrinks.fail(failure),
@@ -607,24 +643,58 @@ impl TeamCore {
 
     /// Sends a parcel to a rank of the team.
     pub fn send(&self, node: &Node, to: Rank, head: ParcelHead, body: &[u8]) {
-        self.send_part(node, to, head, PartBytes::Lent(body));
+        self.send_part(node, to, head, PartBytes::Dense(body));
     }
 
-    /// Sends a parcel with a part of a work buffer to a rank of the team.
-    pub(super) fn send_part(&self, node: &Node, to: Rank, head: ParcelHead, body: PartBytes<'_>) {
-        let Some(&to) = self.ranks.get(to as usize) else { return };
-        if body.len() <= RECORD_BODY && node.fast.send_parcel_fast(node, to, &head, &body) {
-            return;
-        }
+    /// Sends a parcel with a part of a work buffer to a rank of the team. Returns the send, if it
+    /// reads the part until it has ended.
+    pub(super) fn send_part(
+        &self,
+        node: &Node,
+        to: Rank,
+        head: ParcelHead,
+        body: PartBytes<'_>,
+    ) -> Option<PartSend> {
         let body = match body {
-            PartBytes::Shared(bytes) => Body::Shared(bytes),
-            PartBytes::Lent(bytes) if bytes.len() < POOLED_MIN => Body::copy_of(bytes),
-            PartBytes::Lent(bytes) => {
-                Body::Shared(SharedBytes::new(node.collectives.pool().copy_of(bytes)))
-            }
+            PartBytes::Long(part) => return self.send_long(node, to, head, part),
+            PartBytes::Dense(bytes) => Ok(bytes),
+            PartBytes::Copied(bytes) => Err(bytes),
         };
-        let request = Request::Parcel { to, head, body };
-        node.tell(request);
+        let &rank = self.ranks.get(to as usize)?;
+        let bytes = body.as_ref().map_or_else(|bytes| bytes.as_slice(), |bytes| bytes);
+        if bytes.len() > RECORD_BODY || !node.fast.send_parcel_fast(node, rank, &head, bytes) {
+            let body = body.map_or_else(Body::Inline, Body::copy_of);
+            node.tell(Request::Parcel { to: rank, head, body });
+        }
+        None
+    }
+
+    /// Sends a parcel from memory of a work buffer.
+    pub(super) fn send_long(
+        &self,
+        node: &Node,
+        to: Rank,
+        head: ParcelHead,
+        part: LongPart,
+    ) -> Option<PartSend> {
+        let &rank = self.ranks.get(to as usize)?;
+        let end =
+            SendEnd { team: Weak::clone(&self.this), teams: Arc::downgrade(&node.collectives) };
+        let completion = Completion::telling(Box::new(end));
+        let body = Body::Segment(part.memory.segment(Rights::READ));
+        let request = Request::Parcel { to: rank, head, body };
+        node.submit_with(&completion, request, Some(part.keep));
+        Some(PartSend { to, head, completion })
+    }
+
+    /// Returns the memory of a caller that does not wait any more.
+    pub(in crate::collective) fn return_memory(self: &Arc<Self>, node: &Node, number: u64) {
+        match lock(&self.state).task(number) {
+            Some(task) => task.return_memory(self),
+            None => return,
+        }
+        node.collectives.ask(Arc::<Self>::clone(self));
+        node.collectives.run(node);
     }
 
     /// Tells a rank how many bytes of its parcels were read.

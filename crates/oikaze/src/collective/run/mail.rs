@@ -1,6 +1,6 @@
 //! Parcels that came before their step (COLL-1.3), and the credit for them (COLL-1.4).
 
-use oikaze_engine::Body;
+use oikaze_engine::ParcelBody;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{CollectiveCall, DataCallPosition, ParcelHead, RoundNumber};
 use oikaze_protocol::limits::MESSAGE_MAX;
@@ -18,7 +18,7 @@ const TOLD_TOGETHER: u64 = CREDIT / 4;
 pub(super) struct UnreadParcel {
     pub call: CollectiveCall,
     /// `None`: the sender waits, and sent no data.
-    pub body: Option<Body>,
+    pub body: Option<ParcelBody>,
     /// Number of collectives of coherence that the sender had called before, if it waits.
     pub after: Option<u64>,
 }
@@ -44,13 +44,13 @@ pub(super) struct Mail {
     owes_reports: bool,
 }
 
-fn cost(len: usize) -> u64 {
-    OVERHEAD + len as u64
+fn cost(len: u64) -> u64 {
+    OVERHEAD + len
 }
 
 impl Mail {
     /// Counts a parcel that has come. Returns `false` if its sender exceeds its credit.
-    pub fn arrived(&mut self, from: Rank, len: usize) -> bool {
+    pub fn arrived(&mut self, from: Rank, len: u64) -> bool {
         let traffic = self.traffic.entry(from).or_default();
         traffic.arrived += cost(len);
         // Reports of credit may be under way, so the bound holds for all that is not reported.
@@ -58,7 +58,13 @@ impl Mail {
     }
 
     /// Keeps a parcel for its step, or a notice with what its sender had called before.
-    pub fn keep(&mut self, from: Rank, head: &ParcelHead, body: Option<Body>, after: Option<u64>) {
+    pub fn keep(
+        &mut self,
+        from: Rank,
+        head: &ParcelHead,
+        body: Option<ParcelBody>,
+        after: Option<u64>,
+    ) {
         // A parcel without data has the last round, which no data uses.
         let round = if body.is_some() { head.round } else { RoundNumber::MAX };
         if let Some(old) = self
@@ -75,7 +81,7 @@ impl Mail {
     }
 
     /// Takes the parcel of this step.
-    pub fn take(&mut self, number: u64, round: RoundNumber, from: Rank) -> Option<Body> {
+    pub fn take(&mut self, number: u64, round: RoundNumber, from: Rank) -> Option<ParcelBody> {
         self.kept.remove(&(number, round, from))?.body
     }
 
@@ -110,14 +116,14 @@ impl Mail {
         }
     }
 
-    fn read(&mut self, from: Rank, body: Option<&Body>) {
+    fn read(&mut self, from: Rank, body: Option<&ParcelBody>) {
         if let Some(body) = body {
             self.has_read(from, body.len());
         }
     }
 
     /// Counts a parcel as read.
-    pub fn has_read(&mut self, from: Rank, len: usize) {
+    pub fn has_read(&mut self, from: Rank, len: u64) {
         let traffic = self.traffic.entry(from).or_default();
         traffic.read += cost(len);
         self.owes_reports |= traffic.read - traffic.told >= TOLD_TOGETHER;
@@ -148,7 +154,7 @@ impl Mail {
     }
 
     /// Counts a parcel to be sent. Returns `false` if there is no credit for it.
-    pub fn may_send(&mut self, to: Rank, len: usize) -> bool {
+    pub fn may_send(&mut self, to: Rank, len: u64) -> bool {
         let traffic = self.traffic.entry(to).or_default();
         let may = traffic.sent - traffic.granted < CREDIT;
         if may {
@@ -168,7 +174,7 @@ mod tests {
         let (mut sender, mut receiver) = (Mail::default(), Mail::default());
         let mut unread = 0;
         for n in 0..10_000usize {
-            let len = [0, 8, 4096, 3 << 20][n % 4];
+            let len = [0_u64, 8, 4096, 3 << 20][n % 4];
             if !sender.may_send(1, len) {
                 let bytes = receiver.report(0);
                 assert!(bytes.is_some(), "all was read, and nothing is reported");
@@ -188,7 +194,7 @@ mod tests {
         let sent = (0..100_000).filter(|_| sender.may_send(1, 8)).count() as u64;
         assert!(sent <= CREDIT / OVERHEAD + 1, "{sent}");
         let mut receiver = Mail::default();
-        let taken = (0..10).filter(|_| receiver.arrived(0, MESSAGE_MAX as usize)).count();
+        let taken = (0..10).filter(|_| receiver.arrived(0, MESSAGE_MAX)).count();
         assert!(taken < 4, "{taken}");
     }
 }

@@ -15,7 +15,7 @@
 //! | `calling.rs`, `caller.rs` | collectives whose waiting callers take their steps there |
 //! | `mail.rs` | parcels that came before their step, and the credit for them |
 //! | `stage.rs` | a plan's work, and what follows |
-//! | `work.rs`, `rope.rs` | the work buffer: dense, or long and in pieces |
+//! | `work.rs`, `long.rs` | the work buffer: short, or long and sent without copies |
 //! | `shrink.rs` | agreements on the living ranks |
 //! | `slot.rs` | where the outcome appears |
 
@@ -23,9 +23,9 @@ pub(crate) mod caller;
 pub(crate) mod calling;
 pub(crate) mod core;
 mod exchange;
+pub(crate) mod long;
 mod mail;
 pub(crate) mod memory;
-mod rope;
 pub(crate) mod shrink;
 pub(crate) mod slot;
 pub(crate) mod stage;

@@ -3,7 +3,6 @@
 use super::slot::{CollectiveFailure, Slot};
 use super::work::UntypedResult;
 use crate::collective::run::core::TeamCore;
-use oikaze_engine::Body;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{Agreed, Agreement, CollectiveCall, GoneView, ParcelPurpose};
 use oikaze_runtime::node::Node;
@@ -54,7 +53,7 @@ impl Shrinks {
     }
 
     /// Takes the view of another rank. It may come before this rank has called the agreement.
-    pub fn hear(&mut self, team: &TeamCore, from: Rank, number: u64, body: &Body) {
+    pub fn hear(&mut self, team: &TeamCore, from: Rank, number: u64, body: &[u8]) {
         let ranks = Rank::try_from(team.ranks().len()).unwrap_or(Rank::MAX);
         let is_near = number < self.next.saturating_add(AHEAD_MAX);
         let is_over = number < self.next && !self.under_way.contains_key(&number);

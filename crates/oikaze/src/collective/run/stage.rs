@@ -1,15 +1,16 @@
 //! Stages: the buffer on which one plan works, and what follows when the plan is done.
 
+use super::long::RegionPool;
 use super::memory::{plan_of, try_copy_of};
 use super::work::{PartBytes, UntypedResult, Work};
 use crate::collective::operator::Combiner;
-use oikaze_engine::Body;
+use crate::memory::RegionSlice;
+use oikaze_engine::ParcelBody;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveKind, Facts, Lengths, MemoryFacts, Order, Part, Plan, PlanRequest, PlanStep,
     choose, plan,
 };
-use oikaze_runtime::node::WorkPool;
 use std::sync::Arc;
 
 /// Lengths and place of a collective, from which its plan is made.
@@ -21,7 +22,7 @@ pub(in crate::collective) struct StageShape {
     /// Some machine has several ranks, and there are several machines.
     pub several_machines: bool,
     /// Memory of long work buffers.
-    pub pool: Arc<WorkPool>,
+    pub pool: Arc<RegionPool>,
     /// Lengths of the blocks to each rank, and from each, if they differ.
     pub uneven: Option<(Vec<usize>, Vec<usize>)>,
     /// The team has memory that all ranks map.
@@ -34,7 +35,7 @@ impl StageShape {
     }
 
     /// Makes the plan for `count` elements: of the vector, or of one block.
-    fn plan(&self, count: usize, element: usize, commutes: bool) -> Result<Plan, String> {
+    pub fn plan(&self, count: usize, element: usize, commutes: bool) -> Result<Plan, String> {
         let ranks = self.ranks();
         let elements = match (self.kind, &self.uneven) {
             (CollectiveKind::ReduceScatter, Some((_, received))) => {
@@ -125,7 +126,7 @@ impl Stage {
     /// Makes a stage of elements of `size` bytes, which may have an operator. Without
     /// [`prepare`](Self::prepare), the root knows how many elements there are.
     pub fn new(shape: StageShape, size: usize, combiner: Option<Combiner>) -> Box<Self> {
-        let work = Work::new(size, Arc::clone(&shape.pool));
+        let work = Work::new(size);
         Box::new(Stage { shape, combiner, work, plan: None, lens: None, next: None })
     }
 
@@ -154,9 +155,16 @@ impl Stage {
         }
         let commutes = self.combiner.as_ref().is_none_or(|combiner| combiner.commutes);
         let plan = self.shape.plan(count, self.work.size(), commutes)?;
-        self.work.fill(&plan, input)?;
+        self.work.fill(&plan, input, &self.shape.pool)?;
         self.plan = Some(plan);
         Ok(())
+    }
+
+    /// Takes a plan, and the memory of the caller in which it works: places in the work buffer, in
+    /// bytes. The memory has the input of this rank.
+    pub fn prepare_in(&mut self, plan: Plan, areas: Vec<(usize, RegionSlice)>) {
+        self.work.lend(&self.shape.pool, areas);
+        self.plan = Some(plan);
     }
 
     /// Returns the plan. `count` is what another rank says, and is used if this rank does not know.
@@ -184,18 +192,23 @@ impl Stage {
     }
 
     /// Returns the bytes of a part.
-    pub(super) fn bytes(&mut self, part: Part) -> PartBytes<'_> {
+    pub(super) fn bytes(&self, part: Part) -> PartBytes<'_> {
         self.work.bytes(part)
     }
 
+    /// Returns the work buffer.
+    pub(super) fn work(&mut self) -> &mut Work {
+        &mut self.work
+    }
+
     /// Takes a part that has come, whose length was checked.
-    pub(super) fn receive(&mut self, part: Part, how: Arrival, body: Body) {
-        match (how, &self.combiner) {
-            (Arrival::Replace, _) => self.work.replace(part, body),
-            (Arrival::Combine(order), Some(combiner)) => {
-                self.work.combine(part, &body, |here, new| (combiner.combine)(here, new, order));
+    pub(super) fn receive(&mut self, part: Part, how: Arrival, body: &ParcelBody) {
+        match (how, body, &self.combiner) {
+            (Arrival::Replace, body, _) => self.work.replace(part, body),
+            (Arrival::Combine(order), ParcelBody::Bytes(body), Some(combiner)) => {
+                self.work.combine(part, body, |here, new| (combiner.combine)(here, new, order));
             }
-            (Arrival::Combine(_), None) => {}
+            (Arrival::Combine(_), ..) => {}
         }
     }
 

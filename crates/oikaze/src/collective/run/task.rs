@@ -10,7 +10,7 @@ use super::stage::{End, Stage};
 use super::work::UntypedResult;
 use crate::collective::run::core::TeamCore;
 use crate::panics::message_of_panic;
-use oikaze_engine::Body;
+use oikaze_engine::ParcelBody;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveCall, ParcelPurpose, Part, Plan, PlanStep, RoundNumber,
@@ -25,6 +25,8 @@ use std::thread;
 
 /// Position of the number of a collective's plan in the number of a round.
 const STAGE_SHIFT: u32 = 24;
+/// Number of steps among which parcels are awaited, before the step that takes them.
+const STEPS_AHEAD: usize = 8;
 
 /// A collective that this rank has called.
 pub(super) struct CollectiveRun {
@@ -40,6 +42,8 @@ pub(super) struct CollectiveRun {
     stages: RoundNumber,
     plan: Option<Plan>,
     next: usize,
+    /// Number of steps whose parcels are awaited, if they are long.
+    awaited: usize,
     /// Its part in the memory of the machine. `None`: the values go by parcels.
     memory: Option<MemoryRun>,
     /// Values and result in the memory of the machine, if the caller does not have them.
@@ -100,6 +104,7 @@ impl CollectiveRun {
             stages: 0,
             plan: None,
             next: 0,
+            awaited: 0,
             memory,
             buffers: OwnBuffers::default(),
             begun: None,
@@ -146,6 +151,15 @@ impl CollectiveRun {
     pub fn step(&self) -> usize {
         let in_memory = self.memory.as_ref().map_or(0, MemoryRun::step);
         self.next + in_memory + ((self.stages as usize) << STAGE_SHIFT)
+    }
+
+    /// Returns memory of the caller, who does not wait any more, and goes on with a copy.
+    pub fn return_memory(&mut self, team: &TeamCore) {
+        let Some(long) = self.stage.as_mut().and_then(|stage| stage.work().long()) else { return };
+        if let Err(why) = long.take_over(team) {
+            let doom = Doom::new(CollectiveFailure::Mistake(why), self.number);
+            self.doomed.get_or_insert(doom);
+        }
     }
 
     /// Settles with a failure.
@@ -264,8 +278,32 @@ impl CollectiveRun {
                     }
                 }
             };
+            let head = |round| {
+                let round = self.stages << STAGE_SHIFT | round;
+                team.head(ParcelPurpose::Data, self.number, round, self.call)
+            };
+            self.awaited = self.awaited.max(self.next);
+            while let Some(&(round, step)) = plan.steps.get(self.awaited)
+                && self.awaited < self.next + STEPS_AHEAD
+            {
+                let before = plan.steps.get(self.next..self.awaited).unwrap_or_default();
+                let is_free =
+                    |part, from| stage.work().is_free(part, Some((from, head(round).round)));
+                if !may_await(before, &step, is_free) {
+                    break;
+                }
+                if let PlanStep::Receive { from, part, how: Arrival::Replace } = step
+                    && let Some(&sender) = team.ranks.get(from as usize)
+                {
+                    stage.work().expect(node, sender, head(round), part);
+                }
+                self.awaited += 1;
+            }
             let Some(&(round, step)) = plan.steps.get(self.next) else {
                 let output = plan.output;
+                if !stage.work().may_end() {
+                    return Progress::Waits(None);
+                }
                 let Some(stage) = self.stage.take() else { return Progress::Ended };
                 match stage.end(output) {
                     Ok(End::Result(result)) => {
@@ -273,30 +311,42 @@ impl CollectiveRun {
                         return Progress::Ended;
                     }
                     Ok(End::Next(stage)) => {
-                        (self.stage, self.plan, self.next) = (Some(stage), None, 0);
+                        (self.stage, self.plan) = (Some(stage), None);
+                        (self.next, self.awaited) = (0, 0);
                         self.stages += 1;
                         continue;
                     }
                     Err(why) => return Progress::Fails(CollectiveFailure::Mistake(why)),
                 }
             };
-            let round = self.stages << STAGE_SHIFT | round;
+            let head = head(round);
+            // What a step writes may still be sent.
+            let (written, by) = match step {
+                PlanStep::Send { .. } => (Part::default(), None),
+                PlanStep::Receive { from, part, .. } => (part, Some((from, head.round))),
+                PlanStep::Combine { new: part, into, .. } | PlanStep::Copy { part, into } => {
+                    (Part::new(into, part.len), None)
+                }
+            };
+            if !stage.work().is_free(written, by) {
+                return Progress::Waits(None);
+            }
             match step {
                 PlanStep::Send { to, part } => {
                     let len = part.len.saturating_mul(stage.size());
-                    if !mail.may_send(to, len) {
+                    if !mail.may_send(to, len as u64) {
                         return Progress::Waits(Some(to));
                     }
-                    let purpose = ParcelPurpose::Data;
-                    let head = team.head(purpose, self.number, round, self.call);
-                    team.send_part(node, to, head, stage.bytes(part));
+                    if let Some(send) = team.send_part(node, to, head, stage.bytes(part)) {
+                        stage.work().sending(part, send);
+                    }
                 }
                 PlanStep::Receive { from, part, how } => {
-                    let Some(body) = mail.take(self.number, round, from) else {
+                    let Some(body) = mail.take(self.number, head.round, from) else {
                         return Progress::Waits(Some(from));
                     };
                     mail.has_read(from, body.len());
-                    if let Err(failure) = receive(stage, part, how, body, from) {
+                    if let Err(failure) = receive(stage, part, how, &body, from) {
                         return Progress::Fails(failure);
                     }
                     if let Some(bytes) = mail.report(from) {
@@ -309,6 +359,19 @@ impl CollectiveRun {
             self.next += 1;
         }
     }
+}
+
+/// Returns `true` if the parcel of a step may be placed before the steps `before` are taken: none
+/// of them uses its memory, and `is_free` says that no send does.
+fn may_await(
+    before: &[(RoundNumber, PlanStep)],
+    step: &PlanStep,
+    is_free: impl FnOnce(Part, Rank) -> bool,
+) -> bool {
+    let PlanStep::Receive { from, part, how: Arrival::Replace } = *step else { return true };
+    let is_apart =
+        |other: Part| other.start + other.len <= part.start || part.start + part.len <= other.start;
+    before.iter().all(|(_, step)| step.parts().into_iter().all(is_apart)) && is_free(part, from)
 }
 
 /// Returns the failure of a collective whose operator has panicked.
@@ -329,10 +392,11 @@ fn receive(
     stage: &mut Stage,
     part: Part,
     how: Arrival,
-    body: Body,
+    body: &ParcelBody,
     from: Rank,
 ) -> Result<(), CollectiveFailure> {
-    if Some(body.len()) != part.len.checked_mul(stage.size()) {
+    let expected = part.len.checked_mul(stage.size());
+    if expected.is_none_or(|expected| body.len() != expected as u64) {
         return Err(CollectiveFailure::Mistake(format!(
             "rank {from} sent {} bytes where {} elements of {} bytes belong; do all nodes run the same version of Oikaze?",
             body.len(),

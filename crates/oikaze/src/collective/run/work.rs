@@ -1,13 +1,16 @@
 //! The work buffer of a plan, and its result.
 
-use super::rope::Rope;
+use super::core::PartSend;
+use super::long::{LONG_MIN, LongPart, LongWork, RegionPool};
 use crate::collective::operator::Item;
 use crate::error::{Error, Result};
-use oikaze_protocol::collective::{Part, Plan};
-use oikaze_protocol::wind::SharedBytes;
-use oikaze_runtime::node::{POOLED_MIN, WorkPool};
+use crate::memory::RegionSlice;
+use oikaze_engine::ParcelBody;
+use oikaze_protocol::Rank;
+use oikaze_protocol::collective::{ParcelHead, Part, Plan, RoundNumber};
+use oikaze_runtime::node::Node;
 use std::fmt;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Work buffer of the bytes of elements, which need not be aligned.
@@ -15,39 +18,29 @@ pub(super) struct Work {
     content: Content,
     /// Bytes of an element.
     size: usize,
-    pool: Arc<WorkPool>,
 }
 
 enum Content {
     /// All bytes in one vector.
     Dense(Vec<u8>),
-    /// Bytes in pieces, for long vectors.
-    Rope(Rope),
+    /// Bytes of long vectors.
+    Long(LongWork),
 }
 
 /// Bytes of a part.
 pub(in crate::collective) enum PartBytes<'a> {
     /// They may change after the step.
-    Lent(&'a [u8]),
-    /// They stay as they are.
-    Shared(SharedBytes),
-}
-
-impl Deref for PartBytes<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            PartBytes::Lent(bytes) => bytes,
-            PartBytes::Shared(bytes) => bytes,
-        }
-    }
+    Dense(&'a [u8]),
+    /// They stay as they are until the send has ended.
+    Long(LongPart),
+    /// They are a copy.
+    Copied(Vec<u8>),
 }
 
 impl Work {
     /// Makes an empty buffer for elements of `size` bytes.
-    pub fn new(size: usize, pool: Arc<WorkPool>) -> Work {
-        Work { content: Content::Dense(Vec::new()), size, pool }
+    pub fn new(size: usize) -> Work {
+        Work { content: Content::Dense(Vec::new()), size }
     }
 
     /// Returns the bytes of one element.
@@ -57,28 +50,23 @@ impl Work {
 
     /// Makes a buffer of these bytes for elements of the same size.
     pub fn with(&self, bytes: Vec<u8>) -> Work {
-        Work { content: Content::Dense(bytes), size: self.size, pool: Arc::clone(&self.pool) }
-    }
-
-    /// Returns all bytes, if they are in one vector.
-    pub fn dense(&self) -> Option<&[u8]> {
-        match &self.content {
-            Content::Dense(bytes) => Some(bytes),
-            Content::Rope(_) => None,
-        }
+        Work { content: Content::Dense(bytes), size: self.size }
     }
 
     /// Takes all bytes, if they are in one vector.
     pub fn take_dense(&mut self) -> Vec<u8> {
         match &mut self.content {
             Content::Dense(bytes) => std::mem::take(bytes),
-            Content::Rope(_) => Vec::new(),
+            Content::Long(_) => Vec::new(),
         }
     }
 
     /// Returns the number of elements of a buffer in one vector.
     pub fn len(&self) -> usize {
-        self.dense().map_or(0, |bytes| bytes.len() / self.size.max(1))
+        match &self.content {
+            Content::Dense(bytes) => bytes.len() / self.size.max(1),
+            Content::Long(_) => 0,
+        }
     }
 
     /// Returns the bytes of a part.
@@ -87,26 +75,34 @@ impl Work {
         at(part.start)..at(part.start.saturating_add(part.len))
     }
 
-    /// Makes room for the plan, and writes the input of this rank. A long buffer is cut where the
-    /// plan's parts begin, so that each part can be sent without a copy.
+    /// Makes room for the plan, and writes the input of this rank.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn fill(&mut self, plan: &Plan, input: &[u8]) -> std::result::Result<(), String> {
+    pub fn fill(
+        &mut self,
+        plan: &Plan,
+        input: &[u8],
+        pool: &Arc<RegionPool>,
+    ) -> std::result::Result<(), String> {
         let len = plan.len.saturating_mul(self.size);
-        if len >= POOLED_MIN {
-            self.content = Content::Rope(self.rope_of(plan, input)?);
+        let input_range = self.range(plan.input);
+        if len >= LONG_MIN {
+            let long = LongWork::new(pool, len)
+                .ok_or_else(|| format!("there is not enough memory for {len} bytes"))?;
+            long.write(input_range.start, input);
+            self.content = Content::Long(long);
             return Ok(());
         }
         let mut bytes = Vec::new();
         bytes
             .try_reserve_exact(len)
             .map_err(|_| format!("there is not enough memory for {} elements", plan.len))?;
-        if self.range(plan.input) == (0..len) && input.len() == len {
+        if input_range == (0..len) && input.len() == len {
             bytes.extend_from_slice(input);
         } else {
             bytes.resize(len, 0);
-            if let Some(place) = bytes.get_mut(self.range(plan.input)) {
+            if let Some(place) = bytes.get_mut(input_range) {
                 place.iter_mut().zip(input).for_each(|(place, byte)| *place = *byte);
             }
         }
@@ -114,47 +110,78 @@ impl Work {
         Ok(())
     }
 
-    fn rope_of(&self, plan: &Plan, input: &[u8]) -> std::result::Result<Rope, String> {
-        let mut rope = Rope::default();
-        let place = self.range(plan.input);
-        let ends = |part: Part| [self.range(part).start, self.range(part).end];
-        let mut cuts: Vec<usize> = plan.parts().flat_map(ends).collect();
-        cuts.extend([place.start, place.end]);
-        cuts.retain(|cut| place.start <= *cut && *cut <= place.end);
-        cuts.sort_unstable();
-        cuts.dedup();
-        for (start, end) in cuts.iter().zip(cuts.iter().skip(1)) {
-            let part = input.get(start - place.start..end - place.start).unwrap_or_default();
-            let bytes = self.pool.try_copy_of(part);
-            let bytes =
-                bytes.ok_or_else(|| format!("there is not enough memory for {} bytes", part.len()));
-            rope.insert_own(*start, bytes?);
+    /// Works in memory that the caller lends, which has the input of this rank.
+    pub fn lend(&mut self, pool: &Arc<RegionPool>, areas: Vec<(usize, RegionSlice)>) {
+        self.content = Content::Long(LongWork::lent(pool, areas));
+    }
+
+    /// Returns the long buffer, if it is one.
+    pub fn long(&mut self) -> Option<&mut LongWork> {
+        match &mut self.content {
+            Content::Dense(_) => None,
+            Content::Long(long) => Some(long),
         }
-        Ok(rope)
     }
 
     /// Returns the bytes of a part.
-    pub fn bytes(&mut self, part: Part) -> PartBytes<'_> {
+    pub fn bytes(&self, part: Part) -> PartBytes<'_> {
         let range = self.range(part);
-        match &mut self.content {
-            Content::Dense(all) => PartBytes::Lent(all.get(range).unwrap_or_default()),
-            Content::Rope(rope) => PartBytes::Shared(rope.bytes(range, &self.pool)),
+        match &self.content {
+            Content::Dense(all) => PartBytes::Dense(all.get(range).unwrap_or_default()),
+            Content::Long(long) => match long.part(&range).filter(|_| range.len() >= LONG_MIN) {
+                Some(part) => PartBytes::Long(part),
+                None => {
+                    let mut bytes = vec![0; range.len()];
+                    long.read(range.start, &mut bytes);
+                    PartBytes::Copied(bytes)
+                }
+            },
         }
     }
 
-    /// Replaces a part by bytes that were received.
-    pub fn replace(&mut self, part: Part, body: oikaze_engine::Body) {
+    /// Returns `true` if memory of the caller can go back.
+    pub fn may_end(&mut self) -> bool {
+        self.long().is_none_or(LongWork::may_end)
+    }
+
+    /// Notes that a part is being sent.
+    pub fn sending(&mut self, part: Part, send: PartSend) {
         let range = self.range(part);
-        if range.len() != body.len() {
-            return;
+        if let Some(long) = self.long() {
+            long.sending(range, send);
         }
-        match &mut self.content {
-            Content::Dense(all) => {
-                if let Some(here) = all.get_mut(range) {
-                    here.copy_from_slice(&body);
+    }
+
+    /// Returns `true` if a part may change, by what a rank sends in this round or by itself.
+    pub fn is_free(&mut self, part: Part, by: Option<(Rank, RoundNumber)>) -> bool {
+        let range = self.range(part);
+        self.long().is_none_or(|long| long.is_free(&range, by))
+    }
+
+    /// Makes a parcel arrive in a part, if the part is long.
+    pub fn expect(&mut self, node: &Node, from: Rank, head: ParcelHead, part: Part) {
+        let range = self.range(part);
+        if let Some(long) = self.long().filter(|_| range.len() >= LONG_MIN) {
+            long.expect(node, from, head, &range);
+        }
+    }
+
+    /// Replaces a part by what was received.
+    pub fn replace(&mut self, part: Part, body: &ParcelBody) {
+        let range = self.range(part);
+        match (&mut self.content, body) {
+            (Content::Dense(all), ParcelBody::Bytes(body)) => {
+                if let Some(here) = all.get_mut(range).filter(|here| here.len() == body.len()) {
+                    here.copy_from_slice(body);
                 }
             }
-            Content::Rope(rope) => rope.insert(range.start, SharedBytes::new(body)),
+            (Content::Long(long), body) => {
+                if let ParcelBody::Bytes(body) = body {
+                    long.write(range.start, body);
+                }
+                long.came(range.start);
+            }
+            _ => {}
         }
     }
 
@@ -167,7 +194,7 @@ impl Work {
                     with(here, new);
                 }
             }
-            Content::Rope(rope) => rope.change(range, &self.pool, |here, at| {
+            Content::Long(long) => long.change(range, self.size, |here, at| {
                 with(here, new.get(at..at + here.len()).unwrap_or_default());
             }),
         }
@@ -176,37 +203,41 @@ impl Work {
     /// Combines one part into another. The plan keeps the two apart.
     pub fn combine_parts(&mut self, new: Part, into: Part, with: impl Fn(&mut [u8], &[u8])) {
         let (from, to) = (self.range(new), self.range(into));
-        if let Content::Dense(all) = &mut self.content {
-            let middle = from.start.max(to.start);
-            let Some((low, high)) = all.split_at_mut_checked(middle) else { return };
-            let (here, new) = if to.start < from.start {
-                (low.get_mut(to), high.get(..from.len()))
-            } else {
-                (high.get_mut(..to.len()), low.get(from))
-            };
-            if let (Some(here), Some(new)) = (here, new) {
-                with(here, new);
+        match &mut self.content {
+            Content::Dense(all) => {
+                let middle = from.start.max(to.start);
+                let Some((low, high)) = all.split_at_mut_checked(middle) else { return };
+                let (here, new) = if to.start < from.start {
+                    (low.get_mut(to), high.get(..from.len()))
+                } else {
+                    (high.get_mut(..to.len()), low.get(from))
+                };
+                if let (Some(here), Some(new)) = (here, new) {
+                    with(here, new);
+                }
             }
-            return;
-        }
-        if let PartBytes::Shared(new) = self.bytes(new) {
-            self.combine(into, &new, with);
+            Content::Long(long) => {
+                let mut new = Vec::new();
+                long.change(to, self.size, |here, at| {
+                    new.resize(here.len(), 0);
+                    long.read(from.start + at, &mut new);
+                    with(here, &new);
+                });
+            }
         }
     }
 
     /// Copies a part.
     pub fn copy(&mut self, part: Part, into: usize) {
-        let (from, into) = (self.range(part), self.range(Part::new(into, 0)).start);
+        let (from, into) = (self.range(part), self.range(Part::new(into, part.len)));
         match &mut self.content {
             Content::Dense(all) => {
-                let ends = [Some(from.end), into.checked_add(from.len())];
-                if ends.iter().all(|end| end.is_some_and(|end| end <= all.len())) {
-                    all.copy_within(from, into);
+                if [from.end, into.end].iter().all(|end| *end <= all.len()) {
+                    all.copy_within(from, into.start);
                 }
             }
-            Content::Rope(rope) => {
-                let bytes = rope.bytes(from, &self.pool);
-                rope.insert(into, bytes);
+            Content::Long(long) => {
+                long.change(into, self.size, |here, at| long.read(from.start + at, here));
             }
         }
     }
@@ -242,7 +273,7 @@ impl UntypedResult {
 
     /// Makes a result of some elements.
     pub(super) fn of<T: Item>(values: &[T]) -> Self {
-        let mut work = Work::new(size_of::<T>(), Arc::default());
+        let mut work = Work::new(size_of::<T>());
         work.content = Content::Dense(bytemuck::cast_slice(values).to_vec());
         Self::new(work, Part::new(0, values.len()), None)
     }
@@ -281,7 +312,7 @@ impl UntypedResult {
                 Some(part) => bytes.copy_from_slice(part),
                 None => bytes.fill(0),
             },
-            Content::Rope(rope) => rope.read(from, bytes),
+            Content::Long(long) => long.read(from, bytes),
         }
     }
 

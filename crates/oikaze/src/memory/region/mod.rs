@@ -240,6 +240,13 @@ impl RegionSlice {
         self.range.is_empty()
     }
 
+    /// Returns a part of this slice, which has it.
+    pub(crate) fn part(&self, part: Range<usize>) -> RegionSlice {
+        let (start, end) = (self.range.start + part.start, self.range.start + part.end);
+        let range = start.min(self.range.end)..end.min(self.range.end);
+        RegionSlice { region: self.region.clone(), range }
+    }
+
     /// Returns the slice's memory, for a message.
     pub(crate) fn receive_memory(&self) -> ReceiveMemory {
         ReceiveMemory {

@@ -300,24 +300,14 @@ impl RegionTable {
     /// returns `None` for shared arrays, whose pages must not hold unverified bytes.
     #[must_use]
     pub fn scatter(&self, segment: Segment) -> Option<Scatter> {
-        self.scatter_into(segment, false)
+        self.region(segment.region)?.scatter(segment.offset, segment.len)
     }
 
     /// As [`scatter`](Self::scatter), for pages of a shared array that are on their way to this
     /// node. They are not mapped, so no thread sees unverified bytes (COH-3.3).
     #[must_use]
     pub fn scatter_pages(&self, segment: Segment) -> Option<Scatter> {
-        self.scatter_into(segment, true)
-    }
-
-    fn scatter_into(&self, segment: Segment, is_array: bool) -> Option<Scatter> {
-        let region = self.region(segment.region)?;
-        let is_fit = (region.kind() == RegionKind::Alias) == is_array;
-        if !is_fit || !region.rights().contains(Rights::WRITE) {
-            return None;
-        }
-        let (at, hold) = region.hold(segment.offset, segment.len).ok()?;
-        Some(Scatter::new(at, usize::try_from(segment.len).ok()?, hold))
+        self.region(segment.region)?.scatter_pages(segment.offset, segment.len)
     }
 
     /// Returns the number of live regions.

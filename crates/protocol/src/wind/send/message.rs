@@ -1,6 +1,5 @@
 //! Messages as they are handed to Wind for sending.
 
-use super::shared::SharedBytes;
 use crate::block::Block;
 use crate::limits::{BODY_INLINE_MAX, HEAD_MAX};
 use alloc::sync::Arc;
@@ -94,8 +93,6 @@ pub enum Body {
     Short(ArrayVec<u8, BODY_INLINE_MAX>),
     /// Bytes stored here until acknowledged.
     Inline(Vec<u8>),
-    /// Bytes that other messages may send, too.
-    Shared(SharedBytes),
     /// Bytes that the caller keeps until the message is settled.
     Segment(Segment),
     /// Rows that the caller keeps until the message is settled.
@@ -119,7 +116,7 @@ impl Body {
         match self {
             Body::Segment(segment) => Some(segment.region),
             Body::Rows(rows) => Some(rows.region),
-            Body::Empty | Body::Short(_) | Body::Inline(_) | Body::Shared(_) => None,
+            Body::Empty | Body::Short(_) | Body::Inline(_) => None,
         }
     }
 
@@ -129,7 +126,6 @@ impl Body {
         match self {
             Body::Short(bytes) => bytes,
             Body::Inline(bytes) => bytes,
-            Body::Shared(bytes) => bytes,
             Body::Empty | Body::Segment(_) | Body::Rows(_) => &[],
         }
     }

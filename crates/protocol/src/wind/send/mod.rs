@@ -4,4 +4,3 @@ pub(crate) mod message;
 pub(crate) mod mode;
 pub(crate) mod outgoing;
 pub(crate) mod queue;
-pub(crate) mod shared;

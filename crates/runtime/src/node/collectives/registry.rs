@@ -1,6 +1,5 @@
 //! All teams of a node.
 
-use super::pool::WorkPool;
 use crate::node::parts::Node;
 use crate::sync::lock;
 use crossbeam_queue::SegQueue;
@@ -66,8 +65,6 @@ pub struct Registry {
     due: SegQueue<Arc<dyn RegisteredTeam>>,
     /// Set when a node is lost or the job ends, which concerns all teams.
     all_due: AtomicBool,
-    /// Memory of long work buffers and bodies.
-    pool: Arc<WorkPool>,
     /// Node time of the next tick in nanoseconds.
     next_tick: AtomicU64,
     /// Memory in which the team of all nodes gives values to collectives, if the nodes are of one
@@ -84,13 +81,9 @@ struct Teams {
     gone: std::collections::VecDeque<u64>,
 }
 
-fn len_of(parcel: &Parcel) -> u64 {
-    parcel.body.as_ref().map_or_else(|len| *len, |body| body.len() as u64)
-}
-
 impl Teams {
     fn keep_early(&mut self, id: u64, parcel: Parcel) {
-        let bytes = self.early_bytes + len_of(&parcel);
+        let bytes = self.early_bytes + parcel.body.len();
         let is_known = self.early.contains_key(&id) || self.early.len() < EARLY_TEAMS_MAX;
         if is_known && bytes <= EARLY_BYTES_MAX {
             self.early_bytes = bytes;
@@ -100,7 +93,7 @@ impl Teams {
 
     fn take_early(&mut self, id: u64) -> Vec<Parcel> {
         let parcels = self.early.remove(&id).unwrap_or_default();
-        self.early_bytes -= parcels.iter().map(len_of).sum::<u64>();
+        self.early_bytes -= parcels.iter().map(|parcel| parcel.body.len()).sum::<u64>();
         parcels
     }
 }
@@ -117,7 +110,6 @@ impl Registry {
             teams: Mutex::default(),
             due: SegQueue::default(),
             all_due: AtomicBool::default(),
-            pool: Arc::default(),
             next_tick: AtomicU64::default(),
             arena,
         }
@@ -126,12 +118,6 @@ impl Registry {
     /// Returns the memory in which a team gives values to collectives, if it has any.
     pub fn arena_of(&self, team: u64) -> Option<Arc<Arena>> {
         self.arena.clone().filter(|_| team == WORLD)
-    }
-
-    /// Returns the memory of long work buffers.
-    #[inline]
-    pub fn pool(&self) -> &Arc<WorkPool> {
-        &self.pool
     }
 
     /// Adds a team. Returns `false` if this node has a team of this number.

@@ -2,10 +2,13 @@
 
 use super::posted::PostedReceive;
 use super::read_credit::ReadCredit;
+use crate::node::collectives::awaited::AwaitedParcels;
 use crate::node::driver::waiters::Waiters;
 use crate::sync::lock;
 use oikaze_engine::{Arrived, Completion, Failure, MessagePlacement, PostedMemory, Request, Value};
+use oikaze_os::memory::Scatter;
 use oikaze_protocol::Rank;
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::rma::{Pattern, PostedReceives, ReceivePlace, RmaError};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,8 +29,8 @@ pub struct Mailbox {
     restored: AtomicBool,
 }
 
-/// The posted receives of a node, as its engine sees them.
-pub struct Receives(pub Arc<Mailbox>);
+/// The posted receives and the awaited parcels of a node, as its engine sees them.
+pub struct Receives(pub Arc<Mailbox>, pub Arc<AwaitedParcels>);
 
 impl PostedMemory for Receives {
     fn begin(&self, from: Rank, tag: u64, len: u64) -> Option<Box<dyn MessagePlacement>> {
@@ -44,6 +47,15 @@ impl PostedMemory for Receives {
         let mailbox = Arc::clone(&self.0);
         Some(Box::new(Placement { mailbox, place, receive, from, tag, len, is_gone: false }))
     }
+
+    fn begin_parcel(
+        &self,
+        from: Rank,
+        head: &ParcelHead,
+        len: u64,
+    ) -> Option<Box<dyn MessagePlacement>> {
+        self.1.begin(from, head, len)
+    }
 }
 
 /// A message that is placed into posted memory as its bytes arrive (MEM-26.8).
@@ -59,6 +71,10 @@ struct Placement {
 }
 
 impl MessagePlacement for Placement {
+    fn scatter(&self, offset: u64, len: u64) -> Option<Scatter> {
+        self.receive.into.scatter(offset, len)
+    }
+
     fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.is_gone |= !self.receive.into.write(offset, bytes);
     }

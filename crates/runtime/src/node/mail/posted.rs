@@ -1,7 +1,7 @@
 //! Posted receives: memory of the program that waits for a message (MEM-26).
 
 use oikaze_engine::{Arrived, Completion, Failure, Value};
-use oikaze_os::memory::Region;
+use oikaze_os::memory::{Region, Scatter};
 use oikaze_protocol::rma::{Rights, RmaError};
 use std::sync::Arc;
 
@@ -31,6 +31,19 @@ impl ReceiveMemory {
         self.memory.use_directly(&mut |region| {
             region.rights().contains(Rights::WRITE) && !region.is_closed()
         })
+    }
+
+    /// Returns a part for a link to receive into, if the memory is registered and the part fits.
+    pub fn scatter(&self, offset: u64, len: u64) -> Option<Scatter> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len);
+        let mut part = None;
+        self.memory.use_directly(&mut |region| {
+            if end.is_some() && !region.may_be_absent() {
+                part = region.scatter(self.offset + offset, len);
+            }
+            part.is_some()
+        });
+        part
     }
 
     /// Writes bytes, if the memory is registered and they fit.

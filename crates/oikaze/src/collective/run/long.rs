@@ -1,0 +1,399 @@
+//! Long work buffers: memory that the engine sends from, and places parcels into, without a copy
+//! (COLL-1.5).
+//!
+//! The memory is the caller's, lent until its call returns, or a region that is used again. A part
+//! that is being sent must stay as it is, so each step that writes to it waits for the send.
+
+use super::core::{PartSend, TeamCore};
+use crate::memory::{LocalRegion, RegionSlice};
+use oikaze_engine::{Completion, Request};
+use oikaze_os::memory::Region;
+use oikaze_protocol::Rank;
+use oikaze_protocol::collective::{ParcelHead, RoundNumber};
+use oikaze_protocol::rma::Rights;
+use oikaze_runtime::node::{Node, ParcelMemory, lock};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Minimum length of a long buffer, and of a part that is sent or placed without a copy, in bytes.
+pub(in crate::collective) const LONG_MIN: usize = 32 << 10;
+/// Maximum number of bytes that a pool keeps.
+const POOL_BYTES_MAX: usize = 64 << 20;
+/// Bytes that are copied or combined at once, so that they stay in the cache.
+const CHUNK: usize = 32 << 10;
+
+/// Registered memory of long work buffers that no collective of a team uses at present. Fresh
+/// memory costs a page fault for each 4096 bytes, which takes longer than a copy of these bytes.
+pub(in crate::collective) struct RegionPool {
+    node: Arc<Node>,
+    idle: Mutex<VecDeque<LocalRegion>>,
+}
+
+impl fmt::Debug for RegionPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegionPool").finish_non_exhaustive()
+    }
+}
+
+impl RegionPool {
+    pub fn new(node: &Arc<Node>) -> Arc<RegionPool> {
+        Arc::new(RegionPool { node: Arc::clone(node), idle: Mutex::default() })
+    }
+
+    /// Returns at least `len` bytes, which are those of an earlier use, or `None` without memory.
+    fn take(self: &Arc<Self>, len: usize) -> Option<Arc<PooledRegion>> {
+        let fits = |region: &LocalRegion| (len..=len.saturating_mul(2)).contains(&region.len());
+        let mut idle = lock(&self.idle);
+        let at = idle.iter().rposition(fits);
+        let used = at.and_then(|at| idle.remove(at));
+        drop(idle);
+        let region = match used {
+            Some(region) => region,
+            None => {
+                let memory = Region::zeroed(len).ok()?;
+                LocalRegion::new(&self.node, memory, Rights::NONE, None, None).ok()?
+            }
+        };
+        Some(Arc::new(PooledRegion { region: Some(region), home: Arc::clone(self) }))
+    }
+
+    /// Takes back a region. Frees the oldest ones if there are too many.
+    fn give(&self, region: LocalRegion) {
+        // In a child of fork, nobody may be left to release the lock (MEM-24.2).
+        let Ok(mut idle) = self.idle.try_lock() else { return };
+        idle.push_back(region);
+        let mut bytes: usize = idle.iter().map(|region| region.len()).sum();
+        let mut displaced = Vec::new();
+        while bytes > POOL_BYTES_MAX
+            && let Some(oldest) = idle.pop_front()
+        {
+            bytes -= oldest.len();
+            displaced.push(oldest);
+        }
+        drop(idle);
+    }
+}
+
+/// Region of a pool, which comes back when it is dropped.
+struct PooledRegion {
+    region: Option<LocalRegion>,
+    home: Arc<RegionPool>,
+}
+
+impl PooledRegion {
+    fn slice(&self, len: usize) -> Option<RegionSlice> {
+        self.region.as_ref()?.slice(0..len).ok()
+    }
+}
+
+impl Drop for PooledRegion {
+    fn drop(&mut self) {
+        if let Some(region) = self.region.take() {
+            self.home.give(region);
+        }
+    }
+}
+
+/// Part of a buffer, in one piece of memory.
+#[derive(Clone)]
+struct Area {
+    start: usize,
+    memory: RegionSlice,
+    keep: Arc<dyn Any + Send + Sync>,
+}
+
+impl Area {
+    fn pooled(pool: &Arc<RegionPool>, len: usize) -> Option<Area> {
+        let region = pool.take(len)?;
+        Some(Area { start: 0, memory: region.slice(len)?, keep: region })
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.start..self.start + self.memory.len()
+    }
+
+    /// Returns the memory of a range, if all of it is here.
+    fn part(&self, range: &Range<usize>) -> Option<RegionSlice> {
+        let here = self.range();
+        let is_inside = here.start <= range.start && range.end <= here.end;
+        is_inside.then(|| self.memory.part(range.start - here.start..range.end - here.start))
+    }
+}
+
+/// Bytes of a part that are sent from where they are.
+pub(in crate::collective) struct LongPart {
+    pub memory: RegionSlice,
+    /// Keeps the memory until the send has ended.
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// A send whose bytes must stay as they are.
+struct SendUnderWay {
+    send: PartSend,
+    bytes: Range<usize>,
+}
+
+/// Bytes of a long work buffer.
+pub(super) struct LongWork {
+    areas: Vec<Area>,
+    /// The memory is the caller's.
+    is_lent: bool,
+    pool: Arc<RegionPool>,
+    sends: Vec<SendUnderWay>,
+    /// Memory for parcels that are awaited, and its place in the buffer.
+    awaited: Vec<(usize, Arc<ParcelMemory>)>,
+}
+
+impl LongWork {
+    /// Makes a buffer of `len` bytes, or returns `None` without memory for it.
+    pub fn new(pool: &Arc<RegionPool>, len: usize) -> Option<LongWork> {
+        let areas = vec![Area::pooled(pool, len)?];
+        let pool = Arc::clone(pool);
+        Some(LongWork { areas, is_lent: false, pool, sends: Vec::new(), awaited: Vec::new() })
+    }
+
+    /// Makes a buffer of memory that is lent, each with its place.
+    pub fn lent(pool: &Arc<RegionPool>, areas: Vec<(usize, RegionSlice)>) -> LongWork {
+        let area = |(start, memory): (usize, RegionSlice)| {
+            let keep = memory.clone().keep();
+            Area { start, memory, keep }
+        };
+        let areas = areas.into_iter().map(area).collect();
+        let pool = Arc::clone(pool);
+        LongWork { areas, is_lent: true, pool, sends: Vec::new(), awaited: Vec::new() }
+    }
+
+    /// Calls `act` with each piece of memory of a range, and its place in the range.
+    fn each(&self, range: Range<usize>, mut act: impl FnMut(&Region, u64, Range<usize>)) {
+        for area in &self.areas {
+            let here = area.range();
+            let (from, to) = (here.start.max(range.start), here.end.min(range.end));
+            if from < to {
+                area.memory.use_directly(|region, at, _| {
+                    let at = at + (from - here.start) as u64;
+                    act(region, at, from - range.start..to - range.start);
+                    true
+                });
+            }
+        }
+    }
+
+    /// Copies the bytes from `at` on.
+    pub fn read(&self, at: usize, into: &mut [u8]) {
+        self.each(at..at + into.len(), |region, at, part| {
+            if let Some(into) = into.get_mut(part) {
+                // Only memory whose loan is over cannot be read, and nobody gets a result of it.
+                let _ = region.read(at, into);
+            }
+        });
+    }
+
+    /// Writes bytes at `at`.
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        self.each(at..at + bytes.len(), |region, at, part| {
+            if let Some(bytes) = bytes.get(part) {
+                let _ = region.write(at, bytes);
+            }
+        });
+    }
+
+    /// Changes a range of bytes, chunk by chunk of whole elements of `size` bytes. `change` gets
+    /// the bytes of a chunk and their place in the range.
+    pub fn change(
+        &self,
+        range: Range<usize>,
+        size: usize,
+        mut change: impl FnMut(&mut [u8], usize),
+    ) {
+        let step = (CHUNK / size.max(1)).max(1) * size.max(1);
+        let mut chunk = vec![0; step.min(range.len())];
+        for at in range.clone().step_by(step) {
+            let Some(here) = chunk.get_mut(..step.min(range.end - at)) else { continue };
+            self.read(at, here);
+            change(here, at - range.start);
+            self.write(at, here);
+        }
+    }
+
+    /// Returns the memory of a range, to be sent.
+    pub fn part(&self, range: &Range<usize>) -> Option<LongPart> {
+        let found = |area: &Area| Some((area.part(range)?, Arc::clone(&area.keep)));
+        self.areas.iter().find_map(found).map(|(memory, keep)| LongPart { memory, keep })
+    }
+
+    /// Notes that a range is being sent.
+    pub fn sending(&mut self, bytes: Range<usize>, send: PartSend) {
+        self.sends.push(SendUnderWay { send, bytes });
+    }
+
+    /// Returns `true` if no send needs the bytes of a range any more. A parcel that a rank sends in
+    /// a later round than it has received the range shows that it has the range.
+    pub fn is_free(&mut self, range: &Range<usize>, by: Option<(Rank, RoundNumber)>) -> bool {
+        self.sends.retain(|one| !one.send.completion.is_done());
+        self.sends.iter().all(|SendUnderWay { send, bytes }| {
+            let is_over =
+                by.is_some_and(|(from, round)| from == send.to && send.head.round < round);
+            bytes.end <= range.start || range.end <= bytes.start || is_over
+        })
+    }
+
+    /// Returns `true` if the memory can go back to the caller.
+    pub fn may_end(&mut self) -> bool {
+        !self.is_lent || self.is_free(&(0..usize::MAX), None)
+    }
+
+    /// Makes a parcel arrive in a range.
+    pub fn expect(&mut self, node: &Node, from: Rank, head: ParcelHead, range: &Range<usize>) {
+        let Some(memory) = self.areas.iter().find_map(|area| area.part(range)) else { return };
+        memory.use_directly(|region, at, len| {
+            let memory = ParcelMemory::new(region.clone(), at);
+            node.mail.parcels.add(from, head, len, Arc::clone(&memory));
+            self.awaited.push((range.start, memory));
+            true
+        });
+    }
+
+    /// Called when the parcel for the bytes at `at` has come, in place or otherwise.
+    pub fn came(&mut self, at: usize) {
+        let node = &self.pool.node;
+        let (came, waits) =
+            std::mem::take(&mut self.awaited).into_iter().partition(|one| one.0 == at);
+        self.awaited = waits;
+        let came: Vec<(usize, Arc<ParcelMemory>)> = came;
+        came.iter().for_each(|(_, memory)| node.mail.parcels.remove(memory));
+    }
+
+    /// Returns lent memory to the caller: goes on with a copy of it. Sends of it are sent anew.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn take_over(&mut self, team: &TeamCore) -> Result<(), String> {
+        if !self.is_lent {
+            return Ok(());
+        }
+        let node = Arc::clone(&self.pool.node);
+        let len = self.areas.iter().map(|area| area.range().end).max().unwrap_or(0);
+        let why = || format!("there is not enough memory for {len} bytes");
+        let copy = LongWork::new(&self.pool, len).ok_or_else(why)?;
+        let mut chunk = vec![0; CHUNK.min(len)];
+        // In the engine, so that nothing is placed meanwhile.
+        node.with_engine(|_| {
+            for at in (0..len).step_by(CHUNK) {
+                let Some(chunk) = chunk.get_mut(..CHUNK.min(len - at)) else { continue };
+                self.read(at, chunk);
+                copy.write(at, chunk);
+            }
+            for (at, memory) in &self.awaited {
+                copy.each(*at..*at + 1, |region, at, _| memory.exchange(region.clone(), at));
+            }
+        });
+        self.areas.clone_from(&copy.areas);
+        self.is_lent = false;
+        for SendUnderWay { send, bytes } in std::mem::take(&mut self.sends) {
+            if send.completion.is_done() {
+                continue;
+            }
+            node.tell(Request::Cancel { completion: Arc::clone(&send.completion) });
+            if let Some(part) = self.part(&bytes) {
+                let send = team.send_long(&node, send.to, send.head, part);
+                self.sends.extend(send.map(|send| SendUnderWay { send, bytes }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends the sends of lent memory, and the wait for parcels.
+impl Drop for LongWork {
+    fn drop(&mut self) {
+        let node = &self.pool.node;
+        if node.enter().is_none() {
+            return;
+        }
+        self.awaited.iter().for_each(|(_, memory)| node.mail.parcels.remove(memory));
+        let left = self.sends.iter().map(|one| &one.send.completion);
+        for completion in left.filter(|completion| self.is_lent && !Completion::is_done(completion))
+        {
+            node.tell(Request::Cancel { completion: Arc::clone(completion) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::node::node_and_local_peer;
+    use oikaze_engine::Value;
+    use oikaze_protocol::collective::{CollectiveCall, ParcelPurpose};
+
+    fn send(to: Rank, round: RoundNumber) -> (PartSend, Arc<Completion>) {
+        let purpose = ParcelPurpose::Data;
+        let head = ParcelHead { purpose, team: 0, number: 0, round, call: CollectiveCall::SHRINK };
+        let completion = Completion::new();
+        (PartSend { to, head, completion: Arc::clone(&completion) }, completion)
+    }
+
+    /// COLL-1.5: a part that is being sent stays as it is.
+    #[test]
+    fn part_is_free_when_its_sends_are_acknowledged_or_surpassed() {
+        let (node, _local_peer) = node_and_local_peer();
+        let mut work = LongWork::new(&RegionPool::new(&node), LONG_MIN).unwrap();
+        let (sent, completion) = send(2, 5);
+        work.sending(100..200, sent);
+        assert!(work.is_free(&(0..100), None) && work.is_free(&(200..300), None));
+        assert!(!work.is_free(&(150..160), None), "the receiver may not have it");
+        assert!(!work.is_free(&(199..300), Some((1, 9))), "another rank sends");
+        assert!(!work.is_free(&(0..101), Some((2, 5))), "the rank may not have taken it");
+        assert!(work.is_free(&(0..101), Some((2, 6))));
+        completion.settle(Ok(Value::Done));
+        assert!(work.is_free(&(150..160), None));
+    }
+
+    #[test]
+    fn bytes_are_read_and_changed_across_pieces_of_memory() {
+        let (node, _local_peer) = node_and_local_peer();
+        let pool = RegionPool::new(&node);
+        let region = |len: usize| {
+            let memory = Region::zeroed(len).unwrap();
+            LocalRegion::new(&node, memory, Rights::NONE, None, None).unwrap().all()
+        };
+        let len = 3 * CHUNK;
+        let work = LongWork::lent(&pool, vec![(CHUNK + 7, region(len)), (0, region(CHUNK + 7))]);
+        let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        work.write(5, &bytes);
+        let mut chunks = 0;
+        work.change(5..5 + len, 3, |chunk, at| {
+            assert_eq!((at % 3, chunk.len() % 3), (0, 0));
+            assert_eq!(chunk[..], bytes[at..at + chunk.len()]);
+            chunk.iter_mut().for_each(|byte| *byte ^= 1);
+            chunks += 1;
+        });
+        let mut changed = vec![0; len + 5];
+        work.read(0, &mut changed);
+        assert_eq!((chunks, &changed[..5]), (4, &[0; 5][..]));
+        assert!(changed[5..].iter().zip(&bytes).all(|(one, other)| *one == other ^ 1));
+        assert!(work.part(&(0..CHUNK)).is_some() && work.part(&(0..len)).is_none());
+    }
+
+    #[test]
+    fn region_that_nothing_uses_any_more_is_used_again() {
+        let (node, _local_peer) = node_and_local_peer();
+        let pool = RegionPool::new(&node);
+        let key = |area: &Area| area.memory.segment(Rights::NONE).region;
+        let first = Area::pooled(&pool, LONG_MIN).unwrap();
+        let second = Area::pooled(&pool, LONG_MIN).unwrap();
+        let slot = key(&first);
+        assert_ne!(slot, key(&second));
+        let keep = Arc::clone(&first.keep);
+        drop(first);
+        assert_ne!(key(&Area::pooled(&pool, LONG_MIN).unwrap()), slot, "it is being sent");
+        drop(second);
+        drop(keep);
+        assert_eq!(key(&Area::pooled(&pool, LONG_MIN).unwrap()), slot);
+        drop(Area::pooled(&pool, 2 * POOL_BYTES_MAX));
+        assert!(lock(&pool.idle).is_empty());
+    }
+}

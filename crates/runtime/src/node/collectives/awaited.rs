@@ -1,0 +1,173 @@
+//! Long parcels for which collectives of this node wait, and the memory for their bytes (COLL-1.5).
+
+use crate::sync::lock;
+use oikaze_engine::MessagePlacement;
+use oikaze_os::memory::{Region, Scatter};
+use oikaze_protocol::Rank;
+use oikaze_protocol::collective::ParcelHead;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Memory into which a parcel is placed. It may be exchanged while the parcel arrives.
+pub struct ParcelMemory(Mutex<(Region, u64)>);
+
+impl ParcelMemory {
+    /// Takes the bytes of a region from `offset` on.
+    pub fn new(region: Region, offset: u64) -> Arc<ParcelMemory> {
+        Arc::new(ParcelMemory(Mutex::new((region, offset))))
+    }
+
+    /// Makes the rest of the parcel go to other memory. The caller is in the engine, and has copied
+    /// what there is.
+    pub fn exchange(&self, region: Region, offset: u64) {
+        *lock(&self.0) = (region, offset);
+    }
+
+    fn with<T>(&self, at: u64, act: impl FnOnce(&Region, u64) -> Option<T>) -> Option<T> {
+        let memory = lock(&self.0);
+        act(&memory.0, memory.1.checked_add(at)?)
+    }
+}
+
+struct AwaitedParcel {
+    from: Rank,
+    head: ParcelHead,
+    len: u64,
+    memory: Arc<ParcelMemory>,
+}
+
+/// Parcels of this node that are awaited and have not begun to arrive.
+#[derive(Default)]
+pub struct AwaitedParcels {
+    inside: Mutex<Vec<AwaitedParcel>>,
+    /// Number of parcels, so that a check costs one load.
+    count: AtomicUsize,
+}
+
+impl AwaitedParcels {
+    /// Adds a parcel of `len` bytes from a rank of the job. The call in `head` is that of this
+    /// rank.
+    pub fn add(&self, from: Rank, head: ParcelHead, len: u64, memory: Arc<ParcelMemory>) {
+        let mut inside = lock(&self.inside);
+        inside.push(AwaitedParcel { from, head, len, memory });
+        self.count.store(inside.len(), Ordering::Release);
+    }
+
+    /// Removes the parcel for this memory, unless it has begun to arrive.
+    pub fn remove(&self, memory: &Arc<ParcelMemory>) {
+        let mut inside = lock(&self.inside);
+        inside.retain(|one| !Arc::ptr_eq(&one.memory, memory));
+        self.count.store(inside.len(), Ordering::Release);
+    }
+
+    /// Takes the memory for a parcel that has begun to arrive, if its call fits that of this rank.
+    pub fn begin(
+        &self,
+        from: Rank,
+        head: &ParcelHead,
+        len: u64,
+    ) -> Option<Box<dyn MessagePlacement>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut inside = lock(&self.inside);
+        let at = inside.iter().position(|one| {
+            let like = ParcelHead { call: head.call, ..one.head };
+            (one.from, one.len, like) == (from, len, *head)
+                && !one.head.call.contradicts(&head.call)
+        })?;
+        let memory = inside.swap_remove(at).memory;
+        self.count.store(inside.len(), Ordering::Release);
+        Some(Box::new(ParcelPlacement { memory, is_gone: false }))
+    }
+}
+
+struct ParcelPlacement {
+    memory: Arc<ParcelMemory>,
+    /// Is `true` if the memory was lent, and the loan is over.
+    is_gone: bool,
+}
+
+impl MessagePlacement for ParcelPlacement {
+    fn scatter(&self, offset: u64, len: u64) -> Option<Scatter> {
+        self.memory.with(offset, |region, at| region.scatter(at, len))
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let written = self.memory.with(offset, |region, at| region.write(at, bytes).ok());
+        self.is_gone |= written.is_none();
+    }
+
+    fn finish(self: Box<Self>) -> bool {
+        !self.is_gone
+    }
+
+    /// The rest of a parcel does not come because its sender sends it anew, or has failed. A parcel
+    /// that is sent anew comes as any other.
+    fn abort(self: Box<Self>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oikaze_os::memory::with_borrowed_mut;
+    use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, ParcelPurpose};
+
+    const LEN: u64 = 8;
+
+    fn head(round: u32, count: Option<u64>) -> ParcelHead {
+        let call =
+            CollectiveCall { kind: CollectiveKind::AllGather, count, ..CollectiveCall::SHRINK };
+        ParcelHead { purpose: ParcelPurpose::Data, team: 3, number: 5, round, call }
+    }
+
+    /// COLL-1.5: only the awaited parcel is placed, and none whose call is another (COLL-3.1).
+    #[test]
+    fn parcel_is_placed_if_it_is_the_awaited_one_and_its_call_fits() {
+        let parcels = AwaitedParcels::default();
+        let region = Region::zeroed(16).unwrap();
+        let memory = ParcelMemory::new(region.clone(), 4);
+        parcels.add(1, head(2, None), LEN, Arc::clone(&memory));
+        assert!(parcels.begin(0, &head(2, None), LEN).is_none(), "another rank");
+        assert!(parcels.begin(1, &head(3, None), LEN).is_none(), "another round");
+        assert!(parcels.begin(1, &head(2, None), LEN + 1).is_none(), "another length");
+        let other = CollectiveCall { root: 1, ..head(2, None).call };
+        let other = ParcelHead { call: other, ..head(2, None) };
+        assert!(parcels.begin(1, &other, LEN).is_none(), "another call");
+        let mut placement = parcels.begin(1, &head(2, Some(9)), LEN).unwrap();
+        assert!(parcels.begin(1, &head(2, None), LEN).is_none(), "it has begun");
+        placement.write(2, &[7; 6]);
+        let later = Region::zeroed(16).unwrap();
+        memory.exchange(later.clone(), 0);
+        placement.write(0, &[8; 2]);
+        assert!(placement.scatter(7, 2).is_some());
+        assert!(placement.finish());
+        let bytes = |region: &Region| {
+            let mut bytes = [0; 16];
+            region.read(0, &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(bytes(&region)[..12], [0, 0, 0, 0, 0, 0, 7, 7, 7, 7, 7, 7]);
+        assert_eq!(bytes(&later)[..3], [8, 8, 0]);
+    }
+
+    #[test]
+    fn parcel_for_memory_whose_loan_is_over_has_not_come() {
+        let parcels = AwaitedParcels::default();
+        let mut memory = [0; LEN as usize];
+        let placement = with_borrowed_mut(&mut memory, |region| {
+            let memory = ParcelMemory::new(region.clone(), 0);
+            parcels.add(1, head(0, None), LEN, Arc::clone(&memory));
+            parcels.add(1, head(1, None), LEN, Arc::clone(&memory));
+            let placement = parcels.begin(1, &head(0, None), LEN);
+            parcels.remove(&memory);
+            placement
+        });
+        assert!(parcels.begin(1, &head(1, None), LEN).is_none(), "it is not awaited any more");
+        let mut placement = placement.unwrap();
+        assert!(placement.scatter(0, LEN).is_none());
+        placement.write(0, &[1; LEN as usize]);
+        assert!(!placement.finish());
+        assert_eq!(memory, [0; LEN as usize]);
+    }
+}
