@@ -108,7 +108,7 @@ impl<P: Pages> Handler for Layers<P> {
                 let (Delivered::Placed(len), Some(head)) = (body, rma::parcel_head(head)) else {
                     return Err(Refusal::Malformed);
                 };
-                // Memory is gone only with the collective, which wants the parcel no more.
+                // Memory is gone only if the collective has the parcel, or wants it no more.
                 if placement.is_some_and(MessagePlacement::finish) {
                     self.placed_parcels.push(Parcel { from, head, body: ParcelBody::Placed(len) });
                 }

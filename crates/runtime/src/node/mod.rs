@@ -27,7 +27,7 @@ mod waits;
 
 pub use crate::sync::lock;
 pub use collectives::registry::{RegisteredTeam, Registry, WORLD};
-pub use collectives::{AwaitedParcels, ParcelMemory};
+pub use collectives::{AwaitedParcels, ParcelMemory, ParcelPlace};
 pub use driver::helper::Helper;
 pub use driver::mode::EngineMode;
 pub use driver::mode::NoLink;

@@ -661,7 +661,10 @@ impl TeamCore {
             PartBytes::Copied(bytes) => Err(bytes),
         };
         let &rank = self.ranks.get(to as usize)?;
-        let bytes = body.as_ref().map_or_else(|bytes| bytes.as_slice(), |bytes| bytes);
+        let bytes: &[u8] = match &body {
+            Ok(bytes) => bytes,
+            Err(bytes) => bytes,
+        };
         if bytes.len() > RECORD_BODY || !node.fast.send_parcel_fast(node, rank, &head, bytes) {
             let body = body.map_or_else(Body::Inline, Body::copy_of);
             node.tell(Request::Parcel { to: rank, head, body });

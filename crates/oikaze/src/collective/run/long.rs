@@ -11,7 +11,7 @@ use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{ParcelHead, RoundNumber};
 use oikaze_protocol::rma::Rights;
-use oikaze_runtime::node::{Node, ParcelMemory, lock};
+use oikaze_runtime::node::{Node, ParcelMemory, ParcelPlace, lock};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -120,6 +120,17 @@ impl Area {
         let here = self.range();
         let is_inside = here.start <= range.start && range.end <= here.end;
         is_inside.then(|| self.memory.part(range.start - here.start..range.end - here.start))
+    }
+
+    /// Calls `act` with the place of a parcel that comes to a range, if all of it is here. Memory
+    /// that is not lent is not used again before the parcel has come or has been withdrawn.
+    fn place(&self, range: &Range<usize>, is_lent: bool, act: impl FnOnce(ParcelPlace, u64)) {
+        let Some(part) = self.part(range) else { return };
+        part.use_directly(|region, offset, len| {
+            let keep = (!is_lent).then(|| Arc::clone(&self.keep));
+            act(ParcelPlace { region: region.clone(), offset, keep }, len);
+            true
+        });
     }
 }
 
@@ -247,23 +258,28 @@ impl LongWork {
 
     /// Makes a parcel arrive in a range.
     pub fn expect(&mut self, node: &Node, from: Rank, head: ParcelHead, range: &Range<usize>) {
-        let Some(memory) = self.areas.iter().find_map(|area| area.part(range)) else { return };
-        memory.use_directly(|region, at, len| {
-            let memory = ParcelMemory::new(region.clone(), at);
-            node.mail.parcels.add(from, head, len, Arc::clone(&memory));
-            self.awaited.push((range.start, memory));
-            true
-        });
+        for area in &self.areas {
+            area.place(range, self.is_lent, |place, len| {
+                let memory = ParcelMemory::new(place);
+                node.mail.parcels.add(from, head, len, Arc::clone(&memory));
+                self.awaited.push((range.start, memory));
+            });
+        }
     }
 
     /// Called when the parcel for the bytes at `at` has come, in place or otherwise.
-    pub fn came(&mut self, at: usize) {
+    pub fn came(&mut self, at: usize, in_place: bool) {
         let node = &self.pool.node;
         let (came, waits) =
             std::mem::take(&mut self.awaited).into_iter().partition(|one| one.0 == at);
         self.awaited = waits;
         let came: Vec<(usize, Arc<ParcelMemory>)> = came;
-        came.iter().for_each(|(_, memory)| node.mail.parcels.remove(memory));
+        for (_, memory) in &came {
+            // The parcel may have been sent anew while it arrived in place.
+            if !node.mail.parcels.remove(memory) && !in_place {
+                node.with_engine(|_| memory.close());
+            }
+        }
     }
 
     /// Returns lent memory to the caller: goes on with a copy of it. Sends of it are sent anew.
@@ -287,7 +303,9 @@ impl LongWork {
                 copy.write(at, chunk);
             }
             for (at, memory) in &self.awaited {
-                copy.each(*at..*at + 1, |region, at, _| memory.exchange(region.clone(), at));
+                for area in &copy.areas {
+                    area.place(&(*at..*at + 1), false, |place, _| memory.exchange(place));
+                }
             }
         });
         self.areas.clone_from(&copy.areas);
@@ -313,7 +331,9 @@ impl Drop for LongWork {
         if node.enter().is_none() {
             return;
         }
-        self.awaited.iter().for_each(|(_, memory)| node.mail.parcels.remove(memory));
+        for (_, memory) in &self.awaited {
+            node.mail.parcels.remove(memory);
+        }
         let left = self.sends.iter().map(|one| &one.send.completion);
         for completion in left.filter(|completion| self.is_lent && !Completion::is_done(completion))
         {

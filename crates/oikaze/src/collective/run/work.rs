@@ -176,10 +176,10 @@ impl Work {
                 }
             }
             (Content::Long(long), body) => {
+                long.came(range.start, matches!(body, ParcelBody::Placed(_)));
                 if let ParcelBody::Bytes(body) = body {
                     long.write(range.start, body);
                 }
-                long.came(range.start);
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Long parcels for which collectives of this node wait, and the memory for their bytes (COLL-1.5).
 
 use crate::sync::lock;
-use oikaze_engine::MessagePlacement;
+use oikaze_engine::{Keep, MessagePlacement};
 use oikaze_os::memory::{Region, Scatter};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::ParcelHead;
@@ -9,23 +9,38 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Memory into which a parcel is placed. It may be exchanged while the parcel arrives.
-pub struct ParcelMemory(Mutex<(Region, u64)>);
+pub struct ParcelMemory(Mutex<Option<ParcelPlace>>);
+
+/// Bytes of a region from an offset on.
+pub struct ParcelPlace {
+    pub region: Region,
+    pub offset: u64,
+    /// Keeps the region from other uses while the parcel arrives.
+    pub keep: Keep,
+}
 
 impl ParcelMemory {
-    /// Takes the bytes of a region from `offset` on.
-    pub fn new(region: Region, offset: u64) -> Arc<ParcelMemory> {
-        Arc::new(ParcelMemory(Mutex::new((region, offset))))
+    /// Takes this place.
+    pub fn new(place: ParcelPlace) -> Arc<ParcelMemory> {
+        Arc::new(ParcelMemory(Mutex::new(Some(place))))
     }
 
     /// Makes the rest of the parcel go to other memory. The caller is in the engine, and has copied
     /// what there is.
-    pub fn exchange(&self, region: Region, offset: u64) {
-        *lock(&self.0) = (region, offset);
+    pub fn exchange(&self, place: ParcelPlace) {
+        *lock(&self.0) = Some(place);
+    }
+
+    /// Makes the rest of the parcel go nowhere, because the parcel has come otherwise. The caller
+    /// is in the engine.
+    pub fn close(&self) {
+        *lock(&self.0) = None;
     }
 
     fn with<T>(&self, at: u64, act: impl FnOnce(&Region, u64) -> Option<T>) -> Option<T> {
-        let memory = lock(&self.0);
-        act(&memory.0, memory.1.checked_add(at)?)
+        let place = lock(&self.0);
+        let place = place.as_ref()?;
+        act(&place.region, place.offset.checked_add(at)?)
     }
 }
 
@@ -53,11 +68,13 @@ impl AwaitedParcels {
         self.count.store(inside.len(), Ordering::Release);
     }
 
-    /// Removes the parcel for this memory, unless it has begun to arrive.
-    pub fn remove(&self, memory: &Arc<ParcelMemory>) {
+    /// Removes the parcel for this memory. Returns `false` if it has begun to arrive.
+    pub fn remove(&self, memory: &Arc<ParcelMemory>) -> bool {
         let mut inside = lock(&self.inside);
+        let before = inside.len();
         inside.retain(|one| !Arc::ptr_eq(&one.memory, memory));
         self.count.store(inside.len(), Ordering::Release);
+        inside.len() < before
     }
 
     /// Takes the memory for a parcel that has begun to arrive, if its call fits that of this rank.
@@ -84,7 +101,7 @@ impl AwaitedParcels {
 
 struct ParcelPlacement {
     memory: Arc<ParcelMemory>,
-    /// Is `true` if the memory was lent, and the loan is over.
+    /// Is `true` if the memory is not for this parcel any more.
     is_gone: bool,
 }
 
@@ -115,6 +132,10 @@ mod tests {
 
     const LEN: u64 = 8;
 
+    fn place(region: &Region, offset: u64) -> ParcelPlace {
+        ParcelPlace { region: region.clone(), offset, keep: None }
+    }
+
     fn head(round: u32, count: Option<u64>) -> ParcelHead {
         let call =
             CollectiveCall { kind: CollectiveKind::AllGather, count, ..CollectiveCall::SHRINK };
@@ -126,7 +147,7 @@ mod tests {
     fn parcel_is_placed_if_it_is_the_awaited_one_and_its_call_fits() {
         let parcels = AwaitedParcels::default();
         let region = Region::zeroed(16).unwrap();
-        let memory = ParcelMemory::new(region.clone(), 4);
+        let memory = ParcelMemory::new(place(&region, 4));
         parcels.add(1, head(2, None), LEN, Arc::clone(&memory));
         assert!(parcels.begin(0, &head(2, None), LEN).is_none(), "another rank");
         assert!(parcels.begin(1, &head(3, None), LEN).is_none(), "another round");
@@ -138,7 +159,7 @@ mod tests {
         assert!(parcels.begin(1, &head(2, None), LEN).is_none(), "it has begun");
         placement.write(2, &[7; 6]);
         let later = Region::zeroed(16).unwrap();
-        memory.exchange(later.clone(), 0);
+        memory.exchange(place(&later, 0));
         placement.write(0, &[8; 2]);
         assert!(placement.scatter(7, 2).is_some());
         assert!(placement.finish());
@@ -151,16 +172,50 @@ mod tests {
         assert_eq!(bytes(&later)[..3], [8, 8, 0]);
     }
 
+    /// COLL-1.5: a parcel that is sent anew may come before the rest of the withdrawn one.
+    #[test]
+    fn rest_of_a_parcel_that_has_come_otherwise_is_not_placed() {
+        let parcels = AwaitedParcels::default();
+        let region = Region::zeroed(LEN as usize).unwrap();
+        let memory = ParcelMemory::new(place(&region, 0));
+        parcels.add(1, head(0, None), LEN, Arc::clone(&memory));
+        let mut placement = parcels.begin(1, &head(0, None), LEN).unwrap();
+        memory.close();
+        assert!(placement.scatter(0, LEN).is_none());
+        placement.write(0, &[1; LEN as usize]);
+        assert!(!placement.finish());
+        let mut bytes = [1; LEN as usize];
+        region.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; LEN as usize]);
+    }
+
+    /// Otherwise a late parcel of a failed collective would damage the values of a later one.
+    #[test]
+    fn memory_is_kept_until_the_parcel_that_has_begun_ends() {
+        let parcels = AwaitedParcels::default();
+        let region = Region::zeroed(LEN as usize).unwrap();
+        let kept = Arc::new(());
+        let place = ParcelPlace { keep: Some(Arc::<()>::clone(&kept)), ..place(&region, 0) };
+        let memory = ParcelMemory::new(place);
+        parcels.add(1, head(0, None), LEN, Arc::clone(&memory));
+        let placement = parcels.begin(1, &head(0, None), LEN).unwrap();
+        assert!(!parcels.remove(&memory));
+        drop(memory);
+        assert_eq!(Arc::strong_count(&kept), 2);
+        placement.abort();
+        assert_eq!(Arc::strong_count(&kept), 1);
+    }
+
     #[test]
     fn parcel_for_memory_whose_loan_is_over_has_not_come() {
         let parcels = AwaitedParcels::default();
         let mut memory = [0; LEN as usize];
         let placement = with_borrowed_mut(&mut memory, |region| {
-            let memory = ParcelMemory::new(region.clone(), 0);
+            let memory = ParcelMemory::new(place(region, 0));
             parcels.add(1, head(0, None), LEN, Arc::clone(&memory));
             parcels.add(1, head(1, None), LEN, Arc::clone(&memory));
             let placement = parcels.begin(1, &head(0, None), LEN);
-            parcels.remove(&memory);
+            assert!(parcels.remove(&memory) && !parcels.remove(&memory));
             placement
         });
         assert!(parcels.begin(1, &head(1, None), LEN).is_none(), "it is not awaited any more");

@@ -3,4 +3,4 @@
 pub(super) mod awaited;
 pub(super) mod registry;
 
-pub use awaited::{AwaitedParcels, ParcelMemory};
+pub use awaited::{AwaitedParcels, ParcelMemory, ParcelPlace};
