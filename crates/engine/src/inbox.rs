@@ -46,7 +46,7 @@ pub struct Parcel {
 /// Content of a parcel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParcelBody {
-    /// The bytes.
+    /// The bytes themselves.
     Bytes(Body),
     /// Length of the bytes, which are in the memory that waited for them.
     Placed(u64),

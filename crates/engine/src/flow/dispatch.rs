@@ -108,10 +108,12 @@ impl<P: Pages> Handler for Layers<P> {
                 let (Delivered::Placed(len), Some(head)) = (body, rma::parcel_head(head)) else {
                     return Err(Refusal::Malformed);
                 };
-                // Memory is gone only if the collective has the parcel, or wants it no more.
-                if placement.is_some_and(MessagePlacement::finish) {
-                    self.placed_parcels.push(Parcel { from, head, body: ParcelBody::Placed(len) });
-                }
+                // The sender waits for the credit of a parcel, also if its memory is gone with the
+                // collective.
+                let is_placed = placement.is_some_and(MessagePlacement::finish);
+                let body =
+                    if is_placed { ParcelBody::Placed(len) } else { ParcelBody::Refused(len) };
+                self.placed_parcels.push(Parcel { from, head, body });
                 Ok(())
             }
             _ => self.rma.deliver(from, number, class, head, body, &mut self.memory),

@@ -13,7 +13,7 @@ use crate::collective::run::stage::{Stage, StageShape};
 use crate::collective::run::work::UntypedResult;
 use crate::collective::team::Team;
 use crate::error::{Error, Result};
-use crate::memory::LocalRegion;
+use crate::memory::region::LocalRegion;
 use crate::tables::element_kind::ItemType;
 use oikaze_os::memory::{Region, scope as lend};
 use oikaze_protocol::Rank;
@@ -285,9 +285,14 @@ impl<'t> Start<'t> {
         if is_source && !buffers.is_in_place() && !buffers.takes_own_values() {
             return None;
         }
+        // Short values cost no second plan.
+        let bytes_max = count.saturating_mul(size).saturating_mul(2 * self.team.ranks().len());
+        if bytes_max < LONG_MIN || waits_as_caller() {
+            return None;
+        }
         let commutes = caller.combiner.as_ref().is_none_or(|combiner| combiner.commutes);
         let plan = (caller.shape)().plan(count, size, commutes).ok()?;
-        if plan.len.saturating_mul(size) < LONG_MIN || waits_as_caller() {
+        if plan.len.saturating_mul(size) < LONG_MIN {
             return None;
         }
         let use_of = MemoryUse::of(&plan, buffers.is_in_place())?;
@@ -295,7 +300,10 @@ impl<'t> Start<'t> {
         let at = |part: Part| part.start * size..(part.start + part.len) * size;
         let (input, output) = (at(plan.input), at(plan.output));
         let (given, result) = buffers.both(output.len()).ok()?;
-        let given = given.unwrap_or_default();
+        let given = given.filter(|_| even.gives).unwrap_or_default();
+        if !given.is_empty() && given.len() != input.len() {
+            return None;
+        }
         if use_of == MemoryUse::Result && !given.is_empty() {
             result.get_mut(input.clone())?.copy_from_slice(given);
         }

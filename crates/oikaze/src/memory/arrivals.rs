@@ -109,6 +109,15 @@ impl fmt::Debug for Arrivals {
     }
 }
 
+impl LocalRegion {
+    /// Returns the queue of puts with notice to this region alone. An entry that is taken here is
+    /// no longer in [`Job::arrivals`](crate::Job::arrivals).
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        Arrivals::new(&self.inner.node, Some(self.key()), self.inner.limit)
+    }
+}
+
 impl Job {
     /// Returns the queue of puts with notice to all regions of this node.
     #[must_use]

@@ -599,6 +599,28 @@ fn a_caller_that_is_interrupted_gets_its_memory_back_and_the_collective_goes_on(
     });
 }
 
+/// COLL-1.5: the memory of a caller whose collective has failed is its own again, whatever parcels
+/// are still under way.
+#[test]
+fn a_caller_whose_collective_fails_gets_its_memory_back() {
+    const LEN: usize = 200_000;
+    everywhere(3, TwoMachines, |job| {
+        let mine = vec![1_u64; LEN];
+        let mut result = vec![0; 3 * LEN];
+        for _ in 0..10 {
+            let called = match job.rank() {
+                2 => job.all_reduce_into(&mut [0; LEN], Sum),
+                _ => job.all_gather_into(&mine, &mut result),
+            };
+            assert!(called.is_err(), "the calls do not fit together");
+            result.fill(u64::MAX);
+            assert_eq!(job.all_reduce(1, Sum)?, 3);
+            assert!(result.iter().all(|word| *word == u64::MAX));
+        }
+        Ok(())
+    });
+}
+
 /// COLL-1.5: parts of long vectors are sent while later steps write to them.
 #[test]
 fn long_collectives_one_after_another_use_the_same_memory() {

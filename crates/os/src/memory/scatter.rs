@@ -1,7 +1,9 @@
 //! Bytes of a region to be filled by an iovec.
 
 use super::region::access::Hold;
+use super::region::{Region, RegionKind};
 use core::ptr::NonNull;
+use oikaze_protocol::rma::Rights;
 
 /// Checked, writable bytes of a region, which stay in place for as long as the `Scatter` lives. A
 /// link may receive payloads directly into these bytes.
@@ -13,6 +15,29 @@ pub struct Scatter {
     at: NonNull<u8>,
     len: usize,
     _hold: Hold,
+}
+
+impl Region {
+    /// Returns bytes to be received into directly ([`RegionTable::scatter`]).
+    ///
+    /// [`RegionTable::scatter`]: crate::memory::RegionTable::scatter
+    #[must_use]
+    pub fn scatter(&self, offset: u64, len: u64) -> Option<Scatter> {
+        self.scatter_into(offset, len, false)
+    }
+
+    pub(super) fn scatter_pages(&self, offset: u64, len: u64) -> Option<Scatter> {
+        self.scatter_into(offset, len, true)
+    }
+
+    fn scatter_into(&self, offset: u64, len: u64, is_array: bool) -> Option<Scatter> {
+        let is_fit = (self.kind() == RegionKind::Alias) == is_array;
+        if !is_fit || !self.rights().contains(Rights::WRITE) {
+            return None;
+        }
+        let (at, hold) = self.hold(offset, len).ok()?;
+        Some(Scatter::new(at, usize::try_from(len).ok()?, hold))
+    }
 }
 
 // SAFETY: the bytes stay valid while the hold lives, on any thread; they are reached by raw copies

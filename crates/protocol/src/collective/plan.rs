@@ -29,6 +29,15 @@ impl Part {
         self.start..self.start + self.len
     }
 
+    /// Returns `true` if the two parts have no element in common.
+    #[must_use]
+    pub const fn is_apart(self, other: Part) -> bool {
+        self.len == 0
+            || other.len == 0
+            || self.start + self.len <= other.start
+            || other.start + other.len <= self.start
+    }
+
     /// Returns elements `from..to` of this part.
     pub(super) const fn slice(self, from: usize, to: usize) -> Part {
         Part { start: self.start + from, len: to - from }
@@ -137,6 +146,13 @@ impl Plan {
             .iter()
             .map(|(_, step)| if let PlanStep::Send { part, .. } = step { part.len } else { 0 })
             .sum()
+    }
+
+    /// Returns `true` if none of these steps reads or writes an element of a part.
+    #[must_use]
+    pub fn leaves_alone(&self, steps: Range<usize>, part: Part) -> bool {
+        let steps = self.steps.get(steps).unwrap_or_default();
+        steps.iter().all(|(_, step)| step.parts().into_iter().all(|used| used.is_apart(part)))
     }
 
     /// Returns the number of elements of the longest part that this rank sends.

@@ -2,7 +2,7 @@
 
 use super::caller::CallerRun;
 use super::exchange::{Contradiction, Exchange};
-use super::long::LongPart;
+use super::long::{LONG_MIN, LongPart, PartSend};
 use super::mail::Mail;
 use super::shrink::Shrinks;
 use super::slot::{CollectiveFailure, Slot};
@@ -60,14 +60,6 @@ pub(crate) struct TeamCore {
     /// Memory of the machine through which values go (COLL-7).
     arena: Option<Arc<Arena>>,
     pub(super) state: Mutex<TeamState>,
-}
-
-/// A parcel whose bytes are read from a work buffer until it is acknowledged.
-pub(in crate::collective) struct PartSend {
-    /// Rank of the receiver in the team.
-    pub to: Rank,
-    pub head: ParcelHead,
-    pub completion: Arc<Completion>,
 }
 
 /// Lets a team go on at the end of a send.
@@ -579,6 +571,13 @@ impl TeamCore {
         };
         let body = (head.purpose == ParcelPurpose::Data).then_some(body);
         if let Some(body) = &body
+            && body.len() >= LONG_MIN as u64
+            && state.has_come(number, head.round, from)
+        {
+            // Its sender has withdrawn it too late, and has sent it again (COLL-1.5).
+            return;
+        }
+        if let Some(body) = &body
             && !state.mail.arrived(from, body.len())
         {
             let why = format!("rank {from} sends more than this rank has granted: it is broken");
@@ -673,7 +672,7 @@ impl TeamCore {
     }
 
     /// Sends a parcel from memory of a work buffer.
-    pub(super) fn send_long(
+    fn send_long(
         &self,
         node: &Node,
         to: Rank,
@@ -687,15 +686,15 @@ impl TeamCore {
         let body = Body::Segment(part.memory.segment(Rights::READ));
         let request = Request::Parcel { to: rank, head, body };
         node.submit_with(&completion, request, Some(part.keep));
-        Some(PartSend { to, head, completion })
+        Some(PartSend { to, rank, head, completion })
     }
 
     /// Returns the memory of a caller that does not wait any more.
     pub(in crate::collective) fn return_memory(self: &Arc<Self>, node: &Node, number: u64) {
-        match lock(&self.state).task(number) {
-            Some(task) => task.return_memory(self),
-            None => return,
+        if let Some(task) = lock(&self.state).task(number) {
+            task.return_memory();
         }
+        // A thread that found the state locked meanwhile has left its news to this one.
         node.collectives.ask(Arc::<Self>::clone(self));
         node.collectives.run(node);
     }
@@ -800,6 +799,15 @@ impl TeamState {
         self.tasks.get_mut(at)
     }
 
+    /// Returns `true` if a collective has had this parcel.
+    fn has_come(&mut self, number: u64, round: RoundNumber, from: Rank) -> bool {
+        let has_taken = match self.task(number) {
+            Some(task) => task.has_taken(round, from),
+            None => self.ended(number).is_some_and(|(_, well)| well),
+        };
+        has_taken || self.mail.has(number, round, from)
+    }
+
     fn ended(&self, number: u64) -> Option<(CollectiveCall, bool)> {
         let ended = self.history.iter().rev().find(|(ended, ..)| *ended == number);
         ended.map(|(_, call, well)| (*call, *well))
@@ -885,5 +893,43 @@ impl TeamState {
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::Collectives;
+    use crate::collective::Team;
+    use crate::collective::operator::Sum;
+    use crate::tests::node::node_and_local_peer;
+
+    /// COLL-1.5: a parcel that comes again, because its sender has withdrawn it too late, takes no
+    /// credit.
+    #[test]
+    fn parcel_that_comes_again_is_not_counted() {
+        let (node, _local_peer) = node_and_local_peer();
+        let team = Team::world(&node, 0, vec![0, 1], None);
+        let mine = [1_u64; LONG_MIN / 4];
+        let first = team.start().all_reduce(&mine, Sum);
+        let call = lock(&team.core.state).task(0).unwrap().call;
+        let unreported = |number, round| {
+            let head = team.core.head(ParcelPurpose::Data, number, round, call);
+            let body = ParcelBody::Bytes(vec![0; LONG_MIN].into());
+            team.core.deposit(Parcel { from: 1, head, body });
+            team.core.run_all(&node, None);
+            lock(&team.core.state).mail.unreported(1)
+        };
+        let cost = LONG_MIN as u64 + 1024;
+        assert_eq!(unreported(0, 1), cost);
+        assert_eq!(unreported(0, 1), cost, "its step was taken");
+        assert!(!first.is_done());
+        assert_eq!(unreported(0, 2), 2 * cost);
+        assert!(first.is_done());
+        assert_eq!(unreported(0, 2), 2 * cost, "its collective has ended");
+        assert_eq!([unreported(1, 1), unreported(1, 1)], [2 * cost; 2], "it waits for its step");
+        let second = team.start().all_reduce(&mine, Sum);
+        assert_eq!(unreported(1, 2), 4 * cost);
+        assert!(second.is_done());
     }
 }

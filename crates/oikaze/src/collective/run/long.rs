@@ -4,13 +4,13 @@
 //! The memory is the caller's, lent until its call returns, or a region that is used again. A part
 //! that is being sent must stay as it is, so each step that writes to it waits for the send.
 
-use super::core::{PartSend, TeamCore};
-use crate::memory::{LocalRegion, RegionSlice};
+use crate::memory::region::{LocalRegion, RegionSlice};
 use oikaze_engine::{Completion, Request};
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{ParcelHead, RoundNumber};
 use oikaze_protocol::rma::Rights;
+use oikaze_protocol::wind::Body;
 use oikaze_runtime::node::{Node, ParcelMemory, ParcelPlace, lock};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -141,6 +141,16 @@ pub(in crate::collective) struct LongPart {
     pub keep: Arc<dyn Any + Send + Sync>,
 }
 
+/// A parcel whose bytes are read from a work buffer until it is acknowledged.
+pub(in crate::collective) struct PartSend {
+    /// Rank of the receiver in the team.
+    pub to: Rank,
+    /// Its rank in the job.
+    pub rank: Rank,
+    pub head: ParcelHead,
+    pub completion: Arc<Completion>,
+}
+
 /// A send whose bytes must stay as they are.
 struct SendUnderWay {
     send: PartSend,
@@ -154,8 +164,9 @@ pub(super) struct LongWork {
     is_lent: bool,
     pool: Arc<RegionPool>,
     sends: Vec<SendUnderWay>,
-    /// Memory for parcels that are awaited, and its place in the buffer.
-    awaited: Vec<(usize, Arc<ParcelMemory>)>,
+    /// Memory for parcels that are awaited, and the part of each. No part is empty, and no two
+    /// overlap.
+    awaited: Vec<(Range<usize>, Arc<ParcelMemory>)>,
 }
 
 impl LongWork {
@@ -262,34 +273,31 @@ impl LongWork {
             area.place(range, self.is_lent, |place, len| {
                 let memory = ParcelMemory::new(place);
                 node.mail.parcels.add(from, head, len, Arc::clone(&memory));
-                self.awaited.push((range.start, memory));
+                self.awaited.push((range.clone(), memory));
             });
         }
     }
 
-    /// Called when the parcel for the bytes at `at` has come, in place or otherwise.
-    pub fn came(&mut self, at: usize, in_place: bool) {
+    /// Called when the parcel for a range has come, in place or otherwise.
+    pub fn came(&mut self, range: &Range<usize>, in_place: bool) {
+        let Some(at) = self.awaited.iter().position(|(part, _)| part == range) else { return };
+        let (_, memory) = self.awaited.swap_remove(at);
         let node = &self.pool.node;
-        let (came, waits) =
-            std::mem::take(&mut self.awaited).into_iter().partition(|one| one.0 == at);
-        self.awaited = waits;
-        let came: Vec<(usize, Arc<ParcelMemory>)> = came;
-        for (_, memory) in &came {
-            // The parcel may have been sent anew while it arrived in place.
-            if !node.mail.parcels.remove(memory) && !in_place {
-                node.with_engine(|_| memory.close());
-            }
+        // The parcel may have been sent anew while it arrived in place.
+        if !node.mail.parcels.remove(&memory) && !in_place {
+            node.with_engine(|_| memory.close());
         }
     }
 
-    /// Returns lent memory to the caller: goes on with a copy of it. Sends of it are sent anew.
+    /// Returns lent memory to the caller: goes on with a copy of it.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn take_over(&mut self, team: &TeamCore) -> Result<(), String> {
+    pub fn take_over(&mut self) -> Result<(), String> {
         if !self.is_lent {
             return Ok(());
         }
+        self.send_copies();
         let node = Arc::clone(&self.pool.node);
         let len = self.areas.iter().map(|area| area.range().end).max().unwrap_or(0);
         let why = || format!("there is not enough memory for {len} bytes");
@@ -302,25 +310,30 @@ impl LongWork {
                 self.read(at, chunk);
                 copy.write(at, chunk);
             }
-            for (at, memory) in &self.awaited {
+            for (part, memory) in &self.awaited {
                 for area in &copy.areas {
-                    area.place(&(*at..*at + 1), false, |place, _| memory.exchange(place));
+                    area.place(part, false, |place, _| memory.exchange(place));
                 }
             }
         });
         self.areas.clone_from(&copy.areas);
         self.is_lent = false;
+        Ok(())
+    }
+
+    /// Withdraws the parcels that are sent from lent memory, and sends copies of them. Otherwise a
+    /// parcel that does not come would take credit for ever.
+    fn send_copies(&mut self) {
         for SendUnderWay { send, bytes } in std::mem::take(&mut self.sends) {
-            if send.completion.is_done() {
-                continue;
-            }
-            node.tell(Request::Cancel { completion: Arc::clone(&send.completion) });
-            if let Some(part) = self.part(&bytes) {
-                let send = team.send_long(&node, send.to, send.head, part);
-                self.sends.extend(send.map(|send| SendUnderWay { send, bytes }));
+            if !send.completion.is_done() {
+                let mut copy = vec![0; bytes.len()];
+                self.read(bytes.start, &mut copy);
+                let node = &self.pool.node;
+                node.tell(Request::Cancel { completion: send.completion });
+                let body = Body::Inline(copy);
+                node.tell(Request::Parcel { to: send.rank, head: send.head, body });
             }
         }
-        Ok(())
     }
 }
 
@@ -334,10 +347,8 @@ impl Drop for LongWork {
         for (_, memory) in &self.awaited {
             node.mail.parcels.remove(memory);
         }
-        let left = self.sends.iter().map(|one| &one.send.completion);
-        for completion in left.filter(|completion| self.is_lent && !Completion::is_done(completion))
-        {
-            node.tell(Request::Cancel { completion: Arc::clone(completion) });
+        if self.is_lent {
+            self.send_copies();
         }
     }
 }
@@ -353,7 +364,7 @@ mod tests {
         let purpose = ParcelPurpose::Data;
         let head = ParcelHead { purpose, team: 0, number: 0, round, call: CollectiveCall::SHRINK };
         let completion = Completion::new();
-        (PartSend { to, head, completion: Arc::clone(&completion) }, completion)
+        (PartSend { to, rank: to, head, completion: Arc::clone(&completion) }, completion)
     }
 
     /// COLL-1.5: a part that is being sent stays as it is.
@@ -370,6 +381,25 @@ mod tests {
         assert!(work.is_free(&(0..101), Some((2, 6))));
         completion.settle(Ok(Value::Done));
         assert!(work.is_free(&(150..160), None));
+    }
+
+    /// COLL-1.5: a part may be empty, and begin where another one begins.
+    #[test]
+    fn parcel_of_an_empty_part_does_not_end_the_wait_for_another_one() {
+        let (node, _local_peer) = node_and_local_peer();
+        let mut work = LongWork::new(&RegionPool::new(&node), LONG_MIN).unwrap();
+        let (PartSend { head, .. }, _) = send(1, 0);
+        let (part, len) = (0..LONG_MIN, LONG_MIN as u64);
+        work.expect(&node, 1, head, &part);
+        work.came(&(0..0), false);
+        let mut placement = node.mail.parcels.begin(1, &head, len).expect("it is awaited");
+        work.came(&(0..0), false);
+        placement.write(0, &[7; 3]);
+        assert!(placement.finish(), "the memory is its own");
+        work.came(&part, true);
+        let mut bytes = [0; 4];
+        work.read(0, &mut bytes);
+        assert_eq!((bytes, work.awaited.len()), ([7, 7, 7, 0], 0));
     }
 
     #[test]

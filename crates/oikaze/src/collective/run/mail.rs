@@ -35,6 +35,13 @@ struct Traffic {
     told: u64,
 }
 
+impl Traffic {
+    /// Returns the bytes read that the other does not know of.
+    fn unreported(&self) -> u64 {
+        self.read - self.told
+    }
+}
+
 /// Parcels of a team that were not read.
 #[derive(Default)]
 pub(super) struct Mail {
@@ -78,6 +85,11 @@ impl Mail {
     /// Returns `true` if no parcel waits for its step, and no rank for a report.
     pub fn is_quiet(&self) -> bool {
         self.kept.is_empty() && !self.owes_reports
+    }
+
+    /// Returns `true` if the parcel of this step has come and waits.
+    pub fn has(&self, number: u64, round: RoundNumber, from: Rank) -> bool {
+        self.kept.contains_key(&(number, round, from))
     }
 
     /// Takes the parcel of this step.
@@ -126,16 +138,21 @@ impl Mail {
     pub fn has_read(&mut self, from: Rank, len: u64) {
         let traffic = self.traffic.entry(from).or_default();
         traffic.read += cost(len);
-        self.owes_reports |= traffic.read - traffic.told >= TOLD_TOGETHER;
+        self.owes_reports |= traffic.unreported() >= TOLD_TOGETHER;
     }
 
     /// Returns the bytes to report to this rank, if they are many.
     pub fn report(&mut self, to: Rank) -> Option<u64> {
         let traffic = self.traffic.get_mut(&to)?;
-        (traffic.read - traffic.told >= TOLD_TOGETHER).then(|| {
+        (traffic.unreported() >= TOLD_TOGETHER).then(|| {
             traffic.told = traffic.read;
             traffic.read
         })
+    }
+
+    #[cfg(test)]
+    pub fn unreported(&self, to: Rank) -> u64 {
+        self.traffic.get(&to).map_or(0, Traffic::unreported)
     }
 
     /// Returns the bytes to report, for each rank for which they are many.

@@ -4,7 +4,7 @@ use super::long::RegionPool;
 use super::memory::{plan_of, try_copy_of};
 use super::work::{PartBytes, UntypedResult, Work};
 use crate::collective::operator::Combiner;
-use crate::memory::RegionSlice;
+use crate::memory::region::RegionSlice;
 use oikaze_engine::ParcelBody;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{

@@ -153,10 +153,20 @@ impl CollectiveRun {
         self.next + in_memory + ((self.stages as usize) << STAGE_SHIFT)
     }
 
+    /// Returns `true` if a step that receives this parcel was taken.
+    pub fn has_taken(&self, round: RoundNumber, from: Rank) -> bool {
+        let steps = self.plan.as_ref().and_then(|plan| plan.steps.get(..self.next));
+        let is_of = |(of, step): &(RoundNumber, PlanStep)| {
+            matches!(step, PlanStep::Receive { from: sender, .. } if *sender == from)
+                && self.stages << STAGE_SHIFT | of == round
+        };
+        round >> STAGE_SHIFT < self.stages || steps.is_some_and(|steps| steps.iter().any(is_of))
+    }
+
     /// Returns memory of the caller, who does not wait any more, and goes on with a copy.
-    pub fn return_memory(&mut self, team: &TeamCore) {
+    pub fn return_memory(&mut self) {
         let Some(long) = self.stage.as_mut().and_then(|stage| stage.work().long()) else { return };
-        if let Err(why) = long.take_over(team) {
+        if let Err(why) = long.take_over() {
             let doom = Doom::new(CollectiveFailure::Mistake(why), self.number);
             self.doomed.get_or_insert(doom);
         }
@@ -286,16 +296,15 @@ impl CollectiveRun {
             while let Some(&(round, step)) = plan.steps.get(self.awaited)
                 && self.awaited < self.next + STEPS_AHEAD
             {
-                let before = plan.steps.get(self.next..self.awaited).unwrap_or_default();
-                let is_free =
-                    |part, from| stage.work().is_free(part, Some((from, head(round).round)));
-                if !may_await(before, &step, is_free) {
-                    break;
-                }
                 if let PlanStep::Receive { from, part, how: Arrival::Replace } = step
                     && let Some(&sender) = team.ranks.get(from as usize)
                 {
-                    stage.work().expect(node, sender, head(round), part);
+                    let head = head(round);
+                    let is_unused = plan.leaves_alone(self.next..self.awaited, part);
+                    if !is_unused || !stage.work().is_free(part, Some((from, head.round))) {
+                        break;
+                    }
+                    stage.work().expect(node, sender, head, part);
                 }
                 self.awaited += 1;
             }
@@ -359,19 +368,6 @@ impl CollectiveRun {
             self.next += 1;
         }
     }
-}
-
-/// Returns `true` if the parcel of a step may be placed before the steps `before` are taken: none
-/// of them uses its memory, and `is_free` says that no send does.
-fn may_await(
-    before: &[(RoundNumber, PlanStep)],
-    step: &PlanStep,
-    is_free: impl FnOnce(Part, Rank) -> bool,
-) -> bool {
-    let PlanStep::Receive { from, part, how: Arrival::Replace } = *step else { return true };
-    let is_apart =
-        |other: Part| other.start + other.len <= part.start || part.start + part.len <= other.start;
-    before.iter().all(|(_, step)| step.parts().into_iter().all(is_apart)) && is_free(part, from)
 }
 
 /// Returns the failure of a collective whose operator has panicked.

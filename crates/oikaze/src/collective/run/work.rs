@@ -1,10 +1,9 @@
 //! The work buffer of a plan, and its result.
 
-use super::core::PartSend;
-use super::long::{LONG_MIN, LongPart, LongWork, RegionPool};
+use super::long::{LONG_MIN, LongPart, LongWork, PartSend, RegionPool};
 use crate::collective::operator::Item;
 use crate::error::{Error, Result};
-use crate::memory::RegionSlice;
+use crate::memory::region::RegionSlice;
 use oikaze_engine::ParcelBody;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{ParcelHead, Part, Plan, RoundNumber};
@@ -87,9 +86,9 @@ impl Work {
     ) -> std::result::Result<(), String> {
         let len = plan.len.saturating_mul(self.size);
         let input_range = self.range(plan.input);
-        if len >= LONG_MIN {
-            let long = LongWork::new(pool, len)
-                .ok_or_else(|| format!("there is not enough memory for {len} bytes"))?;
+        if len >= LONG_MIN
+            && let Some(long) = LongWork::new(pool, len)
+        {
             long.write(input_range.start, input);
             self.content = Content::Long(long);
             return Ok(());
@@ -176,7 +175,7 @@ impl Work {
                 }
             }
             (Content::Long(long), body) => {
-                long.came(range.start, matches!(body, ParcelBody::Placed(_)));
+                long.came(&range, matches!(body, ParcelBody::Placed(_)));
                 if let ParcelBody::Bytes(body) = body {
                     long.write(range.start, body);
                 }

@@ -5,10 +5,7 @@ mod registration;
 pub(crate) mod remote_id;
 mod waiting;
 
-pub use remote_id::RemoteId;
-
 use crate::error::{Error, Result};
-use crate::memory::arrivals::Arrivals;
 use crate::memory::range::{OffsetRange, resolve};
 use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
 use oikaze_os::sync::Rundown;
@@ -45,11 +42,11 @@ pub struct LocalRegion {
 }
 
 pub(crate) struct Inner {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     region: Region,
     pub(crate) registered: Registered,
     /// Time limit of the job at the registration.
-    limit: Option<Duration>,
+    pub(crate) limit: Option<Duration>,
     /// Name under which the region is published.
     name: Mutex<Option<String>>,
     /// Set when a call has closed the region and could not end the registration, because a local
@@ -157,13 +154,6 @@ impl LocalRegion {
     #[must_use]
     pub fn key(&self) -> u64 {
         self.inner.registered.key
-    }
-
-    /// Returns the queue of puts with notice to this region alone. An entry that is taken here is
-    /// no longer in [`Job::arrivals`](crate::Job::arrivals).
-    #[must_use]
-    pub fn arrivals(&self) -> Arrivals {
-        Arrivals::new(&self.inner.node, Some(self.key()), self.inner.limit)
     }
 
     /// Returns the name under which the region is published.

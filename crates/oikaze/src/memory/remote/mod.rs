@@ -13,7 +13,7 @@ pub(crate) mod put;
 pub(crate) mod region;
 pub(crate) mod words;
 
-pub use crate::memory::region::RemoteId;
+pub use crate::memory::region::remote_id::RemoteId;
 pub use elements::RemoteElements;
 /// Reason why a peer has refused an operation.
 ///

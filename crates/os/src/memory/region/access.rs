@@ -1,11 +1,9 @@
 //! Access to a region's bytes: by copy, or held in place for a while.
 
-use super::{Backing, Region, RegionKind, Side};
+use super::{Backing, Region, Side};
 use crate::memory::error::AccessError;
 use crate::memory::gather::Gather;
-use crate::memory::scatter::Scatter;
 use core::ptr::NonNull;
-use oikaze_protocol::rma::Rights;
 
 impl Region {
     /// Copies bytes out.
@@ -128,27 +126,6 @@ impl Region {
             return Err(AccessError::Closed);
         }
         Ok((self.at(Side::Runtime, offset), Hold { region: self.clone() }))
-    }
-
-    /// Returns bytes to be received into directly ([`RegionTable::scatter`]).
-    ///
-    /// [`RegionTable::scatter`]: crate::memory::RegionTable::scatter
-    #[must_use]
-    pub fn scatter(&self, offset: u64, len: u64) -> Option<Scatter> {
-        self.scatter_into(offset, len, false)
-    }
-
-    pub(in crate::memory) fn scatter_pages(&self, offset: u64, len: u64) -> Option<Scatter> {
-        self.scatter_into(offset, len, true)
-    }
-
-    fn scatter_into(&self, offset: u64, len: u64, is_array: bool) -> Option<Scatter> {
-        let is_fit = (self.kind() == RegionKind::Alias) == is_array;
-        if !is_fit || !self.rights().contains(Rights::WRITE) {
-            return None;
-        }
-        let (at, hold) = self.hold(offset, len).ok()?;
-        Some(Scatter::new(at, usize::try_from(len).ok()?, hold))
     }
 
     /// Returns bytes to be copied elsewhere, held in place until the [`Gather`] is dropped.

@@ -176,6 +176,26 @@ fn every_choice_has_a_plan() {
     }
 }
 
+/// COLL-1.5: a parcel is placed only where no earlier step reads or writes.
+#[test]
+fn steps_leave_a_part_alone_if_none_of_them_uses_an_element_of_it() {
+    let (from, to, how) = (1, 2, Arrival::Replace);
+    let steps = vec![
+        (0, PlanStep::Send { to, part: Part::new(0, 4) }),
+        (0, PlanStep::Receive { from, part: Part::new(8, 0), how }),
+        (1, PlanStep::Copy { part: Part::new(4, 4), into: 12 }),
+        (1, PlanStep::Receive { from, part: Part::new(8, 4), how }),
+    ];
+    let plan = Plan { steps, len: 16, ..Plan::default() };
+    assert!(plan.leaves_alone(0..3, Part::new(8, 4)), "a part without elements uses none");
+    assert!(!plan.leaves_alone(0..4, Part::new(8, 4)));
+    for (used, step) in [(3, 0), (0, 0), (4, 2), (7, 2), (12, 2), (15, 2)] {
+        assert!(!plan.leaves_alone(step..step + 1, Part::new(used, 1)), "element {used}");
+        assert!(plan.leaves_alone(step + 1..3, Part::new(used, 1)) == (step == 2 || used < 4));
+    }
+    assert!(plan.leaves_alone(0..4, Part::new(2, 0)));
+}
+
 #[test]
 fn requests_that_do_not_fit_are_refused() {
     let sound = request(CollectiveKind::Broadcast, CollectiveAlgorithm::Binomial, 0, 1);

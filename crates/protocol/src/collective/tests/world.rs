@@ -200,9 +200,24 @@ impl World<'_> {
 
 type Mail = BTreeMap<(Rank, Rank, RoundNumber), Vec<Element>>;
 
+/// Number of steps among which parcels are placed before their step.
+const STEPS_AHEAD: usize = 8;
+
 impl Runner {
+    /// Damages the memory into which parcels may be placed from now on (COLL-1.5).
+    fn begin_placements(&mut self) {
+        for at in (self.next..self.plan.steps.len()).take(STEPS_AHEAD) {
+            if let PlanStep::Receive { part, how: Arrival::Replace, .. } = self.plan.steps[at].1
+                && self.plan.leaves_alone(self.next..at, part)
+            {
+                self.buffer[part.range()].fill(Vec::from([(Rank::MAX, 0)]));
+            }
+        }
+    }
+
     fn step(&mut self, me: Rank, mail: &mut Mail, what: &str) -> bool {
         let Some(&(round, step)) = self.plan.steps.get(self.next) else { return false };
+        self.begin_placements();
         match step {
             PlanStep::Send { to, part } => {
                 assert!(to != me, "{what}");

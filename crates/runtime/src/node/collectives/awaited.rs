@@ -37,10 +37,9 @@ impl ParcelMemory {
         *lock(&self.0) = None;
     }
 
-    fn with<T>(&self, at: u64, act: impl FnOnce(&Region, u64) -> Option<T>) -> Option<T> {
-        let place = lock(&self.0);
-        let place = place.as_ref()?;
-        act(&place.region, place.offset.checked_add(at)?)
+    /// Calls `act` with the place of the byte `at` of the parcel, if the parcel goes anywhere.
+    fn with<T>(&self, at: u64, act: impl FnOnce(&Region, u64) -> T) -> Option<T> {
+        lock(&self.0).as_ref().map(|place| act(&place.region, place.offset.saturating_add(at)))
     }
 }
 
@@ -101,18 +100,18 @@ impl AwaitedParcels {
 
 struct ParcelPlacement {
     memory: Arc<ParcelMemory>,
-    /// Is `true` if the memory is not for this parcel any more.
+    /// Bytes are lost, because the memory was lent and its loan has ended.
     is_gone: bool,
 }
 
 impl MessagePlacement for ParcelPlacement {
     fn scatter(&self, offset: u64, len: u64) -> Option<Scatter> {
-        self.memory.with(offset, |region, at| region.scatter(at, len))
+        self.memory.with(offset, |region, at| region.scatter(at, len))?
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let written = self.memory.with(offset, |region, at| region.write(at, bytes).ok());
-        self.is_gone |= written.is_none();
+        let written = self.memory.with(offset, |region, at| region.write(at, bytes));
+        self.is_gone |= written.is_some_and(|written| written.is_err());
     }
 
     fn finish(self: Box<Self>) -> bool {
@@ -172,6 +171,29 @@ mod tests {
         assert_eq!(bytes(&later)[..3], [8, 8, 0]);
     }
 
+    /// COLL-1.5: rounds have the same numbers in all collectives, so they do not tell them apart.
+    #[test]
+    fn parcels_of_two_collectives_go_to_the_memory_of_each() {
+        let parcels = AwaitedParcels::default();
+        let of = |number| ParcelHead { number, ..head(0, None) };
+        let regions = [5, 6].map(|number| {
+            let region = Region::zeroed(LEN as usize).unwrap();
+            parcels.add(1, of(number), LEN, ParcelMemory::new(place(&region, 0)));
+            region
+        });
+        assert!(parcels.begin(1, &of(7), LEN).is_none(), "another collective");
+        for number in [6, 5] {
+            let mut placement = parcels.begin(1, &of(number), LEN).unwrap();
+            placement.write(0, &[number as u8; LEN as usize]);
+            assert!(placement.finish());
+        }
+        for (region, value) in regions.iter().zip([5, 6]) {
+            let mut bytes = [0; LEN as usize];
+            region.read(0, &mut bytes).unwrap();
+            assert_eq!(bytes, [value; LEN as usize]);
+        }
+    }
+
     /// COLL-1.5: a parcel that is sent anew may come before the rest of the withdrawn one.
     #[test]
     fn rest_of_a_parcel_that_has_come_otherwise_is_not_placed() {
@@ -183,7 +205,7 @@ mod tests {
         memory.close();
         assert!(placement.scatter(0, LEN).is_none());
         placement.write(0, &[1; LEN as usize]);
-        assert!(!placement.finish());
+        assert!(placement.finish(), "no bytes that are wanted are lost");
         let mut bytes = [1; LEN as usize];
         region.read(0, &mut bytes).unwrap();
         assert_eq!(bytes, [0; LEN as usize]);
