@@ -193,7 +193,8 @@ pub struct Run {
     bind: Option<String>,
 
     /// Priority of the engine's thread over applications: fifo, fifo:N (real-time, 1 to 99) or
-    /// nice:N (-20 to 19). A node that may not have it says so and runs without
+    /// nice:N (-20 to 19), and of a server that the job starts. A node that may not have it says so
+    /// and runs without
     #[arg(long, value_name = "CLASS", value_parser = priority)]
     priority: Option<String>,
 

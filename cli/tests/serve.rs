@@ -436,6 +436,32 @@ fn job_whose_server_is_killed_goes_on_with_another() {
     until("the server has ended", || servers_of(&name).is_empty());
 }
 
+/// SERVE-5.3: a server that a job starts has the priority of the job's communication.
+#[test]
+fn server_on_demand_has_the_priority_of_its_job() {
+    let name = format!("prior-{}", std::process::id());
+    let end = std::env::temp_dir().join(format!("oikaze-prior-end-{}", std::process::id()));
+    let mut command = job_of(&name, &["--priority", "nice:5"], &[]);
+    let mut job = Running::start(command.env(END, &end));
+    job.line("[0] all have met");
+    let servers = servers_of(&name);
+    let tasks = format!("/proc/{}/task", servers.first().expect("a server runs"));
+    let workers: Vec<String> = std::fs::read_dir(tasks)
+        .unwrap()
+        .map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap())
+        .filter(|stat| stat.contains("(oikaze-serve)"))
+        .collect();
+    std::fs::write(&end, "").unwrap();
+    let (status, out) = job.finish();
+    std::fs::remove_file(&end).unwrap();
+    assert_eq!(status, 0, "{out}");
+    // proc_pid_stat(5): nice is the 19th field, the 17th after the name.
+    let nice = |stat: &String| stat.rsplit(") ").next()?.split(' ').nth(16).map(str::to_owned);
+    let nices: Vec<_> = workers.iter().filter_map(nice).collect();
+    assert_eq!(nices, ["5"], "{workers:?}");
+    until("the server has ended", || servers_of(&name).is_empty());
+}
+
 /// SERVE-5.5: a server on demand is started in a scope of the service manager, and without one
 /// where the manager refuses.
 #[test]

@@ -1,7 +1,7 @@
 //! Connection of a node to its server, which is started on demand (SERVE-5.2, SERVE-5.3).
 
 use super::link::{ConnectError, ServedLink};
-use oikaze_os::cpu::{CpuId, cpulist};
+use oikaze_os::cpu::{CpuId, Priority, cpulist};
 use oikaze_os::net::Bind;
 use oikaze_protocol::Rank;
 use std::ffi::OsString;
@@ -20,6 +20,8 @@ pub struct OnDemand {
     pub name: String,
     /// Processors of a server that is started; any processor if empty.
     pub cores: Vec<CpuId>,
+    /// Priority of a server that is started, if not its own default.
+    pub priority: Option<Priority>,
 }
 
 impl OnDemand {
@@ -61,6 +63,9 @@ impl OnDemand {
         command.args(["serve", name, "--on-demand"]);
         if !self.cores.is_empty() {
             command.args(["--cores", &cpulist(&self.cores)]);
+        }
+        if let Some(priority) = self.priority {
+            command.args(["--priority", &priority.to_string()]);
         }
         let output = command.stdin(Stdio::null()).output().map_err(|why| {
             format!(

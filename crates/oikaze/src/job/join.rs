@@ -22,7 +22,7 @@ use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Settings;
 use oikaze_runtime::node::{
-    EngineMode, NoLink, Node, RealEngine, Waits, check_not_forked, note_joined,
+    NoLink, Node, RealEngine, WaitSettings, Waits, check_not_forked, note_joined,
 };
 use oikaze_runtime::observe::Publisher;
 use oikaze_runtime::shm_setup::LocalPeerSetup;
@@ -110,7 +110,7 @@ fn join_explaining(
     publisher.paths().tracks_by(choice.tracker.kind());
     let tracker: Arc<dyn Tracker> = choice.tracker;
 
-    let (link, port) = open_link(bootstrap.as_ref(), without, wait_settings.mode())?;
+    let (link, port) = open_link(bootstrap.as_ref(), without, &wait_settings)?;
     let link = tap(link, bootstrap.rank())?;
     #[cfg(all(test, not(loom)))]
     let link = crate::tests::engine_thread::noting_callers(link);
@@ -200,7 +200,7 @@ fn join_explaining(
 fn open_link(
     bootstrap: &dyn Bootstrap,
     without: DisabledFeatures,
-    mode: &EngineMode,
+    wait_settings: &WaitSettings,
 ) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
     let checked_by_udp = bootstrap.settings().seal == Some(Seal::Header);
@@ -211,9 +211,10 @@ fn open_link(
         checked_by_udp,
         ..Bind::default()
     };
-    let udp = mode
+    let udp = wait_settings
+        .mode()
         .drive()
-        .open_link(&ask, bootstrap.rank())
+        .open_link(&ask, bootstrap.rank(), wait_settings.priority())
         .map_err(|NoLink { operation, why }| Error::invalid(operation, why))?;
     let port = udp.properties().port;
     Ok(match &bootstrap.settings().fault {

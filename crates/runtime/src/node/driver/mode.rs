@@ -6,7 +6,7 @@
 //! do.
 
 use oikaze_launch::environment::COMMAND;
-use oikaze_os::cpu::{CpuId, parse_cores};
+use oikaze_os::cpu::{CpuId, Priority, parse_cores};
 use oikaze_os::net::{self, Bind, Link};
 use oikaze_protocol::Rank;
 use oikaze_serve::OnDemand;
@@ -167,9 +167,15 @@ pub trait Drive {
         None
     }
 
-    /// Opens the link by which node `rank` sends and receives.
-    fn open_link(&self, ask: &Bind, rank: Rank) -> Result<Box<dyn Link>, NoLink> {
-        let _ = rank;
+    /// Opens the link by which node `rank` sends and receives. `priority` is that of a server that
+    /// this node starts.
+    fn open_link(
+        &self,
+        ask: &Bind,
+        rank: Rank,
+        priority: Option<Priority>,
+    ) -> Result<Box<dyn Link>, NoLink> {
+        let _ = (rank, priority);
         let refused = |error: net::BindError| NoLink {
             operation: "opening the UDP socket",
             why: error.to_string(),
@@ -221,11 +227,17 @@ impl Drive for Served {
         Some(&self.cores)
     }
 
-    fn open_link(&self, ask: &Bind, rank: Rank) -> Result<Box<dyn Link>, NoLink> {
+    fn open_link(
+        &self,
+        ask: &Bind,
+        rank: Rank,
+        priority: Option<Priority>,
+    ) -> Result<Box<dyn Link>, NoLink> {
         let server = OnDemand {
             program: std::env::var_os(COMMAND).unwrap_or_else(|| "oikaze".into()),
             name: self.server.clone(),
             cores: self.cores.clone(),
+            priority,
         };
         let operation = "connecting to the server of this machine";
         let link = server.connect(ask, rank).map_err(|why| NoLink { operation, why })?;

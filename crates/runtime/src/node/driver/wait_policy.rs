@@ -182,6 +182,11 @@ impl WaitSettings {
         self.mode.cores()
     }
 
+    /// Returns the priority of communication, if the user has chosen one.
+    pub fn priority(&self) -> Option<Priority> {
+        self.priority
+    }
+
     /// Returns the mode of the engine.
     pub fn mode(&self) -> &EngineMode {
         &self.mode
