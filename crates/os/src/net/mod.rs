@@ -18,6 +18,7 @@ mod fault;
 pub mod floor;
 pub mod ip;
 mod link;
+mod packet_socket;
 mod sink;
 mod stack;
 mod statistics;
@@ -37,6 +38,7 @@ pub use fault::{
 };
 pub use link::{Link, LinkProperties, LinkStall, PayloadForm, ReceiveEach, TooBig};
 pub use oikaze_protocol::wind::SendMode;
+pub use packet_socket::packet_socket;
 pub use sink::{Predicted, Scattered, Sink};
 pub use stack::{LinkStack, open};
 pub use statistics::{Offload, Statistics};

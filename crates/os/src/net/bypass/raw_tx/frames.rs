@@ -13,11 +13,12 @@ use crate::net::bypass::tcx::receiver::{ETHERNET_LEN, ReceivedRoute};
 use crate::net::datagram::Outgoing;
 use crate::net::datagram::is_handshake;
 use crate::net::ip;
+use crate::net::packet_socket::packet_socket;
 use crate::net::udp::send::run_length;
 use crate::net::udp::sockets::socket::Socket;
 use arrayvec::ArrayVec;
 use core::mem::size_of;
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sockopt};
 use std::io::IoSlice;
@@ -80,7 +81,7 @@ impl RawSockets {
             let name = interfaces::list().ok()?.into_iter().find(|one| one.index == number)?.name;
             self.sockets.push(RawSocket {
                 number,
-                socket: packet_socket(number)?,
+                socket: sending_socket(number)?,
                 mtu: Probe::open().ok()?.mtu(&name)?,
                 cuts: self.may_cut,
             });
@@ -320,18 +321,9 @@ fn offload_header(headers: usize, len: usize, size: usize) -> Option<[u8; OFFLOA
 
 /// Opens a socket that sends frames at one interface and receives none. Returns `None` without
 /// CAP_NET_RAW.
-fn packet_socket(interface: u32) -> Option<OwnedFd> {
-    // Without a protocol the socket receives nothing.
-    // SAFETY: plain numbers.
-    let fd = unsafe {
-        libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
-    };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: new, and nobody else's.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    (has_offload_header(socket.as_fd()) && bind_to(socket.as_fd(), interface)).then_some(socket)
+fn sending_socket(interface: u32) -> Option<OwnedFd> {
+    let socket = packet_socket(interface, 0).ok()?;
+    has_offload_header(socket.as_fd()).then_some(socket)
 }
 
 /// Makes each frame begin with an offload header (`PACKET_VNET_HDR`).
@@ -342,14 +334,4 @@ fn has_offload_header(socket: BorrowedFd<'_>) -> bool {
     // SAFETY: the kernel reads one number of this length.
     (unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const yes).cast(), len) })
         == 0
-}
-
-fn bind_to(socket: BorrowedFd<'_>, interface: u32) -> bool {
-    // SAFETY: plain data for which zeros are valid.
-    let mut at: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
-    at.sll_family = libc::AF_PACKET as libc::c_ushort;
-    at.sll_ifindex = interface.cast_signed();
-    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the kernel reads one address of this length.
-    (unsafe { libc::bind(socket.as_raw_fd(), (&raw const at).cast(), len) }) == 0
 }
