@@ -20,7 +20,7 @@ use serde_json::Value;
 use self::attacker::{Attacker, Datagram};
 use crate::error::{Error, Tried};
 use crate::process::own_program;
-use crate::record::{Record, median, table, write_lines};
+use crate::record::{Record, median, table};
 use crate::suite::case::MIB;
 use crate::suite::goals::{self, Bound, Figures, Found, Goal};
 use crate::suite::{Rounds, machine, warn_if_busy};
@@ -55,7 +55,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::new("attacking needs root, for raw sockets; run the bench as root"));
     }
-    warn_if_busy();
+    let before = warn_if_busy();
     let mut rounds = SYSTEMS.map(|_| Vec::new());
     let mut sent = 0;
     for round in 1..=run.rounds.count {
@@ -67,7 +67,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         }
     }
     let records: Vec<Record> = SYSTEMS.into_iter().zip(rounds).filter_map(record).collect();
-    write_lines(&records, run.rounds.json.as_deref())?;
+    run.rounds.write(&records, before)?;
     print!("{}", table(&records, SYSTEMS[0]));
     print!("{}", goals::table(goals_of(&Figures(&records))));
     println!("\nWhat these figures are:\n- {}", machine());

@@ -24,6 +24,8 @@ use crate::process::own_program;
 
 /// Addresses of the hosts, in the order of [`HOSTS`].
 pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+/// Network of these addresses.
+const NETWORK: &str = "10.77.0.0/24";
 /// Two addresses of this machine, so that a launcher can tell its nodes apart.
 const ADDRESSES_HERE: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
 /// Host of clients and launchers.
@@ -33,7 +35,9 @@ pub const SERVER: usize = 1;
 /// Namespaces, in the order of ranks.
 pub const HOSTS: [&str; 2] = ["oik-a", "oik-b"];
 /// Ends of the cable.
-const DEVICES: [&str; 2] = ["wa", "wb"];
+pub const DEVICES: [&str; 2] = ["wa", "wb"];
+/// Hardware addresses of the ends, of those that anybody may give out.
+pub const CARDS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 /// Hosts of a [`Fork`]: one with two network cards, and one at the other end of each.
 const FORK_HOSTS: [&str; 3] = ["oik-s", "oik-r1", "oik-r2"];
 /// Addresses of the two cables of a [`Fork`]: the end of the sender, and that of a receiver.
@@ -122,6 +126,9 @@ pub fn core_of_each(processes: usize) -> Option<Vec<CpuId>> {
     (cores.len() == processes && processes <= parallelism).then_some(cores)
 }
 
+/// Congestion control of TCP between the hosts: Linux's default, whatever this machine has.
+pub const CONGESTION_CONTROL: &str = "cubic";
+
 /// Running lab. Dropping it removes the lab.
 pub struct Lab {
     janitor: Child,
@@ -155,9 +162,16 @@ impl Lab {
             &["link", "add", wa, "netns", a, "type", "veth", "peer", "name", wb, "netns", b],
         )?;
         let mtu = mtu.to_string();
-        for ((host, device), address) in HOSTS.into_iter().zip(DEVICES).zip(ADDRESSES) {
+        for (((host, device), address), card) in
+            HOSTS.into_iter().zip(DEVICES).zip(ADDRESSES).zip(CARDS)
+        {
+            let card = card.map(|byte| format!("{byte:02x}")).join(":");
             tool("ip", &["-n", host, "addr", "add", &format!("{address}/24"), "dev", device])?;
-            tool("ip", &["-n", host, "link", "set", device, "up", "mtu", &mtu])?;
+            let up = ["link", "set", device, "address", &card, "up", "mtu", &mtu];
+            tool("ip", &[&["-n", host], &up[..]].concat())?;
+            // A route's choice needs no permission of the machine.
+            let route = ["route", "replace", NETWORK, "dev", device, "src", address, "congctl"];
+            tool("ip", &[&["-n", host], &route[..], &[CONGESTION_CONTROL]].concat())?;
             let offload = if mode == WireMode::Wire { "off" } else { "on" };
             let wire =
                 ["tso", offload, "gso", offload, "tx-udp-segmentation", offload, "gro", "on"];

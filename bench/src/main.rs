@@ -11,11 +11,13 @@ mod named;
 
 mod attack;
 mod collectives;
+mod date;
 mod dsm;
 mod error;
 mod exchange;
 mod lab;
 mod node;
+mod page;
 mod papers;
 mod peers;
 mod placement;
@@ -23,6 +25,7 @@ mod process;
 mod python;
 mod record;
 mod remote;
+mod results;
 mod seal;
 mod served;
 mod shm;
@@ -69,6 +72,8 @@ enum BenchCommand {
     Placement(placement::Run),
     /// Repeat the measurements of the papers' figures.
     Papers(papers::Run),
+    /// Write the tables of README.md and docs/BENCH.md from records that benches have written.
+    Tables(results::Run),
     /// One end of a floor (started by the bench itself).
     #[command(hide = true, subcommand)]
     Floor(peers::floor::Role),
@@ -125,6 +130,7 @@ fn main() -> ExitCode {
         BenchCommand::Sockets(role) => sockets::play(&role),
         BenchCommand::Floor(role) => peers::floor::play(&role),
         BenchCommand::Papers(run) => papers::bench(&run),
+        BenchCommand::Tables(run) => results::write(&run),
         BenchCommand::Tcp(end) => peers::tcp::play(&end),
         BenchCommand::Quic(end) => peers::quic::play(&end),
         BenchCommand::Udp(role) => peers::udp::play(&role),

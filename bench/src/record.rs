@@ -82,14 +82,25 @@ pub fn median(rounds: &[f64]) -> Option<f64> {
     if sorted.len() % 2 == 1 { Some(upper) } else { Some((sorted[middle - 1] + upper) / 2.0) }
 }
 
-/// Writes one line of JSON for each record, to `file` or standard output.
+/// Writes one line of JSON for each record, with its conditions, to `file` or standard output.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error> {
+pub fn write_lines(
+    records: &[Record],
+    conditions: &impl Serialize,
+    file: Option<&Path>,
+) -> Result<(), Error> {
+    /// A record that says by itself when and where it was measured.
+    #[derive(Serialize)]
+    struct Line<'l, C: Serialize> {
+        #[serde(flatten)]
+        record: &'l Record,
+        conditions: &'l C,
+    }
     let mut lines = String::new();
     for record in records {
-        let line = serde_json::to_string(record)
+        let line = serde_json::to_string(&Line { record, conditions })
             .map_err(|why| Error::new(format!("writing a line of JSON: {why}")))?;
         lines += &line;
         lines.push('\n');

@@ -9,7 +9,7 @@ use super::case::{Case, Mode};
 use crate::dsm::mpi;
 use crate::error::Error;
 use crate::lab::{Lab, core_of_each};
-use crate::peers::oikaze;
+use crate::peers::oikaze::{self, Seal};
 use crate::process::alone;
 
 /// Time limit of one run.
@@ -24,13 +24,15 @@ named! {
         Mpi = "mpi",
         /// Oikaze, by `oikaze perf collectives`.
         Oikaze = "oikaze",
+        /// The same with the default seal, which encrypts.
+        Full = "oikaze-full",
         /// Oikaze's plans in a model of a network.
         Model = "model",
     }
 }
 
 /// All systems, the baseline first.
-pub const ALL: [System; 3] = [System::Mpi, System::Oikaze, System::Model];
+pub const ALL: [System; 4] = [System::Mpi, System::Full, System::Oikaze, System::Model];
 
 /// One run of a program, which measures all sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +69,11 @@ impl Measurement {
 impl System {
     /// Returns `true` if the system can be measured there.
     pub fn has(self, mode: Mode) -> bool {
-        (self == Self::Model) == (mode == Mode::Simulated)
+        match self {
+            Self::Mpi | Self::Oikaze => mode != Mode::Simulated,
+            Self::Full => mode == Mode::Wire,
+            Self::Model => mode == Mode::Simulated,
+        }
     }
 
     /// Checks that the programs can be started, and builds the one in C.
@@ -77,7 +83,7 @@ impl System {
     pub fn prepare(self) -> Result<(), Error> {
         match self {
             Self::Mpi => mpi::build(PROGRAM).map(drop),
-            Self::Oikaze => oikaze::program().map(drop),
+            Self::Oikaze | Self::Full => oikaze::program().map(drop),
             Self::Model => Ok(()),
         }
     }
@@ -113,7 +119,8 @@ impl System {
             command = mpi::launcher(lab, nodes as usize, LIMIT)?;
             command.arg(mpi::build(PROGRAM)?).args(["--sizes", &list]);
         } else {
-            command = oikaze::job(lab, nodes as usize, LIMIT)?;
+            let seal = if self == Self::Full { Seal::Full } else { Seal::Crc };
+            command = oikaze::job(lab, nodes as usize, LIMIT, seal)?;
             command.arg("--").arg(oikaze::program()?).args(["perf", "collectives", "--json"]);
             if case != Case::Barrier {
                 command.arg(format!("--sweep={list}"));
@@ -132,8 +139,9 @@ impl System {
                 "mpi: Open MPI, over TCP with messages of up to 1 MiB sent eagerly, or through shared memory with its defaults. Each process of one machine has a core of its own. It polls without sleeping. More processes than cores are not bound, and yield while they wait."
             }
             Self::Oikaze => {
-                "oikaze: oikaze perf collectives, with its defaults on one machine, bound to cores as mpi is."
+                "oikaze: oikaze perf collectives, with its defaults on one machine, bound to cores as mpi is, and with --seal crc over the wire."
             }
+            Self::Full => "oikaze-full: oikaze with the default seal, which encrypts.",
             Self::Model => {
                 "model: the plans of all nodes in a network of constant latency and bandwidth, whose links carry one message at a time."
             }
@@ -170,7 +178,7 @@ mod tests {
     fn only_the_model_is_simulated() {
         for system in ALL {
             assert_ne!(system.has(Mode::Simulated), system.has(Mode::Wire));
-            assert_eq!(system.has(Mode::Machine), system.has(Mode::Wire));
+            assert_eq!(system.has(Mode::Machine), system.has(Mode::Wire) && system != System::Full);
         }
     }
 }

@@ -310,7 +310,7 @@ impl Case {
     /// Returns `true` if the system has the case.
     pub const fn has(self, system: System) -> bool {
         match system {
-            System::Oikaze | System::OikazePages => true,
+            System::Oikaze | System::OikazeFull | System::OikazePages => true,
             // The page size makes no difference to what takes place in a few pages.
             System::OikazeSmall => self.is_app() || matches!(self, Self::Declare),
             System::OikazeC => matches!(self, Self::HimenoXs | Self::HimenoS | Self::HimenoM),

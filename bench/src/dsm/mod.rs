@@ -21,7 +21,7 @@ use self::case::{Case, Mode, Unit};
 use self::system::{ALL, Measurement, System, agree};
 use crate::error::Error;
 use crate::lab::{Lab, core_of_each};
-use crate::record::{OVERSUBSCRIBED, Record, median, table, write_lines};
+use crate::record::{OVERSUBSCRIBED, Record, median, table};
 use crate::suite::cores::Cores;
 use crate::suite::selection::Selection;
 use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
@@ -124,7 +124,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     for one in &series {
         one.system.prepare(one.what.case)?;
     }
-    warn_if_busy();
+    let before = warn_if_busy();
     let mut cores = Cores::new(run.selection.cores);
     {
         let lab = Lab::up(run.mode.place(run.selection.mtu))?;
@@ -135,7 +135,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         .filter(|one| one.failed.is_none())
         .filter_map(|one| one.record(run))
         .collect();
-    write_lines(&records, run.rounds.json.as_deref())?;
+    run.rounds.write(&records, before)?;
     print!("{}", table(&records, System::Mpi.name()));
     print!("{}", bounds::table(goals::goals(&records)));
     println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
@@ -262,19 +262,20 @@ mod tests {
             series(arguments).iter().map(each).collect()
         };
         let lu = ["--quick", "--case", "lu_1024"];
-        let systems = [("mpi", 1), ("mpi", 2), ("oikaze", 1), ("oikaze", 2), ("serial", 1)];
-        let expected = systems.map(|(system, nodes)| ("lu_1024", system, nodes));
+        let ours = [("oikaze-full", 2), ("oikaze", 1), ("oikaze", 2)];
+        let systems = [("mpi", 1), ("mpi", 2)].into_iter().chain(ours).chain([("serial", 1)]);
+        let expected: Vec<_> = systems.map(|(system, nodes)| ("lu_1024", system, nodes)).collect();
         assert_eq!(names(&lu), expected);
         let alone = ["--case", "himeno_xs", "--nodes", "1", "--system", "mpi,oikaze-plain"];
         assert_eq!(names(&alone), [("himeno_xs", "mpi", 1), ("himeno_xs", "oikaze-plain", 1)]);
         let barriers = ["--case", "barrier"];
-        let systems = ["mpi", "oikaze", "oikaze-message"];
+        let systems = ["mpi", "oikaze-full", "oikaze", "oikaze-message"];
         assert_eq!(names(&barriers), systems.map(|system| ("barrier", system, 2)));
         let updates = ["--quick", "--case", "barrier_update"];
         let of_mpi = |one: &&Series| one.system == System::Mpi;
         assert_eq!(series(&updates).iter().filter(of_mpi).count(), 3, "one for each size");
-        assert_eq!(series(&updates).len(), 3 + 3 * 3, "and three deliveries of Oikaze");
-        let fetches = [("fetch", "oikaze", 2), ("fetch", "oikaze-get", 2)];
+        assert_eq!(series(&updates).len(), 2 * 3 + 3 * 3, "and three deliveries of Oikaze");
+        let fetches = ["oikaze-full", "oikaze", "oikaze-get"].map(|system| ("fetch", system, 2));
         assert_eq!(names(&["--quick", "--case", "fetch"]), fetches);
         let here = ["--quick", "--mode", "machine", "--case", "heat_1024,fetch"];
         let systems = [("mpi", 1), ("mpi", 2), ("oikaze", 1), ("oikaze", 2)];

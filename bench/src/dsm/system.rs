@@ -15,6 +15,7 @@ use super::{mpi, plain};
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab};
 use crate::peers::oikaze;
+use crate::peers::oikaze::Seal;
 use crate::process::{alone, own_program};
 
 /// Time limit of one run.
@@ -25,6 +26,8 @@ named! {
     pub enum System {
         /// Oikaze, with guards that fetch ahead.
         Oikaze = "oikaze",
+        /// The same with the default seal, which encrypts.
+        OikazeFull = "oikaze-full",
         /// Oikaze, with plain loads and stores that fault.
         OikazePlain = "oikaze-plain",
         /// Oikaze from C, with plain pointers, by the programs of `bench/plain`.
@@ -46,8 +49,9 @@ named! {
 }
 
 /// All systems, the baseline first.
-pub const ALL: [System; 9] = [
+pub const ALL: [System; 10] = [
     System::Mpi,
+    System::OikazeFull,
     System::Oikaze,
     System::OikazePlain,
     System::OikazeC,
@@ -99,7 +103,7 @@ impl System {
     pub fn is_in(self, mode: Mode) -> bool {
         match self {
             Self::OikazeC | Self::OikazePages | Self::OikazeSmall => mode == Mode::Machine,
-            Self::OikazeGet | Self::OikazeMessage => mode != Mode::Machine,
+            Self::OikazeFull | Self::OikazeGet | Self::OikazeMessage => mode != Mode::Machine,
             _ => true,
         }
     }
@@ -156,7 +160,8 @@ impl System {
             }
             _ => {
                 let oikaze = oikaze::program()?;
-                let mut command = oikaze::job(lab, nodes as usize, LIMIT)?;
+                let seal = if self == Self::OikazeFull { Seal::Full } else { Seal::Crc };
+                let mut command = oikaze::job(lab, nodes as usize, LIMIT, seal)?;
                 command.arg("--");
                 command.envs(delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
                 let without = match self {
@@ -199,8 +204,9 @@ impl System {
                 "oikaze: guards over memory that all nodes map. Started by oikaze run with its defaults, each process on a core of its own."
             }
             Self::Oikaze => {
-                "oikaze: guards that fetch what they cover. Started by oikaze run with its defaults, one process on each host."
+                "oikaze: guards that fetch what they cover, with --seal crc. Started by oikaze run with its defaults, one process on each host."
             }
+            Self::OikazeFull => "oikaze-full: oikaze with the default seal, which encrypts.",
             Self::OikazePlain if matches!(mode, Mode::Machine) => {
                 "oikaze-plain: the same programs with --touch lazily: guards show copies, and what changed is stored when they end."
             }
@@ -325,10 +331,12 @@ mod tests {
     fn pages_are_compared_with_segments_where_there_are_segments() {
         let measured =
             |mode| -> Vec<System> { ALL.into_iter().filter(|system| system.is_in(mode)).collect() };
-        let all = [System::Mpi, System::Oikaze, System::OikazePlain];
+        let all = [System::Oikaze, System::OikazePlain];
         let machine = [System::OikazeC, System::OikazePages, System::OikazeSmall, System::Serial];
-        let machine = [&all[..], &machine].concat();
-        let wire = [&all[..], &[System::OikazeGet, System::OikazeMessage, System::Serial]].concat();
+        let machine = [&[System::Mpi], &all[..], &machine].concat();
+        let full = [System::Mpi, System::OikazeFull];
+        let wire =
+            [&full[..], &all, &[System::OikazeGet, System::OikazeMessage, System::Serial]].concat();
         assert_eq!(measured(Mode::Machine), machine);
         assert_eq!([measured(Mode::Wire), measured(Mode::Whole)], [wire.clone(), wire]);
     }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use self::pools::{Act, Pools};
 use crate::error::{Error, Tried};
-use crate::record::{Record, median, table, write_lines};
+use crate::record::{Record, median, table};
 use crate::suite::case::{KIB, MIB};
 use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
 use oikaze::memory::PageSize;
@@ -132,7 +132,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         )));
     }
     let sizes = run.sizes()?;
-    warn_if_busy();
+    let before = warn_if_busy();
     // Calibrates before the first walk, and with all cores.
     let _ = Placement::of_this_process().calibration();
     let _ = oikaze_os::cpu::pin_to_core(0);
@@ -146,7 +146,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
             records.extend(of_one_page_size(run, pages, &cases, &sizes)?);
         }
     }
-    write_lines(&records, run.rounds.json.as_deref())?;
+    run.rounds.write(&records, before)?;
     print!("{}", table(&records, "copy"));
     print!("{}", bounds::table(goals::goals(&records)));
     println!("\nWhat these figures are:\n- {}", machine());

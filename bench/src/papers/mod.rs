@@ -21,7 +21,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::error::{Error, Tried};
-use crate::record::{Record, write_lines};
+use crate::record::Record;
 use crate::suite::cores::Wanted;
 use crate::suite::surroundings::Surroundings;
 use crate::suite::{Rounds, warn_if_busy};
@@ -69,7 +69,7 @@ impl Deref for Measuring<'_> {
 type Measure = fn(&Measuring<'_>) -> Result<Vec<Record>, Error>;
 
 /// All figures: name and function.
-const FIGURES: [(&str, Measure); 16] = [
+const FIGURES: [(&str, Measure); 17] = [
     ("000-figure-3", paper_000::exchange),
     ("000-figure-5", paper_000_packets::throughput),
     ("000-figure-6", paper_000_packets::processor),
@@ -80,6 +80,7 @@ const FIGURES: [(&str, Measure); 16] = [
     ("001-double-buffering", paper_001::double_buffering),
     ("002-figure-5", paper_002::forms),
     ("003-figure-4", paper_003_detection::ends),
+    ("003-placement", paper_003_detection::placement),
     ("003-registration", paper_003_detection::registration),
     ("003-figure-5", paper_003::consecutive),
     ("004-figure-6", paper_004::throughput),
@@ -97,7 +98,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     if run.summary {
         return summary::write(&run.out);
     }
-    warn_if_busy();
+    let before = warn_if_busy();
     let wanted =
         |name: &str| run.figure.is_empty() || run.figure.iter().any(|figure| figure == name);
     let mut records = Vec::new();
@@ -105,5 +106,5 @@ pub fn bench(run: &Run) -> Result<(), Error> {
         records.extend(measure(&Measuring { run, before: Surroundings::now() })?);
     }
     summary::write(&run.out)?;
-    write_lines(&records, run.rounds.json.as_deref())
+    run.rounds.write(&records, before)
 }

@@ -10,7 +10,7 @@ use super::plot::{Line, Scale};
 use super::report::Figure;
 use crate::error::Error;
 use crate::placement::Extent;
-use crate::placement::cases::form::{CASE, MTU, RATES, measure};
+use crate::placement::cases::form::{CASE, MTU, QUICK_FORMS, RATES, measure, series};
 use crate::placement::collected::Collected;
 use crate::process::seal;
 use crate::record::Record;
@@ -38,6 +38,8 @@ const PANELS: [&[&str]; 3] = [
         BASE,
     ],
 ];
+/// The forms of a quick run fit into one panel.
+const QUICK_PANELS: [&[&str]; 1] = [&QUICK_FORMS];
 /// Form that the tables compare with: the kernel's.
 const BASE: &str = "udp d/d app 0,1";
 
@@ -56,29 +58,32 @@ pub fn forms(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
         Line { name: "2019, Linux", points: vec![(5.0 * KIB as f64, 93.0)] },
     ];
     let figures = [
-        ("002-figure-5", "links of 100 Mbit/s", then, select(&records, shaped, None)),
-        ("002-figure-5-unshaped", "unshaped links", Vec::new(), select(&records, unshaped, None)),
+        ("002-figure-5", "links of 100 Mbit/s", then, (shaped, 0)),
+        ("002-figure-5-unshaped", "unshaped links", Vec::new(), (unshaped, 0)),
         (
             "002-loaded",
             "a computing thread on each core, unshaped links",
             Vec::new(),
-            select(&records, unshaped, Some(1)),
+            (unshaped, 1),
         ),
     ];
     let mut found = Vec::new();
-    for (name, how, then_lines, records) in figures {
+    for (name, how, then_lines, (mode, threads)) in figures {
+        let records = select(&records, mode, (threads > 0).then_some(threads));
+        let of_figure: Vec<&String> =
+            notes.iter().filter(|note| note.contains(&series(mode, threads))).collect();
         let figure = Figure {
             name,
             title: "Paper 002, figure 5, measured again: 100 sends beside a second application",
             across: "bytes of a send",
             up: "ms",
             scale: Scale::Logarithmic,
-            now: now(how, &notes),
+            now: now(how, &of_figure),
             then: "AnT 12 ms at 1 KB and 56 ms at 5 KB, Linux 93 ms at 5 KB and faster than AnT at 1 and 3 KB; as the system's part grows, Linux's time grows and AnT's hardly does, the more so on loaded cores",
             then_machine: MACHINE,
             seal: Some(seal()),
             then_lines,
-            panels: &PANELS,
+            panels: if run.rounds.quick { &QUICK_PANELS } else { &PANELS },
             base: BASE,
         };
         let records: Vec<Record> =
@@ -92,10 +97,10 @@ pub fn forms(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
 }
 
 /// Describes the measurement.
-fn now(how: &str, notes: &[String]) -> String {
+fn now(how: &str, notes: &[&String]) -> String {
     let notes = notes.iter().map(|note| format!(" {note}.")).collect::<String>();
     format!(
-        "A host with two network cards and a receiving host at each (network namespaces, mtu {MTU}), {how}; 100 messages and an answer of application 1 while application 2 sends without end. c: concentrated, d: distributed, of applications / communication, with the cores (app: applications 1 and 2, eng: their engines). Two cores: both receivers share core 1 and sleep while nothing comes; engines have a nice value of -10. UDP: 64 KiB go as two datagrams.{notes}"
+        "A host with two network cards and a receiving host at each (network namespaces, mtu {MTU}), {how}; 100 messages and an answer of application 1 while application 2 sends without end. c: concentrated, d: distributed, of applications / communication, with the cores (app: applications 1 and 2, eng: their engines). Two cores: both receivers share core 1 and sleep while nothing comes; engines, and the servers that nodes start, have a nice value of -10. UDP: 64 KiB go as two datagrams.{notes}"
     )
 }
 
@@ -125,6 +130,6 @@ mod tests {
     fn every_form_is_drawn() {
         let drawn: BTreeSet<&str> = PANELS.iter().copied().flatten().copied().collect();
         assert_eq!(drawn, FORMS.iter().map(|form| form.system).collect());
-        assert!(PANELS.iter().all(|panel| panel.len() <= LINES_MAX));
+        assert!(PANELS.iter().chain(&QUICK_PANELS).all(|panel| panel.len() <= LINES_MAX));
     }
 }

@@ -13,7 +13,7 @@ use super::plot::Scale;
 use super::report::Figure;
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
-use crate::peers::oikaze::Oikaze;
+use crate::peers::oikaze::{Oikaze, Seal};
 use crate::peers::tcp::Tcp;
 use crate::peers::{Effort, System, only, udp};
 use crate::record::Record;
@@ -27,8 +27,8 @@ const QUICK_SIZES: [usize; 5] = [64, 256, 1024, 8192, 32_768];
 const PLACE: Place = Place::Wire { mtu: 1500, mode: WireMode::Wire };
 const SYSTEMS: [&str; 5] = ["tcp", "udp-sent", "udp-received", "oikaze", "oikaze-unchecked"];
 
-const WIND: Oikaze = Oikaze { seal: "crc", class: "unordered" };
-const WIND_UNCHECKED: Oikaze = Oikaze { seal: "header", class: "unordered" };
+const WIND: Oikaze = Oikaze { seal: Seal::Crc, class: "unordered" };
+const WIND_UNCHECKED: Oikaze = Oikaze { seal: Seal::Header, class: "unordered" };
 
 /// Measures the figure and draws it.
 ///
@@ -46,7 +46,7 @@ pub fn throughput(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
         ),
         then: "TCP highest nearly throughout; Wind about equal to UDP (received); UDP (sent) above UDP (received)",
         then_machine: "Pentium III, gigabit Ethernet, about 2002",
-        seal: Some(WIND.seal.to_owned()),
+        seal: Some(WIND.seal.word().to_owned()),
         then_lines: Vec::new(),
         panels: &[&SYSTEMS],
         base: "udp-received",

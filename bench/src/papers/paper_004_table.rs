@@ -13,10 +13,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Measuring;
-use super::report::today;
+use crate::date::today;
 use crate::dsm::program;
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
+use crate::page::wrapped;
 use crate::peers::oikaze;
 use crate::process::{alone, limited, seal};
 use crate::record::Record;
@@ -70,13 +71,18 @@ const ROWS: [Row; 4] = [
     },
 ];
 
-/// Columns of the table, and the purposes that each one counts. The last one counts all others.
-const GROUPS: [(&str, &[&str]); 5] = [
-    ("requests", &["fetch request"]),
-    ("pages and diffs", &["pages", "diff"]),
-    ("updates", &["update"]),
-    ("barriers", &["barrier"]),
-    ("others", &[]),
+/// Nodes that the table shows: the root of barriers, which also has an edge of Himeno's field, and
+/// one of the others, which most nodes resemble.
+const SHOWN: [(usize, &str); 2] = [(0, "0 (root)"), (3, "3")];
+
+/// Columns of the table, the purposes that each one counts, and the names of the records of the
+/// nodes in [`SHOWN`]. The last column counts all other purposes.
+const GROUPS: [(&str, &[&str], [&str; 2]); 5] = [
+    ("requests", &["fetch request"], ["requests", "requests, node 3"]),
+    ("pages and diffs", &["pages", "diff"], ["pages and diffs", "pages and diffs, node 3"]),
+    ("updates", &["update"], ["updates", "updates, node 3"]),
+    ("barriers", &["barrier"], ["barriers", "barriers, node 3"]),
+    ("others", &[], ["others", "others, node 3"]),
 ];
 
 /// Messages of one node, of one group of purposes.
@@ -97,46 +103,47 @@ pub fn messages(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
     // Holds the lock of the benches. The launcher makes the namespaces.
     let lab = Lab::up(Place::Here)?;
     let (mut records, mut rows) = (Vec::new(), Vec::new());
-    let mut text = String::from("| program | then: at most 256 B | then: bulk |");
-    for (group, _) in GROUPS {
+    let mut text = String::from("| program | then: at most 256 B | then: bulk | now: node |");
+    for (group, ..) in GROUPS {
         let _ = write!(text, " now: {group} |");
     }
-    let _ = writeln!(text, " now: sent |\n|{}", "---|".repeat(GROUPS.len() + 4));
+    let _ = writeln!(text, " now: sent |\n|{}", "---|".repeat(GROUPS.len() + 5));
     for row in ROWS.iter().filter(|row| row.is_quick || !run.rounds.quick) {
         eprintln!("{NAME}, {}", row.name);
-        let reports = reports(row, &run.out)?;
-        let node = reports
-            .first()
-            .ok_or_else(|| Error::new(format!("{} has no report of node 0", row.name)))?;
-        let counts = counts(node);
+        let mut reports = reports(row, &run.out)?;
+        reports.sort_by_key(|report| report["node"].as_u64());
         let (then, size) = row.bulk;
-        let _ = write!(text, "| {} | {} | {then} × {size} |", row.name, row.small);
-        for (count, (group, _)) in counts.iter().zip(GROUPS) {
-            let _ = write!(text, " {} + {} |", count.small, count.bulk);
-            let messages = (count.small + count.bulk) as f64;
-            records.push(Record {
-                bench: "papers",
-                case: NAME,
-                size: row.size,
-                system: group,
-                value: messages,
-                unit: "messages",
-                rounds: vec![messages],
-                nodes: Some(NODES),
-                ..Record::default()
-            });
-        }
-        let bytes: u64 = counts.iter().map(|count| count.bytes).sum();
-        let _ = writeln!(text, " {} KiB |", bytes >> 10);
-        let now: serde_json::Map<_, _> = counts
-            .iter()
-            .zip(GROUPS)
-            .map(|(count, (group, _))| {
+        let mut now = serde_json::Map::new();
+        for (at, (node, told)) in SHOWN.into_iter().enumerate() {
+            let report = reports
+                .get(node)
+                .ok_or_else(|| Error::new(format!("{} has no report of node {node}", row.name)))?;
+            let counts = counts(report);
+            let paper = [row.name, &row.small.to_string(), &format!("{then} × {size}")].join(" | ");
+            let _ = write!(text, "| {} | {told} |", if at == 0 { &paper } else { " | | " });
+            let mut of_node = serde_json::Map::new();
+            for (count, (group, _, systems)) in counts.iter().zip(GROUPS) {
                 let Count { small, bulk, bytes } = count;
+                let _ = write!(text, " {small} + {bulk} |");
                 let value = json!({ "at_most_256": small, "bulk": bulk, "bytes": bytes });
-                (group.to_owned(), value)
-            })
-            .collect();
+                of_node.insert(group.to_owned(), value);
+                let messages = (small + bulk) as f64;
+                records.push(Record {
+                    bench: "papers",
+                    case: NAME,
+                    size: row.size,
+                    system: systems[at],
+                    value: messages,
+                    unit: "messages",
+                    rounds: vec![messages],
+                    nodes: Some(NODES),
+                    ..Record::default()
+                });
+            }
+            let bytes: u64 = counts.iter().map(|count| count.bytes).sum();
+            let _ = writeln!(text, " {} KiB |", bytes >> 10);
+            now.insert(format!("node {node}"), Value::Object(of_node));
+        }
         rows.push(json!({
             "program": row.name,
             "then": { "at_most_256": row.small, "bulk": then, "bulk_size": size },
@@ -153,12 +160,14 @@ pub fn messages(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
 fn save(run: &Measuring<'_>, rows: &[Value], text: &str) -> Result<(), Error> {
     let (date, machine) = (today(), machine());
     let now = format!(
-        "Messages that node 0 of {NODES} sends, by oikaze run --stats; each node in a network namespace of its own. The size is that of the body. Each cell: those of at most 256 B + the larger ones. Requests ask for pages. Updates are pages or rows that go to their readers unasked. Barriers are arrivals and ends, which tell who wrote what."
+        "Messages that a node of {NODES} sends, by oikaze run --stats and with the seal {}; each node in a network namespace of its own. Node 0 is the root of barriers and has an edge of Himeno's field; node 3 has a node on either side, as the numbers of halos in the paper tell. The size is that of the body. Each cell: those of at most 256 B + the larger ones. Requests ask for pages. Updates are pages or rows that go to their readers unasked. Barriers are arrivals and ends, which tell who wrote what.",
+        seal()
     );
     let all = json!({ "table": NAME, "date": date, "machine": machine, "now": now, "rows": rows });
     let data = serde_json::to_string_pretty(&all)
         .map_err(|why| Error::new(format!("writing JSON: {why}")))?;
-    let told = wrapped(&format!("Then: Fagus over UDP, about 2002. Now ({date}): {now}"));
+    let told = format!("Then: Fagus over UDP, about 2002. Now ({date}): {now}");
+    let told = wrapped(&told, 100).join("\n");
     let page = format!("# Paper 004, table 2, counted again\n\n{text}\n{told}\n");
     println!("{text}");
     for (ending, text) in [("json", data + "\n"), ("md", page)] {
@@ -168,23 +177,6 @@ fn save(run: &Measuring<'_>, rows: &[Value], text: &str) -> Result<(), Error> {
         println!("{}", file.display());
     }
     Ok(())
-}
-
-/// Breaks text into lines of at most 100 characters.
-fn wrapped(text: &str) -> String {
-    let (mut lines, mut length) = (String::new(), 0);
-    for word in text.split(' ') {
-        let with_word = length + 1 + word.chars().count();
-        let (gap, new) = match length {
-            0 => ("", with_word - 1),
-            _ if with_word <= 100 => (" ", with_word),
-            _ => ("\n", word.chars().count()),
-        };
-        lines.push_str(gap);
-        lines.push_str(word);
-        length = new;
-    }
-    lines
 }
 
 /// Runs a program, and returns the reports of its nodes.
@@ -214,7 +206,7 @@ fn counts(report: &Value) -> [Count; GROUPS.len()] {
     let purposes = report["purposes"].as_object();
     let mut sums = [Count::default(); GROUPS.len()];
     for (purpose, counts) in purposes.into_iter().flatten() {
-        let group = GROUPS.iter().position(|(_, names)| names.contains(&purpose.as_str()));
+        let group = GROUPS.iter().position(|(_, names, _)| names.contains(&purpose.as_str()));
         let Some(sum) = sums.get_mut(group.unwrap_or(GROUPS.len() - 1)) else { continue };
         let of = |what: &str| {
             let classes = counts[what].as_array();
@@ -255,17 +247,9 @@ mod tests {
     #[test]
     fn names_of_purposes_exist() {
         let all = oikaze_protocol::traffic::MessagePurpose::ALL.map(|purpose| purpose.name());
-        for (_, names) in GROUPS {
+        for (_, names, _) in GROUPS {
             assert!(names.iter().all(|name| all.contains(name)), "{names:?}");
         }
-    }
-
-    #[test]
-    fn long_lines_are_broken_between_words() {
-        let text = "word ".repeat(50) + "end";
-        let wrapped = wrapped(&text);
-        assert!(wrapped.lines().count() == 3 && wrapped.lines().all(|line| line.len() <= 100));
-        assert_eq!(wrapped.replace('\n', " "), text);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 use crate::error::Error;
+use crate::page::wrapped;
 
 /// Maximum number of lines that can be told apart in one panel.
 pub const LINES_MAX: usize = 6;
@@ -97,7 +98,8 @@ impl Plot {
     }
 
     fn draw<'s>(&self, svg: &'s mut String) -> Result<(), Box<dyn std::error::Error + 's>> {
-        let notes: Vec<String> = self.notes.iter().flat_map(|note| wrapped(note)).collect();
+        let notes: Vec<String> =
+            self.notes.iter().flat_map(|note| wrapped(note, NOTE_LETTERS)).collect();
         let panels = PANEL * self.panels.len() as u32;
         let height = TITLE + panels + NOTE * (notes.len() as u32 + 1);
         let root = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
@@ -107,8 +109,9 @@ impl Plot {
         let (drawn, below) = below.split_vertically(panels);
         let axes = Axes::of(&self.panels, self.scale);
         let areas = drawn.split_evenly((self.panels.len().max(1), 1));
+        let names = self.panels.iter().flat_map(Panel::names);
+        let names = names.map(|name| name.chars().count()).max().unwrap_or(0) as u32;
         for (panel, area) in self.panels.iter().zip(&areas) {
-            let names = panel.names().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
             let (chart, legend) = area.split_horizontally(WIDTH - KEY - LETTER * names);
             let up = axes.up.clone();
             match self.scale {
@@ -146,7 +149,7 @@ impl Plot {
             .light_line_style(TRANSPARENT)
             .x_labels(24)
             .x_desc(self.across)
-            .y_desc(self.up)
+            .y_desc(if self.up == "us" { "µs" } else { self.up })
             .x_label_formatter(&|size| size_text(*size))
             .y_label_formatter(&|value| value_text(*value))
             .label_style(("sans-serif", 14).into_font().color(&TEXT))
@@ -154,11 +157,11 @@ impl Plot {
         for (measured, colour) in panel.lines.iter().zip(COLOURS) {
             let points = || measured.line.points.iter().copied();
             chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
-            // A bar has a circle at its point.
             let bars = points().zip(&measured.spread).map(|((x, y), (least, most))| {
                 ErrorBar::new_vertical(x, *least, y, *most, colour.stroke_width(1), 7)
             });
             chart.draw_series(bars)?;
+            chart.draw_series(points().map(|at| Circle::new(at, 3, colour.filled())))?;
         }
         let colours = COLOURS.into_iter().skip(panel.lines.len());
         for (line, colour) in panel.then_lines.iter().zip(colours) {
@@ -257,26 +260,6 @@ fn value_text(value: f64) -> String {
     format!("{rounded}")
 }
 
-/// Wraps a text between words.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        if lines
-            .last()
-            .is_some_and(|line| !line.is_empty() && line.len() + word.len() >= NOTE_LETTERS)
-        {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,8 +307,8 @@ mod tests {
             assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
             assert!(svg.contains("a &lt; b") && svg.contains("t &amp; u"), "{svg}");
             assert!(svg.contains("a very long name of then") && svg.contains("1K"), "{svg}");
-            // Four points, and a circle in each of three keys.
-            assert_eq!(svg.matches("<circle").count(), 7);
+            // A dot and the bar's circle at each of three points, one old point, and three keys.
+            assert_eq!(svg.matches("<circle").count(), 10);
         }
     }
 

@@ -90,30 +90,31 @@ pub trait System {
 }
 
 /// Systems that are measured between two hosts, floors first.
-pub const WIRE: [&dyn System; 8] = [
+pub const WIRE: [&dyn System; 9] = [
     &floor::Floor { checked: false },
     &floor::Floor { checked: true },
     &tcp::Tcp,
     &ucx::Ucx::TCP,
     &ofi::Ofi::TCP,
     &ofi::Ofi::UDP,
-    &oikaze::Oikaze { seal: "crc", class: "ordered" },
-    &oikaze::Oikaze { seal: "header", class: "ordered" },
+    &oikaze::Oikaze { seal: oikaze::Seal::Full, class: "ordered" },
+    &oikaze::Oikaze { seal: oikaze::Seal::Crc, class: "ordered" },
+    &oikaze::Oikaze { seal: oikaze::Seal::Header, class: "ordered" },
 ];
 
 /// Systems that are measured between two processes of one machine.
 pub const HERE: [&dyn System; 2] =
-    [&ucx::Ucx::SHARED, &oikaze::Oikaze { seal: "crc", class: "ordered" }];
+    [&ucx::Ucx::SHARED, &oikaze::Oikaze { seal: oikaze::Seal::Crc, class: "ordered" }];
 
 /// Ways to protect what travels between two hosts, and none.
 pub const SEALED: [&dyn System; 7] = [
     &tcp::Tcp,
     &quic::Quic,
     &wireguard::WireGuard,
-    &oikaze::Oikaze { seal: "header", class: "ordered" },
-    &oikaze::Oikaze { seal: "crc", class: "ordered" },
-    &oikaze::Oikaze { seal: "integrity", class: "ordered" },
-    &oikaze::Oikaze { seal: "full", class: "ordered" },
+    &oikaze::Oikaze { seal: oikaze::Seal::Header, class: "ordered" },
+    &oikaze::Oikaze { seal: oikaze::Seal::Crc, class: "ordered" },
+    &oikaze::Oikaze { seal: oikaze::Seal::Integrity, class: "ordered" },
+    &oikaze::Oikaze { seal: oikaze::Seal::Full, class: "ordered" },
 ];
 
 /// Returns the names of all systems.

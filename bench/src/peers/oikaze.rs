@@ -13,17 +13,41 @@ use serde::Deserialize;
 use super::{Effort, Found, System, only};
 use crate::error::Error;
 use crate::lab::{CLIENT, Lab, Place, SERVER, core_of_each, remote_shell};
-use crate::process::{alone, during, limited, own_program, seal};
+use crate::process::{alone, during, limited, own_program};
 use crate::suite::case::{Case, Figure, Test};
 use crate::wind::flood;
 
 /// Time limit of a measurement.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Protection of datagrams. The name of a system tells it in all benches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// AES-128-GCM, the default of users: `oikaze-full`.
+    Full,
+    /// AES-128-GMAC over everything: `oikaze-integrity`.
+    Integrity,
+    /// CRC32C end to end: `oikaze`, because most peers encrypt nothing.
+    Crc,
+    /// Checksum of headers only: `oikaze-unchecked`.
+    Header,
+}
+
+impl Seal {
+    /// Returns the word of `oikaze run --seal`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Integrity => "integrity",
+            Self::Crc => "crc",
+            Self::Header => "header",
+        }
+    }
+}
+
 /// Oikaze as a measured system.
 pub struct Oikaze {
-    /// Protection of datagrams, as `oikaze run --seal` names it.
-    pub seal: &'static str,
+    pub seal: Seal,
     /// Class of the messages.
     pub class: &'static str,
 }
@@ -154,10 +178,10 @@ fn figures(test: Test, line: &Line) -> Option<Found> {
 impl System for Oikaze {
     fn name(&self) -> &'static str {
         match self.seal {
-            "full" => "oikaze-full",
-            "integrity" => "oikaze-integrity",
-            "header" => "oikaze-unchecked",
-            _ => "oikaze",
+            Seal::Full => "oikaze-full",
+            Seal::Integrity => "oikaze-integrity",
+            Seal::Crc => "oikaze",
+            Seal::Header => "oikaze-unchecked",
         }
     }
 
@@ -173,7 +197,7 @@ impl System for Oikaze {
 
     fn is_quick(&self, case: Case) -> bool {
         // Without checksums, a quick bench measures only bulk, whose checksums take time.
-        self.seal != "header"
+        self.seal != Seal::Header
             || matches!(
                 case.test,
                 Test::PutBandwidth
@@ -194,14 +218,14 @@ impl System for Oikaze {
 
     fn note(&self) -> Option<&'static str> {
         Some(match self.seal {
-            "crc" => {
+            Seal::Crc => {
                 "oikaze: CRC32C end to end. Bandwidth over 512 MiB of memory walked through (in shm: one buffer, as its peer's); messages of 16 MiB at most. Run as root, it takes and sends small datagrams past the kernel's IP, which no peer does (OIKAZE_WITHOUT=tcx: by the sockets). Latencies are less what a look at the clock takes (some 25 ns of a round trip); ucx_perftest's hold its own, quicker one (11 ns)."
             }
-            "header" => {
+            Seal::Header => {
                 "oikaze-unchecked: checksum of headers only, as TCP on a network card that computes its own."
             }
-            "integrity" => "oikaze-integrity: AES-128-GMAC over everything.",
-            _ => "oikaze-full: AES-128-GCM, the default of users.",
+            Seal::Integrity => "oikaze-integrity: AES-128-GMAC over everything.",
+            Seal::Full => "oikaze-full: AES-128-GCM, the default of users.",
         })
     }
 }
@@ -224,13 +248,15 @@ fn launcher_on(lab: &Lab, hosts: &[&str], limit: Duration, seal: &str) -> Result
 }
 
 /// Returns the launcher of a job at the lab's place, up to the option `--`: on the first hosts of a
-/// wire, one node each, or on this machine ([`launcher_here`]).
+/// wire, one node each, or on this machine ([`launcher_here`]), where nothing is sealed.
 ///
 /// # Errors
 /// The command is not built, or the wire has fewer hosts.
-pub fn job(lab: &Lab, nodes: usize, limit: Duration) -> Result<Command, Error> {
+pub fn job(lab: &Lab, nodes: usize, limit: Duration, seal: Seal) -> Result<Command, Error> {
     match lab.place {
-        Place::Wire { .. } => launcher_on(lab, &lab.place.first_addresses(nodes)?, limit, &seal()),
+        Place::Wire { .. } => {
+            launcher_on(lab, &lab.place.first_addresses(nodes)?, limit, seal.word())
+        }
         Place::Here => launcher_here(nodes, limit),
     }
 }
@@ -258,7 +284,7 @@ impl Oikaze {
         effort: Effort,
         environment: &[(&str, &str)],
     ) -> Result<Found, Error> {
-        let mut command = launcher(lab, LIMIT, self.seal)?;
+        let mut command = launcher(lab, LIMIT, self.seal.word())?;
         command.envs(environment.iter().copied()).arg("--").arg(program()?);
         command.args(arguments(case, effort, self.class));
         if lab.place == Place::Here {

@@ -105,7 +105,8 @@ pub fn reason(why: &Error) -> String {
     let text = why.to_string();
     let said = text.rsplit_once("\" failed (").map_or(text.as_str(), |(_, said)| said).trim();
     let own = said.split_once("bench: ").map_or(said, |(_, own)| own);
-    own.lines().next().unwrap_or(own).trim().to_owned()
+    let first = own.lines().next().unwrap_or(own).trim();
+    first.strip_suffix(" Tried:").unwrap_or(first).to_owned()
 }
 
 #[cfg(test)]
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(of(why), "joining the job: no server");
         let why =
             "\"oikaze\" \"run\" failed (1): oikaze: a note\nbench: no way. Tried:\n  from  to";
-        assert_eq!(of(why), "no way. Tried:");
+        assert_eq!(of(why), "no way.");
         assert_eq!(of("timed out"), "timed out");
     }
 

@@ -31,7 +31,7 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
         let what = format!("caller's processor time, put of 8 KiB / UDP send, {system}, %");
         goals.push((what, ratio, Bound::AtMost(3.4)));
     }
-    let adaptive = (of("detect", 8, "in place, adaptive"), of("detect", 8, "in place, spin"));
+    let adaptive = (of("detect", 8, "adaptive"), of("detect", 8, "spin"));
     goals.push((
         "latency 8 B, adaptive / spin, inline".into(),
         Found::ratio(adaptive),
@@ -39,7 +39,7 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
     ));
     for (mode, bound) in [("thread", 0.5), ("process", 1.0)] {
         let adaptive = of("detect", 8, &format!("{mode} adaptive"));
-        let more = Found::difference((adaptive, of("detect", 8, "in place, adaptive")));
+        let more = Found::difference((adaptive, of("detect", 8, "adaptive")));
         goals.push((
             format!("latency 8 B, {mode} − inline, µs (one core a side)"),
             more,

@@ -22,6 +22,7 @@ use self::modes::Mode;
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
 use crate::record::{table, write_lines};
+use crate::suite::surroundings::Conditions;
 use crate::suite::{goals as bounds, machine, warn_if_busy};
 
 /// Wire of all cases that need one, but `form`.
@@ -84,7 +85,7 @@ pub struct Extent {
 /// The user is not root; nothing could be measured; a file cannot be written.
 pub fn bench(run: &Run) -> Result<(), Error> {
     programs::present()?;
-    warn_if_busy();
+    let before = warn_if_busy();
     let rounds = run.rounds.unwrap_or(ROUNDS[usize::from(!run.quick)]);
     let extent = Extent { quick: run.quick, rounds };
     let wanted = |part: &Part| run.case.is_empty() || run.case.contains(part);
@@ -110,7 +111,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     if records.is_empty() {
         return Err(Error::new(format!("nothing could be measured: {}", notes.join("; "))));
     }
-    write_lines(&records, run.json.as_deref())?;
+    write_lines(&records, &Conditions::since(before, run.quick), run.json.as_deref())?;
     print!("{}", table(&records, "udp"));
     fits.iter().for_each(|fit| println!("{fit}"));
     print!("{}", bounds::table(goals::goals(&records)));

@@ -14,9 +14,9 @@ use serde_json::Value;
 use crate::dsm::mpi;
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
-use crate::peers::oikaze;
+use crate::peers::oikaze::{self, Seal};
 use crate::process::alone;
-use crate::record::{Record, median, table, write_lines};
+use crate::record::{Record, median, table};
 use crate::suite::cores::Cores;
 use crate::suite::goals::{self, Bound, Found, Goal};
 use crate::suite::selection::Selection;
@@ -81,12 +81,14 @@ named! {
         Oikaze = "oikaze",
         /// Oikaze from Python.
         Python = "oikaze-python",
+        /// Oikaze from Python with the default seal, which encrypts.
+        PythonFull = "oikaze-python-full",
         /// Open MPI from Python.
         Mpi4py = "mpi4py",
     }
 }
 
-const ALL: [System; 3] = [System::Oikaze, System::Python, System::Mpi4py];
+const ALL: [System; 4] = [System::Oikaze, System::PythonFull, System::Python, System::Mpi4py];
 
 /// Program that measures a case, with its iterations in a quick bench and in a full one.
 enum Program {
@@ -141,6 +143,8 @@ impl System {
     fn has(self, case: Case) -> bool {
         match self {
             Self::Python => true,
+            // Processes of one machine seal nothing.
+            Self::PythonFull => !case.is_here(),
             Self::Oikaze => !matches!(case.program(), Program::Himeno { .. }),
             Self::Mpi4py => !matches!(case.program(), Program::Latency),
         }
@@ -151,6 +155,9 @@ impl System {
             Self::Oikaze => "oikaze: oikaze perf, half a round trip; oikaze perf collectives.",
             Self::Python => {
                 "oikaze-python: bench/python, half a round trip; Himeno with guards over shared arrays; collectives of a number and of arrays of NumPy."
+            }
+            Self::PythonFull => {
+                "oikaze-python-full: oikaze-python with the default seal; the others have --seal crc."
             }
             Self::Mpi4py => {
                 "mpi4py: Open MPI over TCP, with an exchange of halos (Sendrecv); collectives through shared memory, of a pickled number (allreduce) and of buffers (Allreduce, Bcast, Allgather)."
@@ -165,7 +172,7 @@ impl System {
     fn prepare(self) -> Result<(), Error> {
         match self {
             Self::Oikaze => oikaze::program().map(drop),
-            Self::Python => interpreter().map(drop),
+            Self::Python | Self::PythonFull => interpreter().map(drop),
             Self::Mpi4py => {
                 mpi::installed(mpi::LAUNCHER)?;
                 let mut import = Command::new(interpreter()?);
@@ -229,7 +236,8 @@ impl System {
         if self == Self::Mpi4py {
             return mpi::launcher(lab, NODES, LIMIT);
         }
-        let mut command = oikaze::job(lab, NODES, LIMIT)?;
+        let seal = if self == Self::PythonFull { Seal::Full } else { Seal::Crc };
+        let mut command = oikaze::job(lab, NODES, LIMIT, seal)?;
         command.arg("--");
         Ok(command)
     }
@@ -282,7 +290,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     for system in ALL.iter().filter(|it| series.iter().any(|one| one.system == **it)) {
         system.prepare()?;
     }
-    warn_if_busy();
+    let before = warn_if_busy();
     let mut cores = Cores::new(run.selection.cores);
     for place in [Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire }, Place::Here] {
         let is_at = |one: &Series| one.case.is_here() == (place == Place::Here);
@@ -298,7 +306,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     }
     let records: Vec<Record> =
         series.iter().filter_map(|one| one.record(run.selection.mtu)).collect();
-    write_lines(&records, run.rounds.json.as_deref())?;
+    run.rounds.write(&records, before)?;
     print!("{}", table(&records, System::Oikaze.name()));
     print!("{}", goals::table(goals(&records)));
     println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
@@ -380,7 +388,7 @@ mod tests {
     fn every_case_has_systems_to_compare() {
         for &case in Case::value_variants() {
             let systems = ALL.iter().filter(|system| system.has(case)).count();
-            assert_eq!(systems, if case.is_here() { 3 } else { 2 }, "{}", case.name());
+            assert_eq!(systems, 3, "{}", case.name());
         }
     }
 

@@ -1,14 +1,18 @@
 //! A socket between the two hosts of the lab, which polls or sleeps while nothing comes.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
+use oikaze_os::net::packet_socket;
+use rustix::fd::OwnedFd;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg, sockopt,
+};
 
 use super::Protocol;
 use crate::error::{Error, Tried};
-use crate::lab::{ADDRESSES, CLIENT};
+use crate::lab::{ADDRESSES, CARDS, CLIENT, DEVICES};
 use crate::process::say_ready;
 
 const PORT: u16 = 7103;
@@ -23,9 +27,21 @@ const READ: usize = 256 << 10;
 pub enum Channel {
     Udp(UdpSocket),
     Tcp(TcpStream),
+    Packet(Frames),
 }
 
-/// Connects one end. The server says that it is ready.
+/// Packet socket, and the header of all frames to the other host.
+pub struct Frames {
+    socket: OwnedFd,
+    header: [u8; HEADER],
+}
+
+/// Bytes of the header of an Ethernet frame.
+const HEADER: usize = 14;
+/// Protocol of the frames, of those for experiments (IEEE 802, `ETH_P_802_EX1`).
+const ETHER_TYPE: u16 = 0x88b5;
+
+/// Connects one end. A packet socket polls. The server says that it is ready.
 ///
 /// # Errors
 /// A socket operation fails.
@@ -41,6 +57,25 @@ pub fn connect(protocol: Protocol, host: usize, block: bool) -> Result<Channel, 
                 say_ready()?;
             }
             Channel::Udp(socket)
+        }
+        Protocol::Packet => {
+            let file = format!("/sys/class/net/{}/ifindex", DEVICES[host]);
+            let index = std::fs::read_to_string(&file).tried(format!("reading {file}"))?;
+            let index = index.trim().parse().map_err(|_| Error::new(format!("{file}: {index}")))?;
+            let socket = packet_socket(index, ETHER_TYPE).tried("opening a packet socket")?;
+            sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
+                .tried("enlarging the receive buffer (needs root)")?;
+            let mut header = [0; HEADER];
+            let ([to, from], [high, low]) =
+                ([CARDS[1 - host], CARDS[host]], ETHER_TYPE.to_be_bytes());
+            header
+                .iter_mut()
+                .zip(to.into_iter().chain(from).chain([high, low]))
+                .for_each(|(byte, value)| *byte = value);
+            if host != CLIENT {
+                say_ready()?;
+            }
+            Channel::Packet(Frames { socket, header })
         }
         Protocol::Tcp if host == CLIENT => {
             Channel::Tcp(TcpStream::connect((other, PORT)).tried("connecting")?)
@@ -62,6 +97,8 @@ impl Channel {
                 socket.set_nonblocking(!block)?;
                 socket.set_read_timeout(Some(PATIENCE))
             }
+            Channel::Packet(_) if block => Err(ErrorKind::Unsupported.into()),
+            Channel::Packet(_) => Ok(()),
             Channel::Tcp(socket) => {
                 socket.set_nodelay(true)?;
                 socket.set_nonblocking(!block)?;
@@ -70,7 +107,7 @@ impl Channel {
         }
     }
 
-    /// Sends all bytes, over UDP as one datagram.
+    /// Sends all bytes, over UDP as one datagram, and as one frame.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let mut done = 0;
         poll("sending", || {
@@ -78,13 +115,18 @@ impl Channel {
                 done += match self {
                     Channel::Udp(socket) => socket.send(bytes)?,
                     Channel::Tcp(socket) => socket.write(&bytes[done..])?,
+                    Channel::Packet(Frames { socket, header }) => {
+                        let parts = [IoSlice::new(header), IoSlice::new(bytes)];
+                        let mut none = SendAncillaryBuffer::default();
+                        sendmsg(socket, &parts, &mut none, SendFlags::empty())? - HEADER
+                    }
                 };
             }
             Ok(())
         })
     }
 
-    /// Fills the buffer, over UDP with one datagram.
+    /// Fills the buffer, over UDP with one datagram, or with one frame.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Error> {
         let mut done = 0;
         poll("receiving", || {
@@ -94,6 +136,17 @@ impl Channel {
                         len if len == buffer.len() => len,
                         _ => return Err(ErrorKind::InvalidData.into()),
                     },
+                    Channel::Packet(Frames { socket, .. }) => {
+                        let mut header = [0; HEADER];
+                        let whole = HEADER + buffer.len();
+                        let parts = [IoSliceMut::new(&mut header), IoSliceMut::new(buffer)];
+                        let mut none = RecvAncillaryBuffer::default();
+                        let found = recvmsg(socket, &mut { parts }, &mut none, RecvFlags::TRUNC)?;
+                        match found.bytes {
+                            len if len == whole => len - HEADER,
+                            _ => return Err(ErrorKind::InvalidData.into()),
+                        }
+                    }
                     Channel::Tcp(socket) => match socket.read(&mut buffer[done..])? {
                         0 => return Err(ErrorKind::UnexpectedEof.into()),
                         len => len,
@@ -107,14 +160,14 @@ impl Channel {
     /// Tells the peer that nothing more comes, over TCP.
     pub fn end_sending(&self) -> Result<(), Error> {
         match self {
-            Channel::Udp(_) => Err(Error::new("UDP has no end")),
+            Channel::Udp(_) | Channel::Packet(_) => Err(Error::new("only a stream has an end")),
             Channel::Tcp(socket) => socket.shutdown(Shutdown::Write).tried("ending the stream"),
         }
     }
 
     /// Receives until the peer ends its stream, over TCP.
     pub fn receive_to_end(&mut self) -> Result<(), Error> {
-        let Channel::Tcp(socket) = self else { return Err(Error::new("UDP has no end")) };
+        let Channel::Tcp(socket) = self else { return Err(Error::new("only a stream has an end")) };
         let mut buffer = vec![0; READ];
         poll("receiving", || {
             while socket.read(&mut buffer)? > 0 {}

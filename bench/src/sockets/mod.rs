@@ -19,6 +19,8 @@ use crate::node::{burst, load, post, tell, wake};
 pub enum Protocol {
     Udp,
     Tcp,
+    /// Ethernet frames by a packet socket, as paper 000 measured Linux. It never sleeps.
+    Packet,
 }
 
 /// Settings of a socket, with those of the measurement.

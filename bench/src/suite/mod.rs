@@ -16,6 +16,8 @@ use clap::builder::PossibleValuesParser;
 use self::case::{Case, Choice, Figure, chosen};
 use self::cores::{Cores, Wanted};
 use self::goals::{Figures, Goal};
+pub use self::surroundings::machine;
+use self::surroundings::{BUSY, Conditions, Surroundings};
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
 use crate::peers::{Effort, System};
@@ -50,6 +52,14 @@ pub struct Rounds {
 }
 
 impl Rounds {
+    /// Writes the records of a bench, whose surroundings were these before it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, records: &[Record], before: Surroundings) -> Result<(), Error> {
+        write_lines(records, &Conditions::since(before, self.quick), self.json.as_deref())
+    }
+
     /// Runs all rounds in one place, and tells the user of each. `round` gets its number.
     pub fn run(&self, place: Place, mut round: impl FnMut(u32)) {
         let begun = Instant::now();
@@ -152,7 +162,7 @@ impl Suite {
     fn bench(&self, run: &Run, places: &[Place]) -> Result<(), Error> {
         let systems = run.systems(self);
         systems.iter().try_for_each(|system| system.present())?;
-        warn_if_busy();
+        let before = warn_if_busy();
         let (mut records, mut failures) = (Vec::new(), Vec::new());
         let mut cores = Cores::new(run.cores);
         for &place in places {
@@ -172,7 +182,7 @@ impl Suite {
         if records.is_empty() && failures.is_empty() {
             return Err(Error::new("none of these systems has such a case; `--help` lists both"));
         }
-        write_lines(&records, run.rounds.json.as_deref())?;
+        run.rounds.write(&records, before)?;
         print!("{}", table(&records, self.floor));
         print!("{}", goals::table((self.goals)(&Figures(&records))));
         println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
@@ -233,36 +243,14 @@ impl Suite {
     }
 }
 
-/// Describes the machine of the measurement.
-pub fn machine() -> String {
-    let file = |path: &str| {
-        std::fs::read_to_string(path)
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_else(|_| "unknown".into())
-    };
-    let cpus = file("/proc/cpuinfo");
-    let model = cpus
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
-        .map_or("unknown", |pair| pair.1);
-    let (kernel, control) =
-        (file("/proc/sys/kernel/osrelease"), file("/proc/sys/net/ipv4/tcp_congestion_control"));
-    format!(
-        "Processor {model}, Linux {kernel}, one core for each host; the kernel's TCP uses {control}."
-    )
-}
-
-/// Warns if other processes run, because the systems need both cores for themselves.
-pub fn warn_if_busy() {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    if let Some(load) = load
-        .split_whitespace()
-        .next()
-        .and_then(|load| load.parse::<f32>().ok())
-        .filter(|&load| load > 0.5)
-    {
+/// Returns the state of the machine. Warns if other processes run, because the systems need both
+/// cores for themselves.
+pub fn warn_if_busy() -> Surroundings {
+    let before = Surroundings::now();
+    if let Some(load) = before.load.filter(|&load| load > BUSY) {
         eprintln!("warning: the machine is busy (load {load}); the figures will be worth little");
     }
+    before
 }
 
 /// One system's part in one case, over all rounds.

@@ -33,7 +33,8 @@ pub const MTU: u16 = 1500;
 const LIMIT: Duration = Duration::from_secs(40);
 /// Name of the case.
 pub const CASE: &str = "form";
-/// Priority of communication over applications, as in the paper.
+/// Priority of communication over applications, as in the paper. Engines have it, and servers that
+/// nodes start.
 const PRIORITY: &str = "nice:-10";
 
 /// Owner of the communication of an application.
@@ -58,7 +59,7 @@ pub struct Form {
 }
 
 /// All forms that fit on two cores. Application 2 and the receivers share these cores, too.
-pub const FORMS: [Form; 15] = [
+pub static FORMS: [Form; 15] = [
     Form {
         system: "thread c/c app 0,0 eng 0,0",
         applications: [0, 0],
@@ -120,6 +121,22 @@ pub const FORMS: [Form; 15] = [
     Form { system: "udp d/d app 0,1", applications: [0, 1], owner: Owner::Kernel },
 ];
 
+/// Forms of a quick run: each owner with both applications apart, one server for both, and both
+/// over UDP on one core.
+pub const QUICK_FORMS: [&str; 6] = [
+    "inline d/d app 0,1",
+    "thread d/d app 0,1 eng 1,0",
+    "process d/c app 0,1 eng 1,1",
+    "process d/d app 0,1 eng 0,1",
+    "udp c/c app 0,0",
+    "udp d/d app 0,1",
+];
+
+/// Returns the forms of a quick run, or all.
+fn forms(quick: bool) -> impl Iterator<Item = &'static Form> {
+    FORMS.iter().filter(move |form| !quick || QUICK_FORMS.contains(&form.system))
+}
+
 /// Rate of the links, as the records name it.
 pub const RATES: [(&str, Option<&str>); 2] = [("100 Mbit/s", Some("100mbit")), ("unshaped", None)];
 
@@ -148,7 +165,7 @@ pub fn measure(extent: Extent, all: &mut Collected) -> Result<(), Error> {
 fn round_of(fork: &Fork, mode: &'static str, extent: Extent, all: &mut Collected) {
     let sizes: &[usize] = if extent.quick { &QUICK_SIZES } else { &SIZES };
     for &size in sizes {
-        FORMS.iter().for_each(|form| measured(fork, form, (size, mode, 0), extent, all));
+        forms(extent.quick).for_each(|form| measured(fork, form, (size, mode, 0), extent, all));
     }
     // The claim about loaded cores, where no link is the bottleneck.
     if mode != RATES[1].0 {
@@ -160,9 +177,14 @@ fn round_of(fork: &Fork, mode: &'static str, extent: Extent, all: &mut Collected
     };
     let sizes = if extent.quick { &LOADED_SIZES[..1] } else { &LOADED_SIZES };
     for &size in sizes {
-        FORMS.iter().for_each(|form| measured(fork, form, (size, mode, 1), extent, all));
+        forms(extent.quick).for_each(|form| measured(fork, form, (size, mode, 1), extent, all));
     }
     drop(busy);
+}
+
+/// Names what one picture of the paper's figure shows, as the notes on it begin.
+pub fn series(mode: &str, threads: u32) -> String {
+    format!("{CASE}, {mode}, {threads} computing threads")
 }
 
 /// Measures one form, and once more if that fails: UDP may lose a datagram.
@@ -183,7 +205,8 @@ fn measured(
         ..Key::new(CASE, size, form.system, "ms")
     };
     let found = found.and_then(|values| Ok(vec![(key, values.get("turn")?)]));
-    all.add_all(&format!("{CASE}, {mode}, {size} bytes, {}", form.system), found);
+    let what = format!("{}, {size} bytes, {}", series(mode, threads), form.system);
+    all.add_all(&what, found);
 }
 
 /// Runs application 2 without end, and application 1 meanwhile.
@@ -272,7 +295,9 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_has_some_of_the_sizes() {
+    fn a_quick_run_has_some_of_the_sizes_and_forms() {
+        assert_eq!(forms(true).count(), QUICK_FORMS.len());
+        assert_eq!(forms(false).count(), FORMS.len());
         assert!(QUICK_SIZES.iter().chain(&LOADED_SIZES).all(|size| SIZES.contains(size)));
     }
 }

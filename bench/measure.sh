@@ -1,0 +1,33 @@
+#!/bin/sh
+# Measures everything that README.md, docs/BENCH.md and bench/papers show, and writes their tables
+# and pictures. Run it as root on a machine without other work: it takes about 25 minutes.
+#
+# ROUNDS=1 bench/measure.sh wind dsm    one round of some benches only (default: 5 rounds of all)
+set -u
+cd "$(dirname "$0")/.."
+rounds=${ROUNDS:-5}
+results=bench/results
+mkdir -p "$results"
+failed=
+
+# Runs a bench, and notes when it fails, for whatever else can be measured is.
+measure() {
+    file=$1
+    shift
+    echo "== $file, $(date -u +%H:%M:%S): $*"
+    cargo xtask bench "$@" --rounds "$rounds" || failed="$failed $file"
+}
+
+[ $# -gt 0 ] || set -- wind remote shm seal dsm dsm-machine collectives python papers
+for name in "$@"; do
+    json="--json $results/$name.json"
+    case $name in
+    wind | remote | seal) measure "$name" "$name" --quick --mtu 9000 $json ;;
+    dsm-machine) measure "$name" dsm --quick --mode machine $json ;;
+    collectives) measure "$name" collectives --quick --mode wire,machine --nodes 2 $json ;;
+    papers) measure "$name" papers --quick --out bench/papers --json target/papers.json ;;
+    *) measure "$name" "$name" --quick $json ;;
+    esac
+done
+cargo xtask bench tables || failed="$failed tables"
+[ -z "$failed" ] || { echo "measure.sh: failed:$failed" >&2; exit 1; }
