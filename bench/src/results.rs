@@ -130,7 +130,7 @@ impl Line {
 
     fn role(&self) -> Role {
         match self.system.as_str() {
-            "oikaze-get" | "oikaze-message" => Role::Other,
+            "oikaze-get" | "oikaze-message" => Role::Reference,
             system if system.ends_with("-full") => Role::Default,
             "oikaze" => Role::Checked,
             system if system.starts_with("oikaze") => Role::Ours,
@@ -305,17 +305,19 @@ fn conditions(lines: &[&Line]) -> String {
     let dates = if first == last { first.to_owned() } else { format!("{first} to {last}") };
     let counts = || lines.iter().map(|line| line.rounds.len());
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
-    let rounds = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    let rounds = match (least, most) {
+        (1, 1) => "values of one round".to_owned(),
+        _ if least == most => format!("medians of {least} rounds"),
+        _ => format!("medians of {least} to {most} rounds"),
+    };
     let quick = if all().any(|conditions| conditions.quick) { ", `--quick`" } else { "" };
     let states: Vec<&Surroundings> =
         all().flat_map(|conditions| [&conditions.before, &conditions.after]).collect();
     let machine = all().next_back().map_or("", |conditions| &conditions.machine);
     let doubts = doubts(least, &states);
     let doubts = doubts.map_or_else(String::new, |why| format!(" Worth little: {why}."));
-    let text = format!(
-        "Measured {dates}, medians of {rounds} rounds{quick}, {}.{doubts} {machine}",
-        states_text(&states)
-    );
+    let text =
+        format!("Measured {dates}, {rounds}{quick}, {}.{doubts} {machine}", states_text(&states));
     wrapped(&text, WIDTH).join("\n") + "\n"
 }
 
