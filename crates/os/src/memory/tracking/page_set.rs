@@ -153,6 +153,12 @@ impl Pages for PageSet {
         self.change(array, |m| m.write(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
     }
 
+    fn expect_writes(&mut self, array: ArrayId, pages: Range<u64>) {
+        if let Some(memory) = self.arrays.get(&array) {
+            memory.expect_writes(pages);
+        }
+    }
+
     fn merge(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
         self.change(array, |m| m.merge(usize::try_from(offset).unwrap_or(usize::MAX), bytes));
     }

@@ -19,7 +19,7 @@ use super::lost_pages::LostPages;
 use super::others::{Attempt, GuardBytes, GuardKind, OtherNodes};
 use super::trackers::tracker::{Tracker, View};
 use crate::memory::mapping::{Mapping, whole_pages};
-use crate::memory::{MemoryError, Region, huge, memfd, room};
+use crate::memory::{MemoryError, Region, huge, memfd, paging, room};
 use crate::processes::origin::Origin;
 
 /// Bytes from which on free memory is checked. The check costs some 50 µs.
@@ -326,12 +326,29 @@ impl SharedMemory {
                     e,
                 )
             })?;
-            for page in at..end {
-                self.present_word(page).fetch_or(1 << (page % 64), Ordering::Relaxed);
-            }
+            (at..end).for_each(|page| self.note_present(page));
             at = end;
         }
         Ok(())
+    }
+
+    /// As [`populate`](Self::populate), for pages whose bytes come through the alias. It also maps
+    /// new pages there, by one call: a fault for each page takes longer than copying its bytes.
+    fn populate_alias(&self, pages: Range<u64>) -> Result<(), SharedError> {
+        self.view.span(&pages)?;
+        if pages.clone().all(|page| self.is_present(page)) {
+            return Ok(());
+        }
+        let (offset, len) =
+            (pages.start as usize * PAGE, (pages.end - pages.start) as usize * PAGE);
+        // SAFETY: the pages are inside the view, which is as long as the alias.
+        let at = unsafe { self.alias.base().add(offset) };
+        if len < CHECKED && paging::populate(at, len, true).is_ok() {
+            pages.for_each(|page| self.note_present(page));
+            return Ok(());
+        }
+        // No memory, or a kernel without the call. The faults then map the pages.
+        self.populate(pages)
     }
 
     /// Allocates memory for a hole of the memfd. Memory that other nodes map, too, has huge pages
@@ -346,6 +363,10 @@ impl SharedMemory {
 
     fn present_word(&self, page: u64) -> &AtomicU64 {
         &self.present[(page / 64) as usize]
+    }
+
+    fn note_present(&self, page: u64) {
+        self.present_word(page).fetch_or(1 << (page % 64), Ordering::Relaxed);
     }
 
     fn is_present(&self, page: u64) -> bool {
@@ -438,10 +459,15 @@ impl SharedMemory {
         self.place(offset, bytes, Incoming::Fetched)
     }
 
+    /// Allocates memory for pages that are about to be written. A failure shows when they are.
+    pub(super) fn expect_writes(&self, pages: Range<u64>) {
+        let _ = self.populate_alias(pages);
+    }
+
     /// Returns `true` if bytes of unmapped pages may be received directly into the alias, because
     /// none of them would have to wait for guards to end.
     pub(super) fn may_receive(&self, pages: Range<u64>) -> bool {
-        self.borrows.hold_nothing_of(&pages) && self.populate(pages).is_ok()
+        self.borrows.hold_nothing_of(&pages) && self.populate_alias(pages).is_ok()
     }
 
     /// As [`write`](Self::write), for a diff to pages whose home is here: all bytes under live
@@ -453,7 +479,8 @@ impl SharedMemory {
     fn place(&self, offset: usize, bytes: &[u8], incoming: Incoming) -> Result<(), SharedError> {
         self.check("writing", offset, bytes.len())?;
         if !bytes.is_empty() {
-            self.populate((offset / PAGE) as u64..((offset + bytes.len()).div_ceil(PAGE)) as u64)?;
+            let end = (offset + bytes.len()).div_ceil(PAGE);
+            self.populate_alias((offset / PAGE) as u64..end as u64)?;
             self.borrows.place(&self.name, offset, bytes, incoming, self);
         }
         Ok(())
@@ -555,6 +582,20 @@ mod tests {
         memory.populate(4..8).unwrap();
         memory.write(100 * PAGE - 1, &[1, 2]).unwrap();
         assert_eq!(blocks(&memory), 7 * PAGE);
+    }
+
+    #[test]
+    fn pages_that_expect_writes_take_memory_once() {
+        let memory = array(1 << 30).unwrap();
+        memory.write(5 * PAGE, &[1]).unwrap();
+        memory.expect_writes(4..8);
+        assert_eq!(blocks(&memory), 4 * PAGE);
+        memory.write(4 * PAGE, &vec![7; 4 * PAGE]).unwrap();
+        memory.expect_writes(6..memory.pages() + 1); // not in the array
+        assert_eq!(blocks(&memory), 4 * PAGE);
+        let mut byte = [0];
+        memory.read(5 * PAGE, &mut byte).unwrap();
+        assert_eq!(byte, [7]);
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub trait Pages {
     fn read(&self, array: ArrayId, page: u64, into: &mut [u8]);
     /// Copies bytes in at a byte offset from the array's start, through the alias.
     fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]);
+    /// Called before bytes of these pages come by several calls of `write`, so that the machine can
+    /// find memory for all of them by one call.
+    fn expect_writes(&mut self, _array: ArrayId, _pages: Range<u64>) {}
     /// Merges another node's changes into a valid page: a diff at its home, or an update elsewhere.
     /// It is like `write`, but bytes under live guards wait until those guards end (COH-3.9,
     /// COH-10.12).

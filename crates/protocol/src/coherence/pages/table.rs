@@ -271,6 +271,16 @@ impl Arrays {
         valid.map_or(0, |last| (bytes_of(last).end.min(bytes.end) - at) as usize)
     }
 
+    /// Returns how many of the `len` bytes from the byte `at` of the array on are in pages of the
+    /// same state as the first one.
+    pub fn alike_len(&self, id: ArrayId, at: u64, len: usize) -> usize {
+        let bytes = at..at + len as u64;
+        let state = |page: u64| self.get(id).map(|array| array.state(page));
+        let first = state(pages_of(&bytes).start);
+        let alike = pages_of(&bytes).take_while(|page| state(*page) == first).last();
+        alike.map_or(0, |last| (bytes_of(last).end.min(bytes.end) - at) as usize)
+    }
+
     /// Writes bytes of another node into valid pages, from the byte `at` of the array on, and into
     /// the pages' twins, because the bytes are not a change of this node's. A call for several
     /// pages copies faster than one for each.

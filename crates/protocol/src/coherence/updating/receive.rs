@@ -8,7 +8,10 @@ use crate::coherence::clock::vector::Vector;
 use crate::coherence::mailbox::CONTROL_MAX;
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
-use crate::coherence::pages::page::{PageId, PageState, bytes_of, pages_of, ranges};
+use crate::coherence::pages::number_set::common;
+use crate::coherence::pages::page::{
+    PageId, PageState, bytes_of, bytes_of_pages, pages_of, ranges,
+};
 use crate::coherence::updating::head::{Form, UpdateHead, UpdatePart};
 use crate::coherence::updating::page_sets::PageSets;
 use crate::coherence::updating::pending::{PendingUpdates, UpdateOrigin};
@@ -39,6 +42,17 @@ impl Update {
     /// Returns the bytes of the array that an update of one range changes.
     fn bytes(&self) -> Range<u64> {
         self.head.offset..self.head.offset.saturating_add(self.len)
+    }
+
+    /// Returns the pages that a receiver without them may keep: those that the update brings whole
+    /// because the receiver was named.
+    fn whole_pages(&self) -> Range<u64> {
+        if !self.head.pushed || self.head.form != Form::Range {
+            return 0..0;
+        }
+        let Range { start, end } = self.bytes();
+        let first = start.div_ceil(PAGE as u64);
+        first..(end / PAGE as u64).max(first)
     }
 
     fn origin(&self) -> UpdateOrigin {
@@ -95,10 +109,10 @@ impl UpdateReceiver {
         self.kept.retain(|id, _| id.0 != array);
     }
 
-    /// Records that a page lacks bytes of an update.
-    fn doubt(&mut self, update: &Update, (array, page): PageId) {
+    /// Records that pages lack bytes of an update.
+    fn doubt(&mut self, update: &Update, array: ArrayId, pages: Range<u64>) {
         if !planted(Bug::ForgetRenew) {
-            self.pending.doubt(update.origin(), array, page..page + 1);
+            self.pending.doubt(update.origin(), array, pages);
         }
     }
 
@@ -184,7 +198,7 @@ impl UpdateReceiver {
     /// Records that the bytes of an update will not be applied.
     fn lack(&mut self, update: &Update, bytes: Range<u64>) {
         for page in pages_of(&bytes) {
-            self.doubt(update, (update.head.array, page));
+            self.doubt(update, update.head.array, page..page + 1);
         }
     }
 
@@ -354,8 +368,8 @@ impl UpdateReceiver {
         let (mut at, mut rest) = (at, bytes);
         while !rest.is_empty() {
             let valid = base.arrays.valid_len(update.head.array, at, rest.len());
-            let left = PAGE - (at % PAGE as u64) as usize;
-            let here = if valid > 0 { valid } else { rest.len().min(left) };
+            let alike = || base.arrays.alike_len(update.head.array, at, rest.len()).max(1);
+            let here = if valid > 0 { valid } else { alike() };
             let (here, after) = rest.split_at(here);
             if valid > 0 {
                 base.arrays.apply_change(update.head.array, at, here, pages);
@@ -367,8 +381,8 @@ impl UpdateReceiver {
         }
     }
 
-    /// Keeps bytes of one page that is not valid, or records that the page lacks them
-    /// (COH-10.5, COH-10.15).
+    /// Keeps bytes of pages that are not valid, all in the same state, or records that the pages
+    /// lack them (COH-10.5, COH-10.15).
     fn apply_to_invalid(
         &mut self,
         update: &Update,
@@ -377,37 +391,46 @@ impl UpdateReceiver {
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) {
-        let id = (update.head.array, at / PAGE as u64);
-        let Some(array) = base.arrays.get(id.0) else { return };
-        match array.state(id.1) {
+        let (array, here) = (update.head.array, at..at + bytes.len() as u64);
+        let Some(known) = base.arrays.get(array) else { return };
+        match known.state(pages_of(&here).start) {
             PageState::Fetching | PageState::Stale if planted(Bug::UpdateFetching) => {
-                pages.merge(id.0, at, bytes);
+                pages.merge(array, at, bytes);
             }
             PageState::Fetching | PageState::Stale => {
-                base.arrays.mark_stale(id);
-                self.doubt(update, id);
+                pages_of(&here).for_each(|page| base.arrays.mark_stale((array, page)));
+                self.doubt(update, array, pages_of(&here));
             }
             PageState::Invalid => {
-                let of_page = bytes_of(id.1);
-                let whole = update.head.form == Form::Range
-                    && update.bytes().start <= of_page.start
-                    && of_page.end <= update.bytes().end;
-                if update.head.pushed && whole {
-                    pages.write(id.0, at, bytes);
-                    let UpdateOrigin { from, interval, .. } = update.origin();
-                    let new = KeptBytes { from, interval, filled: 0 };
-                    let kept = self.kept.entry(id).or_insert(new);
-                    if (kept.from, kept.interval) != (from, interval) {
-                        *kept = new;
+                let whole = update.whole_pages();
+                for page in pages_of(&here) {
+                    if whole.contains(&page) {
+                        self.keep(update, (array, page), common(&here, &bytes_of(page)));
+                    } else {
+                        self.drop_kept((array, page));
+                        self.doubt(update, array, page..page + 1);
                     }
-                    kept.filled += bytes.len();
-                } else {
-                    self.drop_kept(id);
-                    self.doubt(update, id);
+                }
+                let kept = common(&here, &bytes_of_pages(&whole));
+                let kept = (kept.start - at) as usize..kept.end.saturating_sub(at) as usize;
+                pages.expect_writes(array, whole);
+                if let Some(kept_bytes) = bytes.get(kept.clone()).filter(|part| !part.is_empty()) {
+                    pages.write(array, at + kept.start as u64, kept_bytes);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Records bytes of an invalid page that an update has brought.
+    fn keep(&mut self, update: &Update, id: PageId, bytes: Range<u64>) {
+        let UpdateOrigin { from, interval, .. } = update.origin();
+        let new = KeptBytes { from, interval, filled: 0 };
+        let kept = self.kept.entry(id).or_insert(new);
+        if (kept.from, kept.interval) != (from, interval) {
+            *kept = new;
+        }
+        kept.filled += (bytes.end - bytes.start) as usize;
     }
 
     /// A fetch of these pages begins. If an update of an unknown interval was for one, the bytes of
