@@ -194,13 +194,18 @@ impl Runs {
 pub(crate) struct Shared(Vec<(Vec<Rank>, Runs)>);
 
 impl Shared {
-    /// Makes groups of pages that the same nodes got.
-    pub fn of_pages(pages: impl Iterator<Item = (PageId, Vec<Rank>)>) -> Shared {
-        let mut groups: BTreeMap<Vec<Rank>, Vec<PageId>> = BTreeMap::new();
-        for (id, ranks) in pages.filter(|(_, ranks)| !ranks.is_empty()) {
-            groups.entry(ranks).or_default().push(id);
+    /// Makes groups of those pages that were written and that the same nodes got.
+    pub fn of_written(
+        shares: impl Iterator<Item = (ArrayId, Range<u64>, Vec<Rank>)>,
+        written: &Runs,
+    ) -> Shared {
+        let mut groups: BTreeMap<Vec<Rank>, Vec<(ArrayId, Range<u64>)>> = BTreeMap::new();
+        for (array, range, ranks) in shares.filter(|(_, _, ranks)| !ranks.is_empty()) {
+            groups.entry(ranks).or_default().push((array, range));
         }
-        Shared(groups.into_iter().map(|(ranks, pages)| (ranks, Runs::from_pages(pages))).collect())
+        let written_of = |runs| Runs::union([&written.common(&Runs(runs))]);
+        let groups = groups.into_iter().map(|(ranks, runs)| (ranks, written_of(runs)));
+        Shared(groups.filter(|(_, runs)| !runs.is_empty()).collect())
     }
 
     /// Returns the pages that this node got.

@@ -17,6 +17,7 @@ use crate::coherence::releasing::guards::Guards;
 use crate::coherence::updating::head::CountedUpdates;
 use crate::coherence::updating::page_sets::PageSets;
 use crate::coherence::updating::send::UpdateSender;
+use crate::coherence::updating::shares::PageShares;
 use crate::coherence::updating::updates::Updates;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -228,22 +229,23 @@ impl Releasing {
         }
         // Before the parcels take them.
         let ranges = OwnedBytes::of_barrier(is_compared, self.guards.written());
-        let mut written = core::mem::take(&mut self.early);
+        let early = core::mem::take(&mut self.early);
         // A reader of these pages lacks what went home early.
-        written.iter().for_each(|id| updates.sending.share_with_none(*id));
+        early.iter().for_each(|id| updates.sending.share_with_none(*id));
+        let mut written: Vec<PageId> = Vec::new();
         let mut homed: Vec<PageId> = Vec::new();
         for id in dirty {
             let Some(array) = base.arrays.get_mut(id.0) else { continue };
             if array.state(id.1) == PageState::HomeWrite {
                 array.set(id.1, PageState::HomeRead);
                 homed.push(id);
-                written.insert(id);
+                written.push(id);
                 self.share_home_changes(id, &parcels, updates, base, pages);
             } else {
                 array.set(id.1, PageState::Read);
                 let keeps_twin = self.is_written_on(id, base);
                 if self.parcel(id, keeps_twin, &mut parcels, updates, base, pages) {
-                    written.insert(id);
+                    written.push(id);
                 }
             }
         }
@@ -253,22 +255,22 @@ impl Releasing {
         let shares = updates.sending.take_shares();
         self.guards.write_live_again(base.arrays, pages);
         // Pages that no other node has need no notice. The bytes of their guards are compared.
-        if written.is_empty() && ranges.is_empty() {
+        let runs = Runs::union([&Runs::from_pages(early), &Runs::from_pages(written)]);
+        if runs.is_empty() && ranges.is_empty() {
             return;
         }
         let late = base.clock.is_waiting();
         let number = base.clock.knowledge.open_interval();
         for id in &homed {
             base.arrays.note_change(*id, base.clock.epoch);
-            let is_shared = shares.get(id).is_some_and(|share| !share.is_empty());
+            let is_shared = shares.of(*id).is_some_and(|share| !share.is_empty());
             if let Some(array) = base.arrays.get_mut(id.0).filter(|_| !is_shared) {
                 array.noticed.insert(id.1, number);
             }
         }
         // The departure that may tell a late interval does not count its updates (COH-10.9).
-        let shares = if late { BTreeMap::new() } else { shares };
-        let shared = Shared::of_pages(shares.into_iter().filter(|(id, _)| written.contains(id)));
-        let runs = Runs::from_pages(written);
+        let shares = if late { PageShares::default() } else { shares };
+        let shared = Shared::of_written(shares.into_runs(), &runs);
         base.statistics.notices += runs.pages();
         base.clock.knowledge.close(runs, shared, ranges, late, !arrives);
     }

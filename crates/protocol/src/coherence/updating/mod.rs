@@ -2,6 +2,7 @@
 //!
 //! - `send`: a writer sends what its guards and its diffs have written to the subscribers of each
 //!   page, and counts the messages.
+//! - `shares`: which nodes got everything that was written to pages.
 //! - `delivery`: the five ways in which a transfer ends at its receiver.
 //! - `receive`: a reader applies the bytes to valid pages, counts the messages, and holds those
 //!   that come too early.
@@ -16,6 +17,7 @@ pub(crate) mod pending;
 pub(crate) mod readers;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod shares;
 pub(crate) mod subscribe;
 pub(crate) mod subscribers;
 pub(crate) mod updates;

@@ -13,6 +13,7 @@ use crate::coherence::pages::page::{
 };
 use crate::coherence::updating::delivery::Delivery;
 use crate::coherence::updating::head::{Form, UpdateHead, UpdatePart};
+use crate::coherence::updating::shares::PageShares;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Segment};
@@ -120,7 +121,7 @@ pub(crate) struct UpdateSender {
     /// Number of bytes of all offers.
     offered: u64,
     /// Nodes that got everything that was written to a page in the open interval (COH-10.9).
-    shares: BTreeMap<PageId, Vec<Rank>>,
+    shares: PageShares,
     /// Bytes of pages with twins that updates or answers to fetches have sent in the open interval
     /// before its end. A twin may not show that they have changed again (COH-10.15).
     shown: BTreeMap<PageId, NumberSet>,
@@ -138,7 +139,7 @@ impl UpdateSender {
     /// Forgets a freed array.
     pub fn forget(&mut self, array: ArrayId) {
         self.offers.retain(|offer| offer.array != array);
-        self.shares.retain(|id, _| id.0 != array);
+        self.shares.forget(array);
         self.shown.retain(|id, _| id.0 != array);
         self.pushes.retain(|id, _| id.0 != array);
         self.sent.retain(|(_, other), _| *other != array);
@@ -156,30 +157,19 @@ impl UpdateSender {
             && packed.is_empty()
     }
 
-    /// Records that these nodes, and no others, got a part of what was written to a page.
-    fn share(&mut self, id: PageId, targets: &[Rank]) {
-        match self.shares.get_mut(&id) {
-            Some(_) if planted(Bug::ShareParts) => {}
-            Some(share) => share.retain(|rank| targets.contains(rank)),
-            None => {
-                self.shares.insert(id, targets.to_vec());
-            }
-        }
-    }
-
     /// Records that a change of a page goes to no reader.
     pub fn share_with_none(&mut self, id: PageId) {
-        self.share(id, &[]);
+        self.shares.add(id.0, id.1..id.1 + 1, &[]);
     }
 
     /// Returns `true` if a part of what was written to a page went to a reader.
     pub fn has_shared(&self, id: PageId) -> bool {
-        self.shares.get(&id).is_some_and(|share| !share.is_empty())
+        self.shares.of(id).is_some_and(|share| !share.is_empty())
     }
 
     /// Returns `true` if no reader counts as having everything that was written to a page.
     pub fn is_shared_with_none(&self, id: PageId) -> bool {
-        self.shares.get(&id).is_some_and(Vec::is_empty)
+        self.shares.of(id).is_some_and(<[Rank]>::is_empty)
     }
 
     /// Takes the bytes of a page that were sent in the open interval, as places in the page.
@@ -190,8 +180,8 @@ impl UpdateSender {
         runs.into_iter().map(move |run| (run.start - start) as usize..(run.end - start) as usize)
     }
 
-    /// Ends the interval. Returns the nodes that got everything that was written, for each page.
-    pub fn take_shares(&mut self) -> BTreeMap<PageId, Vec<Rank>> {
+    /// Ends the interval. Returns the nodes that got everything that was written.
+    pub fn take_shares(&mut self) -> PageShares {
         self.pushes.clear();
         self.shown.clear();
         core::mem::take(&mut self.shares)
@@ -297,15 +287,14 @@ impl UpdateSender {
                     continue;
                 }
                 let targets = receivers((offer.array, page), &offer.push, base);
-                self.share((offer.array, page), &targets);
                 let mut end = page + 1;
                 while end < range.end
                     && base.arrays.holds(offer.array, end..end + 1, Access::Read)
-                    && receivers((offer.array, end), &offer.push, base) == targets
+                    && have_same_readers(offer.array, page, end, base)
                 {
-                    self.share((offer.array, end), &targets);
                     end += 1;
                 }
+                self.shares.add(offer.array, page..end, &targets);
                 let whole = bytes_of_pages(&(page..end));
                 let part = match planted(Bug::SendUnowned) {
                     true => whole,
@@ -378,7 +367,7 @@ impl UpdateSender {
     ) {
         let push = self.pushes.remove(&id).unwrap_or_default();
         let targets = receivers(id, &push, base);
-        self.share(id, &targets);
+        self.shares.add(id.0, id.1..id.1 + 1, &targets);
         for to in targets {
             self.pack(to, id, push.contains(&to), runs, now, base);
         }
@@ -496,6 +485,13 @@ impl UpdateSender {
         let purpose = Purpose::Update(array);
         base.mail.post_body(to, class, Headline::Update(head), body, purpose);
     }
+}
+
+/// Returns `true` if the same nodes [get](receivers) what is written to two pages of an array.
+fn have_same_readers(array: ArrayId, one: u64, other: u64, base: &Base<'_>) -> bool {
+    base.arrays.get(array).is_some_and(|array| {
+        array.home(one) == array.home(other) && array.subscribers(one) == array.subscribers(other)
+    })
 }
 
 /// Returns the nodes that get what is written to a page, in order. The home gets a diff instead

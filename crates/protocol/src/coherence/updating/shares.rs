@@ -1,0 +1,117 @@
+//! Nodes that got everything that was written to pages in the open interval (COH-10.9).
+
+use crate::Rank;
+use crate::coherence::pages::machine::ArrayId;
+use crate::coherence::pages::page::PageId;
+use crate::planted::{Bug, planted};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Nodes by runs of pages. A run begins at its key. Runs are disjoint, because a guard of many
+/// pages is one run.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(test, derive(Hash))]
+pub(crate) struct PageShares(BTreeMap<PageId, SharedRun>);
+
+/// Pages up to `end`, and the nodes that got everything that was written to them, in order.
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct SharedRun {
+    end: u64,
+    ranks: Vec<Rank>,
+}
+
+impl PageShares {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets a freed array.
+    pub fn forget(&mut self, array: ArrayId) {
+        self.0.retain(|id, _| id.0 != array);
+    }
+
+    /// Returns the nodes that got everything that was written to a page, if anything was.
+    pub fn of(&self, id: PageId) -> Option<&[Rank]> {
+        let ((array, _), run) = self.0.range(..=id).next_back()?;
+        (*array == id.0 && id.1 < run.end).then_some(&run.ranks)
+    }
+
+    /// Records that these nodes, and no others, got a part of what was written to some pages.
+    pub fn add(&mut self, array: ArrayId, pages: Range<u64>, ranks: &[Rank]) {
+        self.cut((array, pages.start));
+        self.cut((array, pages.end));
+        let mut at = pages.start;
+        while at < pages.end {
+            let next = self.0.range_mut((array, at)..(array, pages.end)).next();
+            at = match next {
+                Some(((_, start), run)) if *start == at => {
+                    if !planted(Bug::ShareParts) {
+                        run.ranks.retain(|rank| ranks.contains(rank));
+                    }
+                    run.end
+                }
+                gap => {
+                    let end = gap.map_or(pages.end, |((_, start), _)| *start);
+                    self.0.insert((array, at), SharedRun { end, ranks: ranks.to_vec() });
+                    end
+                }
+            };
+        }
+    }
+
+    /// Lets a run begin at this page if the page is inside of a run.
+    fn cut(&mut self, id: PageId) {
+        let Some(((array, start), run)) = self.0.range_mut(..id).next_back() else { return };
+        if *array == id.0 && *start < id.1 && id.1 < run.end {
+            let behind = SharedRun { end: run.end, ranks: run.ranks.clone() };
+            run.end = id.1;
+            self.0.insert(id, behind);
+        }
+    }
+
+    /// Returns the runs, in order, with their nodes.
+    pub fn into_runs(self) -> impl Iterator<Item = (ArrayId, Range<u64>, Vec<Rank>)> {
+        self.0.into_iter().map(|((array, start), run)| (array, start..run.end, run.ranks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Every page has the nodes that all of its parts went to, as in a map by page.
+        #[test]
+        fn runs_hold_what_a_map_by_page_holds(
+            parts in prop::collection::vec(
+                (0..2u32, 0..40u64, 1..12u64, prop::collection::vec(0..4u32, 0..4)),
+                0..20,
+            ),
+        ) {
+            let mut shares = PageShares::default();
+            let mut by_page: BTreeMap<PageId, Vec<Rank>> = BTreeMap::new();
+            for (array, start, len, ranks) in parts {
+                shares.add(array, start..start + len, &ranks);
+                for page in start..start + len {
+                    by_page
+                        .entry((array, page))
+                        .and_modify(|known| known.retain(|rank| ranks.contains(rank)))
+                        .or_insert_with(|| ranks.clone());
+                }
+            }
+            for id in (0..2).flat_map(|array| (0..60).map(move |page| (array, page))) {
+                prop_assert_eq!(shares.of(id), by_page.get(&id).map(Vec::as_slice));
+            }
+            let mut runs: BTreeMap<PageId, Vec<Rank>> = BTreeMap::new();
+            for (array, pages, ranks) in shares.into_runs() {
+                for page in pages {
+                    prop_assert!(runs.insert((array, page), ranks.clone()).is_none(), "twice");
+                }
+            }
+            prop_assert_eq!(runs, by_page);
+        }
+    }
+}
