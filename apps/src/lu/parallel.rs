@@ -87,10 +87,7 @@ impl Factors {
             return Ok(());
         }
         let diagonal: Block = *self.block(k, k)?.first_chunk().ok_or_else(too_short)?;
-        for i in self.layout.rows(self.me, k + 1).filter(|_| in_column) {
-            let mut below = self.write(self.layout.values(i, k))?;
-            lu::divide(below.first_chunk_mut().ok_or_else(too_short)?, &diagonal);
-        }
+        // The row first: other nodes wait for it. It travels while this node computes its column.
         let row = self.layout.row(k, self.me, k + 1);
         if in_row && !row.is_empty() {
             let mut row = self.write(row)?;
@@ -98,6 +95,10 @@ impl Factors {
                 lu::eliminate(right, &diagonal);
             }
             self.array.push(row, &self.layout.readers_of_rows(self.me))?;
+        }
+        for i in self.layout.rows(self.me, k + 1).filter(|_| in_column) {
+            let mut below = self.write(self.layout.values(i, k))?;
+            lu::divide(below.first_chunk_mut().ok_or_else(too_short)?, &diagonal);
         }
         Ok(())
     }
