@@ -15,6 +15,7 @@ use crate::coherence::pages::page::{
 use crate::coherence::updating::head::{Form, UpdateHead, UpdatePart};
 use crate::coherence::updating::page_sets::PageSets;
 use crate::coherence::updating::pending::{PendingUpdates, UpdateOrigin};
+use crate::coherence::updating::send::RANGE_MAX;
 use crate::coherence::updating::subscribe::Feeds;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -522,6 +523,10 @@ fn expect_update(
         return Err(Refusal::Malformed);
     }
     if head.form == Form::Range {
+        // Memory for the whole range is found when its first bytes come.
+        if len > RANGE_MAX {
+            return Err(Refusal::Malformed);
+        }
         let range = pages_of(&update.bytes());
         if len == 0 || !array.contains(range.start, range.end.saturating_sub(range.start)) {
             return Err(Refusal::OutOfBounds);

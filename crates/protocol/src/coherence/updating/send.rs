@@ -29,7 +29,7 @@ const SEND_EARLY: u64 = 3 << 10;
 /// Number of bytes from which on a range is sent by itself, from memory. Shorter ranges are packed.
 const RANGE_MIN: u64 = 1 << 10;
 /// Maximum number of bytes of one range in one message.
-const RANGE_MAX: u64 = 1 << 20;
+pub(crate) const RANGE_MAX: u64 = 1 << 20;
 /// Length of the body of packed changes, in bytes, at which it is sent.
 const PACKED_MAX: usize = 32 << 10;
 

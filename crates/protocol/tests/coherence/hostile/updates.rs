@@ -65,6 +65,23 @@ fn updates_that_make_no_sense_are_refused() {
     assert_eq!(node.coherence.statistics().updates_received, 2);
 }
 
+/// COH-10.11: a receiver finds memory for a whole range when its first bytes come, so no range may be
+/// longer than those of honest peers.
+#[test]
+fn a_range_longer_than_an_honest_one_is_refused() {
+    const RANGE_MAX: usize = 1 << 20;
+    let mut cluster = guarded(3, 900, Homes::Block, 13);
+    barrier(&mut cluster);
+    let node = &mut cluster.nodes[1];
+    // Pages of node 2, pushed to this node.
+    let head = head(UPDATE, [first_field(2, 2), 600 * PAGE as u64, 1]);
+    let mut tell = |len| node.coherence.receive(0, &head, &vec![7; len], &mut node.machine);
+    assert_eq!(tell(RANGE_MAX + 1), Err(Refusal::Malformed));
+    assert_eq!(tell(RANGE_MAX), Ok(()));
+    let admission = node.coherence.admit(0, 1, &head, RANGE_MAX as u64 + 1);
+    assert!(matches!(admission, Admission::Refuse(_)), "{admission:?}");
+}
+
 /// COH-9.1: counts of updates, and what messages say of subscriptions.
 #[test]
 fn counts_and_subscriptions_that_make_no_sense_are_refused() {
