@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::job::handle::Job;
-use oikaze_engine::Request;
+use oikaze_engine::{Failure, Request};
 use oikaze_protocol::Rank;
 use oikaze_runtime::node::WaitSubject;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ impl Job {
     ///
     /// # Errors
     /// The rank is this node's own, or none of the job; the calling thread has a guard of an array;
-    /// the other node is lost or leaves; or the time limit passed. After a timeout no notification
+    /// a node of the job is lost; the other node leaves, or cannot tell what it wrote; or the time
+    /// limit passed. After a timeout no notification
     /// is lost: the next call waits for the same one.
     #[track_caller]
     pub fn wait_notify(&self, from: Rank) -> Result<()> {
@@ -103,6 +104,9 @@ impl Job {
         node.tell(Request::Cancel { completion: Arc::clone(&completion) });
         match node.wait(None, || completion.outcome()) {
             Some(Ok(_)) => Ok(()),
+            Some(Err(failure)) if !matches!(failure, Failure::Cancelled) => {
+                Err(node.departures.failure(&what, failure))
+            }
             _ => waited.map(drop),
         }
     }
