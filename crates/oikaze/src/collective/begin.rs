@@ -484,7 +484,9 @@ impl MemoryUse {
         let around = [Part::new(0, input.start), Part::new(after, len - after)];
         let is_all = output == Part::new(0, len);
         if is_in_place {
-            (is_all && input == output).then_some(MemoryUse::Result)
+            // A rank that only receives gives no values.
+            let fits = input == output || input.len == 0;
+            (is_all && fits).then_some(MemoryUse::Result)
         } else if is_all && is_within(plan, &around) {
             Some(MemoryUse::AroundInput)
         } else if is_all {

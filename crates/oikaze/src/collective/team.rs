@@ -64,11 +64,12 @@ impl Team {
     ) -> Team {
         let ranks = (0..).take(machines.len()).collect();
         let core = TeamCore::new(WORLD, ranks, rank, node.collectives.arena_of(WORLD));
-        Team::of(core, node, machines.into(), limit)
+        Team::of(core, RegionPool::new(node), node, machines.into(), limit)
     }
 
     fn of(
         core: Arc<TeamCore>,
+        pool: Arc<RegionPool>,
         node: &Arc<Node>,
         machines: Arc<[u32]>,
         limit: Option<Duration>,
@@ -80,7 +81,7 @@ impl Team {
             core,
             node: Arc::clone(node),
             limit,
-            pool: RegionPool::new(node),
+            pool,
             machines,
             several_machines,
             unshrunk: Mutex::default(),
@@ -195,7 +196,9 @@ impl Team {
         // 0 is the team of all nodes.
         let id = fnv1a(words.into_iter().flat_map(u64::to_le_bytes)).max(1);
         let core = TeamCore::new(id, of(self.ranks()).into(), me, None);
-        Ok(Team::of(core, &self.node, of(&self.machines).into(), self.limit))
+        // Teams share the memory: as many as a program makes keep no more of it.
+        let pool = Arc::clone(&self.pool);
+        Ok(Team::of(core, pool, &self.node, of(&self.machines).into(), self.limit))
     }
 
     /// Waits for all ranks of the team (COH-15.1 to 15.3). After the barrier, all of them see in

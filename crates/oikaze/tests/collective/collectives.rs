@@ -621,6 +621,25 @@ fn a_caller_whose_collective_fails_gets_its_memory_back() {
     });
 }
 
+/// COLL-3.5: both ranks have sent a long vector and ended well before they see the mistake. They
+/// hear of it, and what they sent counts against nobody for ever.
+#[test]
+fn roots_that_differ_in_long_started_broadcasts_are_told() {
+    const LEN: usize = 1 << 17;
+    everywhere(2, TwoMachines, |job| {
+        for _ in 0..10 {
+            let mine = vec![u64::from(job.rank()); LEN];
+            let sent = job.start().broadcast(job.rank(), &mine).wait();
+            let next = job.all_reduce(1, Sum);
+            assert!(sent.is_err() || next.is_err(), "nobody told this rank");
+            let mut shared = vec![1; LEN];
+            job.all_reduce_into(&mut shared, Sum)?;
+            assert!(shared.iter().all(|word| *word == 2));
+        }
+        Ok(())
+    });
+}
+
 /// COLL-1.5: parts of long vectors are sent while later steps write to them.
 #[test]
 fn long_collectives_one_after_another_use_the_same_memory() {

@@ -570,11 +570,22 @@ impl TeamCore {
             _ => None,
         };
         let body = (head.purpose == ParcelPurpose::Data).then_some(body);
+        let mine = match state.task(number) {
+            Some(task) => Some(task.call),
+            None => state.ended(number).filter(|(_, well)| *well).map(|(call, _)| call),
+        };
+        let mismatch = mine
+            .filter(|mine| {
+                mine.contradicts(&head.call) && node.departures.loss_in(&self.ranks).is_none()
+            })
+            .map(|mine| self.mismatch(from, &head.call, &mine));
         if let Some(body) = &body
             && body.len() >= LONG_MIN as u64
+            && mismatch.is_none()
             && state.has_come(number, head.round, from)
         {
-            // Its sender has withdrawn it too late, and has sent it again (COLL-1.5).
+            // Its sender has withdrawn it too late, and has sent it again (COLL-1.5). A parcel of
+            // another call than this rank's has not come before: no step took it.
             return;
         }
         if let Some(body) = &body
@@ -585,15 +596,6 @@ impl TeamCore {
             state.fail_next(Doom::new(failure, number));
             return;
         }
-        let mine = match state.task(number) {
-            Some(task) => Some(task.call),
-            None => state.ended(number).filter(|(_, well)| *well).map(|(call, _)| call),
-        };
-        let mismatch = mine
-            .filter(|mine| {
-                mine.contradicts(&head.call) && node.departures.loss_in(&self.ranks).is_none()
-            })
-            .map(|mine| self.mismatch(from, &head.call, &mine));
         if let Some(failure) = mismatch {
             state.fail(number, Doom::new(failure, number));
         }

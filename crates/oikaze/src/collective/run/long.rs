@@ -25,7 +25,7 @@ const POOL_BYTES_MAX: usize = 64 << 20;
 /// Bytes that are copied or combined at once, so that they stay in the cache.
 const CHUNK: usize = 32 << 10;
 
-/// Registered memory of long work buffers that no collective of a team uses at present. Fresh
+/// Registered memory of long work buffers that no collective of this node uses at present. Fresh
 /// memory costs a page fault for each 4096 bytes, which takes longer than a copy of these bytes.
 pub(in crate::collective) struct RegionPool {
     node: Arc<Node>,
@@ -230,12 +230,20 @@ impl LongWork {
         size: usize,
         mut change: impl FnMut(&mut [u8], usize),
     ) {
+        self.fill(range.clone(), size, |here, at| {
+            self.read(range.start + at, here);
+            change(here, at);
+        });
+    }
+
+    /// Replaces a range of bytes as [`LongWork::change`] changes it. The bytes that `fill` gets have
+    /// no meaning.
+    pub fn fill(&self, range: Range<usize>, size: usize, mut fill: impl FnMut(&mut [u8], usize)) {
         let step = (CHUNK / size.max(1)).max(1) * size.max(1);
         let mut chunk = vec![0; step.min(range.len())];
         for at in range.clone().step_by(step) {
             let Some(here) = chunk.get_mut(..step.min(range.end - at)) else { continue };
-            self.read(at, here);
-            change(here, at - range.start);
+            fill(here, at - range.start);
             self.write(at, here);
         }
     }

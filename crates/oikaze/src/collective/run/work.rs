@@ -236,7 +236,7 @@ impl Work {
                 }
             }
             Content::Long(long) => {
-                long.change(into, self.size, |here, at| long.read(from.start + at, here));
+                long.fill(into, self.size, |here, at| long.read(from.start + at, here));
             }
         }
     }
