@@ -236,8 +236,8 @@ impl LongWork {
         });
     }
 
-    /// Replaces a range of bytes as [`LongWork::change`] changes it. The bytes that `fill` gets have
-    /// no meaning.
+    /// Replaces a range of bytes as [`LongWork::change`] changes it. The bytes that `fill` gets
+    /// have no meaning.
     pub fn fill(&self, range: Range<usize>, size: usize, mut fill: impl FnMut(&mut [u8], usize)) {
         let step = (CHUNK / size.max(1)).max(1) * size.max(1);
         let mut chunk = vec![0; step.min(range.len())];

@@ -65,8 +65,8 @@ fn updates_that_make_no_sense_are_refused() {
     assert_eq!(node.coherence.statistics().updates_received, 2);
 }
 
-/// COH-10.11: a receiver finds memory for a whole range when its first bytes come, so no range may be
-/// longer than those of honest peers.
+/// COH-10.11: a receiver finds memory for a whole range when its first bytes come, so no range may
+/// be longer than those of honest peers.
 #[test]
 fn a_range_longer_than_an_honest_one_is_refused() {
     const RANGE_MAX: usize = 1 << 20;
