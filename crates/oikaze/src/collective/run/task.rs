@@ -329,7 +329,7 @@ impl CollectiveRun {
                 }
             };
             let head = head(round);
-            // What a step writes may still be sent.
+            // A part that a step writes may still be on its way from an earlier step.
             let (written, by) = match step {
                 PlanStep::Send { .. } => (Part::default(), None),
                 PlanStep::Receive { from, part, .. } => (part, Some((from, head.round))),

@@ -199,13 +199,14 @@ impl Shared {
         shares: impl Iterator<Item = (ArrayId, Range<u64>, Vec<Rank>)>,
         written: &Runs,
     ) -> Shared {
+        let sets = written.sets();
         let mut groups: BTreeMap<Vec<Rank>, Vec<(ArrayId, Range<u64>)>> = BTreeMap::new();
         for (array, range, ranks) in shares.filter(|(_, _, ranks)| !ranks.is_empty()) {
-            groups.entry(ranks).or_default().push((array, range));
+            let parts = sets.get(&array).into_iter().flat_map(|set| set.overlaps(range.clone()));
+            groups.entry(ranks).or_default().extend(parts.map(|part| (array, part)));
         }
-        let written_of = |runs| Runs::union([&written.common(&Runs(runs))]);
-        let groups = groups.into_iter().map(|(ranks, runs)| (ranks, written_of(runs)));
-        Shared(groups.filter(|(_, runs)| !runs.is_empty()).collect())
+        let groups = groups.into_iter().filter(|(_, runs)| !runs.is_empty());
+        Shared(groups.map(|(ranks, runs)| (ranks, Runs::union([&Runs(runs)]))).collect())
     }
 
     /// Returns the pages that this node got.

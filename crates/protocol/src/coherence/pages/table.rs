@@ -263,22 +263,28 @@ impl Arrays {
     /// Returns how many of the `len` bytes from the byte `at` of the array on are in copies of
     /// pages that are valid here, up to the first page that is not.
     pub fn valid_len(&self, id: ArrayId, at: u64, len: usize) -> usize {
-        let Some(array) = self.get(id) else { return 0 };
-        let bytes = at..at + len as u64;
-        let is_valid =
-            |page: &u64| matches!(array.state(*page), PageState::Read | PageState::Write);
-        let valid = pages_of(&bytes).take_while(is_valid).last();
-        valid.map_or(0, |last| (bytes_of(last).end.min(bytes.end) - at) as usize)
+        let is_valid = |state| matches!(state, Some(PageState::Read | PageState::Write));
+        self.len_while(id, at, len, is_valid)
     }
 
     /// Returns how many of the `len` bytes from the byte `at` of the array on are in pages of the
     /// same state as the first one.
     pub fn alike_len(&self, id: ArrayId, at: u64, len: usize) -> usize {
-        let bytes = at..at + len as u64;
-        let state = |page: u64| self.get(id).map(|array| array.state(page));
-        let first = state(pages_of(&bytes).start);
-        let alike = pages_of(&bytes).take_while(|page| state(*page) == first).last();
-        alike.map_or(0, |last| (bytes_of(last).end.min(bytes.end) - at) as usize)
+        let first = self.get(id).map(|array| array.state(at / PAGE as u64));
+        self.len_while(id, at, len, |state| state == first)
+    }
+
+    fn len_while(
+        &self,
+        id: ArrayId,
+        at: u64,
+        len: usize,
+        fits: impl Fn(Option<PageState>) -> bool,
+    ) -> usize {
+        let (array, bytes) = (self.get(id), at..at + len as u64);
+        let fits = |page: &u64| fits(array.map(|array| array.state(*page)));
+        let last = pages_of(&bytes).take_while(fits).last();
+        last.map_or(0, |last| (bytes_of(last).end.min(bytes.end) - at) as usize)
     }
 
     /// Writes bytes of another node into valid pages, from the byte `at` of the array on, and into

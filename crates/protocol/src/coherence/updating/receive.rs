@@ -369,7 +369,7 @@ impl UpdateReceiver {
         let (mut at, mut rest) = (at, bytes);
         while !rest.is_empty() {
             let valid = base.arrays.valid_len(update.head.array, at, rest.len());
-            let alike = || base.arrays.alike_len(update.head.array, at, rest.len()).max(1);
+            let alike = || base.arrays.alike_len(update.head.array, at, rest.len());
             let here = if valid > 0 { valid } else { alike() };
             let (here, after) = rest.split_at(here);
             if valid > 0 {
