@@ -11,6 +11,7 @@ mod partition;
 mod program;
 mod progress;
 mod report;
+mod stencil;
 mod touch;
 
 pub use agree::agree;
@@ -21,4 +22,5 @@ pub use partition::{PAGE, homes, part};
 pub use program::{ArrayOptions, Program, RunOptions, RunPlan, main};
 pub use progress::Progress;
 pub use report::{Rate, Report, differ, hex};
+pub use stencil::StencilShare;
 pub use touch::{Touch, Touched};

@@ -7,7 +7,7 @@ use std::time::Instant;
 use oikaze::collective::operator::Sum;
 use oikaze::shared::ReadGuard;
 use oikaze::{Job, Result};
-use oikaze_apps::{Fingerprint, Progress, Touched, homes, part};
+use oikaze_apps::{Fingerprint, Progress, StencilShare, Touched, homes, part};
 use oikaze_kernels::heat::step_row;
 
 use crate::grid::Grid;
@@ -54,14 +54,14 @@ impl Solution {
 pub fn solve(job: &Job, options: &Options, progress: &mut Progress) -> Result<Solution> {
     let grid = options.grid();
     let (nodes, touch) = (job.size(), options.arrays.touch);
-    let mine = part(grid.size, job.rank(), nodes);
+    let share = StencilShare::new(grid.size, job.rank(), nodes);
     let len = grid.size * grid.stride();
     let ends = || (0..nodes).map(|rank| grid.rows(&part(grid.size, rank, nodes)).end);
     let mut old = Touched::new(job, "plate0", len, homes::<f64>(ends()), touch)?;
     let mut new = Touched::new(job, "plate1", len, homes::<f64>(ends()), touch)?;
     for field in [&old, &new] {
-        let mut rows = field.write(grid.rows(&mine))?;
-        for (i, row) in mine.clone().zip(rows.chunks_exact_mut(grid.stride())) {
+        let mut rows = field.write(grid.rows(&share.mine))?;
+        for (i, row) in share.mine.clone().zip(rows.chunks_exact_mut(grid.stride())) {
             grid.fill_row(i, row);
         }
     }
@@ -69,10 +69,12 @@ pub fn solve(job: &Job, options: &Options, progress: &mut Progress) -> Result<So
     let mut residual = 0.0;
     let started = Instant::now();
     for _ in 0..options.iterations {
-        let mine = step(grid, &mine, &old, &new)?;
+        // The borders travel while this node computes the other rows.
+        let parts = share.borders().chain([share.interior()]);
+        let changes = parts.map(|rows| step(grid, rows, &old, &new)).sum::<Result<f64>>()?;
         // The reduction is also a barrier: now every node sees all rows of `new`, and no node reads
         // `old` any more.
-        residual = job.barrier_reduce(mine, Sum)?;
+        residual = job.barrier_reduce(changes, Sum)?;
         std::mem::swap(&mut old, &mut new);
         progress.step();
     }
@@ -80,23 +82,14 @@ pub fn solve(job: &Job, options: &Options, progress: &mut Progress) -> Result<So
     Ok(Solution { grid, field: old, residual, seconds })
 }
 
-/// Computes one step of the inner rows of `mine`. Returns their sum of squared changes.
-fn step(grid: Grid, mine: &Range<usize>, old: &Touched<f64>, new: &Touched<f64>) -> Result<f64> {
-    let inner = mine.start.max(1)..mine.end.min(grid.size - 1);
-    if inner.is_empty() {
-        return Ok(0.0); // more nodes than rows
+/// Computes these rows. Returns their sum of squared changes.
+fn step(grid: Grid, rows: Range<usize>, old: &Touched<f64>, new: &Touched<f64>) -> Result<f64> {
+    if rows.is_empty() {
+        return Ok(0.0);
     }
-    let around = inner.start - 1..inner.end + 1;
-    let old = old.read(grid.rows(&around))?;
-    let mut new = new.write(grid.rows(&inner))?;
-    let row = |i: usize| {
-        let start = (i - around.start) * grid.stride();
-        &old[start..start + grid.size]
-    };
-    let mut residual = 0.0;
-    for (i, new) in inner.clone().zip(new.chunks_exact_mut(grid.stride())) {
-        let new = &mut new[..grid.size];
-        residual += step_row(row(i - 1), row(i), row(i + 1), new);
-    }
-    Ok(residual)
+    let old = old.read(grid.rows(&(rows.start - 1..rows.end + 1)))?;
+    let mut new = new.write(grid.rows(&rows))?;
+    let row = |i: usize| &old[i * grid.stride()..][..grid.size];
+    let news = new.chunks_exact_mut(grid.stride()).map(|new| &mut new[..grid.size]);
+    Ok(news.enumerate().map(|(i, new)| step_row(row(i), row(i + 1), row(i + 2), new)).sum())
 }

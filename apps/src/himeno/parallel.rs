@@ -1,12 +1,13 @@
 //! Parallel program over shared memory. Each node relaxes its planes and reads the adjacent planes
-//! with plain loads.
+//! with plain loads. It waits for the adjacent nodes only, by notifications in place of a barrier.
 
 use std::error::Error;
+use std::ops::Range;
 use std::time::Instant;
 
 use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
-use oikaze_apps::{Fingerprint, Progress, Touched, homes};
+use oikaze_apps::{Fingerprint, Progress, StencilShare, Touched, homes};
 use oikaze_kernels::himeno::residuals_len;
 
 use crate::Options;
@@ -51,24 +52,32 @@ pub fn solve(
     mut progress: Progress,
 ) -> Result<Solution, Box<dyn Error>> {
     let shape = options.size.shape();
-    let mine = shape.planes_of(job.rank(), job.size());
-    let coefficients = options.coefficients(shape, &mine)?;
+    let mut share = StencilShare::new(shape.planes, job.rank(), job.size());
+    let coefficients = options.coefficients(shape, &share.mine)?;
     let (nodes, touch) = (job.size(), options.arrays.touch);
     let ends = || (0..nodes).map(|rank| shape.planes_of(rank, nodes).end * shape.plane());
     let mut old = Touched::new(job, "p0", shape.len(), homes::<f32>(ends()), touch)?;
     let mut new = Touched::new(job, "p1", shape.len(), homes::<f32>(ends()), touch)?;
+    share.choose_meeting(&old.array);
     for field in [&old, &new] {
-        let mut planes = field.write(elements(shape, &mine))?;
-        for (i, plane) in mine.clone().zip(planes.chunks_exact_mut(shape.plane())) {
+        let mut planes = field.write(elements(shape, &share.mine))?;
+        for (i, plane) in share.mine.clone().zip(planes.chunks_exact_mut(shape.plane())) {
             shape.start(i, plane);
+        }
+        for plane in share.halo() {
+            field.array.subscribe(elements(shape, &plane))?; // comes with each notification
         }
     }
     job.barrier()?;
     let mut sums = vec![0.0; shape.planes];
     let started = Instant::now();
     for _ in 0..options.iterations {
-        relax(shape, &mine, &coefficients, &old, &new, &mut sums)?;
-        job.barrier()?; // now every node sees all planes, and no node reads `old` any more
+        for planes in share.borders() {
+            relax(shape, planes, &coefficients, &old, &new, &mut sums)?;
+        }
+        share.notify(job)?;
+        relax(shape, share.interior(), &coefficients, &old, &new, &mut sums)?;
+        share.wait(job)?;
         std::mem::swap(&mut old, &mut new);
         progress.step();
     }
@@ -80,57 +89,31 @@ pub fn solve(
     Ok(Solution { shape, field: old, gosa, seconds })
 }
 
-/// Runs one iteration over the inner planes of `mine`. Stores each plane's sum of squared residuals
-/// in `sums`.
+/// Relaxes these planes. Stores each plane's sum of squared residuals in `sums`.
 fn relax(
     shape: Shape,
-    mine: &std::ops::Range<usize>,
+    planes: Range<usize>,
     coefficients: &Coefficients,
     old: &Touched<f32>,
     new: &Touched<f32>,
     sums: &mut [f64],
 ) -> Result<()> {
-    let inner = mine.start.max(1)..mine.end.min(shape.planes - 1);
-    if inner.is_empty() {
-        return Ok(()); // more nodes than planes
+    if planes.is_empty() {
+        return Ok(());
     }
-    let around = inner.start - 1..inner.end + 1;
-    let old = old.read(elements(shape, &around))?;
-    let plane = |i: usize| elements(shape, &(i - around.start..i - around.start + 1));
+    let old = old.read(elements(shape, &(planes.start - 1..planes.end + 1)))?;
+    let mut new = new.write(elements(shape, &planes))?;
     let mut residuals = vec![0.0; residuals_len(shape.columns)];
-    for part in borders_first(&inner) {
-        let mut new = new.write(elements(shape, &part))?;
-        for (i, new) in part.zip(new.chunks_exact_mut(shape.plane())) {
-            let three = [&old[plane(i - 1)], &old[plane(i)], &old[plane(i + 1)]];
-            sums[i] = coefficients.relax_plane(i, shape, three, new, &mut residuals);
-        }
+    let around = old.windows(3 * shape.plane()).step_by(shape.plane());
+    for ((i, around), new) in planes.zip(around).zip(new.chunks_exact_mut(shape.plane())) {
+        let (above, rest) = around.split_at(shape.plane());
+        let (here, below) = rest.split_at(shape.plane());
+        sums[i] = coefficients.relax_plane(i, shape, [above, here, below], new, &mut residuals);
     }
     Ok(())
 }
 
-/// Returns the parts of a node's planes in the order in which they are computed. The planes at a
-/// border come first. When their guards end, they begin to travel to the nodes that read them,
-/// while this node computes the other planes.
-fn borders_first(inner: &std::ops::Range<usize>) -> [std::ops::Range<usize>; 3] {
-    let (first, last) = ((inner.start + 1).min(inner.end), inner.end.max(inner.start + 2) - 1);
-    [inner.start..first, last..inner.end.max(last), first..last.min(inner.end)]
-}
-
 /// Returns the elements of some planes.
-fn elements(shape: Shape, planes: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+fn elements(shape: Shape, planes: &Range<usize>) -> Range<usize> {
     planes.start * shape.plane()..planes.end * shape.plane()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_plane_is_in_one_part() {
-        for (inner, parts) in
-            [(4..10, [4..5, 9..10, 5..9]), (4..6, [4..5, 5..6, 5..5]), (4..5, [4..5, 5..5, 5..5])]
-        {
-            assert_eq!(borders_first(&inner), parts);
-        }
-    }
 }
