@@ -55,20 +55,6 @@ impl<T: Element> Touched<T> {
         }
     }
 
-    /// Returns guards of several ranges to read.
-    ///
-    /// # Errors
-    /// As [`SharedArray::read_many`].
-    #[track_caller]
-    pub fn read_many(&self, ranges: &[Range<usize>]) -> Result<Vec<ReadGuard<'_, T>>> {
-        match self.touch {
-            Touch::Ahead => self.array.read_many(ranges),
-            Touch::Lazily => {
-                ranges.iter().map(|elements| self.array.read_lazily(elements.clone())).collect()
-            }
-        }
-    }
-
     /// Returns a guard of elements to write.
     ///
     /// # Errors
@@ -78,18 +64,6 @@ impl<T: Element> Touched<T> {
         match self.touch {
             Touch::Ahead => self.array.write(elements),
             Touch::Lazily => self.array.write_lazily(elements),
-        }
-    }
-
-    /// Ends a write guard, and sends what it wrote to these nodes with the next barrier. (Plain
-    /// stores go to nobody: other nodes fetch what they read.)
-    ///
-    /// # Errors
-    /// As [`WriteGuard::push_to`].
-    pub fn push(&self, mut guard: WriteGuard<'_, T>, to: &[u32]) -> Result<()> {
-        match self.touch {
-            Touch::Ahead => guard.push_to(to),
-            Touch::Lazily => Ok(()),
         }
     }
 }

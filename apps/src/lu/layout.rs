@@ -20,6 +20,8 @@ pub struct Layout {
     grid_columns: usize,
     /// First slot of each owner, and the end of the last owner's slots.
     starts: Vec<usize>,
+    /// The same of the array of copies.
+    copies: Vec<usize>,
 }
 
 impl Layout {
@@ -34,14 +36,22 @@ impl Layout {
             .last()
             .unwrap_or(1);
         let blocks = n / SIDE;
-        let mut layout =
-            Self { blocks, grid_rows: nodes / grid_columns, grid_columns, starts: vec![0] };
-        let mut start = 0;
+        let mut layout = Self {
+            blocks,
+            grid_rows: nodes / grid_columns,
+            grid_columns,
+            starts: vec![0],
+            copies: vec![0],
+        };
+        let (mut start, mut copies) = (0, 0);
         for owner in 0..nodes {
             let first = owner / grid_columns;
             let rows = (first..blocks).step_by(layout.grid_rows).len();
             start += rows * layout.row_slots(owner % grid_columns);
             layout.starts.push(start);
+            let column_slots = rows.next_multiple_of(BLOCKS_PER_PAGE);
+            copies += BLOCKS_PER_PAGE + layout.row_slots(owner % grid_columns) + column_slots;
+            layout.copies.push(copies);
         }
         layout
     }
@@ -67,6 +77,56 @@ impl Layout {
         (0..self.grid_rows * self.grid_columns).filter(reads).map(|other| other as u32).collect()
     }
 
+    /// Returns the other nodes that own blocks of the rows of `rank`. They read the columns of
+    /// `rank`.
+    #[must_use]
+    pub fn readers_of_columns(&self, rank: usize) -> Vec<u32> {
+        let row = rank / self.grid_columns;
+        let reads = |other: &usize| *other != rank && other / self.grid_columns == row;
+        (0..self.grid_rows * self.grid_columns).filter(reads).map(|other| other as u32).collect()
+    }
+
+    /// Returns the range of the copy of diagonal block k, in the array of copies.
+    #[must_use]
+    pub fn diagonal_copy(&self, k: usize) -> Range<usize> {
+        let first = self.copies[self.owner(k, k)];
+        first * VALUES..(first + 1) * VALUES
+    }
+
+    /// Returns the range of the copies of those blocks of row `k` which lie in the columns of
+    /// `rank` behind the diagonal.
+    #[must_use]
+    pub fn row_copy(&self, k: usize, rank: usize) -> Range<usize> {
+        let column = rank % self.grid_columns;
+        let first = self.copies[self.owner_of_row(k, rank)] + BLOCKS_PER_PAGE;
+        let all = (column..self.blocks).step_by(self.grid_columns).len();
+        let left = self.columns(rank, k + 1).len();
+        (first + all - left) * VALUES..(first + all) * VALUES
+    }
+
+    /// Returns the range of the copies of those blocks of column `k` which lie in the rows of
+    /// `rank` below the diagonal.
+    #[must_use]
+    pub fn column_copy(&self, k: usize, rank: usize) -> Range<usize> {
+        let row = rank / self.grid_columns;
+        let first = self.copies[self.owner_of_column(k, rank)] + BLOCKS_PER_PAGE;
+        let first = first + self.row_slots(k % self.grid_columns);
+        let all = (row..self.blocks).step_by(self.grid_rows).len();
+        let left = self.rows(rank, k + 1).len();
+        (first + all - left) * VALUES..(first + all) * VALUES
+    }
+
+    /// Returns the number of values in the array of copies.
+    #[must_use]
+    pub fn copies_len(&self) -> usize {
+        self.copies.last().copied().unwrap_or(0) * VALUES
+    }
+
+    /// Returns the end of each rank's values in the array of copies.
+    pub fn copies_ends(&self) -> impl Iterator<Item = usize> {
+        self.copies.iter().skip(1).map(|end| end * VALUES)
+    }
+
     /// Returns the number of blocks along one side.
     #[must_use]
     pub const fn blocks(&self) -> usize {
@@ -77,6 +137,18 @@ impl Layout {
     #[must_use]
     pub const fn owner(&self, i: usize, j: usize) -> usize {
         i % self.grid_rows * self.grid_columns + j % self.grid_columns
+    }
+
+    /// Returns the rank that owns the blocks of row `i` in the columns of `rank`.
+    #[must_use]
+    pub const fn owner_of_row(&self, i: usize, rank: usize) -> usize {
+        self.owner(i, rank % self.grid_columns)
+    }
+
+    /// Returns the rank that owns the blocks of column `j` in the rows of `rank`.
+    #[must_use]
+    pub const fn owner_of_column(&self, j: usize, rank: usize) -> usize {
+        self.owner(rank / self.grid_columns, j)
     }
 
     /// Returns the columns from `from` on whose blocks `rank` owns, in those rows where it owns
@@ -103,14 +175,6 @@ impl Layout {
     pub fn values(&self, i: usize, j: usize) -> Range<usize> {
         let slot = self.slot(i, j);
         slot * VALUES..(slot + 1) * VALUES
-    }
-
-    /// Returns the range of the whole pages around block (i, j), which hold blocks of the same row
-    /// and owner alone.
-    #[must_use]
-    pub fn pages(&self, i: usize, j: usize) -> Range<usize> {
-        let first = self.slot(i, j) / BLOCKS_PER_PAGE * BLOCKS_PER_PAGE;
-        first * VALUES..(first + BLOCKS_PER_PAGE) * VALUES
     }
 
     /// Returns the range of those blocks of row `i` which lie in the columns of `rank` from column
@@ -167,11 +231,43 @@ mod tests {
                         let values = layout.values(i, j);
                         assert!(values.end <= layout.len() && seen.insert(values.start));
                         assert_eq!(homes[values.start * 8 / PAGE] as usize, layout.owner(i, j));
-                        let pages = layout.pages(i, j);
-                        assert!(pages.start <= values.start && values.end <= pages.end);
-                        assert_eq!(pages.start * 8 % PAGE, 0);
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_lie_in_pages_of_their_owner_and_readers_find_them() {
+        for nodes in 1..=9_usize {
+            let layout = Layout::new(272, nodes as u32);
+            let Homes::Explicit(homes) = homes::<f64>(layout.copies_ends()) else { unreachable!() };
+            let home = |copy: &Range<usize>| homes[copy.start * 8 / PAGE] as usize;
+            for (k, rank) in (0..17).flat_map(|k| (0..nodes).map(move |rank| (k, rank))) {
+                let row_owner = layout.owner_of_row(k, rank);
+                let column_owner = layout.owner_of_column(k, rank);
+                let row = layout.row_copy(k, rank);
+                let column = layout.column_copy(k, rank);
+                let diagonal = layout.diagonal_copy(k);
+                assert_eq!(row.len(), layout.row(k, rank, k + 1).len());
+                assert_eq!(column.len(), layout.rows(rank, k + 1).len() * VALUES);
+                assert_eq!(row, layout.row_copy(k, row_owner));
+                assert_eq!(column, layout.column_copy(k, column_owner));
+                let owner = layout.owner(k, k);
+                for (copy, owner) in
+                    [(&row, row_owner), (&column, column_owner), (&diagonal, owner)]
+                {
+                    assert!(copy.is_empty() || home(copy) == owner, "{copy:?} of {owner}");
+                }
+                let pages =
+                    |copy: &Range<usize>| copy.start * 8 / PAGE..(copy.end * 8).div_ceil(PAGE);
+                let (one, other) = (pages(&row), pages(&column));
+                assert!(
+                    row.is_empty()
+                        || column.is_empty()
+                        || one.end <= other.start
+                        || other.end <= one.start
+                );
             }
         }
     }

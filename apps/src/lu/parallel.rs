@@ -1,10 +1,9 @@
-//! Parallel program over shared memory. Each node updates its own blocks and reads the step's row
-//! and column from other nodes.
+//! Parallel program over shared memory. Each node updates its own blocks of the matrix. Blocks that
+//! other nodes read are copied into a second array, to which these nodes subscribe. The owner
+//! notifies them, and the copies come with the notification. So no step has a barrier.
 
-use std::ops::Range;
 use std::time::Instant;
 
-use oikaze::shared::{ReadGuard, WriteGuard};
 use oikaze::{Error, Job, Result};
 use oikaze_apps::{Progress, Touched, homes};
 use oikaze_kernels::lu::{self, Block, VALUES};
@@ -19,6 +18,13 @@ pub struct Factors {
     matrix: Matrix,
     layout: Layout,
     array: Touched<f64>,
+    /// Copies of each owner for other nodes: its diagonal block, its part of the row, and its part
+    /// of the column, of its last step.
+    ///
+    /// An owner writes them again in the next step whose row or column it owns. By then each reader
+    /// has owned the row, or the column, of a step in between. It has notified this owner of that
+    /// after it had read the copies.
+    copies: Touched<f64>,
     me: usize,
     /// Seconds that the factorization took.
     seconds: f64,
@@ -31,22 +37,24 @@ pub struct Factors {
 pub fn factor(job: &Job, options: &Options, mut progress: Progress) -> Result<Factors> {
     let matrix = options.matrix();
     let layout = Layout::new(matrix.n, job.size());
-    let homes = homes::<f64>(layout.ends());
-    let array = Touched::new(job, "matrix", layout.len(), homes, options.arrays.touch)?;
-    let mut factors = Factors { matrix, layout, array, me: job.rank() as usize, seconds: 0.0 };
+    let touch = options.arrays.touch;
+    let matrix_homes = homes::<f64>(layout.ends());
+    let array = Touched::new(job, "matrix", layout.len(), matrix_homes, touch)?;
+    let copies_homes = homes::<f64>(layout.copies_ends());
+    let copies = Touched::new(job, "copies", layout.copies_len(), copies_homes, touch)?;
+    let me = job.rank() as usize;
+    let mut factors = Factors { matrix, layout, array, copies, me, seconds: 0.0 };
     factors.fill()?;
+    factors.subscribe()?;
     job.barrier()?;
     let started = Instant::now();
     for k in 0..factors.layout.blocks() {
-        // No node reads the diagonal block before the first barrier, or the step's row and column
-        // before the second one.
-        factors.diagonal(k)?;
-        job.barrier()?;
-        factors.perimeter(k)?;
-        job.barrier()?;
-        factors.interior(k)?;
+        factors.diagonal(job, k)?;
+        factors.perimeter(job, k)?;
+        factors.interior(job, k)?;
         progress.step();
     }
+    job.barrier()?; // now every node sees all factors
     factors.seconds = started.elapsed().as_secs_f64();
     progress.finish();
     Ok(factors)
@@ -56,7 +64,7 @@ impl Factors {
     /// Computes this node's blocks of the matrix.
     fn fill(&self) -> Result<()> {
         for i in self.layout.rows(self.me, 0) {
-            let mut row = self.write(self.layout.row(i, self.me, 0))?;
+            let mut row = self.array.write(self.layout.row(i, self.me, 0))?;
             for (j, block) in self.layout.columns(self.me, 0).zip(blocks_mut(&mut row)) {
                 self.matrix.fill(i, j, block);
             }
@@ -64,79 +72,101 @@ impl Factors {
         Ok(())
     }
 
-    /// Factors the diagonal block, on its owner, and pushes it to its readers. The guard has the
-    /// whole page, which no other node reads meanwhile: the other nodes read row and column k − 1.
-    fn diagonal(&self, k: usize) -> Result<()> {
-        if self.layout.owner(k, k) != self.me {
-            return Ok(());
+    /// Subscribes to the copies that this node reads.
+    fn subscribe(&self) -> Result<()> {
+        let layout = &self.layout;
+        for k in 0..layout.blocks() {
+            let diagonal = Some(layout.diagonal_copy(k)).filter(|_| self.reads_diagonal(k));
+            let row_and_column = [layout.row_copy(k, self.me), layout.column_copy(k, self.me)];
+            for copy in row_and_column.into_iter().chain(diagonal) {
+                self.copies.array.subscribe(copy)?;
+            }
         }
-        let (page, block) = (self.layout.pages(k, k), self.layout.values(k, k));
-        let mut values = self.write(page.clone())?;
-        let diagonal =
-            values[block.start - page.start..].first_chunk_mut().ok_or_else(too_short)?;
-        lu::factor(diagonal);
-        self.array.push(values, &self.layout.readers_of_diagonal(self.me))
+        Ok(())
     }
 
-    /// Updates this node's blocks in the step's column below the diagonal block and in its row to
-    /// the right. Pushes the row to its readers.
-    fn perimeter(&self, k: usize) -> Result<()> {
+    /// Returns `true` if this node reads the diagonal block of another node.
+    fn reads_diagonal(&self, k: usize) -> bool {
+        let owner = self.layout.owner(k, k) as u32;
+        self.layout.readers_of_diagonal(self.me).contains(&owner)
+    }
+
+    /// Factors the diagonal block, on its owner, and hands it to its readers.
+    fn diagonal(&self, job: &Job, k: usize) -> Result<()> {
+        let owner = self.layout.owner(k, k);
+        if owner == self.me {
+            let mut diagonal = self.array.write(self.layout.values(k, k))?;
+            lu::factor(diagonal.first_chunk_mut().ok_or_else(too_short)?);
+            self.copies.write(self.layout.diagonal_copy(k))?.copy_from_slice(&diagonal);
+            drop(diagonal);
+            notify(job, &self.layout.readers_of_diagonal(self.me))?;
+        } else if self.reads_diagonal(k) {
+            job.wait_notify(owner as u32)?;
+        }
+        Ok(())
+    }
+
+    /// Updates this node's blocks in the step's row to the right of the diagonal block and in its
+    /// column below, and hands them to their readers.
+    fn perimeter(&self, job: &Job, k: usize) -> Result<()> {
         let in_column = self.layout.columns(self.me, k).next() == Some(k);
         let in_row = self.layout.rows(self.me, k).next() == Some(k);
         if !in_column && !in_row {
             return Ok(());
         }
-        let diagonal: Block = *self.block(k, k)?.first_chunk().ok_or_else(too_short)?;
+        let diagonal: Block =
+            *self.copies.read(self.layout.diagonal_copy(k))?.first_chunk().ok_or_else(too_short)?;
         // The row first: other nodes wait for it. It travels while this node computes its column.
-        let row = self.layout.row(k, self.me, k + 1);
-        if in_row && !row.is_empty() {
-            let mut row = self.write(row)?;
+        let copy = self.layout.row_copy(k, self.me);
+        if in_row && !copy.is_empty() {
+            let mut row = self.array.write(self.layout.row(k, self.me, k + 1))?;
             for right in blocks_mut(&mut row) {
                 lu::eliminate(right, &diagonal);
             }
-            self.array.push(row, &self.layout.readers_of_rows(self.me))?;
+            self.copies.write(copy)?.copy_from_slice(&row);
+            drop(row);
+            notify(job, &self.layout.readers_of_rows(self.me))?;
         }
-        for i in self.layout.rows(self.me, k + 1).filter(|_| in_column) {
-            let mut below = self.write(self.layout.values(i, k))?;
-            lu::divide(below.first_chunk_mut().ok_or_else(too_short)?, &diagonal);
+        let copy = self.layout.column_copy(k, self.me);
+        if in_column && !copy.is_empty() {
+            let mut column = self.copies.write(copy)?;
+            for (i, copy) in self.layout.rows(self.me, k + 1).zip(blocks_mut(&mut column)) {
+                let mut below = self.array.write(self.layout.values(i, k))?;
+                let below = below.first_chunk_mut().ok_or_else(too_short)?;
+                lu::divide(below, &diagonal);
+                *copy = *below;
+            }
+            drop(column);
+            notify(job, &self.layout.readers_of_columns(self.me))?;
         }
         Ok(())
     }
 
     /// Updates this node's blocks below and to the right of the step's row and column.
-    fn interior(&self, k: usize) -> Result<()> {
-        let above = self.layout.row(k, self.me, k + 1);
-        if above.is_empty() {
+    fn interior(&self, job: &Job, k: usize) -> Result<()> {
+        let above = self.layout.row_copy(k, self.me);
+        let left = self.layout.column_copy(k, self.me);
+        let wait = |owner: usize| match owner == self.me {
+            true => Ok(()),
+            false => job.wait_notify(owner as u32),
+        };
+        if !above.is_empty() {
+            wait(self.layout.owner_of_row(k, self.me))?;
+        }
+        if !left.is_empty() {
+            wait(self.layout.owner_of_column(k, self.me))?;
+        }
+        if above.is_empty() || left.is_empty() {
             return Ok(());
         }
-        let rows = || self.layout.rows(self.me, k + 1);
-        let column: Vec<_> = rows().map(|i| self.layout.values(i, k)).collect();
-        let lefts = self.array.read_many(&column)?;
-        if lefts.is_empty() {
-            return Ok(());
-        }
-        let above = self.read(above)?;
-        for (i, left) in rows().zip(&lefts) {
-            let left = left.first_chunk().ok_or_else(too_short)?;
-            let mut row = self.write(self.layout.row(i, self.me, k + 1))?;
+        let (above, lefts) = (self.copies.read(above)?, self.copies.read(left)?);
+        for (i, left) in self.layout.rows(self.me, k + 1).zip(blocks(&lefts)) {
+            let mut row = self.array.write(self.layout.row(i, self.me, k + 1))?;
             for (block, above) in blocks_mut(&mut row).zip(blocks(&above)) {
                 lu::update(block, left, above);
             }
         }
         Ok(())
-    }
-
-    fn read(&self, values: Range<usize>) -> Result<ReadGuard<'_, f64>> {
-        self.array.read(values)
-    }
-
-    fn write(&self, values: Range<usize>) -> Result<WriteGuard<'_, f64>> {
-        self.array.write(values)
-    }
-
-    /// Returns a guard of block (i, j).
-    fn block(&self, i: usize, j: usize) -> Result<ReadGuard<'_, f64>> {
-        self.read(self.layout.values(i, j))
     }
 
     /// Tests the factors, which this node reads from all nodes.
@@ -164,6 +194,10 @@ fn blocks(values: &[f64]) -> impl Iterator<Item = &Block> {
 /// Returns the blocks that a guard holds, to be written.
 fn blocks_mut(values: &mut [f64]) -> impl Iterator<Item = &mut Block> {
     values.as_chunks_mut::<VALUES>().0.iter_mut()
+}
+
+fn notify(job: &Job, readers: &[u32]) -> Result<()> {
+    readers.iter().try_for_each(|reader| job.notify(*reader))
 }
 
 fn too_short() -> Error {
