@@ -28,9 +28,9 @@ command -v wireguard-go > /dev/null || tunnel="--without wireguard"
 for name in "$@"; do
     json="--json $results/$name.json"
     case $name in
-    wind) measure "$name" "$name" --quick --mtu 9000 $fabric $json ;;
+    wind) measure "$name" "$name" --quick $fabric $json ;;
     seal) measure "$name" "$name" --quick --mtu 9000 $tunnel $json ;;
-    remote) measure "$name" "$name" --quick --mtu 9000 $json ;;
+    remote) measure "$name" "$name" --quick --mtu 9000 $fabric $json ;;
     dsm-machine) measure "$name" dsm --quick --mode machine $json ;;
     collectives) measure "$name" collectives --quick --mode wire,machine --nodes 2 $json ;;
     papers) measure "$name" papers --quick --out bench/papers --json target/papers.json ;;
