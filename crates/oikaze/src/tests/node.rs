@@ -38,7 +38,7 @@ pub(crate) fn node_and_local_peer() -> (Arc<Node>, Pair) {
 }
 
 fn node_with(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
-    let (node, theirs) = node_with_helper(tracker);
+    let (node, theirs) = node_with_helper(WAIT_POLICY, tracker);
     end_helper(&node);
     node.closing.store(false, Ordering::SeqCst);
     (node, theirs)
@@ -50,7 +50,10 @@ fn end_helper(node: &Node) {
     lock(&node.threads.helper).take().unwrap().join().unwrap();
 }
 
-fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
+fn node_with_helper(
+    wait_policy: WaitPolicy,
+    tracker: Option<Arc<dyn Tracker>>,
+) -> (Arc<Node>, Pair) {
     let (mine, theirs) = Pair::both().unwrap();
     let setup = Setup {
         me: 0,
@@ -73,7 +76,7 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
         engine,
         submissions,
         tracker,
-        (WAIT_POLICY, Waits::new(job.clone())),
+        (wait_policy, Waits::new(job.clone())),
         job,
         Publisher::nothing(),
         None,
@@ -94,11 +97,36 @@ fn put_message(local_peer: &mut Pair, tag: u64) {
     local_peer.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
 }
 
+/// A driver that polls hears its peers by the fast paths, although the helper sleeps on the link
+/// and may not get a core for long. A leaving driver gives the link back.
+#[test]
+fn driver_that_polls_takes_the_link_from_the_helper() {
+    let spins = WaitPolicy { wait: WaitMode::Spin, has_room: true, ..WAIT_POLICY };
+    let (node, _local_peer) = node_with_helper(spins, None);
+    let is_watched = || node.threads.driver.helper_claim.is_held();
+    let wait_for_watch = || {
+        let begun = Instant::now();
+        while !is_watched() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "nobody watches the link");
+            std::thread::yield_now();
+        }
+    };
+    wait_for_watch();
+    let mut polls = 0;
+    let taken = node.wait(None, || {
+        polls += 1;
+        (!is_watched() || polls > 1000).then(|| !is_watched())
+    });
+    assert_eq!(taken, Some(true));
+    wait_for_watch();
+    end_helper(&node);
+}
+
 /// COH-8.7: a driver in a signal handler that waits for a page runs no turns. The helper takes what
 /// arrives, page or not.
 #[test]
 fn node_whose_driver_stands_still_hears_its_local_peer() {
-    let (node, mut local_peer) = node_with_helper(None);
+    let (node, mut local_peer) = node_with_helper(WAIT_POLICY, None);
     let driving = node.threads.driver.try_drive(node.now()).unwrap();
     for tag in 0..4 {
         put_message(&mut local_peer, tag);

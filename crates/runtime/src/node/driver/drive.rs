@@ -2,6 +2,7 @@
 
 use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
 use super::link_watch::LinkWatch;
+use super::sleeper::WatchClaim;
 use super::{Idle, IdleStep, WakeSource};
 use crate::node::cork;
 use crate::node::parts::Node;
@@ -258,7 +259,8 @@ impl<'w, 's> WaitLoop<'w, 's> {
         let Self { node, idle, deadline, arena_span, long } = self;
         let (node, deadline) = (*node, *deadline);
         let last = deadline.map(|deadline| node.clock.time_of(deadline));
-        let mut watch = LinkWatch::new(node);
+        let claim = WatchClaim::default();
+        let mut watch = LinkWatch::new(node, &claim);
         let has_own_turns = node.access() == Access::OwnTurns;
         let (mut spun, mut yields) = (0u64, 0);
         loop {
@@ -291,6 +293,10 @@ impl<'w, 's> WaitLoop<'w, 's> {
                     };
                     match step {
                         IdleStep::Spin => {
+                            // Nothing comes by the link for a thread that waits in the arena.
+                            if !waits_in_arena {
+                                node.take_watch_of_helper();
+                            }
                             spun += 1;
                             if spun == SPIN_TURNS_UNTIL_CREDIT {
                                 return_credit(node);
@@ -434,7 +440,7 @@ fn sleep_on_socket<T>(
     node.threads.driver.sleep.fall_asleep(node.now() + most);
     let next = node.next_timeout();
     let timeout = node.clock.span_until(next).min(until(deadline)).min(most);
-    node.threads.driver.sleep.fall_asleep(node.now() + timeout);
+    node.threads.driver.sleep.shorten(node.now() + timeout);
     // A request or an outcome may have come after the last check and before `fall_asleep`. Then its
     // thread has seen this thread awake, and has not woken it.
     let value = ready();

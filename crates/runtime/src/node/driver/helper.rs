@@ -75,7 +75,7 @@ impl Helper<'_> {
 
     fn help(&self) {
         let node = self.0;
-        let mut watch = LinkWatch::new(node);
+        let mut watch = LinkWatch::new(node, &node.threads.driver.helper_claim);
         let mut timers = TimerSlack::new(HELPER_SLEEP);
         let mut fetched = 0;
         // Rounds that drivers had begun at the helper's last wakeup. If the count stays the same,
@@ -158,18 +158,21 @@ impl Helper<'_> {
             );
         }
         let most = watch.hold();
-        node.threads.driver.helper.fall_asleep(node.now() + most);
+        let sleeper = &node.threads.driver.helper;
+        sleeper.fall_asleep(node.now() + most);
         let next = node.next_timeout();
         let timeout = node.clock.span_until(next).min(most);
-        node.threads.driver.helper.fall_asleep(node.now() + timeout);
+        sleeper.shorten(node.now() + timeout);
         // Work that came between the last turn and the sleep: its maker may not have seen this
-        // thread sleep.
-        let quiet = node.requests.submissions.is_empty() && !node.closing.load(Ordering::SeqCst);
+        // thread sleep. Neither may a driver that has taken the claim.
+        let quiet = node.requests.submissions.is_empty()
+            && !node.closing.load(Ordering::SeqCst)
+            && !watch.was_taken();
         let ready = match quiet {
-            true => node.threads.descriptors.poll(&node.threads.driver.helper, true, true, timeout),
+            true => node.threads.descriptors.poll(sleeper, true, true, timeout),
             false => Wakeup::default(),
         };
-        node.threads.driver.helper.wake_up();
+        sleeper.wake_up();
         ready
     }
 

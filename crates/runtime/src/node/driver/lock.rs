@@ -256,7 +256,7 @@ mod models {
             loop {
                 self.sleeper.fall_asleep(Time(u64::MAX));
                 let next = self.with_engine(|engine| engine.due);
-                self.sleeper.fall_asleep(Time(next));
+                self.sleeper.shorten(Time(next));
                 if next > SOON {
                     self.sleeper.event.wait();
                 }

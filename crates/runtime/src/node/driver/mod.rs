@@ -14,6 +14,10 @@
 //! watches the socket for two sleeps of the helper of [`limits::HELPER_SLEEP`] each, the second of
 //! which begins while the gap is still short. Then the helper polls by itself.
 //!
+//! A helper that watches makes every datagram come through the sockets, which alone wake threads. A
+//! driver that polls therefore takes the link from it (`take_watch_of_helper`), and wakes it when
+//! it leaves.
+//!
 //! # States
 //!
 //! | part | states |
@@ -38,6 +42,7 @@
 //! | drop of the guard | a driver that panics | no waiter is parked | role free | |
 //! | [`Idle::next`] | the driver | idle for the spin time, or its core is shared, or its yields are slow | driver sleeps | |
 //! | [`Sleeper::fall_asleep`](sleeper::Sleeper::fall_asleep) | the driver, the helper | no news since the last check | asleep until the next timer | |
+//! | [`Driver::send_helper_away`] | the driver, which polls | helper watches | helper away until that time, without its claim on the link | |
 //! | [`Driver::helper_sleeps`] | the helper | role driven | away, twice as long each time | |
 //! | | | role free for a short time, and the gaps are short | away | |
 //! | | | otherwise | watches | |

@@ -1,7 +1,7 @@
 //! Sleep and wakeup of one thread. Other threads see here until when the thread sleeps, so that
 //! they wake it only if necessary.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 use arrayvec::ArrayVec;
 use oikaze_os::cpu::Event;
 use oikaze_os::memory::tracking::Tracker;
@@ -55,11 +55,29 @@ impl<B: Bell> Sleeper<B> {
     /// Announces a sleep on the socket: from here on, threads with news signal. The caller must
     /// check earlier news once more before it sleeps.
     ///
-    /// Called twice: with the longest sleep before the timers are checked, so that a timer set
-    /// meanwhile signals, and then with the time that the timers give.
+    /// Called with the longest sleep before the timers are checked, so that a timer set meanwhile
+    /// signals. [`Sleeper::shorten`] follows with the time that the timers give.
     pub fn fall_asleep(&self, until: Time) {
         self.until.store(until.0.clamp(1, AWAY - 1), Ordering::SeqCst);
         fence(Ordering::SeqCst);
+    }
+
+    /// Announces that the sleep on the socket ends at this time, unless another thread has ended it
+    /// or has [taken the socket](Sleeper::leave_socket).
+    pub fn shorten(&self, until: Time) {
+        self.replace_watch(|_| until.0.clamp(1, AWAY - 1));
+    }
+
+    /// Makes a sleep on the socket one away from it, because another thread polls the socket.
+    pub fn leave_socket(&self) {
+        self.replace_watch(|until| until | AWAY);
+    }
+
+    /// Replaces the word of a sleep on the socket.
+    fn replace_watch(&self, by: impl Fn(u64) -> u64) {
+        let word = |until| is_watch(until).then(|| by(until));
+        // A sleep that has ended meanwhile stays ended.
+        let _ended = self.until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, word);
     }
 
     /// Announces a sleep away from the socket, which only [`Sleeper::end`] ends early.
@@ -110,6 +128,30 @@ impl<B: Bell> Sleeper<B> {
     #[must_use]
     pub fn end(&self) -> bool {
         self.until.swap(0, Ordering::SeqCst) != 0
+    }
+}
+
+/// Claim of a thread on the link's descriptor. While there is any, the link's fast paths are shut,
+/// because only sockets wake a thread. Claims change inside the engine only.
+#[derive(Debug, Default)]
+pub struct WatchClaim(AtomicBool);
+
+impl WatchClaim {
+    /// Returns `true` if the link is watched for this claim.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the link is watched. Returns `yes`.
+    pub(super) fn set(&self, yes: bool) -> bool {
+        self.0.store(yes, Ordering::Relaxed);
+        yes
+    }
+
+    /// Notes that the link is not watched. Returns `true` if it was.
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
     }
 }
 

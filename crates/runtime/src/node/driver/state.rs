@@ -8,7 +8,7 @@ use super::limits::{
     GAP_MAX_FACTOR, GAP_QUIET_NS, GAP_SHORT_NS, GAPS_AVERAGED, HELPER_SLEEP, HELPER_SLEEP_MAX,
     QUIET_GAPS,
 };
-use super::sleeper::{Bell, Sleeper};
+use super::sleeper::{Bell, Sleeper, WatchClaim};
 use crate::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence,
     park,
@@ -38,6 +38,8 @@ pub struct Driver<B = Event> {
     pub sleep: Sleeper<B>,
     /// Sleep of the helper. It goes away only under the lock.
     pub helper: Sleeper<B>,
+    /// Claim of the helper on the link, which a driver that polls takes.
+    pub helper_claim: WatchClaim,
     /// Rounds that drivers have begun. A driver that stands still sleeps, or is in a signal handler
     /// that waits for a page.
     rounds: AtomicU64,
@@ -126,6 +128,7 @@ impl<B: Bell> Driver<B> {
             }),
             sleep,
             helper,
+            helper_claim: WatchClaim::default(),
             rounds: AtomicU64::new(0),
         }
     }
@@ -238,6 +241,14 @@ impl<B: Bell> Driver<B> {
         fence(Ordering::SeqCst);
         self.sleep.wake();
         self.helper.wake();
+    }
+
+    /// Notes that the driver has taken the claim of the helper. A helper that sleeps on the socket
+    /// is away from it now, so a leaving driver wakes it. A helper that is about to sleep on the
+    /// socket finds its claim taken.
+    pub fn send_helper_away(&self) {
+        fence(Ordering::SeqCst);
+        self.helper.leave_socket();
     }
 
     /// Returns where and for how long the helper is to sleep. Called by the helper before it

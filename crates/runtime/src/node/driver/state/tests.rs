@@ -134,6 +134,23 @@ mod steps {
         assert_eq!(driver.helper_sleeps(Time(1_000_020)), HelperSleep::Watch);
     }
 
+    /// A driver that polls takes the socket from a helper that sleeps on it, and wakes the helper
+    /// when it leaves. A helper that is not yet asleep is left to find its claim taken.
+    #[test]
+    fn helper_whose_socket_was_taken_is_woken_by_the_leaving_driver() {
+        let driver = driver();
+        let guard = driver.try_drive(Time(10)).unwrap();
+        driver.send_helper_away();
+        assert_eq!(driver.helper.away_until(), None, "it is awake");
+        driver.helper.fall_asleep(Time(1_000_000));
+        driver.send_helper_away();
+        driver.helper.shorten(Time(500_000));
+        assert_eq!(driver.helper.away_until(), Some(Time(1_000_000)));
+        assert!(wakes_helper(guard, 20));
+        driver.helper.shorten(Time(500_000));
+        assert!(!driver.helper.is_watching(), "its sleep has ended");
+    }
+
     /// Drivers come and go without pause, until the average gap is short. Returns the time after
     /// that.
     fn make_gaps_short(driver: &Driver<Signals>) -> u64 {
@@ -320,7 +337,7 @@ mod models {
     use super::*;
     use crate::sync::model;
     use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use loom::sync::{Arc, Notify};
+    use loom::sync::{Arc, Mutex, Notify};
     use loom::thread;
 
     /// A role, and an engine whose turn must not be entered twice.
@@ -458,6 +475,70 @@ mod models {
             let another = thread::spawn(move || another.insist());
             world.insist();
             another.join().unwrap();
+            helper.join().unwrap();
+        });
+    }
+
+    /// The link, which only changes inside the engine.
+    struct Engine {
+        is_watched: bool,
+        has_datagram: bool,
+    }
+
+    /// Property 3 beside drivers that take the link: after the last one has left, the helper hears
+    /// what comes, or loom finds it asleep for good.
+    #[test]
+    fn loom_helper_hears_what_comes_after_the_last_driver() {
+        model(Some(3), || {
+            let world = World::new();
+            let engine = Mutex::new(Engine { is_watched: false, has_datagram: false });
+            let engine = Arc::new(engine);
+            let (other, link) = (Arc::clone(&world), Arc::clone(&engine));
+            let helper = thread::spawn(move || {
+                let (helper, claim) = (&other.driver.helper, &other.driver.helper_claim);
+                loop {
+                    if other.driver.helper_sleeps(Time(0)) == HelperSleep::Watch {
+                        if !claim.is_held() {
+                            let mut engine = link.lock().unwrap();
+                            engine.is_watched = claim.set(true);
+                            if engine.has_datagram {
+                                helper.event.notify();
+                            }
+                        }
+                        helper.fall_asleep(Time(1));
+                        if claim.is_held() {
+                            helper.event.wait();
+                        }
+                    } else {
+                        if claim.is_held() {
+                            let mut engine = link.lock().unwrap();
+                            engine.is_watched &= !claim.take();
+                        }
+                        helper.event.wait();
+                    }
+                    helper.wake_up();
+                    if link.lock().unwrap().has_datagram {
+                        return;
+                    }
+                }
+            });
+            for _ in 0..2 {
+                let guard = world.driver.try_drive(Time(0)).unwrap();
+                let claim = &world.driver.helper_claim;
+                if claim.is_held() {
+                    let mut engine = engine.lock().unwrap();
+                    engine.is_watched &= !claim.take();
+                    drop(engine);
+                    world.driver.send_helper_away();
+                }
+                world.turn_and_leave(guard);
+            }
+            let mut engine = engine.lock().unwrap();
+            engine.has_datagram = true;
+            if engine.is_watched {
+                world.driver.helper.event.notify();
+            }
+            drop(engine);
             helper.join().unwrap();
         });
     }
