@@ -286,3 +286,23 @@ fn answers_that_are_not_acknowledged_are_bounded() {
         assert_eq!(ask(node, 100_003), Ok(()));
     }
 }
+
+/// COH-4.5: what another node says of an interval takes no place of what the writer says.
+#[test]
+fn a_false_interval_of_another_node_hides_no_write() {
+    let written = [0, 1, 0, 2];
+    let shared_with_node_1 = [1, 0, 0, 1, 1, 1, 1, 1, 0, 0, 1, 0];
+    for pages in [&[0, 0, 0][..], &shared_with_node_1] {
+        let mut cluster = cluster();
+        let cell = Cell::word(0, 0);
+        cluster.run(vec![Thread::new(1, vec![Op::Expect(cell, 0)])]);
+        let (step, vector, stable) = ([0], [0; 3], [0; 8]);
+        let body = [&step[..], &vector, &[1], &written, pages, &stable].concat();
+        let node = &mut cluster.nodes[1];
+        let notify = head(18, [1, 1, 0]);
+        assert_eq!(node.coherence.receive(2, &notify, &body, &mut node.machine), Ok(()));
+        let writer = vec![Op::Store(cell, 7), Op::Notify(1)];
+        let reader = vec![Op::WaitNotify(0), Op::Expect(cell, 7)];
+        cluster.run(vec![Thread::new(0, writer), Thread::new(1, reader)]);
+    }
+}

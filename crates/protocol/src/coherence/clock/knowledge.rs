@@ -3,7 +3,7 @@
 use crate::Rank;
 use crate::bytes::ByteReader;
 use crate::coherence::clock::notices::{
-    FORGET_EVERY, Interval, JOIN_EVERY, KEPT_APART, OwnedBytes, Runs, Shared,
+    FORGET_EVERY, Interval, JOIN_EVERY, KEPT_APART, NOTICES_MAX, OwnedBytes, Runs, Shared,
 };
 use crate::coherence::clock::stable::Stable;
 use crate::coherence::clock::vector::Vector;
@@ -29,6 +29,8 @@ pub(crate) struct Knowledge {
     inserted: u64,
     /// Number of intervals that were put into the store.
     stored: u64,
+    /// Size of what was put into the store since the size of all was last bounded.
+    added: usize,
     /// Intervals that all nodes know, which are forgotten (COH-4.6).
     pub stable: Stable,
     /// Vector time that each manager was told in unlocks. Unlocks are ordered, so the manager knows
@@ -58,6 +60,7 @@ impl Knowledge {
             store: BTreeMap::new(),
             inserted: 0,
             stored: 0,
+            added: 0,
             stable: Stable::new(me, nodes),
             reported: BTreeMap::new(),
             arrived: 0,
@@ -84,20 +87,31 @@ impl Knowledge {
         self.insert(Interval { writer, first, last, late, unlocked, runs, shared, owned });
     }
 
-    /// Keeps an interval for nodes that may need to be told.
+    /// Keeps an interval for nodes that may need to be told. If it differs from the one that is
+    /// kept, both are joined. One of them may come from another node than the writer (COH-4.5).
     pub fn insert(&mut self, interval: Interval) {
         let writer = interval.writer;
         if interval.last > self.base.get(writer) {
-            if let Entry::Vacant(entry) = self.store.entry((writer, interval.last)) {
-                entry.insert(interval);
-                self.stored += 1;
+            self.added += interval.size();
+            match self.store.entry((writer, interval.last)) {
+                Entry::Vacant(entry) => {
+                    entry.insert(interval);
+                    self.stored += 1;
+                }
+                Entry::Occupied(mut entry) if *entry.get() != interval => {
+                    entry.insert(Interval::join(writer, [entry.get(), &interval].into_iter()));
+                }
+                Entry::Occupied(_) => {}
             }
             self.inserted += 1;
             if self.inserted.is_multiple_of(FORGET_EVERY) {
                 self.forget_known();
             }
             if self.inserted.is_multiple_of(JOIN_EVERY) {
-                (0..self.nodes()).for_each(|writer| self.join_old(writer));
+                (0..self.nodes()).for_each(|writer| self.join_old(writer, KEPT_APART));
+            }
+            if self.added > NOTICES_MAX {
+                self.bound_size();
             }
         }
     }
@@ -132,22 +146,35 @@ impl Knowledge {
         }
     }
 
-    /// Bounds the kept intervals by joining the older half of a writer's intervals into one.
-    fn join_old(&mut self, writer: Rank) {
+    /// Joins the intervals of each writer if all together name too much (COH-4.5). The newest ones
+    /// of this node stay apart, because their writes may be on their way home (COH-5.4).
+    fn bound_size(&mut self) {
+        self.added = 0;
+        if self.store.values().map(Interval::size).sum::<usize>() > NOTICES_MAX {
+            for writer in 0..self.nodes() {
+                self.join_old(writer, if writer == self.me { KEPT_APART } else { 0 });
+            }
+        }
+    }
+
+    /// Joins a writer's intervals into one if they are more than `apart`, except for the newest
+    /// half of this number.
+    fn join_old(&mut self, writer: Rank, apart: usize) {
         let kept: Vec<u64> = self
             .store
             .range((writer, 0)..=(writer, u64::MAX))
             .map(|((_, last), _)| *last)
             .collect();
-        if kept.len() <= KEPT_APART {
+        if kept.len() <= apart {
             return;
         }
         let old: Vec<Interval> = kept
             .iter()
-            .take(KEPT_APART / 2)
+            .take(kept.len() - apart / 2)
             .filter_map(|last| self.store.remove(&(writer, *last)))
             .collect();
-        let joined = Interval::join(writer, old.iter());
+        let mut joined = Interval::join(writer, old.iter());
+        joined.runs = joined.runs.at_most(NOTICES_MAX / self.nodes().max(1) as usize);
         self.store.insert((writer, joined.last), joined);
     }
 
@@ -241,5 +268,55 @@ impl Knowledge {
         let base = &self.base;
         self.store.retain(|(writer, last), _| *last > base.get(*writer));
         self.reported.values_mut().for_each(|reported| reported.merge(base));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coherence::clock::notices::NOTICES_MAX;
+
+    fn wrote(writer: Rank, number: u64, pages: impl Iterator<Item = u64>) -> Interval {
+        Interval {
+            writer,
+            first: number,
+            last: number,
+            late: false,
+            unlocked: true,
+            runs: Runs::from_pages(pages.map(|page| (0, page))),
+            shared: Shared::default(),
+            owned: OwnedBytes::default(),
+        }
+    }
+
+    fn all_runs(knowledge: &Knowledge) -> Vec<&Runs> {
+        knowledge.store.values().map(|interval| &interval.runs).collect()
+    }
+
+    /// COH-4.5.
+    #[test]
+    fn intervals_that_differ_are_joined() {
+        let mut knowledge = Knowledge::new(0, 3);
+        knowledge.insert(wrote(1, 4, [].into_iter()));
+        knowledge.insert(wrote(1, 4, [7].into_iter()));
+        knowledge.insert(wrote(1, 4, [8].into_iter()));
+        assert_eq!(all_runs(&knowledge), [&Runs::from_pages([(0, 7), (0, 8)])]);
+    }
+
+    /// COH-4.5: kept runs are bounded, and no page is left out.
+    #[test]
+    fn kept_runs_are_bounded() {
+        const RUNS: u64 = NOTICES_MAX as u64 / 4;
+        let mut knowledge = Knowledge::new(0, 3);
+        for number in 1..=12 {
+            for writer in 1..3 {
+                let pages = (0..RUNS).map(|run| 5 * run + number % 3);
+                knowledge.insert(wrote(writer, number, pages));
+            }
+        }
+        let kept: usize = knowledge.store.values().map(Interval::size).sum();
+        assert!(kept <= 2 * NOTICES_MAX + RUNS as usize, "{kept} runs");
+        let wanted = Runs::from_pages((0..5 * RUNS).filter(|page| page % 5 < 3).map(|p| (0, p)));
+        assert!(wanted.without(&Runs::union(all_runs(&knowledge))).is_empty());
     }
 }

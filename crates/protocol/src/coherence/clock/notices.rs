@@ -343,7 +343,7 @@ impl Interval {
     }
 
     /// Returns about how many entries the interval has in a message.
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.runs.0.len() + self.shared.len() + self.owned.0.len()
     }
 
