@@ -178,6 +178,8 @@ pub(crate) struct Mailbox {
     next: u64,
     posted: UnsettledMessages,
     pub diffs: UnsettledDiffs,
+    /// Number of notifications to each node that are not settled.
+    notifications: BTreeMap<Rank, usize>,
     /// Number of answers to each peer that it has not acknowledged.
     owed: BTreeMap<Rank, usize>,
     /// Messages from this node to itself.
@@ -201,6 +203,7 @@ impl core::hash::Hash for Mailbox {
             next: _,
             posted: _,
             diffs,
+            notifications: _,
             owed,
             local: _,
             scratch: _,
@@ -222,6 +225,7 @@ impl Mailbox {
             next: 0,
             posted: UnsettledMessages::default(),
             diffs: UnsettledDiffs::default(),
+            notifications: BTreeMap::new(),
             owed: BTreeMap::new(),
             local: VecDeque::new(),
             scratch: Vec::new(),
@@ -314,8 +318,10 @@ impl Mailbox {
     ) {
         let number = self.next;
         self.next += 1;
-        if matches!(purpose, Purpose::Diff) {
-            self.diffs.insert(number, to);
+        match purpose {
+            Purpose::Diff => self.diffs.insert(number, to),
+            Purpose::Control(Doing::Notify(_)) => *self.notifications.entry(to).or_default() += 1,
+            _ => {}
         }
         // The acknowledgement itself is waited for.
         let urgent = matches!(purpose, Purpose::Diff | Purpose::LastDeparture);
@@ -353,7 +359,8 @@ impl Mailbox {
 
     /// Forgets the messages to a dead node. Returns `true` if changes were among them.
     pub fn forget_posted(&mut self, dead: Rank) -> bool {
-        let Mailbox { posted, diffs, .. } = self;
+        let Mailbox { posted, diffs, notifications, .. } = self;
+        notifications.remove(&dead);
         let mut has_changes = false;
         posted.0.retain(|(number, Posted { to, purpose, .. })| {
             if *to == dead && matches!(purpose, Purpose::Diff) {
@@ -373,6 +380,11 @@ impl Mailbox {
             Purpose::Pages(_) | Purpose::Grant(_) | Purpose::Reply | Purpose::Answer => {
                 if let Some(owed) = self.owed.get_mut(&posted.to) {
                     *owed = owed.saturating_sub(1);
+                }
+            }
+            Purpose::Control(Doing::Notify(_)) => {
+                if let Some(unsettled) = self.notifications.get_mut(&posted.to) {
+                    *unsettled = unsettled.saturating_sub(1);
                 }
             }
             Purpose::Update(_)
@@ -395,9 +407,9 @@ impl Mailbox {
         self.posted.0.iter().any(|(_, posted)| is_meant(posted))
     }
 
-    /// Returns the number of messages that are not settled and for which `is_meant` is true.
-    pub fn count_posted(&self, is_meant: impl Fn(&Posted) -> bool) -> usize {
-        self.posted.0.iter().filter(|(_, posted)| is_meant(posted)).count()
+    /// Returns the number of notifications to a node that are not settled.
+    pub fn unsettled_notifications(&self, to: Rank) -> usize {
+        self.notifications.get(&to).copied().unwrap_or(0)
     }
 
     /// Returns what messages on their way read from memory.

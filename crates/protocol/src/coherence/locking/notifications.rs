@@ -9,7 +9,7 @@ use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::locking::grant::learn_from_notifier;
-use crate::coherence::mailbox::{Mailbox, Purpose};
+use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::releasing::release::AfterRelease;
 use crate::coherence::types::{CoherenceError, Value};
@@ -328,7 +328,7 @@ impl Notifications {
 /// if it did.
 fn end_notify(to: Rank, token: Token, base: &mut Base<'_>) -> bool {
     let ended = match impediment(to, base) {
-        _ if unsettled(to, base.mail) <= UNSETTLED_MAX => Ok(Value::None),
+        _ if base.mail.unsettled_notifications(to) <= UNSETTLED_MAX => Ok(Value::None),
         Some(error) => Err(error),
         None => return false,
     };
@@ -343,9 +343,4 @@ fn impediment(to: Rank, base: &Base<'_>) -> Option<CoherenceError> {
         let is_leaving = base.mail.is_leaving(to);
         is_leaving.then(|| CoherenceError::NodeLeaving { doing: doing.to_string(), rank: to })
     })
-}
-
-/// Returns the number of notifications to a node that are not settled.
-fn unsettled(to: Rank, mail: &Mailbox) -> usize {
-    mail.count_posted(|one| matches!(one.purpose, Purpose::Control(Doing::Notify(of)) if of == to))
 }
