@@ -18,7 +18,7 @@ use crate::coherence::updating::receive::UpdateReceiver;
 use crate::coherence::writes::Writes;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal, Token};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -36,6 +36,8 @@ pub(crate) struct Notifications {
     step: u64,
     /// Intervals that notifications have told each other node (COH-15.5).
     told: BTreeMap<Rank, Vector>,
+    /// Nodes that were told that this one cannot release (COH-15.4).
+    refused: BTreeSet<Rank>,
     /// Calls that wait because too many notifications to the node are not settled.
     sending: Vec<(Rank, Token)>,
     came: BTreeMap<Rank, Queue>,
@@ -50,6 +52,8 @@ struct Queue {
     /// Number of times that the sender was brought in step with others.
     step: u64,
     entries: VecDeque<Notification>,
+    /// `true` once the sender cannot release, so that no more notifications follow.
+    is_refused: bool,
 }
 
 #[derive(Debug)]
@@ -57,8 +61,7 @@ struct Queue {
 struct Notification {
     /// Number of waits that it ends.
     waits: u64,
-    /// `None` if the sender could not release.
-    known: Option<Known>,
+    known: Known,
 }
 
 /// Knowledge of a notifier. Its intervals are in the store of [`Knowledge`].
@@ -112,7 +115,7 @@ impl Known {
 impl Queue {
     /// Adds a notification. Beyond the limit, the last one takes over what this one tells. It was
     /// sent before, so its receiver learns more than it needs to, never less.
-    fn add(&mut self, known: Option<Known>) {
+    fn add(&mut self, known: Known) {
         let is_full = self.entries.len() >= KEPT_APART;
         match self.entries.back_mut().filter(|_| is_full) {
             Some(last) => {
@@ -128,8 +131,8 @@ impl Queue {
         let first = self.entries.front_mut()?;
         first.waits -= 1;
         match first.waits {
-            0 => self.entries.pop_front()?.known,
-            _ => first.known.clone(),
+            0 => self.entries.pop_front().map(|last| last.known),
+            _ => Some(first.known.clone()),
         }
     }
 }
@@ -146,11 +149,12 @@ impl Notifications {
     /// The intervals that they have told are kept.
     pub fn forget(&mut self) {
         self.step += 1;
+        self.refused.clear();
         self.came.retain(|_, queue| queue.step >= self.step);
     }
 
     /// Brings all writes of this node home, and then notifies the node `to`.
-    pub fn begin(&self, to: Rank, token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+    pub fn begin(&mut self, to: Rank, token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
         match impediment(to, &w.base) {
             Some(error) => self.refuse(to, token, error, &mut w.base),
             None => w.release(AfterRelease::Notify { to, token }, pages),
@@ -189,14 +193,15 @@ impl Notifications {
         self.sending.push((to, token));
     }
 
-    /// Fails a notification. The other node's wait fails, too.
-    fn refuse(&self, to: Rank, token: Token, error: CoherenceError, base: &mut Base<'_>) {
+    /// Fails a notification, as all later ones will. So will the waits of the other node, which is
+    /// told once.
+    fn refuse(&mut self, to: Rank, token: Token, error: CoherenceError, base: &mut Base<'_>) {
         let (epoch, updates) = (base.clock.epoch, CountedUpdates::default());
         let body = base.mail.body(|out| {
             out.put_leb128(self.step);
         });
         let head = Headline::Notify { epoch, updates };
-        if !base.mail.is_leaving(to) {
+        if !base.mail.is_leaving(to) && self.refused.insert(to) {
             base.mail.post(to, Class::Ordered, head, body, Purpose::Control(Doing::Notify(to)));
         }
         base.mail.fail(token, error);
@@ -232,7 +237,10 @@ impl Notifications {
             *queue = Queue { step, ..Queue::default() };
         }
         if step >= queue.step.max(self.step) {
-            queue.add(known);
+            match known {
+                Some(known) => queue.add(known),
+                None => queue.is_refused = true,
+            }
         }
         Ok(())
     }
@@ -245,7 +253,7 @@ impl Notifications {
     /// Returns the notifications that may wait for updates.
     fn awaited(&self) -> impl Iterator<Item = (Rank, &Known)> {
         let first = |wait: &NotificationWait| self.came.get(&wait.from)?.entries.front();
-        let known = move |wait: NotificationWait| Some((wait.from, first(&wait)?.known.as_ref()?));
+        let known = move |wait: NotificationWait| Some((wait.from, &first(&wait)?.known));
         self.waits.iter().copied().filter_map(known)
     }
 
@@ -291,20 +299,20 @@ impl Notifications {
             w.base.mail.fail(token, error);
             return true;
         }
-        let first = self.came.get(&from).and_then(|queue| queue.entries.front());
-        let Some(first) = first else {
-            let has_left = w.base.mail.is_silent(from);
-            if has_left {
-                let error = CoherenceError::NodeLeaving { doing: doing.to_string(), rank: from };
-                w.base.mail.fail(token, error);
-            }
-            return has_left;
+        let queue = self.came.get(&from);
+        let Some(first) = queue.and_then(|queue| queue.entries.front()) else {
+            let error = match queue {
+                Some(queue) if queue.is_refused => CoherenceError::NotReleased { rank: from },
+                _ if !w.base.mail.is_silent(from) => return false,
+                _ => CoherenceError::NodeLeaving { doing: doing.to_string(), rank: from },
+            };
+            w.base.mail.fail(token, error);
+            return true;
         };
-        let updates = match &first.known {
-            Some(known) if known.epoch > w.base.clock.epoch => return false,
-            Some(known) => known.updates(from, &w.updates.receiving, &w.base),
-            None => NotifiedUpdates::Unknown,
-        };
+        if first.known.epoch > w.base.clock.epoch {
+            return false;
+        }
+        let updates = first.known.updates(from, &w.updates.receiving, &w.base);
         if updates == NotifiedUpdates::Missing {
             return false;
         }
@@ -313,8 +321,7 @@ impl Notifications {
             return true;
         }
         let Some(Known { vector, .. }) = self.came.get_mut(&from).and_then(Queue::take) else {
-            w.base.mail.fail(token, CoherenceError::NotReleased { rank: from });
-            return true;
+            return false;
         };
         learn_from_notifier(&vector, from, updates == NotifiedUpdates::Here, w, pages);
         w.base.failing.check_machine(pages);

@@ -3,7 +3,8 @@
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, notified, seeds};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::Value;
+use oikaze_protocol::coherence::{CoherenceError, Value};
+use oikaze_protocol::wind::Refusal;
 
 /// COH-15.4 to 15.10, COH-4.6: what was left out of a notification, was forgotten, or came by
 /// updates is not missed.
@@ -181,4 +182,37 @@ fn a_cancelled_wait_takes_no_notification() {
     cluster.all_succeeded([(1, taken)]);
     let next = wait(&mut cluster, true);
     assert_eq!(cluster.take(1, next), None);
+}
+
+/// COH-15.4: a node that cannot release says so once, and all waits for it fail from then on.
+#[test]
+fn a_node_that_cannot_release_says_so_once() {
+    let mut cluster = Cluster::with_array(3, 5, 9);
+    let wait = |cluster: &mut Cluster| {
+        let token = cluster.call(1, |c, token, pages| c.wait_notify(0, true, token, pages));
+        cluster.run_until_quiet();
+        cluster.take(1, token)
+    };
+    let node = &mut cluster.nodes[0];
+    node.coherence.fault(0, 6, None, &mut node.machine);
+    let (_, fetch) = node.coherence.poll_message().unwrap();
+    node.coherence.refused(fetch.token, Refusal::NoRoom, &mut node.machine);
+    for step in 0..2 {
+        for _ in 0..1000 {
+            let token = cluster.call(0, |c, token, pages| c.notify(1, token, pages));
+            let outcome = cluster.take(0, token);
+            assert!(matches!(outcome, Some(Err(CoherenceError::Refused { .. }))), "{outcome:?}");
+        }
+        assert_eq!(cluster.notified.len(), 1 + step);
+        for _ in 0..3 {
+            let outcome = wait(&mut cluster);
+            let is_told = matches!(outcome, Some(Err(CoherenceError::NotReleased { rank: 0 })));
+            assert!(is_told, "{outcome:?}");
+        }
+        // After that the nodes may not know of it any more.
+        for node in &mut cluster.nodes {
+            node.coherence.forget_notifications();
+        }
+        assert_eq!(wait(&mut cluster), None);
+    }
 }
