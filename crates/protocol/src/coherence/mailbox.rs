@@ -143,6 +143,16 @@ impl UnsettledDiffs {
     }
 }
 
+/// Node that has begun to leave.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct Leaver {
+    /// Number of collectives that it had passed.
+    epoch: u64,
+    /// `true` if it has told that it sends nothing more (COH-6.7).
+    is_silent: bool,
+}
+
 /// Messages that are not settled, in the order of their numbers, which is most often the order in
 /// which they are settled.
 #[derive(Debug, Default)]
@@ -173,8 +183,7 @@ pub(crate) struct Mailbox {
     /// Dead nodes, in the order in which this node heard of them. The first one is the cause. Later
     /// ones may have ended because of it (COH-8.2).
     dead: Vec<Rank>,
-    /// Nodes that leave, and whether each has told that it sends nothing more (COH-6.7).
-    leaving: BTreeMap<Rank, bool>,
+    leaving: BTreeMap<Rank, Leaver>,
     next: u64,
     posted: UnsettledMessages,
     pub diffs: UnsettledDiffs,
@@ -266,7 +275,13 @@ impl Mailbox {
     /// Returns `true` if all messages of this node have come, because it leaves.
     #[inline]
     pub fn is_silent(&self, rank: Rank) -> bool {
-        self.leaving.get(&rank).is_some_and(|silent| *silent)
+        self.leaving.get(&rank).is_some_and(|leaver| leaver.is_silent)
+    }
+
+    /// Returns a leaving node that had passed no more than `epoch` collectives.
+    pub fn leaver_until(&self, epoch: u64) -> Option<Rank> {
+        let mut leavers = self.leaving.iter();
+        leavers.find(|(_, leaver)| leaver.epoch <= epoch).map(|(rank, _)| *rank)
     }
 
     /// Returns the ranks of all other nodes.
@@ -451,9 +466,11 @@ impl Mailbox {
         self.events.push_back(CoherenceEvent::Contradiction { rank, nonsense });
     }
 
-    /// Notes and reports that a node leaves.
-    pub fn note_leaving(&mut self, rank: Rank, silent: bool) {
-        *self.leaving.entry(rank).or_default() |= silent;
+    /// Notes and reports that a node leaves, which had passed `epoch` collectives when it said so
+    /// first.
+    pub fn note_leaving(&mut self, rank: Rank, epoch: u64, silent: bool) {
+        let leaver = self.leaving.entry(rank).or_insert(Leaver { epoch, is_silent: false });
+        leaver.is_silent |= silent;
         self.events.push_back(CoherenceEvent::Leaving { rank, silent });
     }
 

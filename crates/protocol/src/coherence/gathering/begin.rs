@@ -58,7 +58,7 @@ impl Collectives {
             }
             None => call,
         };
-        if let Some(error) = self.leaving_impediment(&call, w.base.clock) {
+        if let Some(error) = self.leaving_impediment(&call, &w.base) {
             w.base.mail.fail(token, error);
             return true;
         }

@@ -2,7 +2,6 @@
 
 use crate::Rank;
 use crate::coherence::base::Base;
-use crate::coherence::clock::epoch::Clock;
 use crate::coherence::codec::Headline;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::gathering::agreement::Call;
@@ -25,7 +24,7 @@ impl Collectives {
         w: &mut Writes<'_>,
         pages: &mut dyn Pages,
     ) {
-        if core::mem::replace(&mut self.leavers.is_announced, true) {
+        if core::mem::replace(&mut self.has_announced, true) {
             return;
         }
         for lock in locks.held() {
@@ -48,7 +47,7 @@ impl Collectives {
     /// Tells a node that counts as dead here that this node leaves, if it does. Perhaps only other
     /// nodes have lost that node. Then both are survivors that wait for each other (END-4.3).
     pub fn notify_dead_of_leaving(&self, dead: Rank, epoch: u64, mail: &mut Mailbox) {
-        if self.leavers.is_announced {
+        if self.has_announced {
             for silent in [false, true] {
                 mail.post_to_dead(dead, Class::Sync, Headline::Leaving { epoch, silent });
             }
@@ -67,30 +66,21 @@ impl Collectives {
         if epoch > base.clock.epoch.saturating_add(1) {
             return Err(Refusal::Malformed);
         }
-        self.leavers.epochs.entry(from).or_insert(epoch);
-        base.mail.note_leaving(from, silent);
+        base.mail.note_leaving(from, epoch, silent);
         self.fail_by_leaving(base);
         Ok(())
     }
 
-    /// Returns the leaving node because of which this node's next collective cannot succeed.
-    fn leaver(&self, clock: &Clock) -> Option<Rank> {
-        // A leaving node that has passed more collectives than this one took part in the current
-        // collective, whose departure is still on the way here.
-        let mut leavers = self.leavers.epochs.iter();
-        leavers.find(|(_, epoch)| **epoch <= clock.epoch).map(|(rank, _)| *rank)
-    }
-
     /// Returns why this collective cannot succeed: some node has begun to leave.
-    pub fn leaving_impediment(&self, call: &Call, clock: &Clock) -> Option<CoherenceError> {
-        let rank = self.leaver(clock).filter(|_| !call.is_leave())?;
+    pub fn leaving_impediment(&self, call: &Call, base: &Base<'_>) -> Option<CoherenceError> {
+        let rank = leaver(base).filter(|_| !call.is_leave())?;
         Some(CoherenceError::NodeLeaving { doing: call.doing().to_string(), rank })
     }
 
     /// Fails the called collectives that need a leaving node (COH-6.8). A call that other nodes may
     /// know of stays, without a waiter here.
     pub fn fail_by_leaving(&mut self, base: &mut Base<'_>) {
-        let Some(rank) = self.leaver(base.clock) else { return };
+        let Some(rank) = leaver(base) else { return };
         let mut fail = |call: &Call, token: Token| {
             let doing = call.doing().to_string();
             base.mail.fail(token, CoherenceError::NodeLeaving { doing, rank });
@@ -108,4 +98,10 @@ impl Collectives {
             stays
         });
     }
+}
+
+/// Returns the leaving node because of which this node's next collective cannot succeed. One that
+/// has passed more collectives took part in the current one, whose departure is on the way here.
+fn leaver(base: &Base<'_>) -> Option<Rank> {
+    base.mail.leaver_until(base.clock.epoch)
 }

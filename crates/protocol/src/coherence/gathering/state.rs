@@ -29,16 +29,6 @@ pub(crate) struct CurrentCollective {
     pub departure: Option<Departure>,
 }
 
-/// Nodes that have begun to leave, and whether this node has.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone, Hash))]
-pub(crate) struct Leavers {
-    /// Number of collectives that each leaving node had passed when it began to leave.
-    pub epochs: BTreeMap<Rank, u64>,
-    /// `true` once this node has told the others that it leaves.
-    pub is_announced: bool,
-}
-
 /// Collectives on one node.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
@@ -48,8 +38,8 @@ pub(crate) struct Collectives {
     pub current: Option<CurrentCollective>,
     /// Arrivals at collectives, and this node's place in the tree.
     pub gather: Gather,
-    /// Nodes that have begun to leave.
-    pub leavers: Leavers,
+    /// `true` once this node has told the others that it leaves.
+    pub has_announced: bool,
     /// Token of this node's own *leave*, until the nodes below have the last departure.
     pub leaving: Option<Token>,
 }
@@ -60,7 +50,7 @@ impl Collectives {
             queue: VecDeque::new(),
             current: None,
             gather: Gather::new(me, nodes),
-            leavers: Leavers::default(),
+            has_announced: false,
             leaving: None,
         }
     }
