@@ -9,6 +9,7 @@ use crate::coherence::gathering::state::{Collectives, CurrentCollective};
 use crate::coherence::locking::lock::Locks;
 use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::coherence::pages::machine::Pages;
+use crate::coherence::releasing::release::AfterRelease;
 use crate::coherence::types::CoherenceError;
 use crate::coherence::writes::Writes;
 use crate::wind::{Body, Class, Refusal, Token};
@@ -16,8 +17,8 @@ use alloc::string::ToString;
 
 impl Collectives {
     /// Gives back the locks that this node holds and tells all others that it leaves. The caller
-    /// has seen its one-sided operations end. The second notice follows all messages of this node,
-    /// as class *sync* does.
+    /// has seen its one-sided operations end. The second notice follows the releases that are under
+    /// way, and what they tell others.
     pub fn announce_leaving(
         &mut self,
         locks: &mut Locks,
@@ -33,15 +34,11 @@ impl Collectives {
         let (mail, epoch) = (&mut *w.base.mail, w.base.clock.epoch);
         // After a death, the other nodes hear of the death first.
         let first = if mail.dead().is_empty() { Class::Unordered } else { Class::Sync };
-        for (silent, class) in [(false, first), (true, Class::Sync)] {
-            for to in mail.others() {
-                let head = Headline::Leaving { epoch, silent };
-                mail.post(to, class, head, Body::Empty, Purpose::Control(Doing::Leave));
-            }
-        }
+        tell_leaving(epoch, false, first, mail);
         for dead in mail.dead().to_vec() {
             self.notify_dead_of_leaving(dead, epoch, mail);
         }
+        w.release(AfterRelease::FallSilent, pages);
     }
 
     /// Tells a node that counts as dead here that this node leaves, if it does. Perhaps only other
@@ -71,6 +68,12 @@ impl Collectives {
         Ok(())
     }
 
+    /// Tells all others that this node sends nothing more but its last arrivals (COH-6.7). Class
+    /// *sync* follows all its messages so far.
+    pub fn announce_silence(&self, base: &mut Base<'_>) {
+        tell_leaving(base.clock.epoch, true, Class::Sync, base.mail);
+    }
+
     /// Returns why this collective cannot succeed: some node has begun to leave.
     pub fn leaving_impediment(&self, call: &Call, base: &Base<'_>) -> Option<CoherenceError> {
         let rank = leaver(base).filter(|_| !call.is_leave())?;
@@ -97,6 +100,14 @@ impl Collectives {
             }
             stays
         });
+    }
+}
+
+/// Tells all other nodes that this one leaves.
+fn tell_leaving(epoch: u64, silent: bool, class: Class, mail: &mut Mailbox) {
+    for to in mail.others() {
+        let head = Headline::Leaving { epoch, silent };
+        mail.post(to, class, head, Body::Empty, Purpose::Control(Doing::Leave));
     }
 }
 

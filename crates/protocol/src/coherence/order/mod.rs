@@ -139,6 +139,7 @@ impl Coherence {
             AfterRelease::Unlock { lock, request, token } => {
                 give_back((lock, request), token, &vector, &mut w.base);
             }
+            AfterRelease::FallSilent => up.collectives.announce_silence(&mut w.base),
         }
         true
     }

@@ -42,6 +42,8 @@ pub(crate) enum AfterRelease {
     Notify { to: Rank, token: Token },
     /// Give a lock back.
     Unlock { lock: u64, request: u64, token: Token },
+    /// Tell the other nodes that this one sends nothing more, because it leaves.
+    FallSilent,
 }
 
 /// A release that waits for its diffs.
@@ -62,7 +64,8 @@ pub(crate) struct Release {
 /// Whether a release sends updates, by what closes the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
-    /// An unlock or a barrier of a team sends none (COH-10.9, COH-15.3).
+    /// An unlock or a barrier of a team sends none (COH-10.9, COH-15.3), nor does a node that
+    /// leaves.
     Unlock,
     Notification,
     Arrival,
@@ -73,7 +76,9 @@ impl Closing {
         match then {
             AfterRelease::Arrive => Closing::Arrival,
             AfterRelease::Notify { .. } => Closing::Notification,
-            AfterRelease::ReportToTeam { .. } | AfterRelease::Unlock { .. } => Closing::Unlock,
+            AfterRelease::ReportToTeam { .. }
+            | AfterRelease::Unlock { .. }
+            | AfterRelease::FallSilent => Closing::Unlock,
         }
     }
 

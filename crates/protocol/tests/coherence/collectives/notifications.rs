@@ -216,3 +216,26 @@ fn a_node_that_cannot_release_says_so_once() {
         assert_eq!(wait(&mut cluster), None);
     }
 }
+
+/// COH-6.7, COH-15.4: a notification whose call has ended early waits for its release. The notice
+/// that its sender sends nothing more comes after it.
+#[test]
+fn a_notification_comes_before_its_sender_is_silent() {
+    for seed in seeds(8_200_000, 40) {
+        let mut cluster = Cluster::with_array(3, seed, 9);
+        let cell = Cell::word(6, 1);
+        cluster.run(vec![Thread::new(0, vec![Op::Store(cell, 7)])]);
+        let notified = cluster.call(0, |c, token, pages| c.notify(1, token, pages));
+        cluster.call(0, |c, _, pages| c.cancel(notified, pages));
+        cluster.call(0, |c, token, pages| c.leave(token, pages));
+        if seed % 2 == 0 {
+            cluster.run_until_quiet();
+        }
+        cluster.run(vec![Thread::new(1, vec![Op::WaitNotify(0), Op::Expect(cell, 7)])]);
+        let after = cluster.call(1, |c, token, pages| c.wait_notify(0, true, token, pages));
+        cluster.run_until_quiet();
+        let outcome = cluster.take(1, after);
+        let has_left = matches!(outcome, Some(Err(CoherenceError::NodeLeaving { rank: 0, .. })));
+        assert!(has_left, "seed {seed}: {outcome:?}");
+    }
+}
