@@ -84,7 +84,8 @@ fn of_failure(failure: &Failure) -> ErrorClass {
     match failure {
         Failure::Remote(RmaError::Refused(Refusal::Full)) => ErrorClass::Full,
         Failure::Remote(RmaError::Refused(_) | RmaError::UnknownName { .. }) => ErrorClass::Refused,
-        Failure::Remote(RmaError::PeerDead(_)) => ErrorClass::PeerLost,
+        Failure::Remote(RmaError::PeerDead(_) | RmaError::BadAnswer(_)) => ErrorClass::PeerLost,
+        Failure::Remote(RmaError::Absent) => ErrorClass::System,
         Failure::Remote(RmaError::Cancelled) => ErrorClass::Cancelled,
         Failure::Remote(RmaError::TooMany) => ErrorClass::QueueFull,
         Failure::NoRoomForMessage { .. } => ErrorClass::TooSmall,
@@ -106,13 +107,17 @@ fn of_coherence(error: &CoherenceError) -> ErrorClass {
     match error {
         CoherenceError::NodeDead { .. }
         | CoherenceError::PageLost { .. }
-        | CoherenceError::LockBroken { .. } => ErrorClass::PeerLost,
+        | CoherenceError::LockBroken { .. }
+        | CoherenceError::NotReleased { .. } => ErrorClass::PeerLost,
         CoherenceError::NodeLeaving { .. } => ErrorClass::PeerLeaving,
         CoherenceError::Mismatch(_) => ErrorClass::Mismatch,
         CoherenceError::Refused { .. } => ErrorClass::Refused,
         CoherenceError::Machine(_) => ErrorClass::System,
         CoherenceError::Left { .. } => ErrorClass::Left,
-        _ => ErrorClass::Invalid,
+        CoherenceError::NotHeld { .. }
+        | CoherenceError::UnknownArray { .. }
+        | CoherenceError::OutOfRange { .. }
+        | CoherenceError::TooLarge { .. } => ErrorClass::Invalid,
     }
 }
 
@@ -140,5 +145,21 @@ fn of_job(error: &JobError) -> ErrorClass {
         JobError::NodeEnded { .. } => ErrorClass::PeerLost,
         JobError::TimedOut { .. } => ErrorClass::Timeout,
         _ => ErrorClass::Join,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_peers_and_of_the_machine_are_no_mistakes_of_the_program() {
+        let class = |failure: Failure| Error::failed("wait", failure).class();
+        let not_released = CoherenceError::NotReleased { rank: 1 };
+        assert_eq!(class(Failure::Coherence(not_released)), ErrorClass::PeerLost);
+        assert_eq!(class(Failure::Remote(RmaError::BadAnswer(1))), ErrorClass::PeerLost);
+        assert_eq!(class(Failure::Remote(RmaError::Absent)), ErrorClass::System);
+        let not_held = CoherenceError::NotHeld { lock: 1 };
+        assert_eq!(class(Failure::Coherence(not_held)), ErrorClass::Invalid);
     }
 }
