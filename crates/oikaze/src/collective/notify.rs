@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::job::handle::Job;
 use oikaze_engine::{Failure, Request};
 use oikaze_protocol::Rank;
-use oikaze_runtime::node::WaitSubject;
+use oikaze_runtime::node::{Node, WaitSubject};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,24 +91,7 @@ impl Job {
     ) -> Result<()> {
         let what = format!("wait for a notification of node {from}");
         self.check_other(from, &what)?;
-        let node = &self.node;
-        let completion = node.submit(Request::WaitNotify { from, takes }, None);
-        let notification = || format!("a notification of node {from}");
-        let subject = || WaitSubject::Operation { what: notification(), peer: Some(from) };
-        let waited = node.outcome_of(&subject, &what, || completion.outcome(), limit);
-        if !waited.as_ref().is_err_and(Error::is_timeout) {
-            return waited.map(drop);
-        }
-        // The notification stays for the next call, unless this one took it just now. The next turn
-        // reports one or the other.
-        node.tell(Request::Cancel { completion: Arc::clone(&completion) });
-        match node.wait(None, || completion.outcome()) {
-            Some(Ok(_)) => Ok(()),
-            Some(Err(failure)) if !matches!(failure, Failure::Cancelled) => {
-                Err(node.departures.failure(&what, failure))
-            }
-            _ => waited.map(drop),
-        }
+        wait_for_notification(&self.node, (from, takes), limit, &what)
     }
 
     /// Checks that there is such another node, and that the thread has no guard.
@@ -123,6 +106,33 @@ impl Job {
         }
         self.node.check_process(|| what.to_owned())?;
         self.node.coherence.check_no_guard_of_this_thread(&self.node, || what.to_owned())
+    }
+}
+
+/// Waits for the next notification of a node, and takes it if `takes` is `true`.
+#[track_caller]
+pub(crate) fn wait_for_notification(
+    node: &Node,
+    (from, takes): (Rank, bool),
+    limit: Option<Duration>,
+    what: &str,
+) -> Result<()> {
+    let completion = node.submit(Request::WaitNotify { from, takes }, None);
+    let notification = || format!("a notification of node {from}");
+    let subject = || WaitSubject::Operation { what: notification(), peer: Some(from) };
+    let waited = node.outcome_of(&subject, &what, || completion.outcome(), limit);
+    if !waited.as_ref().is_err_and(Error::is_timeout) {
+        return waited.map(drop);
+    }
+    // The notification stays for the next call, unless this one took it just now. The next turn
+    // reports one or the other.
+    node.tell(Request::Cancel { completion: Arc::clone(&completion) });
+    match node.wait(None, || completion.outcome()) {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(failure)) if !matches!(failure, Failure::Cancelled) => {
+            Err(node.departures.failure(&what, failure))
+        }
+        _ => waited.map(drop),
     }
 }
 

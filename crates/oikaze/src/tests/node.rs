@@ -1,6 +1,7 @@
 //! A node with one local peer, whose side of the rings the test plays. The helper has ended, so
 //! that only the test's calls run turns.
 
+use crate::collective::notify::wait_for_notification;
 use crate::completion::operation::Operation;
 use crate::completion::{CompletionQueue, Counter};
 use crate::memory::region::LocalRegion;
@@ -11,7 +12,7 @@ use oikaze_os::memory::Region;
 use oikaze_os::memory::tracking::{FaultAt, PageSet, SharedError, Tracker, TrackerKind, View};
 use oikaze_os::net::{Bind, Link};
 use oikaze_os::shm::{Pair, Part};
-use oikaze_protocol::coherence::{Access, Pages};
+use oikaze_protocol::coherence::{Access, KIND, Pages};
 use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
 use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::time::Time;
@@ -86,15 +87,18 @@ fn node_with_helper(
 }
 
 fn put_message(local_peer: &mut Pair, tag: u64) {
-    let head = Asked::User { tag }.encode();
+    put_record(local_peer, &Asked::User { tag }.encode(), &[]);
+}
+
+fn put_record(local_peer: &mut Pair, head: &[u8], body: &[u8]) {
     let heading = Heading {
         kind: RecordKind::Whole,
         class: Class::Ordered,
         head: head.len(),
-        len: 0,
+        len: body.len(),
         flag: false,
     };
-    local_peer.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
+    local_peer.outward.put(heading, &[Part::Bytes(head), Part::Bytes(body)]).unwrap();
 }
 
 /// A driver that polls hears its peers by the fast paths, although the helper sleeps on the link
@@ -211,6 +215,29 @@ fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
         assert!(local_peer.line.hear().unwrap().is_some());
     });
     another.leave(node.now());
+}
+
+/// COH-15.4: a wait that runs into its limit may have ended just now, because the notifier cannot
+/// release.
+#[test]
+fn wait_that_times_out_tells_what_it_was_told() {
+    let (node, mut local_peer) = node_and_local_peer();
+    let notify = [[KIND, 18].as_slice(), &[0; 24]].concat();
+    put_record(&mut local_peer, &notify, &[0]);
+    node.try_turn(node.now()).unwrap();
+    let held = node.engine.enter();
+    let waited = std::thread::scope(|threads| {
+        let wait = || wait_for_notification(&node, (1, true), Some(Duration::ZERO), "wait");
+        let waiting = threads.spawn(wait);
+        // The request, and then its end.
+        while node.requests.submissions.len() < 2 {
+            std::thread::yield_now();
+        }
+        drop(held);
+        waiting.join().unwrap()
+    });
+    let text = waited.unwrap_err().to_string();
+    assert!(text.contains("could not bring its writes"), "{text}");
 }
 
 /// MEM-6.3: a withdrawn name is free, even if the thread in the engine has not handled the

@@ -204,6 +204,29 @@ fn a_notification_whose_update_is_lost_fails() {
     assert!(matches!(outcome, Some(Err(CoherenceError::NodeDead { rank: 0, .. }))), "{outcome:?}");
 }
 
+/// COH-15.7: a wait that takes no notification ends only when one that takes it would end at once,
+/// so not while an update is missing. A wait that ends early takes none.
+#[test]
+fn no_wait_ends_while_an_update_is_missing() {
+    let mut cluster = guarded(2, 2, all_at(0, 2), 1);
+    fill(&mut cluster, 0, pages(0..1), 1, Ownership::Owned, &[1]);
+    let late = hold_back(&mut cluster, 0, UPDATE);
+    release(&mut cluster, 0, 1);
+    let tokens = [false, true].map(|takes| {
+        let token = cluster.call(1, |c, token, m| c.wait_notify(0, takes, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(1, token), None);
+        token
+    });
+    cluster.call(1, |c, _, m| tokens.iter().for_each(|token| c.cancel(*token, m)));
+    post(&mut cluster, 0, late);
+    cluster.run_until_quiet();
+    assert_eq!(tokens.map(|token| cluster.take(1, token)), [None, None]);
+    for takes in [false, true] {
+        cluster.succeeds(1, |c, token, m| c.wait_notify(0, takes, token, m));
+    }
+}
+
 /// COH-15.7: a dead notifier sends no more updates.
 #[test]
 fn a_notification_of_a_node_that_dies_before_its_updates_fails() {
