@@ -32,6 +32,8 @@ struct Pending {
     first: u64,
     /// Number of updates that have come, applied or dropped.
     count: u64,
+    /// `true` if intervals were joined. All pages of their updates are in doubt.
+    is_joined: bool,
     bytes: BTreeMap<ArrayId, NumberSet>,
     /// Pages that lack bytes of these updates, or that a fetch may have made older.
     doubt: PageSets,
@@ -44,21 +46,31 @@ impl Pending {
         Pending {
             first,
             count: 0,
+            is_joined: false,
             bytes: BTreeMap::new(),
             doubt: PageSets::default(),
             crossed: PageSets::default(),
         }
     }
 
-    /// Adds the updates of later intervals. All pages of these updates are in doubt.
+    /// Records that an update is for these bytes.
+    fn add(&mut self, array: ArrayId, bytes: Range<u64>) {
+        if self.is_joined {
+            self.doubt.insert(array, pages_of(&bytes));
+        }
+        self.bytes.entry(array).or_default().insert(bytes);
+    }
+
+    /// Adds the updates of a later interval. Many are added to the same first one, in turn.
     fn join(&mut self, later: Pending) {
         self.count = self.count.saturating_add(later.count);
-        for (array, set) in later.bytes {
-            let bytes = self.bytes.entry(array).or_default();
-            set.iter().for_each(|range| bytes.insert(range));
+        if !core::mem::replace(&mut self.is_joined, true) {
+            for (array, set) in &self.bytes {
+                set.iter().for_each(|range| self.doubt.insert(*array, pages_of(&range)));
+            }
         }
-        for (array, set) in &self.bytes {
-            set.iter().for_each(|range| self.doubt.insert(*array, pages_of(&range)));
+        for (array, set) in later.bytes {
+            set.iter().for_each(|range| self.add(array, range));
         }
         later.doubt.runs().iter().for_each(|(array, pages)| {
             self.doubt.insert(*array, pages.clone());
@@ -95,17 +107,13 @@ impl PendingUpdates {
     }
 
     fn entry(&mut self, of: UpdateOrigin) -> &mut Pending {
-        let UpdateOrigin { from, epoch, interval } = of;
-        let intervals = self.writers.entry(from).or_default();
-        if intervals.len() >= PENDING_MAX && !intervals.contains_key(&(epoch, interval)) {
+        let intervals = self.writers.entry(of.from).or_default();
+        let mut key = key_of(of, intervals);
+        if intervals.len() >= PENDING_MAX && !intervals.contains_key(&key) {
             join_oldest(intervals);
+            key = key_of(of, intervals);
         }
-        // An interval that was joined is found by the last one of those that it was joined with.
-        let joined = intervals.range((epoch, interval)..).next();
-        let last = joined
-            .filter(|((of, _), one)| *of == epoch && one.first <= interval)
-            .map_or(interval, |((_, last), _)| *last);
-        intervals.entry((epoch, last)).or_insert_with(|| Pending::new(interval))
+        intervals.entry(key).or_insert_with(|| Pending::new(of.interval))
     }
 
     /// Counts an update that was applied or dropped.
@@ -117,7 +125,7 @@ impl PendingUpdates {
     /// Records that an update is for these bytes. Pages on which another writer's update is for the
     /// same bytes are crossed for both.
     pub fn add(&mut self, of: UpdateOrigin, array: ArrayId, bytes: Range<u64>) {
-        self.entry(of).bytes.entry(array).or_default().insert(bytes.clone());
+        self.entry(of).add(array, bytes.clone());
         let all = self.all.entry(array).or_default();
         let is_new = all.overlaps(bytes.clone()).next().is_none();
         all.insert(bytes.clone());
@@ -214,6 +222,15 @@ impl PendingUpdates {
     }
 }
 
+/// Returns the key of an interval. One that was joined is found by the last one of those that it
+/// was joined with.
+fn key_of(of: UpdateOrigin, intervals: &BTreeMap<(u64, u64), Pending>) -> (u64, u64) {
+    let key = (of.epoch, of.interval);
+    let next = intervals.range(key..).next();
+    let joined = next.filter(|((epoch, _), one)| *epoch == of.epoch && one.first <= of.interval);
+    joined.map_or(key, |(key, _)| *key)
+}
+
 /// Joins the two oldest intervals of a writer that are of one epoch.
 fn join_oldest(intervals: &mut BTreeMap<(u64, u64), Pending>) {
     let keys = intervals.keys().zip(intervals.keys().skip(1));
@@ -292,6 +309,22 @@ mod tests {
         assert_eq!(pending.writers.values().map(BTreeMap::len).max(), Some(PENDING_MAX));
         assert_eq!(pending.after(0, EPOCH, 0), Some(1));
         assert_eq!(pending.after(0, EPOCH + 1, 1998), Some(1));
+    }
+
+    /// COH-15.9: pages of updates before and after the joining are in doubt, and no others.
+    #[test]
+    fn pages_of_joined_intervals_are_in_doubt() {
+        let (mut pending, extra) = (PendingUpdates::default(), 10);
+        let last = PENDING_MAX as u64 + extra;
+        for interval in 1..=last {
+            pending.add(origin(0, interval), 1, bytes_of_pages(&(interval..interval + 1)));
+        }
+        let doubtful = |pending: &PendingUpdates| pending.doubtful(&known([1, 0]));
+        let joined = 1..=extra + 1;
+        assert_eq!(doubtful(&pending), Runs::from_pages(joined.clone().map(|page| (1, page))));
+        pending.add(origin(0, 2), 1, bytes_of_pages(&(last..last + 1)));
+        let joined = joined.chain([last]);
+        assert_eq!(doubtful(&pending), Runs::from_pages(joined.map(|page| (1, page))));
     }
 
     /// COH-15.8: updates of the same bytes by two writers cross, those of others do not.
