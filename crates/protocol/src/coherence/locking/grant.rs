@@ -52,13 +52,15 @@ pub(crate) fn learn_from_notifier(
     w.updates.sending.forget_known_to(notifier, vector.get(me));
     let news = knowledge.between(&knowledge.vector, vector);
     let news = news.filter(|interval| interval.is_news(me, &knowledge.vector));
+    let receiving = &mut w.updates.receiving;
+    let probes = receiving.take_probes(w.base.clock.epoch);
     if !are_updates_here {
-        let runs = Runs::union(news.map(|interval| &interval.runs));
+        let runs = Runs::union(news.map(|interval| &interval.runs).chain([&probes]));
         return apply(vector, &runs, w, pages);
     }
     let named = Runs::named_beside_updates(news, me, notifier);
-    let doubtful = w.updates.receiving.doubtful(vector);
-    apply(vector, &Runs::union([&named, &doubtful]), w, pages);
+    let doubtful = receiving.doubtful(vector);
+    apply(vector, &Runs::union([&named, &doubtful, &probes]), w, pages);
     w.updates.receiving.end_pushes(notifier, &mut w.base, pages);
 }
 

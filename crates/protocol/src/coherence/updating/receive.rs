@@ -91,7 +91,8 @@ pub(crate) struct UpdateReceiver {
     held_bytes: BTreeMap<Rank, u64>,
     /// Updates whose intervals this node does not know.
     pending: PendingUpdates,
-    /// Pages to invalidate at the end of an epoch, to see whether anybody reads them.
+    /// Pages to invalidate at the end of an epoch, or at a notification in it, to see whether
+    /// anybody reads them.
     probes: BTreeMap<u64, PageSets>,
     /// Invalid pages that were pushed to this node, and what has arrived of the last push of each.
     kept: BTreeMap<PageId, KeptBytes>,
@@ -117,9 +118,15 @@ impl UpdateReceiver {
         }
     }
 
-    /// Makes these pages invalid at the end of the epoch, to see whether anybody reads them.
+    /// Makes these pages invalid when this node next acquires from their writers, to see whether
+    /// anybody reads them.
     pub fn probe(&mut self, epoch: u64, array: ArrayId, pages: Range<u64>) {
         self.probes.entry(epoch).or_default().insert(array, pages);
+    }
+
+    /// Takes the pages to invalidate at a notification, to see whether anybody reads them.
+    pub fn take_probes(&mut self, epoch: u64) -> Runs {
+        self.probes.remove(&epoch).map_or_else(Runs::default, |pages| pages.runs())
     }
 
     /// Returns how many updates of this epoch have arrived from a node.

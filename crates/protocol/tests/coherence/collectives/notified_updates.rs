@@ -227,6 +227,27 @@ fn no_wait_ends_while_an_update_is_missing() {
     }
 }
 
+/// COH-10.19: an array whose loads are not seen is probed at notifications, too.
+#[test]
+fn subscription_without_loads_ends_without_a_barrier() {
+    let mut cluster = Cluster::new(2, 1);
+    cluster.declare("p", 1, all_at(0, 1));
+    for round in 1..4 {
+        write(&mut cluster, 0, 0..8, round);
+        barrier(&mut cluster);
+        assert_eq!(read(&mut cluster, 1, 0), round);
+        barrier(&mut cluster);
+    }
+    let before = statistics(&cluster, 0).updates_sent;
+    for step in 4..204 {
+        write(&mut cluster, 0, 0..8, step);
+        notify(&mut cluster, 0, 1);
+    }
+    let sent = statistics(&cluster, 0).updates_sent - before;
+    assert!((60..70).contains(&sent), "{sent}");
+    assert_eq!(read(&mut cluster, 1, 0), 203);
+}
+
 /// COH-15.7: a dead notifier sends no more updates.
 #[test]
 fn a_notification_of_a_node_that_dies_before_its_updates_fails() {
