@@ -89,6 +89,9 @@ bugs! {
     TrustOtherWriters = 64,
     IgnoreCrossedUpdates = 65,
     ForgetSentBytes = 66,
+    TrustTwinOfRead = 67,
+    EndRoundEarly = 68,
+    TellOneForAll = 69,
 }
 
 impl Bug {
@@ -96,15 +99,17 @@ impl Bug {
     /// has no arena.
     pub const OF_ARENAS: [Bug; 2] = [Bug::ForgetPagesToTell, Bug::ForgetDropsToTell];
 
-    /// Bugs of notifications that bring updates (COH-15.7 to 15.10). The programs that show them
-    /// have few barriers.
-    pub const OF_NOTIFICATIONS: [Bug; 6] = [
+    /// Bugs of notifications (COH-4.6, COH-15.5 to 15.10). The programs that show them have few
+    /// barriers.
+    pub const OF_NOTIFICATIONS: [Bug; 8] = [
         Bug::LearnUncounted,
         Bug::CountLaterIntervals,
         Bug::CountOldEpoch,
         Bug::TrustOtherWriters,
         Bug::IgnoreCrossedUpdates,
         Bug::ForgetSentBytes,
+        Bug::EndRoundEarly,
+        Bug::TellOneForAll,
     ];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared

@@ -22,6 +22,7 @@ fn run(bug: Option<Bug>, seed: u64) {
             drop(notified::run(2 + (seed % 3) as u32, 600, seed));
         }
         Some(Bug::ForgetEarlyArrival) => programs::exchange(2, seed),
+        Some(Bug::TrustTwinOfRead) => programs::changes_back(seed),
         _ => drop(programs::run(2 + (seed % 3) as u32, 1 + (seed % 2) as usize, seed)),
     }
 }
@@ -31,7 +32,7 @@ fn first_failure(bug: Option<Bug>, seeds: u64) -> Option<u64> {
     (0..seeds).find(|seed| panic::catch_unwind(|| run(bug, *seed)).is_err())
 }
 
-/// COH-3.6. Most of these bugs break one rule of COH-10.1 to 10.10, 10.13 or 10.15.
+/// COH-3.6. Most of these bugs break one rule of COH-10.1 to 10.10, 10.13, 10.15 or 10.21.
 #[test]
 fn planted_bugs_are_caught() {
     panic::set_hook(Box::new(|_| {}));
@@ -51,6 +52,7 @@ fn planted_bugs_are_caught() {
         Bug::LeaveUncounted,
         Bug::SkipDiffOfGuard,
         Bug::ForgetLiveGuard,
+        Bug::TrustTwinOfRead,
         Bug::ForgetSubtree,
         Bug::LoseLateInterval,
         Bug::ForgetEarlyArrival,

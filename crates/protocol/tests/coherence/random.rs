@@ -1,7 +1,9 @@
 //! Random programs without data races, against what a sequential machine would read (COH-2.3,
 //! COH-3.7).
 
-use crate::cluster::programs::{barriers_in_an_arena, exchange, late_news, pass_baton, run};
+use crate::cluster::programs::{
+    barriers_in_an_arena, changes_back, exchange, late_news, pass_baton, run,
+};
 use crate::cluster::seeds;
 
 /// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1, COH-10.1 to 10.11,
@@ -45,6 +47,12 @@ fn barriers_in_a_row_keep_nodes_in_step() {
     for seed in seeds(5_000_000, 200) {
         exchange([2, 2, 3, 12][seed as usize % 4], seed);
     }
+}
+
+/// COH-10.21: what an answer shows late, and what was changed back since, is named.
+#[test]
+fn bytes_that_were_changed_back_are_not_kept() {
+    seeds(6_500_000, 300).for_each(changes_back);
 }
 
 /// COH-6.14, COH-16.3: a node knows when a barrier is for the engines.

@@ -4,6 +4,7 @@ use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::pages::number_set::NumberSet;
+use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::vec::Vec;
 
@@ -39,7 +40,7 @@ impl Stable {
             self.lowest.lower(&other.lowest);
         }
         let nodes = u64::from(vector.nodes());
-        if self.given.iter().next() == Some(0..nodes) {
+        if self.given.iter().next() == Some(0..nodes) || planted(Bug::EndRoundEarly) {
             self.known.merge(&self.lowest);
             self.begin(self.round.saturating_add(1), me, vector);
         }

@@ -177,7 +177,8 @@ impl Notifications {
             return self.refuse(to, token, error, base);
         }
         let knowledge = &base.clock.knowledge;
-        let told = self.told.entry(to).or_insert_with(|| Vector::new(base.mail.nodes));
+        let of = if planted(Bug::TellOneForAll) { 0 } else { to };
+        let told = self.told.entry(of).or_insert_with(|| Vector::new(base.mail.nodes));
         told.merge(&knowledge.base);
         let news = knowledge.between(told, vector).filter(|interval| interval.writer != to);
         let body = base.mail.body(|out| {

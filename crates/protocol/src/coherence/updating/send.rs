@@ -341,7 +341,7 @@ impl UpdateSender {
     /// memory at an unknown time, so a page's twin cannot tell what readers have (COH-10.21).
     pub fn note_read(&mut self, posted: &Posted, base: &Base<'_>) {
         let Some((id, read)) = posted.reads() else { return };
-        if let Some(array) = base.arrays.get(id) {
+        if let Some(array) = base.arrays.get(id).filter(|_| !planted(Bug::TrustTwinOfRead)) {
             array.twins.range(read).for_each(|(page, _)| self.share_with_none((id, *page)));
         }
     }

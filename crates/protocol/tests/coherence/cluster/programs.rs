@@ -234,6 +234,24 @@ pub fn exchange(nodes: u32, seed: u64) {
     cluster.run(threads);
 }
 
+/// The home of a page changes a word and changes it back, while another node fetches the page and
+/// then subscribes to it. That node reads the word after a barrier (COH-10.21).
+pub fn changes_back(seed: u64) {
+    let mut cluster = Cluster::new(3, seed);
+    cluster.declare("p", 1, Homes::Explicit(vec![0]));
+    let (word, other) = (Cell::word(0, 3), Cell::word(0, 9));
+    let (subscribe, met) = (Op::Subscribe(other, true), Op::Together(1));
+    cluster.run(vec![Thread::new(0, vec![Op::Store(word, 1)])]);
+    let changes = (0..10).flat_map(|_| [Op::Store(word, 2), Op::Store(word, 1)]);
+    let reads = [Op::Load(other), met.clone(), Op::Barrier, Op::Expect(word, 1)];
+    cluster.run(vec![
+        Thread::new(0, changes.chain([Op::Barrier]).collect()),
+        Thread::new(1, reads.to_vec()),
+        Thread::new(1, vec![subscribe.clone(), met]),
+        Thread::new(2, vec![subscribe, Op::Barrier, Op::Expect(word, 1)]),
+    ]);
+}
+
 /// Nodes that compare their barriers in an arena. The engines end a barrier only if a node has
 /// something to tell (COH-6.14, COH-16.3). What was written to an array of pages is visible after
 /// it, and a segment that all nodes have dropped ends with it.
