@@ -2,7 +2,7 @@
 
 use super::caller::CallerRun;
 use super::exchange::{Contradiction, Exchange};
-use super::long::{LONG_MIN, LongPart, PartSend};
+use super::long::{LongPart, PartSend};
 use super::mail::Mail;
 use super::shrink::Shrinks;
 use super::slot::{CollectiveFailure, Slot};
@@ -531,6 +531,10 @@ impl TeamCore {
         if !is_data && number > state.next.saturating_add(AHEAD_MAX) {
             return;
         }
+        if head.purpose == ParcelPurpose::Data && state.mail.is_repeated(from, &head, body.len()) {
+            // Its sender has withdrawn it too late, and has sent it again (COLL-1.5).
+            return;
+        }
         if let ParcelBody::Refused(len) = body {
             return self.refused(state, from, &head, len);
         }
@@ -579,15 +583,6 @@ impl TeamCore {
                 mine.contradicts(&head.call) && node.departures.loss_in(&self.ranks).is_none()
             })
             .map(|mine| self.mismatch(from, &head.call, &mine));
-        if let Some(body) = &body
-            && body.len() >= LONG_MIN as u64
-            && mismatch.is_none()
-            && state.has_come(number, head.round, from)
-        {
-            // Its sender has withdrawn it too late, and has sent it again (COLL-1.5). A parcel of
-            // another call than this rank's has not come before: no step took it.
-            return;
-        }
         if let Some(body) = &body
             && !state.mail.arrived(from, body.len())
         {
@@ -801,15 +796,6 @@ impl TeamState {
         self.tasks.get_mut(at)
     }
 
-    /// Returns `true` if a collective has had this parcel.
-    fn has_come(&mut self, number: u64, round: RoundNumber, from: Rank) -> bool {
-        let has_taken = match self.task(number) {
-            Some(task) => task.has_taken(round, from),
-            None => self.ended(number).is_some_and(|(_, well)| well),
-        };
-        has_taken || self.mail.has(number, round, from)
-    }
-
     fn ended(&self, number: u64) -> Option<(CollectiveCall, bool)> {
         let ended = self.history.iter().rev().find(|(ended, ..)| *ended == number);
         ended.map(|(_, call, well)| (*call, *well))
@@ -892,8 +878,10 @@ impl TeamState {
 
     pub fn remember(&mut self, number: u64, call: CollectiveCall, well: bool) {
         self.history.push_back((number, call, well));
-        if self.history.len() > HISTORY {
-            self.history.pop_front();
+        if self.history.len() > HISTORY
+            && let Some((oldest, ..)) = self.history.pop_front()
+        {
+            self.mail.forget_repeated(oldest + 1);
         }
     }
 }
@@ -904,6 +892,7 @@ mod tests {
     use crate::collective::Collectives;
     use crate::collective::Team;
     use crate::collective::operator::Sum;
+    use crate::collective::run::long::LONG_MIN;
     use crate::tests::node::node_and_local_peer;
 
     /// COLL-1.5: a parcel that comes again, because its sender has withdrawn it too late, takes no
@@ -915,13 +904,14 @@ mod tests {
         let mine = [1_u64; LONG_MIN / 4];
         let first = team.start().all_reduce(&mine, Sum);
         let call = lock(&team.core.state).task(0).unwrap().call;
-        let unreported = |number, round| {
+        let came = |number, round, body| {
             let head = team.core.head(ParcelPurpose::Data, number, round, call);
-            let body = ParcelBody::Bytes(vec![0; LONG_MIN].into());
             team.core.deposit(Parcel { from: 1, head, body });
             team.core.run_all(&node, None);
             lock(&team.core.state).mail.unreported(1)
         };
+        let bytes = |len: usize| ParcelBody::Bytes(vec![0; len].into());
+        let unreported = |number, round| came(number, round, bytes(LONG_MIN));
         let cost = LONG_MIN as u64 + 1024;
         assert_eq!(unreported(0, 1), cost);
         assert_eq!(unreported(0, 1), cost, "its step was taken");
@@ -933,5 +923,15 @@ mod tests {
         let second = team.start().all_reduce(&mine, Sum);
         assert_eq!(unreported(1, 2), 4 * cost);
         assert!(second.is_done());
+        let third = team.start().all_reduce(&mine, Sum);
+        assert_eq!(unreported(2, 1), 5 * cost);
+        lock(&team.core.state).fail(2, Doom::new(CollectiveFailure::Mistake(String::new()), 2));
+        assert_eq!(unreported(2, 1), 5 * cost, "its step was taken before the failure");
+        assert!(third.wait().is_err());
+        assert_eq!([unreported(2, 2), unreported(2, 2)], [6 * cost; 2], "it came after the end");
+        let fourth = team.start().all_reduce(&mine, Sum);
+        assert_eq!(unreported(3, 1), 7 * cost);
+        assert_eq!(came(3, 1, ParcelBody::Refused(LONG_MIN as u64)), 7 * cost);
+        assert!(unreported(3, 2) == 0 && fourth.wait().is_ok(), "the refused one was not needed");
     }
 }

@@ -1,10 +1,11 @@
 //! Parcels that came before their step (COLL-1.3), and the credit for them (COLL-1.4).
 
+use super::long::LONG_MIN;
 use oikaze_engine::ParcelBody;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{CollectiveCall, DataCallPosition, ParcelHead, RoundNumber};
 use oikaze_protocol::limits::MESSAGE_MAX;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of unread parcels that a rank may have at another one, in one team. The parcel that
 /// exceeds it is still sent.
@@ -47,6 +48,10 @@ impl Traffic {
 pub(super) struct Mail {
     kept: BTreeMap<(u64, RoundNumber, Rank), UnreadParcel>,
     traffic: BTreeMap<Rank, Traffic>,
+    /// Long parcels that have come, of remembered collectives. They may come again (COLL-1.5).
+    came: BTreeSet<(u64, RoundNumber, Rank)>,
+    /// Number of the oldest remembered collective.
+    oldest: u64,
     /// Some rank is owed a report.
     owes_reports: bool,
 }
@@ -56,6 +61,20 @@ fn cost(len: u64) -> u64 {
 }
 
 impl Mail {
+    /// Notes that a parcel with `len` bytes of data comes. Returns `true` if it has come before.
+    pub fn is_repeated(&mut self, from: Rank, head: &ParcelHead, len: u64) -> bool {
+        let is_noted = len >= LONG_MIN as u64 && head.number >= self.oldest;
+        is_noted && !self.came.insert((head.number, head.round, from))
+    }
+
+    /// Forgets what has come of collectives below `oldest`.
+    pub fn forget_repeated(&mut self, oldest: u64) {
+        self.oldest = self.oldest.max(oldest);
+        if self.came.first().is_some_and(|(number, ..)| *number < self.oldest) {
+            self.came = self.came.split_off(&(self.oldest, 0, 0));
+        }
+    }
+
     /// Counts a parcel that has come. Returns `false` if its sender exceeds its credit.
     pub fn arrived(&mut self, from: Rank, len: u64) -> bool {
         let traffic = self.traffic.entry(from).or_default();
@@ -85,11 +104,6 @@ impl Mail {
     /// Returns `true` if no parcel waits for its step, and no rank for a report.
     pub fn is_quiet(&self) -> bool {
         self.kept.is_empty() && !self.owes_reports
-    }
-
-    /// Returns `true` if the parcel of this step has come and waits.
-    pub fn has(&self, number: u64, round: RoundNumber, from: Rank) -> bool {
-        self.kept.contains_key(&(number, round, from))
     }
 
     /// Takes the parcel of this step.

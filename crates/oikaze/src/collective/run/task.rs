@@ -153,16 +153,6 @@ impl CollectiveRun {
         self.next + in_memory + ((self.stages as usize) << STAGE_SHIFT)
     }
 
-    /// Returns `true` if a step that receives this parcel was taken.
-    pub fn has_taken(&self, round: RoundNumber, from: Rank) -> bool {
-        let steps = self.plan.as_ref().and_then(|plan| plan.steps.get(..self.next));
-        let is_of = |(of, step): &(RoundNumber, PlanStep)| {
-            matches!(step, PlanStep::Receive { from: sender, .. } if *sender == from)
-                && self.stages << STAGE_SHIFT | of == round
-        };
-        round >> STAGE_SHIFT < self.stages || steps.is_some_and(|steps| steps.iter().any(is_of))
-    }
-
     /// Returns memory of the caller, who does not wait any more, and goes on with a copy.
     pub fn return_memory(&mut self) {
         let Some(long) = self.stage.as_mut().and_then(|stage| stage.work().long()) else { return };
