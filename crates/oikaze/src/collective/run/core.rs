@@ -5,13 +5,13 @@ use super::exchange::{Contradiction, Exchange};
 use super::long::{LongPart, PartSend};
 use super::mail::Mail;
 use super::shrink::Shrinks;
-use super::slot::{CollectiveFailure, Slot};
+use super::slot::{CollectiveFailure, Slot, is_seen_by_all};
 use super::stage::Stage;
 use super::task::{CollectiveRun, Progress};
 use crate::collective::run::work::PartBytes;
 use crate::tables::element_kind::named;
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Completion, Failure, Outcome, Parcel, ParcelBody, Request, Sink};
+use oikaze_engine::{Completion, Outcome, Parcel, ParcelBody, Request, Sink};
 use oikaze_os::shm::Arena;
 use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
@@ -503,10 +503,7 @@ impl TeamCore {
     fn send_failed(&self, node: &Node, to: Rank, number: u64, call: CollectiveCall, doom: &Doom) {
         let text = match &doom.failure {
             CollectiveFailure::Mistake(why) => why.clone(),
-            // Every rank sees by itself that a node is dead, or that the job is over (COLL-3.4).
-            CollectiveFailure::Lost(
-                Failure::PeerLost { .. } | Failure::Left | Failure::Aborted(_),
-            ) => return,
+            CollectiveFailure::Lost(failure) if is_seen_by_all(failure) => return,
             CollectiveFailure::Lost(failure) => format!("on rank {}: {failure}", self.me),
         };
         let text = text.get(..text.floor_char_boundary(REASON_MAX)).unwrap_or_default();

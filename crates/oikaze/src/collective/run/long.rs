@@ -5,7 +5,7 @@
 //! that is being sent must stay as it is, so each step that writes to it waits for the send.
 
 use crate::memory::region::{LocalRegion, RegionSlice};
-use oikaze_engine::{Completion, Request};
+use oikaze_engine::{Completion, Failure, Request};
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{ParcelHead, RoundNumber};
@@ -259,19 +259,25 @@ impl LongWork {
         self.sends.push(SendUnderWay { send, bytes });
     }
 
+    /// Forgets the sends that have ended. Returns the failures of those that have failed.
+    pub fn end_sends(&mut self) -> Vec<Failure> {
+        let is_over = |one: &mut SendUnderWay| one.send.completion.is_done();
+        let over = self.sends.extract_if(.., is_over);
+        over.filter_map(|over| over.send.completion.outcome()?.err()).collect()
+    }
+
     /// Returns `true` if no send needs the bytes of a range any more. A parcel that a rank sends in
     /// a later round than it has received the range shows that it has the range.
-    pub fn is_free(&mut self, range: &Range<usize>, by: Option<(Rank, RoundNumber)>) -> bool {
-        self.sends.retain(|one| !one.send.completion.is_done());
+    pub fn is_free(&self, range: &Range<usize>, by: Option<(Rank, RoundNumber)>) -> bool {
         self.sends.iter().all(|SendUnderWay { send, bytes }| {
-            let is_over =
-                by.is_some_and(|(from, round)| from == send.to && send.head.round < round);
+            let is_over = send.completion.is_done()
+                || by.is_some_and(|(from, round)| from == send.to && send.head.round < round);
             bytes.end <= range.start || range.end <= bytes.start || is_over
         })
     }
 
     /// Returns `true` if the memory can go back to the caller.
-    pub fn may_end(&mut self) -> bool {
+    pub fn may_end(&self) -> bool {
         !self.is_lent || self.is_free(&(0..usize::MAX), None)
     }
 
@@ -364,6 +370,8 @@ impl Drop for LongWork {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collective::operator::Sum;
+    use crate::collective::{Collectives, Team};
     use crate::tests::node::node_and_local_peer;
     use oikaze_engine::Value;
     use oikaze_protocol::collective::{CollectiveCall, ParcelPurpose};
@@ -389,6 +397,27 @@ mod tests {
         assert!(work.is_free(&(0..101), Some((2, 6))));
         completion.settle(Ok(Value::Done));
         assert!(work.is_free(&(150..160), None));
+    }
+
+    /// COLL-3.4: a collective does not wait for a part that does not come.
+    #[test]
+    fn send_that_fails_alone_fails_the_collective() {
+        let (node, _local_peer) = node_and_local_peer();
+        let team = Team::world(&node, 0, vec![0, 1], None);
+        let sum = team.start().all_reduce(&[1_u64; LONG_MIN / 4], Sum);
+        let fail_send = |failure: Failure| {
+            let mut state = lock(&team.core.state);
+            let long = state.task(0).unwrap().long().unwrap();
+            let (sent, completion) = send(1, 0);
+            long.sending(0..LONG_MIN, sent);
+            completion.settle(Err(failure));
+            drop(state);
+            team.core.run_all(&node, None);
+        };
+        fail_send(Failure::Left);
+        assert!(!sum.is_done(), "who has left is known otherwise");
+        fail_send(Failure::Cancelled);
+        assert!(sum.wait().unwrap_err().to_string().contains("cancelled"));
     }
 
     /// COLL-1.5: a part may be empty, and begin where another one begins.

@@ -32,6 +32,12 @@ impl CollectiveFailure {
     }
 }
 
+/// Returns `true` if every rank sees by itself that a node is dead, or that the job is over
+/// (COLL-3.4).
+pub(super) fn is_seen_by_all(failure: &Failure) -> bool {
+    matches!(failure, Failure::PeerLost { .. } | Failure::Left | Failure::Aborted(_))
+}
+
 /// Outcome of one collective.
 #[derive(Default)]
 pub(in crate::collective) struct Slot {

@@ -3,9 +3,10 @@
 use super::caller::CallerRun;
 use super::core::Doom;
 use super::exchange::{Contradiction, Exchange, Obstacle};
+use super::long::LongWork;
 use super::mail::Mail;
 use super::memory::{MemoryEnd, MemoryRun, OwnBuffers};
-use super::slot::{CollectiveFailure, Slot};
+use super::slot::{CollectiveFailure, Slot, is_seen_by_all};
 use super::stage::{End, Stage};
 use super::work::UntypedResult;
 use crate::collective::run::core::TeamCore;
@@ -153,9 +154,14 @@ impl CollectiveRun {
         self.next + in_memory + ((self.stages as usize) << STAGE_SHIFT)
     }
 
+    /// Returns the work buffer, if it is long.
+    pub fn long(&mut self) -> Option<&mut LongWork> {
+        self.stage.as_mut()?.work().long()
+    }
+
     /// Returns memory of the caller, who does not wait any more, and goes on with a copy.
     pub fn return_memory(&mut self) {
-        let Some(long) = self.stage.as_mut().and_then(|stage| stage.work().long()) else { return };
+        let Some(long) = self.long() else { return };
         if let Err(why) = long.take_over() {
             let doom = Doom::new(CollectiveFailure::Mistake(why), self.number);
             self.doomed.get_or_insert(doom);
@@ -259,6 +265,11 @@ impl CollectiveRun {
     ) -> Progress {
         loop {
             let Some(stage) = &mut self.stage else { return Progress::Ended };
+            // A receiver would wait for such a part for ever.
+            let failures = stage.work().long().map(LongWork::end_sends).unwrap_or_default();
+            if let Some(failure) = failures.into_iter().find(|one| !is_seen_by_all(one)) {
+                return Progress::Fails(CollectiveFailure::Lost(failure));
+            }
             let plan = match &self.plan {
                 Some(plan) => plan,
                 None => {

@@ -140,7 +140,7 @@ impl Work {
 
     /// Returns `true` if memory of the caller can go back.
     pub fn may_end(&mut self) -> bool {
-        self.long().is_none_or(LongWork::may_end)
+        self.long().is_none_or(|long| long.may_end())
     }
 
     /// Notes that a part is being sent.
