@@ -280,9 +280,10 @@ impl TeamCore {
         self.splits.fetch_max(splits, Ordering::Relaxed);
         {
             let mut state = lock(&self.state);
+            let state = &mut *state;
             while let Some(task) = state.tasks.front_mut() {
-                let waker = task.fail(CollectiveFailure::Mistake(why.to_owned()));
-                state.wakers.extend(waker);
+                let failure = CollectiveFailure::Mistake(why.to_owned());
+                state.wakers.extend(task.fail((self, node, &mut state.mail), failure));
                 state.end_front(false);
             }
             state.next = state.next.max(next);
@@ -486,8 +487,7 @@ impl TeamCore {
         }
         // Before the program knows, and tells others by messages of its own.
         self.tell_all(node, number, call, &doom);
-        let waker = task.fail(doom.failure);
-        state.wakers.extend(waker);
+        state.wakers.extend(task.fail((self, node, &mut state.mail), doom.failure));
         state.leave(number + 1);
         state.end_front(false);
     }
@@ -666,7 +666,7 @@ impl TeamCore {
     }
 
     /// Sends a parcel from memory of a work buffer.
-    fn send_long(
+    pub(super) fn send_long(
         &self,
         node: &Node,
         to: Rank,
@@ -680,13 +680,16 @@ impl TeamCore {
         let body = Body::Segment(part.memory.segment(Rights::READ));
         let request = Request::Parcel { to: rank, head, body };
         node.submit_with(&completion, request, Some(part.keep));
-        Some(PartSend { to, rank, head, completion })
+        Some(PartSend { to, head, completion })
     }
 
     /// Returns the memory of a caller that does not wait any more.
     pub(in crate::collective) fn return_memory(self: &Arc<Self>, node: &Node, number: u64) {
-        if let Some(task) = lock(&self.state).task(number) {
-            task.return_memory();
+        {
+            let state = &mut *lock(&self.state);
+            if let Some(task) = task_of(&mut state.tasks, number) {
+                task.return_memory(self, node, &mut state.mail);
+            }
         }
         // A thread that found the state locked meanwhile has left its news to this one.
         node.collectives.ask(Arc::<Self>::clone(self));
@@ -788,9 +791,7 @@ impl TeamState {
     }
 
     pub fn task(&mut self, number: u64) -> Option<&mut CollectiveRun> {
-        // Numbers may be left out (`skip_disorders`).
-        let at = self.tasks.binary_search_by_key(&number, |task| task.number).ok()?;
-        self.tasks.get_mut(at)
+        task_of(&mut self.tasks, number)
     }
 
     fn ended(&self, number: u64) -> Option<(CollectiveCall, bool)> {
@@ -881,6 +882,12 @@ impl TeamState {
             self.mail.forget_repeated(oldest + 1);
         }
     }
+}
+
+fn task_of(tasks: &mut VecDeque<CollectiveRun>, number: u64) -> Option<&mut CollectiveRun> {
+    // Numbers may be left out (`skip_disorders`).
+    let at = tasks.binary_search_by_key(&number, |task| task.number).ok()?;
+    tasks.get_mut(at)
 }
 
 #[cfg(test)]

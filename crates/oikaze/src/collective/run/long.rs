@@ -6,11 +6,11 @@
 
 use crate::memory::region::{LocalRegion, RegionSlice};
 use oikaze_engine::{Completion, Failure, Request};
-use oikaze_os::memory::Region;
+use oikaze_os::memory::{Region, has_memory_for};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{ParcelHead, RoundNumber};
+use oikaze_protocol::limits::CREDIT;
 use oikaze_protocol::rma::Rights;
-use oikaze_protocol::wind::Body;
 use oikaze_runtime::node::{Node, ParcelMemory, ParcelPlace, lock};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -44,6 +44,8 @@ impl RegionPool {
     }
 
     /// Returns at least `len` bytes, which are those of an earlier use, or `None` without memory.
+    /// The system gives memory that it does not have, and then ends the process, so a long buffer
+    /// asks first how much is left.
     fn take(self: &Arc<Self>, len: usize) -> Option<Arc<PooledRegion>> {
         let fits = |region: &LocalRegion| (len..=len.saturating_mul(2)).contains(&region.len());
         let mut idle = lock(&self.idle);
@@ -52,6 +54,7 @@ impl RegionPool {
         drop(idle);
         let region = match used {
             Some(region) => region,
+            None if len as u64 > CREDIT && !has_memory_for(len) => return None,
             None => {
                 let memory = Region::zeroed(len).ok()?;
                 LocalRegion::new(&self.node, memory, Rights::NONE, None, None).ok()?
@@ -145,8 +148,6 @@ pub(in crate::collective) struct LongPart {
 pub(in crate::collective) struct PartSend {
     /// Rank of the receiver in the team.
     pub to: Rank,
-    /// Its rank in the job.
-    pub rank: Rank,
     pub head: ParcelHead,
     pub completion: Arc<Completion>,
 }
@@ -303,55 +304,64 @@ impl LongWork {
         }
     }
 
-    /// Returns lent memory to the caller: goes on with a copy of it.
+    /// Returns `true` if sends need the caller's memory.
+    pub fn sends_lent(&self) -> bool {
+        self.is_lent && !self.is_free(&(0..usize::MAX), None)
+    }
+
+    /// Returns lent memory to the caller: goes on with one copy of it. Withdraws the parcels that
+    /// are sent from there. `again` sends each with the bytes of the copy, and gets none without
+    /// memory for it.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn take_over(&mut self) -> Result<(), String> {
+    pub fn take_over(
+        &mut self,
+        mut again: impl FnMut(&PartSend, usize, Option<LongPart>) -> Option<PartSend>,
+    ) -> Result<(), String> {
         if !self.is_lent {
             return Ok(());
         }
-        self.send_copies();
         let node = Arc::clone(&self.pool.node);
+        let mut withdrawn = std::mem::take(&mut self.sends);
+        withdrawn.retain(|one| !one.send.completion.is_done());
+        for SendUnderWay { send, .. } in &withdrawn {
+            node.tell(Request::Cancel { completion: Arc::clone(&send.completion) });
+        }
         let len = self.areas.iter().map(|area| area.range().end).max().unwrap_or(0);
-        let why = || format!("there is not enough memory for {len} bytes");
-        let copy = LongWork::new(&self.pool, len).ok_or_else(why)?;
-        let mut chunk = vec![0; CHUNK.min(len)];
-        // In the engine, so that nothing is placed meanwhile.
-        node.with_engine(|_| {
+        let copy = LongWork::new(&self.pool, len);
+        if let Some(copy) = &copy {
             for at in (0..len).step_by(CHUNK) {
-                let Some(chunk) = chunk.get_mut(..CHUNK.min(len - at)) else { continue };
-                self.read(at, chunk);
-                copy.write(at, chunk);
+                node.with_engine(|_| self.move_to(copy, at..len.min(at + CHUNK)));
             }
-            for (part, memory) in &self.awaited {
-                for area in &copy.areas {
-                    area.place(part, false, |place, _| memory.exchange(place));
-                }
+            self.areas.clone_from(&copy.areas);
+            self.is_lent = false;
+        }
+        for SendUnderWay { send, bytes } in withdrawn {
+            let part = copy.as_ref().and_then(|copy| copy.part(&bytes));
+            if let Some(send) = again(&send, bytes.len(), part) {
+                self.sending(bytes, send);
             }
-        });
-        self.areas.clone_from(&copy.areas);
-        self.is_lent = false;
-        Ok(())
+        }
+        copy.map(drop).ok_or_else(|| format!("there is not enough memory for {len} bytes"))
     }
 
-    /// Withdraws the parcels that are sent from lent memory, and sends copies of them. Otherwise a
-    /// parcel that does not come would take credit for ever.
-    fn send_copies(&mut self) {
-        for SendUnderWay { send, bytes } in std::mem::take(&mut self.sends) {
-            if !send.completion.is_done() {
-                let mut copy = vec![0; bytes.len()];
-                self.read(bytes.start, &mut copy);
-                let node = &self.pool.node;
-                node.tell(Request::Cancel { completion: send.completion });
-                let body = Body::Inline(copy);
-                node.tell(Request::Parcel { to: send.rank, head: send.head, body });
+    /// Copies a range, before which all is copied. What is placed later before its end goes to the
+    /// copy. Only this takes place in the engine, so that it stops other threads for one range.
+    fn move_to(&self, copy: &LongWork, range: Range<usize>) {
+        let mut chunk = vec![0; range.len()];
+        self.read(range.start, &mut chunk);
+        copy.write(range.start, &chunk);
+        for (part, memory) in self.awaited.iter().filter(|(part, _)| part.start < range.end) {
+            let moved = (range.end.min(part.end) - part.start) as u64;
+            for area in &copy.areas {
+                area.place(part, false, |place, _| memory.exchange(moved, place));
             }
         }
     }
 }
 
-/// Ends the sends of lent memory, and the wait for parcels.
+/// Ends the wait for parcels.
 impl Drop for LongWork {
     fn drop(&mut self) {
         let node = &self.pool.node;
@@ -360,9 +370,6 @@ impl Drop for LongWork {
         }
         for (_, memory) in &self.awaited {
             node.mail.parcels.remove(memory);
-        }
-        if self.is_lent {
-            self.send_copies();
         }
     }
 }
@@ -380,7 +387,7 @@ mod tests {
         let purpose = ParcelPurpose::Data;
         let head = ParcelHead { purpose, team: 0, number: 0, round, call: CollectiveCall::SHRINK };
         let completion = Completion::new();
-        (PartSend { to, rank: to, head, completion: Arc::clone(&completion) }, completion)
+        (PartSend { to, head, completion: Arc::clone(&completion) }, completion)
     }
 
     /// COLL-1.5: a part that is being sent stays as it is.
@@ -439,14 +446,96 @@ mod tests {
         assert_eq!((bytes, work.awaited.len()), ([7, 7, 7, 0], 0));
     }
 
+    fn region(node: &Arc<Node>, len: usize) -> RegionSlice {
+        let memory = Region::zeroed(len).unwrap();
+        LocalRegion::new(node, memory, Rights::NONE, None, None).unwrap().all()
+    }
+
+    /// COLL-1.5: the caller's memory is free, however many ranks have a part yet to come.
+    #[test]
+    fn withdrawn_parcels_are_sent_again_from_one_copy() {
+        let (node, _local_peer) = node_and_local_peer();
+        let mut work =
+            LongWork::lent(&RegionPool::new(&node), vec![(0, region(&node, 2 * LONG_MIN))]);
+        work.write(LONG_MIN, &[7; LONG_MIN]);
+        let part = LONG_MIN..2 * LONG_MIN;
+        for to in 1..=3 {
+            work.sending(part.clone(), send(to, 0).0);
+        }
+        let (acknowledged, completion) = send(4, 0);
+        work.sending(part.clone(), acknowledged);
+        completion.settle(Ok(Value::Done));
+        let lent = work.part(&part).unwrap().memory.segment(Rights::NONE).region;
+        let mut sent = Vec::new();
+        let taken_over = work.take_over(|one, len, copy| {
+            let memory = copy.unwrap().memory;
+            let mut bytes = vec![0; len];
+            assert!(memory.use_directly(|region, at, _| region.read(at, &mut bytes).is_ok()));
+            assert_eq!(bytes, [7; LONG_MIN]);
+            sent.push((one.to, memory.segment(Rights::NONE).region));
+            Some(send(one.to, 0).0)
+        });
+        taken_over.unwrap();
+        let copy = work.part(&part).unwrap().memory.segment(Rights::NONE).region;
+        assert_ne!(copy, lent);
+        assert_eq!(sent, [1, 2, 3].map(|to| (to, copy)));
+        assert!(!work.is_free(&part, None) && work.may_end(), "the copy is being sent");
+    }
+
+    #[test]
+    fn parcels_are_withdrawn_without_memory_for_a_copy() {
+        let (node, _local_peer) = node_and_local_peer();
+        let end = 1 << 47;
+        let lent = vec![(end, region(&node, LONG_MIN))];
+        let mut work = LongWork::lent(&RegionPool::new(&node), lent);
+        work.sending(end..end + LONG_MIN, send(1, 0).0);
+        let mut withdrawn = Vec::new();
+        let taken_over = work.take_over(|one, len, copy| {
+            withdrawn.push((one.to, len, copy.is_some()));
+            None
+        });
+        assert!(taken_over.unwrap_err().contains("not enough memory"));
+        assert_eq!(withdrawn, [(1, LONG_MIN, false)]);
+        assert!(work.is_free(&(0..usize::MAX), None));
+    }
+
+    /// COLL-1.5: other threads run turns while lent memory is copied, and a parcel goes on.
+    #[test]
+    fn parcel_arrives_while_its_memory_is_copied_chunk_by_chunk() {
+        let (node, _local_peer) = node_and_local_peer();
+        let pool = RegionPool::new(&node);
+        let mut work = LongWork::lent(&pool, vec![(0, region(&node, 3 * CHUNK))]);
+        let (PartSend { head, .. }, _) = send(1, 0);
+        let part = CHUNK / 2..3 * CHUNK;
+        work.expect(&node, 1, head, &part);
+        let mut placement = node.mail.parcels.begin(1, &head, part.len() as u64).unwrap();
+        let copy = LongWork::new(&pool, 3 * CHUNK).unwrap();
+        let mut place = |at: usize, value: u8| {
+            placement.write((at - part.start) as u64, &[value; 8]);
+        };
+        place(CHUNK, 1);
+        work.move_to(&copy, 0..CHUNK);
+        // Where it is copied, where it is not, and both.
+        place(CHUNK - 20, 2);
+        place(2 * CHUNK, 3);
+        place(CHUNK - 4, 4);
+        work.move_to(&copy, CHUNK..2 * CHUNK);
+        work.move_to(&copy, 2 * CHUNK..3 * CHUNK);
+        place(3 * CHUNK - 8, 5);
+        assert!(placement.finish());
+        let mut bytes = vec![0; 3 * CHUNK];
+        copy.read(0, &mut bytes);
+        assert_eq!(bytes[CHUNK - 20..CHUNK - 12], [2; 8]);
+        assert_eq!(bytes[CHUNK - 4..CHUNK + 8], [4, 4, 4, 4, 4, 4, 4, 4, 1, 1, 1, 1]);
+        assert_eq!(bytes[2 * CHUNK..2 * CHUNK + 8], [3; 8]);
+        assert_eq!(bytes[3 * CHUNK - 8..], [5; 8]);
+    }
+
     #[test]
     fn bytes_are_read_and_changed_across_pieces_of_memory() {
         let (node, _local_peer) = node_and_local_peer();
         let pool = RegionPool::new(&node);
-        let region = |len: usize| {
-            let memory = Region::zeroed(len).unwrap();
-            LocalRegion::new(&node, memory, Rights::NONE, None, None).unwrap().all()
-        };
+        let region = |len| region(&node, len);
         let len = 3 * CHUNK;
         let work = LongWork::lent(&pool, vec![(CHUNK + 7, region(len)), (0, region(CHUNK + 7))]);
         let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();

@@ -184,6 +184,13 @@ impl Mail {
         traffic.granted = traffic.granted.max(bytes.min(traffic.sent));
     }
 
+    /// Takes back the credit of a parcel that was withdrawn and is not sent again.
+    pub fn withdrawn(&mut self, to: Rank, len: u64) {
+        let traffic = self.traffic.entry(to).or_default();
+        // Its receiver may have read it all the same.
+        traffic.sent = traffic.sent.saturating_sub(cost(len)).max(traffic.granted);
+    }
+
     /// Counts a parcel to be sent. Returns `false` if there is no credit for it.
     pub fn may_send(&mut self, to: Rank, len: u64) -> bool {
         let traffic = self.traffic.entry(to).or_default();
@@ -217,6 +224,18 @@ mod tests {
             unread += 1;
         }
         assert_eq!(unread, 10_000);
+    }
+
+    /// COLL-1.4: a parcel that does not come takes no credit.
+    #[test]
+    fn withdrawn_parcel_gives_its_credit_back() {
+        let mut sender = Mail::default();
+        assert!(sender.may_send(1, CREDIT) && !sender.may_send(1, 8));
+        sender.withdrawn(1, CREDIT);
+        assert!(sender.may_send(1, 8));
+        sender.granted(1, cost(8));
+        sender.withdrawn(1, 8);
+        assert!(sender.may_send(1, CREDIT), "the receiver has read it all the same");
     }
 
     #[test]

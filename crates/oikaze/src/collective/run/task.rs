@@ -3,7 +3,7 @@
 use super::caller::CallerRun;
 use super::core::Doom;
 use super::exchange::{Contradiction, Exchange, Obstacle};
-use super::long::LongWork;
+use super::long::{LongPart, LongWork, PartSend};
 use super::mail::Mail;
 use super::memory::{MemoryEnd, MemoryRun, OwnBuffers};
 use super::slot::{CollectiveFailure, Slot, is_seen_by_all};
@@ -160,16 +160,32 @@ impl CollectiveRun {
     }
 
     /// Returns memory of the caller, who does not wait any more, and goes on with a copy.
-    pub fn return_memory(&mut self) {
+    pub fn return_memory(&mut self, team: &TeamCore, node: &Node, mail: &mut Mail) {
+        let number = self.number;
         let Some(long) = self.long() else { return };
-        if let Err(why) = long.take_over() {
-            let doom = Doom::new(CollectiveFailure::Mistake(why), self.number);
+        let again = |send: &PartSend, len: usize, part: Option<LongPart>| match part {
+            Some(part) => team.send_long(node, send.to, send.head, part),
+            None => {
+                mail.withdrawn(send.to, len as u64);
+                None
+            }
+        };
+        if let Err(why) = long.take_over(again) {
+            let doom = Doom::new(CollectiveFailure::Mistake(why), number);
             self.doomed.get_or_insert(doom);
         }
     }
 
-    /// Settles with a failure.
-    pub fn fail(&mut self, failure: CollectiveFailure) -> Option<Waker> {
+    /// Settles with a failure. A parcel that does not come would take credit for ever, so those on
+    /// their way from memory of the caller are sent again.
+    pub fn fail(
+        &mut self,
+        (team, node, mail): (&TeamCore, &Node, &mut Mail),
+        failure: CollectiveFailure,
+    ) -> Option<Waker> {
+        if self.long().is_some_and(|long| long.sends_lent()) {
+            self.return_memory(team, node, mail);
+        }
         self.stage = None;
         self.slot.settle(Err(failure))
     }

@@ -9,7 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Memory into which a parcel is placed. It may be exchanged while the parcel arrives.
-pub struct ParcelMemory(Mutex<Option<ParcelPlace>>);
+pub struct ParcelMemory(Mutex<ParcelPlaces>);
+
+#[derive(Default)]
+struct ParcelPlaces {
+    /// Memory that takes the place of the other, and the number of the first bytes that go there.
+    new: Option<(u64, ParcelPlace)>,
+    /// Memory of all other bytes. `None`: they go nowhere.
+    rest: Option<ParcelPlace>,
+}
 
 /// Bytes of a region from an offset on.
 pub struct ParcelPlace {
@@ -22,24 +30,31 @@ pub struct ParcelPlace {
 impl ParcelMemory {
     /// Takes this place.
     pub fn new(place: ParcelPlace) -> Arc<ParcelMemory> {
-        Arc::new(ParcelMemory(Mutex::new(Some(place))))
+        Arc::new(ParcelMemory(Mutex::new(ParcelPlaces { new: None, rest: Some(place) })))
     }
 
-    /// Makes the rest of the parcel go to other memory. The caller is in the engine, and has copied
-    /// what there is.
-    pub fn exchange(&self, place: ParcelPlace) {
-        *lock(&self.0) = Some(place);
+    /// Makes the first `len` bytes of the parcel go to other memory. The caller is in the engine,
+    /// and has copied what there is of them.
+    pub fn exchange(&self, len: u64, place: ParcelPlace) {
+        lock(&self.0).new = Some((len, place));
     }
 
     /// Makes the rest of the parcel go nowhere, because the parcel has come otherwise. The caller
     /// is in the engine.
     pub fn close(&self) {
-        *lock(&self.0) = None;
+        *lock(&self.0) = ParcelPlaces::default();
     }
+}
 
-    /// Calls `act` with the place of the byte `at` of the parcel, if the parcel goes anywhere.
-    fn with<T>(&self, at: u64, act: impl FnOnce(&Region, u64) -> T) -> Option<T> {
-        lock(&self.0).as_ref().map(|place| act(&place.region, place.offset.saturating_add(at)))
+impl ParcelPlaces {
+    /// Returns the number of bytes from `at` on, at most `len`, that are in one piece of memory,
+    /// and their place.
+    fn find(&self, at: u64, len: u64) -> (u64, Option<(&Region, u64)>) {
+        let (len, place) = match &self.new {
+            Some((moved, place)) if at < *moved => (len.min(moved - at), Some(place)),
+            _ => (len, self.rest.as_ref()),
+        };
+        (len, place.map(|place| (&place.region, place.offset.saturating_add(at))))
     }
 }
 
@@ -106,12 +121,20 @@ struct ParcelPlacement {
 
 impl MessagePlacement for ParcelPlacement {
     fn scatter(&self, offset: u64, len: u64) -> Option<Scatter> {
-        self.memory.with(offset, |region, at| region.scatter(at, len))?
+        let places = lock(&self.memory.0);
+        let (found, place) = places.find(offset, len);
+        let (region, at) = place.filter(|_| found == len)?;
+        region.scatter(at, len)
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let written = self.memory.with(offset, |region, at| region.write(at, bytes));
-        self.is_gone |= written.is_some_and(|written| written.is_err());
+    fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
+        let places = lock(&self.memory.0);
+        while !bytes.is_empty() {
+            let (len, place) = places.find(offset, bytes.len() as u64);
+            let (here, rest) = bytes.split_at(len as usize);
+            self.is_gone |= place.is_some_and(|(region, at)| region.write(at, here).is_err());
+            (offset, bytes) = (offset + len, rest);
+        }
     }
 
     fn finish(self: Box<Self>) -> bool {
@@ -158,17 +181,19 @@ mod tests {
         assert!(parcels.begin(1, &head(2, None), LEN).is_none(), "it has begun");
         placement.write(2, &[7; 6]);
         let later = Region::zeroed(16).unwrap();
-        memory.exchange(place(&later, 0));
+        memory.exchange(4, place(&later, 0));
         placement.write(0, &[8; 2]);
-        assert!(placement.scatter(7, 2).is_some());
+        placement.write(3, &[9; 2]);
+        assert!([(0, 4), (4, 4)].iter().all(|(at, len)| placement.scatter(*at, *len).is_some()));
+        assert!(placement.scatter(3, 2).is_none(), "it is in two places");
         assert!(placement.finish());
         let bytes = |region: &Region| {
             let mut bytes = [0; 16];
             region.read(0, &mut bytes).unwrap();
             bytes
         };
-        assert_eq!(bytes(&region)[..12], [0, 0, 0, 0, 0, 0, 7, 7, 7, 7, 7, 7]);
-        assert_eq!(bytes(&later)[..3], [8, 8, 0]);
+        assert_eq!(bytes(&region)[..12], [0, 0, 0, 0, 0, 0, 7, 7, 9, 7, 7, 7]);
+        assert_eq!(bytes(&later)[..6], [8, 8, 0, 9, 0, 0]);
     }
 
     /// COLL-1.5: rounds have the same numbers in all collectives, so they do not tell them apart.
