@@ -4,12 +4,12 @@
 //! The memory is the caller's, lent until its call returns, or a region that is used again. A part
 //! that is being sent must stay as it is, so each step that writes to it waits for the send.
 
+use super::memory::has_room_for;
 use crate::memory::region::{LocalRegion, RegionSlice};
 use oikaze_engine::{Completion, Failure, Request};
-use oikaze_os::memory::{Region, has_memory_for};
+use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{ParcelHead, RoundNumber};
-use oikaze_protocol::limits::CREDIT;
 use oikaze_protocol::rma::Rights;
 use oikaze_runtime::node::{Node, ParcelMemory, ParcelPlace, lock};
 use std::any::Any;
@@ -44,8 +44,6 @@ impl RegionPool {
     }
 
     /// Returns at least `len` bytes, which are those of an earlier use, or `None` without memory.
-    /// The system gives memory that it does not have, and then ends the process, so a long buffer
-    /// asks first how much is left.
     fn take(self: &Arc<Self>, len: usize) -> Option<Arc<PooledRegion>> {
         let fits = |region: &LocalRegion| (len..=len.saturating_mul(2)).contains(&region.len());
         let mut idle = lock(&self.idle);
@@ -54,7 +52,7 @@ impl RegionPool {
         drop(idle);
         let region = match used {
             Some(region) => region,
-            None if len as u64 > CREDIT && !has_memory_for(len) => return None,
+            None if !has_room_for(len) => return None,
             None => {
                 let memory = Region::zeroed(len).ok()?;
                 LocalRegion::new(&self.node, memory, Rights::NONE, None, None).ok()?

@@ -2,12 +2,14 @@
 
 use super::exchange::{Exchange, Obstacle};
 use crate::collective::operator::{Combiner, Item};
+use oikaze_os::memory::has_memory_for;
 use oikaze_os::shm::{PIECE_BYTES, SLOT_BYTES};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     CollectiveCall, CollectiveKind, CombineSteps, MemoryFacts, MemoryPlan, Order, PieceRoom,
     ReadOperand,
 };
+use oikaze_protocol::limits::CREDIT;
 use std::ops::Range;
 
 const ROOM: PieceRoom = PieceRoom { short: SLOT_BYTES, long: PIECE_BYTES };
@@ -61,7 +63,10 @@ pub(in crate::collective) enum NoRoom {
 fn resize<T: Item>(vector: &mut Vec<T>, bytes: usize) -> Result<&mut [u8], NoRoom> {
     let len = bytes / size_of::<T>().max(1);
     let more = len.saturating_sub(vector.len());
-    vector.try_reserve_exact(more).map_err(|_| NoRoom::NoMemory(bytes))?;
+    if !has_room_for(more.saturating_mul(size_of::<T>())) || vector.try_reserve_exact(more).is_err()
+    {
+        return Err(NoRoom::NoMemory(bytes));
+    }
     vector.resize(len, T::zeroed());
     Ok(bytemuck::cast_slice_mut(vector))
 }
@@ -188,12 +193,27 @@ impl Buffers for OwnBuffers {
 /// # Errors
 /// There is not enough memory.
 pub(super) fn try_copy_of(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let mut copy = Vec::new();
-    let len = bytes.len();
-    copy.try_reserve_exact(len)
-        .map_err(|_| format!("there is not enough memory for {len} bytes"))?;
+    let mut copy = try_room(bytes.len())?;
     copy.extend_from_slice(bytes);
     Ok(copy)
+}
+
+/// Returns an empty vector with room for `len` bytes.
+///
+/// # Errors
+/// There is not enough memory.
+pub(super) fn try_room(len: usize) -> Result<Vec<u8>, String> {
+    let mut room = Vec::new();
+    match has_room_for(len) && room.try_reserve_exact(len).is_ok() {
+        true => Ok(room),
+        false => Err(format!("there is not enough memory for {len} bytes")),
+    }
+}
+
+/// Returns `true` if there may be memory for `len` bytes. The system gives memory that it does not
+/// have, and ends the process later, so a long buffer asks first how much is left.
+pub(super) fn has_room_for(len: usize) -> bool {
+    len as u64 <= CREDIT || has_memory_for(len)
 }
 
 /// How a collective through memory goes on.

@@ -1,6 +1,7 @@
 //! The work buffer of a plan, and its result.
 
 use super::long::{LONG_MIN, LongPart, LongWork, PartSend, RegionPool};
+use super::memory::try_room;
 use crate::collective::operator::Item;
 use crate::error::{Error, Result};
 use crate::memory::region::RegionSlice;
@@ -93,10 +94,7 @@ impl Work {
             self.content = Content::Long(long);
             return Ok(());
         }
-        let mut bytes = Vec::new();
-        bytes
-            .try_reserve_exact(len)
-            .map_err(|_| format!("there is not enough memory for {} elements", plan.len))?;
+        let mut bytes = try_room(len)?;
         if input_range == (0..len) && input.len() == len {
             bytes.extend_from_slice(input);
         } else {
