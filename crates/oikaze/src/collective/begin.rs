@@ -6,7 +6,7 @@ use crate::collective::pending::Pending;
 use crate::collective::run::caller::CallerRun;
 use crate::collective::run::calling::{CallerBegin, WaitingCaller, waits_as_caller};
 use crate::collective::run::core::TeamCore;
-use crate::collective::run::long::LONG_MIN;
+use crate::collective::run::long::{LONG_MIN, copy_meanwhile};
 use crate::collective::run::memory::{Buffers, MemoryRun, NoRoom};
 use crate::collective::run::slot::Slot;
 use crate::collective::run::stage::{Stage, StageShape};
@@ -336,7 +336,7 @@ impl<'t> Start<'t> {
             let _loan = number.map(|number| Loan { core, node, number });
             // The first parcels are on their way meanwhile.
             if let Some(own) = own {
-                own.copy_from_slice(given);
+                copy_meanwhile(node, given, own);
             }
             Some(pending.wait().map(drop))
         })

@@ -86,7 +86,7 @@ fn node_with_helper(
     (node, theirs)
 }
 
-fn put_message(local_peer: &mut Pair, tag: u64) {
+pub(crate) fn put_message(local_peer: &mut Pair, tag: u64) {
     put_record(local_peer, &Asked::User { tag }.encode(), &[]);
 }
 

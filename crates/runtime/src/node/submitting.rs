@@ -181,6 +181,12 @@ impl Node {
         is_next
     }
 
+    /// Runs a turn amid long work of this thread, so that what comes meanwhile is acknowledged.
+    pub fn take_turn(&self) {
+        let now = self.now();
+        self.drive_meanwhile(now, || self.try_turn(now));
+    }
+
     /// Runs turns for this thread's submissions. The thread drives meanwhile, because bulk may take
     /// its time, and the helper would only be in the way.
     pub(super) fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {

@@ -24,6 +24,9 @@ pub(in crate::collective) const LONG_MIN: usize = 32 << 10;
 const POOL_BYTES_MAX: usize = 64 << 20;
 /// Bytes that are copied or combined at once, so that they stay in the cache.
 const CHUNK: usize = 32 << 10;
+/// Bytes that a step copies or combines between two turns of the engine. Parcels are on their way
+/// meanwhile, and their senders wait for acknowledgements.
+const TURN_BYTES: usize = 128 << 10;
 
 /// Registered memory of long work buffers that no collective of this node uses at present. Fresh
 /// memory costs a page fault for each 4096 bytes, which takes longer than a copy of these bytes.
@@ -95,6 +98,14 @@ impl Drop for PooledRegion {
         if let Some(region) = self.region.take() {
             self.home.give(region);
         }
+    }
+}
+
+/// Copies values of the caller, while parcels are on their way.
+pub(in crate::collective) fn copy_meanwhile(node: &Node, from: &[u8], into: &mut [u8]) {
+    for (from, into) in from.chunks(TURN_BYTES).zip(into.chunks_mut(TURN_BYTES)) {
+        into.copy_from_slice(from);
+        node.take_turn();
     }
 }
 
@@ -237,13 +248,32 @@ impl LongWork {
 
     /// Replaces a range of bytes as [`LongWork::change`] changes it. The bytes that `fill` gets
     /// have no meaning.
-    pub fn fill(&self, range: Range<usize>, size: usize, mut fill: impl FnMut(&mut [u8], usize)) {
+    fn fill(&self, range: Range<usize>, size: usize, mut fill: impl FnMut(&mut [u8], usize)) {
         let step = (CHUNK / size.max(1)).max(1) * size.max(1);
         let mut chunk = vec![0; step.min(range.len())];
+        let mut turned = range.start;
         for at in range.clone().step_by(step) {
             let Some(here) = chunk.get_mut(..step.min(range.end - at)) else { continue };
             fill(here, at - range.start);
             self.write(at, here);
+            if at + step >= turned + TURN_BYTES {
+                self.pool.node.take_turn();
+                turned = at + step;
+            }
+        }
+    }
+
+    /// Copies a range elsewhere.
+    pub fn copy(&self, range: Range<usize>, into: usize) {
+        for at in range.clone().step_by(TURN_BYTES) {
+            let to = into + (at - range.start);
+            self.each(at..range.end.min(at + TURN_BYTES), |from, from_at, part| {
+                self.each(to + part.start..to + part.end, |region, region_at, piece| {
+                    let from_at = from_at + piece.start as u64;
+                    let _ = from.copy_to(from_at, region, region_at, piece.len() as u64);
+                });
+            });
+            self.pool.node.take_turn();
         }
     }
 
@@ -377,7 +407,7 @@ mod tests {
     use super::*;
     use crate::collective::operator::Sum;
     use crate::collective::{Collectives, Team};
-    use crate::tests::node::node_and_local_peer;
+    use crate::tests::node::{node_and_local_peer, put_message};
     use oikaze_engine::Value;
     use oikaze_protocol::collective::{CollectiveCall, ParcelPurpose};
 
@@ -422,6 +452,7 @@ mod tests {
         fail_send(Failure::Left);
         assert!(!sum.is_done(), "who has left is known otherwise");
         fail_send(Failure::Cancelled);
+        assert!(sum.is_done());
         assert!(sum.wait().unwrap_err().to_string().contains("cancelled"));
     }
 
@@ -550,6 +581,37 @@ mod tests {
         assert_eq!((chunks, &changed[..5]), (4, &[0; 5][..]));
         assert!(changed[5..].iter().zip(&bytes).all(|(one, other)| *one == other ^ 1));
         assert!(work.part(&(0..CHUNK)).is_some() && work.part(&(0..len)).is_none());
+    }
+
+    /// COLL-1.5: the ranks whose parcels are on their way wait for acknowledgements.
+    #[test]
+    fn engine_takes_turns_while_values_are_copied_or_combined() {
+        let (node, mut local_peer) = node_and_local_peer();
+        let work = LongWork::new(&RegionPool::new(&node), 2 * TURN_BYTES).unwrap();
+        let steps: [&dyn Fn(); 3] = [
+            &|| work.copy(0..TURN_BYTES, TURN_BYTES),
+            &|| work.change(0..TURN_BYTES, 1, |_, _| {}),
+            &|| copy_meanwhile(&node, &[1; LONG_MIN], &mut [0; LONG_MIN]),
+        ];
+        for (step, at) in steps.iter().zip(1..) {
+            put_message(&mut local_peer, at);
+            step();
+            assert_eq!(node.mail.mailbox.len() as u64, at, "no other thread took it");
+        }
+    }
+
+    #[test]
+    fn bytes_are_copied_across_pieces_of_memory() {
+        let (node, _local_peer) = node_and_local_peer();
+        let middle = TURN_BYTES + 7;
+        let areas = vec![(0, region(&node, middle)), (middle, region(&node, 3 * TURN_BYTES))];
+        let work = LongWork::lent(&RegionPool::new(&node), areas);
+        let bytes: Vec<u8> = (0..TURN_BYTES + 20).map(|n| n as u8).collect();
+        work.write(5, &bytes);
+        work.copy(5..bytes.len() + 5, 2 * TURN_BYTES);
+        let mut copied = vec![0; bytes.len()];
+        work.read(2 * TURN_BYTES, &mut copied);
+        assert!(copied == bytes);
     }
 
     #[test]

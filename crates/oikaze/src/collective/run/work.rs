@@ -234,7 +234,7 @@ impl Work {
                 }
             }
             Content::Long(long) => {
-                long.fill(into, self.size, |here, at| long.read(from.start + at, here));
+                long.copy(from, into.start);
             }
         }
     }

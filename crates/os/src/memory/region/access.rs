@@ -35,6 +35,27 @@ impl Region {
         })
     }
 
+    /// Copies bytes to another region, or to other bytes of this one.
+    ///
+    /// # Errors
+    /// As [`Region::write`], of either region.
+    #[doc(hidden)]
+    pub fn copy_to(
+        &self,
+        offset: u64,
+        into: &Region,
+        at: u64,
+        len: u64,
+    ) -> Result<(), AccessError> {
+        into.check_writable()?;
+        self.reach(Side::Program, offset, len, |from| {
+            into.reach(Side::Program, at, len, |to| {
+                // SAFETY: `reach` vouches for both, which may overlap.
+                unsafe { core::ptr::copy(from.as_ptr(), to.as_ptr(), len as usize) }
+            })
+        })?
+    }
+
     pub(in crate::memory) fn read_from(
         &self,
         side: Side,
