@@ -68,6 +68,7 @@ const XS_100: &str = "verified: p hash 8d5d87ddd7e48c09";
 const S_100: &str = "verified: p hash c7b03b55c2081330";
 const M_10: &str = "verified: p hash c731a226a9808a40";
 const LU_256: &str = "verified: factors hash 75765e01f030ac9f";
+const LU_48: &str = "verified: factors hash 0756969db36eb990";
 const LU_1024: &str = "verified: factors hash a4f87dc3c1832125";
 const CG_S: &str = "verified: zeta of class S";
 /// Hashes that C programs over MPI printed, which share nothing with these programs but the
@@ -143,9 +144,23 @@ fn lu_with_loads_and_stores_that_fault_gives_the_known_factors() {
     }
 }
 
+/// As on several hosts: nodes of one machine that map no common memory wait by notifications.
+#[test]
+fn pages_of_their_own_give_the_known_results_on_any_number_of_nodes() {
+    for touch in ["ahead", "lazily"] {
+        for nodes in [2, 3, 5, 8] {
+            let run = || Run::on(nodes).with("OIKAZE_WITHOUT", "segment");
+            let himeno = format!("--size xs --iterations 100 --touch {touch}");
+            run().verifies(HIMENO, &himeno, XS_100);
+            run().verifies(LU, &format!("--n 256 --touch {touch}"), LU_256);
+            run().verifies(LU, &format!("--n 48 --touch {touch}"), LU_48);
+        }
+    }
+}
+
 #[test]
 fn loads_and_stores_that_fault_with_either_tracker() {
-    for without in ["", "uffd"] {
+    for without in ["segment", "segment,uffd"] {
         let run = || Run::on(4).with("OIKAZE_WITHOUT", without);
         run().verifies(HIMENO, "--size xs --iterations 100 --touch lazily", XS_100);
         run().verifies(HIMENO, "--size xs --iterations 100 --touch ahead", XS_100);

@@ -45,7 +45,7 @@ pub fn factor(job: &Job, options: &Options, mut progress: Progress) -> Result<Fa
     let me = job.rank() as usize;
     let mut factors = Factors { matrix, layout, array, copies, me, seconds: 0.0 };
     factors.fill()?;
-    factors.subscribe()?;
+    factors.subscribe(job.size() as usize)?;
     job.barrier()?;
     let started = Instant::now();
     for k in 0..factors.layout.blocks() {
@@ -72,10 +72,11 @@ impl Factors {
         Ok(())
     }
 
-    /// Subscribes to the copies that this node reads.
-    fn subscribe(&self) -> Result<()> {
+    /// Subscribes to the copies that this node reads. Their places are used again after as many steps
+    /// as there are nodes, or earlier.
+    fn subscribe(&self, nodes: usize) -> Result<()> {
         let layout = &self.layout;
-        for k in 0..layout.blocks() {
+        for k in 0..layout.blocks().min(nodes) {
             let diagonal = Some(layout.diagonal_copy(k)).filter(|_| self.reads_diagonal(k));
             let row_and_column = [layout.row_copy(k, self.me), layout.column_copy(k, self.me)];
             for copy in row_and_column.into_iter().chain(diagonal) {
