@@ -108,7 +108,7 @@ typedef enum {
    */
   OIK_TIMEOUT = 5,
   /**
-   * A node is lost (`oik_error_lost_peer`).
+   * A node is lost, or has not done its part (`oik_error_lost_peer`).
    */
   OIK_PEER_LOST = 6,
   /**

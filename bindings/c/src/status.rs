@@ -18,7 +18,7 @@ pub enum oik_status {
     OIK_TOO_SMALL = 4,
     /// A time limit has passed. An operation goes on, and may be waited for again.
     OIK_TIMEOUT = 5,
-    /// A node is lost (`oik_error_lost_peer`).
+    /// A node is lost, or has not done its part (`oik_error_lost_peer`).
     OIK_PEER_LOST = 6,
     /// A node is leaving the job, and will not do what is waited for.
     OIK_PEER_LEAVING = 7,

@@ -30,7 +30,10 @@ class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001 - the built-in's
 
 
 class PeerLostError(Error, builtins.ConnectionError):
-    """A node that the call needs is lost, or leaves. ``peer`` is its rank, if known."""
+    """A node that the call needs is lost, leaves, or has not done its part.
+
+    ``peer`` is its rank, if known.
+    """
 
     peer: int | None = None
 

@@ -7,8 +7,9 @@ use crate::collective::run::long::RegionPool;
 use crate::collective::run::slot::Slot;
 use crate::collective::run::work::UntypedResult;
 use crate::error::{Error, Result};
-use oikaze_engine::{Request, Value};
+use oikaze_engine::{Failure, Request, Value};
 use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, Facts, choose};
 use oikaze_protocol::fnv::fnv1a;
 use oikaze_runtime::node::{Node, WORLD, lock};
@@ -265,10 +266,8 @@ impl Team {
 /// Returns what a rank of a team has told, unless it could not release.
 fn known_by(rank: Rank, knowledge: Vec<u8>, what: &str) -> Result<Vec<u8>> {
     if knowledge.is_empty() {
-        let why = format!(
-            "rank {rank} could not bring its writes to their homes, and has got an error that says why"
-        );
-        return Err(Error::invalid(what, why));
+        let failure = CoherenceError::NotReleased { rank };
+        return Err(Error::failed(what, Failure::Coherence(failure)));
     }
     Ok(knowledge)
 }

@@ -30,7 +30,7 @@ pub enum ErrorClass {
     TooSmall,
     /// A time limit has passed. The wait may be repeated.
     Timeout,
-    /// A node is lost.
+    /// A node is lost, or has not done its part.
     PeerLost,
     /// A node is leaving the job, and will not do what is waited for.
     PeerLeaving,

@@ -302,7 +302,7 @@ impl Error {
         }
     }
 
-    /// Returns the peer whose loss caused the error, if that is the cause.
+    /// Returns the peer that is lost or has not done its part, if that caused the error.
     #[must_use]
     pub fn lost_peer(&self) -> Option<Rank> {
         match &*self.0 {
@@ -315,8 +315,11 @@ impl Error {
                 failure:
                     Failure::Coherence(
                         CoherenceError::NodeDead { rank, .. }
-                        | CoherenceError::PageLost { rank, .. },
-                    ),
+                        | CoherenceError::PageLost { rank, .. }
+                        | CoherenceError::LockBroken { rank, .. }
+                        | CoherenceError::NotReleased { rank },
+                    )
+                    | Failure::Remote(RmaError::PeerDead(rank) | RmaError::BadAnswer(rank)),
                 ..
             } => Some(*rank),
             _ => None,

@@ -205,14 +205,17 @@ impl Knowledge {
         }
     }
 
-    /// Reads what another node knows, and the intervals that it tells.
+    /// Reads what another node knows, and the intervals that it tells. Only this node says what its
+    /// own intervals name (COH-4.5).
     pub fn read(
         &self,
         reader: &mut ByteReader<'_>,
         arrays: &Arrays,
     ) -> Result<(Vector, Vec<Interval>), Refusal> {
         let vector = self.read_vector(reader)?;
-        Ok((vector, self.read_intervals(reader, arrays)?))
+        let mut intervals = self.read_intervals(reader, arrays)?;
+        intervals.retain(|interval| interval.writer != self.me);
+        Ok((vector, intervals))
     }
 
     /// Reads intervals that another node tells. None of this node's own can be newer than the last
@@ -301,6 +304,19 @@ mod tests {
         knowledge.insert(wrote(1, 4, [7].into_iter()));
         knowledge.insert(wrote(1, 4, [8].into_iter()));
         assert_eq!(all_runs(&knowledge), [&Runs::from_pages([(0, 7), (0, 8)])]);
+    }
+
+    /// COH-4.5: what another node says of this node's intervals is ignored.
+    #[test]
+    fn only_this_node_says_what_it_wrote() {
+        let mut knowledge = Knowledge::new(0, 2);
+        knowledge.vector.raise(0, 5);
+        let told = [wrote(0, 5, [].into_iter()), wrote(1, 5, [].into_iter())];
+        let mut bytes = Vec::new();
+        knowledge.vector.write(&mut bytes);
+        Interval::write_all(told.iter(), &mut bytes);
+        let (_, read) = knowledge.read(&mut ByteReader(&bytes), &Arrays::default()).unwrap();
+        assert_eq!(read.iter().map(|interval| interval.writer).collect::<Vec<_>>(), [1]);
     }
 
     /// COH-4.5: kept runs are bounded, and no page is left out.

@@ -236,7 +236,12 @@ fn join_oldest(intervals: &mut BTreeMap<(u64, u64), Pending>) {
     let keys = intervals.keys().zip(intervals.keys().skip(1));
     let of_one_epoch = keys.map(|(one, next)| (*one, *next)).find(|(one, next)| one.0 == next.0);
     let Some((one, next)) = of_one_epoch else { return };
-    if let (Some(mut oldest), Some(later)) = (intervals.remove(&one), intervals.remove(&next)) {
+    if let (Some(mut oldest), Some(mut later)) = (intervals.remove(&one), intervals.remove(&next)) {
+        // The smaller one is added to one that has been joined, and never the other way round.
+        if later.is_joined && !oldest.is_joined {
+            later.first = oldest.first;
+            core::mem::swap(&mut oldest, &mut later);
+        }
         oldest.join(later);
         intervals.insert(next, oldest);
     }

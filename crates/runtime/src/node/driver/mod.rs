@@ -39,7 +39,7 @@
 //! | | | helper away, and its limit far or the gaps long | role free, helper awake | the helper |
 //! | | | otherwise | role free | |
 //! | [`leave_to_helper`](state::DriverGuard::leave_to_helper) | a task or an event loop that sleeps | no waiter is parked | role free, helper awake | the helper if it is away |
-//! | drop of the guard | a driver that panics | no waiter is parked | role free | |
+//! | drop of the guard | a driver that panics | no waiter is parked | role free | the helper, if it is away |
 //! | [`Idle::next`] | the driver | idle for the spin time, or its core is shared, or its yields are slow | driver sleeps | |
 //! | [`Sleeper::fall_asleep`](sleeper::Sleeper::fall_asleep) | the driver, the helper | no news since the last check | asleep until the next timer | |
 //! | [`Driver::send_helper_away`] | the driver, which polls | helper watches | helper away until that time, without its claim on the link | |

@@ -36,7 +36,7 @@ pub struct Driver<B = Event> {
     state: Mutex<RoleState>,
     /// Sleep of the driver.
     pub sleep: Sleeper<B>,
-    /// Sleep of the helper. It goes away only under the lock.
+    /// Sleep of the helper. It goes away under the lock, or when a driver takes its claim.
     pub helper: Sleeper<B>,
     /// Claim of the helper on the link, which a driver that polls takes.
     pub helper_claim: WatchClaim,
@@ -330,7 +330,7 @@ impl<B: Bell> Driver<B> {
         None
     }
 
-    fn release(&self, now: Option<Time>, back: DriverReturn) {
+    fn release(&self, now: Time, back: DriverReturn) {
         let mut state = self.lock();
         if let Some(waiter) = state.waiters.pop_front() {
             self.parked.store(state.waiters.len(), Ordering::Relaxed);
@@ -338,7 +338,6 @@ impl<B: Bell> Driver<B> {
             drop(state);
             return waiter.thread.unpark();
         }
-        let Some(now) = now else { return self.driven.store(false, Ordering::Release) };
         // The helper must not wait for a driver that sleeps. Zero means that it left long ago.
         let left_at = if back == DriverReturn::WhenWoken { 0 } else { now.0 };
         self.left_at.store(left_at, Ordering::Relaxed);
@@ -369,22 +368,22 @@ impl<B: Bell> DriverGuard<'_, B> {
     /// helper if nobody else would watch the socket soon.
     pub fn leave(mut self, now: Time) {
         self.left = true;
-        self.driver.release(Some(now), DriverReturn::AfterGap);
+        self.driver.release(now, DriverReturn::AfterGap);
     }
 
     /// Leaves the role as [`DriverGuard::leave`] does, for a task that sleeps from here on until it
     /// is woken. The helper watches the socket if no waiter takes the role.
     pub fn leave_to_helper(mut self, now: Time) {
         self.left = true;
-        self.driver.release(Some(now), DriverReturn::WhenWoken);
+        self.driver.release(now, DriverReturn::WhenWoken);
     }
 }
 
 impl<B: Bell> Drop for DriverGuard<'_, B> {
     fn drop(&mut self) {
         if !self.left {
-            // A helper that is away polls by itself, because its sleeps are limited.
-            self.driver.release(None, DriverReturn::AfterGap);
+            // A panic: the helper must watch the socket, from which the driver may have sent it away.
+            self.driver.release(Time(0), DriverReturn::WhenWoken);
         }
     }
 }
