@@ -1,6 +1,6 @@
 //! Parallel program over shared memory. Each node relaxes its planes and reads the adjacent planes
-//! with plain loads. Between hosts it waits for the adjacent nodes only, by notifications in place of
-//! a barrier.
+//! with plain loads. Between hosts it waits for the adjacent nodes only, by notifications in place
+//! of a barrier.
 
 use std::error::Error;
 use std::ops::Range;

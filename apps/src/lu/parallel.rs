@@ -72,8 +72,8 @@ impl Factors {
         Ok(())
     }
 
-    /// Subscribes to the copies that this node reads. Their places are used again after as many steps
-    /// as there are nodes, or earlier.
+    /// Subscribes to the copies that this node reads. Their places are used again after as many
+    /// steps as there are nodes, or earlier.
     fn subscribe(&self, nodes: usize) -> Result<()> {
         let layout = &self.layout;
         for k in 0..layout.blocks().min(nodes) {

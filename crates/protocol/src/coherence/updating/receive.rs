@@ -118,8 +118,8 @@ impl UpdateReceiver {
         }
     }
 
-    /// Makes these pages invalid at the end of the epoch, or at the next notification of any node, to
-    /// see whether anybody reads them.
+    /// Makes these pages invalid at the end of the epoch, or at the next notification of any node,
+    /// to see whether anybody reads them.
     pub fn probe(&mut self, epoch: u64, array: ArrayId, pages: Range<u64>) {
         self.probes.entry(epoch).or_default().insert(array, pages);
     }

@@ -79,8 +79,8 @@ pub const SLEEP_UNWATCHED_MAX: Duration = Duration::from_millis(1);
 /// between two drivers need not wake it. The sleep may be twice as long where that spares an
 /// interrupt. Each poll takes the core away from the application for a moment.
 pub const HELPER_SLEEP: Duration = Duration::from_millis(2);
-/// Maximum sleep of the helper away from the socket, unless a driver has taken the socket from a
-/// helper that slept on it, for [`SLEEP_MAX`] at most. While one driver stays, each sleep is twice as
+/// Maximum sleep of the helper away from the socket. A helper that slept on the socket, from which a
+/// driver has taken it, may sleep for [`SLEEP_MAX`]. While one driver stays, each sleep is twice as
 /// long as the one before, up to this time. Then a leaving driver always wakes the helper.
 pub const HELPER_SLEEP_MAX: Duration = HELPER_SLEEP.saturating_mul(32);
 

@@ -382,7 +382,7 @@ impl<B: Bell> DriverGuard<'_, B> {
 impl<B: Bell> Drop for DriverGuard<'_, B> {
     fn drop(&mut self) {
         if !self.left {
-            // A panic: the helper must watch the socket, from which the driver may have sent it away.
+            // A panic. The helper must watch the socket, which the driver may have taken from it.
             self.driver.release(Time(0), DriverReturn::WhenWoken);
         }
     }
