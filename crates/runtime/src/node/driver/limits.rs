@@ -79,9 +79,9 @@ pub const SLEEP_UNWATCHED_MAX: Duration = Duration::from_millis(1);
 /// between two drivers need not wake it. The sleep may be twice as long where that spares an
 /// interrupt. Each poll takes the core away from the application for a moment.
 pub const HELPER_SLEEP: Duration = Duration::from_millis(2);
-/// Maximum sleep of the helper away from the socket. A helper that slept on the socket, from which a
-/// driver has taken it, may sleep for [`SLEEP_MAX`]. While one driver stays, each sleep is twice as
-/// long as the one before, up to this time. Then a leaving driver always wakes the helper.
+/// Maximum sleep of the helper away from the socket. While one driver stays, each sleep is twice as
+/// long as the one before, up to this time. Then a leaving driver always wakes the helper. A helper
+/// from which a driver took the socket may sleep for [`SLEEP_MAX`].
 pub const HELPER_SLEEP_MAX: Duration = HELPER_SLEEP.saturating_mul(32);
 
 // Tasks that await, and event loops.
