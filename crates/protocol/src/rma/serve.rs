@@ -63,8 +63,8 @@ impl Rma {
     }
 
     /// Called when a message with a body of `len` bytes is refused for lack of memory or room.
-    /// Nobody waits for the outcome of a parcel at its sender, so the receiver's collective fails
-    /// and tells the others (COLL-3.6).
+    /// The sender of a parcel leaves this to the receiver, whose collective fails and tells the
+    /// others (COLL-3.6).
     #[cold]
     pub fn refused_for_room(&mut self, from: Rank, head: &[u8], len: u64) {
         if let Some(Operation::Parcel(head)) = Operation::decode(head) {

@@ -273,7 +273,9 @@ impl LongWork {
                     let _ = from.copy_to(from_at, region, region_at, piece.len() as u64);
                 });
             });
-            self.pool.node.take_turn();
+            if range.end - at >= TURN_BYTES {
+                self.pool.node.take_turn();
+            }
         }
     }
 
@@ -288,11 +290,15 @@ impl LongWork {
         self.sends.push(SendUnderWay { send, bytes });
     }
 
-    /// Forgets the sends that have ended. Returns the failures of those that have failed.
-    pub fn end_sends(&mut self) -> Vec<Failure> {
+    /// Forgets the sends that have ended. Returns receiver, length in bytes and failure of each
+    /// that has failed.
+    pub fn end_sends(&mut self) -> Vec<(Rank, u64, Failure)> {
         let is_over = |one: &mut SendUnderWay| one.send.completion.is_done();
         let over = self.sends.extract_if(.., is_over);
-        over.filter_map(|over| over.send.completion.outcome()?.err()).collect()
+        let failed = |SendUnderWay { send, bytes }: SendUnderWay| {
+            Some((send.to, bytes.len() as u64, send.completion.outcome()?.err()?))
+        };
+        over.filter_map(failed).collect()
     }
 
     /// Returns `true` if no send needs the bytes of a range any more. A parcel that a rank sends in
@@ -351,8 +357,8 @@ impl LongWork {
             return Ok(());
         }
         let node = Arc::clone(&self.pool.node);
-        let mut withdrawn = std::mem::take(&mut self.sends);
-        withdrawn.retain(|one| !one.send.completion.is_done());
+        let withdrawn: Vec<_> =
+            self.sends.extract_if(.., |one| !one.send.completion.is_done()).collect();
         for SendUnderWay { send, .. } in &withdrawn {
             node.tell(Request::Cancel { completion: Arc::clone(&send.completion) });
         }
@@ -361,6 +367,9 @@ impl LongWork {
         if let Some(copy) = &copy {
             for at in (0..len).step_by(CHUNK) {
                 node.with_engine(|_| self.move_to(copy, at..len.min(at + CHUNK)));
+                if (at + CHUNK).is_multiple_of(TURN_BYTES) {
+                    node.take_turn();
+                }
             }
             self.areas.clone_from(&copy.areas);
             self.is_lent = false;
@@ -410,6 +419,8 @@ mod tests {
     use crate::tests::node::{node_and_local_peer, put_message};
     use oikaze_engine::Value;
     use oikaze_protocol::collective::{CollectiveCall, ParcelPurpose};
+    use oikaze_protocol::rma::RmaError;
+    use oikaze_protocol::wind::Refusal;
 
     fn send(to: Rank, round: RoundNumber) -> (PartSend, Arc<Completion>) {
         let purpose = ParcelPurpose::Data;
@@ -451,6 +462,8 @@ mod tests {
         };
         fail_send(Failure::Left);
         assert!(!sum.is_done(), "who has left is known otherwise");
+        fail_send(Failure::Remote(RmaError::Refused(Refusal::NoMemory)));
+        assert!(!sum.is_done(), "the receiver tells whether it lacks the part");
         fail_send(Failure::Cancelled);
         assert!(sum.is_done());
         assert!(sum.wait().unwrap_err().to_string().contains("cancelled"));

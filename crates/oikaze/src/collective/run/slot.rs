@@ -6,6 +6,8 @@ use crate::tables::element_kind::named;
 use oikaze_engine::Failure;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::collective::CollectiveCall;
+use oikaze_protocol::rma::RmaError;
+use oikaze_protocol::wind::Refusal;
 use oikaze_runtime::node::{Node, lock};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +38,13 @@ impl CollectiveFailure {
 /// (COLL-3.4).
 pub(super) fn is_seen_by_all(failure: &Failure) -> bool {
     matches!(failure, Failure::PeerLost { .. } | Failure::Left | Failure::Aborted(_))
+}
+
+/// Returns `true` if a part's receiver has refused it for lack of memory, of which it tells all
+/// ranks unless the part came twice (COLL-3.6).
+pub(super) fn is_told_by_receiver(failure: &Failure) -> bool {
+    use Refusal::{NoMemory, NoRoom};
+    matches!(failure, Failure::Remote(RmaError::Refused(NoMemory | NoRoom)))
 }
 
 /// Outcome of one collective.

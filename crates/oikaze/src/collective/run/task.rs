@@ -6,7 +6,7 @@ use super::exchange::{Contradiction, Exchange, Obstacle};
 use super::long::{LongPart, LongWork, PartSend};
 use super::mail::Mail;
 use super::memory::{MemoryEnd, MemoryRun, OwnBuffers};
-use super::slot::{CollectiveFailure, Slot, is_seen_by_all};
+use super::slot::{CollectiveFailure, Slot, is_seen_by_all, is_told_by_receiver};
 use super::stage::{End, Stage};
 use super::work::UntypedResult;
 use crate::collective::run::core::TeamCore;
@@ -281,9 +281,12 @@ impl CollectiveRun {
     ) -> Progress {
         loop {
             let Some(stage) = &mut self.stage else { return Progress::Ended };
+            let failed = stage.work().long().map(LongWork::end_sends).unwrap_or_default();
+            let failed = failed.into_iter().filter(|(.., why)| !is_told_by_receiver(why));
+            let failed = failed.inspect(|(to, len, _)| mail.withdrawn(*to, *len)).map(|one| one.2);
+            let mut failed = failed.filter(|why| !is_seen_by_all(why)).collect::<Vec<_>>();
             // A receiver would wait for such a part for ever.
-            let failures = stage.work().long().map(LongWork::end_sends).unwrap_or_default();
-            if let Some(failure) = failures.into_iter().find(|one| !is_seen_by_all(one)) {
+            if let Some(failure) = failed.pop() {
                 return Progress::Fails(CollectiveFailure::Lost(failure));
             }
             let plan = match &self.plan {
