@@ -1,4 +1,4 @@
-//! Steps of a stencil that need no barrier.
+//! Steps of a stencil that wait for adjacent nodes only, or end with a barrier.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub struct StencilShare {
     before: Option<u32>,
     /// Node that has the plane after.
     after: Option<u32>,
-    /// `true` if the nodes meet in barriers instead.
+    /// `true` if steps end with a barrier in place of notifications.
     by_barriers: bool,
 }
 
@@ -45,7 +45,7 @@ impl StencilShare {
 
     /// Lets the nodes meet in a barrier at the end of each step if all of them map the memory of
     /// the field. Such a barrier is a few words in memory and takes less time than a message.
-    pub fn choose_meeting<T: Element>(&mut self, field: &SharedArray<T>) {
+    pub fn choose_barriers<T: Element>(&mut self, field: &SharedArray<T>) {
         self.by_barriers = field.why_not_shared().is_none();
     }
 
@@ -72,7 +72,8 @@ impl StencilShare {
         first..end.saturating_sub(after).max(first)
     }
 
-    /// Tells the adjacent nodes that the borders are computed.
+    /// Tells the adjacent nodes that the borders are computed. Does nothing if steps end with a
+    /// barrier.
     ///
     /// # Errors
     /// A node is lost.
@@ -84,7 +85,8 @@ impl StencilShare {
         self.adjacent().try_for_each(|rank| job.notify(rank))
     }
 
-    /// Waits until the adjacent nodes have computed the borders of this step.
+    /// Waits until the adjacent nodes have computed the borders of this step, or for all nodes, in
+    /// a barrier.
     ///
     /// # Errors
     /// A node is lost.

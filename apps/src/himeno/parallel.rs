@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use oikaze::collective::operator::Sum;
 use oikaze::{Job, Result};
-use oikaze_apps::{Fingerprint, Progress, StencilShare, Touched, homes};
+use oikaze_apps::{Fingerprint, Progress, StencilShare, Touched, homes, part};
 use oikaze_kernels::himeno::residuals_len;
 
 use crate::Options;
@@ -56,10 +56,10 @@ pub fn solve(
     let mut share = StencilShare::new(shape.planes, job.rank(), job.size());
     let coefficients = options.coefficients(shape, &share.mine)?;
     let (nodes, touch) = (job.size(), options.arrays.touch);
-    let ends = || (0..nodes).map(|rank| shape.planes_of(rank, nodes).end * shape.plane());
+    let ends = || (0..nodes).map(|rank| part(shape.planes, rank, nodes).end * shape.plane());
     let mut old = Touched::new(job, "p0", shape.len(), homes::<f32>(ends()), touch)?;
     let mut new = Touched::new(job, "p1", shape.len(), homes::<f32>(ends()), touch)?;
-    share.choose_meeting(&old.array);
+    share.choose_barriers(&old.array);
     for field in [&old, &new] {
         let mut planes = field.write(elements(shape, &share.mine))?;
         for (i, plane) in share.mine.clone().zip(planes.chunks_exact_mut(shape.plane())) {

@@ -76,13 +76,6 @@ impl Shape {
         plane.fill((i * i) as f32 / (last * last));
     }
 
-    /// Returns the planes of node `rank` of `nodes`. They are contiguous and evenly distributed.
-    /// Some nodes have none if there are more nodes than planes.
-    #[must_use]
-    pub const fn planes_of(self, rank: u32, nodes: u32) -> std::ops::Range<usize> {
-        oikaze_apps::part(self.planes, rank, nodes)
-    }
-
     /// Returns millions of floating-point operations per second. As in most C versions of the
     /// benchmark, (I − 3)(J − 3)(K − 3) points count, a little less than the (I − 2)(J − 2)(K − 2)
     /// points that are computed.

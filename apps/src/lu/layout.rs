@@ -9,7 +9,7 @@ use std::ops::Range;
 use oikaze_apps::PAGE;
 use oikaze_kernels::lu::{SIDE, VALUES};
 
-/// Blocks in one page. An owner's part of a row is a multiple of this.
+/// Blocks in one page, to a multiple of which an owner's part of a row is padded.
 const BLOCKS_PER_PAGE: usize = PAGE / (VALUES * size_of::<f64>());
 
 /// Places and owners of all blocks of one matrix.
@@ -20,7 +20,8 @@ pub struct Layout {
     grid_columns: usize,
     /// First slot of each owner, and the end of the last owner's slots.
     starts: Vec<usize>,
-    /// The same of the array of copies.
+    /// First slot of each owner in the array of copies, and the end of the last owner's. An owner
+    /// has a page for its diagonal block, then its part of a row, and then its part of a column.
     copies: Vec<usize>,
 }
 
@@ -60,30 +61,40 @@ impl Layout {
     /// `rank`.
     #[must_use]
     pub fn readers_of_rows(&self, rank: usize) -> Vec<u32> {
-        let column = rank % self.grid_columns;
-        let reads = |other: &usize| *other != rank && other % self.grid_columns == column;
-        (0..self.grid_rows * self.grid_columns).filter(reads).map(|other| other as u32).collect()
+        self.others(rank, |other| self.is_in_columns_of(other, rank))
     }
 
     /// Returns the other nodes that own blocks of the rows or of the columns of `rank`. They read
     /// its diagonal blocks.
     #[must_use]
     pub fn readers_of_diagonal(&self, rank: usize) -> Vec<u32> {
-        let (row, column) = (rank / self.grid_columns, rank % self.grid_columns);
-        let reads = |other: &usize| {
-            *other != rank
-                && (other / self.grid_columns == row || other % self.grid_columns == column)
-        };
-        (0..self.grid_rows * self.grid_columns).filter(reads).map(|other| other as u32).collect()
+        self.others(rank, |other| {
+            self.is_in_rows_of(other, rank) || self.is_in_columns_of(other, rank)
+        })
     }
 
     /// Returns the other nodes that own blocks of the rows of `rank`. They read the columns of
     /// `rank`.
     #[must_use]
     pub fn readers_of_columns(&self, rank: usize) -> Vec<u32> {
-        let row = rank / self.grid_columns;
-        let reads = |other: &usize| *other != rank && other / self.grid_columns == row;
-        (0..self.grid_rows * self.grid_columns).filter(reads).map(|other| other as u32).collect()
+        self.others(rank, |other| self.is_in_rows_of(other, rank))
+    }
+
+    /// Returns the ranks other than `rank` for which `keep` holds.
+    fn others(&self, rank: usize, keep: impl Fn(usize) -> bool) -> Vec<u32> {
+        let all = 0..self.grid_rows * self.grid_columns;
+        let others = all.filter(|&other| other != rank && keep(other));
+        others.map(|other| other as u32).collect()
+    }
+
+    /// Returns `true` if both ranks own blocks of the same rows.
+    const fn is_in_rows_of(&self, one: usize, other: usize) -> bool {
+        one / self.grid_columns == other / self.grid_columns
+    }
+
+    /// Returns `true` if both ranks own blocks of the same columns.
+    const fn is_in_columns_of(&self, one: usize, other: usize) -> bool {
+        one % self.grid_columns == other % self.grid_columns
     }
 
     /// Returns the range of the copy of diagonal block k, in the array of copies.
@@ -97,9 +108,8 @@ impl Layout {
     /// `rank` behind the diagonal.
     #[must_use]
     pub fn row_copy(&self, k: usize, rank: usize) -> Range<usize> {
-        let column = rank % self.grid_columns;
         let first = self.copies[self.owner_of_row(k, rank)] + BLOCKS_PER_PAGE;
-        let all = (column..self.blocks).step_by(self.grid_columns).len();
+        let all = self.columns(rank, 0).len();
         let left = self.columns(rank, k + 1).len();
         (first + all - left) * VALUES..(first + all) * VALUES
     }
@@ -108,10 +118,9 @@ impl Layout {
     /// `rank` below the diagonal.
     #[must_use]
     pub fn column_copy(&self, k: usize, rank: usize) -> Range<usize> {
-        let row = rank / self.grid_columns;
         let first = self.copies[self.owner_of_column(k, rank)] + BLOCKS_PER_PAGE;
         let first = first + self.row_slots(k % self.grid_columns);
-        let all = (row..self.blocks).step_by(self.grid_rows).len();
+        let all = self.rows(rank, 0).len();
         let left = self.rows(rank, k + 1).len();
         (first + all - left) * VALUES..(first + all) * VALUES
     }

@@ -61,7 +61,7 @@ pub fn factor(job: &Job, options: &Options, mut progress: Progress) -> Result<Fa
 }
 
 impl Factors {
-    /// Computes this node's blocks of the matrix.
+    /// Fills this node's blocks of the matrix.
     fn fill(&self) -> Result<()> {
         for i in self.layout.rows(self.me, 0) {
             let mut row = self.array.write(self.layout.row(i, self.me, 0))?;
@@ -86,7 +86,7 @@ impl Factors {
         Ok(())
     }
 
-    /// Returns `true` if this node reads the diagonal block of another node.
+    /// Returns `true` if this node reads diagonal block `k`, which another node owns.
     fn reads_diagonal(&self, k: usize) -> bool {
         let owner = self.layout.owner(k, k) as u32;
         self.layout.readers_of_diagonal(self.me).contains(&owner)
@@ -110,14 +110,14 @@ impl Factors {
     /// Updates this node's blocks in the step's row to the right of the diagonal block and in its
     /// column below, and hands them to their readers.
     fn perimeter(&self, job: &Job, k: usize) -> Result<()> {
-        let in_column = self.layout.columns(self.me, k).next() == Some(k);
-        let in_row = self.layout.rows(self.me, k).next() == Some(k);
+        let in_column = self.layout.owner_of_column(k, self.me) == self.me;
+        let in_row = self.layout.owner_of_row(k, self.me) == self.me;
         if !in_column && !in_row {
             return Ok(());
         }
         let diagonal: Block =
             *self.copies.read(self.layout.diagonal_copy(k))?.first_chunk().ok_or_else(too_short)?;
-        // The row first: other nodes wait for it. It travels while this node computes its column.
+        // The row is handed over before the column is computed, so that it travels meanwhile.
         let copy = self.layout.row_copy(k, self.me);
         if in_row && !copy.is_empty() {
             let mut row = self.array.write(self.layout.row(k, self.me, k + 1))?;
@@ -147,10 +147,8 @@ impl Factors {
     fn interior(&self, job: &Job, k: usize) -> Result<()> {
         let above = self.layout.row_copy(k, self.me);
         let left = self.layout.column_copy(k, self.me);
-        let wait = |owner: usize| match owner == self.me {
-            true => Ok(()),
-            false => job.wait_notify(owner as u32),
-        };
+        let wait =
+            |owner: usize| if owner == self.me { Ok(()) } else { job.wait_notify(owner as u32) };
         if !above.is_empty() {
             wait(self.layout.owner_of_row(k, self.me))?;
         }

@@ -1,5 +1,6 @@
 //! Floors: the speed of bare UDP on this machine. A floor has no loss recovery, and no
-//! acknowledgement beyond a window, so no system that does more can be faster.
+//! acknowledgement beyond a window, so no system that sends by the same sockets and does more can
+//! be faster.
 
 mod latency;
 mod stream;

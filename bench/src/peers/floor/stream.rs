@@ -22,8 +22,8 @@ use crate::error::{Error, Tried};
 use crate::peers::memory::touched;
 
 const HEADER: usize = 64;
-/// Maximum number of unacknowledged datagrams in flight. A veth device drops what its ring of 256
-/// cannot hold, and the rate is the same up to 4 MiB.
+/// Maximum number of unacknowledged datagrams when a send call begins. With those of the call, up
+/// to 192 are in flight. A veth device drops what its ring of 256 cannot hold.
 const WINDOW: usize = 128;
 const SOCKET_BUFFER: usize = 64 << 20;
 /// Maximum number of bytes in one send call.
@@ -69,7 +69,7 @@ impl Settings {
         (CALL_BYTES / self.datagram()).min(CALL_DATAGRAMS) * self.payload()
     }
 
-    /// Returns the maximum number of unacknowledged bytes in flight.
+    /// Returns the maximum number of unacknowledged bytes when a send call begins.
     fn window(&self) -> usize {
         WINDOW * self.payload()
     }
@@ -229,7 +229,7 @@ fn receive_burst(
     Ok(datagrams * settings.payload())
 }
 
-/// Time limit for a receiver that spins. It fails if nothing has come for [`PATIENCE`], and reads
+/// Time limit for an end that spins. It fails if nothing has come for [`PATIENCE`], and reads
 /// the clock in few of the polls.
 struct Patience {
     since: Instant,

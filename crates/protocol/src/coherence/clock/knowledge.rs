@@ -1,9 +1,9 @@
-//! Knowledge of this node: its vector clock, and the intervals since the last barrier (COH-4.3).
+//! Knowledge of this node: its vector clock, and the intervals since the last collective (COH-4.3).
 
 use crate::Rank;
 use crate::bytes::ByteReader;
 use crate::coherence::clock::notices::{
-    FORGET_EVERY, Interval, JOIN_EVERY, KEPT_APART, NOTICES_MAX, OwnedBytes, Runs, Shared,
+    FORGET_EVERY, INTERVALS_APART_MAX, Interval, JOIN_EVERY, NOTICES_MAX, OwnedBytes, Runs, Shared,
 };
 use crate::coherence::clock::stable::Stable;
 use crate::coherence::clock::vector::Vector;
@@ -21,7 +21,7 @@ pub(crate) struct Knowledge {
     me: Rank,
     /// Intervals known and applied here.
     pub vector: Vector,
-    /// Intervals that every node has known since the last barrier.
+    /// Intervals that every node has known since the last collective.
     pub base: Vector,
     /// Intervals by writer and last number. It also holds intervals that this node knows only as
     /// the manager of a lock.
@@ -29,7 +29,7 @@ pub(crate) struct Knowledge {
     inserted: u64,
     /// Number of intervals that were put into the store.
     stored: u64,
-    /// Size of what was put into the store since the size of all was last bounded.
+    /// Sum of [`Interval::size`] of what was put into the store since this sum was last bounded.
     added: usize,
     /// Intervals that all nodes know, which are forgotten (COH-4.6).
     pub stable: Stable,
@@ -108,7 +108,7 @@ impl Knowledge {
                 self.forget_known();
             }
             if self.inserted.is_multiple_of(JOIN_EVERY) {
-                (0..self.nodes()).for_each(|writer| self.join_old(writer, KEPT_APART));
+                (0..self.nodes()).for_each(|writer| self.join_old(writer, INTERVALS_APART_MAX));
             }
             if self.added > NOTICES_MAX {
                 self.bound_size();
@@ -121,13 +121,14 @@ impl Knowledge {
         self.stable.merge(stable, self.me, &self.vector);
     }
 
-    /// Returns the number of intervals that were ever kept, and of those that are kept no more.
+    /// Returns the number of intervals that were ever kept, and of those that were forgotten
+    /// or joined with others.
     pub fn kept_and_forgotten(&self) -> (u64, u64) {
         (self.stored, self.stored - self.store.len() as u64)
     }
 
-    /// Forgets the intervals that all nodes know (COH-4.6). Those that a
-    /// barrier closes stay until it has compared what guards owned in them (COH-10.14).
+    /// Forgets the intervals that all nodes know (COH-4.6). Those that a barrier closes stay until
+    /// it has compared what guards owned in them (COH-10.14).
     fn forget_known(&mut self) {
         let known = &self.stable.known;
         let is_known =
@@ -152,7 +153,7 @@ impl Knowledge {
         self.added = 0;
         if self.store.values().map(Interval::size).sum::<usize>() > NOTICES_MAX {
             for writer in 0..self.nodes() {
-                self.join_old(writer, if writer == self.me { KEPT_APART } else { 0 });
+                self.join_old(writer, if writer == self.me { INTERVALS_APART_MAX } else { 0 });
             }
         }
     }
@@ -239,9 +240,8 @@ impl Knowledge {
 
     /// Writes what an unlock tells `manager` when this node knew `vector`, and counts it as told.
     pub fn report(&mut self, manager: Rank, vector: &Vector, out: &mut Vec<u8>) {
-        let reported = self.reported.remove(&manager).unwrap_or_else(|| self.base.clone());
+        let mut reported = self.reported.remove(&manager).unwrap_or_else(|| self.base.clone());
         Interval::write_all(self.between(&reported, vector), out);
-        let mut reported = reported;
         reported.merge(vector);
         self.reported.insert(manager, reported);
     }
@@ -277,7 +277,6 @@ impl Knowledge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coherence::clock::notices::NOTICES_MAX;
 
     fn wrote(writer: Rank, number: u64, pages: impl Iterator<Item = u64>) -> Interval {
         Interval {

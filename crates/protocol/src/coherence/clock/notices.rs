@@ -23,9 +23,9 @@ const _: () = assert!(NOTICES_MAX as u64 * (5 + 10 + 10 + 1 + 5) < CONTROL_MAX);
 
 /// Maximum number of intervals of one writer that are kept apart. Beyond it the older half is
 /// joined (COH-4.5).
-pub(crate) const KEPT_APART: usize = 1024;
+pub(crate) const INTERVALS_APART_MAX: usize = 1024;
 
-/// Number of inserted intervals between two checks of [`KEPT_APART`].
+/// Number of inserted intervals between two checks of [`INTERVALS_APART_MAX`].
 pub(crate) const JOIN_EVERY: u64 = 256;
 
 /// Number of inserted intervals between two searches for intervals that all nodes know (COH-4.6).
@@ -33,7 +33,7 @@ pub(crate) const FORGET_EVERY: u64 = 64;
 
 /// Maximum number of intervals of one writer at any time, which follows from the two constants
 /// above.
-pub(crate) const INTERVALS_MAX: usize = KEPT_APART + JOIN_EVERY as usize;
+pub(crate) const INTERVALS_MAX: usize = INTERVALS_APART_MAX + JOIN_EVERY as usize;
 
 /// Sorted, disjoint runs of pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

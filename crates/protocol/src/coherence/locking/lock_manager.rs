@@ -18,7 +18,7 @@ const QUEUE_MAX: usize = 1 << 16;
 
 /// Maximum number of idle locks with a vector time of their own. Further idle locks share one
 /// (COH-7.6).
-const KEPT_APART: usize = 1 << 12;
+const IDLE_LOCKS_MAX: usize = 1 << 12;
 
 /// Maximum number of locks that are held or waited for.
 const LOCKS_MAX: usize = 1 << 20;
@@ -104,7 +104,7 @@ impl Managed {
         Managed {
             locks: BTreeMap::new(),
             forgotten: Past { vector: Vector::new(nodes), epoch: 0 },
-            forget_at: KEPT_APART,
+            forget_at: IDLE_LOCKS_MAX,
             waiting: 0,
         }
     }
@@ -160,7 +160,7 @@ impl Managed {
             }
             keeps
         });
-        self.forget_at = (self.locks.len() * 2).clamp(KEPT_APART, LOCKS_MAX);
+        self.forget_at = (self.locks.len() * 2).clamp(IDLE_LOCKS_MAX, LOCKS_MAX);
     }
 
     pub fn acquire(
@@ -300,7 +300,7 @@ impl Managed {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEPT_APART, LOCKS_MAX, Managed};
+    use super::{IDLE_LOCKS_MAX, LOCKS_MAX, Managed};
     use crate::coherence::clock::vector::Vector;
     use crate::wind::Refusal;
 
@@ -314,13 +314,13 @@ mod tests {
     #[test]
     fn idle_locks_are_kept_within_bounds_and_their_past_is_not_lost() {
         let mut managed = Managed::new(2);
-        for number in 0..3 * KEPT_APART as u64 {
+        for number in 0..3 * IDLE_LOCKS_MAX as u64 {
             managed.entry(number).unwrap().past.merge(&vector(number), number / 100);
         }
-        assert!(managed.locks.len() <= KEPT_APART);
+        assert!(managed.locks.len() <= IDLE_LOCKS_MAX);
         let first = managed.entry(0).unwrap();
-        assert!(first.past.vector.get(0) >= KEPT_APART as u64);
-        assert!(first.past.epoch >= KEPT_APART as u64 / 100);
+        assert!(first.past.vector.get(0) >= IDLE_LOCKS_MAX as u64);
+        assert!(first.past.epoch >= IDLE_LOCKS_MAX as u64 / 100);
         let base = vector(u64::MAX);
         managed.forget(|past| base.covers(&past.vector));
         assert!(managed.locks.is_empty());

@@ -1,4 +1,4 @@
-//! Notifications (COH-15.4 to 15.10): a release by one node, and an acquire by one other node.
+//! Notifications (COH-15.4 to 15.11): a release by one node, and an acquire by one other node.
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
@@ -23,9 +23,10 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 /// Maximum number of notifications of one node that are kept apart (COH-15.11).
-const KEPT_APART: usize = 64;
+const QUEUED_MAX: usize = 64;
 
-/// Number of unsettled notifications to one node from which on a call waits (COH-15.11).
+/// Maximum number of unsettled notifications to one node with which a call ends, its own included
+/// (COH-15.11).
 const UNSETTLED_MAX: usize = 64;
 
 /// Notifications from this node to others, and from others to this node.
@@ -116,7 +117,7 @@ impl Queue {
     /// Adds a notification. Beyond the limit, the last one takes over what this one tells. It was
     /// sent before, so its receiver learns more than it needs to, never less.
     fn add(&mut self, known: Known) {
-        let is_full = self.entries.len() >= KEPT_APART;
+        let is_full = self.entries.len() >= QUEUED_MAX;
         match self.entries.back_mut().filter(|_| is_full) {
             Some(last) => {
                 last.waits += 1;
@@ -198,11 +199,11 @@ impl Notifications {
     /// told once.
     fn refuse(&mut self, to: Rank, token: Token, error: CoherenceError, base: &mut Base<'_>) {
         let (epoch, updates) = (base.clock.epoch, CountedUpdates::default());
-        let body = base.mail.body(|out| {
-            out.put_leb128(self.step);
-        });
-        let head = Headline::Notify { epoch, updates };
         if !base.mail.is_leaving(to) && self.refused.insert(to) {
+            let body = base.mail.body(|out| {
+                out.put_leb128(self.step);
+            });
+            let head = Headline::Notify { epoch, updates };
             base.mail.post(to, Class::Ordered, head, body, Purpose::Control(Doing::Notify(to)));
         }
         base.mail.fail(token, error);

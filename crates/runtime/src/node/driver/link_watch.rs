@@ -40,6 +40,7 @@ impl<'n> LinkWatch<'n> {
     }
 
     /// Announces a sleep: from here on the descriptor reports arrivals, earlier ones included.
+    /// A link that cannot be watched must be polled again after [`SLEEP_UNWATCHED_MAX`].
     /// Returns how long the thread may sleep on the descriptor at most.
     pub fn hold(&mut self) -> Duration {
         self.is_claimed = self.claim.hold(self.node);

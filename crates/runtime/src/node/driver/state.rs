@@ -24,14 +24,15 @@ use std::time::Duration;
 pub struct Driver<B = Event> {
     /// Set while a thread drives. Set by compare-and-swap without the lock; cleared only under it.
     driven: AtomicBool,
-    /// Number of parked waiters, so that [`Driver::wake_waiters`] is one load when there is none.
+    /// Number of parked waiters, so that [`Driver::wake_waiters`] takes no lock if there is none.
     parked: AtomicUsize,
     /// Time at which the role last became free, and the typical gap until it was taken, in
     /// nanoseconds. Only a driver writes them.
     left_at: AtomicU64,
     gap: AtomicU64,
     /// Number of gaps since a peer last asked this node for something. The driver adds, and any
-    /// thread in the engine sets it to zero; a lost addition costs a longer time until it counts.
+    /// thread in the engine sets it to zero. A race of the two may lose an addition, or a reset
+    /// until the next request.
     quiet_gaps: AtomicU64,
     state: Mutex<RoleState>,
     /// Sleep of the driver.
@@ -77,7 +78,7 @@ pub enum WakeSource {
 }
 
 /// Ownership of the role. [`DriverGuard::leave`] gives the role back. A drop (by a panic) gives it
-/// back without waking the helper.
+/// back as [`DriverGuard::leave_to_helper`] does.
 #[derive(Debug)]
 #[must_use]
 pub struct DriverGuard<'a, B: Bell = Event> {
@@ -156,8 +157,9 @@ impl<B: Bell> Driver<B> {
         self.take()
     }
 
-    /// Notes that a peer has asked this node for something, and may wait for the answer. From now
-    /// on the helper watches the socket in longer gaps.
+    /// Notes that a peer has asked this node for something, and may wait for the answer. Until
+    /// [`QUIET_GAPS`] gaps have passed, the helper watches in all gaps that are longer than
+    /// [`GAP_SHORT_NS`].
     pub fn note_request(&self) {
         if self.quiet_gaps.load(Ordering::Relaxed) > 0 {
             self.quiet_gaps.store(0, Ordering::Relaxed);
@@ -209,8 +211,8 @@ impl<B: Bell> Driver<B> {
         }
     }
 
-    /// Wakes all waiters after a change, so that each checks its condition. Costs one load if there
-    /// is none.
+    /// Wakes all waiters after a change, so that each checks its condition. Costs a fence and a
+    /// load if there is none.
     pub fn wake_waiters(&self) {
         // Either this load sees the waiter, or the waiter sees the earlier changes, because it
         // checks its condition after it has enlisted.
