@@ -281,12 +281,20 @@ impl CollectiveRun {
     ) -> Progress {
         loop {
             let Some(stage) = &mut self.stage else { return Progress::Ended };
-            let failed = stage.work().long().map(LongWork::end_sends).unwrap_or_default();
-            let failed = failed.into_iter().filter(|(.., why)| !is_told_by_receiver(why));
-            let failed = failed.inspect(|(to, len, _)| mail.withdrawn(*to, *len)).map(|one| one.2);
-            let mut failed = failed.filter(|why| !is_seen_by_all(why)).collect::<Vec<_>>();
+            let mut lost = None;
+            for (to, len, failure) in
+                stage.work().long().map(LongWork::end_sends).unwrap_or_default()
+            {
+                if is_told_by_receiver(&failure) {
+                    continue;
+                }
+                mail.withdrawn(to, len);
+                if !is_seen_by_all(&failure) {
+                    lost = Some(failure);
+                }
+            }
             // A receiver would wait for such a part for ever.
-            if let Some(failure) = failed.pop() {
+            if let Some(failure) = lost {
                 return Progress::Fails(CollectiveFailure::Lost(failure));
             }
             let plan = match &self.plan {
