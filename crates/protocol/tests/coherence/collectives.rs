@@ -376,9 +376,9 @@ fn arrivals_that_no_sound_node_sends_are_refused() {
         (0, 1, 0, of(1, 1)),                              // an epoch that is over
         (0, 1, 2, of(1, 1)),                              // an epoch that nobody can have reached
         (0, 1, u64::MAX, of(1, 1)),
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 1, 5, 1, 0, 0, 0, 0, 0, 0, 0]), // an interval of node 5, not late
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 5, 0, 1, 0]),             // updates of node 5
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 1, 0, 0, 0]),             // no updates
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 1, 5, 1, 0, 0, 0, 0, 0, 0]), // an interval of node 5, not late
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 5, 0, 1, 0]),          // updates of node 5
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 1, 0, 0, 0]),          // no updates
         (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0]), // no dropped arrays, not even none
         (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0, 1, 0, 0]), // an empty range of dropped arrays
         (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0, 2, 0, 1, 0, 1]), // two ranges that touch
@@ -391,7 +391,7 @@ fn arrivals_that_no_sound_node_sends_are_refused() {
     assert_eq!(tell(0, 1, 1, &of(2, 1)), Err(Refusal::Malformed), "once only");
     assert_eq!(tell(0, 1, 1, &of(1, 2)), Err(Refusal::Malformed), "not with another rank either");
     // Node 1 with a late interval of node 5, and an update to node 0.
-    let rest = [1, 0, 1, 1, 1, 1, 5, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 0];
+    let rest = [1, 0, 1, 1, 1, 1, 5, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0];
     assert_eq!(tell(0, 1, 1, &rest), Ok(()));
 }
 
@@ -454,10 +454,11 @@ fn departures_that_no_sound_node_sends_are_refused() {
         (0, 1, &[1, 0, 1, 0xff, 0, 0, 0]), // no text
         (0, 1, &[2, 12, 0, 0, 0]),      // a dead node that does not exist
         (0, 1, &[3, 0, 0, 0]),
-        (0, 1, &[0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0]), // an interval that this node has not closed
-        (0, 1, &[0, 0, 0, 1, 0, 0, 1, 0]),             // updates of a node to itself
-        (0, 1, &[0, 0, 0, 2, 0, 2, 1, 0, 2, 1, 0]),    // counted twice
-        (0, 1, &[0, 0, 0, 1, 12, 2, 1, 0]),            // a node that does not exist
+        (0, 1, &[0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]), // an interval that this node has not closed
+        (0, 1, &[0, 0, 0, 1, 1, 1, 1, 0]),          // updates of a node to itself
+        (0, 1, &[0, 0, 0, 1, 0, 3, 1, 0]),          // updates that no node below got
+        (0, 1, &[0, 0, 0, 2, 0, 2, 1, 0, 2, 1, 0]), // counted twice
+        (0, 1, &[0, 0, 0, 1, 12, 2, 1, 0]),         // a node that does not exist
     ] {
         assert!(tell(from, epoch, body).is_err(), "node {from}, epoch {epoch}: {body:?}");
     }

@@ -423,7 +423,7 @@ fn owned_ranges_that_overlap_fail_the_barrier_on_all_nodes() {
     // Nodes 1 and 2 tell one interval each: page 1, and the bytes that a guard owned.
     for (rank, first) in [(1, 0), (2, 8)] {
         let node = &mut cluster.nodes[0];
-        let body = [1, 0, 1, rank, 1, 1, rank, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 64 + first, 16, 0, 0];
+        let body = [1, 0, 1, rank, 1, 1, rank, 1, 0, 4, 1, 0, 1, 1, 0, 1, 0, 64 + first, 16, 0, 0];
         let head = head(ARRIVE, [1, 0, 0]);
         let from = Rank::from(rank);
         assert_eq!(node.coherence.receive(from, &head, &body, &mut node.machine), Ok(()));
@@ -441,7 +441,30 @@ fn owned_ranges_that_overlap_fail_the_barrier_on_all_nodes() {
         let body = departure.body.bytes();
         assert_eq!(body[..2], [1, 0], "a mismatch");
         assert!(body.windows(text.len()).any(|part| part == text.as_bytes()));
+        let told = [2, 1, 1, 0, 0, 1, 0, 1, 1, 0, 2, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0];
+        assert!(body.ends_with(&told), "two intervals without owned bytes: {body:?}");
     }
+}
+
+/// COH-6.12: a node is told only of updates that nodes of its subtree got.
+#[test]
+fn departures_count_updates_for_their_receivers_only() {
+    let mut cluster = guarded(4, 2, all_at(0, 2), 8);
+    fill(&mut cluster, 0, pages(0..1), 7, Ownership::Owned, &[1]);
+    let node = &mut cluster.nodes[0];
+    for rank in [1, 2, 3] {
+        let body = [1, 0, 1, rank, 1, 0, 0, 0];
+        let arrived =
+            node.coherence.receive(rank.into(), &head(ARRIVE, [1, 0, 0]), &body, &mut node.machine);
+        assert_eq!(arrived, Ok(()));
+    }
+    let token = node.token();
+    node.coherence.barrier(token, &mut node.machine);
+    let departures = hold_back(&mut cluster, 0, DEPART);
+    let bodies: Vec<Vec<u8>> = departures.iter().map(|(_, m)| m.body.bytes().to_vec()).collect();
+    let [first, second, third] = &bodies[..] else { panic!("a departure for each node") };
+    assert!(first.ends_with(&[1, 0, 1, 1, 0]), "one update of node 0 to node 1: {first:?}");
+    assert!(second == third && second.len() == first.len() - 3, "{second:?}");
 }
 
 /// COH-10.14: the homes of the bytes make no difference. Node 0 writes a page that is private to it

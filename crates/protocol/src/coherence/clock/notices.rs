@@ -351,10 +351,13 @@ impl Interval {
         out.put_leb128(u64::from(self.writer));
         out.put_leb128(self.first);
         out.put_leb128(self.last - self.first);
-        out.put_u8(u8::from(self.late) | u8::from(self.unlocked) << 1);
+        let owns = !self.owned.is_empty();
+        out.put_u8(u8::from(self.late) | u8::from(self.unlocked) << 1 | u8::from(owns) << 2);
         self.runs.write(out);
         self.shared.write(out);
-        self.owned.write(out);
+        if owns {
+            self.owned.write(out);
+        }
     }
 
     pub fn read(
@@ -365,7 +368,7 @@ impl Interval {
         let (writer, first, more, flags) =
             (reader.leb128_u32()?, reader.leb128()?, reader.leb128()?, reader.u8()?);
         let last = first.checked_add(more).ok_or(Refusal::Malformed)?;
-        if writer >= nodes || first == 0 || flags > 3 {
+        if writer >= nodes || first == 0 || flags > 7 {
             return Err(Refusal::Malformed);
         }
         Ok(Interval {
@@ -376,7 +379,10 @@ impl Interval {
             unlocked: flags & 2 != 0,
             runs: Runs::read(reader, arrays)?,
             shared: Shared::read(reader, nodes, arrays)?,
-            owned: OwnedBytes::read(reader, arrays)?,
+            owned: match flags & 4 {
+                0 => OwnedBytes::default(),
+                _ => OwnedBytes::read(reader, arrays)?,
+            },
         })
     }
 

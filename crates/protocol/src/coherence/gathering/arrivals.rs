@@ -50,7 +50,7 @@ impl ArrivalPart<'_> {
             ranks.write(out);
         }
         Interval::write_all(self.intervals.iter(), out);
-        UpdateCount::write_all(self.counts, out);
+        UpdateCount::write_all(self.counts.iter(), out);
         self.dropped.write(out);
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a collective: one body for all nodes, from which each computes what to do (COH-6.4).
+//! The end of a collective, from which each node computes what to do (COH-6.4).
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
@@ -13,6 +13,7 @@ use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Maximum number of pairs of nodes whose updates one message counts.
 const COUNTS_MAX: usize = 1 << 20;
@@ -55,8 +56,8 @@ impl UpdateCount {
         sent.map(|(to, count)| UpdateCount { from, to: *to, count: *count }).collect()
     }
 
-    pub fn write_all(counts: &[UpdateCount], out: &mut Vec<u8>) {
-        out.put_leb128(counts.len() as u64);
+    pub fn write_all<'a>(counts: impl Iterator<Item = &'a UpdateCount> + Clone, out: &mut Vec<u8>) {
+        out.put_leb128(counts.clone().count() as u64);
         for UpdateCount { from, to, count } in counts {
             out.put_leb128(u64::from(*from)).put_leb128(u64::from(*to)).put_leb128(*count);
         }
@@ -81,13 +82,15 @@ impl UpdateCount {
     }
 }
 
-/// End of a collective, the same for all nodes.
+/// End of a collective, as one node of the tree is told it.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
 pub(crate) struct Departure {
     pub outcome: Outcome,
-    /// All intervals that were told at the collective, those of the receiver included.
+    /// All intervals that were told at the collective, those of the receiver included. They lack
+    /// the owned bytes, which only the node that computes the departure compares (COH-10.14).
     pub intervals: Vec<Interval>,
+    /// Updates that the nodes of the receiver's subtree got.
     pub counts: Vec<UpdateCount>,
     /// Numbers of the arrays that all nodes have dropped (COH-14.3).
     pub freed: NumberSet,
@@ -99,7 +102,8 @@ impl Departure {
         Departure { outcome: Outcome::Dead(rank), ..Departure::default() }
     }
 
-    pub fn write(&self, out: &mut Vec<u8>) {
+    /// Writes what the nodes of a subtree need.
+    pub fn write(&self, subtree: &Range<Rank>, out: &mut Vec<u8>) {
         match &self.outcome {
             Outcome::Agreed(values) => {
                 out.put_u8(0).put_u8(u8::from(values.is_some()));
@@ -115,7 +119,8 @@ impl Departure {
             }
         }
         Interval::write_all(self.intervals.iter(), out);
-        UpdateCount::write_all(&self.counts, out);
+        let counts = self.counts.iter().filter(|count| subtree.contains(&count.to));
+        UpdateCount::write_all(counts, out);
         self.freed.write(out);
     }
 
@@ -125,8 +130,8 @@ impl Departure {
         call.is_leave() && matches!(self.outcome, Outcome::Mismatch { unfit: false, .. })
     }
 
-    /// Reads a departure, and checks it.
-    pub fn read(body: &[u8], base: &Base<'_>) -> Result<Departure, Refusal> {
+    /// Reads a departure for the nodes of a subtree, and checks it.
+    pub fn read(subtree: &Range<Rank>, body: &[u8], base: &Base<'_>) -> Result<Departure, Refusal> {
         let mut reader = ByteReader(body);
         let outcome = match reader.u8()? {
             0 => Outcome::Agreed(match reader.u8()? {
@@ -149,7 +154,8 @@ impl Departure {
         let counts = UpdateCount::read_all(&mut reader, base.mail.nodes)?;
         let freed = NumberSet::read(&mut reader)?;
         reader.end()?;
-        if matches!(outcome, Outcome::Dead(rank) if rank >= base.mail.nodes) {
+        let is_nobody = matches!(outcome, Outcome::Dead(rank) if rank >= base.mail.nodes);
+        if is_nobody || !counts.iter().all(|count| subtree.contains(&count.to)) {
             return Err(Refusal::Malformed);
         }
         Ok(Departure { outcome, intervals: Interval::merged(intervals), counts, freed })

@@ -16,7 +16,7 @@ use crate::coherence::types::{CoherenceError, Value};
 use crate::coherence::updating::receive::UpdateReceiver;
 use crate::coherence::writes::Writes;
 use crate::planted::{Bug, planted};
-use crate::wind::{Body, Refusal};
+use crate::wind::Refusal;
 use alloc::string::ToString;
 
 /// A death of which a departure told.
@@ -37,7 +37,7 @@ impl Collectives {
         body: &[u8],
         base: &mut Base<'_>,
     ) -> Result<Option<DoomedCollective>, Refusal> {
-        let departure = Departure::read(body, base)?;
+        let departure = Departure::read(&self.gather.place.subtree, body, base)?;
         let is_parent = self.gather.place.parent == Some(from);
         // A child tells that a death has doomed the collective (COH-8.10).
         let is_doomed = matches!(departure.outcome, Outcome::Dead(_));
@@ -65,11 +65,7 @@ impl Collectives {
             return Err(Refusal::Malformed);
         }
         self.gather.end(epoch);
-        let children = &self.gather.place.children;
-        if !children.is_empty() {
-            let body = Body::copy_of(body);
-            self.forward_departure(epoch, &body, &departure, children, base.mail);
-        }
+        self.post_departure(epoch, &departure, &self.gather.place.children, base.mail);
         self.store_departure(departure);
         Ok(None)
     }

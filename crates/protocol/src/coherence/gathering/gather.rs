@@ -19,7 +19,7 @@ use crate::coherence::short_list::ShortList;
 use crate::coherence::types::Values;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
-use crate::wind::{Body, Class, Refusal};
+use crate::wind::{Class, Refusal};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -120,13 +120,14 @@ impl Collectives {
             }
         };
         counts.sort_unstable();
-        let intervals = Interval::merged(intervals);
+        let mut intervals = Interval::merged(intervals);
         let outcome = match write_conflict(&intervals, base.arrays) {
             Some(text) if matches!(outcome, Outcome::Agreed(_)) => {
                 Outcome::Mismatch { text: agreement::cut(&text).to_string(), unfit: false }
             }
             _ => outcome,
         };
+        intervals.iter_mut().for_each(|interval| interval.owned = OwnedBytes::default());
         let departure = Departure { outcome, intervals, counts, freed: dropped };
         let current = self.current.as_ref();
         let leaves = current.is_some_and(|current| current.call.is_leave());
@@ -136,28 +137,13 @@ impl Collectives {
         self.store_departure(departure);
     }
 
-    /// Sends a departure to children, or a doomed one to the parent as well.
-    fn post_departure(
+    /// Sends a departure to children, or a doomed one to the parent as well. A node that leaves
+    /// waits for the acknowledgements (COH-6.6).
+    pub fn post_departure(
         &self,
         epoch: u64,
         departure: &Departure,
-        children: &[Range<Rank>],
-        mail: &mut Mailbox,
-    ) {
-        if !children.is_empty() {
-            let body = mail.body(|out| departure.write(out));
-            self.forward_departure(epoch, &body, departure, children, mail);
-        }
-    }
-
-    /// Sends the body of a departure to children. A node that leaves waits for the acknowledgements
-    /// (COH-6.6).
-    pub fn forward_departure(
-        &self,
-        epoch: u64,
-        body: &Body,
-        departure: &Departure,
-        children: &[Range<Rank>],
+        receivers: &[Range<Rank>],
         mail: &mut Mailbox,
     ) {
         let current = self.current.as_ref();
@@ -166,14 +152,15 @@ impl Collectives {
         let is_repeated = departure.is_repeated_for(&Call::Leave);
         let last = call.is_some_and(Call::is_leave) && !is_repeated && !is_doomed;
         let doing = call.map_or(Doing::Barrier, Call::doing);
-        for child in children {
+        for subtree in receivers {
             let purpose = if last {
                 Purpose::LastDeparture
             } else {
                 Purpose::Departure { doing: doing.clone(), epoch }
             };
-            let head = Headline::Depart { epoch };
-            mail.post(child.start, Class::Unordered, head, body.clone(), purpose);
+            let (head, body) =
+                (Headline::Depart { epoch }, mail.body(|out| departure.write(subtree, out)));
+            mail.post(subtree.start, Class::Unordered, head, body, purpose);
         }
     }
 

@@ -133,7 +133,7 @@ fn unfit_peers_are_refused_with_both_values() {
         match what {
             "nodes" => me.nodes = 3,
             "page" => me.page_size = 65_536,
-            "version" => me.version = 9,
+            "version" => me.version += 1,
             "seal" => settings.seal = SealKind::HeaderOnly,
             _ => me.byte_order = 2,
         }

@@ -153,20 +153,21 @@ fn intervals_with_wrong_groups_or_ranges_are_refused() {
         let body = [&[1, 0, 1, 1, 1, 1][..], interval, &[0, 0]].concat();
         node.coherence.receive(1, &head(ARRIVE, [1, 0, 0]), &body, &mut node.machine)
     };
-    // Writer 1, number 1, no more, flags, one run of page 3, then groups and owned ranges.
+    // Writer 1, number 1, no more, flags, one run of page 3, then groups, and owned ranges if the
+    // flags say so.
     for (wrong, refusal) in [
         // Flags that do not exist; a group without a node, with an unknown one, out of order.
-        (&[1, 1, 0, 4, 1, 0, 3, 1, 0, 0][..], Refusal::Malformed),
+        (&[1, 1, 0, 8, 1, 0, 3, 1, 0, 0][..], Refusal::Malformed),
         (&[1, 1, 0, 0, 1, 0, 3, 1, 1, 0, 1, 0, 3, 1, 0], Refusal::Malformed),
         (&[1, 1, 0, 0, 1, 0, 3, 1, 1, 1, 3, 1, 0, 3, 1, 0], Refusal::Malformed),
         (&[1, 1, 0, 0, 1, 0, 3, 1, 1, 2, 2, 0, 1, 0, 3, 1, 0], Refusal::Malformed),
         // Pages of a group, or owned bytes, beyond the end of the array, and an empty range.
         (&[1, 1, 0, 0, 1, 0, 3, 1, 1, 1, 2, 1, 0, 9, 1, 0], Refusal::OutOfBounds),
-        (&[1, 1, 0, 0, 1, 0, 3, 1, 0, 1, 0, 0xff, 0xff, 0x7f, 9], Refusal::OutOfBounds),
-        (&[1, 1, 0, 0, 1, 0, 3, 1, 0, 1, 0, 0, 0], Refusal::OutOfBounds),
-        (&[1, 1, 0, 0, 1, 0, 3, 1, 0, 1, 7, 0, 8], Refusal::UnknownObject),
+        (&[1, 1, 0, 4, 1, 0, 3, 1, 0, 1, 0, 0xff, 0xff, 0x7f, 9], Refusal::OutOfBounds),
+        (&[1, 1, 0, 4, 1, 0, 3, 1, 0, 1, 0, 0, 0], Refusal::OutOfBounds),
+        (&[1, 1, 0, 4, 1, 0, 3, 1, 0, 1, 7, 0, 8], Refusal::UnknownObject),
     ] {
         assert_eq!(arrive(wrong), Err(refusal), "{wrong:?}");
     }
-    assert_eq!(arrive(&[1, 1, 0, 0, 1, 0, 3, 1, 1, 1, 2, 1, 0, 3, 1, 1, 0, 0, 8]), Ok(()));
+    assert_eq!(arrive(&[1, 1, 0, 4, 1, 0, 3, 1, 1, 1, 2, 1, 0, 3, 1, 1, 0, 0, 8]), Ok(()));
 }
