@@ -188,7 +188,7 @@ impl Loopback {
                 bytes
             }
             Body::Inline(bytes) => bytes,
-            body @ (Body::Empty | Body::Short(_)) => body.bytes().to_vec(),
+            body @ (Body::Empty | Body::Short(_) | Body::Shared(_)) => body.bytes().to_vec(),
         };
         // The body of a user's message is moved, because no absent page can make its delivery fail
         // and be repeated.
@@ -304,6 +304,6 @@ fn read_part(body: &Body, at: u64, into: &mut [u8], memory: &RegionTable) -> boo
             memory.read(segment.region, segment.offset.saturating_add(at), into)
         }
         Body::Rows(rows) => read_rows(rows, at, into, memory),
-        Body::Empty | Body::Short(_) | Body::Inline(_) => false,
+        Body::Empty | Body::Short(_) | Body::Inline(_) | Body::Shared(_) => false,
     }
 }

@@ -268,7 +268,7 @@ fn is_readable(body: &Body, memory: &RegionTable) -> bool {
             let len = rows.block.hull().unwrap_or(u64::MAX);
             memory.is_inside(rows.region, rows.block.offset, len)
         }
-        Body::Empty | Body::Short(_) | Body::Inline(_) => true,
+        Body::Empty | Body::Short(_) | Body::Inline(_) | Body::Shared(_) => true,
     }
 }
 

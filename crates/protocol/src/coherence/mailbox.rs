@@ -349,6 +349,23 @@ impl Mailbox {
         self.out.push_back((to, Message { class, urgent, charge, head, body, token }));
     }
 
+    /// Posts one message to other nodes that are not dead. Their messages share its body.
+    pub fn post_many(
+        &mut self,
+        to: &[Rank],
+        class: Class,
+        head: Headline,
+        body: Body,
+        purpose: Purpose,
+    ) {
+        let Some((last, others)) = to.split_last() else { return };
+        let body = if others.is_empty() { body } else { body.into_shared() };
+        for to in others {
+            self.post_body(*to, class, head, body.clone(), purpose.clone());
+        }
+        self.post_body(*last, class, head, body, purpose);
+    }
+
     /// Posts a message without a body to a node that counts as dead here. No layer
     /// learns the outcome.
     pub fn post_to_dead(&mut self, dead: Rank, class: Class, head: Headline) {

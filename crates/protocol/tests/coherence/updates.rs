@@ -1,5 +1,7 @@
 //! Updates: written bytes that travel to readers with the barrier (COH-10). One behaviour a test.
 
+mod to_many;
+
 use crate::cluster::{Cluster, Node, Outcome};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{

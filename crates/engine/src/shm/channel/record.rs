@@ -59,7 +59,7 @@ pub(in crate::shm) fn put(
             Some(bytes) => writer.put(heading, &[front, Part::Bytes(bytes)]),
             None => return PutOutcome::without(are_absent(rows, memory)),
         },
-        Body::Empty | Body::Short(_) | Body::Inline(_) => {
+        Body::Empty | Body::Short(_) | Body::Inline(_) | Body::Shared(_) => {
             writer.put(heading, &[front, Part::Bytes(body.bytes().get(part).unwrap_or_default())])
         }
     })

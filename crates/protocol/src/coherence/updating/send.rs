@@ -17,6 +17,7 @@ use crate::coherence::updating::shares::PageShares;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Segment};
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,6 +28,8 @@ use core::ops::Range;
 /// early.
 const SEND_EARLY: u64 = 3 << 10;
 /// Number of bytes from which on a range is sent by itself, from memory. Shorter ranges are packed.
+/// Packed changes of as many bytes are sent as one message to all their receivers. Fewer bytes join
+/// what else is packed for each receiver.
 const RANGE_MIN: u64 = 1 << 10;
 /// Maximum number of bytes of one range in one message.
 pub(crate) const RANGE_MAX: u64 = 1 << 20;
@@ -42,7 +45,7 @@ struct Offer {
     push: Vec<Rank>,
 }
 
-/// Changes that are packed for one receiver.
+/// Changes that are packed for the same receivers.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
 struct Packed {
@@ -131,8 +134,8 @@ pub(crate) struct UpdateSender {
     sent: BTreeMap<(Rank, ArrayId), SentBytes>,
     /// Number of messages sent to each node in the open epoch (COH-10.7).
     counts: BTreeMap<Rank, SentCount>,
-    /// Changes by array, receiver, and whether the receiver was named.
-    packed: BTreeMap<(ArrayId, Rank, bool), Packed>,
+    /// Changes by array, receivers, and whether the receivers were named.
+    packed: BTreeMap<(ArrayId, Vec<Rank>, bool), Packed>,
 }
 
 impl UpdateSender {
@@ -303,8 +306,7 @@ impl UpdateSender {
                 if is_open && !targets.is_empty() {
                     self.note_shown(offer.array, &part, base);
                 }
-                for to in targets {
-                    let pushed = offer.push.contains(&to);
+                for (to, pushed) in by_push(targets, &offer.push) {
                     self.send_range(to, offer.array, part.clone(), pushed, base, pages);
                 }
                 page = end;
@@ -368,8 +370,8 @@ impl UpdateSender {
         let push = self.pushes.remove(&id).unwrap_or_default();
         let targets = receivers(id, &push, base);
         self.shares.add(id.0, id.1..id.1 + 1, &targets);
-        for to in targets {
-            self.pack(to, id, push.contains(&to), runs, now, base);
+        for (to, pushed) in by_push(targets, &push) {
+            self.pack(to, id, pushed, runs, now, base);
         }
     }
 
@@ -377,7 +379,7 @@ impl UpdateSender {
     /// when they are retransmitted (COH-10.11).
     fn send_range(
         &mut self,
-        to: Rank,
+        to: Vec<Rank>,
         array: ArrayId,
         bytes: Range<u64>,
         pushed: bool,
@@ -393,7 +395,14 @@ impl UpdateSender {
                 pages.read(array, page, &mut now);
                 let run =
                     (part.start - of_page.start) as usize..(part.end - of_page.start) as usize;
-                self.pack(to, (array, page), pushed, core::slice::from_ref(&run), &now, base);
+                self.pack(
+                    to.clone(),
+                    (array, page),
+                    pushed,
+                    core::slice::from_ref(&run),
+                    &now,
+                    base,
+                );
             }
             return;
         }
@@ -403,15 +412,15 @@ impl UpdateSender {
             let end = bytes.end.min(at.saturating_add(RANGE_MAX));
             let body = Body::Segment(Segment { region, offset: at, len: end - at });
             let part = at..end;
-            self.send_update(to, array, pushed, body, core::slice::from_ref(&part), base);
+            self.send_update(&to, array, pushed, body, core::slice::from_ref(&part), base);
             at = end;
         }
     }
 
-    /// Adds changes of a page to what is packed for a node.
+    /// Adds changes of a page to what is packed for these nodes.
     fn pack(
         &mut self,
-        to: Rank,
+        to: Vec<Rank>,
         id: PageId,
         pushed: bool,
         runs: &[Range<usize>],
@@ -419,32 +428,45 @@ impl UpdateSender {
         base: &mut Base<'_>,
     ) {
         let start = bytes_of(id.1).start;
-        let packed = self.packed.entry((id.0, to, pushed)).or_default();
+        let mut entry = match self.packed.entry((id.0, to, pushed)) {
+            Entry::Occupied(entry) => entry,
+            Entry::Vacant(entry) => entry.insert_entry(Packed::default()),
+        };
+        let packed = entry.get_mut();
         diff::encode_runs(id.1, runs, now, &mut packed.body);
         // One range for a page with hundreds of runs. The ranges only say what comes in order.
         if let (Some(first), Some(last)) = (runs.first(), runs.last()) {
             packed.bytes.push(start + first.start as u64..start + last.end as u64);
         }
         if packed.body.len() >= PACKED_MAX {
-            let Packed { body, bytes } = core::mem::take(packed);
-            self.send_update(to, id.0, pushed, Body::Inline(body), &bytes, base);
+            let ((_, to, _), Packed { body, bytes }) = entry.remove_entry();
+            self.send_update(&to, id.0, pushed, Body::Inline(body), &bytes, base);
         }
     }
 
     /// Sends everything that is packed.
     pub fn send_packed(&mut self, base: &mut Base<'_>) {
-        let packed = core::mem::take(&mut self.packed);
-        for ((array, to, pushed), Packed { body, bytes }) in packed {
-            if !body.is_empty() {
-                self.send_update(to, array, pushed, Body::Inline(body), &bytes, base);
+        let is_short =
+            |to: &[Rank], packed: &Packed| to.len() > 1 && (packed.body.len() as u64) < RANGE_MIN;
+        let mut packed = core::mem::take(&mut self.packed);
+        let short = packed.extract_if(.., |(_, to, _), packed| is_short(to, packed));
+        for ((array, to, pushed), part) in short.collect::<Vec<_>>() {
+            for rank in to {
+                let whole = packed.entry((array, vec![rank], pushed)).or_default();
+                whole.body.extend_from_slice(&part.body);
+                whole.bytes.extend_from_slice(&part.bytes);
             }
+        }
+        for ((array, to, pushed), Packed { body, bytes }) in packed {
+            self.send_update(&to, array, pushed, Body::Inline(body), &bytes, base);
         }
     }
 
-    /// Sends these bytes of an array: one range from memory, or packed changes.
+    /// Sends these bytes of an array: one range from memory, or packed changes. If one receiver
+    /// must apply them in order, all do, because they get one message.
     fn send_update(
         &mut self,
-        to: Rank,
+        to: &[Rank],
         array: ArrayId,
         pushed: bool,
         body: Body,
@@ -456,13 +478,16 @@ impl UpdateSender {
             _ => (Form::Changes, 0),
         };
         let interval = base.clock.knowledge.open_interval();
-        let again = self.sent.entry((to, array)).or_default().add(interval, bytes);
+        let mut again = false;
+        for to in to {
+            again |= self.sent.entry((*to, array)).or_default().add(interval, bytes);
+        }
         // A later change of the same bytes must not be applied before an earlier one (COH-10.8).
         let is_behind = again && !planted(Bug::ReorderUpdates);
         let chosen = base.arrays.get(array).map_or(Class::Unordered, |array| array.update_class);
         let class = if is_behind { Class::Sync } else { chosen };
         if !(planted(Bug::MiscountUpdates) && form == Form::Changes) {
-            self.counts.entry(to).or_default().add(interval);
+            to.iter().for_each(|to| self.counts.entry(*to).or_default().add(interval));
         }
         let epoch = base.clock.open_epoch() as u16;
         let delivery = base.arrays.get(array).and_then(|array| array.delivery);
@@ -472,19 +497,27 @@ impl UpdateSender {
             _ => UpdatePart::Nothing,
         };
         let head = UpdateHead { array, form, pushed, through, epoch, offset, interval };
-        base.statistics.updates_sent += 1;
-        base.statistics.update_bytes += body.len();
+        let (messages, sent) = (to.len() as u64, to.len() as u64 * body.len());
+        base.statistics.updates_sent += messages;
+        base.statistics.update_bytes += sent;
         if let Some(known) = base.arrays.get_mut(array) {
-            known.statistics.updates_sent += 1;
-            known.statistics.update_bytes += body.len();
+            known.statistics.updates_sent += messages;
+            known.statistics.update_bytes += sent;
             // A page that somebody got an update of has a copy (COH-10.10).
             for page in bytes.iter().flat_map(pages_of) {
                 known.noticed.remove(&page);
             }
         }
         let purpose = Purpose::Update(array);
-        base.mail.post_body(to, class, Headline::Update(head), body, purpose);
+        base.mail.post_many(to, class, Headline::Update(head), body, purpose);
     }
+}
+
+/// Parts receivers into those that were not named, and those that were.
+fn by_push(targets: Vec<Rank>, push: &[Rank]) -> impl Iterator<Item = (Vec<Rank>, bool)> + use<> {
+    let (named, others): (Vec<Rank>, Vec<Rank>) =
+        targets.into_iter().partition(|rank| push.contains(rank));
+    [(others, false), (named, true)].into_iter().filter(|(to, _)| !to.is_empty())
 }
 
 /// Returns `true` if the same nodes [get](receivers) what is written to two pages of an array.

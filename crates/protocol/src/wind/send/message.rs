@@ -93,6 +93,8 @@ pub enum Body {
     Short(ArrayVec<u8, BODY_INLINE_MAX>),
     /// Bytes stored here until acknowledged.
     Inline(Vec<u8>),
+    /// Bytes stored here until every message that shares them is acknowledged.
+    Shared(Arc<Vec<u8>>),
     /// Bytes that the caller keeps until the message is settled.
     Segment(Segment),
     /// Rows that the caller keeps until the message is settled.
@@ -116,7 +118,7 @@ impl Body {
         match self {
             Body::Segment(segment) => Some(segment.region),
             Body::Rows(rows) => Some(rows.region),
-            Body::Empty | Body::Short(_) | Body::Inline(_) => None,
+            Body::Empty | Body::Short(_) | Body::Inline(_) | Body::Shared(_) => None,
         }
     }
 
@@ -126,7 +128,17 @@ impl Body {
         match self {
             Body::Short(bytes) => bytes,
             Body::Inline(bytes) => bytes,
+            Body::Shared(bytes) => bytes,
             Body::Empty | Body::Segment(_) | Body::Rows(_) => &[],
+        }
+    }
+
+    /// Returns a body whose clones share its bytes.
+    #[must_use]
+    pub fn into_shared(self) -> Body {
+        match self {
+            Body::Inline(bytes) => Body::Shared(Arc::new(bytes)),
+            body => body,
         }
     }
 
