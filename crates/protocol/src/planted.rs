@@ -92,6 +92,9 @@ bugs! {
     TrustTwinOfRead = 67,
     EndRoundEarly = 68,
     TellOneForAll = 69,
+    BreakPassedLock = 70,
+    TrustDeadGiver = 71,
+    ExpectOrderedPasses = 72,
 }
 
 impl Bug {
@@ -111,6 +114,10 @@ impl Bug {
         Bug::EndRoundEarly,
         Bug::TellOneForAll,
     ];
+
+    /// Bugs of locks that holders pass on directly (COH-7.9 to 7.11).
+    pub const OF_LOCKS: [Bug; 3] =
+        [Bug::BreakPassedLock, Bug::TrustDeadGiver, Bug::ExpectOrderedPasses];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared
     /// memory chooses.

@@ -6,7 +6,7 @@
 #[allow(dead_code)]
 mod cluster;
 
-use cluster::{notified, programs};
+use cluster::{locked, notified, programs};
 use oikaze_protocol::planted::{Bug, plant};
 use std::panic;
 
@@ -20,6 +20,12 @@ fn run(bug: Option<Bug>, seed: u64) {
         }
         Some(bug) if Bug::OF_NOTIFICATIONS.contains(&bug) => {
             drop(notified::run(2 + (seed % 3) as u32, 600, seed));
+        }
+        Some(Bug::BreakPassedLock | Bug::TrustDeadGiver) => {
+            locked::pass_and_die(seed);
+        }
+        Some(Bug::ExpectOrderedPasses) => {
+            locked::run(seed);
         }
         Some(Bug::ForgetEarlyArrival) => programs::exchange(2, seed),
         Some(Bug::TrustTwinOfRead) => programs::changes_back(seed),
@@ -59,7 +65,8 @@ fn planted_bugs_are_caught() {
         Bug::ForgetPagesToTell,
         Bug::ForgetDropsToTell,
     ];
-    let bugs: Vec<Bug> = others.into_iter().chain(Bug::OF_NOTIFICATIONS).collect();
+    let bugs: Vec<Bug> =
+        others.into_iter().chain(Bug::OF_NOTIFICATIONS).chain(Bug::OF_LOCKS).collect();
     let mut caught = Vec::new();
     for &bug in &bugs {
         plant(Some(bug));

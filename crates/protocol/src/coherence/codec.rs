@@ -36,6 +36,10 @@ pub(crate) enum Headline {
     Grant { lock: u64, request: u64, epoch: u64 },
     /// Return of a lock.
     Unlock { lock: u64, request: u64, epoch: u64 },
+    /// Request that gets the lock after the receiver's request, in the body (COH-7.9).
+    Next { lock: u64, request: u64 },
+    /// The sender has granted the lock to the request in the body (COH-7.9).
+    Passed { lock: u64, request: u64 },
     /// Report that this node is dead.
     Died { rank: u32 },
     /// Question whether the receiver still owes this to the sender (COH-13).
@@ -84,6 +88,9 @@ pub(crate) enum Wait {
     Updates { epoch: u64 },
     /// Answer to an operation on elements, from their home.
     Target { id: u64 },
+    /// Nothing that the receiver owes: the manager asks whether this request has got the lock
+    /// (COH-7.11).
+    Granted { lock: u64, request: u64 },
 }
 
 impl Wait {
@@ -95,6 +102,7 @@ impl Wait {
             Wait::Holder { lock, request } => [3, lock, request],
             Wait::Updates { epoch } => [4, epoch, 0],
             Wait::Target { id } => [5, id, 0],
+            Wait::Granted { lock, request } => [6, lock, request],
         }
     }
 
@@ -106,6 +114,7 @@ impl Wait {
             (3, request) => Wait::Holder { lock: a, request },
             (4, 0) => Wait::Updates { epoch: a },
             (5, 0) => Wait::Target { id: a },
+            (6, request) => Wait::Granted { lock: a, request },
             _ => return Err(Refusal::Malformed),
         })
     }
@@ -176,6 +185,8 @@ impl Headline {
             }
             Headline::TargetDone { id } => (17, [id, 0, 0]),
             Headline::Notify { epoch, updates } => (18, [epoch, updates.epoch, updates.count]),
+            Headline::Next { lock, request } => (19, [lock, request, 0]),
+            Headline::Passed { lock, request } => (20, [lock, request, 0]),
         };
         let mut head = Head::new();
         head.push(KIND);
@@ -224,6 +235,8 @@ impl Headline {
             }
             17 => Headline::TargetDone { id: a },
             18 => Headline::Notify { epoch: a, updates: CountedUpdates { epoch: b, count: c } },
+            19 => Headline::Next { lock: a, request: b },
+            20 => Headline::Passed { lock: a, request: b },
             _ => return Err(Refusal::Malformed),
         })
     }
@@ -238,7 +251,7 @@ pub fn purpose(head: &[u8]) -> MessagePurpose {
         Some(2) => MessagePurpose::Pages,
         Some(3) => MessagePurpose::Diff,
         Some(4 | 5 | 18) => MessagePurpose::Barrier,
-        Some(6..=8) => MessagePurpose::Lock,
+        Some(6..=8 | 19 | 20) => MessagePurpose::Lock,
         Some(13) => MessagePurpose::Update,
         Some(14 | 15) => MessagePurpose::Subscription,
         Some(16 | 17) => MessagePurpose::Atomic,
@@ -341,6 +354,8 @@ mod tests {
             (Headline::Acquire { lock, request }, MessagePurpose::Lock),
             (Headline::Grant { lock, request, epoch }, MessagePurpose::Lock),
             (Headline::Unlock { lock, request, epoch }, MessagePurpose::Lock),
+            (Headline::Next { lock, request }, MessagePurpose::Lock),
+            (Headline::Passed { lock, request }, MessagePurpose::Lock),
             (
                 Headline::Subscribe { array: 1, change, first: 0, count: 1 },
                 MessagePurpose::Subscription,

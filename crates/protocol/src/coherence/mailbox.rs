@@ -41,13 +41,13 @@ pub(crate) enum Purpose {
     Arrival { doing: Doing, says_why: bool, epoch: u64, ranks: Ranks },
     /// Answer to a fetch of this array, which the requester may have given up meanwhile.
     Pages(ArrayId),
-    /// Answer to a request for this lock.
+    /// Answer of its manager to a request for this lock.
     Grant(u64),
     /// Reply to a question (COH-13).
     Reply,
     /// Answer to an operation on elements (COH-12).
     Answer,
-    /// Notice of leaving, or a request for a lock, or its return.
+    /// Notice of leaving, or a request for a lock, its return, or its grant by a holder.
     Control(Doing),
 }
 
@@ -410,9 +410,7 @@ impl Mailbox {
         match posted.purpose {
             Purpose::Diff => self.diffs.remove(number, posted.to),
             Purpose::Pages(_) | Purpose::Grant(_) | Purpose::Reply | Purpose::Answer => {
-                if let Some(owed) = self.owed.get_mut(&posted.to) {
-                    *owed = owed.saturating_sub(1);
-                }
+                self.owe_less(posted.to);
             }
             Purpose::Control(Doing::Notify(_)) => {
                 if let Some(unsettled) = self.notifications.get_mut(&posted.to) {
@@ -462,6 +460,13 @@ impl Mailbox {
         }
         *owed += if to == self.me { 0 } else { answers };
         Ok(())
+    }
+
+    /// Called when another node has given one of the answers that a peer asked for.
+    pub fn owe_less(&mut self, to: Rank) {
+        if let Some(owed) = self.owed.get_mut(&to) {
+            *owed = owed.saturating_sub(1);
+        }
     }
 
     /// Reports that an operation is done.

@@ -12,9 +12,9 @@ use crate::coherence::failing::doing::Doing;
 use crate::coherence::fetching::runs::Fetches;
 use crate::coherence::fetching::targets::Targets;
 use crate::coherence::gathering::state::Collectives;
+use crate::coherence::locking::lock_manager::LockRequest;
 use crate::coherence::locking::state::Locking;
 use crate::coherence::mailbox::Purpose;
-use crate::coherence::releasing::release::Releasing;
 use crate::coherence::updating::receive::UpdateReceiver;
 use crate::limits::VAIN_QUESTIONS_MAX;
 use crate::time::{Rounds, Time};
@@ -48,7 +48,6 @@ pub(crate) struct Waits<'c> {
     pub fetches: &'c Fetches,
     pub targets: &'c Targets,
     pub collectives: &'c mut Collectives,
-    pub releasing: &'c Releasing,
     pub receiving: &'c UpdateReceiver,
     pub base: Base<'c>,
 }
@@ -107,7 +106,7 @@ impl Waits<'_> {
     /// Returns `false` if this node waits for nothing. It is cheap because each turn calls it.
     fn may_wait(&self) -> bool {
         let waits = self.collectives.current.is_some()
-            || !self.locking.locks.requests.is_empty()
+            || self.locking.locks.waiting().next().is_some()
             || !self.fetches.runs.is_empty()
             || self.targets.waiting().next().is_some()
             || self.locking.managed.has_waiting()
@@ -124,14 +123,17 @@ impl Waits<'_> {
         let locks = locks.map(|(lock, request)| (mail.manager(lock), Wait::Lock { lock, request }));
         let pages = self.fetches.runs.iter().map(|(id, run)| (run.home, Wait::Pages { id: *id }));
         let holders = self.locking.managed.holders_waited_for();
-        let holders = holders.map(|(rank, lock, request)| (rank, Wait::Holder { lock, request }));
+        let holders =
+            holders.map(|(lock, of)| (of.rank, Wait::Holder { lock, request: of.request }));
+        let asked = self.locking.managed.asked();
+        let asked = asked.map(|(lock, of)| (of.rank, Wait::Granted { lock, request: of.request }));
         let epoch = self.base.clock.epoch;
         let updates = self.collectives.writers_waited_for(self.receiving, &self.base);
         let notifiers = self.locking.notifications.writers_waited_for(self.receiving, &self.base);
         let updates = updates.chain(notifiers).map(|writer| (writer, Wait::Updates { epoch }));
         let targets = self.targets.waiting().map(|(home, id)| (home, Wait::Target { id }));
         let all = collective.into_iter().chain(locks).chain(pages).chain(holders).chain(updates);
-        let all = all.chain(targets);
+        let all = all.chain(targets).chain(asked);
         all.filter(|(rank, _)| *rank != mail.me && !mail.is_dead(*rank)).collect()
     }
 
@@ -155,7 +157,7 @@ impl Waits<'_> {
             Wait::Collective { .. } => self.collectives.gather.place.subtree_of(from).is_some(),
             Wait::Lock { lock, .. } => mail.manager(lock) == mail.me,
             Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => true,
-            Wait::Holder { lock, .. } => mail.manager(lock) == from,
+            Wait::Holder { lock, .. } | Wait::Granted { lock, .. } => mail.manager(lock) == from,
         };
         if !is_mine {
             return Err(Refusal::Malformed);
@@ -170,11 +172,12 @@ impl Waits<'_> {
     fn owes_to(&self, to: Rank, wait: Wait) -> bool {
         let known = match wait {
             Wait::Collective { epoch, reported } => self.owes_collective(to, epoch, reported),
-            Wait::Lock { lock, request } => self.locking.managed.is_queued(to, lock, request),
-            Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => false,
-            Wait::Holder { lock, request } => {
-                self.locking.locks.knows(lock, request) || self.releasing.will_unlock(lock, request)
+            Wait::Lock { lock, request } => {
+                self.locking.managed.is_queued(LockRequest { rank: to, request }, lock)
             }
+            Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => false,
+            Wait::Holder { lock, request } => self.locking.locks.knows(lock, request),
+            Wait::Granted { request, .. } => self.locking.locks.was_granted(request),
         };
         let answers = |purpose: &Purpose| match (wait, purpose) {
             (Wait::Collective { .. }, Purpose::LastDeparture) => true,

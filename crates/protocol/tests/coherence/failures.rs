@@ -1,5 +1,6 @@
 //! Dead nodes (COH-8): no wait lasts for ever, and every error names the dead node.
 
+use crate::cluster::locked::{pass_and_die, run};
 use crate::cluster::programs::{PAGES, homes, program};
 use crate::cluster::threads::{self, Cell, Op, Thread};
 use crate::cluster::{Cluster, seeds};
@@ -253,6 +254,20 @@ fn a_cancelled_lock_is_given_back() {
         assert!(cluster.take(1, second).is_none());
         assert_eq!(cluster.take(2, third), Some(Ok(Value::None)));
     }
+}
+
+/// COH-7.1, COH-7.5, COH-7.9 to 7.11, COH-8.2: a lock has one holder, and every wait ends.
+#[test]
+fn random_programs_of_locks_have_one_holder_and_end() {
+    let passed: u64 = seeds(0, 1500).map(run).sum();
+    assert!(passed > 1000, "{passed} locks were passed on directly");
+}
+
+/// COH-7.11: the manager asks who has a lock whose holder or giver has died.
+#[test]
+fn a_lock_that_was_passed_before_a_death_goes_on() {
+    let passed = seeds(0, 200).filter(|seed| pass_and_die(*seed)).count();
+    assert!((20..180).contains(&passed), "the grant has come {passed} times");
 }
 
 /// A touch of pages of a dead node ends too.

@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn any_bytes_are_survived(code in 0u8..14, fields in any::<[u16; 3]>(), wide in any::<bool>(), body in prop::collection::vec(any::<u8>(), 0..200), small in any::<bool>()) {
+    fn any_bytes_are_survived(code in 0u8..21, fields in any::<[u16; 3]>(), wide in any::<bool>(), body in prop::collection::vec(any::<u8>(), 0..200), small in any::<bool>()) {
         let mut cluster = cluster();
         let spread = if wide { u64::MAX / 65_535 } else { 1 };
         let fields = fields.map(|field| u64::from(if small { field % 8 } else { field }) * spread);

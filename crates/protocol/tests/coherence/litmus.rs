@@ -179,3 +179,18 @@ fn two_writers_on_one_page() {
         run(nodes, seed, &[program(0, 1), program(1, 101), third]);
     }
 }
+
+/// COH-7.9: a hand-over is one message to the next holder, and none of the manager's lies between.
+#[test]
+fn a_holder_grants_to_the_next_one_directly() {
+    let mut cluster = Cluster::new(3, 1);
+    cluster.succeeds(1, |c, token, m| c.lock(3, token, m));
+    let next = cluster.call(2, |c, token, m| c.lock(3, token, m));
+    cluster.run_until_quiet();
+    let unlock = cluster.call(1, |c, token, m| c.unlock(3, token, m));
+    cluster.network.drop_from(1, 0);
+    cluster.run_until_quiet();
+    cluster.all_succeeded([(1, unlock), (2, next)]);
+    assert_eq!(cluster.passed, 1);
+    assert_eq!(cluster.nodes[0].coherence.lock_view(3).map(|view| view.holder), Some(Some(1)));
+}

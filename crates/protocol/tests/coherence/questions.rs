@@ -20,6 +20,7 @@ const LEAVING: u8 = 10;
 const QUESTION: u8 = 11;
 const REPLY: u8 = 12;
 const UPDATE: u8 = 13;
+const PASSED: u8 = 20;
 
 fn head(code: u8, fields: [u64; 3]) -> Vec<u8> {
     [KIND, code].into_iter().chain(fields.into_iter().flat_map(u64::to_le_bytes)).collect()
@@ -111,6 +112,26 @@ fn waits_for_what_was_lost_end() {
             ask(&mut cluster, &mut clock, 1);
             assert!(nobody_waits(&cluster), "code {lost}: nobody waits");
         }
+    }
+}
+
+/// COH-13.1, COH-7.9: the grant of a holder, or its message to the manager, is lost.
+#[test]
+fn waits_for_a_lock_that_was_passed_on_end() {
+    for (seed, lost) in (0..10).flat_map(|seed| [(seed, GRANT), (seed, PASSED)]) {
+        let mut cluster = Cluster::with_array(3, seed, 3);
+        // Node 1 manages lock 4.
+        cluster.succeeds(2, |c, token, m| c.lock(4, token, m));
+        let next = cluster.call(0, |c, token, m| c.lock(4, token, m));
+        cluster.run_until_quiet();
+        cluster.forged = Some(lost);
+        cluster.succeeds(2, |c, token, m| c.unlock(4, token, m));
+        assert_eq!(cluster.forged, None, "a message of code {lost} was sent");
+        let mut clock = Time(0);
+        ask(&mut cluster, &mut clock, 3 + VAIN_QUESTIONS_MAX);
+        assert_eq!(part(&mut cluster), 1, "seed {seed}, code {lost}");
+        let outcome = cluster.take(0, next).expect("the wait has ended");
+        assert_eq!(outcome.is_ok(), lost == PASSED, "seed {seed}: {outcome:?}");
     }
 }
 
@@ -246,6 +267,7 @@ fn questions_that_make_no_sense_are_refused() {
         (2, [1, 5, 0]),
         (0, [3, 5, 0]),
         (2, [6, 0, 0]),
+        (2, [7, 0, 0]),
         (2, [5, 0, 1]),
         (2, [4, 0, 1]),
         (2, [2, 0, 1]),

@@ -8,6 +8,7 @@ use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::locking::grant::AcquireGrant;
+use crate::coherence::locking::lock_manager::{LockRequest, Waiting, grant};
 use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::releasing::release::AfterRelease;
@@ -18,15 +19,27 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// A lock that a thread of this node waits for.
+/// Request of this node for a lock, until the lock is given back.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Request {
     lock: u64,
     /// Token of the operation; `None` if nobody waits any longer.
     token: Option<Token>,
-    /// Grant as of an epoch that this node has not reached (COH-7.4).
-    early: Option<AcquireGrant>,
+    stage: RequestStage,
+    /// Request that gets the lock next (COH-7.9).
+    next: Option<Waiting>,
+}
+
+/// How far a request has come.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
+enum RequestStage {
+    Waits,
+    /// Its grant is as of an epoch that this node has not reached (COH-7.4).
+    Deferred(AcquireGrant),
+    /// The lock is held, or about to be given back.
+    Granted,
 }
 
 /// Locks that this node waits for or holds.
@@ -34,7 +47,7 @@ pub(crate) struct Request {
 #[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Locks {
     next: u64,
-    pub requests: BTreeMap<u64, Request>,
+    requests: BTreeMap<u64, Request>,
     /// Number of the request that acquired each held lock, by lock.
     held: BTreeMap<u64, u64>,
 }
@@ -50,14 +63,19 @@ impl Locks {
     pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> {
         self.requests
             .iter()
-            .filter(|(_, request)| request.early.is_none())
+            .filter(|(_, request)| matches!(request.stage, RequestStage::Waits))
             .map(|(number, request)| (request.lock, *number))
     }
 
-    /// Returns `true` if this node waits for the lock by this request, or holds it.
+    /// Returns `true` if this node waits for the lock by this request, or has not given it back.
     pub fn knows(&self, lock: u64, request: u64) -> bool {
-        let wants = self.requests.get(&request).is_some_and(|known| known.lock == lock);
-        wants || self.held.get(&lock) == Some(&request)
+        self.requests.get(&request).is_some_and(|known| known.lock == lock)
+    }
+
+    /// Returns `true` if this request has got its lock. A request that is over has got it.
+    pub fn was_granted(&self, request: u64) -> bool {
+        let known = self.requests.get(&request);
+        known.is_none_or(|request| !matches!(request.stage, RequestStage::Waits))
     }
 
     /// Returns the locks that this node holds.
@@ -71,7 +89,8 @@ impl Locks {
         }
         let request = self.next;
         self.next += 1;
-        self.requests.insert(request, Request { lock, token: Some(token), early: None });
+        let stage = RequestStage::Waits;
+        self.requests.insert(request, Request { lock, token: Some(token), stage, next: None });
         let mut body = Vec::new();
         base.clock.knowledge.vector.write(&mut body);
         let purpose = Purpose::Control(Doing::Lock(lock));
@@ -96,16 +115,22 @@ impl Locks {
         w: &mut Writes<'_>,
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
+        let manager = w.base.mail.manager(lock);
+        // The request has failed with its manager.
+        if w.base.mail.is_dead(manager) {
+            return Ok(());
+        }
         let mut reader = ByteReader(body);
         let epoch_possible = w.base.epoch_possible();
         let known = self
             .requests
             .get_mut(&request)
-            .filter(|known| known.lock == lock && known.early.is_none());
-        let Some(known) = known.filter(|_| w.base.mail.manager(lock) == from) else {
+            .filter(|known| known.lock == lock && matches!(known.stage, RequestStage::Waits));
+        let code = reader.u8()?;
+        // An earlier holder may grant the lock, and only the manager refuses it (COH-7.9).
+        let Some(known) = known.filter(|_| code == 0 || manager == from) else {
             return Err(Refusal::UnknownObject);
         };
-        let code = reader.u8()?;
         if code != 0 {
             let rank = reader.leb128_u32()?;
             reader.end()?;
@@ -126,8 +151,31 @@ impl Locks {
         if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
-        known.early = Some(AcquireGrant { epoch, vector, intervals });
+        known.stage = RequestStage::Deferred(AcquireGrant { epoch, vector, intervals });
         self.take_deferred_grants(w, pages);
+        Ok(())
+    }
+
+    /// Learns from the manager which request gets a lock after this node's request.
+    pub fn take_next(
+        &mut self,
+        from: Rank,
+        (lock, request): (u64, u64),
+        body: &[u8],
+        base: &Base<'_>,
+    ) -> Result<(), Refusal> {
+        let mut reader = ByteReader(body);
+        let of = LockRequest { rank: reader.leb128_u32()?, request: reader.leb128()? };
+        let vector = base.clock.knowledge.read_vector(&mut reader)?;
+        reader.end()?;
+        if base.mail.manager(lock) != from || of.rank >= base.mail.nodes {
+            return Err(Refusal::Malformed);
+        }
+        // The lock may be on its way back to the manager.
+        let known = self.requests.get_mut(&request).filter(|known| known.lock == lock);
+        if let Some(known) = known {
+            known.next = Some(Waiting { of, vector });
+        }
         Ok(())
     }
 
@@ -137,15 +185,16 @@ impl Locks {
         let hopeless = w.base.mail.first_dead();
         let epoch = w.base.clock.epoch;
         let ready = |request: &Request| {
-            request.early.as_ref().is_some_and(|g| g.epoch <= epoch || hopeless.is_some())
+            matches!(&request.stage, RequestStage::Deferred(grant)
+                if grant.epoch <= epoch || hopeless.is_some())
         };
         let ready: Vec<u64> =
             self.requests.iter().filter(|(_, r)| ready(r)).map(|(number, _)| *number).collect();
         for number in ready {
-            let Some(Request { lock, token, early: Some(grant) }) = self.requests.remove(&number)
-            else {
-                continue;
-            };
+            let Some(request) = self.requests.get_mut(&number) else { continue };
+            let stage = core::mem::replace(&mut request.stage, RequestStage::Granted);
+            let RequestStage::Deferred(grant) = stage else { continue };
+            let (lock, token) = (request.lock, request.token.take());
             let in_time = grant.epoch <= w.base.clock.epoch;
             if in_time {
                 grant.learn(w, pages);
@@ -182,6 +231,7 @@ impl Locks {
             .requests
             .iter()
             .filter(|(_, r)| mail.manager(r.lock) == rank)
+            .filter(|(_, r)| !matches!(r.stage, RequestStage::Granted))
             .map(|(n, _)| *n)
             .collect();
         for number in lost {
@@ -198,16 +248,40 @@ impl Locks {
             self.requests.values_mut().filter_map(|request| request.token.take()).collect();
         tokens.into_iter().for_each(|token| mail.fail(token, error.clone()));
     }
+
+    /// Gives a lock away, now that this node's diffs are at their homes: to the request that comes
+    /// next if this node knows one, and otherwise to the manager (COH-7.9).
+    pub fn give_back(
+        &mut self,
+        (lock, request): (u64, u64),
+        token: Token,
+        vector: &Vector,
+        base: &mut Base<'_>,
+    ) {
+        let manager = base.mail.manager(lock);
+        let next = self.requests.remove(&request).and_then(|known| known.next);
+        let lives = |next: &Waiting| !base.mail.is_dead(next.of.rank);
+        let is_able = base.failing.broken().is_none() && !base.mail.is_dead(manager);
+        match next.filter(|next| is_able && lives(next)) {
+            Some(next) => {
+                let body = base.mail.body(|out| {
+                    out.put_leb128(u64::from(next.of.rank)).put_leb128(next.of.request);
+                });
+                let (head, purpose) = (Headline::Passed { lock, request }, Doing::Unlock(lock));
+                base.mail.post(manager, Class::Ordered, head, body, Purpose::Control(purpose));
+                let purpose = Purpose::Control(Doing::Lock(lock));
+                grant((lock, next.of), (&next.vector, vector), base.clock.epoch, purpose, base);
+            }
+            None => unlock((lock, request), vector, base),
+        }
+        // The lock is given back in any case, so that other nodes get it or their own error.
+        let error = base.lock_impediment(&Doing::Unlock(lock), lock);
+        base.end(token, error.map_or(Ok(Value::None), Err));
+    }
 }
 
-/// Gives the lock back, now that this node's diffs are at their homes. The unlock tells what
-/// the next holder may not know (COH-7.2).
-pub(crate) fn give_back(
-    (lock, request): (u64, u64),
-    token: Token,
-    vector: &Vector,
-    base: &mut Base<'_>,
-) {
+/// Gives a lock back to its manager. The unlock tells what the next holder may not know (COH-7.2).
+fn unlock((lock, request): (u64, u64), vector: &Vector, base: &mut Base<'_>) {
     let manager = base.mail.manager(lock);
     let mut body = Vec::new();
     // Intervals whose changes did not reach their homes are not told (COH-5.4).
@@ -228,7 +302,4 @@ pub(crate) fn give_back(
         body.into(),
         Purpose::Control(Doing::Unlock(lock)),
     );
-    // The lock is given back in any case, so that other nodes get it or their own error.
-    let error = base.lock_impediment(&Doing::Unlock(lock), lock);
-    base.end(token, error.map_or(Ok(Value::None), Err));
 }

@@ -1,15 +1,17 @@
 //! A node's part as the manager of locks (COH-7): one queue per lock, first come, first served
-//! (COH-7.1).
+//! (COH-7.1). The manager tells each entry of a queue which entry comes next, and a holder grants
+//! the lock to that one directly (COH-7.9).
 
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::base::Base;
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::clock::vector::Vector;
-use crate::coherence::codec::Headline;
-use crate::coherence::mailbox::Purpose;
+use crate::coherence::codec::{Headline, Wait};
+use crate::coherence::failing::doing::Doing;
+use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::planted::{Bug, planted};
-use crate::wind::{Class, Refusal};
+use crate::wind::{Body, Class, Refusal};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -23,13 +25,29 @@ const IDLE_LOCKS_MAX: usize = 1 << 12;
 /// Maximum number of locks that are held or waited for.
 const LOCKS_MAX: usize = 1 << 20;
 
-/// One request: its node, its number there, and the node's vector time when it asked.
+/// Request for a lock: its node, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+pub(crate) struct LockRequest {
+    pub rank: Rank,
+    pub request: u64,
+}
+
+/// Request in the queue, and the node's vector time when it asked.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
-struct Waiting {
-    rank: Rank,
-    request: u64,
-    vector: Vector,
+pub(crate) struct Waiting {
+    pub of: LockRequest,
+    pub vector: Vector,
+}
+
+/// Request that has the lock, or gets it by a grant on its way.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct Holder {
+    of: LockRequest,
+    /// Node whose grant may be on its way, if another node than the manager has granted the lock.
+    giver: Option<Rank>,
 }
 
 /// Vector time of a lock's last holders, and the number of collectives that they had passed.
@@ -44,8 +62,14 @@ struct Past {
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, Hash))]
 struct Lock {
-    holder: Option<(Rank, u64)>,
+    holder: Option<Holder>,
     queue: VecDeque<Waiting>,
+    /// Earlier holders that have passed the lock on, as the message of a later holder has shown.
+    /// Their own messages are on their way (COH-7.10).
+    passed: Vec<LockRequest>,
+    /// Request that was asked whether it has got the lock (COH-7.11).
+    asked: Option<LockRequest>,
+    /// Knowledge of the last holder that gave the lock back to the manager.
     past: Past,
     /// Set if the data that the lock protects may be half changed.
     broken: Option<Broken>,
@@ -95,7 +119,47 @@ impl Past {
 
 impl Lock {
     fn is_idle(&self) -> bool {
-        self.holder.is_none() && self.queue.is_empty() && self.broken.is_none()
+        let is_used = self.holder.is_some() || !self.queue.is_empty() || !self.passed.is_empty();
+        !is_used && self.broken.is_none()
+    }
+
+    /// Returns the place of a request among the holder and those behind it.
+    fn place(&self, of: LockRequest) -> Option<usize> {
+        let holder = self.holder.iter().map(|holder| holder.of);
+        holder.chain(self.queue.iter().map(|waiting| waiting.of)).position(|one| one == of)
+    }
+
+    /// Returns the first living request, if a death makes it doubtful which one has the lock. That
+    /// is so if the holder is dead, or the node that may not have granted it the lock.
+    fn doubtful(&self, mail: &Mailbox) -> Option<Option<LockRequest>> {
+        let Holder { of, giver } = self.holder?;
+        let is_dead = mail.is_dead(of.rank);
+        let by_dead = giver.is_some_and(|giver| mail.is_dead(giver));
+        let first = if is_dead { self.queue.front().map(|waiting| waiting.of) } else { Some(of) };
+        (is_dead || (by_dead && !planted(Bug::TrustDeadGiver))).then_some(first)
+    }
+
+    /// Takes the holder away, and all before this request, which has the lock no more. Returns how
+    /// many requests this takes out of the queue.
+    fn end_until(&mut self, of: LockRequest, mail: &mut Mailbox) -> usize {
+        let Some(place) = self.place(of) else { return 0 };
+        debug_assert!(place == 0 || !planted(Bug::ExpectOrderedPasses), "a later holder is first");
+        let before = self.holder.take().map(|holder| holder.of);
+        let gone: Vec<LockRequest> = self.queue.drain(..place).map(|waiting| waiting.of).collect();
+        for one in &gone {
+            mail.owe_less(one.rank);
+        }
+        let earlier = before.into_iter().chain(gone.iter().copied());
+        self.passed.extend(earlier.filter(|one| *one != of && !mail.is_dead(one.rank)));
+        gone.len()
+    }
+
+    /// Makes the first request of the queue the holder, which another node has granted the lock.
+    fn take_first(&mut self, giver: Option<Rank>, mail: &mut Mailbox) {
+        if let Some(first) = self.queue.pop_front() {
+            mail.owe_less(first.of.rank);
+            self.holder = Some(Holder { of: first.of, giver });
+        }
     }
 }
 
@@ -121,6 +185,8 @@ impl Managed {
         Ok(locks.entry(number).or_insert_with(|| Lock {
             holder: None,
             queue: VecDeque::new(),
+            passed: Vec::new(),
+            asked: None,
             past: forgotten.clone(),
             broken: None,
         }))
@@ -131,22 +197,25 @@ impl Managed {
         self.waiting > 0
     }
 
-    /// Returns rank, lock and request of each holder of a lock that somebody waits for.
-    pub fn holders_waited_for(&self) -> impl Iterator<Item = (Rank, u64, u64)> {
+    /// Returns lock and request of each holder of a lock that somebody waits for.
+    pub fn holders_waited_for(&self) -> impl Iterator<Item = (u64, LockRequest)> {
         // The search of all locks is skipped while nobody waits.
         let locks = self.has_waiting().then_some(&self.locks).into_iter().flatten();
-        locks.filter(|(_, lock)| !lock.queue.is_empty()).filter_map(|(number, lock)| {
-            let (rank, request) = lock.holder?;
-            Some((rank, *number, request))
-        })
+        locks
+            .filter(|(_, lock)| !lock.queue.is_empty())
+            .filter_map(|(number, lock)| Some((*number, lock.holder?.of)))
+    }
+
+    /// Returns lock and request of each question that is not answered (COH-7.11).
+    pub fn asked(&self) -> impl Iterator<Item = (u64, LockRequest)> {
+        let locks = self.has_waiting().then_some(&self.locks).into_iter().flatten();
+        locks.filter_map(|(number, lock)| Some((*number, lock.asked?)))
     }
 
     /// Returns `true` if this request waits.
-    pub fn is_queued(&self, rank: Rank, lock: u64, request: u64) -> bool {
+    pub fn is_queued(&self, of: LockRequest, lock: u64) -> bool {
         let known = self.locks.get(&lock);
-        known.is_some_and(|lock| {
-            lock.queue.iter().any(|waiting| (waiting.rank, waiting.request) == (rank, request))
-        })
+        known.is_some_and(|lock| lock.queue.iter().any(|waiting| waiting.of == of))
     }
 
     /// Merges idle locks whose past satisfies `may_be` into the shared past. A node that acquires
@@ -181,8 +250,13 @@ impl Managed {
             return Err(Refusal::NoRoom);
         }
         base.mail.owe(from, 1)?;
+        let of = LockRequest { rank: from, request };
         let managed = self.entry(lock)?;
-        managed.queue.push_back(Waiting { rank: from, request, vector });
+        let holder = managed.holder.map(|holder| holder.of);
+        if let Some(last) = managed.queue.back().map(|waiting| waiting.of).or(holder) {
+            tell_next(lock, last, of, &vector, base.mail);
+        }
+        managed.queue.push_back(Waiting { of, vector });
         self.waiting += 1;
         if planted(Bug::GrantLockTwice)
             && let Some(managed) = self.locks.get_mut(&lock)
@@ -193,6 +267,7 @@ impl Managed {
         Ok(())
     }
 
+    /// Takes a lock back.
     pub fn unlock(
         &mut self,
         from: Rank,
@@ -209,11 +284,12 @@ impl Managed {
         reader.end()?;
         let epoch_possible = base.epoch_possible();
         let managed = self.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
-        let is_holder = managed.holder == Some((from, request)) || planted(Bug::GrantLockTwice);
-        if !is_holder || epoch > epoch_possible {
+        let of = LockRequest { rank: from, request };
+        let has_lock = managed.place(of).is_some() || planted(Bug::GrantLockTwice);
+        if !has_lock || epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
-        managed.holder = None;
+        self.waiting -= managed.end_until(of, base.mail);
         match reported {
             Some((vector, intervals)) => {
                 managed.past.merge(&vector, epoch);
@@ -225,50 +301,130 @@ impl Managed {
         Ok(())
     }
 
+    /// Learns that a holder has granted the lock to the next request (COH-7.9).
+    pub fn passed(
+        &mut self,
+        from: Rank,
+        (lock, request): (u64, u64),
+        body: &[u8],
+        base: &mut Base<'_>,
+    ) -> Result<(), Refusal> {
+        let mut reader = ByteReader(body);
+        let to = LockRequest { rank: reader.leb128_u32()?, request: reader.leb128()? };
+        reader.end()?;
+        let of = LockRequest { rank: from, request };
+        let managed = self.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
+        let known = managed.passed.iter().position(|one| *one == of);
+        if let Some(place) = known {
+            managed.passed.swap_remove(place);
+            return Ok(());
+        }
+        let place = managed.place(of).ok_or(Refusal::Malformed)?;
+        let is_next = managed.place(to) == Some(place + 1);
+        // A request of a dead node is in the queue no more.
+        if !is_next && !base.mail.is_dead(to.rank) {
+            return Err(Refusal::Malformed);
+        }
+        self.waiting -= managed.end_until(of, base.mail);
+        managed.holder = Some(Holder { of: to, giver: Some(from) });
+        if is_next {
+            managed.take_first(Some(from), base.mail);
+            self.waiting -= 1;
+        }
+        self.find_holder(lock, base);
+        Ok(())
+    }
+
+    /// Finds out which request has the lock, if a death has made that doubtful. The first living
+    /// request knows, once it has noted the deaths: no grant of a dead node comes after that
+    /// (COH-7.11).
+    fn find_holder(&mut self, lock: u64, base: &mut Base<'_>) {
+        let Some(managed) = self.locks.get_mut(&lock) else { return };
+        let Some(first) = managed.doubtful(base.mail) else { return };
+        let Some(first) = first.filter(|_| !planted(Bug::BreakPassedLock)) else {
+            return self.break_lock(lock, base);
+        };
+        if managed.asked.replace(first) == Some(first) {
+            return;
+        }
+        let purpose = || Purpose::Control(Doing::Message);
+        for dead in base.mail.dead().to_vec() {
+            let head = Headline::Died { rank: dead };
+            base.mail.post(first.rank, Class::Ordered, head, Body::Empty, purpose());
+        }
+        let wait = Wait::Granted { lock, request: first.request };
+        let head = Headline::Question { wait };
+        base.mail.post(first.rank, Class::Ordered, head, Body::Empty, purpose());
+    }
+
+    /// Learns whether a request has got the lock.
+    pub fn take_reply(
+        &mut self,
+        from: Rank,
+        (lock, request): (u64, u64),
+        has_lock: bool,
+        base: &mut Base<'_>,
+    ) {
+        let of = LockRequest { rank: from, request };
+        let Some(managed) = self.locks.get_mut(&lock) else { return };
+        if managed.asked != Some(of) {
+            return;
+        }
+        managed.asked = None;
+        let is_doubtful = managed.doubtful(base.mail).is_some();
+        match managed.place(of) {
+            Some(_) if !is_doubtful => {}
+            Some(_) if !has_lock => self.break_lock(lock, base),
+            Some(0) => managed.holder = Some(Holder { of, giver: None }),
+            Some(_) => {
+                managed.take_first(None, base.mail);
+                self.waiting -= 1;
+            }
+            None => self.find_holder(lock, base),
+        }
+    }
+
+    /// Gives a lock up, because a node has died that may have had it.
+    fn break_lock(&mut self, lock: u64, base: &mut Base<'_>) {
+        let Some(managed) = self.locks.get_mut(&lock) else { return };
+        let Some(Holder { of, giver }) = managed.holder.take() else { return };
+        managed.asked = None;
+        let is_dead = base.mail.is_dead(of.rank);
+        let dead = if is_dead { of.rank } else { giver.unwrap_or(of.rank) };
+        managed.broken = Some(Broken::Died(dead));
+        if !is_dead {
+            refuse(lock, of, Broken::Died(dead), base);
+        }
+        self.grant_next(lock, base);
+    }
+
     /// Gives a free lock to the first request in its queue, with the intervals that the acquirer
-    /// lacks. The acquirer knows what this node has forgotten since a barrier only after it has
-    /// passed that barrier. So the grant names its epoch (COH-7.4).
+    /// lacks.
     fn grant_next(&mut self, lock: u64, base: &mut Base<'_>) {
         while let Some(managed) = self.locks.get_mut(&lock) {
             if managed.holder.is_some() {
                 return;
             }
-            let Some(next) = managed.queue.pop_front() else { return };
-            self.waiting = self.waiting.saturating_sub(1);
-            if base.mail.is_dead(next.rank) {
+            let Some(Waiting { of, vector }) = managed.queue.pop_front() else { return };
+            self.waiting -= 1;
+            if base.mail.is_dead(of.rank) {
                 continue;
             }
-            let mut body = Vec::new();
-            let epoch = managed.past.epoch.max(base.clock.epoch);
-            match managed.broken {
-                Some(broken) => {
-                    let (code, rank) = match broken {
-                        Broken::Died(rank) => (1, rank),
-                        Broken::Unfit(rank) => (2, rank),
-                    };
-                    body.put_u8(code);
-                    body.put_leb128(u64::from(rank));
-                }
-                None => {
-                    managed.holder = Some((next.rank, next.request));
-                    body.put_u8(0);
-                    managed.past.vector.write(&mut body);
-                    Interval::write_all(
-                        base.clock.knowledge.between(&next.vector, &managed.past.vector),
-                        &mut body,
-                    );
-                }
+            if let Some(broken) = managed.broken {
+                refuse(lock, of, broken, base);
+                continue;
             }
-            let head = Headline::Grant { lock, request: next.request, epoch };
-            base.mail.post(next.rank, Class::Unordered, head, body.into(), Purpose::Grant(lock));
+            managed.holder = Some(Holder { of, giver: None });
+            let past = &managed.past;
+            grant((lock, of), (&vector, &past.vector), past.epoch, Purpose::Grant(lock), base);
         }
     }
 
     /// Describes a lock that this node manages.
     pub fn view(&self, lock: u64) -> LockView {
         let view = |lock: &Lock| LockView {
-            holder: lock.holder.map(|(rank, _)| rank),
-            first: lock.queue.front().map(|waiting| waiting.rank),
+            holder: lock.holder.map(|holder| holder.of.rank),
+            first: lock.queue.front().map(|waiting| waiting.of.rank),
             waiting: lock.queue.len(),
         };
         self.locks.get(&lock).map(view).unwrap_or_default()
@@ -280,27 +436,68 @@ impl Managed {
         self.forget(|past| base.covers(&past.vector));
     }
 
-    /// Breaks the locks that a dead node held.
+    /// Takes a dead node out of all queues, and finds out who has the locks that it may have had.
     pub fn free_from(&mut self, dead: Rank, base: &mut Base<'_>) {
-        let (mut freed, mut dropped) = (alloc::vec::Vec::new(), 0);
+        let (mut doubtful, mut dropped) = (Vec::new(), 0);
         for (lock, managed) in &mut self.locks {
             let before = managed.queue.len();
-            managed.queue.retain(|waiting| waiting.rank != dead);
+            managed.queue.retain(|waiting| waiting.of.rank != dead);
+            managed.passed.retain(|one| one.rank != dead);
             dropped += before - managed.queue.len();
-            if managed.holder.is_some_and(|(rank, _)| rank == dead) {
-                managed.holder = None;
-                managed.broken = Some(Broken::Died(dead));
-                freed.push(*lock);
+            if managed.doubtful(base.mail).is_some() {
+                doubtful.push(*lock);
             }
         }
-        self.waiting = self.waiting.saturating_sub(dropped);
-        freed.into_iter().for_each(|lock| self.grant_next(lock, base));
+        self.waiting -= dropped;
+        doubtful.into_iter().for_each(|lock| self.find_holder(lock, base));
     }
+}
+
+/// Tells the last request in a queue which one comes next.
+fn tell_next(lock: u64, last: LockRequest, next: LockRequest, vector: &Vector, mail: &mut Mailbox) {
+    let body = mail.body(|out| {
+        out.put_leb128(u64::from(next.rank)).put_leb128(next.request);
+        vector.write(out);
+    });
+    let head = Headline::Next { lock, request: last.request };
+    mail.post(last.rank, Class::Ordered, head, body, Purpose::Control(Doing::Lock(lock)));
+}
+
+/// Grants a lock to a request whose node knew `known`, from a node that knows `vector`. The
+/// acquirer knows what this node has forgotten since a barrier only after it has passed that
+/// barrier. So the grant names its epoch (COH-7.4).
+pub(crate) fn grant(
+    (lock, to): (u64, LockRequest),
+    (known, vector): (&Vector, &Vector),
+    epoch: u64,
+    purpose: Purpose,
+    base: &mut Base<'_>,
+) {
+    let epoch = epoch.max(base.clock.epoch);
+    let mut body = Vec::new();
+    body.put_u8(0);
+    vector.write(&mut body);
+    Interval::write_all(base.clock.knowledge.between(known, vector), &mut body);
+    let head = Headline::Grant { lock, request: to.request, epoch };
+    base.mail.post(to.rank, Class::Unordered, head, body.into(), purpose);
+}
+
+/// Tells a request that its lock is broken.
+fn refuse(lock: u64, to: LockRequest, broken: Broken, base: &mut Base<'_>) {
+    let (code, rank) = match broken {
+        Broken::Died(rank) => (1, rank),
+        Broken::Unfit(rank) => (2, rank),
+    };
+    let body = base.mail.body(|out| {
+        out.put_u8(code).put_leb128(u64::from(rank));
+    });
+    let head = Headline::Grant { lock, request: to.request, epoch: base.clock.epoch };
+    base.mail.post(to.rank, Class::Unordered, head, body, Purpose::Grant(lock));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{IDLE_LOCKS_MAX, LOCKS_MAX, Managed};
+    use super::{Holder, IDLE_LOCKS_MAX, LOCKS_MAX, LockRequest, Managed};
     use crate::coherence::clock::vector::Vector;
     use crate::wind::Refusal;
 
@@ -326,17 +523,21 @@ mod tests {
         assert!(managed.locks.is_empty());
     }
 
+    fn held(request: u64) -> Option<Holder> {
+        Some(Holder { of: LockRequest { rank: 1, request }, giver: None })
+    }
+
     /// COH-9.1: held locks are not forgotten, and their number is bounded.
     #[test]
     fn locks_in_use_are_kept_up_to_a_limit() {
         let mut managed = Managed::new(2);
         for number in 0..LOCKS_MAX as u64 {
-            managed.entry(number).unwrap().holder = Some((1, number));
+            managed.entry(number).unwrap().holder = held(number);
         }
         for number in LOCKS_MAX as u64..LOCKS_MAX as u64 + 9 {
             assert_eq!(managed.entry(number).err(), Some(Refusal::NoRoom));
         }
-        assert_eq!(managed.entry(7).unwrap().holder, Some((1, 7)));
+        assert_eq!(managed.entry(7).unwrap().holder.unwrap().of.request, 7);
         managed.entry(7).unwrap().holder = None;
         assert!(managed.entry(u64::MAX).is_ok(), "one is idle again");
     }

@@ -1,7 +1,7 @@
 //! Messages in and out: each goes to the part that it is about (COH-9).
 
 use crate::Rank;
-use crate::coherence::codec::Headline;
+use crate::coherence::codec::{Headline, Wait};
 use crate::coherence::fetching::home::{apply_diff, serve_fetch};
 use crate::coherence::fetching::targets::serve_target;
 use crate::coherence::gathering::end::DoomedCollective;
@@ -222,6 +222,17 @@ impl Coherence {
                 }
                 Ok(())
             }
+            // No node has got anything more of a lock by a dead one than it knew at that death
+            // (COH-7.11).
+            Headline::Acquire { .. }
+            | Headline::Grant { .. }
+            | Headline::Unlock { .. }
+            | Headline::Next { .. }
+            | Headline::Passed { .. }
+                if w.base.mail.is_dead(from) =>
+            {
+                Ok(())
+            }
             Headline::Acquire { lock, request } => {
                 up.locking.managed.acquire(from, lock, request, body, &mut w.base)
             }
@@ -230,6 +241,12 @@ impl Coherence {
             }
             Headline::Unlock { lock, request, epoch } => {
                 up.locking.managed.unlock(from, (lock, request, epoch), body, &mut w.base)
+            }
+            Headline::Next { lock, request } => {
+                up.locking.locks.take_next(from, (lock, request), body, &w.base)
+            }
+            Headline::Passed { lock, request } => {
+                up.locking.managed.passed(from, (lock, request), body, &mut w.base)
             }
             Headline::Leaving { epoch, silent } => {
                 up.collectives.take_leaving(from, epoch, silent, &mut w.base)
@@ -248,6 +265,9 @@ impl Coherence {
             Headline::TargetDone { id } => up.targets.take(from, id, body, w.base.mail),
             Headline::Question { wait } => self.waits().0.take_question(from, wait),
             Headline::Reply { wait, owed } => {
+                if let Wait::Granted { lock, request } = wait {
+                    up.locking.managed.take_reply(from, (lock, request), owed, &mut w.base);
+                }
                 self.questions.take_reply(from, wait, owed);
                 Ok(())
             }

@@ -12,7 +12,6 @@ use crate::coherence::failing::failure::Failing;
 use crate::coherence::fetching::runs::Fetches;
 use crate::coherence::fetching::targets::Targets;
 use crate::coherence::gathering::state::Collectives;
-use crate::coherence::locking::lock::give_back;
 use crate::coherence::locking::state::Locking;
 use crate::coherence::locking::team::report_to_team;
 use crate::coherence::mailbox::Mailbox;
@@ -84,11 +83,11 @@ impl Coherence {
 
     /// Borrows the parts that wait for answers, or owe them.
     fn waits(&mut self) -> (Waits<'_>, &mut Questions) {
-        let Coherence { mail, clock, arrays, failing, statistics, updates, releasing, .. } = self;
+        let Coherence { mail, clock, arrays, failing, statistics, updates, .. } = self;
         let base = Base { mail, clock, arrays, failing, statistics };
         let receiving = &updates.receiving;
         let Coherence { fetches, targets, locking, collectives, questions, .. } = self;
-        let waits = Waits { locking, fetches, targets, collectives, releasing, receiving, base };
+        let waits = Waits { locking, fetches, targets, collectives, receiving, base };
         (waits, questions)
     }
 
@@ -137,7 +136,7 @@ impl Coherence {
                 up.locking.notifications.send((to, token), &vector, updates, &mut w.base);
             }
             AfterRelease::Unlock { lock, request, token } => {
-                give_back((lock, request), token, &vector, &mut w.base);
+                up.locking.locks.give_back((lock, request), token, &vector, &mut w.base);
             }
             AfterRelease::FallSilent => up.collectives.announce_silence(&mut w.base),
         }

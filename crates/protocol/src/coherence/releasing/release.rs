@@ -163,12 +163,6 @@ impl Releasing {
         }
     }
 
-    /// Returns `true` if this lock will be given back when the changes are at their homes.
-    pub fn will_unlock(&self, lock: u64, request: u64) -> bool {
-        let unlocks = |then: &AfterRelease| matches!(then, AfterRelease::Unlock { lock: l, request: r, .. } if (*l, *r) == (lock, request));
-        self.queue.iter().any(|release| unlocks(&release.then))
-    }
-
     /// Called when nobody waits for this unlock any longer.
     pub fn cancel(&mut self, cancelled: Token) {
         for release in &mut self.queue {

@@ -2,6 +2,7 @@
 //! message classes allow, memory as byte vectors, threads as little programs. Every run comes from
 //! one seed, which a failure prints.
 
+pub mod locked;
 pub mod machine;
 pub mod network;
 pub mod notified;
@@ -49,6 +50,8 @@ impl Node {
 
 /// Code of a notification.
 pub const NOTIFY: u8 = 18;
+/// Code of the message that a lock was passed on.
+const PASSED: u8 = 20;
 
 pub struct Cluster {
     pub seed: u64,
@@ -61,6 +64,8 @@ pub struct Cluster {
     pub told: BTreeMap<usize, BTreeMap<Rank, Vec<u8>>>,
     /// Lengths of the bodies of all notifications.
     pub notified: Vec<u64>,
+    /// Number of locks that holders passed on directly.
+    pub passed: u64,
     /// Is `true` if stores to plain arrays sometimes take a guard.
     pub takes_guards: bool,
 }
@@ -84,6 +89,7 @@ impl Cluster {
             forged: None,
             told: BTreeMap::new(),
             notified: Vec::new(),
+            passed: 0,
             takes_guards: false,
         }
     }
@@ -132,6 +138,7 @@ impl Cluster {
             if message.head.get(1) == Some(&NOTIFY) {
                 self.notified.push(message.body.len());
             }
+            self.passed += u64::from(message.head.get(1) == Some(&PASSED));
             if self.forged == message.head.get(1).copied() {
                 self.forged = None;
                 let node = &mut self.nodes[rank as usize];

@@ -1,0 +1,127 @@
+//! Random programs of locks, whose holders pass them on directly (COH-7.9), with threads that stop
+//! waiting, and a node that dies.
+
+use super::Cluster;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{CoherenceError, Value};
+use oikaze_protocol::random::Random;
+use oikaze_protocol::wind::Token;
+use std::collections::BTreeMap;
+
+/// Number of nodes. The first two manage the locks, and one of the others dies.
+const NODES: u32 = 4;
+
+/// Locks of the programs, which the first two nodes manage.
+const LOCKS: [u64; 2] = [4, 5];
+
+/// A thread that takes locks one after another.
+struct Taker {
+    node: Rank,
+    /// Locks to take. A thread may stop waiting for one.
+    sections: Vec<(u64, bool)>,
+    asked: Option<Token>,
+    holds: bool,
+}
+
+impl Taker {
+    /// Takes one step. Returns `false` if the thread waits, or has ended.
+    fn step(&mut self, cluster: &mut Cluster, holders: &mut BTreeMap<u64, Rank>) -> bool {
+        let Some((lock, stops)) = self.sections.last().copied() else { return false };
+        let Some(token) = self.asked else {
+            let call = |c: &mut super::Coherence, t, m: &mut super::Machine| match self.holds {
+                true => c.unlock(lock, t, m),
+                false => c.lock(lock, t, m),
+            };
+            if self.holds {
+                holders.remove(&lock);
+            }
+            self.asked = Some(cluster.call(self.node, call));
+            return true;
+        };
+        match cluster.take(self.node, token) {
+            None if stops && !self.holds && cluster.random.chance(0.1) => {
+                cluster.call(self.node, |c, _, m| c.cancel(token, m));
+                self.end_section();
+            }
+            None => return false,
+            Some(Ok(Value::None)) if !self.holds => {
+                let dead = |rank: &Rank| !cluster.nodes[*rank as usize].alive;
+                let before = holders.insert(lock, self.node).filter(|rank| !dead(rank));
+                assert_eq!(before, None, "seed {}: lock {lock} has two holders", cluster.seed);
+                (self.holds, self.asked) = (true, None);
+            }
+            Some(Ok(_)) => self.end_section(),
+            Some(Err(CoherenceError::NodeDead { rank, .. })) => {
+                let dead = !cluster.nodes[rank as usize].alive;
+                assert!(dead, "seed {}: node {rank} is alive", cluster.seed);
+                self.end_section();
+            }
+            Some(Err(error)) => panic!("seed {}: {error}", cluster.seed),
+        }
+        true
+    }
+
+    fn end_section(&mut self) {
+        self.sections.pop();
+        (self.asked, self.holds) = (None, false);
+    }
+}
+
+/// Runs a random program. Returns how many times a holder passed a lock on directly.
+pub fn run(seed: u64) -> u64 {
+    let mut cluster = Cluster::new(NODES, seed);
+    let mut random = Random::new(seed ^ 0x10c5);
+    let mut takers: Vec<Taker> = (0..NODES)
+        .flat_map(|node| (0..1 + random.below(2)).map(move |_| node).collect::<Vec<_>>())
+        .map(|node| Taker { node, sections: Vec::new(), asked: None, holds: false })
+        .collect();
+    for taker in &mut takers {
+        let section = |random: &mut Random| (random.pick(&LOCKS), random.chance(0.2));
+        taker.sections = (0..2 + random.below(4)).map(|_| section(&mut random)).collect();
+    }
+    let victim = random.chance(0.6).then(|| random.pick(&[2, 3]));
+    let (death, speed) = (random.below(200), random.pick(&[0.3, 0.6, 0.9]));
+    let mut holders = BTreeMap::new();
+    for at in 0.. {
+        if let Some(dead) = victim.filter(|_| at == death) {
+            cluster.kill(dead);
+            takers.retain(|taker| taker.node != dead);
+        }
+        let mut went_on = cluster.random.chance(speed) && cluster.step();
+        let first = cluster.random.below(takers.len());
+        for place in (first..takers.len()).chain(0..first) {
+            went_on = went_on || takers[place].step(&mut cluster, &mut holders);
+        }
+        if !went_on && !cluster.step() && at > death {
+            break;
+        }
+    }
+    for taker in &takers {
+        assert!(taker.sections.is_empty(), "seed {seed}: node {} waits for ever", taker.node);
+    }
+    assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
+    cluster.passed
+}
+
+/// A node passes a lock on and dies. Parts of what it sent are lost. If the grant has come, the
+/// lock goes on, and otherwise it is broken.
+pub fn pass_and_die(seed: u64) -> bool {
+    let mut cluster = Cluster::new(NODES, seed);
+    cluster.succeeds(2, |c, token, m| c.lock(4, token, m));
+    let next = cluster.call(1, |c, token, m| c.lock(4, token, m));
+    cluster.run_until_quiet();
+    cluster.call(2, |c, token, m| c.unlock(4, token, m));
+    cluster.steps(seed % 3);
+    cluster.kill(2);
+    let last = cluster.call(3, |c, token, m| c.lock(4, token, m));
+    cluster.run_until_quiet();
+    let outcome = cluster.take(1, next).expect("the request is answered");
+    let is_passed = outcome.is_ok();
+    if is_passed {
+        cluster.succeeds(1, |c, token, m| c.unlock(4, token, m));
+    }
+    let later = cluster.take(3, last).expect("the last request is answered");
+    assert_eq!(later.is_ok(), is_passed, "seed {seed}: {later:?}");
+    assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
+    is_passed
+}
