@@ -16,6 +16,7 @@ pub fn catchable() -> impl Iterator<Item = Bug> {
             || Bug::OF_ARENAS.contains(bug)
             || Bug::OF_LOCKS.contains(bug)
             || Bug::OF_NOTIFICATIONS.contains(bug)
+            || Bug::OF_DEPARTURES.contains(bug)
     };
     Bug::ALL.into_iter().filter(move |bug| !is_beyond(bug))
 }

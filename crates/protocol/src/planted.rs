@@ -95,6 +95,14 @@ bugs! {
     BreakPassedLock = 70,
     TrustDeadGiver = 71,
     ExpectOrderedPasses = 72,
+    ForgetHeld = 73,
+    TellArrivedCopies = 74,
+    KeepLateCopies = 75,
+    HideSubtree = 76,
+    OmitIfAnyListed = 77,
+    IgnoreCrossedWriters = 78,
+    TrustUnconfirmed = 79,
+    ForgetRegained = 80,
 }
 
 impl Bug {
@@ -118,6 +126,19 @@ impl Bug {
     /// Bugs of locks that holders pass on directly (COH-7.9 to 7.11).
     pub const OF_LOCKS: [Bug; 3] =
         [Bug::BreakPassedLock, Bug::TrustDeadGiver, Bug::ExpectOrderedPasses];
+
+    /// Bugs of departures that tell a node only of pages that it may hold (COH-6.19 to 6.21). A
+    /// simulated cluster has too few nodes and pages for most of them.
+    pub const OF_DEPARTURES: [Bug; 8] = [
+        Bug::ForgetHeld,
+        Bug::TellArrivedCopies,
+        Bug::KeepLateCopies,
+        Bug::HideSubtree,
+        Bug::OmitIfAnyListed,
+        Bug::IgnoreCrossedWriters,
+        Bug::TrustUnconfirmed,
+        Bug::ForgetRegained,
+    ];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared
     /// memory chooses.

@@ -13,6 +13,14 @@ use std::panic;
 /// Runs a program in which this bug is likeliest to show.
 fn run(bug: Option<Bug>, seed: u64) {
     match bug {
+        Some(Bug::HideSubtree | Bug::OmitIfAnyListed) => {
+            drop(programs::run(10 + (seed % 5) as u32, 1, seed));
+        }
+        Some(Bug::KeepLateCopies) => programs::fetch_while_waiting(seed),
+        Some(Bug::IgnoreCrossedWriters) => programs::crossed_writers(seed),
+        Some(bug) if Bug::OF_DEPARTURES.contains(&bug) => {
+            drop(programs::run(3 + (seed % 3) as u32, 1 + (seed % 2) as usize, seed));
+        }
         Some(Bug::ForgetSubtree) => drop(programs::run(10 + (seed % 3) as u32, 1, seed)),
         Some(Bug::LoseLateInterval) => programs::late_news(3 + (seed % 2) as u32, seed),
         Some(Bug::ForgetPagesToTell | Bug::ForgetDropsToTell) => {
@@ -65,8 +73,8 @@ fn planted_bugs_are_caught() {
         Bug::ForgetPagesToTell,
         Bug::ForgetDropsToTell,
     ];
-    let bugs: Vec<Bug> =
-        others.into_iter().chain(Bug::OF_NOTIFICATIONS).chain(Bug::OF_LOCKS).collect();
+    let named = [&Bug::OF_NOTIFICATIONS[..], &Bug::OF_LOCKS, &Bug::OF_DEPARTURES].concat();
+    let bugs: Vec<Bug> = others.into_iter().chain(named).collect();
     let mut caught = Vec::new();
     for &bug in &bugs {
         plant(Some(bug));

@@ -1,5 +1,6 @@
 //! How collectives travel: the pair, the tree, and rank 0 with its children (COH-6.11 to COH-6.13).
 
+mod departures;
 mod notifications;
 mod notified_updates;
 mod teams;
@@ -293,7 +294,7 @@ fn a_dead_node_dooms_nobody_else() {
     let mut cluster = Cluster::new(3, 1);
     let node = &mut cluster.nodes[0];
     let doom = |node: &mut Node, from: Rank, dead: u8| {
-        let (head, body) = (head(DEPART, [0; 3]), [2, dead, 0, 0, 0]);
+        let (head, body) = (head(DEPART, [0; 3]), [2, dead, 0, 0, 0, 0]);
         node.coherence.receive(from, &head, &body, &mut node.machine)
     };
     node.coherence.node_died(2, &mut node.machine);
@@ -348,9 +349,10 @@ fn rank_0_hears_who_is_missing() {
     assert_eq!(pair.nodes[1].coherence.gathered(), [1]);
 }
 
-/// Body of an arrival at a barrier: `calls`, no intervals, no counts, no array dropped.
+/// Body of an arrival at a barrier: `calls`, no intervals, no counts, no array dropped, no changes
+/// of copies.
 fn arrival(calls: &[u8]) -> Vec<u8> {
-    calls.iter().chain(&[0, 0, 0]).copied().collect()
+    calls.iter().chain(&[0; 5]).copied().collect()
 }
 
 /// COH-9.1.
@@ -364,7 +366,7 @@ fn arrivals_that_no_sound_node_sends_are_refused() {
     };
     // A barrier call (0) of one run of ranks: the gap before it and its length.
     let of = |first, count| arrival(&[1, 0, 1, first, count]);
-    let wrong: [(usize, Rank, u64, Vec<u8>); 17] = [
+    let wrong: [(usize, Rank, u64, Vec<u8>); 19] = [
         (0, 2, 1, of(2, 1)),                              // not a child of rank 0
         (1, 3, 1, of(3, 1)),                              // not below this node
         (1, 0, 1, of(0, 1)),                              // its parent
@@ -376,12 +378,14 @@ fn arrivals_that_no_sound_node_sends_are_refused() {
         (0, 1, 0, of(1, 1)),                              // an epoch that is over
         (0, 1, 2, of(1, 1)),                              // an epoch that nobody can have reached
         (0, 1, u64::MAX, of(1, 1)),
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 1, 5, 1, 0, 0, 0, 0, 0, 0]), // an interval of node 5, not late
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 5, 0, 1, 0]),          // updates of node 5
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 1, 0, 0, 0]),          // no updates
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 1, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0]), // an interval of node 5, not late
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 5, 0, 1, 0, 0, 0]),          // updates of node 5
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0]),          // no updates
         (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0]), // no dropped arrays, not even none
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0, 1, 0, 0]), // an empty range of dropped arrays
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0, 2, 0, 1, 0, 1]), // two ranges that touch
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0]), // an empty range of dropped arrays
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0, 2, 0, 1, 0, 1, 0, 0]), // two ranges that touch
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0, 0]), // no changes of copies, not even none
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 12, 1, 0]), // a copy beyond the array
     ];
     for (to, from, epoch, body) in wrong {
         let refused = tell(to, from, epoch, &body);
@@ -391,7 +395,7 @@ fn arrivals_that_no_sound_node_sends_are_refused() {
     assert_eq!(tell(0, 1, 1, &of(2, 1)), Err(Refusal::Malformed), "once only");
     assert_eq!(tell(0, 1, 1, &of(1, 2)), Err(Refusal::Malformed), "not with another rank either");
     // Node 1 with a late interval of node 5, and an update to node 0.
-    let rest = [1, 0, 1, 1, 1, 1, 5, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0];
+    let rest = [1, 0, 1, 1, 1, 1, 5, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0];
     assert_eq!(tell(0, 1, 1, &rest), Ok(()));
 }
 
@@ -440,29 +444,32 @@ fn departures_that_no_sound_node_sends_are_refused() {
     let mut tell = |from, epoch, body: &[u8]| {
         node.coherence.receive(from, &head(DEPART, [epoch, 0, 0]), body, &mut node.machine)
     };
-    let fine = [0, 0, 0, 0, 0];
+    let fine = [0, 0, 0, 0, 0, 0];
     for (from, epoch, body) in [
         (2, 1, &fine[..]), // not the parent
         (3, 1, &fine),
         (0, 0, &fine), // another collective
         (0, 2, &fine),
-        (0, 1, &fine[..4]),
-        (0, 1, &[0, 0, 0, 0, 0, 0]),
-        (0, 1, &[0, 0, 0, 0, 1, 0, 1]), // frees an array that this node has not dropped
-        (0, 1, &[0, 2, 0, 0, 0]),       // neither with values nor without
-        (0, 1, &[1, 2, 1, b'x', 0, 0, 0]), // neither unfit nor fit
-        (0, 1, &[1, 0, 1, 0xff, 0, 0, 0]), // no text
-        (0, 1, &[2, 12, 0, 0, 0]),      // a dead node that does not exist
-        (0, 1, &[3, 0, 0, 0]),
-        (0, 1, &[0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]), // an interval that this node has not closed
-        (0, 1, &[0, 0, 0, 1, 1, 1, 1, 0]),          // updates of a node to itself
-        (0, 1, &[0, 0, 0, 1, 0, 3, 1, 0]),          // updates that no node below got
-        (0, 1, &[0, 0, 0, 2, 0, 2, 1, 0, 2, 1, 0]), // counted twice
-        (0, 1, &[0, 0, 0, 1, 12, 2, 1, 0]),         // a node that does not exist
+        (0, 1, &fine[..5]),
+        (0, 1, &[0, 0, 0, 0, 0, 0, 0]),
+        (0, 1, &[0, 0, 0, 0, 0, 1, 0, 1]), // frees an array that this node has not dropped
+        (0, 1, &[0, 2, 0, 0, 0, 0]),       // neither with values nor without
+        (0, 1, &[1, 2, 1, b'x', 0, 0, 0, 0]), // neither unfit nor fit
+        (0, 1, &[1, 0, 1, 0xff, 0, 0, 0, 0]), // no text
+        (0, 1, &[2, 12, 0, 0, 0, 0]),      // a dead node that does not exist
+        (0, 1, &[3, 0, 0, 0, 0]),
+        (0, 1, &[0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]), // an interval that this node has not closed
+        (0, 1, &[0, 0, 0, 0, 1, 1, 1, 1, 0]),          // updates of a node to itself
+        (0, 1, &[0, 0, 0, 0, 1, 0, 3, 1, 0]),          // updates that no node below got
+        (0, 1, &[0, 0, 0, 0, 2, 0, 2, 1, 0, 2, 1, 0]), // counted twice
+        (0, 1, &[0, 0, 1, 1, 1, 1, 0, 0, 0]),          // raises this node above what it has done
+        (0, 1, &[0, 0, 1, 0, 13, 1, 0, 0, 0]),         // raises a node that does not exist
+        (0, 1, &[0, 0, 1, 0, 1, 0, 0, 0, 0]),          // raises a node by nothing
+        (0, 1, &[0, 0, 0, 0, 1, 12, 2, 1, 0]),         // a node that does not exist
     ] {
         assert!(tell(from, epoch, body).is_err(), "node {from}, epoch {epoch}: {body:?}");
     }
-    let long: Vec<u8> = [1, 0, 0x88, 0x27].into_iter().chain([b'x'; 5000]).chain([0; 3]).collect();
+    let long: Vec<u8> = [1, 0, 0x88, 0x27].into_iter().chain([b'x'; 5000]).chain([0; 4]).collect();
     assert_eq!(tell(0, 1, &long), Err(Refusal::Malformed), "too long a text");
     // Its child has not arrived, so no collective can be over. This is the parent's lie, and what
     // follows must not be worse than a failed collective.

@@ -293,8 +293,8 @@ fn a_false_interval_of_another_node_hides_no_write() {
         let mut cluster = cluster();
         let cell = Cell::word(0, 0);
         cluster.run(vec![Thread::new(1, vec![Op::Expect(cell, 0)])]);
-        let (step, vector, stable) = ([0], [0; 3], [0; 8]);
-        let body = [&step[..], &vector, &[1], &written, pages, &stable].concat();
+        let (step, rise, stable) = ([0], [0], [0; 8]);
+        let body = [&step[..], &rise, &[1], &written, pages, &stable].concat();
         let node = &mut cluster.nodes[1];
         let notify = head(18, [1, 1, 0]);
         assert_eq!(node.coherence.receive(2, &notify, &body, &mut node.machine), Ok(()));

@@ -5,6 +5,7 @@ use crate::bytes::ByteReader;
 use crate::coherence::clock::notices::{
     FORGET_EVERY, INTERVALS_APART_MAX, Interval, JOIN_EVERY, NOTICES_MAX, OwnedBytes, Runs, Shared,
 };
+use crate::coherence::clock::rise::Rise;
 use crate::coherence::clock::stable::Stable;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::pages::table::Arrays;
@@ -199,24 +200,34 @@ impl Knowledge {
     /// Reads what another node knows. No node can know more of this one than this one has done.
     pub fn read_vector(&self, reader: &mut ByteReader<'_>) -> Result<Vector, Refusal> {
         let vector = Vector::read(reader, self.nodes())?;
-        if vector.get(self.me) <= self.vector.get(self.me) {
-            Ok(vector)
-        } else {
-            Err(Refusal::Malformed)
-        }
+        if self.may_know(&vector) { Ok(vector) } else { Err(Refusal::Malformed) }
     }
 
-    /// Reads what another node knows, and the intervals that it tells. Only this node says what its
-    /// own intervals name (COH-4.5).
+    /// Returns `true` if another node can know this. None can know more of this node than this node
+    /// has done.
+    pub fn may_know(&self, vector: &Vector) -> bool {
+        vector.get(self.me) <= self.vector.get(self.me)
+    }
+
+    /// Reads what another node knows, and the intervals that it tells.
     pub fn read(
         &self,
         reader: &mut ByteReader<'_>,
         arrays: &Arrays,
     ) -> Result<(Vector, Vec<Interval>), Refusal> {
-        let vector = self.read_vector(reader)?;
+        Ok((self.read_vector(reader)?, self.read_others(reader, arrays)?))
+    }
+
+    /// Reads intervals that another node tells. Only this node says what its own ones name
+    /// (COH-4.5).
+    pub fn read_others(
+        &self,
+        reader: &mut ByteReader<'_>,
+        arrays: &Arrays,
+    ) -> Result<Vec<Interval>, Refusal> {
         let mut intervals = self.read_intervals(reader, arrays)?;
         intervals.retain(|interval| interval.writer != self.me);
-        Ok((vector, intervals))
+        Ok(intervals)
     }
 
     /// Reads intervals that another node tells. None of this node's own can be newer than the last
@@ -255,20 +266,22 @@ impl Knowledge {
         })
     }
 
-    /// Called when a collective is over that told these intervals. Every node knows them and all
-    /// earlier ones of their writers.
-    pub fn forget(&mut self, told: &[Interval]) {
-        if told.is_empty() {
+    /// Returns `true` if a collective can raise what all nodes know so. None can know more of this
+    /// node than this node has done.
+    pub fn may_rise(&self, rise: &Rise) -> bool {
+        rise.above(self.base.clone()).is_some_and(|base| self.may_know(&base))
+    }
+
+    /// Called when a collective is over, whose intervals every node knows (COH-6.18). They are
+    /// forgotten, with all earlier ones of their writers.
+    pub fn raise_base(&mut self, rise: &Rise) {
+        if rise.is_empty() {
             return; // nothing that is kept has become known to all
         }
-        for interval in told {
-            self.base.raise(interval.writer, interval.last);
-            // No other node numbers this one's intervals.
-            if interval.writer != self.me {
-                self.vector.raise(interval.writer, interval.last);
-            }
-        }
+        let Some(base) = rise.above(self.base.clone()) else { return };
+        self.base = base;
         let base = &self.base;
+        self.vector.merge(base);
         self.store.retain(|(writer, last), _| *last > base.get(*writer));
         self.reported.values_mut().for_each(|reported| reported.merge(base));
     }

@@ -3,5 +3,6 @@
 pub(crate) mod epoch;
 pub(crate) mod knowledge;
 pub(crate) mod notices;
+pub(crate) mod rise;
 pub(crate) mod stable;
 pub(crate) mod vector;

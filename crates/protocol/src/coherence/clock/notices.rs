@@ -41,6 +41,11 @@ pub(crate) const INTERVALS_MAX: usize = INTERVALS_APART_MAX + JOIN_EVERY as usiz
 pub(crate) struct Runs(Vec<(ArrayId, Range<u64>)>);
 
 impl Runs {
+    /// Returns these runs, which are in order and apart.
+    pub fn of_ranges(ranges: Vec<(ArrayId, Range<u64>)>) -> Runs {
+        Runs(ranges)
+    }
+
     pub fn from_pages(sorted: impl IntoIterator<Item = PageId>) -> Runs {
         Runs(ranges(sorted))
     }
@@ -51,6 +56,11 @@ impl Runs {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Leaves out all runs but the first ones.
+    pub fn truncate(&mut self, runs: usize) {
+        self.0.truncate(runs);
     }
 
     pub fn pages(&self) -> u64 {
@@ -88,7 +98,7 @@ impl Runs {
     }
 
     /// Returns the pages that are in both.
-    fn common(&self, other: &Runs) -> Runs {
+    pub fn common(&self, other: &Runs) -> Runs {
         let sets = self.sets();
         let parts =
             other.0.iter().filter_map(|(array, range)| Some((*array, sets.get(array)?, range)));
@@ -209,8 +219,31 @@ impl Shared {
         Shared(groups.map(|(ranks, runs)| (ranks, Runs::union([&Runs(runs)]))).collect())
     }
 
+    /// Returns the groups of nodes that got the same pages.
+    pub fn groups(&self) -> &[(Vec<Rank>, Runs)] {
+        &self.0
+    }
+
+    /// Returns what these nodes got of these pages.
+    pub fn cut(&self, nodes: &Range<Rank>, pages: &Runs) -> Shared {
+        let groups = self.0.iter().map(|(ranks, runs)| {
+            let ranks = ranks.iter().copied().filter(|rank| nodes.contains(rank));
+            (ranks.collect::<Vec<Rank>>(), runs.common(pages))
+        });
+        Shared(groups.filter(|(ranks, runs)| !ranks.is_empty() && !runs.is_empty()).collect())
+    }
+
+    /// Returns `true` if the node got everything that was written to the page.
+    pub fn lists(&self, (array, page): PageId, rank: Rank) -> bool {
+        let has = |runs: &Runs| {
+            let at = runs.0.partition_point(|(of, range)| (*of, range.end) <= (array, page));
+            runs.0.get(at).is_some_and(|(of, range)| *of == array && range.contains(&page))
+        };
+        self.0.iter().any(|(ranks, runs)| ranks.binary_search(&rank).is_ok() && has(runs))
+    }
+
     /// Returns the pages that this node got.
-    fn with(&self, rank: Rank) -> Runs {
+    pub fn with(&self, rank: Rank) -> Runs {
         let groups = self.0.iter().filter(|(ranks, _)| ranks.contains(&rank));
         Runs::union(groups.map(|(_, runs)| runs))
     }

@@ -6,9 +6,11 @@ use crate::coherence::base::Base;
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::gathering::departure::UpdateCount;
+use crate::coherence::gathering::holding::{CopyChanges, HeldCopies};
 use crate::coherence::gathering::tree::{Ranks, TreePlace};
 use crate::coherence::pages::number_set::NumberSet;
 use crate::coherence::short_list::ShortList;
+use crate::coherence::updating::page_sets::PageSets;
 use crate::time::Rounds;
 use crate::wind::Refusal;
 use alloc::vec::Vec;
@@ -27,14 +29,17 @@ pub(crate) struct Arrivals {
     pub counts: Vec<UpdateCount>,
     /// Numbers of the arrays that all these nodes have dropped (COH-14.2).
     pub dropped: NumberSet,
+    /// Changes of the copies that these nodes may hold (COH-6.19).
+    pub copies: CopyChanges,
 }
 
 /// Part of arrivals that one message tells.
 pub(crate) struct ArrivalPart<'a> {
     calls: &'a [(Call, Ranks)],
-    /// Intervals and counts of all calls, in the last part.
+    /// Intervals, counts and changes of all calls, in the last part.
     intervals: &'a [Interval],
     counts: &'a [UpdateCount],
+    copies: Option<&'a CopyChanges>,
     dropped: &'a NumberSet,
 }
 
@@ -52,6 +57,7 @@ impl ArrivalPart<'_> {
         Interval::write_all(self.intervals.iter(), out);
         UpdateCount::write_all(self.counts.iter(), out);
         self.dropped.write(out);
+        self.copies.unwrap_or(&CopyChanges::default()).write(out);
     }
 }
 
@@ -68,12 +74,7 @@ impl Arrivals {
     /// Returns the arrival of one node, which has dropped no array.
     pub fn new(rank: Rank, call: Call, intervals: Vec<Interval>, counts: Vec<UpdateCount>) -> Self {
         let calls = ShortList::one((call, Ranks::one(rank)));
-        Arrivals { calls, intervals, counts, dropped: NumberSet::default() }
-    }
-
-    /// Adds the arrays that the node has dropped.
-    pub fn dropping(self, dropped: NumberSet) -> Self {
-        Arrivals { dropped, ..self }
+        Arrivals { calls, intervals, counts, ..Arrivals::default() }
     }
 
     pub fn ranks(&self) -> Ranks {
@@ -99,6 +100,7 @@ impl Arrivals {
         });
         self.intervals.extend(other.intervals);
         self.counts.extend(other.counts);
+        self.copies.merge(&other.copies);
     }
 
     /// Replaces the call of one node.
@@ -127,11 +129,11 @@ impl Arrivals {
             let count = rest.iter().take_while(fits).count().max(1);
             let (calls, later) = rest.split_at_checked(count)?;
             rest = later;
-            let (intervals, counts) = match later {
-                [] => (&*self.intervals, &*self.counts),
+            let (intervals, counts, copies) = match later {
+                [] => (&*self.intervals, &*self.counts, Some(&self.copies)),
                 _ => Default::default(),
             };
-            Some(ArrivalPart { calls, intervals, counts, dropped: &self.dropped })
+            Some(ArrivalPart { calls, intervals, counts, copies, dropped: &self.dropped })
         })
     }
 
@@ -154,13 +156,14 @@ impl Arrivals {
         let intervals = base.clock.knowledge.read_intervals(&mut reader, base.arrays)?;
         let counts = UpdateCount::read_all(&mut reader, base.mail.nodes)?;
         let dropped = NumberSet::read(&mut reader)?;
+        let copies = CopyChanges::read(&mut reader, base.arrays)?;
         reader.end()?;
         let is_covered = |interval: &Interval| subtree.contains(&interval.writer) || interval.late;
         let is_counted = |count: &UpdateCount| subtree.contains(&count.from);
         if calls.is_empty() || !intervals.iter().all(is_covered) || !counts.iter().all(is_counted) {
             return Err(Refusal::Malformed);
         }
-        Ok(Arrivals { calls, intervals, counts, dropped })
+        Ok(Arrivals { calls, intervals, counts, dropped, copies })
     }
 }
 
@@ -173,6 +176,9 @@ pub(crate) struct Gathering {
     pub reported: usize,
     /// Arrivals that this node has not reported to its parent.
     pub kept: Arrivals,
+    /// Intervals that this node has reported, and counts of updates inside of its subtree. The
+    /// departure for this node leaves them out.
+    pub told: (Vec<Interval>, Vec<UpdateCount>),
 }
 
 /// Collectives by epoch, in order. There are at most two (COH-9.1), so a search is short and the
@@ -205,7 +211,9 @@ impl GatheredEpochs {
             }
             _ => {
                 let arrived = arrivals.ranks();
-                self.0.insert(place, (epoch, Gathering { arrived, reported: 0, kept: arrivals }));
+                let told = Default::default();
+                let gathering = Gathering { arrived, reported: 0, kept: arrivals, told };
+                self.0.insert(place, (epoch, gathering));
             }
         }
     }
@@ -223,6 +231,7 @@ pub(crate) struct Gather {
     pub place: TreePlace,
     /// The collective that this node is in or will call next, and perhaps the one after it.
     pub epochs: GatheredEpochs,
+    pub held: HeldCopies,
     /// Epoch of the last collective that a death has ended here.
     pub doomed: Option<u64>,
     /// Rounds in which this node tells its parent an incomplete subtree.
@@ -233,17 +242,20 @@ pub(crate) struct Gather {
 #[cfg(test)]
 impl core::hash::Hash for Gather {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        let Gather { place, epochs, doomed, reports: _ } = self;
-        (place, epochs, doomed).hash(state);
+        let Gather { place, epochs, held, doomed, reports: _ } = self;
+        (place, epochs, held, doomed).hash(state);
     }
 }
 
 impl Gather {
     pub fn new(me: Rank, nodes: u32) -> Gather {
         let place = TreePlace::new(me, nodes);
+        // A pair tells everything.
+        let held = HeldCopies::new(if place.is_pair { 0 } else { place.children.len() });
         Gather {
             place,
             epochs: GatheredEpochs::default(),
+            held,
             doomed: None,
             reports: Rounds::default(),
         }
@@ -258,6 +270,19 @@ impl Gather {
     pub fn known_of(&self, child: Rank, epoch: u64) -> usize {
         let gathering = self.epochs.get(epoch).zip(self.place.subtree_of(child));
         gathering.map_or(0, |(gathering, subtree)| gathering.arrived.count_in(&subtree))
+    }
+
+    /// Returns the pages that the nodes of a child's subtree may hold.
+    pub fn held_below(&self, child: Rank) -> Option<&PageSets> {
+        let at = self.place.children.iter().position(|part| part.start == child)?;
+        self.held.of(at)
+    }
+
+    /// Learns what pages the nodes of a child's subtree may hold from now on.
+    pub fn learn(&mut self, child: Rank, changes: &CopyChanges) {
+        if let Some(at) = self.place.children.iter().position(|part| part.start == child) {
+            self.held.learn(at, changes);
+        }
     }
 
     /// Called when a departure is here, so that the collective is gathered.

@@ -11,6 +11,7 @@ use crate::coherence::gathering::agreement::Call;
 use crate::coherence::gathering::arrivals::Arrivals;
 use crate::coherence::gathering::departure::UpdateCount;
 use crate::coherence::gathering::freeing::arrays_to_free;
+use crate::coherence::gathering::holding::CopyChanges;
 use crate::coherence::gathering::state::{Collectives, CurrentCollective};
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::pages::number_set::NumberSet;
@@ -107,8 +108,9 @@ impl Collectives {
             let intervals = Interval::bounded(knowledge.arrival(&known).cloned().collect());
             knowledge.arrived = known.get(me);
             current.known = Some(known);
-            Arrivals::new(me, current.call.clone(), intervals, counts)
-                .dropping(current.dropped.clone())
+            let (dropped, copies) = (current.dropped.clone(), CopyChanges::take(base.arrays));
+            let own = Arrivals::new(me, current.call.clone(), intervals, counts);
+            Arrivals { dropped, copies, ..own }
         };
         if me != 0 || !current.call.is_leave() {
             self.send_across(&own, base);

@@ -4,11 +4,14 @@ use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::base::Base;
 use crate::coherence::clock::notices::{Interval, NOTICES_MAX};
+use crate::coherence::clock::rise::Rise;
 use crate::coherence::gathering::agreement;
 use crate::coherence::gathering::agreement::Call;
+use crate::coherence::gathering::holding::needed;
 use crate::coherence::mailbox::CONTROL_MAX;
 use crate::coherence::pages::number_set::NumberSet;
 use crate::coherence::types::Values;
+use crate::coherence::updating::page_sets::PageSets;
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -87,10 +90,12 @@ impl UpdateCount {
 #[cfg_attr(test, derive(Hash))]
 pub(crate) struct Departure {
     pub outcome: Outcome,
-    /// All intervals that were told at the collective, those of the receiver included. They lack
-    /// the owned bytes, which only the node that computes the departure compares (COH-10.14).
+    /// How far the intervals that were told at the collective raise the base.
+    pub rise: Rise,
+    /// Those of these intervals of which a node of the subtree may have to know (COH-6.19). They
+    /// lack the owned bytes, which only the node that computes the departure compares (COH-10.14).
     pub intervals: Vec<Interval>,
-    /// Updates that the nodes of the receiver's subtree got.
+    /// Updates that the nodes of the subtree got.
     pub counts: Vec<UpdateCount>,
     /// Numbers of the arrays that all nodes have dropped (COH-14.3).
     pub freed: NumberSet,
@@ -102,8 +107,19 @@ impl Departure {
         Departure { outcome: Outcome::Dead(rank), ..Departure::default() }
     }
 
-    /// Writes what the nodes of a subtree need.
-    pub fn write(&self, subtree: &Range<Rank>, out: &mut Vec<u8>) {
+    /// Adds what the receiver's subtree has told.
+    pub fn add(&mut self, (intervals, counts): (Vec<Interval>, Vec<UpdateCount>)) {
+        if !intervals.is_empty() {
+            self.intervals.extend(intervals);
+            self.intervals = Interval::merged(core::mem::take(&mut self.intervals));
+        }
+        self.counts.extend(counts);
+        self.counts.sort_unstable();
+    }
+
+    /// Writes what the nodes of a child's subtree need, which may hold these pages. Nodes that do
+    /// not tell what they hold need everything.
+    pub fn write(&self, subtree: &Range<Rank>, held: Option<&PageSets>, out: &mut Vec<u8>) {
         match &self.outcome {
             Outcome::Agreed(values) => {
                 out.put_u8(0).put_u8(u8::from(values.is_some()));
@@ -118,8 +134,15 @@ impl Departure {
                 out.put_u8(2).put_leb128(u64::from(*rank));
             }
         }
-        Interval::write_all(self.intervals.iter(), out);
-        let counts = self.counts.iter().filter(|count| subtree.contains(&count.to));
+        self.rise.write(out);
+        match held {
+            Some(held) => {
+                Interval::write_all(needed(&self.intervals, subtree, held).iter(), out);
+            }
+            None => Interval::write_all(self.intervals.iter(), out),
+        }
+        let is_inside = |rank: &Rank| subtree.contains(rank);
+        let counts = self.counts.iter().filter(|one| is_inside(&one.to) && !is_inside(&one.from));
         UpdateCount::write_all(counts, out);
         self.freed.write(out);
     }
@@ -150,14 +173,18 @@ impl Departure {
             2 => Outcome::Dead(reader.leb128_u32()?),
             _ => return Err(Refusal::Malformed),
         };
-        let intervals = base.clock.knowledge.read_intervals(&mut reader, base.arrays)?;
+        let knowledge = &base.clock.knowledge;
+        let rise = Rise::read(&mut reader, base.mail.nodes)?;
+        let intervals = knowledge.read_intervals(&mut reader, base.arrays)?;
         let counts = UpdateCount::read_all(&mut reader, base.mail.nodes)?;
         let freed = NumberSet::read(&mut reader)?;
         reader.end()?;
         let is_nobody = matches!(outcome, Outcome::Dead(rank) if rank >= base.mail.nodes);
-        if is_nobody || !counts.iter().all(|count| subtree.contains(&count.to)) {
+        let is_counted =
+            |one: &UpdateCount| subtree.contains(&one.to) && !subtree.contains(&one.from);
+        if is_nobody || !knowledge.may_rise(&rise) || !counts.iter().all(is_counted) {
             return Err(Refusal::Malformed);
         }
-        Ok(Departure { outcome, intervals: Interval::merged(intervals), counts, freed })
+        Ok(Departure { outcome, rise, intervals: Interval::merged(intervals), counts, freed })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Rank;
 use crate::coherence::base::Base;
-use crate::coherence::clock::notices::{NOTICES_MAX, Runs};
+use crate::coherence::clock::notices::{Interval, NOTICES_MAX, Runs};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::fetching::runs::Fetches;
 use crate::coherence::gathering::agreement::Call;
@@ -18,6 +18,7 @@ use crate::coherence::writes::Writes;
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::string::ToString;
+use alloc::vec::Vec;
 
 /// A death of which a departure told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Collectives {
         body: &[u8],
         base: &mut Base<'_>,
     ) -> Result<Option<DoomedCollective>, Refusal> {
-        let departure = Departure::read(&self.gather.place.subtree, body, base)?;
+        let mut departure = Departure::read(&self.gather.place.subtree, body, base)?;
         let is_parent = self.gather.place.parent == Some(from);
         // A child tells that a death has doomed the collective (COH-8.10).
         let is_doomed = matches!(departure.outcome, Outcome::Dead(_));
@@ -64,7 +65,9 @@ impl Collectives {
         if dropped.is_none_or(|dropped| departure.freed.intersection(dropped) != departure.freed) {
             return Err(Refusal::Malformed);
         }
-        self.gather.end(epoch);
+        if let Some(gathering) = self.gather.epochs.remove(epoch) {
+            departure.add(gathering.told);
+        }
         self.post_departure(epoch, &departure, &self.gather.place.children, base.mail);
         self.store_departure(departure);
         Ok(None)
@@ -109,6 +112,7 @@ impl Collectives {
         self.gather.end(w.base.clock.epoch);
         w.base.clock.epoch += 1;
         free_arrays(&departure.freed, fetches, w);
+        self.gather.held.forget(&departure.freed);
         w.updates.receiving.begin_epoch(&mut w.updates.feeds, &mut w.base, pages);
         locking.managed.forget_known(&w.base.clock.knowledge.base);
         w.base.arrays.untrack(current.reported, pages);
@@ -147,16 +151,22 @@ impl Collectives {
     ) {
         let me = w.base.mail.me;
         let known = known.as_ref().unwrap_or(&w.base.clock.knowledge.base);
-        let news = departure.intervals.iter().filter(|interval| interval.is_news(me, known));
-        let named = if planted(Bug::SkipInvalidation) {
-            Runs::default()
-        } else {
-            Runs::named(news, me).at_most(NOTICES_MAX)
+        let news: Vec<&Interval> =
+            departure.intervals.iter().filter(|interval| interval.is_news(me, known)).collect();
+        let mut named = match planted(Bug::SkipInvalidation) {
+            true => Runs::default(),
+            false => Runs::named(news.iter().copied(), me).at_most(NOTICES_MAX),
         };
+        // The parent did not know of these copies (COH-6.20).
+        let late = w.base.arrays.untold_copies();
+        if !late.is_empty() && !planted(Bug::KeepLateCopies) {
+            named = Runs::union([&named, &Runs::of_sets(&late)]);
+        }
         let lacking = w.updates.receiving.take_lacking(w.base.clock.epoch, named);
         // This drops the kept bytes of pages, too.
         w.invalidate(&lacking, pages);
-        w.updates.receiving.end_epoch(&mut w.base, pages);
+        let listed = |id| news.iter().any(|interval| interval.shared.lists(id, me));
+        w.updates.receiving.end_epoch(listed, &mut w.base, pages);
         // A page that could not be unmapped is old. In that case this collective has failed before
         // it ends.
         let was_sound = w.base.failing.broken().is_none();
@@ -164,7 +174,7 @@ impl Collectives {
         if let Some(error) = w.base.failing.broken().filter(|_| was_sound).cloned() {
             self.fail(&error, &mut w.base);
         }
-        w.base.clock.knowledge.forget(&departure.intervals);
+        w.base.clock.knowledge.raise_base(&departure.rise);
         w.updates.receiving.forget_known(&w.base.clock.knowledge.vector);
     }
 

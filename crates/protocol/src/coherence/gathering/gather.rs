@@ -4,13 +4,14 @@
 use crate::Rank;
 use crate::coherence::base::Base;
 use crate::coherence::clock::epoch::Clock;
-use crate::coherence::clock::notices::{Interval, OwnedBytes};
+use crate::coherence::clock::notices::{Interval, OwnedBytes, Runs};
+use crate::coherence::clock::rise::Rise;
 use crate::coherence::codec::Headline;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::gathering::agreement;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::gathering::arrivals::{ArrivalPart, Arrivals, Gathering};
-use crate::coherence::gathering::departure::{Departure, Outcome};
+use crate::coherence::gathering::departure::{Departure, Outcome, UpdateCount};
 use crate::coherence::gathering::state::Collectives;
 use crate::coherence::gathering::tree::Ranks;
 use crate::coherence::mailbox::{Mailbox, Purpose};
@@ -41,7 +42,7 @@ impl Collectives {
         base: &mut Base<'_>,
     ) -> Result<(), Refusal> {
         let subtree = self.gather.place.subtree_of(from).ok_or(Refusal::Malformed)?;
-        let arrivals = Arrivals::read(&subtree, body, base)?;
+        let mut arrivals = Arrivals::read(&subtree, body, base)?;
         if planted(Bug::ReleaseBarrierEarly) && epoch < base.clock.epoch {
             if !self.gather.place.is_pair {
                 let outcome = Outcome::Agreed(None);
@@ -59,6 +60,10 @@ impl Collectives {
         let gathering = self.gather.epochs.get(epoch);
         if gathering.is_some_and(|gathering| arrivals.are_any_of(&gathering.arrived)) {
             return Err(Refusal::Malformed);
+        }
+        self.gather.learn(from, &arrivals.copies);
+        if planted(Bug::HideSubtree) {
+            arrivals.copies.gained = Runs::default();
         }
         self.gather.epochs.add(epoch, arrivals);
         if let Some(dead) = self.doomed_by(epoch, base.mail) {
@@ -111,7 +116,7 @@ impl Collectives {
     fn conclude_gathering(&mut self, base: &mut Base<'_>) {
         let epoch = base.clock.epoch;
         let Some(gathering) = self.gather.epochs.remove(epoch) else { return };
-        let Arrivals { calls, intervals, mut counts, dropped } = gathering.kept;
+        let Arrivals { calls, intervals, mut counts, dropped, copies: _ } = gathering.kept;
         let outcome = match agree(&calls) {
             Ok(values) => Outcome::Agreed(values),
             Err(text) => {
@@ -128,7 +133,8 @@ impl Collectives {
             _ => outcome,
         };
         intervals.iter_mut().for_each(|interval| interval.owned = OwnedBytes::default());
-        let departure = Departure { outcome, intervals, counts, freed: dropped };
+        let rise = Rise::by(&intervals, &base.clock.knowledge.base);
+        let departure = Departure { outcome, rise, intervals, counts, freed: dropped };
         let current = self.current.as_ref();
         let leaves = current.is_some_and(|current| current.call.is_leave());
         if !self.gather.place.is_pair || (self.gather.place.me == 0 && leaves) {
@@ -158,8 +164,9 @@ impl Collectives {
             } else {
                 Purpose::Departure { doing: doing.clone(), epoch }
             };
-            let (head, body) =
-                (Headline::Depart { epoch }, mail.body(|out| departure.write(subtree, out)));
+            let held = self.gather.held_below(subtree.start);
+            let body = mail.body(|out| departure.write(subtree, held, out));
+            let head = Headline::Depart { epoch };
             mail.post(subtree.start, Class::Unordered, head, body, purpose);
         }
     }
@@ -171,6 +178,18 @@ impl Collectives {
         let Some(gathering) = self.gather.epochs.get_mut(epoch) else { return };
         let mut kept = core::mem::take(&mut gathering.kept);
         gathering.reported += kept.ranks().len();
+        let place = &self.gather.place;
+        if gathering.arrived.len() < place.gathers().len() {
+            // A page that one node has lost may be one that a missing node has gained.
+            gathering.kept.copies.lost = core::mem::take(&mut kept.copies.lost);
+        }
+        if !place.children.is_empty() {
+            kept.copies.lost = self.gather.held.lost_by_all(&kept.copies.lost, base.arrays);
+            let is_inside = |count: &mut UpdateCount| place.subtree.contains(&count.to);
+            gathering.told.0.extend(kept.intervals.iter().cloned());
+            gathering.told.1.extend(kept.counts.extract_if(.., is_inside));
+        }
+        kept.copies.bound();
         if planted(Bug::ForgetSubtree) {
             kept.intervals.retain(|interval| interval.writer == base.mail.me);
         }

@@ -8,6 +8,7 @@ pub(crate) mod departure;
 pub(crate) mod end;
 pub(crate) mod freeing;
 pub(crate) mod gather;
+pub(crate) mod holding;
 pub(crate) mod leaving;
 pub(crate) mod state;
 pub(crate) mod tree;

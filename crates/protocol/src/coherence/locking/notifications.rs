@@ -4,6 +4,7 @@ use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::base::Base;
 use crate::coherence::clock::notices::Interval;
+use crate::coherence::clock::rise::Rise;
 use crate::coherence::clock::stable::Stable;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
@@ -25,6 +26,10 @@ use alloc::vec::Vec;
 /// Maximum number of notifications of one node that are kept apart (COH-15.11).
 const QUEUED_MAX: usize = 64;
 
+/// Number of notifications to one node of which one carries what all nodes know (COH-4.6). It is as
+/// long as two vector clocks, and only says what may be forgotten.
+const STABLE_EVERY: u64 = 8;
+
 /// Maximum number of unsettled notifications to one node with which a call ends, its own included
 /// (COH-15.11).
 const UNSETTLED_MAX: usize = 64;
@@ -35,8 +40,10 @@ const UNSETTLED_MAX: usize = 64;
 pub(crate) struct Notifications {
     /// Number of times that this node was brought in step with others (COLL-3.7).
     step: u64,
-    /// Intervals that notifications have told each other node (COH-15.5).
-    told: BTreeMap<Rank, Vector>,
+    /// Knowledge that notifications have told each other node.
+    told: BTreeMap<Rank, ToldKnowledge>,
+    /// Vector clock of the last notification of each other node.
+    heard: BTreeMap<Rank, Vector>,
     /// Nodes that were told that this one cannot release (COH-15.4).
     refused: BTreeSet<Rank>,
     /// Calls that wait because too many notifications to the node are not settled.
@@ -44,6 +51,25 @@ pub(crate) struct Notifications {
     came: BTreeMap<Rank, Queue>,
     /// Waits in the order of the calls.
     waits: Vec<NotificationWait>,
+}
+
+/// Knowledge that notifications have told one other node (COH-15.5).
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
+struct ToldKnowledge {
+    /// Number of notifications.
+    count: u64,
+    /// Vector clock of the last one, which the receiver has, too.
+    vector: Vector,
+    /// Intervals that the receiver knows, or keeps.
+    intervals: Vector,
+}
+
+impl ToldKnowledge {
+    fn new(nodes: u32) -> ToldKnowledge {
+        let zero = Vector::new(nodes);
+        ToldKnowledge { count: 0, vector: zero.clone(), intervals: zero }
+    }
 }
 
 /// Notifications of one node that have come and were not waited for.
@@ -179,16 +205,21 @@ impl Notifications {
         }
         let knowledge = &base.clock.knowledge;
         let of = if planted(Bug::TellOneForAll) { 0 } else { to };
-        let told = self.told.entry(of).or_insert_with(|| Vector::new(base.mail.nodes));
-        told.merge(&knowledge.base);
-        let news = knowledge.between(told, vector).filter(|interval| interval.writer != to);
+        let told = self.told.entry(of).or_insert_with(|| ToldKnowledge::new(base.mail.nodes));
+        told.intervals.merge(&knowledge.base);
+        let news = knowledge.between(&told.intervals, vector);
+        let news = news.filter(|interval| interval.writer != to);
         let body = base.mail.body(|out| {
             out.put_leb128(self.step);
-            vector.write(out);
+            Rise::between(&told.vector, vector).write(out);
             Interval::write_all(news, out);
-            knowledge.stable.write(out);
+            if told.count.is_multiple_of(STABLE_EVERY) {
+                knowledge.stable.write(out);
+            }
         });
-        told.merge(vector);
+        told.count += 1;
+        told.vector.merge(vector);
+        told.intervals.merge(vector);
         base.statistics.knowledge_bytes += body.len();
         let head = Headline::Notify { epoch: base.clock.epoch, updates };
         base.mail.post(to, Class::Ordered, head, body, Purpose::Control(doing));
@@ -227,11 +258,20 @@ impl Notifications {
         let mut known = None;
         if reader.end().is_err() {
             let knowledge = &mut base.clock.knowledge;
-            let (vector, intervals) = knowledge.read(&mut reader, base.arrays)?;
-            let stable = Stable::read(&mut reader, &knowledge.vector)?;
+            let rise = Rise::read(&mut reader, base.mail.nodes)?;
+            let heard = self.heard.get(&from).cloned();
+            let heard = heard.unwrap_or_else(|| Vector::new(base.mail.nodes));
+            let vector = rise.above(heard).filter(|vector| knowledge.may_know(vector));
+            let vector = vector.ok_or(Refusal::Malformed)?;
+            let intervals = knowledge.read_others(&mut reader, base.arrays)?;
+            let stable = match reader.end() {
+                Ok(()) => None,
+                Err(_) => Some(Stable::read(&mut reader, &knowledge.vector)?),
+            };
             reader.end()?;
+            self.heard.insert(from, vector.clone());
             intervals.into_iter().for_each(|interval| knowledge.insert(interval));
-            knowledge.hear(&stable);
+            stable.iter().for_each(|stable| knowledge.hear(stable));
             known = Some(Known { epoch, vector, updates });
         }
         let queue = self.came.entry(from).or_default();

@@ -3,8 +3,10 @@
 
 use crate::Rank;
 use crate::coherence::fetching::streams::Streams;
+use crate::coherence::pages::copies::Copies;
 use crate::coherence::pages::homes::Homes;
 use crate::coherence::pages::machine::Access;
+use crate::coherence::pages::number_set::NumberSet;
 use crate::coherence::pages::page::PageState;
 use crate::coherence::statistics::ArrayStatistics;
 use crate::coherence::types::{CoherenceError, Declaration};
@@ -60,6 +62,8 @@ pub(crate) struct Array {
     /// `true` if all nodes map the same memory. Such an array has no pages here (COH-16.2).
     pub is_segment: bool,
     states: Vec<PageState>,
+    /// Copies of pages homed elsewhere, as this node tells them.
+    pub copies: Copies,
     /// Bytes of each dirty page from when it was last clean.
     pub twins: BTreeMap<u64, Box<[u8]>>,
     /// `true` while this node writes the array under guards alone, so that its pages need no
@@ -96,6 +100,7 @@ impl core::hash::Hash for Array {
             agreed,
             is_segment,
             states,
+            copies,
             twins,
             guarded,
             delivery,
@@ -112,7 +117,7 @@ impl core::hash::Hash for Array {
         is_segment.hash(state);
         (*update_class as u8).hash(state);
         (delivery, readers, remote_subscribers, subscription, reported_subscription).hash(state);
-        (noticed, streams).hash(state);
+        (noticed, streams, copies).hash(state);
     }
 }
 
@@ -135,6 +140,7 @@ impl Array {
             agreed: false,
             is_segment: false,
             states,
+            copies: Copies::new(nodes > 2 && me > 0),
             twins: BTreeMap::new(),
             guarded: false,
             delivery: None,
@@ -167,8 +173,21 @@ impl Array {
 
     pub fn set(&mut self, page: u64, state: PageState) {
         if let Some(slot) = usize::try_from(page).ok().and_then(|page| self.states.get_mut(page)) {
+            if slot.is_copy() != state.is_copy() {
+                self.copies.change(page);
+            }
             *slot = state;
         }
+    }
+
+    /// Returns the pages that became copies and that this node has not told.
+    pub fn untold_copies(&self) -> NumberSet {
+        self.copies.untold(|page| self.state(page).is_copy())
+    }
+
+    /// Returns the pages that this node has told and that have ceased to be copies.
+    pub fn lost_copies(&self) -> NumberSet {
+        self.copies.lost(|page| self.state(page).is_copy())
     }
 
     /// Returns how pages are mapped that may be accessed so. Pages of guarded arrays need no

@@ -1,6 +1,7 @@
 //! Shared arrays of this node: homes, states and bytes of their pages.
 
 pub(crate) mod array;
+pub(crate) mod copies;
 pub(crate) mod diff;
 pub(crate) mod homes;
 pub(crate) mod machine;

@@ -2,6 +2,7 @@
 
 use crate::coherence::pages::machine::{Access, ArrayId};
 use crate::limits::PAGE;
+use crate::planted::{Bug, planted};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -47,6 +48,13 @@ impl PageState {
     #[inline]
     pub fn is_requested(self) -> bool {
         matches!(self, PageState::Fetching | PageState::Stale)
+    }
+
+    /// Returns `true` if this node has a copy of a page homed elsewhere, or has requested one.
+    #[inline]
+    pub fn is_copy(self) -> bool {
+        (self.is_requested() && !planted(Bug::TellArrivedCopies))
+            || matches!(self, PageState::Read | PageState::Write)
     }
 
     #[inline]

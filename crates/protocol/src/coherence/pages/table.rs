@@ -389,6 +389,26 @@ impl Arrays {
         &self.dropped
     }
 
+    /// Returns the pages that became copies here and that this node has not told its parent.
+    pub fn untold_copies(&self) -> BTreeMap<ArrayId, NumberSet> {
+        let untold = self.known.iter().map(|(number, array)| (*number, array.untold_copies()));
+        untold.filter(|(_, pages)| !pages.is_empty()).collect()
+    }
+
+    /// Takes the pages that became copies here since the last call, and those that ceased to be.
+    pub fn tell_copies(&mut self) -> [BTreeMap<ArrayId, NumberSet>; 2] {
+        let [mut gained, mut lost] = [BTreeMap::new(), BTreeMap::new()];
+        for (number, array) in &mut self.known {
+            let (new, old) = (array.untold_copies(), array.lost_copies());
+            array.copies.tell(&new, &old);
+            let told = [(&mut gained, new), (&mut lost, old)];
+            for (all, pages) in told.into_iter().filter(|(_, pages)| !pages.is_empty()) {
+                all.insert(*number, pages);
+            }
+        }
+        [gained, lost]
+    }
+
     /// Removes an array. Returns the slot of its alias.
     pub fn remove(&mut self, array: ArrayId) -> Option<u32> {
         self.known.remove(&array);

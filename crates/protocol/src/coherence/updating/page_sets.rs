@@ -27,8 +27,30 @@ impl PageSets {
         }
     }
 
+    pub fn insert_all(&mut self, runs: &Runs) {
+        runs.iter().for_each(|(array, pages)| self.insert(*array, pages.clone()));
+    }
+
+    pub fn remove_all(&mut self, runs: &Runs) {
+        runs.iter().for_each(|(array, pages)| self.remove(*array, pages.clone()));
+    }
+
     pub fn contains(&self, (array, page): PageId) -> bool {
         self.0.get(&array).is_some_and(|pages| pages.contains(page))
+    }
+
+    /// Returns the pages of these runs that are in the set.
+    pub fn common(&self, runs: &Runs) -> Runs {
+        let parts = runs.iter().filter_map(|(array, pages)| {
+            let parts = self.0.get(array)?.overlaps(pages.clone());
+            Some(parts.map(|part| (*array, part)))
+        });
+        Runs::of_ranges(parts.flatten().collect())
+    }
+
+    /// Returns the number of runs.
+    pub fn ranges(&self) -> usize {
+        self.0.values().map(NumberSet::ranges).sum()
     }
 
     pub fn forget(&mut self, array: ArrayId) {
@@ -37,5 +59,13 @@ impl PageSets {
 
     pub fn runs(&self) -> Runs {
         Runs::of_sets(&self.0)
+    }
+}
+
+impl From<&Runs> for PageSets {
+    fn from(runs: &Runs) -> PageSets {
+        let mut sets = PageSets::default();
+        sets.insert_all(runs);
+        sets
     }
 }

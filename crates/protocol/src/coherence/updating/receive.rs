@@ -6,6 +6,7 @@ use crate::coherence::base::Base;
 use crate::coherence::clock::notices::Runs;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::mailbox::CONTROL_MAX;
+use crate::coherence::pages::array::Array;
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::number_set::common;
@@ -463,13 +464,23 @@ impl UpdateReceiver {
         Runs::union(lacking.iter().chain([&named]))
     }
 
-    /// Ends an epoch on the receiving side: makes pages valid that were pushed whole.
-    pub fn end_epoch(&mut self, base: &mut Base<'_>, pages: &mut dyn Pages) {
+    /// Ends an epoch on the receiving side: makes pages valid that were pushed whole. The departure
+    /// `lists` this node for such a page, or tells it that the page is not named (COH-6.21).
+    pub fn end_epoch(
+        &mut self,
+        lists: impl Fn(PageId) -> bool,
+        base: &mut Base<'_>,
+        pages: &mut dyn Pages,
+    ) {
         let epoch = base.clock.epoch;
         if !self.arrived.is_empty() {
             self.arrived.retain(|(of, _), _| *of > epoch);
         }
-        let kept = core::mem::take(&mut self.kept);
+        let mut kept = core::mem::take(&mut self.kept);
+        kept.retain(|id, _| {
+            let is_told = |array: &Array| array.copies.is_told_of(id.1);
+            base.arrays.get(id.0).is_some_and(is_told) || lists(*id)
+        });
         make_kept_valid(kept, base, pages);
     }
 

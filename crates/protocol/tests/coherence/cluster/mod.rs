@@ -66,6 +66,8 @@ pub struct Cluster {
     pub notified: Vec<u64>,
     /// Number of locks that holders passed on directly.
     pub passed: u64,
+    /// Sum of the lengths of the bodies that each node has posted, by the code of the message.
+    pub posted: BTreeMap<(u8, Rank), u64>,
     /// Is `true` if stores to plain arrays sometimes take a guard.
     pub takes_guards: bool,
 }
@@ -90,6 +92,7 @@ impl Cluster {
             told: BTreeMap::new(),
             notified: Vec::new(),
             passed: 0,
+            posted: BTreeMap::new(),
             takes_guards: false,
         }
     }
@@ -135,6 +138,9 @@ impl Cluster {
     /// Takes the messages and events of a node's coherence.
     pub fn collect(&mut self, rank: Rank) {
         while let Some((to, message)) = self.nodes[rank as usize].coherence.poll_message() {
+            if let Some(code) = message.head.get(1) {
+                *self.posted.entry((*code, rank)).or_default() += message.body.len();
+            }
             if message.head.get(1) == Some(&NOTIFY) {
                 self.notified.push(message.body.len());
             }

@@ -252,6 +252,48 @@ pub fn changes_back(seed: u64) {
     ]);
 }
 
+/// A thread of node 1 fetches a page while another one waits in a barrier. Node 2 writes to the
+/// page after that, and before it arrives (COH-6.20).
+pub fn fetch_while_waiting(seed: u64) {
+    let mut cluster = Cluster::new(3, seed);
+    cluster.declare("p", 1, Homes::Explicit(vec![0]));
+    let (word, other) = (Cell::word(0, 3), Cell::word(0, 9));
+    let call =
+        |cluster: &mut Cluster, rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)));
+    let waiting = call(&mut cluster, 1);
+    cluster.run(vec![Thread::new(1, vec![Op::Expect(other, 0)])]);
+    cluster.run(vec![Thread::new(2, vec![Op::Store(word, 7)])]);
+    let others = [0, 2].map(|rank| call(&mut cluster, rank));
+    cluster.run_until_quiet();
+    cluster.all_succeeded(others.into_iter().chain([waiting]));
+    cluster.run(vec![Thread::new(1, vec![Op::Expect(word, 7)])]);
+}
+
+/// Nodes 1 and 2 fill a page one after the other, as a lock orders them. Their updates may come to
+/// node 3 in the other order (COH-10.9).
+pub fn crossed_writers(seed: u64) {
+    let mut cluster = Cluster::new(4, seed);
+    let array = cluster.declare("p", 1, Homes::Explicit(vec![0]));
+    cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+    let (word, barrier, load) = (Cell::word(0, 3), Op::Barrier, Op::Load(Cell::word(0, 3)));
+    let locked = |value| [Op::Lock(1), Op::Fill(word, value), Op::Unlock(1), Op::Barrier];
+    let fill = |value| [Op::Fill(word, value), Op::Barrier];
+    // The writers learn at a barrier who subscribes.
+    let begin = |ops: [Vec<Op>; 2]| ops.concat().into_iter().chain([load.clone()]).collect();
+    let three = vec![barrier.clone(); 3];
+    let first = [vec![barrier.clone()], fill(5).to_vec(), vec![barrier.clone()]].concat();
+    let second = [vec![barrier.clone(); 2], fill(6).to_vec()].concat();
+    let reader = [vec![Op::Subscribe(word, true), load.clone()], three.clone()].concat();
+    let read = cluster.run(vec![
+        Thread::new(0, begin([three, vec![barrier.clone()]])),
+        Thread::new(1, begin([first, locked(11).to_vec()])),
+        Thread::new(2, begin([second, locked(12).to_vec()])),
+        Thread::new(3, begin([reader, vec![barrier.clone()]])),
+    ]);
+    let last: Vec<u64> = read.iter().filter_map(|values| values.last().copied()).collect();
+    assert!(last.iter().all(|value| Some(value) == last.first()), "seed {seed}: {last:?}");
+}
+
 /// Nodes that compare their barriers in an arena. The engines end a barrier only if a node has
 /// something to tell (COH-6.14, COH-16.3). What was written to an array of pages is visible after
 /// it, and a segment that all nodes have dropped ends with it.

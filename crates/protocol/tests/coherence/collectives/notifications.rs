@@ -71,7 +71,8 @@ fn many_steps_of_two_nodes_grow_nothing() {
 fn many_steps_of_a_ring_grow_nothing() {
     let [before, after] = grown(3, [1000, 30_000], |first, count| ring(3, first, count));
     assert!(after.0 <= before.0 + 12 && before.0 < 90, "{before:?}, {after:?}");
-    assert!(after.1 <= 64 + 9 && before.1 <= 64 + 9, "{before:?}, {after:?}");
+    // One of eight notifications says what may be forgotten.
+    assert!(after.1 <= 64 + 40 && before.1 <= 64 + 40, "{before:?}, {after:?}");
 }
 
 /// COH-4.5: the reader never says what it knows, and the third node learns all at a barrier.

@@ -150,7 +150,7 @@ fn intervals_with_wrong_groups_or_ranges_are_refused() {
     let mut cluster = guarded(3, 9, Homes::Block, 13);
     let node = &mut cluster.nodes[0];
     let mut arrive = |interval: &[u8]| {
-        let body = [&[1, 0, 1, 1, 1, 1][..], interval, &[0, 0]].concat();
+        let body = [&[1, 0, 1, 1, 1, 1][..], interval, &[0; 4]].concat();
         node.coherence.receive(1, &head(ARRIVE, [1, 0, 0]), &body, &mut node.machine)
     };
     // Writer 1, number 1, no more, flags, one run of page 3, then groups, and owned ranges if the
