@@ -19,10 +19,14 @@ use oikaze_os::features::Feature;
 use oikaze_os::net::FaultSettings;
 use oikaze_os::replace_file::{FileRights, Output};
 use std::ffi::{OsStr, OsString};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
+
+/// Least and greatest rate of a network in bytes per second.
+const RATES: RangeInclusive<u64> = 125_000..=50_000_000_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -143,6 +147,11 @@ pub struct Run {
     /// MTU of the cables between namespaces
     #[arg(long, value_name = "BYTES", default_value_t = 9000, requires = "netns", value_parser = clap::value_parser!(u16).range(1280..=65535))]
     mtu: u16,
+
+    /// Rate of each cable between namespaces in each direction, e.g. 100mbit or 1gbit [default: as
+    /// fast as this machine is]
+    #[arg(long, value_name = "RATE", requires = "netns", value_parser = rate)]
+    rate: Option<u64>,
 
     /// First two bytes of the namespaces' addresses
     #[arg(long, value_name = "A.B", default_value = "10.77", requires = "netns", value_parser = network)]
@@ -304,7 +313,7 @@ impl Run {
         for (name, value) in [(BIND, self.bind), (PRIORITY, self.priority)] {
             environment.extend(value.map(|value| (name.into(), value.into())));
         }
-        let cabling = Cabling { network: self.network, mtu: self.mtu };
+        let cabling = Cabling { network: self.network, mtu: self.mtu, rate: self.rate };
         Ok(Options {
             nodes: self.nodes,
             hosts: self.hosts,
@@ -385,6 +394,17 @@ fn seconds_or_none(text: &str) -> Result<Duration, String> {
     Ok(duration.max(Duration::from_millis(1)))
 }
 
+/// Reads a rate of a network in bits per second. Returns bytes per second.
+fn rate(text: &str) -> Result<u64, String> {
+    let units = [("gbit", 1_000_000_000_u64), ("mbit", 1_000_000), ("kbit", 1000)];
+    let number = |unit: &str| text.strip_suffix(unit)?.parse::<u64>().ok();
+    units
+        .into_iter()
+        .find_map(|(unit, bits)| number(unit)?.checked_mul(bits).map(|bits| bits / 8))
+        .filter(|bytes| RATES.contains(bytes))
+        .ok_or_else(|| "a number with kbit, mbit or gbit, from 1mbit to 400gbit".to_owned())
+}
+
 fn network(text: &str) -> Result<[u8; 2], String> {
     let bytes = text.split_once('.').and_then(|(a, b)| Some([a.parse().ok()?, b.parse().ok()?]));
     bytes
@@ -400,6 +420,19 @@ mod tests {
     #[test]
     fn consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn rates_are_read_in_bits_and_kept_in_bytes() {
+        assert_eq!(
+            (rate("1gbit"), rate("8mbit"), rate("2000kbit")),
+            (Ok(125_000_000), Ok(1_000_000), Ok(250_000))
+        );
+        for bad in
+            ["", "1", "gbit", "0gbit", "10kbit", "1.5gbit", "-1gbit", "500gbit", "99999999999gbit"]
+        {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

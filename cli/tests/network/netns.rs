@@ -23,6 +23,34 @@ fn nodes_meet_over_a_bridge_and_leave_no_namespace() {
     assert_eq!(namespaces_of(launcher), [""; 0]);
 }
 
+/// Both directions of a port have the rate: what a node sends, and what comes to it.
+#[test]
+fn ports_have_the_rate_that_was_asked_for() {
+    let Some(_turn) = namespaces() else { return };
+    let mut job = Running::start(&mut run_script(
+        &["-n", "2", "--netns", "--rate", "200mbit"],
+        "echo ready; exec sleep 1000",
+    ));
+    let launcher = job.child.id();
+    job.line("[");
+    job.line("[");
+    for (host, device) in [("0", "eth0"), ("1", "eth0"), ("bridge", "n0"), ("bridge", "n1")] {
+        let host = format!("oik-{launcher}-{host}");
+        let shown = std::process::Command::new("tc")
+            .args(["-n", &host, "class", "show", "dev", device])
+            .output()
+            .unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        assert!(shown.contains("rate 200Mbit"), "{host} {device}: {shown}");
+    }
+    job.signal(15);
+    assert_eq!(job.finish().0, 128 + 15);
+    assert_eq!(namespaces_of(launcher), [""; 0]);
+    let (status, _, err) = finish(&mut run_script(&["--netns", "--rate", "fast"], "exit 0"));
+    assert_eq!(status, Some(2));
+    assert!(err.contains("from 1mbit to 400gbit"), "{err}");
+}
+
 #[test]
 fn failure_and_signals_leave_no_namespace() {
     let Some(_turn) = namespaces() else { return };

@@ -17,6 +17,8 @@ use std::process::{Command, Stdio};
 
 /// Directory in which `ip netns` keeps its names.
 const NAMES: &str = "/run/netns";
+/// Bytes that wait at a port with a rate before some are lost: the buffer of a small switch.
+const PORT_BUFFER: u32 = 1 << 20;
 /// Maximum number of nodes that fit the subnet, less the bridge.
 pub const NODES_MAX: u32 = 250 * 250;
 
@@ -27,11 +29,14 @@ pub struct Cabling {
     pub network: [u8; 2],
     /// Maximum length of a packet in bytes.
     pub mtu: u16,
+    /// Bytes per second that each port carries in each direction; `None` means as many as this
+    /// machine can.
+    pub rate: Option<u64>,
 }
 
 impl Default for Cabling {
     fn default() -> Self {
-        Cabling { network: [10, 77], mtu: 9000 }
+        Cabling { network: [10, 77], mtu: 9000, rate: None }
     }
 }
 
@@ -99,7 +104,26 @@ impl Network {
             );
             ip(&["-n", &network.name(rank), "-batch", "-"], &commands)?;
         }
+        if let Some(rate) = network.cabling.rate {
+            network.shape(nodes, rate)?;
+        }
         Ok(network)
+    }
+
+    /// Limits the rate of each port, in both directions.
+    fn shape(&self, nodes: u32, rate: u64) -> Result<(), LaunchError> {
+        let shaped = |device: &str| {
+            format!(
+                "qdisc add dev {device} root handle 1: htb default 1\n\
+                 class add dev {device} parent 1: classid 1:1 htb rate {rate}bps burst 64kb cburst 64kb quantum 60000\n\
+                 qdisc add dev {device} parent 1:1 bfifo limit {PORT_BUFFER}\n"
+            )
+        };
+        let switch: String = (0..nodes).map(|rank| shaped(&format!("n{rank}"))).collect();
+        tool("tc", &["-n", &self.bridge_name(), "-batch", "-"], &switch)?;
+        (0..nodes).try_for_each(|rank| {
+            tool("tc", &["-n", &self.name(rank), "-batch", "-"], &shaped("eth0"))
+        })
     }
 
     fn add(&mut self, what: &str, guard: &mut Guard) -> Result<(), LaunchError> {
@@ -194,9 +218,14 @@ fn remove_leftovers() {
 
 /// Runs `ip`, with `input` as its standard input.
 fn ip(arguments: &[&str], input: &str) -> Result<(), LaunchError> {
-    let command = format!("ip {}", arguments.join(" "));
+    tool("ip", arguments, input)
+}
+
+/// Runs a program of iproute2, with `input` as its standard input.
+fn tool(program: &str, arguments: &[&str], input: &str) -> Result<(), LaunchError> {
+    let command = format!("{program} {}", arguments.join(" "));
     let failed = |why: String| LaunchError::Network { command: command.clone(), why };
-    let mut child = match Command::new("ip")
+    let mut child = match Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -209,7 +238,7 @@ fn ip(arguments: &[&str], input: &str) -> Result<(), LaunchError> {
         }
         Err(why) => return Err(failed(format!("cannot be started: {why}"))),
     };
-    // If `ip` ends early, its standard error has the reason.
+    // If the program ends early, its standard error has the reason.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
     let output = child.wait_with_output().map_err(|why| failed(why.to_string()))?;
     if output.status.success() {
