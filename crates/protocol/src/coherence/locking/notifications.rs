@@ -189,7 +189,8 @@ impl Notifications {
     }
 
     /// Sends a notification, now that the writes are at their homes. It leaves out what the
-    /// receiver was told before (COH-15.5), and counts the updates to the receiver (COH-15.7).
+    /// receiver was told before, or has told this node (COH-15.5), and counts the updates to the
+    /// receiver (COH-15.7).
     pub fn send(
         &mut self,
         (to, token): (Rank, Token),
@@ -207,6 +208,7 @@ impl Notifications {
         let of = if planted(Bug::TellOneForAll) { 0 } else { to };
         let told = self.told.entry(of).or_insert_with(|| ToldKnowledge::new(base.mail.nodes));
         told.intervals.merge(&knowledge.base);
+        self.heard.get(&to).into_iter().for_each(|heard| told.intervals.merge(heard));
         let news = knowledge.between(&told.intervals, vector);
         let news = news.filter(|interval| interval.writer != to);
         let body = base.mail.body(|out| {

@@ -75,6 +75,21 @@ fn many_steps_of_a_ring_grow_nothing() {
     assert!(after.1 <= 64 + 40 && before.1 <= 64 + 40, "{before:?}, {after:?}");
 }
 
+/// COH-15.5: node 1 does not tell node 0 the interval of node 2, of which node 0 has told it.
+#[test]
+fn a_notification_leaves_out_what_its_receiver_has_told() {
+    let mut cluster = Cluster::with_array(3, 5, 6);
+    let (x, y) = (Cell::word(0, 5), Cell::word(2, 5));
+    let (written, heard) = (vec![Op::Store(x, 1), Op::Notify(0)], vec![Op::WaitNotify(2)]);
+    cluster.run(vec![Thread::new(2, written), Thread::new(0, heard)]);
+    let told = vec![Op::WaitNotify(0), Op::Store(y, 2), Op::Notify(0)];
+    cluster.run(vec![Thread::new(0, vec![Op::Notify(1)]), Thread::new(1, told)]);
+    // Step, rise of nodes 1 and 2, one interval of 9 bytes, and what all nodes know. The interval
+    // of node 2 would have as many.
+    let len = cluster.notified.last().copied().unwrap();
+    assert!(len < 1 + 4 + 1 + 2 * 9 + 10, "{len} bytes");
+}
+
 /// COH-4.5: the reader never says what it knows, and the third node learns all at a barrier.
 #[test]
 fn a_writer_that_hears_nothing_keeps_a_bounded_number_of_intervals() {
