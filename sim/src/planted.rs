@@ -15,6 +15,7 @@ pub fn catchable() -> impl Iterator<Item = Bug> {
             || Bug::OF_UPDATES.contains(bug)
             || Bug::OF_ARENAS.contains(bug)
             || Bug::OF_LOCKS.contains(bug)
+            || Bug::OF_GRANTS.contains(bug)
             || Bug::OF_NOTIFICATIONS.contains(bug)
             || Bug::OF_DEPARTURES.contains(bug)
     };

@@ -47,6 +47,8 @@ named! {
         Lock = "lock",
         /// The same with four nodes.
         Lock4 = "lock_4",
+        /// Lock that three nodes pass to each other, with a page that each holder reads and writes.
+        LockPage = "lock_page",
         /// Memory of four nodes that each read a whole array.
         Memory = "memory",
     }
@@ -130,7 +132,7 @@ impl Case {
         match self {
             Self::Guard => Some("guard"),
             Self::Declare => Some("declare"),
-            Self::Lock | Self::Lock4 => Some("lock"),
+            Self::Lock | Self::Lock4 | Self::LockPage => Some("lock"),
             Self::Memory => Some("memory"),
             _ => None,
         }
@@ -144,6 +146,7 @@ impl Case {
     /// Returns the number of nodes, if the case has no choice.
     pub const fn nodes(self) -> Option<u32> {
         match self {
+            Self::LockPage => Some(3),
             Self::Lock4 | Self::Memory => Some(4),
             _ => None,
         }
@@ -164,7 +167,7 @@ impl Case {
             Self::Fetch | Self::FetchBw => "fetch",
             Self::Guard => "guard",
             Self::Declare => "declare",
-            Self::Lock | Self::Lock4 => "lock",
+            Self::Lock | Self::Lock4 | Self::LockPage => "lock",
             Self::Memory => "memory",
         }
     }
@@ -177,7 +180,8 @@ impl Case {
             Self::Transpose | Self::Histogram => Unit::Mops,
             Self::Barrier | Self::BarrierUpdate | Self::BarrierUpdate5 => Unit::Us,
             Self::NotifyUpdate => Unit::Us,
-            Self::Fetch | Self::Guard | Self::Declare | Self::Lock | Self::Lock4 => Unit::Us,
+            Self::Fetch | Self::Guard | Self::Declare => Unit::Us,
+            Self::Lock | Self::Lock4 | Self::LockPage => Unit::Us,
             Self::FetchBw => Unit::Gbs,
             Self::Memory => Unit::Mib,
         }
@@ -191,7 +195,7 @@ impl Case {
             Self::BarrierUpdate => return UPDATE_SIZES.into(),
             Self::BarrierUpdate5 => 64 * KIB,
             Self::NotifyUpdate => return vec![size_of::<u64>(), 8 * KIB],
-            Self::Fetch => 4 * KIB,
+            Self::Fetch | Self::LockPage => 4 * KIB,
             Self::FetchBw => MIB,
             Self::HimenoXs => MIB / 2,
             Self::HimenoS => 4 * MIB,
@@ -254,6 +258,7 @@ impl Case {
             Self::Barrier => (&[], Some((5000, 50_000))),
             Self::Guard => (&[], Some((50_000, 500_000))),
             Self::Lock | Self::Lock4 => (&[], Some((5000, 50_000))),
+            Self::LockPage => (&["--bytes", &bytes], Some((3000, 30_000))),
             Self::Declare | Self::Memory => (&["--size", &bytes], None),
             Self::BarrierUpdate | Self::BarrierUpdate5 | Self::NotifyUpdate => (&[], None),
             Self::Fetch | Self::FetchBw => (&[], None),
@@ -300,6 +305,8 @@ impl Case {
     pub fn is_in(self, mode: Mode) -> bool {
         match self {
             Self::Fetch | Self::FetchBw | Self::BarrierUpdate5 => mode != Mode::Machine,
+            // A switch joins the three hosts, and forms every datagram.
+            Self::LockPage => mode == Mode::Wire,
             Self::Guard | Self::Declare | Self::Lock | Self::Lock4 | Self::Memory => {
                 mode == Mode::Machine
             }
@@ -317,7 +324,7 @@ impl Case {
             // `lu` takes guards only.
             System::OikazePlain => self.is_app() && !matches!(self, Self::Lu1024 | Self::Lu2048),
             System::OikazeGet => matches!(self, Self::Fetch | Self::FetchBw),
-            System::OikazeMessage => matches!(self, Self::Barrier),
+            System::OikazeMessage => matches!(self, Self::Barrier | Self::LockPage),
             System::Mpi => !matches!(self, Self::Fetch | Self::FetchBw) && self.node().is_none(),
             System::Serial => self.is_app(),
         }
@@ -364,10 +371,11 @@ mod tests {
 
     #[test]
     fn every_case_has_both_sides() {
-        let others = [System::Mpi, System::OikazeGet, System::OikazePages];
+        let pages = [System::OikazePages, System::OikazeMessage];
+        let others = [System::Mpi, System::OikazeGet].into_iter().chain(pages);
         for mode in Mode::value_variants() {
             for case in Case::value_variants().iter().filter(|case| case.is_in(*mode)) {
-                let mut others = others.into_iter().filter(|system| system.is_in(*mode));
+                let mut others = others.clone().filter(|system| system.is_in(*mode));
                 let has_other = others.any(|system| case.has(system));
                 assert!(case.has(System::Oikaze) && has_other, "{} {mode:?}", case.name());
             }

@@ -16,6 +16,9 @@ const COLD_SHARE: f64 = 0.7;
 /// Maximum time of a barrier of two, in times of a message of 8 bytes.
 const BARRIER_TIME: f64 = 1.7;
 
+/// Maximum time of the hand-over of a lock with a page, in times of a message of 8 bytes.
+const HAND_OVER_TIME: f64 = 2.5;
+
 /// Minimum speed of plain pointers, in times of that of guards.
 const POINTERS: f64 = 0.95;
 
@@ -68,6 +71,9 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
     goals.push(("barrier / mpi, 2 nodes".to_owned(), barrier, Bound::AtMost(1.0)));
     let message = ratio(Case::Barrier, (System::Oikaze, 2), (System::OikazeMessage, 2));
     goals.push(("barrier / message of 8 bytes".to_owned(), message, Bound::AtMost(BARRIER_TIME)));
+    let lock = ratio(Case::LockPage, (System::Oikaze, 3), (System::OikazeMessage, 3));
+    let name = "lock_page, 3 nodes / message of 8 bytes".to_owned();
+    goals.push((name, lock, Bound::AtMost(HAND_OVER_TIME)));
     goals.extend(of_updates(records));
     let fetch = |case| ratio(case, (System::Oikaze, 2), (System::OikazeGet, 2));
     let page = ("cold page / get of 8 bytes".to_owned(), fetch(Case::Fetch));

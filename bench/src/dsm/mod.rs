@@ -35,7 +35,8 @@ pub struct Run {
     selection: Selection<Case, System>,
     /// Numbers of nodes. Unless it is asked, a quick bench measures one node of `oikaze` and `mpi`
     /// only, which shows whether their kernels are equally fast, and two nodes of all systems. The
-    /// serial program always has one, and the cases `lock_4` and `memory` have four nodes.
+    /// serial program always has one. The cases `lock_4` and `memory` have four nodes, and
+    /// `lock_page` has three.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2))]
     nodes: Vec<u32>,
     /// Place of the nodes.
@@ -230,7 +231,7 @@ impl Series {
             mtu: (run.mode != Mode::Machine).then_some(run.selection.mtu),
             mode: Some(run.mode.name()),
             nodes: Some(self.what.nodes),
-            oversubscribed: run.mode == Mode::Machine
+            oversubscribed: (run.mode == Mode::Machine || self.what.nodes > 2)
                 && core_of_each(self.what.nodes as usize).is_none(),
             delivery: self.what.delivery,
             ..Record::default()

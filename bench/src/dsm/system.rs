@@ -225,7 +225,9 @@ impl System {
             Self::OikazeGet => {
                 "oikaze-get: one-sided reads of 8 bytes (beside fetch), or of 1 MiB, many in flight (beside fetch_bw)."
             }
-            Self::OikazeMessage => "oikaze-message: messages of 8 bytes, one way (beside barrier).",
+            Self::OikazeMessage => {
+                "oikaze-message: messages of 8 bytes, one way (beside barrier and lock_page)."
+            }
             Self::Mpi if matches!(mode, Mode::Machine) => {
                 "mpi: Open MPI through shared memory with its defaults, each process on a core of its own; it polls without sleeping. C with -O3 -march=native, and the kernels of apps."
             }

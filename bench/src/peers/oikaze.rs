@@ -251,9 +251,16 @@ fn launcher_on(lab: &Lab, hosts: &[&str], limit: Duration, seal: &str) -> Result
 /// wire, one node each, or on this machine ([`launcher_here`]), where nothing is sealed.
 ///
 /// # Errors
-/// The command is not built, or the wire has fewer hosts.
+/// The command is not built.
 pub fn job(lab: &Lab, nodes: usize, limit: Duration, seal: Seal) -> Result<Command, Error> {
     match lab.place {
+        Place::Wire { mtu, .. } if nodes > lab.place.addresses().len() => {
+            // More hosts than the lab has, joined by a switch.
+            let mut command = limited(limit, program()?);
+            command.args(["run", "--no-prefix", "--seal", seal.word(), "--netns"]);
+            command.args(["--mtu", &mtu.to_string(), "-n", &nodes.to_string()]);
+            Ok(command)
+        }
         Place::Wire { .. } => {
             launcher_on(lab, &lab.place.first_addresses(nodes)?, limit, seal.word())
         }

@@ -103,6 +103,14 @@ bugs! {
     IgnoreCrossedWriters = 78,
     TrustUnconfirmed = 79,
     ForgetRegained = 80,
+    GrantBeforeHomes = 81,
+    GrantAheadOfDiffs = 82,
+    TrustPartOfWritten = 83,
+    ApplyKnownWritten = 84,
+    ApplyBesideUpdates = 85,
+    ReorderWritten = 86,
+    TellEarlyPages = 87,
+    ForgetListedCopies = 88,
 }
 
 impl Bug {
@@ -138,6 +146,18 @@ impl Bug {
         Bug::IgnoreCrossedWriters,
         Bug::TrustUnconfirmed,
         Bug::ForgetRegained,
+    ];
+
+    /// Bugs of changes that come with a lock (COH-5.6, COH-10.17).
+    pub const OF_GRANTS: [Bug; 8] = [
+        Bug::GrantBeforeHomes,
+        Bug::GrantAheadOfDiffs,
+        Bug::TrustPartOfWritten,
+        Bug::ApplyKnownWritten,
+        Bug::ApplyBesideUpdates,
+        Bug::ReorderWritten,
+        Bug::TellEarlyPages,
+        Bug::ForgetListedCopies,
     ];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared

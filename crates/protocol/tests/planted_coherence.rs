@@ -16,6 +16,7 @@ fn run(bug: Option<Bug>, seed: u64) {
         Some(Bug::HideSubtree | Bug::OmitIfAnyListed) => {
             drop(programs::run(10 + (seed % 5) as u32, 1, seed));
         }
+        Some(Bug::TellArrivedCopies) => programs::request_over_barrier(seed),
         Some(Bug::KeepLateCopies) => programs::fetch_while_waiting(seed),
         Some(Bug::IgnoreCrossedWriters) => programs::crossed_writers(seed),
         Some(bug) if Bug::OF_DEPARTURES.contains(&bug) => {
@@ -34,6 +35,10 @@ fn run(bug: Option<Bug>, seed: u64) {
         }
         Some(Bug::ExpectOrderedPasses) => {
             locked::run(seed);
+        }
+        Some(Bug::ApplyBesideUpdates) => programs::newer_update(seed),
+        Some(bug) if Bug::OF_GRANTS.contains(&bug) => {
+            programs::sections(2 + (seed % 3) as u32, seed);
         }
         Some(Bug::ForgetEarlyArrival) => programs::exchange(2, seed),
         Some(Bug::TrustTwinOfRead) => programs::changes_back(seed),
@@ -73,7 +78,8 @@ fn planted_bugs_are_caught() {
         Bug::ForgetPagesToTell,
         Bug::ForgetDropsToTell,
     ];
-    let named = [&Bug::OF_NOTIFICATIONS[..], &Bug::OF_LOCKS, &Bug::OF_DEPARTURES].concat();
+    let named =
+        [&Bug::OF_NOTIFICATIONS[..], &Bug::OF_LOCKS, &Bug::OF_GRANTS, &Bug::OF_DEPARTURES].concat();
     let bugs: Vec<Bug> = others.into_iter().chain(named).collect();
     let mut caught = Vec::new();
     for &bug in &bugs {

@@ -9,7 +9,7 @@ use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::pages::page::pages_of;
 use crate::coherence::types::{CoherenceError, CoherenceEvent, Value};
 use crate::wind::{Body, Charge, Class, Message, Nonsense, Refusal, Token};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -97,8 +97,8 @@ impl Posted {
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct UnsettledDiffs {
-    /// Numbers of the messages.
-    pub numbers: BTreeSet<u64>,
+    /// Numbers of the messages, and their homes.
+    pub numbers: BTreeMap<u64, Rank>,
     /// Number of messages to each home.
     to: BTreeMap<Rank, u32>,
 }
@@ -115,21 +115,22 @@ impl core::hash::Hash for UnsettledDiffs {
 
 impl UnsettledDiffs {
     fn insert(&mut self, number: u64, to: Rank) {
-        self.numbers.insert(number);
+        self.numbers.insert(number, to);
         *self.to.entry(to).or_default() += 1;
     }
 
     fn remove(&mut self, number: u64, to: Rank) {
-        if self.numbers.remove(&number)
+        if self.numbers.remove(&number).is_some()
             && let Some(count) = self.to.get_mut(&to)
         {
             *count = count.saturating_sub(1);
         }
     }
 
-    /// Returns `true` if a message with a number below this one is not settled.
-    pub fn has_any_before(&self, boundary: u64) -> bool {
-        self.numbers.first().is_some_and(|number| *number < boundary)
+    /// Returns `true` if a message with a number below this one, to a node other than `except`, is
+    /// not settled.
+    pub fn has_any_before(&self, boundary: u64, except: Option<Rank>) -> bool {
+        self.numbers.range(..boundary).any(|(_, to)| Some(*to) != except)
     }
 
     /// Returns the homes that have not yet acknowledged all of this node's changes.

@@ -66,6 +66,8 @@ pub struct CoherenceStatistics {
     pub header_through_diff_decode: u64,
     /// Pages that were pushed to this node whole and became valid without a fetch.
     pub kept_pages: u64,
+    /// Pages that stayed valid because a lock's grant had what was written to them.
+    pub granted_pages: u64,
     /// Messages from other nodes that made no sense and were refused.
     pub refused: u64,
 }

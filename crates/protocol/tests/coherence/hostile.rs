@@ -74,7 +74,7 @@ fn what_is_wrong_is_refused_with_its_reason() {
     // An acquire of another manager's lock, unlocks of a lock that is not held, and a grant that
     // was not requested.
     assert_eq!(tell(6, [0, 0, 0], &[0, 0, 0]), Err(Refusal::UnknownObject));
-    assert_eq!(tell(8, [1, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::UnknownObject));
+    assert_eq!(tell(8, [1, 0, 0], &[0; 7]), Err(Refusal::UnknownObject));
     assert_eq!(tell(8, [1, 0, 0], &[2]), Err(Refusal::Malformed));
     assert_eq!(tell(7, [1, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::UnknownObject));
     assert_eq!(node.coherence.statistics().refused, 15);
@@ -256,7 +256,16 @@ fn intervals_that_no_sound_node_tells_are_refused() {
     ] {
         assert_eq!(tell(8, wrong), Err(refusal), "{:?}", &wrong[..wrong.len().min(20)]);
     }
-    assert_eq!(tell(8, &[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 4, 3, 0]), Ok(()));
+    let list =
+        |writer: u8, diff: &[u8]| [&[1, 1, 0, writer, 1, 1, 0, diff.len() as u8], diff].concat();
+    let (page_3, page_4, page_99) = ([3, 0, 1, 0, 1, 7], [4, 0, 1, 0, 1, 7], [99, 0, 1, 0, 1, 7]);
+    // Changes of no page, of two pages, of a page that there is not, and of an unknown writer.
+    let two_pages = [page_3, page_4].concat();
+    for wrong in [list(0, &[]), list(0, &two_pages), list(0, &page_99), list(3, &page_3)] {
+        assert!(tell(8, &[&[0; 5], &wrong[..]].concat()).is_err(), "{wrong:?}");
+    }
+    let intervals = [0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 4, 3, 0];
+    assert_eq!(tell(8, &[&intervals, &list(0, &page_3)[..]].concat()), Ok(()));
 }
 
 /// COH-9.1: a peer that requests pages or locks without end and acknowledges no answer is refused

@@ -316,7 +316,7 @@ fn a_grant_from_the_future_is_refused() {
     let mut cluster = Cluster::new(2, 1);
     let node = &mut cluster.nodes[0];
     node.coherence.lock(1, Token(1), &mut node.machine);
-    let grant = [0, 0, 0, 0];
+    let grant = [0; 7];
     let early = node.coherence.receive(1, &head(GRANT, [1, 0, 1]), &grant, &mut node.machine);
     assert_eq!(early, Err(Refusal::Malformed));
     assert_eq!(

@@ -2,7 +2,8 @@
 //! COH-3.7).
 
 use crate::cluster::programs::{
-    barriers_in_an_arena, changes_back, exchange, late_news, pass_baton, run,
+    barriers_in_an_arena, changes_back, exchange, late_news, newer_update, pass_baton,
+    request_over_barrier, run, sections,
 };
 use crate::cluster::seeds;
 
@@ -31,6 +32,25 @@ fn batons_pass_while_others_wait_in_barriers() {
     for seed in seeds(2_000_000, 600) {
         pass_baton(2 + (seed % 3) as u32, seed);
     }
+}
+
+/// COH-5.6, COH-7.3, COH-10.17: pages that a grant brings up to date are right.
+#[test]
+fn sections_of_locks_see_what_was_written_under_them() {
+    let kept: u64 = seeds(5_000_000, 3000).map(|seed| sections(2 + (seed % 3) as u32, seed)).sum();
+    assert!(kept > 1000, "{kept} pages stayed valid");
+}
+
+/// COH-6.19: a departure tells of pages that were on their way at the arrival.
+#[test]
+fn requested_pages_are_not_older_than_a_barrier() {
+    (0..200).for_each(request_over_barrier);
+}
+
+/// COH-10.17: a grant brings no older bytes than those of an update that has come.
+#[test]
+fn bytes_of_newer_updates_are_kept() {
+    (0..20).for_each(newer_update);
 }
 
 /// COH-6.5: a late interval is visible to all after the barrier of the node that learnt it.

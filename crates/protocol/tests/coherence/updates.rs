@@ -610,9 +610,12 @@ fn bytes_that_a_fetch_has_shown_in_between_are_sent_again() {
             assert_eq!(read(&mut cluster, 1, 24), value, "seed {seed}");
         }
         store(&mut cluster, 0, 24, 0x0202);
-        // A lock makes the page of the reader invalid, while the interval of the home is open.
-        cluster.succeeds(2, |c, token, m| c.lock(1, token, m));
+        // A lock makes the page of the reader invalid, while the interval of the home is open. Its
+        // grant does not have what was written under another lock (COH-10.17).
+        cluster.succeeds(2, |c, token, m| c.lock(2, token, m));
         store(&mut cluster, 2, 48, 5);
+        cluster.succeeds(2, |c, token, m| c.unlock(2, token, m));
+        cluster.succeeds(2, |c, token, m| c.lock(1, token, m));
         cluster.succeeds(2, |c, token, m| c.unlock(1, token, m));
         cluster.succeeds(1, |c, token, m| c.lock(1, token, m));
         cluster.succeeds(1, |c, token, m| c.unlock(1, token, m));

@@ -108,7 +108,7 @@ impl Runs {
         Runs(parts.collect())
     }
 
-    fn sets(&self) -> BTreeMap<ArrayId, NumberSet> {
+    pub fn sets(&self) -> BTreeMap<ArrayId, NumberSet> {
         let mut sets: BTreeMap<ArrayId, NumberSet> = BTreeMap::new();
         for (array, range) in &self.0 {
             sets.entry(*array).or_default().insert(range.clone());

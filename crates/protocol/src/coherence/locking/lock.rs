@@ -8,10 +8,11 @@ use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::locking::grant::AcquireGrant;
-use crate::coherence::locking::lock_manager::{LockRequest, Waiting, grant};
+use crate::coherence::locking::lock_manager::{LockRequest, Past, Waiting, grant};
+use crate::coherence::locking::written::{Written, WrittenCounts, WrittenLists};
 use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::coherence::pages::machine::Pages;
-use crate::coherence::releasing::release::AfterRelease;
+use crate::coherence::releasing::release::{AfterRelease, PageChanges};
 use crate::coherence::types::{CoherenceError, Value};
 use crate::coherence::writes::Writes;
 use crate::wind::{Class, Refusal, Token};
@@ -37,9 +38,9 @@ pub(crate) struct Request {
 enum RequestStage {
     Waits,
     /// Its grant is as of an epoch that this node has not reached (COH-7.4).
-    Deferred(AcquireGrant),
+    Deferred(AcquireGrant, WrittenCounts),
     /// The lock is held, or about to be given back.
-    Granted,
+    Granted(WrittenCounts),
 }
 
 /// Locks that this node waits for or holds.
@@ -100,7 +101,7 @@ impl Locks {
 
     pub fn release(&mut self, lock: u64, token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
         let held = self.held.remove(&lock);
-        w.releasing.guards.holds_locks = !self.held.is_empty();
+        w.base.arrays.holds_locks = !self.held.is_empty();
         match held {
             Some(request) => w.release(AfterRelease::Unlock { lock, request, token }, pages),
             None => w.base.mail.fail(token, CoherenceError::NotHeld { lock }),
@@ -112,6 +113,7 @@ impl Locks {
         from: Rank,
         (lock, request, epoch): (u64, u64, u64),
         body: &[u8],
+        lists: &mut WrittenLists,
         w: &mut Writes<'_>,
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
@@ -146,13 +148,16 @@ impl Locks {
             return Ok(());
         }
         let (vector, intervals) = w.base.clock.knowledge.read(&mut reader, w.base.arrays)?;
+        let counts = WrittenCounts { all: reader.leb128()?, told: reader.leb128()? };
+        let written = Written::read_all(&mut reader, w.base.mail.nodes, w.base.arrays)?;
         reader.end()?;
         // A deferred grant waits for a departure, which must be on its way (COH-7.4).
         if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
-        known.stage = RequestStage::Deferred(AcquireGrant { epoch, vector, intervals });
-        self.take_deferred_grants(w, pages);
+        let grant = AcquireGrant { epoch, vector, intervals, written };
+        known.stage = RequestStage::Deferred(grant, counts);
+        self.take_deferred_grants(lists, w, pages);
         Ok(())
     }
 
@@ -181,23 +186,30 @@ impl Locks {
 
     /// Takes every grant whose epoch this node has reached. With a dead node the epoch may never
     /// come, so deferred grants fail then.
-    pub fn take_deferred_grants(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) {
+    pub fn take_deferred_grants(
+        &mut self,
+        lists: &mut WrittenLists,
+        w: &mut Writes<'_>,
+        pages: &mut dyn Pages,
+    ) {
         let hopeless = w.base.mail.first_dead();
         let epoch = w.base.clock.epoch;
         let ready = |request: &Request| {
-            matches!(&request.stage, RequestStage::Deferred(grant)
+            matches!(&request.stage, RequestStage::Deferred(grant, _)
                 if grant.epoch <= epoch || hopeless.is_some())
         };
         let ready: Vec<u64> =
             self.requests.iter().filter(|(_, r)| ready(r)).map(|(number, _)| *number).collect();
         for number in ready {
             let Some(request) = self.requests.get_mut(&number) else { continue };
-            let stage = core::mem::replace(&mut request.stage, RequestStage::Granted);
-            let RequestStage::Deferred(grant) = stage else { continue };
+            let stage = core::mem::replace(&mut request.stage, RequestStage::Waits);
+            let RequestStage::Deferred(mut grant, counts) = stage else { continue };
+            request.stage = RequestStage::Granted(counts);
             let (lock, token) = (request.lock, request.token.take());
             let in_time = grant.epoch <= w.base.clock.epoch;
             if in_time {
                 grant.learn(w, pages);
+                lists.add(lock, grant.written);
                 w.base.failing.check_machine(pages);
             }
             match (token, hopeless) {
@@ -205,7 +217,7 @@ impl Locks {
                     w.base.statistics.locks += 1;
                     self.held.insert(lock, number);
                     w.releasing.guards.under_lock = true;
-                    w.releasing.guards.holds_locks = true;
+                    w.base.arrays.holds_locks = true;
                     w.base.mail.done(token, Value::None);
                 }
                 (token, rank) => {
@@ -231,7 +243,7 @@ impl Locks {
             .requests
             .iter()
             .filter(|(_, r)| mail.manager(r.lock) == rank)
-            .filter(|(_, r)| !matches!(r.stage, RequestStage::Granted))
+            .filter(|(_, r)| !matches!(r.stage, RequestStage::Granted(_)))
             .map(|(n, _)| *n)
             .collect();
         for number in lost {
@@ -249,20 +261,37 @@ impl Locks {
         tokens.into_iter().for_each(|token| mail.fail(token, error.clone()));
     }
 
+    /// Returns the request to which this node will grant a lock itself, if it knows one that can
+    /// have it (COH-7.9).
+    pub fn receiver(&self, (lock, request): (u64, u64), base: &Base<'_>) -> Option<&Waiting> {
+        let next = self.requests.get(&request)?.next.as_ref()?;
+        let lives = |rank| !base.mail.is_dead(rank);
+        let is_able = base.failing.broken().is_none() && lives(base.mail.manager(lock));
+        (is_able && lives(next.of.rank)).then_some(next)
+    }
+
     /// Gives a lock away, now that this node's diffs are at their homes: to the request that comes
     /// next if this node knows one, and otherwise to the manager (COH-7.9).
     pub fn give_back(
         &mut self,
         (lock, request): (u64, u64),
         token: Token,
-        vector: &Vector,
+        (vector, changes): (Vector, PageChanges),
+        lists: &mut WrittenLists,
         base: &mut Base<'_>,
     ) {
         let manager = base.mail.manager(lock);
-        let next = self.requests.remove(&request).and_then(|known| known.next);
-        let lives = |next: &Waiting| !base.mail.is_dead(next.of.rank);
-        let is_able = base.failing.broken().is_none() && !base.mail.is_dead(manager);
-        match next.filter(|next| is_able && lives(next)) {
+        let mut counts = match self.requests.get(&request).map(|known| &known.stage) {
+            Some(RequestStage::Granted(counts)) => *counts,
+            _ => WrittenCounts::default(),
+        };
+        if !changes.is_empty() {
+            let (writer, interval) = (base.mail.me, vector.get(base.mail.me));
+            lists.add(lock, [Written { position: counts.all, writer, interval, changes }].into());
+            counts.all += 1;
+        }
+        let past = Past { vector, epoch: base.clock.epoch, counts };
+        match self.receiver((lock, request), base) {
             Some(next) => {
                 let body = base.mail.body(|out| {
                     out.put_leb128(u64::from(next.of.rank)).put_leb128(next.of.request);
@@ -270,10 +299,11 @@ impl Locks {
                 let (head, purpose) = (Headline::Passed { lock, request }, Doing::Unlock(lock));
                 base.mail.post(manager, Class::Ordered, head, body, Purpose::Control(purpose));
                 let purpose = Purpose::Control(Doing::Lock(lock));
-                grant((lock, next.of), (&next.vector, vector), base.clock.epoch, purpose, base);
+                grant(lock, next, &past, purpose, lists, base);
             }
-            None => unlock((lock, request), vector, base),
+            None => unlock((lock, request), &past, lists, base),
         }
+        self.requests.remove(&request);
         // The lock is given back in any case, so that other nodes get it or their own error.
         let error = base.lock_impediment(&Doing::Unlock(lock), lock);
         base.end(token, error.map_or(Ok(Value::None), Err));
@@ -281,7 +311,7 @@ impl Locks {
 }
 
 /// Gives a lock back to its manager. The unlock tells what the next holder may not know (COH-7.2).
-fn unlock((lock, request): (u64, u64), vector: &Vector, base: &mut Base<'_>) {
+fn unlock((lock, request): (u64, u64), past: &Past, lists: &WrittenLists, base: &mut Base<'_>) {
     let manager = base.mail.manager(lock);
     let mut body = Vec::new();
     // Intervals whose changes did not reach their homes are not told (COH-5.4).
@@ -289,10 +319,12 @@ fn unlock((lock, request): (u64, u64), vector: &Vector, base: &mut Base<'_>) {
         body.put_u8(1);
     } else {
         body.put_u8(0);
-        vector.write(&mut body);
-        base.clock.knowledge.report(manager, vector, &mut body);
+        past.vector.write(&mut body);
+        base.clock.knowledge.report(manager, &past.vector, &mut body);
+        body.put_leb128(past.counts.all);
+        Written::write_all(lists.since(lock, past.counts.told), &mut body);
     }
-    let head = Headline::Unlock { lock, request, epoch: base.clock.epoch };
+    let head = Headline::Unlock { lock, request, epoch: past.epoch };
     // The class is ordered because the next unlock to this manager leaves out what this one
     // tells.
     base.mail.post(

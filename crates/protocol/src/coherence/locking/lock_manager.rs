@@ -9,6 +9,7 @@ use crate::coherence::clock::notices::Interval;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::{Headline, Wait};
 use crate::coherence::failing::doing::Doing;
+use crate::coherence::locking::written::{Written, WrittenCounts, WrittenLists};
 use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Refusal};
@@ -50,12 +51,14 @@ struct Holder {
     giver: Option<Rank>,
 }
 
-/// Vector time of a lock's last holders, and the number of collectives that they had passed.
+/// Vector time of a lock's last holders, the number of collectives that they had passed, and how
+/// many intervals have written under the lock.
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(Hash))]
-struct Past {
-    vector: Vector,
-    epoch: u64,
+pub(crate) struct Past {
+    pub vector: Vector,
+    pub epoch: u64,
+    pub counts: WrittenCounts,
 }
 
 /// State of one lock.
@@ -108,12 +111,21 @@ pub(crate) struct Managed {
     forget_at: usize,
     /// Number of requests in all queues.
     waiting: usize,
+    /// Changes under locks, for grants of this node as a manager or as a holder.
+    pub written: WrittenLists,
 }
 
 impl Past {
-    fn merge(&mut self, vector: &Vector, epoch: u64) {
-        self.vector.merge(vector);
-        self.epoch = self.epoch.max(epoch);
+    fn new(nodes: u32) -> Past {
+        Past { vector: Vector::new(nodes), epoch: 0, counts: WrittenCounts::default() }
+    }
+
+    fn merge(&mut self, other: &Past) {
+        self.vector.merge(&other.vector);
+        self.epoch = self.epoch.max(other.epoch);
+        // Positions never begin again, so that what nodes keep of a lock stays in order.
+        self.counts.all = self.counts.all.max(other.counts.all);
+        self.counts.told = self.counts.all;
     }
 }
 
@@ -167,9 +179,10 @@ impl Managed {
     pub fn new(nodes: u32) -> Managed {
         Managed {
             locks: BTreeMap::new(),
-            forgotten: Past { vector: Vector::new(nodes), epoch: 0 },
+            forgotten: Past::new(nodes),
             forget_at: IDLE_LOCKS_MAX,
             waiting: 0,
+            written: WrittenLists::default(),
         }
     }
 
@@ -225,7 +238,7 @@ impl Managed {
         locks.retain(|_, lock| {
             let keeps = !lock.is_idle() || !may_be(&lock.past);
             if !keeps {
-                forgotten.merge(&lock.past.vector, lock.past.epoch);
+                forgotten.merge(&lock.past);
             }
             keeps
         });
@@ -277,7 +290,12 @@ impl Managed {
     ) -> Result<(), Refusal> {
         let mut reader = ByteReader(body);
         let reported = match reader.u8()? {
-            0 => Some(base.clock.knowledge.read(&mut reader, base.arrays)?),
+            0 => {
+                let (vector, intervals) = base.clock.knowledge.read(&mut reader, base.arrays)?;
+                let counts = WrittenCounts { all: reader.leb128()?, told: 0 };
+                let written = Written::read_all(&mut reader, base.mail.nodes, base.arrays)?;
+                Some((Past { vector, epoch, counts }, intervals, written))
+            }
             1 => None,
             _ => return Err(Refusal::Malformed),
         };
@@ -291,8 +309,9 @@ impl Managed {
         }
         self.waiting -= managed.end_until(of, base.mail);
         match reported {
-            Some((vector, intervals)) => {
-                managed.past.merge(&vector, epoch);
+            Some((past, intervals, written)) => {
+                managed.past.merge(&past);
+                self.written.add(lock, written);
                 intervals.into_iter().for_each(|interval| base.clock.knowledge.insert(interval));
             }
             None => managed.broken = Some(Broken::Unfit(from)),
@@ -405,7 +424,8 @@ impl Managed {
             if managed.holder.is_some() {
                 return;
             }
-            let Some(Waiting { of, vector }) = managed.queue.pop_front() else { return };
+            let Some(next) = managed.queue.pop_front() else { return };
+            let of = next.of;
             self.waiting -= 1;
             if base.mail.is_dead(of.rank) {
                 continue;
@@ -415,8 +435,7 @@ impl Managed {
                 continue;
             }
             managed.holder = Some(Holder { of, giver: None });
-            let past = &managed.past;
-            grant((lock, of), (&vector, &past.vector), past.epoch, Purpose::Grant(lock), base);
+            grant(lock, &next, &managed.past, Purpose::Grant(lock), &self.written, base);
         }
     }
 
@@ -463,23 +482,30 @@ fn tell_next(lock: u64, last: LockRequest, next: LockRequest, vector: &Vector, m
     mail.post(last.rank, Class::Ordered, head, body, Purpose::Control(Doing::Lock(lock)));
 }
 
-/// Grants a lock to a request whose node knew `known`, from a node that knows `vector`. The
+/// Grants a lock to a request, with the intervals and the changes that the acquirer lacks. The
 /// acquirer knows what this node has forgotten since a barrier only after it has passed that
-/// barrier. So the grant names its epoch (COH-7.4).
+/// barrier. So the grant names its epoch (COH-7.4). A page homed at the acquirer has the changes of
+/// this node when the grant has come, because the grant is behind them (COH-5.6).
 pub(crate) fn grant(
-    (lock, to): (u64, LockRequest),
-    (known, vector): (&Vector, &Vector),
-    epoch: u64,
+    lock: u64,
+    to: &Waiting,
+    past: &Past,
     purpose: Purpose,
+    lists: &WrittenLists,
     base: &mut Base<'_>,
 ) {
-    let epoch = epoch.max(base.clock.epoch);
+    let Waiting { of: LockRequest { rank, request }, vector: known } = to;
     let mut body = Vec::new();
     body.put_u8(0);
-    vector.write(&mut body);
-    Interval::write_all(base.clock.knowledge.between(known, vector), &mut body);
-    let head = Headline::Grant { lock, request: to.request, epoch };
-    base.mail.post(to.rank, Class::Unordered, head, body.into(), purpose);
+    past.vector.write(&mut body);
+    Interval::write_all(base.clock.knowledge.between(known, &past.vector), &mut body);
+    body.put_leb128(past.counts.all).put_leb128(past.counts.told);
+    Written::write_all(lists.news(lock, *rank, known, &past.vector), &mut body);
+    let epoch = past.epoch.max(base.clock.epoch);
+    let head = Headline::Grant { lock, request: *request, epoch };
+    let is_behind = base.mail.diffs.has_any_to(*rank) && !planted(Bug::GrantAheadOfDiffs);
+    let class = if is_behind { Class::Ordered } else { Class::Unordered };
+    base.mail.post(*rank, class, head, body.into(), purpose);
 }
 
 /// Tells a request that its lock is broken.
@@ -497,7 +523,7 @@ fn refuse(lock: u64, to: LockRequest, broken: Broken, base: &mut Base<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Holder, IDLE_LOCKS_MAX, LOCKS_MAX, LockRequest, Managed};
+    use super::{Holder, IDLE_LOCKS_MAX, LOCKS_MAX, LockRequest, Managed, Past};
     use crate::coherence::clock::vector::Vector;
     use crate::wind::Refusal;
 
@@ -512,7 +538,8 @@ mod tests {
     fn idle_locks_are_kept_within_bounds_and_their_past_is_not_lost() {
         let mut managed = Managed::new(2);
         for number in 0..3 * IDLE_LOCKS_MAX as u64 {
-            managed.entry(number).unwrap().past.merge(&vector(number), number / 100);
+            let past = Past { vector: vector(number), epoch: number / 100, ..Past::new(2) };
+            managed.entry(number).unwrap().past.merge(&past);
         }
         assert!(managed.locks.len() <= IDLE_LOCKS_MAX);
         let first = managed.entry(0).unwrap();

@@ -6,3 +6,4 @@ pub(crate) mod lock_manager;
 pub(crate) mod notifications;
 pub(crate) mod state;
 pub(crate) mod team;
+pub(crate) mod written;

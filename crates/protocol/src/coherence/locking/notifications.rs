@@ -9,7 +9,7 @@ use crate::coherence::clock::stable::Stable;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
 use crate::coherence::failing::doing::Doing;
-use crate::coherence::locking::grant::learn_from_notifier;
+use crate::coherence::locking::grant::{Brought, acquire};
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::releasing::release::AfterRelease;
@@ -367,7 +367,11 @@ impl Notifications {
         let Some(Known { vector, .. }) = self.came.get_mut(&from).and_then(Queue::take) else {
             return false;
         };
-        learn_from_notifier(&vector, from, updates == NotifiedUpdates::Here, w, pages);
+        let brought = match updates {
+            NotifiedUpdates::Here => Brought::Updates(from),
+            _ => Brought::Nothing(from),
+        };
+        acquire(&vector, &brought, w, pages);
         w.base.failing.check_machine(pages);
         let ended = w.base.collective_impediment(&doing).map_or(Ok(Value::None), Err);
         w.base.end(token, ended);

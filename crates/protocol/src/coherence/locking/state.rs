@@ -39,7 +39,7 @@ impl Locking {
 
     /// Takes the grants and the acquires whose epoch this node has reached.
     pub fn take_ready(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) {
-        self.locks.take_deferred_grants(w, pages);
+        self.locks.take_deferred_grants(&mut self.managed.written, w, pages);
         self.teams.take_ready(w, pages);
     }
 

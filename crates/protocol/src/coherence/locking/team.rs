@@ -93,7 +93,7 @@ impl TeamAcquires {
         let ready: Vec<TeamAcquire> = ready;
         let are_any = !ready.is_empty();
         for TeamAcquire { token, grants } in ready {
-            for one in grants.into_iter().filter(|one| one.grant.epoch <= epoch) {
+            for mut one in grants.into_iter().filter(|one| one.grant.epoch <= epoch) {
                 one.grant.learn(w, pages);
                 w.base.clock.knowledge.hear(&one.stable);
             }
@@ -116,7 +116,8 @@ fn read_grant(body: &[u8], base: &Base<'_>) -> Result<TeamGrant, Refusal> {
     if epoch > base.epoch_possible() {
         return Err(Refusal::Malformed);
     }
-    Ok(TeamGrant { grant: AcquireGrant { epoch, vector, intervals }, stable })
+    let written = Vec::new();
+    Ok(TeamGrant { grant: AcquireGrant { epoch, vector, intervals, written }, stable })
 }
 
 /// Ends the release of a team barrier, now that the writes are at their homes. Returns to the

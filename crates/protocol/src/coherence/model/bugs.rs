@@ -34,7 +34,11 @@ fn first(bug: Bug, cases: &[Case], seeds: u64) -> Option<(&'static str, u64, usi
 #[ignore = "plants bugs in the whole process: by cargo xtask test, one test at a time"]
 fn bugs_are_found() {
     let mut missed = Vec::new();
-    let random = BUGS.iter().chain(&Bug::OF_UPDATES).map(|bug| (bug, &WALKS[..], 150));
+    let random = BUGS
+        .iter()
+        .chain(&Bug::OF_UPDATES)
+        .chain(&Bug::OF_GRANTS)
+        .map(|bug| (bug, &WALKS[..], 150));
     let exhaustive = BUGS.iter().take(4).map(|bug| (bug, &SMALL[..], 10));
     for (bug, cases, seeds) in random.chain(exhaustive) {
         let found = first(*bug, cases, seeds);

@@ -35,5 +35,5 @@ impl Hash for Coherence {
 pub fn place_of_diff(of: &Coherence, token: Token) -> Option<usize> {
     let number = Mailbox::number(token)?;
     let numbers = &of.mail.diffs.numbers;
-    numbers.contains(&number).then(|| numbers.range(..number).count())
+    numbers.contains_key(&number).then(|| numbers.range(..number).count())
 }

@@ -5,6 +5,7 @@ use crate::coherence::codec::{Headline, Wait};
 use crate::coherence::fetching::home::{apply_diff, serve_fetch};
 use crate::coherence::fetching::targets::serve_target;
 use crate::coherence::gathering::end::DoomedCollective;
+use crate::coherence::locking::state::Locking;
 use crate::coherence::mailbox::{CONTROL_MAX, Mailbox, Posted, Purpose};
 use crate::coherence::order::Coherence;
 use crate::coherence::pages::machine::Pages;
@@ -237,7 +238,9 @@ impl Coherence {
                 up.locking.managed.acquire(from, lock, request, body, &mut w.base)
             }
             Headline::Grant { lock, request, epoch } => {
-                up.locking.locks.take_grant(from, (lock, request, epoch), body, &mut w, pages)
+                let Locking { locks, managed, .. } = up.locking;
+                let lists = &mut managed.written;
+                locks.take_grant(from, (lock, request, epoch), body, lists, &mut w, pages)
             }
             Headline::Unlock { lock, request, epoch } => {
                 up.locking.managed.unlock(from, (lock, request, epoch), body, &mut w.base)

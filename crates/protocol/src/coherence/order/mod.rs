@@ -126,9 +126,14 @@ impl Coherence {
 
     /// Does what follows the first release if that is finished. Returns `true` if it is.
     fn advance_release(&mut self) -> bool {
-        let Some(release) = self.releasing.advance(&self.mail) else { return false };
         let (up, mut w) = self.parts();
-        let Release { vector, updates, then, .. } = release;
+        let locks = &up.locking.locks;
+        let Some(release) = w.releasing.advance(&w.base, |lock, request, base| {
+            locks.receiver((lock, request), base).map(|next| next.of.rank)
+        }) else {
+            return false;
+        };
+        let Release { vector, updates, changes, then, .. } = release;
         match then {
             AfterRelease::Arrive => up.collectives.arrive(vector, &mut w.base),
             AfterRelease::ReportToTeam { token } => report_to_team(token, &vector, &mut w.base),
@@ -136,7 +141,9 @@ impl Coherence {
                 up.locking.notifications.send((to, token), &vector, updates, &mut w.base);
             }
             AfterRelease::Unlock { lock, request, token } => {
-                up.locking.locks.give_back((lock, request), token, &vector, &mut w.base);
+                let Locking { locks, managed, .. } = up.locking;
+                let (past, lists) = ((vector, changes), &mut managed.written);
+                locks.give_back((lock, request), token, past, lists, &mut w.base);
             }
             AfterRelease::FallSilent => up.collectives.announce_silence(&mut w.base),
         }

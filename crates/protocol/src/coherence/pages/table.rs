@@ -45,6 +45,9 @@ pub(crate) struct Arrays {
     /// Pages written since the last release. Such a page has a twin if its home is elsewhere, or is
     /// shared if its home is here.
     pub dirty: BTreeSet<PageId>,
+    /// `true` while this node holds a lock. A grant of the lock tells what was written to pages of
+    /// which twins are kept (COH-10.17).
+    pub holds_locks: bool,
     /// Arrays that this node has dropped and that are not freed.
     dropped: NumberSet,
     /// Freed arrays whose memory messages of this node may still read.
@@ -63,8 +66,8 @@ const FREED_NAMES_MAX: usize = 64;
 #[cfg(test)]
 impl core::hash::Hash for Arrays {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        let Arrays { next, known, regions, dirty, dropped, ending, unused, counted: _ } = self;
-        (next, known, regions, dirty, dropped, ending, unused).hash(state);
+        let Arrays { next, known, regions, dirty, holds_locks, dropped, ending, unused, .. } = self;
+        (next, known, regions, dirty, holds_locks, dropped, ending, unused).hash(state);
     }
 }
 
@@ -203,10 +206,10 @@ impl Arrays {
             }
             (PageState::HomeRead, _) if guarded => {}
             (PageState::HomeRead, _) => {
-                let has_readers = !known.subscribers(page).is_empty();
+                let needs_twin = self.holds_locks || !known.subscribers(page).is_empty();
                 known.set(page, PageState::HomeWrite);
                 self.dirty.insert(id);
-                if has_readers {
+                if needs_twin {
                     self.copy_to_twin(id, pages);
                 }
                 pages.set_access(array, one, Access::Write);

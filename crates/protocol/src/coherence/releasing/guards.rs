@@ -104,8 +104,6 @@ pub(crate) struct Guards {
     written: BTreeMap<ArrayId, NumberSet>,
     /// `true` if a lock was held in the open interval, which orders its writes (COH-10.14).
     pub under_lock: bool,
-    /// `true` while this node holds a lock.
-    pub holds_locks: bool,
 }
 
 impl Guards {

@@ -30,6 +30,14 @@ use core::ops::Range;
 /// Length of a diff message's body, in bytes, at which it is sent.
 const DIFF_BODY: usize = 32 << 10;
 
+/// Maximum size of the changes that an unlock keeps for the next holder, in bytes. A node keeps as
+/// many of one lock (COH-10.17).
+pub(crate) const CHANGES_MAX: usize = 64 << 10;
+
+/// Changes of some pages by one interval: for each page all that the interval wrote to it, as a
+/// page diff (COH-9.3).
+pub(crate) type PageChanges = Vec<(PageId, Vec<u8>)>;
+
 /// Action that follows when all changes are at their homes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
@@ -58,6 +66,8 @@ pub(crate) struct Release {
     /// Updates that the release's notification counts. Later ones are of intervals that it does not
     /// tell.
     pub updates: CountedUpdates,
+    /// Changes by the interval, if an unlock has closed it (COH-10.17).
+    pub changes: PageChanges,
     pub then: AfterRelease,
 }
 
@@ -109,14 +119,30 @@ struct Parcels {
     /// Pages that messages on their way read from memory, before this collection began. Their
     /// receivers may get bytes that the twins of these pages do not show (COH-10.21).
     read: PageSets,
+    /// Changes of whole pages for the next holder of a lock, and their size, if an unlock closes
+    /// the interval.
+    changes: Option<(PageChanges, usize)>,
 }
 
 impl Parcels {
-    fn new(sends_updates: bool, mail: &Mailbox) -> Parcels {
+    fn new(sends_updates: bool, keeps_changes: bool, mail: &Mailbox) -> Parcels {
         let mut read = PageSets::default();
         mail.reads().for_each(|(array, pages)| read.insert(array, pages));
-        let behind = mail.diffs.homes().collect();
-        Parcels { sends_updates, bodies: BTreeMap::new(), behind, read }
+        let (bodies, behind) = (BTreeMap::new(), mail.diffs.homes().collect());
+        let changes = keeps_changes.then(Default::default);
+        Parcels { sends_updates, bodies, behind, read, changes }
+    }
+
+    /// Keeps the changes of a page for the next holder, if there is room. They are all that was
+    /// written to the page, unless a message has shown what its twin does not tell.
+    fn keep_changes(&mut self, id: PageId, has_twin: bool, diff: &[u8]) {
+        if let Some((changes, size)) = &mut self.changes
+            && !(has_twin && self.read.contains(id))
+            && *size + diff.len() <= CHANGES_MAX
+        {
+            *size += diff.len();
+            changes.push((id, diff.to_vec()));
+        }
     }
 
     /// Returns the bytes of a page that were changed in the interval, as its twin and what was sent
@@ -158,8 +184,9 @@ impl Releasing {
         use core::hash::Hash;
         let Releasing { guards, early, queue } = self;
         (guards, early, queue.len()).hash(state);
-        for Release { boundary, vector, updates, then } in queue {
-            (diffs.numbers.range(..boundary).count(), vector, updates, then).hash(state);
+        for Release { boundary, vector, updates, changes, then } in queue {
+            let before = diffs.numbers.range(..boundary).count();
+            (before, vector, updates, changes, then).hash(state);
         }
     }
 
@@ -185,7 +212,8 @@ impl Releasing {
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) {
-        self.close_interval(Closing::of(&then), updates, base, pages);
+        let is_unlock = matches!(then, AfterRelease::Unlock { .. });
+        let changes = self.close_interval(Closing::of(&then), is_unlock, updates, base, pages);
         let (boundary, vector) = (base.mail.next(), base.clock.knowledge.vector.clone());
         let count = match &then {
             AfterRelease::Notify { to, .. } => {
@@ -194,25 +222,27 @@ impl Releasing {
             _ => 0,
         };
         let updates = CountedUpdates { epoch: base.clock.open_epoch(), count };
-        self.queue.push_back(Release { boundary, vector, updates, then });
+        self.queue.push_back(Release { boundary, vector, updates, changes, then });
     }
 
     /// COH-5.1: makes all dirty pages read-only *first*, so that later stores of other threads trap
-    /// into a new interval. Pages of guarded arrays stay writable.
+    /// into a new interval. Pages of guarded arrays stay writable. For an unlock, it returns what
+    /// the interval wrote.
     fn close_interval(
         &mut self,
         closing: Closing,
+        is_unlock: bool,
         updates: &mut Updates,
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
-    ) {
+    ) -> PageChanges {
         let (arrives, sends) = (closing == Closing::Arrival, closing.sends_updates());
         // Another node may have written the same bytes before it gave back a lock.
         let is_compared = arrives && !self.guards.under_lock;
-        self.guards.under_lock = self.guards.holds_locks;
+        self.guards.under_lock = base.arrays.holds_locks;
         let is_empty = base.arrays.dirty.is_empty() && self.early.is_empty();
         if is_empty && self.guards.are_idle() && updates.sending.is_idle() {
-            return;
+            return PageChanges::new();
         }
         let dirty = core::mem::take(&mut base.arrays.dirty);
         let tracked = dirty.iter().copied().filter(|id| !base.arrays.is_guarded(id.0));
@@ -220,7 +250,7 @@ impl Releasing {
             pages.set_access(array, range, Access::Read);
         }
         self.guards.withhold_live(&dirty, &mut updates.sending);
-        let mut parcels = Parcels::new(sends, base.mail);
+        let mut parcels = Parcels::new(sends, is_unlock, base.mail);
         if sends {
             updates.sending.send_offers(base, pages);
         } else {
@@ -239,7 +269,7 @@ impl Releasing {
                 array.set(id.1, PageState::HomeRead);
                 homed.push(id);
                 written.push(id);
-                self.share_home_changes(id, &parcels, updates, base, pages);
+                self.share_home_changes(id, &mut parcels, updates, base, pages);
             } else {
                 array.set(id.1, PageState::Read);
                 let keeps_twin = self.is_written_on(id, base);
@@ -249,6 +279,10 @@ impl Releasing {
             }
         }
         updates.sending.send_packed(base);
+        // The next holder lacks what went home early.
+        let is_whole = |(id, _): &(PageId, _)| !early.contains(id) || planted(Bug::TellEarlyPages);
+        let changes = parcels.changes.take().map_or_else(PageChanges::new, |(changes, _)| changes);
+        let changes: PageChanges = changes.into_iter().filter(is_whole).collect();
         send_parcels(parcels, base);
         self.guards.end_interval();
         let shares = updates.sending.take_shares();
@@ -256,14 +290,20 @@ impl Releasing {
         // Pages that no other node has need no notice. The bytes of their guards are compared.
         let runs = Runs::union([&Runs::from_pages(early), &Runs::from_pages(written)]);
         if runs.is_empty() && ranges.is_empty() {
-            return;
+            return PageChanges::new();
         }
         let late = base.clock.is_waiting();
         let number = base.clock.knowledge.open_interval();
         for id in &homed {
             base.arrays.note_change(*id, base.clock.epoch);
             let is_shared = shares.of(*id).is_some_and(|share| !share.is_empty());
-            if let Some(array) = base.arrays.get_mut(id.0).filter(|_| !is_shared) {
+            // A next holder that gets the changes keeps its copy (COH-3.5).
+            let is_kept = changes.binary_search_by_key(id, |(of, _)| *of).is_ok()
+                && !planted(Bug::ForgetListedCopies);
+            let Some(array) = base.arrays.get_mut(id.0) else { continue };
+            if is_kept {
+                array.noticed.remove(&id.1);
+            } else if !is_shared {
                 array.noticed.insert(id.1, number);
             }
         }
@@ -272,35 +312,48 @@ impl Releasing {
         let shared = Shared::of_written(shares.into_runs(), &runs);
         base.statistics.notices += runs.pages();
         base.clock.knowledge.close(runs, shared, ranges, late, !arrives);
+        changes
     }
 
     /// Sends what this node wrote to a page homed here to the page's subscribers, if a twin tells
-    /// what it is.
+    /// what it is. Keeps it for the next holder of a lock, if a twin or guards tell it.
     fn share_home_changes(
         &mut self,
         id: PageId,
-        parcels: &Parcels,
+        parcels: &mut Parcels,
         updates: &mut Updates,
         base: &mut Base<'_>,
         pages: &mut dyn Pages,
     ) {
         let keeps_twin = self.is_written_on(id, base);
         let Some(array) = base.arrays.get_mut(id.0) else { return };
-        let Some(twin) = array.twins.remove(&id.1) else {
-            if !array.guarded {
-                updates.sending.share_with_none(id);
-            }
-            return;
-        };
-        let mut now = vec![0u8; PAGE];
-        pages.read(id.0, id.1, &mut now);
-        if parcels.sends_updates {
-            let runs = parcels.changes(id, Some(&twin), &now, &mut updates.sending);
-            updates.sending.send_changes(id, &runs, &now, base);
-        } else {
+        let (twin, guarded) = (array.twins.remove(&id.1), array.guarded);
+        let is_told = twin.is_some() || (guarded && !updates.sending.is_shared_with_none(id));
+        let keeps_changes = parcels.changes.is_some() && is_told && !keeps_twin;
+        if twin.is_none() && !guarded {
             updates.sending.share_with_none(id);
         }
-        keep_twin(id, keeps_twin, now, base.arrays);
+        if twin.is_none() && !keeps_changes {
+            return;
+        }
+        let mut now = vec![0u8; PAGE];
+        pages.read(id.0, id.1, &mut now);
+        let mut runs = parcels.changes(id, twin.as_deref(), &now, &mut updates.sending);
+        if twin.is_some() && parcels.sends_updates {
+            updates.sending.send_changes(id, &runs, &now, base);
+        } else if twin.is_some() {
+            updates.sending.share_with_none(id);
+        }
+        if keeps_changes {
+            let owned = self.guards.take_owned(id);
+            runs.extend(owned.iter().map(|run| run.start as usize..run.end as usize));
+            diff::merge(&mut runs);
+            let mut diff = Vec::new();
+            if diff::encode_runs(id.1, &runs, &now, &mut diff) {
+                parcels.keep_changes(id, twin.is_some(), &diff);
+            }
+        }
+        keep_twin(id, keeps_twin && twin.is_some(), now, base.arrays);
     }
 
     /// Returns `true` if a live guard goes on writing a page without a trap.
@@ -341,13 +394,21 @@ impl Releasing {
         if planted(Bug::SkipDiffOfGuard) && updates.sending.has_shared(id) {
             return true;
         }
-        let parcel = parcels.bodies.entry((id.0, home)).or_default();
-        let is_changed = diff::encode_runs(id.1, &runs, &now, parcel);
+        let mut diff = Vec::new();
+        let is_changed = diff::encode_runs(id.1, &runs, &now, &mut diff);
         keep_twin(id, keeps_twin && twin.is_some(), now, base.arrays);
         if !is_changed {
             return is_hidden;
         }
         base.statistics.diffs += 1;
+        if !keeps_twin {
+            parcels.keep_changes(id, twin.is_some(), &diff);
+        }
+        let parcel = parcels.bodies.entry((id.0, home)).or_default();
+        match parcel.is_empty() {
+            true => *parcel = diff,
+            false => parcel.extend(diff),
+        }
         if parcel.len() >= DIFF_BODY {
             let full = core::mem::take(parcel);
             let is_behind = parcels.behind.contains(&home);
@@ -401,7 +462,7 @@ impl Releasing {
         if dirty.is_empty() {
             return;
         }
-        let mut parcels = Parcels::new(false, base.mail);
+        let mut parcels = Parcels::new(false, false, base.mail);
         for id in dirty {
             base.arrays.dirty.remove(&id);
             if self.parcel(id, false, &mut parcels, updates, base, pages) {
@@ -412,11 +473,21 @@ impl Releasing {
         send_parcels(parcels, base);
     }
 
-    /// Finishes the first release if its diffs are settled.
+    /// Finishes the first release if its diffs are settled. Diffs to the node that gets a lock by
+    /// this release need not be (COH-5.6).
     #[inline]
-    pub fn advance(&mut self, mail: &Mailbox) -> Option<Release> {
-        let release = self.queue.front()?;
-        if mail.diffs.has_any_before(release.boundary) {
+    pub fn advance(
+        &mut self,
+        base: &Base<'_>,
+        receiver: impl Fn(u64, u64, &Base<'_>) -> Option<Rank>,
+    ) -> Option<Release> {
+        let Release { boundary, then, .. } = self.queue.front()?;
+        let receiver = match then {
+            AfterRelease::Unlock { lock, request, .. } => receiver(*lock, *request, base),
+            _ => None,
+        };
+        let waits = base.mail.diffs.has_any_before(*boundary, receiver);
+        if waits && !(receiver.is_some() && planted(Bug::GrantBeforeHomes)) {
             return None;
         }
         self.queue.pop_front()

@@ -17,6 +17,10 @@ impl PageSets {
         self.0.is_empty()
     }
 
+    pub fn of_runs(runs: &Runs) -> PageSets {
+        PageSets(runs.sets())
+    }
+
     pub fn insert(&mut self, array: ArrayId, pages: Range<u64>) {
         self.0.entry(array).or_default().insert(pages);
     }

@@ -187,6 +187,25 @@ impl PendingUpdates {
         Runs::union(&doubtful)
     }
 
+    /// Returns the pages of updates that have come in intervals other than these.
+    pub fn pages_beside(&self, are_meant: impl Fn(Rank, u64) -> bool) -> PageSets {
+        let mut sets = PageSets::default();
+        for (writer, intervals) in &self.writers {
+            let others = intervals
+                .iter()
+                .filter(|((_, last), one)| one.is_joined || !are_meant(*writer, *last));
+            for (_, one) in others {
+                for (array, bytes) in &one.bytes {
+                    bytes.iter().for_each(|range| sets.insert(*array, pages_of(&range)));
+                }
+                for (array, pages) in one.doubt.runs().iter() {
+                    sets.insert(*array, pages.clone());
+                }
+            }
+        }
+        sets
+    }
+
     /// Ends epochs up to this one. Returns the pages that lack bytes of their updates.
     pub fn end_epoch(&mut self, epoch: u64) -> Vec<Runs> {
         let mut lacking = Vec::new();

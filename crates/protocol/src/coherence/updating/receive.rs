@@ -148,6 +148,11 @@ impl UpdateReceiver {
         self.pending.doubtful(vector)
     }
 
+    /// Returns the pages of updates that have come in unknown intervals other than these.
+    pub fn pages_beside(&self, are_meant: impl Fn(Rank, u64) -> bool) -> PageSets {
+        self.pending.pages_beside(are_meant)
+    }
+
     /// Forgets what only unknown intervals need, after this node's knowledge has grown.
     pub fn forget_known(&mut self, vector: &Vector) {
         self.pending.forget_known(vector);

@@ -3,7 +3,7 @@
 use super::threads::{Cell, Op, Thread};
 use super::{Cluster, Node};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, Delivery, Homes};
+use oikaze_protocol::coherence::{Access, Delivery, Homes, Ownership};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
 use std::collections::BTreeMap;
@@ -269,6 +269,25 @@ pub fn fetch_while_waiting(seed: u64) {
     cluster.run(vec![Thread::new(1, vec![Op::Expect(word, 7)])]);
 }
 
+/// A page that node 1 has requested may come after a barrier, before which node 2 writes to it
+/// (COH-6.19).
+pub fn request_over_barrier(seed: u64) {
+    let mut cluster = Cluster::new(3, seed);
+    cluster.declare("p", 1, Homes::Explicit(vec![0]));
+    let (word, page) = (Cell::word(0, 3), 0..1);
+    cluster.run(vec![Thread::new(2, vec![Op::Store(word, 1)])]);
+    cluster.call(1, |c, _, m| c.prefetch(0, &[page], m));
+    let call =
+        |cluster: &mut Cluster, rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)));
+    let first = call(&mut cluster, 1);
+    cluster.steps(seed % 3);
+    cluster.run(vec![Thread::new(2, vec![Op::Store(word, 7)])]);
+    let others = [0, 2].map(|rank| call(&mut cluster, rank));
+    cluster.run_until_quiet();
+    cluster.all_succeeded(others.into_iter().chain([first]));
+    cluster.run(vec![Thread::new(1, vec![Op::Expect(word, 7)])]);
+}
+
 /// Nodes 1 and 2 fill a page one after the other, as a lock orders them. Their updates may come to
 /// node 3 in the other order (COH-10.9).
 pub fn crossed_writers(seed: u64) {
@@ -366,4 +385,86 @@ pub fn late_news(nodes: u32, seed: u64) {
         threads.push(Thread::new(node, ops));
     }
     cluster.run(threads);
+}
+
+/// Threads add to cells of two pages under two locks, one of them sometimes inside of the other,
+/// and write cells of their own between. After a barrier, all nodes check the sums, and write cells
+/// of their own once more. Returns the number of pages that grants kept valid (COH-10.17).
+pub fn sections(nodes: u32, seed: u64) -> u64 {
+    let mut cluster = Cluster::new(nodes, seed);
+    let mut random = Random::new(seed ^ 0x5ec7);
+    cluster.takes_guards = random.chance(0.5);
+    let placed = Homes::Explicit((0..2).map(|_| random.below(nodes as usize) as Rank).collect());
+    let array = cluster.declare("s", 2, placed);
+    if random.chance(0.5) {
+        cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+    }
+    let cell = |random: &mut Random, lock: u64| {
+        Cell::word(random.below(2), lock as usize * 8 + random.below(3))
+    };
+    let mut sums: BTreeMap<Cell, u64> = BTreeMap::new();
+    let mut threads = Vec::new();
+    for number in 0..nodes + random.below(3) as u32 {
+        let mut ops = Vec::new();
+        let own = Cell::word(random.below(2), 40 + number as usize);
+        for _ in 0..2 + random.below(5) {
+            let outer = random.below(2) as u64;
+            let locks = if outer == 0 && random.chance(0.4) { vec![0, 1] } else { vec![outer] };
+            ops.extend(locks.iter().map(|lock| Op::Lock(*lock)));
+            for lock in locks.into_iter().rev() {
+                for _ in 0..random.below(3) {
+                    let (cell, more) = (cell(&mut random, lock), 1 + random.below(9) as u64);
+                    *sums.entry(cell).or_default() += more;
+                    ops.push(Op::Add(cell, more));
+                }
+                ops.push(Op::Unlock(lock));
+                if random.chance(0.2) {
+                    let value = random.next_u64();
+                    sums.insert(own, value);
+                    ops.push(Op::Store(own, value));
+                }
+            }
+        }
+        threads.push((number, own, ops));
+    }
+    let looks_first = random.chance(0.5);
+    for (phase, looks) in [looks_first, false, true].into_iter().enumerate() {
+        for (number, own, ops) in &mut threads {
+            if phase == 2 {
+                let value = random.next_u64();
+                sums.insert(*own, value);
+                ops.push(Op::Store(*own, value));
+            }
+            barrier(ops, phase, *number < nodes);
+        }
+        let expected = sums.iter().map(|(cell, sum)| Op::Expect(*cell, *sum));
+        let expected: Vec<Op> = expected.filter(|_| looks).collect();
+        threads.iter_mut().for_each(|(_, _, ops)| ops.extend(expected.iter().cloned()));
+    }
+    let threads = threads.into_iter();
+    cluster.run(threads.map(|(number, _, ops)| Thread::new(number % nodes, ops)).collect());
+    cluster.nodes.iter().map(|node| node.coherence.statistics().granted_pages).sum()
+}
+
+/// A node writes a word under a lock, and once more after it. The second write reaches a reader
+/// before the grant that brings the first one. The reader sees the second one after a barrier
+/// (COH-10.17).
+pub fn newer_update(seed: u64) {
+    let mut cluster = Cluster::new(3, seed);
+    let array = cluster.declare("p", 1, Homes::Explicit(vec![0]));
+    cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+    let (word, lock) = (Cell::word(0, 3), 3);
+    cluster.run(vec![Thread::new(2, vec![Op::Load(word)])]);
+    let section = vec![Op::Lock(lock), Op::Store(word, 1), Op::Unlock(lock)];
+    cluster.run(vec![Thread::new(1, section)]);
+    let Node { coherence, machine, .. } = &mut cluster.nodes[1];
+    let page = 0..PAGE as u64;
+    let write = coherence.begin_write(array, page, Ownership::Owned, machine).unwrap();
+    assert!(machine.store(array, word.at, word.len, 2));
+    coherence.end_write(write, &[2], machine);
+    cluster.collect(1);
+    cluster.run_until_quiet();
+    cluster.run(vec![Thread::new(2, vec![Op::Lock(lock), Op::Unlock(lock)])]);
+    let barrier = |node| Thread::new(node, vec![Op::Barrier, Op::Expect(word, 2)]);
+    cluster.run((0..3).map(barrier).collect());
 }
