@@ -36,6 +36,7 @@ fn run(bug: Option<Bug>, seed: u64) {
         Some(Bug::ExpectOrderedPasses) => {
             locked::run(seed);
         }
+        Some(Bug::ApplyKnownUpdate) => programs::late_update(seed),
         Some(Bug::ApplyBesideUpdates) => programs::newer_update(seed),
         Some(bug) if Bug::OF_GRANTS.contains(&bug) => {
             programs::sections(2 + (seed % 3) as u32, seed);
@@ -66,6 +67,7 @@ fn planted_bugs_are_caught() {
         Bug::ShareParts,
         Bug::ForgetRenew,
         Bug::ForgetSeen,
+        Bug::ApplyKnownUpdate,
         Bug::UpdateFetching,
         Bug::OmitUnshared,
         Bug::LeaveUncounted,

@@ -2,7 +2,7 @@
 //! COH-3.7).
 
 use crate::cluster::programs::{
-    barriers_in_an_arena, changes_back, exchange, late_news, newer_update, pass_baton,
+    barriers_in_an_arena, changes_back, exchange, late_news, late_update, newer_update, pass_baton,
     request_over_barrier, run, sections,
 };
 use crate::cluster::seeds;
@@ -47,10 +47,12 @@ fn requested_pages_are_not_older_than_a_barrier() {
     (0..200).for_each(request_over_barrier);
 }
 
-/// COH-10.17: a grant brings no older bytes than those of an update that has come.
+/// COH-10.4, COH-10.17: a grant brings no older bytes than those of an update that has come, and a
+/// late update none that are older than a grant.
 #[test]
 fn bytes_of_newer_updates_are_kept() {
     (0..20).for_each(newer_update);
+    (0..200).for_each(late_update);
 }
 
 /// COH-6.5: a late interval is visible to all after the barrier of the node that learnt it.

@@ -17,6 +17,9 @@ const BUGS: [Bug; 7] = [
     Bug::ForgetEarlyArrival,
 ];
 
+/// Bugs that these programs show too rarely. `tests/planted_coherence` finds them.
+const RARE: [Bug; 2] = [Bug::ApplyKnownUpdate, Bug::TellEarlyPages];
+
 /// Returns the first seed of a violation, and the length of its schedule.
 fn first(bug: Bug, cases: &[Case], seeds: u64) -> Option<(&'static str, u64, usize)> {
     let all = (0..seeds).flat_map(|seed| cases.iter().map(move |case| (case, seed)));
@@ -38,6 +41,7 @@ fn bugs_are_found() {
         .iter()
         .chain(&Bug::OF_UPDATES)
         .chain(&Bug::OF_GRANTS)
+        .filter(|bug| !RARE.contains(bug))
         .map(|bug| (bug, &WALKS[..], 150));
     let exhaustive = BUGS.iter().take(4).map(|bug| (bug, &SMALL[..], 10));
     for (bug, cases, seeds) in random.chain(exhaustive) {

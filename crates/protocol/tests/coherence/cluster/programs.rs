@@ -468,3 +468,26 @@ pub fn newer_update(seed: u64) {
     let barrier = |node| Thread::new(node, vec![Op::Barrier, Op::Expect(word, 2)]);
     cluster.run((0..3).map(barrier).collect());
 }
+
+/// A node pushes a page under a lock. The next holder writes to the page before the update comes
+/// (COH-10.4).
+pub fn late_update(seed: u64) {
+    let mut cluster = Cluster::new(3, seed);
+    let array = cluster.declare("p", 1, Homes::Explicit(vec![0]));
+    cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+    let (word, lock) = (Cell::word(0, 3), 3);
+    cluster.run(vec![
+        Thread::new(1, vec![Op::Lock(lock), Op::Load(word)]),
+        Thread::new(2, vec![Op::Load(word)]),
+    ]);
+    let Node { coherence, machine, .. } = &mut cluster.nodes[1];
+    let page = 0..PAGE as u64;
+    let write = coherence.begin_write(array, page, Ownership::Owned, machine).unwrap();
+    assert!(machine.store(array, word.at, word.len, 1));
+    coherence.end_write(write, &[2], machine);
+    cluster.collect(1);
+    let section = vec![Op::Lock(lock), Op::Expect(word, 1), Op::Store(word, 2), Op::Unlock(lock)];
+    cluster.run(vec![Thread::new(1, vec![Op::Unlock(lock)]), Thread::new(2, section)]);
+    let barrier = |node| Thread::new(node, vec![Op::Barrier, Op::Expect(word, 2)]);
+    cluster.run((0..3).map(barrier).collect());
+}
