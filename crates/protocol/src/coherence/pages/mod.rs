@@ -7,4 +7,5 @@ pub(crate) mod homes;
 pub(crate) mod machine;
 pub(crate) mod number_set;
 pub(crate) mod page;
+pub(crate) mod run_map;
 pub(crate) mod table;

@@ -3,24 +3,16 @@
 use crate::Rank;
 use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::pages::page::PageId;
+use crate::coherence::pages::run_map::RunMap;
 use crate::planted::{Bug, planted};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Nodes by runs of pages. A run begins at its key. Runs are disjoint, because a guard of many
-/// pages is one run.
+/// Nodes by runs of pages, because a guard of many pages is one run.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
-pub(crate) struct PageShares(BTreeMap<PageId, SharedRun>);
-
-/// Pages up to `end`, and the nodes that got everything that was written to them, in order.
-#[derive(Clone, Debug)]
-#[cfg_attr(test, derive(Hash))]
-struct SharedRun {
-    end: u64,
-    ranks: Vec<Rank>,
-}
+pub(crate) struct PageShares(BTreeMap<ArrayId, RunMap<Vec<Rank>>>);
 
 impl PageShares {
     pub fn is_empty(&self) -> bool {
@@ -29,51 +21,29 @@ impl PageShares {
 
     /// Forgets a freed array.
     pub fn forget(&mut self, array: ArrayId) {
-        self.0.retain(|id, _| id.0 != array);
+        self.0.remove(&array);
     }
 
     /// Returns the nodes that got everything that was written to a page, if anything was.
     pub fn of(&self, id: PageId) -> Option<&[Rank]> {
-        let ((array, _), run) = self.0.range(..=id).next_back()?;
-        (*array == id.0 && id.1 < run.end).then_some(&run.ranks)
+        self.0.get(&id.0)?.get(id.1).map(Vec::as_slice)
     }
 
     /// Records that these nodes, and no others, got a part of what was written to some pages.
     pub fn add(&mut self, array: ArrayId, pages: Range<u64>, ranks: &[Rank]) {
-        self.cut((array, pages.start));
-        self.cut((array, pages.end));
-        let mut at = pages.start;
-        while at < pages.end {
-            let next = self.0.range_mut((array, at)..(array, pages.end)).next();
-            at = match next {
-                Some(((_, start), run)) if *start == at => {
-                    if !planted(Bug::ShareParts) {
-                        run.ranks.retain(|rank| ranks.contains(rank));
-                    }
-                    run.end
-                }
-                gap => {
-                    let end = gap.map_or(pages.end, |((_, start), _)| *start);
-                    self.0.insert((array, at), SharedRun { end, ranks: ranks.to_vec() });
-                    end
-                }
-            };
-        }
-    }
-
-    /// Lets a run begin at this page if the page is inside of a run.
-    fn cut(&mut self, id: PageId) {
-        let Some(((array, start), run)) = self.0.range_mut(..id).next_back() else { return };
-        if *array == id.0 && *start < id.1 && id.1 < run.end {
-            let behind = SharedRun { end: run.end, ranks: run.ranks.clone() };
-            run.end = id.1;
-            self.0.insert(id, behind);
-        }
+        self.0.entry(array).or_default().change(pages, |known| match known {
+            Some(known) if planted(Bug::ShareParts) => known.clone(),
+            Some(known) => known.iter().copied().filter(|rank| ranks.contains(rank)).collect(),
+            None => ranks.to_vec(),
+        });
     }
 
     /// Returns the runs, in order, with their nodes.
     pub fn into_runs(self) -> impl Iterator<Item = (ArrayId, Range<u64>, Vec<Rank>)> {
-        self.0.into_iter().map(|((array, start), run)| (array, start..run.end, run.ranks))
+        let of_array = |(array, runs): (ArrayId, RunMap<Vec<Rank>>)| {
+            runs.into_runs().map(move |(pages, ranks)| (array, pages, ranks))
+        };
+        self.0.into_iter().flat_map(of_array)
     }
 }
 
