@@ -31,14 +31,6 @@ pub struct RunOptions {
     pub progress: bool,
 }
 
-/// Options of programs over shared arrays.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct ArrayOptions {
-    /// How shared memory is touched.
-    #[arg(long, value_enum, default_value = "ahead")]
-    pub touch: Touch,
-}
-
 /// Options of a program that its run needs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunPlan {

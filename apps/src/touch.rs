@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use oikaze::shared::builder::Homes;
 use oikaze::shared::{Element, ReadGuard, SharedArray, WriteGuard};
 use oikaze::{Job, Result};
@@ -27,6 +27,28 @@ impl Touch {
     }
 }
 
+/// Homes of the pages of a program's shared arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HomeChoice {
+    /// The program's own choice: each page is at home where it is written.
+    Declared,
+    /// A block for each node, from which homes move to where their pages are written.
+    Default,
+    /// Pages in turn, so that nearly all homes have to move.
+    Cyclic,
+}
+
+/// Options of programs over shared arrays.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ArrayOptions {
+    /// How shared memory is touched.
+    #[arg(long, value_enum, default_value = "ahead")]
+    pub touch: Touch,
+    /// Homes of the pages of shared arrays.
+    #[arg(long, value_enum, default_value = "declared")]
+    pub homes: HomeChoice,
+}
+
 /// A shared array, and the way in which its program touches it.
 pub struct Touched<T> {
     /// The array itself.
@@ -35,12 +57,24 @@ pub struct Touched<T> {
 }
 
 impl<T: Element> Touched<T> {
-    /// Makes a shared array as [`Job::array_with_homes`] does. Collective.
+    /// Makes a shared array with the homes that the options choose, or else with these. Collective.
     ///
     /// # Errors
-    /// As [`Job::array_with_homes`].
-    pub fn new(job: &Job, name: &str, len: usize, homes: Homes, touch: Touch) -> Result<Self> {
-        Ok(Self { array: job.array_with_homes(name, len, homes)?, touch })
+    /// As [`Job::array`].
+    pub fn new(
+        job: &Job,
+        name: &str,
+        len: usize,
+        homes: Homes,
+        options: ArrayOptions,
+    ) -> Result<Self> {
+        let builder = job.array_builder(name, len);
+        let builder = match options.homes {
+            HomeChoice::Declared => builder.homes(homes),
+            HomeChoice::Default => builder,
+            HomeChoice::Cyclic => builder.homes(Homes::Cyclic { pages: 1 }).moving_homes(true),
+        };
+        Ok(Self { array: builder.build()?, touch: options.touch })
     }
 
     /// Returns a guard of elements to read.

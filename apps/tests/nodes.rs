@@ -158,6 +158,24 @@ fn pages_of_their_own_give_the_known_results_on_any_number_of_nodes() {
     }
 }
 
+/// COH-11: homes that the programs do not declare move to where their pages are written.
+#[test]
+fn homes_that_are_not_declared_give_the_known_results() {
+    for homes in ["default", "cyclic"] {
+        for nodes in [2, 3, 8] {
+            for touch in ["ahead", "lazily"] {
+                let run = || Run::on(nodes).with("OIKAZE_WITHOUT", "segment");
+                let options = format!("--homes {homes} --touch {touch}");
+                run().verifies(HIMENO, &format!("--size xs --iterations 100 {options}"), XS_100);
+                run().verifies(LU, &format!("--n 256 {options}"), LU_256);
+                for (program, arguments, last) in SMALL {
+                    run().verifies(program, &format!("{arguments} {options}"), last);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn loads_and_stores_that_fault_with_either_tracker() {
     for without in ["segment", "segment,uffd"] {

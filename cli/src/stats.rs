@@ -78,8 +78,16 @@ fn table(name: &str, report: &TrafficReport) -> String {
     if report.arrays.values().any(|traffic| *traffic != Default::default()) {
         let _ = writeln!(
             text,
-            "  {:<24}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>10}",
-            "array", "fetches", "pages in", "pages out", "diffs", "bytes", "updates", "bytes"
+            "  {:<24}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>10}{:>11}",
+            "array",
+            "fetches",
+            "pages in",
+            "pages out",
+            "diffs",
+            "bytes",
+            "updates",
+            "bytes",
+            "homes in"
         );
     }
     for (name, traffic) in &report.arrays {
@@ -90,14 +98,15 @@ fn table(name: &str, report: &TrafficReport) -> String {
         let name: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let _ = writeln!(
             text,
-            "  {name:<24}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>10}",
+            "  {name:<24}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>10}{:>11}",
             traffic.fetches,
             traffic.pages_fetched,
             traffic.pages_served,
             traffic.diffs,
             short(traffic.diff_bytes),
             traffic.updates,
-            short(traffic.update_bytes)
+            short(traffic.update_bytes),
+            traffic.homes_moved
         );
     }
     let datagrams = &report.datagrams;

@@ -87,7 +87,7 @@ impl<'a> Part<'a> {
             end += rows_of(rank).len().next_multiple_of(PAGE / size_of::<f64>());
         }
         let ends = places.iter().skip(1).map(|&(_, place)| place).chain([end]);
-        let shared = Touched::new(job, "vector", end, homes::<f64>(ends), options.arrays.touch)?;
+        let shared = Touched::new(job, "vector", end, homes::<f64>(ends), options.arrays)?;
         let rows = rows_of(job.rank());
         let start = places.get(job.rank() as usize).map_or(0, |&(_, place)| place);
         let mut matrix = Rows::new(&class, &rows);

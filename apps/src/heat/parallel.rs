@@ -53,12 +53,12 @@ impl Solution {
 /// A node is lost, or there is no memory.
 pub fn solve(job: &Job, options: &Options, progress: &mut Progress) -> Result<Solution> {
     let grid = options.grid();
-    let (nodes, touch) = (job.size(), options.arrays.touch);
+    let (nodes, arrays) = (job.size(), options.arrays);
     let share = StencilShare::new(grid.size, job.rank(), nodes);
     let len = grid.size * grid.stride();
     let ends = || (0..nodes).map(|rank| grid.rows(&part(grid.size, rank, nodes)).end);
-    let mut old = Touched::new(job, "plate0", len, homes::<f64>(ends()), touch)?;
-    let mut new = Touched::new(job, "plate1", len, homes::<f64>(ends()), touch)?;
+    let mut old = Touched::new(job, "plate0", len, homes::<f64>(ends()), arrays)?;
+    let mut new = Touched::new(job, "plate1", len, homes::<f64>(ends()), arrays)?;
     for field in [&old, &new] {
         let mut rows = field.write(grid.rows(&share.mine))?;
         for (i, row) in share.mine.clone().zip(rows.chunks_exact_mut(grid.stride())) {

@@ -55,10 +55,10 @@ pub fn solve(
     let shape = options.size.shape();
     let mut share = StencilShare::new(shape.planes, job.rank(), job.size());
     let coefficients = options.coefficients(shape, &share.mine)?;
-    let (nodes, touch) = (job.size(), options.arrays.touch);
+    let (nodes, arrays) = (job.size(), options.arrays);
     let ends = || (0..nodes).map(|rank| part(shape.planes, rank, nodes).end * shape.plane());
-    let mut old = Touched::new(job, "p0", shape.len(), homes::<f32>(ends()), touch)?;
-    let mut new = Touched::new(job, "p1", shape.len(), homes::<f32>(ends()), touch)?;
+    let mut old = Touched::new(job, "p0", shape.len(), homes::<f32>(ends()), arrays)?;
+    let mut new = Touched::new(job, "p1", shape.len(), homes::<f32>(ends()), arrays)?;
     share.choose_barriers(&old.array);
     for field in [&old, &new] {
         let mut planes = field.write(elements(shape, &share.mine))?;

@@ -57,13 +57,13 @@ struct Part<'a> {
 /// # Errors
 /// A node is lost, or there is no memory.
 pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Solution> {
-    let (keys, touch) = (options.keys(), options.arrays.touch);
+    let (keys, arrays) = (options.keys(), options.arrays);
     let (rank, nodes) = (u64::from(job.rank()), u64::from(job.size()));
     let share = |rank| (u128::from(keys.count) * u128::from(rank) / u128::from(nodes)) as u64;
-    let total = Touched::new(job, "total", keys.bins, Homes::Block, touch)?;
+    let total = Touched::new(job, "total", keys.bins, Homes::Block, arrays)?;
     let mine = share(rank)..share(rank + 1);
     let part = Part { job, keys, mine, total };
-    let counters = |name, len| Touched::new(job, name, len, Homes::Block, touch);
+    let counters = |name, len| Touched::new(job, name, len, Homes::Block, arrays);
     let nodes = job.size() as usize;
     let mut counters = match options.table {
         _ if options.locks => Counters::Private(vec![0; keys.bins]),

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use oikaze::{Error, Job, Result};
-use oikaze_apps::{Progress, Touched, homes};
+use oikaze_apps::{ArrayOptions, HomeChoice, Progress, Touched, homes};
 use oikaze_kernels::lu::{self, Block, VALUES};
 
 use crate::Options;
@@ -37,11 +37,12 @@ pub struct Factors {
 pub fn factor(job: &Job, options: &Options, mut progress: Progress) -> Result<Factors> {
     let matrix = options.matrix();
     let layout = Layout::new(matrix.n, job.size());
-    let touch = options.arrays.touch;
     let matrix_homes = homes::<f64>(layout.ends());
-    let array = Touched::new(job, "matrix", layout.len(), matrix_homes, touch)?;
+    let array = Touched::new(job, "matrix", layout.len(), matrix_homes, options.arrays)?;
     let copies_homes = homes::<f64>(layout.copies_ends());
-    let copies = Touched::new(job, "copies", layout.copies_len(), copies_homes, touch)?;
+    // Nobody has written them at the first barrier, and there is no other one in time.
+    let declared = ArrayOptions { homes: HomeChoice::Declared, ..options.arrays };
+    let copies = Touched::new(job, "copies", layout.copies_len(), copies_homes, declared)?;
     let me = job.rank() as usize;
     let mut factors = Factors { matrix, layout, array, copies, me, seconds: 0.0 };
     factors.fill()?;

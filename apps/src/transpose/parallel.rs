@@ -40,11 +40,11 @@ impl Solution {
 /// # Errors
 /// A node is lost, or there is no memory.
 pub fn solve(job: &Job, options: &Options, mut progress: Progress) -> Result<Solution> {
-    let (size, nodes, touch) = (options.size, job.size(), options.arrays.touch);
+    let (size, nodes, arrays) = (options.size, job.size(), options.arrays);
     let layout = Layout::new(size, nodes);
     let ends = || (0..nodes).map(|rank| layout.values(rank).end);
-    let mut old = Touched::new(job, "matrix0", layout.len(), homes::<f64>(ends()), touch)?;
-    let mut new = Touched::new(job, "matrix1", layout.len(), homes::<f64>(ends()), touch)?;
+    let mut old = Touched::new(job, "matrix0", layout.len(), homes::<f64>(ends()), arrays)?;
+    let mut new = Touched::new(job, "matrix1", layout.len(), homes::<f64>(ends()), arrays)?;
     {
         let mut values = old.write(layout.values(job.rank()))?;
         let tiles = values.as_chunks_mut::<VALUES>().0;

@@ -321,6 +321,7 @@ impl Case {
             // The page size makes no difference to what takes place in a few pages.
             System::OikazeSmall => self.is_app() || matches!(self, Self::Declare),
             System::OikazeC => matches!(self, Self::HimenoXs | Self::HimenoS | Self::HimenoM),
+            System::OikazeHomes => self.is_app(),
             // `lu` takes guards only.
             System::OikazePlain => self.is_app() && !matches!(self, Self::Lu1024 | Self::Lu2048),
             System::OikazeGet => matches!(self, Self::Fetch | Self::FetchBw),

@@ -22,6 +22,9 @@ const HAND_OVER_TIME: f64 = 2.5;
 /// Minimum speed of plain pointers, in times of that of guards.
 const POINTERS: f64 = 0.95;
 
+/// Minimum speed of a program that does not declare its homes, in times of that of one that does.
+const HOMES: f64 = 0.95;
+
 /// Maximum difference of two programs that compute with the same kernels on one node.
 const DIFFERENCE_MAX: f64 = 0.03;
 
@@ -53,11 +56,14 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
         let plain = ratio(case, (System::OikazePlain, 2), (System::Mpi, 2));
         let pointers = ratio(case, (System::OikazeC, 2), (System::Oikaze, 2));
         let faster = ratio(case, (System::Oikaze, 2), (System::Serial, 1));
+        let homes = ratio(case, (System::OikazeHomes, 2), (System::Oikaze, 2));
         goals.push((format!("{name}, guards / mpi, 2 nodes"), guards, Bound::AtLeast(least(case))));
         goals.push((format!("{name}, plain / mpi, 2 nodes"), plain, Bound::AtLeast(0.9)));
         let name_of_pointers = format!("{name}, plain pointers of C / guards, 2 nodes");
         goals.push((name_of_pointers, pointers, Bound::AtLeast(POINTERS)));
         goals.push((format!("{name}, 2 nodes / serial"), faster, Bound::AtLeast(1.5)));
+        let name_of_homes = format!("{name}, homes not declared / declared, 2 nodes");
+        goals.push((name_of_homes, homes, Bound::AtLeast(HOMES)));
     }
     for &case in &cases {
         let name = case.name();

@@ -264,7 +264,8 @@ mod tests {
         };
         let lu = ["--quick", "--case", "lu_1024"];
         let ours = [("oikaze-full", 2), ("oikaze", 1), ("oikaze", 2)];
-        let systems = [("mpi", 1), ("mpi", 2)].into_iter().chain(ours).chain([("serial", 1)]);
+        let systems = [("mpi", 1), ("mpi", 2)].into_iter().chain(ours);
+        let systems = systems.chain([("oikaze-homes", 2), ("serial", 1)]);
         let expected: Vec<_> = systems.map(|(system, nodes)| ("lu_1024", system, nodes)).collect();
         assert_eq!(names(&lu), expected);
         let alone = ["--case", "himeno_xs", "--nodes", "1", "--system", "mpi,oikaze-plain"];

@@ -30,6 +30,9 @@ named! {
         OikazeFull = "oikaze-full",
         /// Oikaze, with plain loads and stores that fault.
         OikazePlain = "oikaze-plain",
+        /// Oikaze, with guards over arrays whose homes the program does not declare, so that homes
+        /// move.
+        OikazeHomes = "oikaze-homes",
         /// Oikaze from C, with plain pointers, by the programs of `bench/plain`.
         OikazeC = "oikaze-c",
         /// Oikaze on one machine without segments: each node keeps pages of its own.
@@ -49,11 +52,12 @@ named! {
 }
 
 /// All systems, the baseline first.
-pub const ALL: [System; 10] = [
+pub const ALL: [System; 11] = [
     System::Mpi,
     System::OikazeFull,
     System::Oikaze,
     System::OikazePlain,
+    System::OikazeHomes,
     System::OikazeC,
     System::OikazePages,
     System::OikazeSmall,
@@ -103,7 +107,9 @@ impl System {
     pub fn is_in(self, mode: Mode) -> bool {
         match self {
             Self::OikazeC | Self::OikazePages | Self::OikazeSmall => mode == Mode::Machine,
-            Self::OikazeFull | Self::OikazeGet | Self::OikazeMessage => mode != Mode::Machine,
+            Self::OikazeFull | Self::OikazeGet | Self::OikazeMessage | Self::OikazeHomes => {
+                mode != Mode::Machine
+            }
             _ => true,
         }
     }
@@ -192,6 +198,9 @@ impl System {
                 if self == Self::OikazePlain {
                     command.args(["--touch", "lazily"]);
                 }
+                if self == Self::OikazeHomes {
+                    command.args(["--homes", "default"]);
+                }
                 command
             }
         })
@@ -212,6 +221,9 @@ impl System {
             }
             Self::OikazePlain => {
                 "oikaze-plain: the same programs with --touch lazily: nothing is fetched before a load or a store faults."
+            }
+            Self::OikazeHomes => {
+                "oikaze-homes: oikaze with --homes default: homes are blocks at first, and move to where pages are written."
             }
             Self::OikazeC => {
                 "oikaze-c: C programs with plain pointers, and the inner loops of the others."
@@ -337,8 +349,8 @@ mod tests {
         let machine = [System::OikazeC, System::OikazePages, System::OikazeSmall, System::Serial];
         let machine = [&[System::Mpi], &all[..], &machine].concat();
         let full = [System::Mpi, System::OikazeFull];
-        let wire =
-            [&full[..], &all, &[System::OikazeGet, System::OikazeMessage, System::Serial]].concat();
+        let rest = [System::OikazeHomes, System::OikazeGet, System::OikazeMessage, System::Serial];
+        let wire = [&full[..], &all, &rest].concat();
         assert_eq!(measured(Mode::Machine), machine);
         assert_eq!([measured(Mode::Wire), measured(Mode::Whole)], [wire.clone(), wire]);
     }

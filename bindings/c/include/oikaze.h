@@ -779,6 +779,10 @@ typedef struct {
    * Updates of pages that no guard had touched since the update before.
    */
   uint64_t updates_wasted;
+  /**
+   * Pages whose homes have moved to this node.
+   */
+  uint64_t homes_moved;
 } oik_array_statistics;
 
 /**

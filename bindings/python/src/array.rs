@@ -413,6 +413,7 @@ impl Array {
             ("update_bytes", statistics.update_bytes),
             ("updates_received", statistics.updates_received),
             ("updates_wasted", statistics.updates_wasted),
+            ("homes_moved", statistics.homes_moved),
         ] {
             counters.set_item(name, value)?;
         }

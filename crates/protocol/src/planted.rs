@@ -111,6 +111,14 @@ bugs! {
     ReorderWritten = 86,
     TellEarlyPages = 87,
     ForgetListedCopies = 88,
+    MoveInvalidPages = 100,
+    MovePagesOfOthers = 101,
+    MoveHomesAtOnce = 102,
+    ConfirmWrittenPages = 103,
+    ReleaseWhileHomesMove = 104,
+    ServeMovedPagesLate = 105,
+    RefuseMovedPages = 106,
+    ForgetStoresOfOldHome = 107,
 }
 
 impl Bug {
@@ -158,6 +166,18 @@ impl Bug {
         Bug::ReorderWritten,
         Bug::TellEarlyPages,
         Bug::ForgetListedCopies,
+    ];
+
+    /// Bugs of homes that move (COH-11).
+    pub const OF_MOVING_HOMES: [Bug; 8] = [
+        Bug::MoveInvalidPages,
+        Bug::MovePagesOfOthers,
+        Bug::MoveHomesAtOnce,
+        Bug::ConfirmWrittenPages,
+        Bug::ReleaseWhileHomesMove,
+        Bug::ServeMovedPagesLate,
+        Bug::RefuseMovedPages,
+        Bug::ForgetStoresOfOldHome,
     ];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared

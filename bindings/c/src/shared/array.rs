@@ -515,6 +515,8 @@ pub struct oik_array_statistics {
     pub updates_received: u64,
     /// Updates of pages that no guard had touched since the update before.
     pub updates_wasted: u64,
+    /// Pages whose homes have moved to this node.
+    pub homes_moved: u64,
 }
 
 functions! {
@@ -522,7 +524,7 @@ functions! {
     oik_array_get_statistics(array: *mut oik_array) -> statistics: Room<oik_array_statistics> = {
         let now = array.get().statistics();
         copied!(oik_array_statistics of now: fetches, fetched_pages, served_pages, diffs_sent,
-            diff_bytes, updates_sent, update_bytes, updates_received, updates_wasted)
+            diff_bytes, updates_sent, update_bytes, updates_received, updates_wasted, homes_moved)
     };
     /// Writes why each node keeps pages of its own of the array to `buffer`: `len` bytes without a
     /// zero byte. There are none if all nodes map the same memory, because the job is on one

@@ -45,6 +45,8 @@ pub(super) struct Settings {
     pub distribution: Distribution,
     pub delivery: Option<Delivery>,
     pub update_class: Class,
+    /// `true` if this node may ask to be the home of pages that it writes.
+    pub moving_homes: bool,
 }
 
 impl ArrayCore {
@@ -133,6 +135,7 @@ impl ArrayCore {
             engine.coherence().track_by_guards(memory.array());
             engine.coherence().set_delivery(memory.array(), settings.delivery);
             engine.coherence().set_update_class(memory.array(), settings.update_class);
+            engine.coherence().set_moving_homes(memory.array(), settings.moving_homes);
             engine.nodes()
         });
         Ok(Self {

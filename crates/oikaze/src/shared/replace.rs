@@ -109,7 +109,8 @@ impl ArrayCore {
     /// Returns the array that replaces this one and has another distribution.
     #[track_caller]
     pub(crate) fn redistributed(&self, distribution: Distribution) -> Result<Self> {
-        self.replaced("redistribute", Ok(Settings { distribution, ..self.settings.clone() }))
+        let settings = Settings { distribution, moving_homes: false, ..self.settings.clone() };
+        self.replaced("redistribute", Ok(settings))
     }
 
     #[track_caller]

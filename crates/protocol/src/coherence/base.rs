@@ -5,7 +5,7 @@ use crate::coherence::clock::epoch::Clock;
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::failing::failure::Failing;
 use crate::coherence::mailbox::Mailbox;
-use crate::coherence::pages::machine::{Access, Pages};
+use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::page::PageId;
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::statistics::CoherenceStatistics;
@@ -49,6 +49,17 @@ impl Base<'_> {
         match result {
             Ok(value) => self.mail.done(token, value),
             Err(error) => self.mail.fail(token, error),
+        }
+    }
+
+    /// Becomes the home of those of these pages for which this node serves as the home. A message
+    /// about them shows that their moves are confirmed (COH-11.4).
+    pub fn accept_homes(&mut self, array: ArrayId, pages: impl Iterator<Item = u64>) {
+        let Some(known) = self.arrays.get_mut(array) else { return };
+        for page in pages {
+            if known.moving.offers(page) && known.become_home(page) {
+                self.statistics.homes_moved += 1;
+            }
         }
     }
 

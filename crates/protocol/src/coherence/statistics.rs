@@ -64,6 +64,8 @@ pub struct CoherenceStatistics {
     pub direct_diff_decode: u64,
     /// Diffs at their home, and updates, delivered by header-through diff decode.
     pub header_through_diff_decode: u64,
+    /// Pages whose homes have moved to this node (COH-11).
+    pub homes_moved: u64,
     /// Pages that were pushed to this node whole and became valid without a fetch.
     pub kept_pages: u64,
     /// Pages that stayed valid because a lock's grant had what was written to them.
@@ -95,5 +97,7 @@ pub struct ArrayStatistics {
     pub updates_received: u64,
     /// Updates of pages that no guard had touched since the update before.
     pub updates_wasted: u64,
+    /// Pages whose homes have moved to this node (COH-11).
+    pub homes_moved: u64,
 }
 }

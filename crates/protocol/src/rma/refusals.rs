@@ -58,7 +58,8 @@ impl RefusalCounts {
             | Refusal::TooLong
             | Refusal::NoMemory
             | Refusal::Withdrawn
-            | Refusal::Barred => &mut self.otherwise,
+            | Refusal::Barred
+            | Refusal::Moved => &mut self.otherwise,
         }
     }
 }

@@ -71,6 +71,9 @@ crate::wire_enum! {
         /// The sender has named too many keys that no region had (MEM-1.16).
         #[error("this node has named too many keys that no region of the peer ever had, so the peer serves none of its requests by key any more")]
         Barred = 17,
+        /// The home of a page has moved to another node (COH-11.5).
+        #[error("the home of a page has moved to another node")]
+        Moved = 18,
     }
 }
 

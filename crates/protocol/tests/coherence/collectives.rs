@@ -1,6 +1,7 @@
 //! How collectives travel: the pair, the tree, and rank 0 with its children (COH-6.11 to COH-6.13).
 
 mod departures;
+mod moving;
 mod notifications;
 mod notified_updates;
 mod teams;

@@ -24,6 +24,16 @@ fn random_programs_with_several_threads_per_node() {
     }
 }
 
+/// COH-11.1 to 11.6.
+#[test]
+fn homes_move_in_random_programs() {
+    let moved = |seed| {
+        let cluster = run(2 + (seed % 3) as u32, 1 + (seed % 2) as usize, 3 * seed);
+        cluster.nodes.iter().map(|node| node.coherence.statistics().homes_moved).sum::<u64>()
+    };
+    assert!(seeds(2_600_000, 200).map(moved).sum::<u64>() > 200);
+}
+
 /// COH-6.5: unlocks make intervals while another thread of their node waits in a barrier. The data
 /// that threads pass on by locks must be visible after the next barrier of the thread that got it
 /// (COH-7.4).

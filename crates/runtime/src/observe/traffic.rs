@@ -69,6 +69,8 @@ sums! {
         pub updates: u64,
         /// Bytes of the bodies of updates.
         pub update_bytes: u64,
+        /// Pages whose homes have moved to the node.
+        pub homes_moved: u64,
     }
 }
 
@@ -113,6 +115,7 @@ impl ArrayTraffic {
             diff_bytes: counted.diff_bytes,
             updates: counted.updates_sent,
             update_bytes: counted.update_bytes,
+            homes_moved: counted.homes_moved,
         }
     }
 

@@ -74,10 +74,11 @@ impl Sharer {
                     context.oracle.shared.is_over(number)?;
                 }
                 self.check(context, &value)?;
-                if let Value::Array(array) = value
-                    && self.plan.guarded.get(array as usize).copied().unwrap_or(false)
-                {
-                    context.engine.coherence().track_by_guards(array);
+                if let Value::Array(array) = value {
+                    context.engine.coherence().set_moving_homes(array, true);
+                    if self.plan.guarded.get(array as usize).copied().unwrap_or(false) {
+                        context.engine.coherence().track_by_guards(array);
+                    }
                 }
             }
         }

@@ -71,6 +71,7 @@ pub struct ArrayBuilder<'a, T> {
     distribution: Distribution,
     delivery: Option<Delivery>,
     update_class: Option<Class>,
+    moving_homes: bool,
     element: std::marker::PhantomData<T>,
 }
 
@@ -100,14 +101,36 @@ impl<'a, T> ArrayBuilder<'a, T> {
         let (name, element) = (name.to_owned(), std::marker::PhantomData);
         let axes = extents.as_ref().map(Distribution::of);
         let distribution = axes.unwrap_or(Distribution::Pages(Homes::Block));
-        let (delivery, update_class) = (None, None);
-        Self { job, name, layout, extents, distribution, delivery, update_class, element }
+        let (delivery, update_class, moving_homes) = (None, None, true);
+        Self {
+            job,
+            name,
+            layout,
+            extents,
+            distribution,
+            delivery,
+            update_class,
+            moving_homes,
+            element,
+        }
     }
 
     /// Sets which node is home to which elements. The default is one block for each node: of the
     /// pages of an array of one dimension, and otherwise of the indices of the outermost axis.
+    /// Homes that are set do not [move](Self::moving_homes).
     pub fn distribution(mut self, distribution: impl Into<Distribution>) -> Self {
         self.distribution = distribution.into();
+        self.moving_homes = false;
+        self
+    }
+
+    /// Sets whether this node becomes the home of pages that it alone writes, from a barrier of the
+    /// job on. It does by default, unless [`distribution`](Self::distribution) or
+    /// [`homes`](Self::homes) is called, and asks at the first barrier, or when it has written a
+    /// page twice in a row. [`SharedArray::home_range`] and the like tell the homes that were set,
+    /// which never change. Every node may choose for itself.
+    pub fn moving_homes(mut self, moving_homes: bool) -> Self {
+        self.moving_homes = moving_homes;
         self
     }
 
@@ -136,13 +159,15 @@ impl<'a, T> ArrayBuilder<'a, T> {
     #[track_caller]
     pub(super) fn declare(self) -> Result<ArrayCore> {
         let Self { job, name, layout, extents, distribution, delivery, update_class, .. } = self;
+        let moving_homes = self.moving_homes;
         let declaring = || format!("declare array \"{name}\"");
         let deliveries = Delivery::ALL.map(|delivery| (delivery.name(), delivery));
         let classes = Class::ALL.map(|class| (class.name(), class));
         let settings = chosen(delivery, DELIVERY, &deliveries).and_then(|delivery| {
             let extents = extents?;
             let update_class = chosen(update_class, CLASS, &classes)?.unwrap_or(Class::Unordered);
-            Ok(Settings { element: layout, extents, distribution, delivery, update_class })
+            let element = layout;
+            Ok(Settings { element, extents, distribution, delivery, update_class, moving_homes })
         });
         let settings = settings.map_err(|why| Error::invalid(declaring(), why));
         ArrayCore::declare(&job.node, &job.tracker, &name, settings, None, job.limit)

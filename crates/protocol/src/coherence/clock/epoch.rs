@@ -23,13 +23,16 @@ pub(crate) struct Clock {
     /// Number of collectives that this node has passed.
     pub epoch: u64,
     pub progress: CollectiveProgress,
+    /// `true` from the departure that proposes moves of homes to the one that confirms them
+    /// (COH-11.3).
+    pub moves_homes: bool,
     pub knowledge: Knowledge,
 }
 
 impl Clock {
     pub fn new(me: Rank, nodes: u32) -> Clock {
         let knowledge = Knowledge::new(me, nodes);
-        Clock { epoch: 0, progress: CollectiveProgress::Open, knowledge }
+        Clock { epoch: 0, progress: CollectiveProgress::Open, moves_homes: false, knowledge }
     }
 
     /// Returns `true` between the closing of this node's interval and the end of the collective.

@@ -2,6 +2,7 @@
 
 pub(crate) mod epoch;
 pub(crate) mod knowledge;
+pub(crate) mod moves;
 pub(crate) mod notices;
 pub(crate) mod rise;
 pub(crate) mod stable;

@@ -140,6 +140,12 @@ impl Failing {
         }
     }
 
+    /// Called when this node does not hear of moves of homes because a node is dead. It may know
+    /// wrong homes from now on (COH-11.7).
+    pub fn lose_moves(&mut self, rank: Rank) {
+        self.break_with(CoherenceError::NodeDead { doing: Doing::Barrier.to_string(), rank });
+    }
+
     fn break_with(&mut self, error: CoherenceError) {
         if !self.left && self.broken.is_none() {
             self.broken = Some(error);

@@ -2,6 +2,7 @@
 //! a time. `prefetch.rs` makes requests of several runs.
 
 use crate::Rank;
+use crate::coherence::base::Base;
 use crate::coherence::codec::{Headline, PageRun, RequestedRun};
 use crate::coherence::fetching::limits::{FETCH_PAGES_MAX, MAPPED_TOGETHER};
 use crate::coherence::fetching::runs::{FetchCause, Fetches, Run, RunPage, Wanted};
@@ -358,7 +359,7 @@ impl Fetches {
         self.is_due = true;
     }
 
-    /// Fetches stale pages for which threads wait, by one request.
+    /// Fetches pages again for which threads wait, by one request.
     fn fetch_again(
         &mut self,
         array: ArrayId,
@@ -375,6 +376,41 @@ impl Fetches {
             let within = if wanted.at_once { page + 1 } else { u64::MAX };
             self.ensure((array, page), wanted.access, Some(within), w, pages);
         }
+    }
+
+    /// Leaves runs whose home has refused them because pages have moved. Returns `false` if this
+    /// node does not know of a move, and will not hear of one.
+    pub fn leave_moved(&mut self, home: Rank, runs: &Range<u64>, base: &Base<'_>) -> bool {
+        let has_moved = |number| {
+            let Some(Run { pages, .. }) = self.runs.get(&number) else { return false };
+            let array = base.arrays.get(pages.array);
+            let mut all = pages.first..pages.first + u64::from(pages.count);
+            array.is_some_and(|array| all.any(|page| array.home(page) != home))
+        };
+        let may_go_on = base.clock.moves_homes || runs.clone().any(has_moved);
+        if may_go_on {
+            self.moved.push(runs.clone());
+        }
+        may_go_on
+    }
+
+    /// Requests the pages of refused runs again, now that this node knows their homes. Returns
+    /// `true` if there were any.
+    pub fn request_moved(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) -> bool {
+        let Some(runs) = self.moved.pop() else { return false };
+        for number in runs {
+            let Some(run) = self.remove(number) else { continue };
+            let array = run.pages.array;
+            let mut wanted: Vec<(PageId, Wanted)> = Vec::new();
+            for (page, slot) in (run.pages.first..).zip(&run.slots).filter(|(_, s)| !s.decided) {
+                self.pages -= 1;
+                w.base.arrays.change(array, |array| array.set(page, PageState::Invalid));
+                wanted.extend(slot.wanted.map(|wanted| ((array, page), wanted)));
+            }
+            self.fetch_again(array, &wanted, w, pages);
+        }
+        self.is_due = true;
+        true
     }
 
     /// Gives up runs that their home has refused.

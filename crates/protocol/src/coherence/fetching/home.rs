@@ -6,7 +6,7 @@ use crate::coherence::codec::{Headline, PageRun, RequestedRun};
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
-use crate::coherence::pages::page::{PageId, PageState, bytes_of, ranges};
+use crate::coherence::pages::page::{PageId, bytes_of, ranges};
 use crate::coherence::updating::delivery::Delivery;
 use crate::coherence::updating::subscribers::{report_subscribers, take_demands};
 use crate::coherence::writes::Writes;
@@ -45,10 +45,7 @@ fn check_run(from: Rank, run: PageRun, base: &Base<'_>) -> Result<(), Refusal> {
     if !array.contains(run.first, count) {
         return Err(Refusal::OutOfBounds);
     }
-    if (run.first..run.first + count).any(|page| !array.state(page).is_home()) {
-        return Err(Refusal::NotPermitted);
-    }
-    Ok(())
+    array.check_served(run.first..run.first + count)
 }
 
 /// Serves one run, of which the first `demanded` pages are not read ahead. Its pages are
@@ -64,30 +61,20 @@ fn serve(
 ) -> Result<(), Refusal> {
     let Writes { releasing, base, updates } = w;
     let region = base.arrays.region(run.array).ok_or(Refusal::UnknownObject)?;
+    let count = u64::from(run.count);
+    let range = run.first..run.first + count;
+    base.accept_homes(run.array, range.clone());
     let demanded_pages = run.first..run.first + u64::from(demanded);
     take_demands(from, run.array, demanded_pages, base.arrays);
     let array = base.arrays.get_mut(run.array).ok_or(Refusal::UnknownObject)?;
-    let count = u64::from(run.count);
-    let range = run.first..run.first + count;
     array.statistics.served_pages += count;
-    let mut protect = Vec::new();
-    for page in range.clone() {
-        array.noticed.remove(&page);
-        match array.state(page) {
-            PageState::HomeUntouched => array.set(page, PageState::HomeShared),
-            PageState::HomePrivate => {
-                array.set(page, PageState::HomeRead);
-                protect.push((run.array, page));
-            }
-            _ => {}
-        }
-    }
+    let protected = array.share(range.clone());
     if array.guarded {
         // Nothing traps here. A guard that is alive goes on writing.
         range
             .for_each(|page| releasing.guards.write_if_live((run.array, page), base.arrays, pages));
     } else {
-        for (array, range) in ranges(protect) {
+        for (array, range) in ranges(protected.into_iter().map(|page| (run.array, page))) {
             pages.set_access(array, range, Access::Read);
         }
     }
@@ -134,9 +121,7 @@ pub(crate) fn apply_diff(
     let array = base.arrays.get(id).ok_or(Refusal::UnknownObject)?;
     let mut changed = Vec::new();
     diff::decode(body, |page, _, _| {
-        if !array.state(page).is_home() {
-            return Err(Refusal::NotPermitted);
-        }
+        array.check_served(page..page + 1)?;
         if changed.last() != Some(&page) {
             changed.push(page);
         }
@@ -145,6 +130,7 @@ pub(crate) fn apply_diff(
     if planted(Bug::LoseDiff) && changed.len() % 2 == 1 {
         return Ok(());
     }
+    base.accept_homes(id, changed.iter().copied());
     base.statistics.applied_diffs += changed.len() as u64;
     base.count_delivery(Delivery::HeaderThroughDiffDecode);
     diff::decode(body, |page, at, bytes| {

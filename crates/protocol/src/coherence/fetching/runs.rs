@@ -102,6 +102,8 @@ pub(crate) struct Fetches {
     /// Ranges that are fetched when fewer pages are on their way.
     pub prefetches: VecDeque<(ArrayId, Range<u64>)>,
     pub touches: Vec<Touch>,
+    /// Numbers of runs that were refused because homes have moved (COH-11.5).
+    pub moved: Vec<Range<u64>>,
     /// `true` if touches and prefetches may go on.
     pub is_due: bool,
 }
@@ -158,15 +160,24 @@ impl Run {
 #[cfg(test)]
 impl core::hash::Hash for Fetches {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        let Fetches { next: _, runs, by_first: _, pages, answers: _, prefetches, touches, is_due } =
-            self;
+        let Fetches {
+            next: _,
+            runs,
+            by_first: _,
+            pages,
+            answers: _,
+            prefetches,
+            touches,
+            moved,
+            is_due,
+        } = self;
         let mut sorted: Vec<&Run> = runs.values().collect();
         sorted.sort_by_key(|run| (run.pages.array, run.pages.first, run.pages.count));
         for Run { pages, home, answer, slots, undecided } in sorted {
             (pages.array, pages.first, pages.count, home).hash(state);
             (answer.is_some(), slots, undecided).hash(state);
         }
-        (pages, prefetches, touches, is_due).hash(state);
+        (pages, prefetches, touches, moved.len(), is_due).hash(state);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::coherence::types::{CoherenceError, Value};
 use crate::coherence::writes::Writes;
 use crate::limits::PAGE;
 use crate::wind::{Class, Refusal, Token};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -34,6 +34,19 @@ pub(crate) struct Targets {
     parts: BTreeMap<u64, TargetPart>,
     /// Bytes that the messages of each operation have brought.
     results: BTreeMap<Token, Vec<u8>>,
+    /// Operations that begin when no home may move any more (COH-11.3).
+    deferred: VecDeque<DeferredOp>,
+}
+
+/// Operation that has not begun.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, Hash))]
+struct DeferredOp {
+    array: ArrayId,
+    bytes: Range<u64>,
+    op: TargetOp,
+    operands: Vec<u8>,
+    token: Token,
 }
 
 /// One message of an operation.
@@ -51,6 +64,23 @@ impl Targets {
     /// Called when nobody waits for this operation any longer. Changes are made nevertheless.
     pub fn cancel(&mut self, token: Token) {
         self.results.remove(&token);
+        self.deferred
+            .iter_mut()
+            .filter(|op| op.token == token)
+            .for_each(|op| op.token = Token::NONE);
+    }
+
+    /// Begins the first operation that was left until homes have moved. Returns `true` if there was
+    /// one.
+    pub fn begin_deferred(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) -> bool {
+        let Some(DeferredOp { array, bytes, op, operands, token }) = self.deferred.pop_front()
+        else {
+            return false;
+        };
+        if let Err(error) = self.begin((array, bytes), op, &operands, token, w, pages) {
+            w.base.mail.fail(token, error);
+        }
+        true
     }
 
     /// Returns home and number of each message without an answer (COH-13).
@@ -82,6 +112,11 @@ impl Targets {
         }
         if let Some(broken) = w.base.failing.broken() {
             return Err(broken.clone());
+        }
+        if w.base.clock.moves_homes {
+            let operands = operands.to_vec();
+            self.deferred.push_back(DeferredOp { array, bytes, op, operands, token });
+            return Ok(());
         }
         let known = w.base.arrays.get(array).filter(|known| known.agreed);
         let known = known.ok_or_else(|| CoherenceError::UnknownArray { doing: doing(), array })?;
@@ -236,10 +271,9 @@ pub(crate) fn serve_target(
     if !known.contains(range.start, range.end - range.start) {
         return Err(Refusal::OutOfBounds);
     }
-    if range.clone().any(|page| !known.state(page).is_home()) {
-        return Err(Refusal::NotPermitted);
-    }
+    known.check_served(range.clone())?;
     base.mail.owe(from, 1)?;
+    base.accept_homes(array, range.clone());
     let mut old = Vec::with_capacity(len as usize);
     for page in range.clone() {
         let mut newest = vec![0; PAGE];

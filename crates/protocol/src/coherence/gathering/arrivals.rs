@@ -3,6 +3,7 @@
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::base::Base;
+use crate::coherence::clock::moves::Moves;
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::gathering::departure::UpdateCount;
@@ -31,6 +32,8 @@ pub(crate) struct Arrivals {
     pub dropped: NumberSet,
     /// Changes of the copies that these nodes may hold (COH-6.19).
     pub copies: CopyChanges,
+    /// Pages for which nodes ask to be the home (COH-11.1).
+    pub asks: Moves,
 }
 
 /// Part of arrivals that one message tells.
@@ -41,6 +44,8 @@ pub(crate) struct ArrivalPart<'a> {
     counts: &'a [UpdateCount],
     copies: Option<&'a CopyChanges>,
     dropped: &'a NumberSet,
+    /// Asks of all calls, in the last part.
+    asks: Option<&'a Moves>,
 }
 
 impl ArrivalPart<'_> {
@@ -58,6 +63,7 @@ impl ArrivalPart<'_> {
         UpdateCount::write_all(self.counts.iter(), out);
         self.dropped.write(out);
         self.copies.unwrap_or(&CopyChanges::default()).write(out);
+        self.asks.into_iter().for_each(|asks| asks.write(out));
     }
 }
 
@@ -75,6 +81,11 @@ impl Arrivals {
     pub fn new(rank: Rank, call: Call, intervals: Vec<Interval>, counts: Vec<UpdateCount>) -> Self {
         let calls = ShortList::one((call, Ranks::one(rank)));
         Arrivals { calls, intervals, counts, ..Arrivals::default() }
+    }
+
+    /// Adds the pages for which the node asks.
+    pub fn asking(self, asks: Moves) -> Self {
+        Arrivals { asks, ..self }
     }
 
     pub fn ranks(&self) -> Ranks {
@@ -101,6 +112,7 @@ impl Arrivals {
         self.intervals.extend(other.intervals);
         self.counts.extend(other.counts);
         self.copies.merge(&other.copies);
+        self.asks.merge(other.asks);
     }
 
     /// Replaces the call of one node.
@@ -129,11 +141,11 @@ impl Arrivals {
             let count = rest.iter().take_while(fits).count().max(1);
             let (calls, later) = rest.split_at_checked(count)?;
             rest = later;
-            let (intervals, counts, copies) = match later {
-                [] => (&*self.intervals, &*self.counts, Some(&self.copies)),
+            let (intervals, counts, copies, asks) = match later {
+                [] => (&*self.intervals, &*self.counts, Some(&self.copies), Some(&self.asks)),
                 _ => Default::default(),
             };
-            Some(ArrivalPart { calls, intervals, counts, copies, dropped: &self.dropped })
+            Some(ArrivalPart { calls, intervals, counts, copies, dropped: &self.dropped, asks })
         })
     }
 
@@ -157,13 +169,14 @@ impl Arrivals {
         let counts = UpdateCount::read_all(&mut reader, base.mail.nodes)?;
         let dropped = NumberSet::read(&mut reader)?;
         let copies = CopyChanges::read(&mut reader, base.arrays)?;
+        let asks = Moves::read(&mut reader, subtree, base.arrays)?;
         reader.end()?;
         let is_covered = |interval: &Interval| subtree.contains(&interval.writer) || interval.late;
         let is_counted = |count: &UpdateCount| subtree.contains(&count.from);
         if calls.is_empty() || !intervals.iter().all(is_covered) || !counts.iter().all(is_counted) {
             return Err(Refusal::Malformed);
         }
-        Ok(Arrivals { calls, intervals, counts, dropped, copies })
+        Ok(Arrivals { calls, intervals, counts, dropped, copies, asks })
     }
 }
 

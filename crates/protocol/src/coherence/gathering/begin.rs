@@ -44,7 +44,11 @@ impl Collectives {
         {
             return false;
         }
+        if self.waits_for_targets(targets) && !has_dead {
+            return false;
+        }
         let Some((call, token)) = self.queue.pop_front() else { return false };
+        let repeats = core::mem::take(&mut self.repeats);
         let call = match w.base.collective_impediment(&call.doing()) {
             // The other nodes do not know the error, so tell them at the collective in which they
             // wait.
@@ -55,11 +59,15 @@ impl Collectives {
             }
             Some(error) => {
                 w.base.mail.fail(token, error);
+                // Others may have arrived at the second round before they heard of the death.
+                if let Some(dead) = w.base.mail.first_dead().filter(|_| repeats) {
+                    self.end_gathering(w.base.clock.epoch, dead, &mut w.base);
+                }
                 return true;
             }
             None => call,
         };
-        if let Some(error) = self.leaving_impediment(&call, &w.base) {
+        if let Some(error) = self.leaving_impediment(&call, &w.base).filter(|_| !repeats) {
             w.base.mail.fail(token, error);
             return true;
         }
@@ -112,6 +120,8 @@ impl Collectives {
             let own = Arrivals::new(me, current.call.clone(), intervals, counts);
             Arrivals { dropped, copies, ..own }
         };
+        let own = if base.failing.broken().is_some() { own } else { own.asking(self.asks(base)) };
+        let Some(current) = &self.current else { return };
         if me != 0 || !current.call.is_leave() {
             self.send_across(&own, base);
         }

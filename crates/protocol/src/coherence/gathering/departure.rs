@@ -3,6 +3,7 @@
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::base::Base;
+use crate::coherence::clock::moves::{MOVES_MAX, Moves};
 use crate::coherence::clock::notices::{Interval, NOTICES_MAX};
 use crate::coherence::clock::rise::Rise;
 use crate::coherence::gathering::agreement;
@@ -20,9 +21,12 @@ use core::ops::Range;
 
 /// Maximum number of pairs of nodes whose updates one message counts.
 const COUNTS_MAX: usize = 1 << 20;
-// The longest departure and the longest arrival fit: intervals, counts of three numbers each, and
-// 8 MiB of calls.
-const _: () = assert!(NOTICES_MAX as u64 * 31 + COUNTS_MAX as u64 * 15 + (8 << 20) < CONTROL_MAX);
+// The longest departure and the longest arrival fit: intervals, counts of three numbers each,
+// moves, and 8 MiB of calls.
+const _: () = assert!(
+    NOTICES_MAX as u64 * 31 + COUNTS_MAX as u64 * 15 + MOVES_MAX as u64 * 20 + (8 << 20)
+        < CONTROL_MAX
+);
 
 /// Outcome of a collective, the same for all nodes.
 #[derive(Clone, Debug)]
@@ -99,6 +103,8 @@ pub(crate) struct Departure {
     pub counts: Vec<UpdateCount>,
     /// Numbers of the arrays that all nodes have dropped (COH-14.3).
     pub freed: NumberSet,
+    /// Pages whose homes are to move, or move now if it is the second round (COH-11.2).
+    pub moves: Moves,
 }
 
 impl Departure {
@@ -145,6 +151,7 @@ impl Departure {
         let counts = self.counts.iter().filter(|one| is_inside(&one.to) && !is_inside(&one.from));
         UpdateCount::write_all(counts, out);
         self.freed.write(out);
+        self.moves.write(out);
     }
 
     /// Returns `true` if a node with this call goes on to call it at the next collective. Nodes
@@ -178,6 +185,7 @@ impl Departure {
         let intervals = knowledge.read_intervals(&mut reader, base.arrays)?;
         let counts = UpdateCount::read_all(&mut reader, base.mail.nodes)?;
         let freed = NumberSet::read(&mut reader)?;
+        let moves = Moves::read(&mut reader, &(0..base.mail.nodes), base.arrays)?;
         reader.end()?;
         let is_nobody = matches!(outcome, Outcome::Dead(rank) if rank >= base.mail.nodes);
         let is_counted =
@@ -185,6 +193,7 @@ impl Departure {
         if is_nobody || !knowledge.may_rise(&rise) || !counts.iter().all(is_counted) {
             return Err(Refusal::Malformed);
         }
-        Ok(Departure { outcome, rise, intervals: Interval::merged(intervals), counts, freed })
+        let intervals = Interval::merged(intervals);
+        Ok(Departure { outcome, rise, intervals, counts, freed, moves })
     }
 }

@@ -65,6 +65,7 @@ impl Collectives {
         if dropped.is_none_or(|dropped| departure.freed.intersection(dropped) != departure.freed) {
             return Err(Refusal::Malformed);
         }
+        self.check_moves(&departure, base)?;
         if let Some(gathering) = self.gather.epochs.remove(epoch) {
             departure.add(gathering.told);
         }
@@ -107,17 +108,19 @@ impl Collectives {
         let Some(current) = &mut self.current else { return false };
         let Some(departure) = current.departure.take() else { return false };
         let known = current.known.take();
+        self.note_moves(&departure.moves, &mut w.base);
         self.apply_notices(&departure, known, w, pages);
         let Some(current) = self.take_current(w.base.clock) else { return false };
         self.gather.end(w.base.clock.epoch);
         w.base.clock.epoch += 1;
         free_arrays(&departure.freed, fetches, w);
         self.gather.held.forget(&departure.freed);
+        self.end_round(&departure, &current.call, w, pages);
         w.updates.receiving.begin_epoch(&mut w.updates.feeds, &mut w.base, pages);
         locking.managed.forget_known(&w.base.clock.knowledge.base);
         w.base.arrays.untrack(current.reported, pages);
         locking.take_ready(w, pages);
-        if departure.is_repeated_for(&current.call) {
+        if departure.is_repeated_for(&current.call) || self.repeats {
             self.queue.push_front((current.call, current.token));
         } else {
             self.conclude(current, departure.outcome, fetches, w);
@@ -162,7 +165,10 @@ impl Collectives {
         if !late.is_empty() && !planted(Bug::KeepLateCopies) {
             named = Runs::union([&named, &Runs::of_sets(&late)]);
         }
-        let lacking = w.updates.receiving.take_lacking(w.base.clock.epoch, named);
+        let mut lacking = w.updates.receiving.take_lacking(w.base.clock.epoch, named);
+        if w.base.clock.moves_homes {
+            lacking = lacking.without(&departure.moves.runs_to(me)); // nobody has written them
+        }
         // This drops the kept bytes of pages, too.
         w.invalidate(&lacking, pages);
         let listed = |id| news.iter().any(|interval| interval.shared.lists(id, me));
@@ -173,6 +179,10 @@ impl Collectives {
         w.base.failing.check_machine(pages);
         if let Some(error) = w.base.failing.broken().filter(|_| was_sound).cloned() {
             self.fail(&error, &mut w.base);
+        }
+        let others = departure.intervals.iter().filter(|interval| interval.writer != me);
+        for (array, run) in others.flat_map(|interval| interval.runs.iter()) {
+            w.base.arrays.change(*array, |array| array.moving.note_other_writer(run));
         }
         w.base.clock.knowledge.raise_base(&departure.rise);
         w.updates.receiving.forget_known(&w.base.clock.knowledge.vector);

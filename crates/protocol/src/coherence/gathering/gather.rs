@@ -116,7 +116,7 @@ impl Collectives {
     fn conclude_gathering(&mut self, base: &mut Base<'_>) {
         let epoch = base.clock.epoch;
         let Some(gathering) = self.gather.epochs.remove(epoch) else { return };
-        let Arrivals { calls, intervals, mut counts, dropped, copies: _ } = gathering.kept;
+        let Arrivals { calls, intervals, mut counts, dropped, copies: _, asks } = gathering.kept;
         let outcome = match agree(&calls) {
             Ok(values) => Outcome::Agreed(values),
             Err(text) => {
@@ -134,7 +134,8 @@ impl Collectives {
         };
         intervals.iter_mut().for_each(|interval| interval.owned = OwnedBytes::default());
         let rise = Rise::by(&intervals, &base.clock.knowledge.base);
-        let departure = Departure { outcome, rise, intervals, counts, freed: dropped };
+        let moves = self.moves(asks, &outcome, &intervals, base);
+        let departure = Departure { outcome, rise, intervals, counts, freed: dropped, moves };
         let current = self.current.as_ref();
         let leaves = current.is_some_and(|current| current.call.is_leave());
         if !self.gather.place.is_pair || (self.gather.place.me == 0 && leaves) {

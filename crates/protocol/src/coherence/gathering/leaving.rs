@@ -93,10 +93,12 @@ impl Collectives {
         {
             fail(call, core::mem::replace(token, Token::NONE));
         }
-        self.queue.retain(|(call, token)| {
-            let stays = call.is_leave();
-            if !stays {
-                fail(call, *token);
+        let mut repeats = self.repeats;
+        self.queue.retain_mut(|(call, token)| {
+            // Other nodes wait for the second round of a collective.
+            let stays = call.is_leave() || core::mem::take(&mut repeats);
+            if !call.is_leave() {
+                fail(call, core::mem::replace(token, Token::NONE));
             }
             stays
         });

@@ -10,5 +10,6 @@ pub(crate) mod freeing;
 pub(crate) mod gather;
 pub(crate) mod holding;
 pub(crate) mod leaving;
+pub(crate) mod move_rounds;
 pub(crate) mod state;
 pub(crate) mod tree;

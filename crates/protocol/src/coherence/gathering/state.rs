@@ -3,6 +3,7 @@
 
 use crate::Rank;
 use crate::coherence::clock::epoch::{Clock, CollectiveProgress};
+use crate::coherence::clock::moves::Moves;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::gathering::arrivals::Gather;
@@ -42,6 +43,10 @@ pub(crate) struct Collectives {
     pub has_announced: bool,
     /// Token of this node's own *leave*, until the nodes below have the last departure.
     pub leaving: Option<Token>,
+    /// Moves of homes that the second round is about (COH-11.2).
+    pub proposed: Moves,
+    /// `true` until the second round has begun here.
+    pub repeats: bool,
 }
 
 impl Collectives {
@@ -52,6 +57,8 @@ impl Collectives {
             gather: Gather::new(me, nodes),
             has_announced: false,
             leaving: None,
+            proposed: Moves::default(),
+            repeats: false,
         }
     }
 

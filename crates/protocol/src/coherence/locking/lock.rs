@@ -192,6 +192,9 @@ impl Locks {
         w: &mut Writes<'_>,
         pages: &mut dyn Pages,
     ) {
+        if w.base.clock.moves_homes {
+            return; // (COH-11.3)
+        }
         let hopeless = w.base.mail.first_dead();
         let epoch = w.base.clock.epoch;
         let ready = |request: &Request| {

@@ -353,8 +353,8 @@ impl Notifications {
             w.base.mail.fail(token, error);
             return true;
         };
-        if first.known.epoch > w.base.clock.epoch {
-            return false;
+        if first.known.epoch > w.base.clock.epoch || w.base.clock.moves_homes {
+            return false; // (COH-11.3)
         }
         let updates = first.known.updates(from, &w.updates.receiving, &w.base);
         if updates == NotifiedUpdates::Missing {

@@ -81,7 +81,7 @@ impl TeamAcquires {
     /// Takes the acquires whose epochs this node has reached. With a dead node the epoch may never
     /// come. Returns `true` if there were any.
     pub fn take_ready(&mut self, w: &mut Writes<'_>, pages: &mut dyn Pages) -> bool {
-        if self.0.is_empty() {
+        if self.0.is_empty() || w.base.clock.moves_homes {
             return false;
         }
         let hopeless = !w.base.mail.dead().is_empty();

@@ -41,6 +41,7 @@ fn bugs_are_found() {
         .iter()
         .chain(&Bug::OF_UPDATES)
         .chain(&Bug::OF_GRANTS)
+        .chain(&Bug::OF_MOVING_HOMES)
         .filter(|bug| !RARE.contains(bug))
         .map(|bug| (bug, &WALKS[..], 150));
     let exhaustive = BUGS.iter().take(4).map(|bug| (bug, &SMALL[..], 10));

@@ -54,6 +54,8 @@ pub struct Sums {
     pub stale: u64,
     /// Number of updates that arrived in random schedules (COH-10).
     pub updates: u64,
+    /// Number of pages whose homes moved in random schedules (COH-11).
+    pub moves: u64,
 }
 
 impl Sums {
@@ -69,6 +71,7 @@ impl Sums {
         }
         self.stale += walk.stale;
         self.updates += walk.updates;
+        self.moves += walk.moves;
     }
 }
 
@@ -78,6 +81,7 @@ struct Walk {
     schedule: Vec<Step>,
     stale: u64,
     updates: u64,
+    moves: u64,
     /// Promise that was broken.
     broken: Option<String>,
 }
@@ -266,7 +270,8 @@ impl Case {
             state.steps(&mut steps);
             if steps.is_empty() {
                 let (stale, updates) = (state.stale_pages(), state.updates());
-                return Walk { broken: flaw(&state), stale, updates, ..walk };
+                let moves = state.moves();
+                return Walk { broken: flaw(&state), stale, updates, moves, ..walk };
             }
             if walk.schedule.len() + 1 >= limit {
                 let endless = limit == ENDLESS;

@@ -6,7 +6,8 @@
 //! states. Larger ones run in random orders. A read must return what a sequential machine would
 //! return, a lock has one holder, no barrier ends before all nodes have called it, nobody waits for
 //! ever, and in the end the homes hold what was written (COH-1.1, COH-3.6, COH-3.7, COH-4.4,
-//! COH-5.4, COH-5.5, COH-6.4, COH-6.5, COH-7.1, COH-7.3, COH-7.4).
+//! COH-5.4, COH-5.5, COH-6.4, COH-6.5, COH-7.1, COH-7.3, COH-7.4). In some programs, homes move
+//! (COH-11.1 to 11.6).
 //!
 //! Deaths, refusals, guards that outlive an acquire, and machines that fail are not modelled. The
 //! tests in `tests/coherence` have them.
@@ -29,7 +30,7 @@ const STATES: usize = 40_000;
 /// Number of states of one program that a soak looks at.
 const STATES_LONG: usize = 400_000;
 
-const SHAPE: Shape = Shape { nodes: 3, threads: 1, phases: 1, cells: 2, rovers: 0.0 };
+const SHAPE: Shape = Shape { nodes: 3, threads: 1, phases: 1, cells: 2, rovers: 0.0, moves: 0.0 };
 
 const ALL: Case = Case {
     name: "three",
@@ -39,7 +40,7 @@ const ALL: Case = Case {
 };
 
 /// Programs whose schedules are all run, up to a number of states.
-const SMALL: [Case; 5] = [
+const SMALL: [Case; 6] = [
     ALL,
     Case { name: "two", shape: Shape { nodes: 2, phases: 2, cells: 3, ..SHAPE }, ..ALL },
     Case {
@@ -50,6 +51,7 @@ const SMALL: [Case; 5] = [
     },
     Case { name: "phases", shape: Shape { phases: 2, ..SHAPE }, ..ALL },
     Case { name: "threads", shape: Shape { nodes: 2, threads: 2, rovers: 0.5, ..SHAPE }, ..ALL },
+    Case { name: "moves", shape: Shape { nodes: 2, moves: 1.0, ..SHAPE }, ..ALL },
 ];
 
 const RANDOM: Case = Case {
@@ -60,12 +62,25 @@ const RANDOM: Case = Case {
 };
 
 /// Programs that run in random orders.
-const WALKS: [Case; 4] = [
+const WALKS: [Case; 6] = [
     RANDOM,
     Case { name: "late", shape: Shape { cells: 2, rovers: 1.0, ..RANDOM.shape }, ..RANDOM },
     Case { name: "two-walks", shape: Shape { nodes: 2, ..RANDOM.shape }, ..RANDOM },
     Case { name: "threaded-walks", shape: Shape { threads: 2, ..RANDOM.shape }, ..RANDOM },
+    MOVING,
+    Case {
+        name: "two-moving-walks",
+        shape: Shape { nodes: 2, threads: 2, ..MOVING.shape },
+        ..MOVING
+    },
 ];
+
+/// Programs whose homes move, with threads that take part in no barrier.
+const MOVING: Case = Case {
+    name: "moving-walks",
+    shape: Shape { rovers: 0.7, moves: 1.0, ..RANDOM.shape },
+    ..RANDOM
+};
 
 /// COH-1.1, COH-3.6, COH-3.7, COH-4.4, COH-5.4, COH-5.5, COH-6.4, COH-7.1, COH-7.3.
 #[test]
@@ -83,6 +98,7 @@ fn random_orders_of_programs_read_what_was_written() {
         let sums = check_all(case, 0..120);
         let seen = [sums.reread, sums.overtaking, sums.stale, sums.updates];
         assert!(seen.iter().all(|count| *count > 0), "nothing interesting happened: {sums:?}");
+        assert_eq!(sums.moves > 0, case.shape.moves > 0.0, "{sums:?}");
     }
 }
 

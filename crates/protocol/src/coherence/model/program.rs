@@ -84,6 +84,8 @@ pub struct Shape {
     /// Probability that there are more threads, which take part in no barrier and only change one
     /// cell under its lock (COH-6.5).
     pub rovers: f64,
+    /// Probability that homes move (COH-11).
+    pub moves: f64,
 }
 
 /// Random program, and how the machine runs it.
@@ -104,6 +106,8 @@ pub struct Program {
     /// Node and acts of each thread.
     pub threads: Vec<(Rank, Vec<Act>)>,
     pub sections: usize,
+    /// `true` if nodes ask to be the homes of pages that they write.
+    pub homes_move: bool,
 }
 
 impl Program {
@@ -177,6 +181,7 @@ impl Program {
             fragments: random.chance(0.3),
             threads,
             sections,
+            homes_move: false,
         };
         for _ in 0..shape.nodes {
             let chooses = random.chance(0.4);
@@ -188,6 +193,7 @@ impl Program {
         } else if let Some(cell) = rover {
             program.add_rovers(random, cell);
         }
+        program.homes_move = random.chance(shape.moves);
         program
     }
 

@@ -117,8 +117,9 @@ pub struct State {
     /// Messages in flight between each pair of nodes, in the order of posting.
     pairs: Vec<Vec<Flying>>,
     posted: Vec<u64>,
-    /// Delivered messages of which the poster has not learned: poster and token.
-    delivered: Vec<(Rank, Token)>,
+    /// Delivered messages of which the poster has not learned: poster, token, and whether the
+    /// message was refused because a home has moved.
+    delivered: Vec<(Rank, Token, bool)>,
     threads: Vec<Thread>,
     oracle: Oracle,
     /// First promise that was broken.
@@ -157,6 +158,7 @@ impl State {
             for (rank, delivery) in (0..).zip(&program.deliveries) {
                 state.call(rank, |coherence, _| {
                     coherence.set_delivery(number as ArrayId, *delivery);
+                    coherence.set_moving_homes(number as ArrayId, program.homes_move);
                     if program.style == Style::Guarded {
                         coherence.track_by_guards(number as ArrayId);
                     }
@@ -295,7 +297,10 @@ impl State {
         }
         for cell in 0..CELLS {
             let page = self.program.page(cell);
-            let home = self.program.homes[cell / WORDS];
+            let home = match self.homes_of(page)[..] {
+                [home] => home,
+                ref homes => return Some(format!("cell {cell} has the homes {homes:?}")),
+            };
             let (there, expected) =
                 (self.node(home).machine.word(page, cell % WORDS), self.oracle.memory[cell]);
             if there != expected {
@@ -303,6 +308,19 @@ impl State {
             }
         }
         None
+    }
+
+    /// Returns the homes of a page as the nodes know them, each once.
+    fn homes_of(&self, (array, page): Page) -> Vec<Rank> {
+        let arrays = self.nodes.iter().map(|node| node.coherence.arrays.get(array));
+        let mut homes: Vec<Rank> = arrays.flatten().map(|array| array.home(page)).collect();
+        homes.dedup();
+        homes
+    }
+
+    /// Returns the number of pages whose homes have moved.
+    pub fn moves(&self) -> u64 {
+        self.nodes.iter().map(|node| node.coherence.statistics().homes_moved).sum()
     }
 
     /// Returns the number of updates that have arrived.
@@ -320,8 +338,8 @@ impl State {
         match step {
             Step::Run(thread) => self.run(thread),
             Step::Settle(place) => {
-                let (poster, token) = self.delivered.remove(place);
-                self.settle(poster, token);
+                let (poster, token, has_moved) = self.delivered.remove(place);
+                self.settle(poster, token, has_moved);
             }
             Step::Reread { pair, message, word } => {
                 let (from, _) = self.ends_of(pair);
@@ -427,20 +445,26 @@ impl State {
     /// A message has been handed up.
     fn arrived(&mut self, ends: (Rank, Rank), message: &Message, result: Result<(), Refusal>) {
         let (from, to) = ends;
-        if let Err(refusal) = result {
+        let has_moved = result == Err(Refusal::Moved);
+        if let Err(refusal) = result
+            && !has_moved
+        {
             let head = Headline::read(&message.head);
             self.break_promise(format!("node {to} refuses {head:?} of node {from}: {refusal:?}"));
         }
         let matters = place_of_diff(&self.node(from).coherence, message.token).is_some();
         if matters || self.settling == Settling::Anytime {
-            self.delivered.push((from, message.token));
+            self.delivered.push((from, message.token, has_moved));
         } else {
-            self.settle(from, message.token);
+            self.settle(from, message.token, has_moved);
         }
     }
 
-    fn settle(&mut self, poster: Rank, token: Token) {
-        self.call(poster, |coherence, machine| coherence.acknowledged(token, machine));
+    fn settle(&mut self, poster: Rank, token: Token, has_moved: bool) {
+        self.call(poster, |coherence, machine| match has_moved {
+            true => coherence.refused(token, Refusal::Moved, machine),
+            false => coherence.acknowledged(token, machine),
+        });
     }
 
     /// Hears of the end of an operation, whose token is the number of its thread plus 1.
@@ -709,7 +733,7 @@ impl State {
                 format!("read word {word} again of {}", about(pair, message))
             }
             Step::Settle(place) => {
-                let (poster, token) = self.delivered[place];
+                let (poster, token, _) = self.delivered[place];
                 format!("settle message {:x} of node {poster}", token.0 & 0xff_ffff)
             }
         }
@@ -772,9 +796,12 @@ impl Hash for State {
             let fixed = (0..flying.len()).filter(|place| !is_free(place));
             fixed.for_each(|place| place.hash(state));
         }
-        let mut settled: Vec<(Rank, Option<usize>)> = delivered
+        let mut settled: Vec<(Rank, Option<usize>, bool)> = delivered
             .iter()
-            .map(|(poster, token)| (*poster, place_of_diff(&self.node(*poster).coherence, *token)))
+            .map(|(poster, token, has_moved)| {
+                let place = place_of_diff(&self.node(*poster).coherence, *token);
+                (*poster, place, *has_moved)
+            })
             .collect();
         settled.sort_unstable();
         (settled, threads, oracle, broken).hash(state);

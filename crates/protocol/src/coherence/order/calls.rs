@@ -120,6 +120,12 @@ impl Coherence {
         self.arrays.change(array, |array| array.delivery = delivery);
     }
 
+    /// Sets whether this node may ask to be the home of pages that it writes (COH-11.1). Nodes may
+    /// differ in this.
+    pub fn set_moving_homes(&mut self, array: ArrayId, may_ask: bool) {
+        self.arrays.change(array, |array| array.moving.may_ask = may_ask);
+    }
+
     /// Sets the class of the updates of an array that this node sends, [`Class::Unordered`] at
     /// first. An update that must follow an earlier one is [`Class::Sync`] in any case (COH-10.8).
     pub fn set_update_class(&mut self, array: ArrayId, class: Class) {

@@ -145,6 +145,12 @@ impl Coherence {
     /// Ends what depends on a message that was refused.
     fn take_refusal(&mut self, posted: Posted, refusal: Refusal, pages: &mut dyn Pages) {
         let Posted { to, purpose, .. } = posted;
+        if let (Purpose::Fetch { first, end }, Refusal::Moved) = (&purpose, refusal) {
+            let (up, w) = self.parts();
+            if up.fetches.leave_moved(to, &(*first..*end), &w.base) {
+                return;
+            }
+        }
         if let Some(doing) = purpose.needed_by() {
             self.failing.break_down(&doing, to, refusal);
         }

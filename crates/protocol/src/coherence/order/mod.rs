@@ -109,6 +109,7 @@ impl Coherence {
                 || up.locking.notifications.advance(&mut w, pages)
                 || up.collectives.end(up.locking, up.fetches, &mut w, pages)
                 || self.advance_release()
+                || self.go_on_after_moves(pages)
                 || {
                     let (up, mut w) = self.parts();
                     up.collectives.begin(up.fetches, up.targets, &mut w, pages)
@@ -148,6 +149,28 @@ impl Coherence {
             AfterRelease::FallSilent => up.collectives.announce_silence(&mut w.base),
         }
         true
+    }
+
+    /// Begins what was left until homes have moved. Returns `true` if there was anything.
+    fn go_on_after_moves(&mut self, pages: &mut dyn Pages) -> bool {
+        let (up, mut w) = self.parts();
+        if up.collectives.has_lost_moves(&w.base) {
+            w.base.clock.moves_homes = false;
+            if let Some(dead) = w.base.mail.first_dead() {
+                // Others may know of moves of which this node does not hear (COH-11.7).
+                w.base.failing.lose_moves(dead);
+            }
+            up.locking.take_ready(&mut w, pages);
+            return true;
+        }
+        if w.base.clock.moves_homes {
+            return false;
+        }
+        if let Some(then) = w.releasing.take_deferred() {
+            w.release(then, pages);
+            return true;
+        }
+        up.fetches.request_moved(&mut w, pages) || up.targets.begin_deferred(&mut w, pages)
     }
 
     /// Fails everything that waits if shared memory has broken on this node.

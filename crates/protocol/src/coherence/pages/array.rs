@@ -6,6 +6,7 @@ use crate::coherence::fetching::streams::Streams;
 use crate::coherence::pages::copies::Copies;
 use crate::coherence::pages::homes::Homes;
 use crate::coherence::pages::machine::Access;
+use crate::coherence::pages::moving::MovingHomes;
 use crate::coherence::pages::number_set::NumberSet;
 use crate::coherence::pages::page::PageState;
 use crate::coherence::statistics::ArrayStatistics;
@@ -86,6 +87,7 @@ pub(crate) struct Array {
     /// value is the interval's number (COH-3.5).
     pub noticed: BTreeMap<u64, u64>,
     pub streams: Streams,
+    pub moving: MovingHomes,
 }
 
 /// Leaves out the counters.
@@ -112,12 +114,13 @@ impl core::hash::Hash for Array {
             statistics: _,
             noticed,
             streams,
+            moving,
         } = self;
         (name, homes, pages, nodes, agreed, states, twins, guarded).hash(state);
         is_segment.hash(state);
         (*update_class as u8).hash(state);
         (delivery, readers, remote_subscribers, subscription, reported_subscription).hash(state);
-        (noticed, streams, copies).hash(state);
+        (noticed, streams, moving, copies).hash(state);
     }
 }
 
@@ -152,6 +155,7 @@ impl Array {
             statistics: ArrayStatistics::default(),
             noticed: BTreeMap::new(),
             streams: Streams::default(),
+            moving: MovingHomes::default(),
         }
     }
 
@@ -196,8 +200,10 @@ impl Array {
         if self.guarded { Access::Write } else { access }
     }
 
+    /// Returns the present home of a page (COH-2.2, COH-11).
     pub fn home(&self, page: u64) -> Rank {
-        self.homes.home(page, self.pages, self.nodes)
+        let moved = self.moving.home(page);
+        moved.unwrap_or_else(|| self.homes.home(page, self.pages, self.nodes))
     }
 
     /// Returns `true` if this is a range of pages of this array and not empty.

@@ -16,6 +16,11 @@ impl<V> Default for RunMap<V> {
 }
 
 impl<V: Clone> RunMap<V> {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the value of a number, if it has one.
     #[inline]
     pub fn get(&self, number: u64) -> Option<&V> {

@@ -200,13 +200,18 @@ impl Arrays {
                 pages.install(array, one, for_loads);
             }
             (PageState::HomeShared, Access::Write) => {
+                let needs_twin = known.may_leave(page);
                 known.set(page, PageState::HomeWrite);
                 self.dirty.insert(id);
+                if needs_twin {
+                    self.copy_to_twin(id, pages);
+                }
                 pages.install(array, one, Access::Write);
             }
             (PageState::HomeRead, _) if guarded => {}
             (PageState::HomeRead, _) => {
-                let needs_twin = self.holds_locks || !known.subscribers(page).is_empty();
+                let has_readers = !known.subscribers(page).is_empty();
+                let needs_twin = self.holds_locks || has_readers || known.may_leave(page);
                 known.set(page, PageState::HomeWrite);
                 self.dirty.insert(id);
                 if needs_twin {
@@ -322,10 +327,12 @@ impl Arrays {
         known.guarded = false;
         let mut clean: Vec<PageId> = Vec::new();
         let mut written: Vec<PageId> = Vec::new();
+        let mut leaving: Vec<PageId> = Vec::new();
         for page in 0..known.pages {
             match known.state(page) {
                 PageState::Read | PageState::HomeRead => clean.push((array, page)),
                 PageState::Write if !known.twins.contains_key(&page) => written.push((array, page)),
+                PageState::HomeWrite if known.may_leave(page) => leaving.push((array, page)),
                 _ => {}
             }
         }
@@ -335,6 +342,7 @@ impl Arrays {
         // The twin has the bytes that guards have written so far. Plain stores from here on differ
         // from it.
         written.into_iter().for_each(|id| self.make_twin(id, pages));
+        leaving.into_iter().for_each(|id| self.copy_to_twin(id, pages));
     }
 
     /// Ends the tracking of pages whose copies are all invalid, after a collective that told all
@@ -435,6 +443,11 @@ impl Arrays {
             }
             !is_over
         });
+    }
+
+    /// As [`Self::iter`], for changes.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ArrayId, &mut Array)> {
+        self.known.iter_mut().map(|(number, array)| (*number, array))
     }
 
     /// Iterates over the arrays that are not freed.

@@ -278,7 +278,9 @@ fn write_under_guard(id: PageId, ownership: Ownership, arrays: &mut Arrays, page
     let is_home = array.state(id.1).is_home();
     // Such a twin tells everything that is written from now to the release.
     let sends_changes = was_clean && array.delivery.is_some_and(Delivery::is_diff);
-    let needs_twin = sends_changes || (ownership == Ownership::Merged && !is_home);
+    // A home needs no twin of what merges, unless it is the home no longer at the release.
+    let is_copy = !is_home || array.may_leave(id.1);
+    let needs_twin = sends_changes || (ownership == Ownership::Merged && is_copy);
     let lacks_twin = needs_twin && !array.twins.contains_key(&id.1);
     arrays.dirty.insert(id);
     if lacks_twin {

@@ -107,6 +107,8 @@ pub(crate) struct Releasing {
     /// notice named them.
     early: BTreeSet<PageId>,
     queue: VecDeque<Release>,
+    /// Actions after releases that begin when no home may move any more (COH-11.3).
+    deferred: VecDeque<AfterRelease>,
 }
 
 /// Changes collected for each home.
@@ -182,8 +184,8 @@ impl Releasing {
     #[cfg(test)]
     pub fn digest(&self, diffs: &UnsettledDiffs, state: &mut impl core::hash::Hasher) {
         use core::hash::Hash;
-        let Releasing { guards, early, queue } = self;
-        (guards, early, queue.len()).hash(state);
+        let Releasing { guards, early, queue, deferred } = self;
+        (guards, early, deferred, queue.len()).hash(state);
         for Release { boundary, vector, updates, changes, then } in queue {
             let before = diffs.numbers.range(..boundary).count();
             (before, vector, updates, changes, then).hash(state);
@@ -192,15 +194,26 @@ impl Releasing {
 
     /// Called when nobody waits for this unlock any longer.
     pub fn cancel(&mut self, cancelled: Token) {
-        for release in &mut self.queue {
+        let queued = self.queue.iter_mut().map(|release| &mut release.then);
+        for then in queued.chain(&mut self.deferred) {
             if let AfterRelease::Unlock { token, .. }
             | AfterRelease::ReportToTeam { token }
-            | AfterRelease::Notify { token, .. } = &mut release.then
+            | AfterRelease::Notify { token, .. } = then
                 && *token == cancelled
             {
                 *token = Token::NONE;
             }
         }
+    }
+
+    /// Leaves a release until homes have moved.
+    pub fn defer(&mut self, then: AfterRelease) {
+        self.deferred.push_back(then);
+    }
+
+    /// Takes the first release that was left.
+    pub fn take_deferred(&mut self) -> Option<AfterRelease> {
+        self.deferred.pop_front()
     }
 
     /// Closes the interval, sends its changes to their homes, and does `then` when they have
@@ -257,12 +270,13 @@ impl Releasing {
             updates.sending.withdraw_offers();
         }
         // Before the parcels take them.
-        let ranges = OwnedBytes::of_barrier(is_compared, self.guards.written());
+        let owned = OwnedBytes::of_barrier(is_compared, self.guards.written());
         let early = core::mem::take(&mut self.early);
         // A reader of these pages lacks what went home early.
         early.iter().for_each(|id| updates.sending.share_with_none(*id));
         let mut written: Vec<PageId> = Vec::new();
         let mut homed: Vec<PageId> = Vec::new();
+        let mut elsewhere: Vec<PageId> = Vec::new();
         for id in dirty {
             let Some(array) = base.arrays.get_mut(id.0) else { continue };
             if array.state(id.1) == PageState::HomeWrite {
@@ -275,6 +289,7 @@ impl Releasing {
                 let keeps_twin = self.is_written_on(id, base);
                 if self.parcel(id, keeps_twin, &mut parcels, updates, base, pages) {
                     written.push(id);
+                    elsewhere.push(id);
                 }
             }
         }
@@ -287,9 +302,12 @@ impl Releasing {
         self.guards.end_interval();
         let shares = updates.sending.take_shares();
         self.guards.write_live_again(base.arrays, pages);
+        for (id, pages) in ranges(elsewhere) {
+            base.arrays.change(id, |array| array.moving.note_written(pages));
+        }
         // Pages that no other node has need no notice. The bytes of their guards are compared.
         let runs = Runs::union([&Runs::from_pages(early), &Runs::from_pages(written)]);
-        if runs.is_empty() && ranges.is_empty() {
+        if runs.is_empty() && owned.is_empty() {
             return PageChanges::new();
         }
         let late = base.clock.is_waiting();
@@ -311,7 +329,7 @@ impl Releasing {
         let shares = if late { PageShares::default() } else { shares };
         let shared = Shared::of_written(shares.into_runs(), &runs);
         base.statistics.notices += runs.pages();
-        base.clock.knowledge.close(runs, shared, ranges, late, !arrives);
+        base.clock.knowledge.close(runs, shared, owned, late, !arrives);
         changes
     }
 
@@ -449,6 +467,7 @@ impl Releasing {
                     _ => continue,
                 }
                 array.set(page, PageState::Invalid);
+                array.moving.note_other_writer(&(page..page + 1));
             }
         }
         base.statistics.invalidated_pages += (clean.len() + dirty.len()) as u64;

@@ -5,6 +5,7 @@ use crate::coherence::pages::machine::ArrayId;
 use crate::coherence::pages::number_set::NumberSet;
 use crate::coherence::pages::page::PageId;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Set of pages of several arrays.
@@ -55,6 +56,11 @@ impl PageSets {
     /// Returns the number of runs.
     pub fn ranges(&self) -> usize {
         self.0.values().map(NumberSet::ranges).sum()
+    }
+
+    /// Returns the parts of a range that are in the set.
+    pub fn overlaps(&self, array: ArrayId, pages: Range<u64>) -> Vec<Range<u64>> {
+        self.0.get(&array).map_or_else(Vec::new, |set| set.overlaps(pages).collect())
     }
 
     pub fn forget(&mut self, array: ArrayId) {

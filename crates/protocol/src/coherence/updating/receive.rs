@@ -200,6 +200,8 @@ impl UpdateReceiver {
         if !update.is_known(base) && !planted(Bug::ForgetSeen) {
             self.pending.add(update.origin(), update.head.array, bytes.clone());
         }
+        let written = pages_of(&bytes);
+        base.arrays.change(update.head.array, |array| array.moving.note_other_writer(&written));
         if !update.head.pushed {
             let (array, range) = (update.head.array, pages_of(&bytes));
             if feeds.feed(array, range.clone(), base) {
@@ -293,7 +295,7 @@ impl UpdateReceiver {
                 if !array.contains(page, 1) {
                     return Err(Refusal::OutOfBounds);
                 }
-                if array.state(page).is_home() { Err(Refusal::NotPermitted) } else { Ok(()) }
+                if array.refuses_updates(page) { Err(Refusal::NotPermitted) } else { Ok(()) }
             })?;
         }
         if update.epoch > base.clock.epoch {
@@ -554,7 +556,7 @@ fn expect_update(
         if len == 0 || !array.contains(range.start, range.end.saturating_sub(range.start)) {
             return Err(Refusal::OutOfBounds);
         }
-        if range.into_iter().any(|page| array.state(page).is_home()) {
+        if range.into_iter().any(|page| array.refuses_updates(page)) {
             return Err(Refusal::NotPermitted);
         }
     }

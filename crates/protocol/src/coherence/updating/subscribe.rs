@@ -126,6 +126,16 @@ impl Feeds {
     }
 }
 
+impl Feeds {
+    /// Tells the new home of pages that this node has subscribed to them by a call (COH-11.6).
+    /// Other subscriptions begin again by themselves.
+    pub fn subscribe_again(&self, array: ArrayId, moved: &Range<u64>, base: &mut Base<'_>) {
+        for pages in self.declared.overlaps(array, moved.clone()) {
+            change_subscription(array, pages, SubscriptionChange::Begin, base);
+        }
+    }
+}
+
 /// Tells the homes of these pages that this node wants updates of them, or does not.
 fn change_subscription(
     array: ArrayId,

@@ -27,10 +27,15 @@ pub(crate) fn take_subscription(
     if !array.contains(range.start, range.end - range.start) || from == base.mail.me {
         return Err(Refusal::OutOfBounds);
     }
-    if range.clone().any(|page| !array.state(page).is_home()) {
+    // A page that has moved has a home that hears of the subscription, too (COH-11.6).
+    let is_strange = |page: u64| !array.serves(page) && array.moving.home(page).is_none();
+    if range.clone().any(is_strange) {
         return Err(Refusal::NotPermitted);
     }
-    for page in range {
+    let pages: Vec<u64> = range.filter(|page| array.serves(*page)).collect();
+    base.accept_homes(id, pages.iter().copied());
+    let Some(array) = base.arrays.get_mut(id) else { return Ok(()) };
+    for page in pages {
         match change {
             SubscriptionChange::Begin => {
                 let subscribers = &mut array.readers.entry(page).or_default().subscribers;
@@ -125,15 +130,17 @@ pub(crate) fn take_subscribers(
             return Err(Refusal::Malformed);
         }
         for page in first..first + count {
-            if array.home(page) != from {
+            if array.home(page) == from {
+                news.push((page, ranks.clone()));
+            } else if array.moving.home(page).is_none() {
                 return Err(Refusal::NotPermitted);
             }
-            news.push((page, ranks.clone()));
         }
     }
     reader.end()?;
-    let homes = (&array.homes, array.pages);
-    array.remote_subscribers.retain(|page, _| homes.0.home(*page, homes.1, nodes) != from);
-    array.remote_subscribers.extend(news);
+    let mut known = core::mem::take(&mut array.remote_subscribers);
+    known.retain(|page, _| array.home(*page) != from);
+    known.extend(news);
+    array.remote_subscribers = known;
     Ok(())
 }

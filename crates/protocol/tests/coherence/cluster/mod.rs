@@ -70,7 +70,12 @@ pub struct Cluster {
     pub posted: BTreeMap<(u8, Rank), u64>,
     /// Is `true` if stores to plain arrays sometimes take a guard.
     pub takes_guards: bool,
+    /// Is `true` if nodes ask to be the homes of pages that they write.
+    pub homes_move: bool,
 }
+
+/// Code of a fetch.
+pub const FETCH: u8 = 1;
 
 impl Cluster {
     pub fn new(nodes: u32, seed: u64) -> Cluster {
@@ -94,6 +99,7 @@ impl Cluster {
             passed: 0,
             posted: BTreeMap::new(),
             takes_guards: false,
+            homes_move: false,
         }
     }
 
@@ -202,11 +208,13 @@ impl Cluster {
     }
 
     pub fn declare_on(&mut self, rank: Rank, declaration: Declaration) -> Token {
+        let homes_move = self.homes_move;
         self.call(rank, |coherence, token, machine| {
             let array = coherence.next_array();
             machine.add(array, declaration.pages());
             coherence.set_alias_region(array, array);
             assert_eq!(coherence.declare(declaration, token, machine), array);
+            coherence.set_moving_homes(array, homes_move);
         })
     }
 

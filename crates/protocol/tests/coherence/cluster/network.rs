@@ -5,7 +5,7 @@
 //! fragments, each of which is read at some moment between posting and delivery.
 
 use super::machine::Machine;
-use super::{Cluster, NOTIFY, Node};
+use super::{Cluster, FETCH, NOTIFY, Node};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
@@ -73,8 +73,10 @@ impl Network {
         }
         let mut message = message;
         // An ordered message may be acknowledged while it waits for earlier messages. A synchronous
-        // message is acknowledged on delivery only.
-        if message.class == Class::Ordered && message.token != Token::NONE && random.chance(0.5) {
+        // message is acknowledged on delivery only, and so is a fetch, which may be refused.
+        let is_fetch = message.head.get(1) == Some(&FETCH);
+        let may_be_early = message.class == Class::Ordered && message.token != Token::NONE;
+        if may_be_early && random.chance(0.5) && !is_fetch {
             self.settled.push((from, to, message.token, Ok(())));
             message.token = Token::NONE;
         }
@@ -189,7 +191,10 @@ fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
         _ => coherence.receive(from, &one.message.head, &body, machine),
     };
     assert!(
-        result.is_ok() || !nodes[from as usize].alive || nodes[to as usize].machine.has_failed(),
+        result.is_ok()
+            || result == Err(Refusal::Moved)
+            || !nodes[from as usize].alive
+            || nodes[to as usize].machine.has_failed(),
         "seed {seed}: node {to} refused {one:?} of node {from}: {result:?}",
         one = one.message
     );

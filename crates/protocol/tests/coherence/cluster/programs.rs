@@ -166,6 +166,7 @@ pub fn run(nodes: u32, threads: usize, seed: u64) -> Cluster {
     let mut cluster = Cluster::new(nodes, seed);
     let mut random = Random::new(seed ^ 0xabcd);
     cluster.takes_guards = true;
+    cluster.homes_move = seed.is_multiple_of(3);
     let guarded = random.below(4);
     for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
         let homes = homes(&mut random, nodes, PAGES);
@@ -190,6 +191,7 @@ pub fn pass_baton(nodes: u32, seed: u64) {
     let mut cluster = Cluster::new(nodes, seed);
     let mut random = Random::new(seed);
     let placed = homes(&mut random, nodes, PAGES);
+    cluster.homes_move = seed.is_multiple_of(2);
     cluster.declare("a", PAGES, placed);
     let turn = Cell::word(random.below(6), 400);
     let data: Vec<Cell> = (0..5).map(|i| Cell::word(random.below(6), 10 + i)).collect();

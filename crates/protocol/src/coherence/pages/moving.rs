@@ -1,0 +1,113 @@
+//! Homes that move (COH-11), as one node keeps them of one array: where pages are at home now,
+//! which pages this node asks for, and what the second round of a collective is about.
+
+use crate::Rank;
+use crate::coherence::pages::number_set::NumberSet;
+use crate::coherence::pages::run_map::RunMap;
+use crate::planted::{Bug, planted};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Number of collectives for which a page stays that has moved for the first time (COH-11.8). The
+/// number doubles with each move, because a page whose writers take turns gains nothing by moving.
+const STAY: u64 = 64;
+
+/// Home of a page that has moved.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Hash))]
+struct MovedHome {
+    home: Rank,
+    /// Number of collectives before which the page does not move again.
+    until: u64,
+    /// Number of times that the page has moved.
+    times: u32,
+}
+
+/// Homes of an array's pages that have moved, and those that may move.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, Hash))]
+pub(crate) struct MovingHomes {
+    /// `true` if this node may ask to be the home of pages.
+    pub may_ask: bool,
+    /// `true` once a barrier has ended since all nodes have declared the array.
+    pub was_touched: bool,
+    moved: RunMap<MovedHome>,
+    /// Pages homed elsewhere of which this node has written the last change that it knows of.
+    written: NumberSet,
+    /// Those of them of which it has written the last two changes.
+    written_twice: NumberSet,
+    /// Pages whose homes may move in the second round that is under way.
+    pub proposed: NumberSet,
+    /// Those of them for which this node serves as the home, because it has arrived there.
+    offered: NumberSet,
+}
+
+impl MovingHomes {
+    /// Returns the home of a page that has moved.
+    #[inline]
+    pub fn home(&self, page: u64) -> Option<Rank> {
+        if self.moved.is_empty() {
+            return None;
+        }
+        self.moved.get(page).map(|moved| moved.home)
+    }
+
+    /// Records that this node has written pages homed elsewhere in an interval that ends.
+    pub fn note_written(&mut self, pages: Range<u64>) {
+        if self.may_ask {
+            let again: Vec<Range<u64>> = self.written.overlaps(pages.clone()).collect();
+            again.into_iter().for_each(|part| self.written_twice.insert(part));
+            self.written.insert(pages);
+        }
+    }
+
+    /// Records that another node has written pages.
+    pub fn note_other_writer(&mut self, pages: &Range<u64>) {
+        if !self.written.is_empty() {
+            self.written.remove(pages.clone());
+            self.written_twice.remove(pages.clone());
+        }
+    }
+
+    /// Returns the pages for which this node would ask after `epoch` collectives (COH-11.1).
+    pub fn wanted(&self, epoch: u64) -> impl Iterator<Item = u64> + '_ {
+        let pages = if self.was_touched { &self.written_twice } else { &self.written };
+        let may_move =
+            move |page: &u64| self.moved.get(*page).is_none_or(|moved| moved.until <= epoch);
+        pages.iter().flatten().filter(may_move)
+    }
+
+    /// Returns `true` if this node serves as the home of a page in the second round (COH-11.4).
+    #[inline]
+    pub fn offers(&self, page: u64) -> bool {
+        let is_any = !self.offered.is_empty() && !planted(Bug::ServeMovedPagesLate);
+        is_any && self.offered.contains(page)
+    }
+
+    /// Records that this node serves as the home of a page in the second round.
+    pub fn offer(&mut self, page: u64) {
+        self.offered.insert(page..page + 1);
+    }
+
+    /// Returns `true` if the home of a page may move in the second round that is under way.
+    #[inline]
+    pub fn is_proposed(&self, page: u64) -> bool {
+        !self.proposed.is_empty() && self.proposed.contains(page)
+    }
+
+    /// Records the new home of pages, at the end of `epoch` collectives.
+    pub fn note_moved(&mut self, pages: Range<u64>, home: Rank, epoch: u64) {
+        self.note_other_writer(&pages);
+        self.moved.change(pages, |before| {
+            let times = before.map_or(0, |moved| moved.times);
+            let until = epoch.saturating_add(STAY.saturating_mul(1 << times.min(32)));
+            MovedHome { home, until, times: times.saturating_add(1) }
+        });
+    }
+
+    /// Ends the second round.
+    pub fn end_round(&mut self) {
+        self.proposed = NumberSet::default();
+        self.offered = NumberSet::default();
+    }
+}

@@ -1,0 +1,172 @@
+//! Homes that move (COH-11).
+
+use crate::cluster::threads::{Cell, Op, Thread};
+use crate::cluster::{Cluster, seeds};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{
+    Access, CoherenceError, CoherenceStatistics, Homes, ReduceOp, Reduction, Value, Values,
+};
+use oikaze_protocol::limits::PAGE;
+
+/// Creates a cluster with an array whose homes move from node 0 on.
+fn cluster(nodes: u32, seed: u64, pages: u64) -> Cluster {
+    let mut cluster = Cluster::new(nodes, seed);
+    cluster.homes_move = true;
+    cluster.declare("p", pages, Homes::Explicit(vec![0; pages as usize]));
+    cluster
+}
+
+fn statistics(cluster: &Cluster, rank: usize) -> CoherenceStatistics {
+    *cluster.nodes[rank].coherence.statistics()
+}
+
+/// Stores a number into the first word of a page.
+fn write(cluster: &mut Cluster, rank: Rank, page: u64, value: u64) {
+    cluster.succeeds(rank, |c, token, m| c.touch(0, page..page + 1, Access::Write, token, m));
+    let stored = cluster.nodes[rank as usize].machine.store(0, page as usize * PAGE, 8, value);
+    assert!(stored, "seed {}", cluster.seed);
+}
+
+fn read(cluster: &mut Cluster, rank: Rank, page: u64) -> Option<u64> {
+    cluster.succeeds(rank, |c, token, m| c.touch(0, page..page + 1, Access::Read, token, m));
+    cluster.nodes[rank as usize].machine.load(0, page as usize * PAGE, 8)
+}
+
+fn barrier(cluster: &mut Cluster) {
+    let all = 0..cluster.nodes.len() as Rank;
+    let calls: Vec<_> =
+        all.map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)))).collect();
+    cluster.run_until_quiet();
+    cluster.all_succeeded(calls);
+}
+
+/// COH-11.1, 11.2, 11.4, 11.6: a page moves at the first barrier to the node that has written it.
+/// Its writes then cost no diff.
+#[test]
+fn page_moves_to_the_node_that_writes_it_first() {
+    for seed in seeds(0, 40) {
+        let mut cluster = cluster(2 + (seed % 3) as u32 * 5, seed, 3);
+        write(&mut cluster, 1, 2, 7);
+        barrier(&mut cluster);
+        assert_eq!(statistics(&cluster, 1).homes_moved, 1, "seed {seed}");
+        let diffs = statistics(&cluster, 1).diffs;
+        for round in 8..12 {
+            assert_eq!(read(&mut cluster, 0, 2), Some(round - 1), "seed {seed}");
+            write(&mut cluster, 1, 2, round);
+            barrier(&mut cluster);
+        }
+        let now = statistics(&cluster, 1);
+        assert_eq!((now.diffs, now.barriers), (diffs, 5), "seed {seed}");
+    }
+}
+
+/// COH-11.1, 11.2: a page that two nodes write stays. A later one moves after two changes by one
+/// node, and then stays for 64 collectives (COH-11.8).
+#[test]
+fn page_stays_while_several_nodes_write_it() {
+    let mut cluster = cluster(3, 1, 2);
+    let moved = |cluster: &Cluster| [1, 2].map(|rank| statistics(cluster, rank).homes_moved);
+    for rank in [1, 2] {
+        cluster.run(vec![Thread::new(rank, vec![Op::Store(Cell::word(0, rank as usize), 5)])]);
+    }
+    barrier(&mut cluster);
+    assert_eq!(moved(&cluster), [0, 0]);
+    write(&mut cluster, 1, 0, 1);
+    barrier(&mut cluster);
+    assert_eq!(moved(&cluster), [0, 0], "after one change");
+    write(&mut cluster, 1, 0, 2);
+    barrier(&mut cluster);
+    assert_eq!(moved(&cluster), [1, 0]);
+    for round in 0..80 {
+        assert_eq!(moved(&cluster)[1], u64::from(round > 64), "round {round}");
+        write(&mut cluster, 2, 0, 10 + round);
+        barrier(&mut cluster);
+    }
+    assert_eq!(read(&mut cluster, 0, 0), Some(89));
+}
+
+/// COH-11.2: the call of two rounds has one result.
+#[test]
+fn reduction_at_which_homes_move_has_one_result() {
+    for seed in seeds(0, 20) {
+        let mut cluster = cluster(3, seed, 2);
+        write(&mut cluster, 2, 1, 3);
+        let sum = |value| Reduction { op: ReduceOp::Sum, values: Values::U64(vec![value]) };
+        let call = |rank| cluster.call(rank, |c, t, m| c.reduce(sum(u64::from(rank)), t, m));
+        let calls: Vec<_> = (0..3).map(call).collect();
+        cluster.run_until_quiet();
+        for (rank, token) in (0..).zip(calls) {
+            let result = cluster.take(rank, token);
+            assert_eq!(result, Some(Ok(Value::Reduced(Values::U64(vec![3])))), "seed {seed}");
+        }
+        assert_eq!(statistics(&cluster, 2).homes_moved, 1, "seed {seed}");
+    }
+}
+
+/// COH-11.6: a node that has subscribed by a call gets updates of the new home.
+#[test]
+fn subscription_follows_its_page() {
+    for seed in seeds(0, 40) {
+        let mut cluster = cluster(3, seed, 1);
+        cluster.run(vec![
+            Thread::new(1, vec![Op::Subscribe(Cell::word(0, 0), true)]),
+            Thread::new(1, vec![Op::Load(Cell::word(0, 0))]),
+        ]);
+        write(&mut cluster, 2, 0, 1);
+        barrier(&mut cluster);
+        assert_eq!(read(&mut cluster, 1, 0), Some(1));
+        let before = statistics(&cluster, 1);
+        for value in 2..6 {
+            write(&mut cluster, 2, 0, value);
+            barrier(&mut cluster);
+            assert_eq!(read(&mut cluster, 1, 0), Some(value), "seed {seed}");
+        }
+        let now = statistics(&cluster, 1);
+        assert_eq!(now.fetches, before.fetches, "seed {seed}");
+        assert_eq!(statistics(&cluster, 2).homes_moved, 1, "seed {seed}");
+    }
+}
+
+/// COH-11.7: a node dies in either round. Every call ends, and whoever still gets a lock reads what
+/// its last holder has written.
+#[test]
+fn death_in_either_round_leaves_one_truth() {
+    let (mut passed, mut failed) = (0, 0);
+    for seed in seeds(0, 600) {
+        let nodes = [3, 4, 12][seed as usize % 3];
+        let mut cluster = cluster(nodes, seed, 2);
+        let dead = 1 + (seed % u64::from(nodes - 1)) as Rank;
+        let writer = if dead == 1 { 2 } else { 1 };
+        write(&mut cluster, writer, 1, 1);
+        let alive: Vec<Rank> = (0..nodes).filter(|rank| *rank != dead).collect();
+        let barriers: Vec<_> = (0..nodes)
+            .map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))))
+            .collect();
+        cluster.steps(seed / 3 % 80);
+        cluster.kill(dead);
+        cluster.run_until_quiet();
+        for (rank, token) in barriers.into_iter().filter(|(rank, _)| *rank != dead) {
+            match cluster.take(rank, token) {
+                Some(Ok(Value::None)) => passed += 1,
+                Some(Err(CoherenceError::NodeDead { rank, .. })) if rank == dead => failed += 1,
+                other => panic!("seed {seed}: node {rank}: {other:?}"),
+            }
+        }
+        // A lock that node 0 manages.
+        let mut written = 1;
+        for (value, rank) in (2..).zip(alive.iter().chain(&alive)) {
+            let token = cluster.call(*rank, |c, token, m| c.lock(0, token, m));
+            cluster.run_until_quiet();
+            if cluster.take(*rank, token).expect("the lock comes or fails").is_err() {
+                continue;
+            }
+            assert_eq!(read(&mut cluster, *rank, 1), Some(written), "seed {seed}, node {rank}");
+            write(&mut cluster, *rank, 1, value);
+            let token = cluster.call(*rank, |c, token, m| c.unlock(0, token, m));
+            cluster.run_until_quiet();
+            let unlocked = cluster.take(*rank, token).expect("the unlock ends");
+            written = if unlocked.is_ok() { value } else { written };
+        }
+    }
+    assert!(passed > 100 && failed > 100, "{passed} passed, {failed} failed");
+}
