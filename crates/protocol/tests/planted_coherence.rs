@@ -41,6 +41,7 @@ fn run(bug: Option<Bug>, seed: u64) {
         Some(bug) if Bug::OF_GRANTS.contains(&bug) => {
             programs::sections(2 + (seed % 3) as u32, seed);
         }
+        Some(Bug::ForgetStoresOfOldHome) => programs::stores_of_an_old_home(seed),
         Some(Bug::ForgetEarlyArrival) => programs::exchange(2, seed),
         Some(Bug::TrustTwinOfRead) => programs::changes_back(seed),
         _ => drop(programs::run(2 + (seed % 3) as u32, 1 + (seed % 2) as usize, seed)),
@@ -79,6 +80,7 @@ fn planted_bugs_are_caught() {
         Bug::ForgetEarlyArrival,
         Bug::ForgetPagesToTell,
         Bug::ForgetDropsToTell,
+        Bug::ForgetStoresOfOldHome,
     ];
     let named =
         [&Bug::OF_NOTIFICATIONS[..], &Bug::OF_LOCKS, &Bug::OF_GRANTS, &Bug::OF_DEPARTURES].concat();

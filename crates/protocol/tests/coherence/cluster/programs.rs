@@ -6,6 +6,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, Delivery, Homes, Ownership};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
+use oikaze_protocol::wind::Token;
 use std::collections::BTreeMap;
 
 /// Pages of each array.
@@ -492,4 +493,58 @@ pub fn late_update(seed: u64) {
     cluster.run(vec![Thread::new(1, vec![Op::Unlock(lock)]), Thread::new(2, section)]);
     let barrier = |node| Thread::new(node, vec![Op::Barrier, Op::Expect(word, 2)]);
     cluster.run((0..3).map(barrier).collect());
+}
+
+/// Creates a cluster of two nodes with a page whose home may move from node 0 on.
+fn with_a_moving_home(seed: u64) -> Cluster {
+    let mut cluster = Cluster::new(2, seed);
+    cluster.homes_move = true;
+    cluster.declare("p", 1, Homes::Explicit(vec![0]));
+    cluster
+}
+
+/// Stores a number into the word of this node in the page. The network stands still meanwhile if
+/// the page is valid here.
+fn store_own_word(cluster: &mut Cluster, rank: Rank, value: u64) {
+    let token = cluster.call(rank, |c, token, m| c.touch(0, 0..1, Access::Write, token, m));
+    if !cluster.nodes[rank as usize].machine.store(0, 8 * rank as usize, 8, value) {
+        cluster.run_until_quiet();
+        assert!(cluster.nodes[rank as usize].machine.store(0, 8 * rank as usize, 8, value));
+    }
+    cluster.all_succeeded([(rank, token)]);
+}
+
+fn begin_barrier(cluster: &mut Cluster) -> Vec<(Rank, Token)> {
+    let all = 0..cluster.nodes.len() as Rank;
+    all.map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)))).collect()
+}
+
+fn barrier_of_all(cluster: &mut Cluster) {
+    let calls = begin_barrier(cluster);
+    cluster.run_until_quiet();
+    cluster.all_succeeded(calls);
+}
+
+/// Checks on all nodes which numbers the page has.
+fn has_words(cluster: &mut Cluster, words: &[u64]) {
+    for rank in 0..cluster.nodes.len() as Rank {
+        cluster.succeeds(rank, |c, token, m| c.touch(0, 0..1, Access::Read, token, m));
+        for (at, word) in words.iter().enumerate() {
+            let found = cluster.nodes[rank as usize].machine.load(0, 8 * at, 8);
+            assert_eq!(found, Some(*word), "seed {}, node {rank}, word {at}", cluster.seed);
+        }
+    }
+}
+
+/// Lets a page move to node 1 while another thread of its old home stores to it (COH-11.6).
+pub fn stores_of_an_old_home(seed: u64) {
+    let mut cluster = with_a_moving_home(seed);
+    store_own_word(&mut cluster, 1, 7);
+    let calls = begin_barrier(&mut cluster);
+    cluster.steps(seed % 40);
+    store_own_word(&mut cluster, 0, 9);
+    cluster.run_until_quiet();
+    cluster.all_succeeded(calls);
+    barrier_of_all(&mut cluster);
+    has_words(&mut cluster, &[9, 7]);
 }

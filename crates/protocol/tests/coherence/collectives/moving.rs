@@ -1,5 +1,6 @@
 //! Homes that move (COH-11).
 
+use crate::cluster::programs;
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, seeds};
 use oikaze_protocol::Rank;
@@ -125,6 +126,12 @@ fn subscription_follows_its_page() {
         assert_eq!(now.fetches, before.fetches, "seed {seed}");
         assert_eq!(statistics(&cluster, 2).homes_moved, 1, "seed {seed}");
     }
+}
+
+/// COH-11.6: an old home stores to a page while it moves.
+#[test]
+fn stores_of_an_old_home_are_kept() {
+    seeds(0, 200).for_each(programs::stores_of_an_old_home);
 }
 
 /// COH-11.7: a node dies in either round. Every call ends, and whoever still gets a lock reads what
